@@ -94,7 +94,9 @@ class Crate:
         self.modules = {}  # path of names -> file
         self.uses = {}  # module -> [(path, alias)]
         self.inner = defaultdict(dict)  # module -> inline modules
-        root = next(folder / "src" / name for name in ("lib.rs", "main.rs") if (folder / "src" / name).exists())
+        # The program's only file lies beside its Cargo.toml.
+        root = next(filter(Path.exists, (folder / name for name in ("src/lib.rs", "src/main.rs", "main.rs"))))
+        self.source = root.parent
         self.read((), root)
         self.arrows = defaultdict(dict)
         for module, text in self.texts.items():
@@ -245,7 +247,7 @@ def main():
     failed = False
     for folder in folders:
         crate = Crate(folder)
-        name = lambda module: str(crate.modules[module].relative_to(folder / "src"))
+        name = lambda module: str(crate.modules[module].relative_to(crate.source))
         if args.graph:
             for module, others in crate.arrows.items():
                 for other, path in others.items():

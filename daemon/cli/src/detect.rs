@@ -19,7 +19,8 @@ use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
 use visiond_flow::message::{DetectionMessage, Message, ModelFacts, Timings};
-use visiond_service::loaded_model::{LoadedModel, run_exit};
+use visiond_service::loaded_model::LoadedModel;
+use visiond_service::run_exit;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{clear_live_line, escape};
 

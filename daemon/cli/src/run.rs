@@ -115,7 +115,7 @@ fn serve(
         service: Arc::clone(&service),
         live: Arc::clone(service.live()),
         observer: Arc::clone(&observer),
-        reloads: reloader.reloads(),
+        reloads: reloader.reloads.clone(),
     };
     let server = Arc::new(visiond_web::Server::start(prepared, state).map_err(ExitError::system)?);
     service.is_served_by(Arc::<visiond_web::Server>::clone(&server));

@@ -9,32 +9,40 @@ use serde::Serialize;
 use visiond_system::redact::{redact_in_place, redact_urls};
 
 /// Whether the daemon rejects the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The daemon rejects the file.
+    #[default]
     Error,
     /// The daemon starts, but something will probably not work.
     Warning,
 }
 
-/// Class of an error. It decides which errors are only consequences of others.
+/// Class of an error or warning. It decides which ones are only consequences of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Syntax,
     Content,
     /// Something is missing or contradicts something else; this may follow from a syntax error.
     Absence,
+    /// Likewise, but the daemon starts.
+    Warning,
 }
 
 /// An error or warning with its byte range.
 #[derive(Debug)]
 struct Problem {
     span: Range<usize>,
-    severity: Severity,
     class: Class,
     message: String,
     note: Option<String>,
+}
+
+impl Problem {
+    fn severity(&self) -> Severity {
+        if self.class == Class::Warning { Severity::Warning } else { Severity::Error }
+    }
 }
 
 /// The errors and warnings found while a file is read.
@@ -46,31 +54,36 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Reports invalid TOML.
     pub fn syntax(&mut self, span: Range<usize>, message: impl Into<String>) {
-        self.push(span, Severity::Error, Class::Syntax, message.into(), None);
+        self.push(span, Class::Syntax, message.into(), None);
     }
 
-    /// Reports an invalid key or value; `note` explains the key.
-    pub fn error(&mut self, span: Range<usize>, message: impl Into<String>, note: Option<String>) {
-        self.push(span, Severity::Error, Class::Content, message.into(), note);
+    /// Reports an invalid key or value.
+    pub fn error(&mut self, span: Range<usize>, message: impl Into<String>) {
+        self.push(span, Class::Content, message.into(), None);
+    }
+
+    /// Reports an invalid value; `note` explains its key.
+    pub fn wrong(&mut self, span: Range<usize>, message: String, note: String) {
+        self.push(span, Class::Content, message, Some(note));
     }
 
     /// Reports something that is missing or contradicts something else.
     pub fn absence(&mut self, span: Range<usize>, message: impl Into<String>, note: Option<String>) {
-        self.push(span, Severity::Error, Class::Absence, message.into(), note);
+        self.push(span, Class::Absence, message.into(), note);
     }
 
     /// Reports something that will probably not work.
     pub fn warning(&mut self, span: Range<usize>, message: impl Into<String>) {
-        self.push(span, Severity::Warning, Class::Absence, message.into(), None);
+        self.push(span, Class::Warning, message.into(), None);
     }
 
-    fn push(&mut self, span: Range<usize>, severity: Severity, class: Class, message: String, note: Option<String>) {
-        self.problems.push(Problem { span, severity, class, message, note });
+    fn push(&mut self, span: Range<usize>, class: Class, message: String, note: Option<String>) {
+        self.problems.push(Problem { span, class, message, note });
     }
 
     /// Returns the number of errors so far.
     pub fn error_count(&self) -> usize {
-        self.problems.iter().filter(|problem| problem.severity == Severity::Error).count()
+        self.problems.iter().filter(|problem| problem.class != Class::Warning).count()
     }
 
     /// Returns everything found, in the order of the file, with lines and columns; without what may only follow from a syntax error.
@@ -81,15 +94,15 @@ impl Diagnostics {
         self.problems.retain(|problem| match problem.class {
             Class::Syntax => true,
             Class::Content => !broken.contains(&line_of(problem.span.start)),
-            Class::Absence => broken.is_empty(),
+            Class::Absence | Class::Warning => broken.is_empty(),
         });
-        self.problems.sort_by_key(|problem| (problem.span.start, problem.severity));
+        self.problems.sort_by_key(|problem| (problem.span.start, problem.severity()));
         self.problems.into_iter().map(|problem| Diagnostic::locate(problem, path, text)).collect()
     }
 }
 
 /// An error or warning with its place in the file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// Path of the file.
     pub file: PathBuf,
@@ -115,24 +128,11 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Returns an error of the whole file.
     pub fn of_file(path: &Path, message: String) -> Self {
-        Self {
-            file: path.to_owned(),
-            line: None,
-            column: None,
-            severity: Severity::Error,
-            message,
-            note: None,
-            source: String::new(),
-            marked: 0,
-        }
+        Self { file: path.to_owned(), message, ..Self::default() }
     }
 
     fn locate(problem: Problem, path: &Path, text: &str) -> Self {
-        let mut start = problem.span.start.min(text.len());
-        // An offset inside a character cannot come from the parser; the loop costs nothing where it does not.
-        while !text.is_char_boundary(start) {
-            start -= 1;
-        }
+        let mut start = text.floor_char_boundary(problem.span.start);
         // Something missing at the end of the file is shown after its last line.
         if start == text.len() && problem.class == Class::Syntax {
             start = text.trim_end_matches(['\n', '\r']).len();
@@ -146,7 +146,7 @@ impl Diagnostic {
             file: path.to_owned(),
             line: Some(text[..line_start].matches('\n').count() + 1),
             column: Some(text[line_start..start].chars().count() + 1),
-            severity: problem.severity,
+            severity: problem.severity(),
             message: redact_urls(&problem.message),
             note: problem.note,
             source: redact_in_place(source).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),

@@ -28,11 +28,15 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigDiff {
     /// Changed tables that are compared as a whole.
-    tables: Vec<&'static str>,
-    models: BTreeMap<String, Change>,
-    cameras: BTreeMap<String, Change>,
-    pictures: BTreeMap<String, Change>,
-    sinks: BTreeMap<String, Change>,
+    pub tables: Vec<&'static str>,
+    /// What the reload does with models, by name.
+    pub models: BTreeMap<String, Change>,
+    /// What the reload does with cameras, by name; their pictures count separately.
+    pub cameras: BTreeMap<String, Change>,
+    /// What the reload does with the pictures of cameras, by name.
+    pub pictures: BTreeMap<String, Change>,
+    /// What the reload does with sinks, by name.
+    pub sinks: BTreeMap<String, Change>,
     /// Changes that need a restart, as sentences.
     pub restart_needed: Vec<String>,
 }
@@ -49,7 +53,7 @@ pub struct Difference {
 }
 
 impl ConfigDiff {
-    /// Compares two configurations. The caller adds changes that the files do not show, see [`load_anew`](Self::load_anew).
+    /// Compares two configurations. The caller adds changes that the files do not show, such as a new file of a model.
     pub fn between(old: &Config, new: &Config) -> Self {
         // Without `..`, so that a new table does not compile until it is compared.
         let Config { log, device, engine, buffers, status, http, models: _, cameras: _, sinks: _ } = old;
@@ -100,21 +104,6 @@ impl ConfigDiff {
         changes
     }
 
-    /// Returns what the reload does with a model.
-    pub fn model(&self, name: &str) -> Option<Change> {
-        self.models.get(name).copied()
-    }
-
-    /// Returns what the reload does with a camera; its pictures count separately.
-    pub fn camera(&self, name: &str) -> Option<Change> {
-        self.cameras.get(name).copied()
-    }
-
-    /// Returns what the reload does with a camera's pictures.
-    pub fn pictures(&self, camera: &str) -> Option<Change> {
-        self.pictures.get(camera).copied()
-    }
-
     /// Returns every difference: models, cameras, their pictures, sinks, tables.
     pub fn differences(&self) -> Vec<Difference> {
         let parts =
@@ -127,32 +116,17 @@ impl ConfigDiff {
             })
         });
         // The pictures of an added or removed camera are part of it.
-        let whole = |name: &str| matches!(self.camera(name), Some(Change::Added | Change::Removed));
-        let parts = parts.filter(|told| !(told.part == "pictures" && whole(&told.name)));
+        let whole = |name: &str| matches!(self.cameras.get(name), Some(Change::Added | Change::Removed));
+        let parts = parts.filter(|change| !(change.part == "pictures" && whole(&change.name)));
         let table =
             |table: &&str| Difference { part: "table".into(), name: (*table).to_owned(), change: Change::Changed };
         parts.chain(self.tables.iter().map(table)).collect()
-    }
-
-    /// Returns whether the table `name` changed; models, cameras and sinks are compared one by one instead.
-    pub fn has_table(&self, name: &str) -> bool {
-        self.tables.contains(&name)
-    }
-
-    /// Marks a model to be loaded again for another reason, such as a new file.
-    pub fn load_anew(&mut self, model: &str) {
-        self.models.entry(model.to_owned()).or_insert(Change::Changed);
-    }
-
-    /// Marks a camera to be opened again for another reason, such as another kind of memory.
-    pub fn open_anew(&mut self, camera: &str) {
-        self.cameras.entry(camera.to_owned()).or_insert(Change::Changed);
     }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, anew) = match &*self.part {
+        let (what, changed) = match &*self.part {
             "table" => return write!(f, "[{}] changed", self.name),
             "model" => ("model", "loaded again"),
             "camera" => ("camera", "opened again"),
@@ -162,7 +136,7 @@ impl fmt::Display for Difference {
         let becomes = match self.change {
             Change::Added => "added",
             Change::Removed => "removed",
-            Change::Changed => anew,
+            Change::Changed => changed,
         };
         write!(f, "{what} {} {becomes}", self.name)
     }
@@ -250,8 +224,8 @@ mod tests {
         Config::parse(text, Path::new("test.toml")).unwrap()
     }
 
-    /// What a reload to `BASE` with one text in place of another says.
-    fn told(from: &str, to: &str) -> String {
+    /// Describes a reload to `BASE` with `to` in place of `from`.
+    fn described(from: &str, to: &str) -> String {
         assert!(BASE.contains(from), "{from}");
         ConfigDiff::between(&config(BASE), &config(&BASE.replacen(from, to, 1))).to_string()
     }
@@ -267,18 +241,18 @@ mod tests {
 
     #[test]
     fn each_part_is_listed_with_its_change() {
-        assert_eq!(told("objects.onnx", "better.onnx"), "model objects loaded again");
-        assert_eq!(told("fps = 5.0", "fps = 6.0"), "camera yard opened again");
-        assert_eq!(told("every = 30", "every = 40"), "pictures of camera yard changed");
-        assert_eq!(told("annotate =", "# "), "pictures of camera yard removed");
-        assert_eq!(told("name = \"yard\"", "name = \"gate\""), "camera gate added, camera yard removed");
-        assert_eq!(told("out.jsonl", "other.jsonl"), "sink file changed");
-        assert_eq!(told("path = \"out.jsonl\"", "path = \"out.jsonl\"\nqueue = 9"), "sink file changed");
+        assert_eq!(described("objects.onnx", "better.onnx"), "model objects loaded again");
+        assert_eq!(described("fps = 5.0", "fps = 6.0"), "camera yard opened again");
+        assert_eq!(described("every = 30", "every = 40"), "pictures of camera yard changed");
+        assert_eq!(described("annotate =", "# "), "pictures of camera yard removed");
+        assert_eq!(described("name = \"yard\"", "name = \"gate\""), "camera gate added, camera yard removed");
+        assert_eq!(described("out.jsonl", "other.jsonl"), "sink file changed");
+        assert_eq!(described("path = \"out.jsonl\"", "path = \"out.jsonl\"\nqueue = 9"), "sink file changed");
         assert_eq!(
-            told("type = \"unix\"\n        path = \"d.sock\"", "type = \"stdout\""),
+            described("type = \"unix\"\n        path = \"d.sock\"", "type = \"stdout\""),
             "sink stdout added, sink unix removed"
         );
-        let top = |table: &str| told("\n", &format!("\n{table}\n"));
+        let top = |table: &str| described("\n", &format!("\n{table}\n"));
         assert_eq!(top("[log]\nlevel = \"debug\"\n[status]\ninterval = \"2s\""), "[log] changed, [status] changed");
         assert_eq!(top("[engine]\nthreads = 2"), "model objects loaded again");
         assert_eq!(top("[engine]\ncanary_timeout = \"2s\""), "[engine] changed");
@@ -287,17 +261,17 @@ mod tests {
 
     #[test]
     fn a_model_runs_only_where_a_camera_names_it_that_is_enabled() {
-        assert_eq!(told("faces.onnx", "other.onnx"), "nothing has changed");
+        assert_eq!(described("faces.onnx", "other.onnx"), "nothing has changed");
         let faces = "name = \"yard\"\n        model = \"faces\"";
         let moved = "model faces added, camera yard opened again";
-        assert_eq!(told("name = \"yard\"\n        model = \"objects\"", faces), moved);
+        assert_eq!(described("name = \"yard\"\n        model = \"objects\"", faces), moved);
         let off = BASE.replace("name = \"yard\"", "name = \"yard\"\nenabled = false");
         let off = ConfigDiff::between(
             &config(BASE),
             &config(&off.replace("name = \"door\"", "name = \"door\"\nenabled = false")),
         );
-        assert_eq!(off.model("objects"), Some(Change::Removed));
-        assert_eq!((off.camera("door"), off.pictures("yard")), (Some(Change::Removed), Some(Change::Removed)));
+        assert_eq!(off.models.get("objects"), Some(&Change::Removed));
+        assert_eq!((off.cameras["door"], off.pictures["yard"]), (Change::Removed, Change::Removed));
     }
 
     #[test]
@@ -312,19 +286,19 @@ mod tests {
     fn a_change_that_needs_a_restart_is_reported_until_then() {
         let old = config(BASE);
         let mut new = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
-        let told = ConfigDiff::between(&old, &new).restart_needed;
-        assert!(told[0].starts_with("[device] `name` changes to gate at the next start"), "{told:?}");
+        let needed = ConfigDiff::between(&old, &new).restart_needed;
+        assert!(needed[0].starts_with("[device] `name` changes to gate at the next start"), "{needed:?}");
         let other = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
         keep_until_restart(&old, &mut new);
-        assert_eq!(ConfigDiff::between(&new, &other).restart_needed, told);
+        assert_eq!(ConfigDiff::between(&new, &other).restart_needed, needed);
         assert_eq!(ConfigDiff::between(&new, &old), ConfigDiff::default());
     }
 
     #[test]
     fn changes_that_the_files_do_not_show_are_listed_too() {
         let mut changes = ConfigDiff::between(&config(BASE), &config(BASE));
-        changes.load_anew("objects");
-        changes.open_anew("door");
+        changes.models.insert("objects".to_owned(), Change::Changed);
+        changes.cameras.insert("door".to_owned(), Change::Changed);
         assert_eq!(changes.to_string(), "model objects loaded again, camera door opened again");
     }
 }

@@ -1,76 +1,136 @@
 //! Kinds of values: how each is read, checked, written and described.
 //!
-//! - `plain`: flags, numbers, words.
+//! - `plain`: flags, numbers, durations, sizes, permissions, words.
 //! - `text`: strings, names, paths, URLs, command lines.
-//! - `quantity`: durations, sizes, permissions.
-//! - `address`: addresses to listen on, host names.
-//! - `broker`: URLs of brokers, topics.
-//! - `camera`: names of V4L2 cameras.
-//! - `control`: values of camera controls.
-//! - `subject`: NATS subjects.
-//! - `lists`: lists and maps of one kind.
+//! - `network`: addresses to listen on, host names, brokers, topics, subjects.
+//! - `camera`: names of V4L2 cameras, values of their controls.
 
-mod address;
-mod broker;
 mod camera;
-mod control;
-mod lists;
+mod network;
 mod plain;
-mod quantity;
-mod subject;
 mod text;
+
+use std::collections::BTreeMap;
 
 use toml::de::{DeInteger, DeValue};
 
-use super::schema::{At, Context, Item, Kind, Shape, TableWriter};
+use super::schema::{Context, Item, KeyKind, Shape, Written};
 
-pub use address::{Address, address, host, is_loopback};
-pub use broker::{broker, split_broker, topic};
-pub use camera::{CameraName, camera, camera_in};
-pub use control::{ControlValue, control};
-pub use lists::{by_name, list};
-pub use plain::{Word, Words, choice, flag, fraction, parse_word, real, whole, word};
-pub use quantity::{duration, mode, size};
-pub use subject::subject;
+pub use camera::{CameraName, ControlValue, camera, camera_in, control};
+pub use network::{Address, address, broker, host, is_loopback, split_broker, subject, topic};
+pub use plain::{
+    Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of, parse_word, real, size, size_or_zero,
+    whole, word,
+};
 pub use text::{command_line, credential, is_url, location, name, path, program, resolve, text};
 
-/// A kind whose values stand after `=`.
-pub trait Inline {
-    /// The Rust type of the value.
-    type Value;
-    /// Returns the text that follows "must be".
-    fn describe(&self) -> String;
-    /// Reads a value; returns `None` after it reported an error.
-    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Self::Value>;
-    /// Returns a value as TOML, to stand after `=`.
-    fn text(&self, value: &Self::Value) -> String;
+/// Why a value is refused.
+enum Refusal {
+    /// It is of another kind: `must be KIND, not VALUE`, followed by this text.
+    OtherKind(String),
+    /// This sentence, behind the path of the key.
+    Sentence(String),
+    /// The errors were reported one by one.
+    Reported,
+}
 
-    /// Reports `must be X, not Y`, followed by `more`.
-    fn refuse<T>(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>, more: &str) -> Option<T> {
-        let sentence = format!("must be {}, not {}{more}", self.describe(), show(item.get_ref()));
-        context.wrong(item, at, &sentence);
-        None
+impl From<&str> for Refusal {
+    fn from(more: &str) -> Self {
+        Self::OtherKind(more.to_owned())
     }
 }
 
-impl<K: Inline> Kind for K {
-    type Value = K::Value;
-
-    fn shape(&self) -> Shape {
-        Shape::Value(self.describe())
+impl From<String> for Refusal {
+    fn from(more: String) -> Self {
+        Self::OtherKind(more)
     }
+}
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<K::Value> {
-        Inline::read(self, item, at, context)
+/// Returns a kind whose values stand after `=`. `description` follows "must be"; `text` returns a value as TOML.
+fn value<T: 'static>(
+    description: impl Into<String>,
+    text: impl Fn(&T) -> String + 'static,
+    read: impl Fn(&Item<'_>, &mut Context<'_>) -> Result<T, Refusal> + 'static,
+) -> KeyKind<T> {
+    let description = description.into();
+    let shape = Shape::Value(description.clone());
+    KeyKind {
+        shape: Box::new(move || shape.clone()),
+        read: Box::new(move |item, context| {
+            let refusal = match read(item, context) {
+                Ok(value) => return Some(value),
+                Err(refusal) => refusal,
+            };
+            let sentence = match refusal {
+                Refusal::OtherKind(more) => format!("must be {description}, not {}{more}", show(item.get_ref())),
+                Refusal::Sentence(sentence) => sentence,
+                Refusal::Reported => return None,
+            };
+            context.wrong(item, &sentence);
+            None
+        }),
+        write: Box::new(move |value| Written::Value(text(value))),
     }
+}
 
-    fn write(&self, name: &str, value: &K::Value, table: &mut TableWriter) {
-        table.value(name, &self.text(value));
-    }
+/// Returns a kind of strings.
+fn string(
+    description: impl Into<String>,
+    read: impl Fn(&Item<'_>, &mut Context<'_>) -> Result<String, Refusal> + 'static,
+) -> KeyKind<String> {
+    value(description, |text: &String| quote(text), read)
+}
 
-    fn inline(&self, value: &K::Value) -> String {
-        self.text(value)
-    }
+/// Returns the kind of lists of `kind`.
+pub fn list<T: 'static>(kind: KeyKind<T>) -> KeyKind<Vec<T>> {
+    let one = describe(&kind);
+    let description = format!("a list, each {}", one.strip_prefix("one of ").unwrap_or(&one));
+    let KeyKind { read, write, .. } = kind;
+    let read = move |item: &Item<'_>, context: &mut Context<'_>| {
+        let Some(items) = item.get_ref().as_array() else {
+            let is_single = matches!(item.get_ref(), DeValue::String(_) | DeValue::Integer(_));
+            return Err(if is_single { format!(": write [{}]", show(item.get_ref())) } else { String::new() }.into());
+        };
+        let values: Vec<_> = items.iter().map(|item| read(item, context)).collect();
+        values.into_iter().collect::<Option<_>>().ok_or(Refusal::Reported)
+    };
+    value(description, move |values: &Vec<T>| bracketed(values.iter().map(|value| inline(write(value)))), read)
+}
+
+/// Returns the kind of maps from names to values of `kind`.
+pub fn by_name<T: 'static>(kind: KeyKind<T>) -> KeyKind<BTreeMap<String, T>> {
+    let description = format!("a table of names, each with {}", describe(&kind));
+    let KeyKind { read, write, .. } = kind;
+    let read = move |item: &Item<'_>, context: &mut Context<'_>| {
+        let table = item.get_ref().as_table().ok_or("")?;
+        let mut values = BTreeMap::new();
+        for (key, item) in table.iter() {
+            let path = format!("{}.{}", context.path, visiond_system::logging::escape(key.get_ref()));
+            if let Some(value) = read(item, &mut Context { path: &path, diagnostics: context.diagnostics, ..*context })
+            {
+                values.insert(key.get_ref().to_string(), value);
+            }
+        }
+        if values.len() == table.len() { Ok(values) } else { Err(Refusal::Reported) }
+    };
+    let text = move |values: &BTreeMap<String, T>| {
+        let entries: Vec<_> =
+            values.iter().map(|(name, value)| format!("{} = {}", quote(name), inline(write(value)))).collect();
+        if entries.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", entries.join(", ")) }
+    };
+    value(description, text, read)
+}
+
+fn describe<T>(kind: &KeyKind<T>) -> String {
+    if let Shape::Value(description) = (kind.shape)() { description } else { String::new() }
+}
+
+fn inline(written: Written) -> String {
+    if let Written::Value(text) = written { text } else { String::new() }
+}
+
+fn bracketed(values: impl Iterator<Item = String>) -> String {
+    format!("[{}]", values.collect::<Vec<_>>().join(", "))
 }
 
 /// Returns a value for an error message.
@@ -91,8 +151,7 @@ fn show(value: &DeValue<'_>) -> String {
 
 /// Returns a string as TOML: quoted, on one line.
 pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
+    let mut out = String::from('"');
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
@@ -102,8 +161,12 @@ pub fn quote(text: &str) -> String {
             c => out.push(c),
         }
     }
-    out.push('"');
-    out
+    out + "\""
+}
+
+/// Returns the text of a string that is not empty and has no NUL, which no path, name or argument can hold.
+fn filled<'a>(item: &'a Item<'_>) -> Result<&'a str, Refusal> {
+    item.get_ref().as_str().filter(|text| !text.is_empty() && !text.contains('\0')).ok_or_else(|| "".into())
 }
 
 fn integer(number: &DeInteger<'_>) -> Option<i128> {

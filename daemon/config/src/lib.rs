@@ -26,7 +26,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use diagnostics::{Diagnostic, Diagnostics, Severity};
-use schema::{Context, TableWriter};
+use schema::Context;
 use tables::{Section, TableReader, Union};
 use types::{CameraConfig, Config, ModelConfig, SinkConfig};
 
@@ -84,9 +84,7 @@ impl Config {
 
     /// Returns the configuration as TOML, with every default written out.
     pub fn to_toml(&self) -> String {
-        let mut file = TableWriter::default();
-        self.write(&mut file);
-        file.finish()
+        schema::render(&self.write(), "").trim_start().to_owned()
     }
 }
 
@@ -131,8 +129,8 @@ impl<'i> Document<'i> {
     pub fn config(&self, path: &Path, diagnostics: &mut Diagnostics) -> Option<Config> {
         let before = diagnostics.error_count();
         let base = path.parent().unwrap_or(Path::new(""));
-        let mut context = Context { base, diagnostics };
-        let config = TableReader::read(self.root.get_ref(), 0..0, "", &mut context, Config::read);
+        let mut context = Context { path: "", note: "", base, diagnostics };
+        let config = TableReader::read(self.root.get_ref(), 0..0, &mut context, Config::read);
         validate::check(self.root.get_ref(), base, diagnostics);
         let mut config = config.filter(|_| diagnostics.error_count() == before)?;
         for SinkConfig { name, kind, .. } in &mut config.sinks {
@@ -149,9 +147,5 @@ impl<'i> Document<'i> {
     }
 }
 
-#[cfg(test)]
-mod reference;
-#[cfg(test)]
-mod roundtrip;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-use super::schema::{Key, Presence, Shape, Variant};
+use super::schema::{Key, Presence, Shape, Variant, join};
 use super::tables::{Section, TYPE_DOC};
 use super::types::Config;
 
@@ -34,12 +34,9 @@ pub fn text() -> String {
         table(&mut roff, &key, "");
     }
     roff.control("SH", ["FILES"]);
-    roff.control("TP", []);
-    roff.text([roman("/etc/visiond/visiond.toml")]);
-    roff.text([roman("the daemon's configuration")]);
-    roff.control("TP", []);
-    roff.text([roman("/usr/share/doc/visiond/examples")]);
-    roff.text([roman("small configurations to start from, and one with every key")]);
+    entry(&mut roff, vec![roman("/etc/visiond/visiond.toml")], "the daemon's configuration");
+    let examples = "small configurations to start from, and one with every key";
+    entry(&mut roff, vec![roman("/usr/share/doc/visiond/examples")], examples);
     roff.control("SH", ["SEE ALSO"]);
     roff.text([roman("visiond(1), visiond-check(1), visiond-probe(1)")]);
     roff.render()
@@ -47,26 +44,19 @@ pub fn text() -> String {
 
 /// Writes a table of the file: a section of the page for a top-level one, else a subsection.
 fn table(roff: &mut Roff, key: &Key, parent: &str) {
-    let path = if parent.is_empty() { key.name.to_owned() } else { format!("{parent}.{}", key.name) };
-    let heading = |roff: &mut Roff, text: &str, doc: &str| {
-        roff.control(if parent.is_empty() { "SH" } else { "SS" }, [text]);
-        roff.text(prose(doc));
+    let path = join(parent, key.name);
+    let title = match &key.shape {
+        Shape::Table(_) | Shape::UnionTable(_) => format!("[{path}]"),
+        Shape::Tables(_) => format!("[[{path}]]"),
+        Shape::Union(variants) => return types(roff, variants, parent),
+        Shape::Value(_) => return,
     };
+    roff.control(if parent.is_empty() { "SH" } else { "SS" }, [title.as_str()]);
+    roff.text(prose(&key.doc));
     match &key.shape {
-        Shape::Table(keys) => {
-            heading(roff, &format!("[{path}]"), &key.doc);
-            rows(roff, keys, &path);
-        }
-        Shape::Tables(keys) => {
-            heading(roff, &format!("[[{path}]]"), &key.doc);
-            rows(roff, keys, &path);
-        }
-        Shape::UnionTable(variants) => {
-            heading(roff, &format!("[{path}]"), &key.doc);
-            types(roff, variants, &path);
-        }
-        Shape::Union(variants) => types(roff, variants, parent),
-        Shape::Value(_) => {}
+        Shape::Table(keys) | Shape::Tables(keys) => rows(roff, keys, &path),
+        Shape::UnionTable(variants) => types(roff, variants, &path),
+        Shape::Union(_) | Shape::Value(_) => {}
     }
 }
 

@@ -64,32 +64,67 @@ pub enum Presence {
     Parts,
 }
 
-/// How a key's value is read, checked and written.
-pub trait Kind {
-    /// The Rust type of the value.
-    type Value;
+/// How a key's value of type `T` is described, read, checked and written.
+pub struct KeyKind<T> {
     /// Returns the kind of value or table.
-    fn shape(&self) -> Shape;
+    pub shape: Box<dyn Fn() -> Shape>,
     /// Reads a value; returns `None` after it reported an error.
-    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Self::Value>;
-    /// Writes a value under a name.
-    fn write(&self, name: &str, value: &Self::Value, table: &mut TableWriter);
-    /// Returns a value as TOML, to stand after `=`; empty for tables.
-    fn inline(&self, value: &Self::Value) -> String;
+    pub read: Box<ReadFn<T>>,
+    /// Returns a value as it stands in the file.
+    pub write: Box<dyn Fn(&T) -> Written>,
 }
 
-/// The key that is being read.
+/// See [`KeyKind::read`].
+pub type ReadFn<T> = dyn Fn(&Item<'_>, &mut Context<'_>) -> Option<T>;
+
+impl<T> KeyKind<T> {
+    /// Returns a value as TOML, to stand after `=`; empty for tables.
+    pub fn inline(&self, value: &T) -> String {
+        if let Written::Value(text) = (self.write)(value) { text } else { String::new() }
+    }
+}
+
+/// What a key holds, as TOML.
+pub enum Written {
+    /// A value, to stand after `=`.
+    Value(String),
+    /// A table.
+    Table(Entries),
+    /// Any number of tables.
+    Tables(Vec<Entries>),
+}
+
+/// The keys of a table with what they hold.
+pub type Entries = Vec<(&'static str, Written)>;
+
+/// Returns the table at `path` as TOML: values first, then tables, as TOML requires.
+pub fn render(entries: &Entries, path: &str) -> String {
+    let (mut values, mut tables) = (String::new(), String::new());
+    for (name, written) in entries {
+        let inner = join(path, name);
+        match written {
+            Written::Value(text) => values += &format!("{name} = {text}\n"),
+            Written::Table(entries) => tables += &format!("\n[{inner}]\n{}", render(entries, &inner)),
+            Written::Tables(all) => {
+                all.iter().for_each(|entries| tables += &format!("\n[[{inner}]]\n{}", render(entries, &inner)));
+            }
+        }
+    }
+    values + &tables
+}
+
+/// Returns the path of the key `name` in the table at `path`, which is empty for the file itself.
+pub fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The key that is being read, and the errors found.
 #[derive(Debug)]
-pub struct At<'a> {
+pub struct Context<'a> {
     /// Path from the root of the file: `camera.source.device`.
     pub path: &'a str,
     /// Description of the key, and what applies without it.
     pub note: &'a str,
-}
-
-/// What reading a value needs, and the errors it found.
-#[derive(Debug)]
-pub struct Context<'a> {
     /// Folder that relative paths start from.
     pub base: &'a Path,
     /// Errors and warnings found so far.
@@ -98,8 +133,8 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// Reports that a value is wrong: `` `PATH` SENTENCE ``.
-    pub fn wrong(&mut self, item: &Item<'_>, at: &At<'_>, sentence: &str) {
-        self.diagnostics.error(item.span(), format!("`{}` {sentence}", at.path), Some(at.note.to_owned()));
+    pub fn wrong(&mut self, item: &Item<'_>, sentence: &str) {
+        self.diagnostics.wrong(item.span(), format!("`{}` {sentence}", self.path), self.note.to_owned());
     }
 }
 
@@ -108,42 +143,7 @@ pub fn plain(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A table that is being written: values first, then tables, as TOML requires.
-#[derive(Debug, Default)]
-pub struct TableWriter {
-    path: String,
-    values: String,
-    tables: String,
-}
-
-impl TableWriter {
-    /// Returns the file's text.
-    pub fn finish(self) -> String {
-        self.values + self.tables.trim_start()
-    }
-
-    /// Writes `name = text`.
-    pub fn value(&mut self, name: &str, text: &str) {
-        self.values += &format!("{name} = {text}\n");
-    }
-
-    /// Writes the table `[name]`, or `[[name]]` for one of many.
-    pub fn table(&mut self, name: &str, one_of_many: bool, write: impl FnOnce(&mut Self)) {
-        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
-        let (open, close) = if one_of_many { ("[[", "]]") } else { ("[", "]") };
-        let header = format!("\n{open}{path}{close}\n");
-        let mut child = Self { path, ..Self::default() };
-        write(&mut child);
-        self.tables += &(header + &child.values + &child.tables);
-    }
-}
-
-/// Returns `kind`, which must fit a field of type `T`.
-pub fn for_field<T, K: Kind<Value = T>>(kind: K) -> K {
-    kind
-}
-
 /// Returns `kind`, which must fit a field of type `T`, an `Option`.
-pub fn for_option<T: IntoIterator, K: Kind<Value = T::Item>>(kind: K) -> K {
+pub fn for_option<T: IntoIterator>(kind: KeyKind<T::Item>) -> KeyKind<T::Item> {
     kind
 }

@@ -66,8 +66,10 @@ macro_rules! section {
                 Some(Self { $($field: section!(@take $presence $field)),+ })
             }
 
-            fn write(&self, table: &mut $crate::schema::TableWriter) {
-                $(section!(@write $presence table, section!(@name $field $($key)?), $kind, &self.$field);)+
+            fn write(&self) -> $crate::schema::Entries {
+                let mut entries = Vec::new();
+                $(section!(@write $presence entries, section!(@name $field $($key)?), $kind, &self.$field);)+
+                entries
             }
         }
     };
@@ -83,18 +85,15 @@ macro_rules! section {
         $crate::schema::Shape::Union(<$ty as $crate::tables::Union>::variants())
     };
     (@shape $presence:ident $kind:expr, $ty:ty) => {
-        $crate::schema::Kind::shape(&section!(@kind $presence $kind, $ty))
+        (section!(@kind $presence $kind, $ty).shape)()
     };
 
     // Ties the kind to the type of the field, so that the compiler infers the type of the kind.
-    (@kind optional $kind:expr, $ty:ty) => { $crate::schema::for_option::<$ty, _>($kind) };
-    (@kind $presence:ident $kind:expr, $ty:ty) => { $crate::schema::for_field::<$ty, _>($kind) };
+    (@kind optional $kind:expr, $ty:ty) => { $crate::schema::for_option::<$ty>($kind) };
+    (@kind $presence:ident $kind:expr, $ty:ty) => { std::convert::identity::<$crate::schema::KeyKind<$ty>>($kind) };
 
     (@presence default $kind:expr, $ty:ty, $value:expr) => {
-        $crate::schema::Presence::Default($crate::schema::Kind::inline(
-            &section!(@kind default $kind, $ty),
-            &$value,
-        ))
+        $crate::schema::Presence::Default(section!(@kind default $kind, $ty).inline(&$value))
     };
     (@presence required $kind:expr, $ty:ty, $example:expr) => {
         $crate::schema::Presence::Required($example.to_owned())
@@ -113,31 +112,26 @@ macro_rules! section {
     (@read derived $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $value:expr) => {
         $table.optional($name, $doc, &$kind).unwrap_or($value.1)
     };
-    (@read required $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
-        $table.required($name, $doc, &$kind)
-    };
-    (@read optional $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
-        $table.optional($name, $doc, &$kind)
-    };
     (@read part $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => {
         $table.or_default($name, $doc, &$kind, Default::default())
     };
     (@read flatten $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => { $table.union::<$ty>() };
+    (@read $required_or_optional:ident $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
+        $table.$required_or_optional($name, $doc, &$kind)
+    };
 
     (@take required $field:ident) => { $field? };
     (@take flatten $field:ident) => { $field? };
     (@take $presence:ident $field:ident) => { $field };
 
-    (@write optional $table:ident, $name:expr, $kind:expr, $value:expr) => {
-        if let Some(value) = $value {
-            $crate::schema::Kind::write(&$kind, $name, value, $table);
-        }
+    (@write optional $entries:ident, $name:expr, $kind:expr, $value:expr) => {
+        $entries.extend($value.as_ref().map(|value| ($name, ($kind.write)(value))))
     };
-    (@write flatten $table:ident, $name:expr, $kind:expr, $value:expr) => {
-        $crate::tables::write_union($value, $table);
+    (@write flatten $entries:ident, $name:expr, $kind:expr, $value:expr) => {
+        $entries.extend($crate::tables::write_union($value))
     };
-    (@write $presence:ident $table:ident, $name:expr, $kind:expr, $value:expr) => {
-        $crate::schema::Kind::write(&$kind, $name, $value, $table);
+    (@write $presence:ident $entries:ident, $name:expr, $kind:expr, $value:expr) => {
+        $entries.extend([($name, ($kind.write)($value))])
     };
 }
 
@@ -178,8 +172,9 @@ macro_rules! union {
                 }
             }
 
-            fn write(&self, table: &mut $crate::schema::TableWriter) {
-                $(union!(@write self, $name $variant, table, $($section)?);)+
+            fn write(&self) -> $crate::schema::Entries {
+                $(union!(@write self, $name $variant, $($section)?);)+
+                Vec::new()
             }
         }
     };
@@ -190,10 +185,10 @@ macro_rules! union {
     (@read $name:ident $variant:ident $table:ident, $section:ty) => {
         <$section as $crate::tables::Section>::read($table).map($name::$variant)
     };
-    (@write $this:ident, $name:ident $variant:ident, $table:ident,) => {};
-    (@write $this:ident, $name:ident $variant:ident, $table:ident, $section:ty) => {
+    (@write $this:ident, $name:ident $variant:ident,) => {};
+    (@write $this:ident, $name:ident $variant:ident, $section:ty) => {
         if let $name::$variant(section) = $this {
-            $crate::tables::Section::write(section, $table);
+            return $crate::tables::Section::write(section);
         }
     };
 }

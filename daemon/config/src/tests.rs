@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+mod reference;
+mod roundtrip;
+
 use super::*;
 
 fn errors(text: &str) -> String {

@@ -13,7 +13,7 @@ use visiond_engine::engine::{Backend, DeviceChoice, EngineOptions};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_system::logging::LogTarget;
 
-use super::kinds::{Words, by_name, duration, fraction, list, name, path, text, whole, word};
+use super::kinds::{Words, by_name, duration, duration_or_zero, fraction, list, name, path, text, whole, word};
 use super::table_macros::section;
 use super::tables::{table, tables};
 
@@ -155,7 +155,7 @@ section! {
         /// Interval of the status line on the terminal and in systemd.
         interval: Duration as duration(100 * MS..=HOUR) => default(SECOND),
         /// Interval of the status line in the log; 0: never.
-        log_interval: Duration as duration(SECOND..=DAY).or_zero() => default(60 * SECOND),
+        log_interval: Duration as duration_or_zero(SECOND..=DAY) => default(60 * SECOND),
     }
 }
 

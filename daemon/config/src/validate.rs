@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
@@ -18,12 +18,16 @@ use super::types::{SinkTarget, is_lossless};
 
 /// A table with its place in the file.
 #[derive(Clone)]
-struct Found<'a, 'i> {
+struct PlacedTable<'a, 'i> {
     table: &'a DeTable<'i>,
     span: Range<usize>,
 }
 
-impl<'a, 'i> Found<'a, 'i> {
+impl<'a, 'i> PlacedTable<'a, 'i> {
+    fn of(item: &'a Item<'i>) -> Option<Self> {
+        Some(Self { table: item.get_ref().as_table()?, span: item.span() })
+    }
+
     fn text(&self, key: &str) -> Option<(&'a str, Range<usize>)> {
         let item = self.table.get(key)?;
         Some((item.get_ref().as_str()?, item.span()))
@@ -38,9 +42,22 @@ impl<'a, 'i> Found<'a, 'i> {
         self.table.get(key)?.get_ref().as_bool()
     }
 
+    /// Returns the items of a list; none if it is absent.
+    fn items(&self, key: &str) -> impl Iterator<Item = &'a Item<'i>> + use<'a, 'i> {
+        self.table.get(key).and_then(|item| item.get_ref().as_array()).into_iter().flat_map(|items| items.iter())
+    }
+
+    /// Returns the strings of a list, with their places.
+    fn texts(&self, key: &str) -> impl Iterator<Item = (&'a str, Range<usize>)> + use<'a, 'i> {
+        self.items(key).filter_map(|item| Some((item.get_ref().as_str()?, item.span())))
+    }
+
+    fn tables(&self, key: &str) -> Vec<Self> {
+        self.items(key).filter_map(Self::of).collect()
+    }
+
     fn inner(&self, key: &str) -> Option<Self> {
-        let item = self.table.get(key)?;
-        Some(Self { table: item.get_ref().as_table()?, span: item.span() })
+        Self::of(self.table.get(key)?)
     }
 
     fn is(&self, key: &str, word: &str) -> bool {
@@ -52,30 +69,21 @@ impl<'a, 'i> Found<'a, 'i> {
     }
 }
 
-fn all<'a, 'i>(root: &'a DeTable<'i>, key: &str) -> Vec<Found<'a, 'i>> {
-    let items = root.get(key).and_then(|item| item.get_ref().as_array());
-    let found = |item: &'a Item<'i>| match item.get_ref() {
-        DeValue::Table(table) => Some(Found { table, span: item.span() }),
-        _ => None,
-    };
-    items.into_iter().flat_map(|items| items.iter()).filter_map(found).collect()
-}
-
 /// Reports keys and tables that contradict each other.
 pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
-    let (models, cameras, sinks) = (all(root, "model"), all(root, "camera"), all(root, "sink"));
-    let model_names = Names::collect(&models, "model", diagnostics);
+    let root = PlacedTable { table: root, span: 0..0 };
+    let (cameras, sinks) = (root.tables("camera"), root.tables("sink"));
+    let model_names = Names::collect(&root.tables("model"), "model", diagnostics);
     let camera_names = Names::collect(&cameras, "camera", diagnostics);
     for camera in &cameras {
         model_of_camera(camera, &model_names, diagnostics);
         if let Some(annotate) = camera.inner("annotate") {
             annotation(&annotate, diagnostics);
         }
-        if let Some(source) = camera.inner("source").filter(|source| source.is("type", "command")) {
-            raw_frames(&source, diagnostics);
-        }
-        if let Some(source) = camera.inner("source").filter(|source| source.is("type", "video")) {
-            login(&source, diagnostics);
+        match camera.inner("source") {
+            Some(source) if source.is("type", "command") => raw_frames(&source, diagnostics),
+            Some(source) if source.is("type", "video") => login(&source, diagnostics),
+            _ => {}
         }
     }
     same_device(&cameras, base, diagnostics);
@@ -90,84 +98,72 @@ pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
     }
     spools(&sinks, base, diagnostics);
     same_outputs(&sinks, base, diagnostics);
-    if let Some(http) =
-        root.get("http").and_then(|item| Some(Found { table: item.get_ref().as_table()?, span: item.span() }))
-    {
+    if let Some(http) = root.inner("http") {
         addresses(&http, diagnostics);
     }
 }
 
 /// Checks `listen`: an address that is reachable from the network requires a token, and no address may appear twice.
-fn addresses(http: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
+fn addresses(http: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
     let mut seen = Vec::new();
-    let listed = http.table.get("listen").and_then(|item| item.get_ref().as_array());
-    for item in listed.into_iter().flat_map(|items| items.iter()) {
-        let Some(text) = item.get_ref().as_str() else { continue };
+    for (text, span) in http.texts("listen") {
         if seen.contains(&text) && !text.ends_with(":0") {
-            diagnostics.error(item.span(), format!("{text} is listed twice: remove one of them"), None);
+            diagnostics.error(span.clone(), format!("{text} is listed twice: remove one of them"));
         }
         seen.push(text);
-        let open = text.parse::<SocketAddr>().is_ok_and(|address| !is_loopback(address.ip()));
-        if open && !http.has("token") {
+        let is_open = text.parse::<SocketAddr>().is_ok_and(|address| !is_loopback(address.ip()));
+        if is_open && !http.has("token") {
             let message = "this address is reachable from the network: set `http.token`, or listen on 127.0.0.1";
-            diagnostics.error(item.span(), message.to_owned(), None);
+            diagnostics.error(span, message);
         }
     }
 }
 
 /// Checks that `login` comes with a URL that has no user.
-fn login(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
+fn login(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
     let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text("url")) else { return };
     let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
     match authority {
-        None => diagnostics.error(span, "`login` requires a URL, and `url` is a file: remove `login`".to_owned(), None),
+        None => diagnostics.error(span, "`login` requires a URL, and `url` is a file: remove `login`"),
         Some(authority) if authority.contains('@') => {
-            let message = "`url` contains a user already: remove it there, or remove `login`";
-            diagnostics.error(span, message.to_owned(), None);
+            diagnostics.error(span, "`url` contains a user already: remove it there, or remove `login`");
         }
         Some(_) => {}
     }
 }
 
 /// Checks that certificates come with TLS and with their key, and warns of a password without TLS.
-fn encryption(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
+fn encryption(sink: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
     let url = sink.text("url").map(|(url, _)| url);
     let plain = url.is_some_and(|url| url.starts_with("mqtt://"));
     let host = url.and_then(split_broker).map(|(_, host, _)| host);
     let here = host.is_none_or(|host| host == "localhost" || host.parse().is_ok_and(is_loopback));
     if let Some((_, span)) = sink.text("login").filter(|_| plain && !here) {
-        let message = "user and password go over the network in clear: use mqtts:// in `url`";
-        diagnostics.warning(span, message);
+        diagnostics.warning(span, "user and password go over the network in clear: use mqtts:// in `url`");
     }
-    for key in ["ca", "certificate", "key"] {
-        if let Some((_, span)) = sink.text(key).filter(|_| plain) {
+    for (key, other) in [("ca", None), ("certificate", Some("key")), ("key", Some("certificate"))] {
+        let Some((_, span)) = sink.text(key) else { continue };
+        if plain {
             let message = format!("`{key}` requires TLS, and `url` has none: use mqtts:// there, or remove `{key}`");
-            diagnostics.error(span, message, None);
+            diagnostics.error(span.clone(), message);
         }
-    }
-    for (key, other) in [("certificate", "key"), ("key", "certificate")] {
-        if let Some((_, span)) = sink.text(key).filter(|_| !sink.has(other)) {
-            diagnostics.error(span, format!("`{key}` requires `{other}`: set both or neither"), None);
+        if let Some(other) = other.filter(|other| !sink.has(other)) {
+            diagnostics.error(span, format!("`{key}` requires `{other}`: set both or neither"));
         }
     }
 }
 
 /// Checks that a NATS sink has a server, and a name for a stream that it creates.
-fn streams(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
-    if let Some(url) = sink.table.get("url").filter(|url| url.get_ref().as_array().is_some_and(|urls| urls.is_empty()))
-    {
-        diagnostics.error(
-            url.span(),
-            "`url` names no server: write one, such as nats://localhost:4222".to_owned(),
-            None,
-        );
+fn streams(sink: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
+    let url = sink.table.get("url");
+    if let Some(url) = url.filter(|url| url.get_ref().as_array().is_some_and(|urls| urls.is_empty())) {
+        diagnostics.error(url.span(), "`url` names no server: write one, such as nats://localhost:4222");
     }
     if let Some(create) = sink.table.get("create_stream")
         && sink.flag("create_stream") == Some(true)
         && !sink.has("stream")
     {
-        let message = "`create_stream` requires the name of the stream: set `stream`";
-        diagnostics.error(create.span(), message.to_owned(), None);
+        diagnostics.error(create.span(), "`create_stream` requires the name of the stream: set `stream`");
     }
 }
 
@@ -181,16 +177,12 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// Collects the names and reports duplicates.
-    fn collect(tables: &[Found<'a, '_>], what: &'static str, diagnostics: &mut Diagnostics) -> Self {
+    fn collect(tables: &[PlacedTable<'a, '_>], what: &'static str, diagnostics: &mut Diagnostics) -> Self {
         let mut this = Self { what, names: Vec::new(), complete: true };
         for table in tables {
             match table.text("name") {
                 Some((name, span)) if this.names.contains(&name) => {
-                    diagnostics.error(
-                        span,
-                        format!("two {what}s have the name \"{name}\": give each its own name"),
-                        None,
-                    );
+                    diagnostics.error(span, format!("two {what}s have the name \"{name}\": give each its own name"));
                 }
                 Some((name, _)) => this.names.push(name),
                 None => this.complete = false,
@@ -218,7 +210,7 @@ impl<'a> Names<'a> {
     }
 }
 
-fn model_of_camera(camera: &Found<'_, '_>, models: &Names<'_>, diagnostics: &mut Diagnostics) {
+fn model_of_camera(camera: &PlacedTable<'_, '_>, models: &Names<'_>, diagnostics: &mut Diagnostics) {
     if let Some((model, span)) = camera.text("model") {
         models.refer(model, span, diagnostics);
     } else if !camera.has("model") && models.complete && models.names.len() != 1 {
@@ -231,7 +223,7 @@ fn model_of_camera(camera: &Found<'_, '_>, models: &Names<'_>, diagnostics: &mut
     }
 }
 
-fn annotation(annotate: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
+fn annotation(annotate: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
     let wrong_type = annotate.has("every") && annotate.number("every").is_none()
         || annotate.has("on_detection") && annotate.flag("on_detection").is_none();
     let never = annotate.number("every").unwrap_or(0) == 0 && !annotate.flag("on_detection").unwrap_or(false);
@@ -242,7 +234,7 @@ fn annotation(annotate: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
 }
 
 /// Checks that raw frames have their shape, and that other containers have none.
-fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
+fn raw_frames(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
     const SHAPE: [&str; 3] = ["format", "width", "height"];
     if !source.is("container", "raw") {
         if source.has("container") && !source.is("container", "y4m") {
@@ -253,7 +245,7 @@ fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
             if let Some(item) = source.table.get(key).filter(|item| !none(item)) {
                 let message =
                     format!("`camera.source.{key}` requires `container = \"raw\"`: Y4M carries it, so remove this key");
-                diagnostics.error(item.span(), message, None);
+                diagnostics.error(item.span(), message);
             }
         }
         return;
@@ -266,150 +258,127 @@ fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     }
     let format = source.text("format").and_then(|(name, _)| PixelFormat::from_name(name));
     let side = |key| source.number(key).and_then(|number| u32::try_from(number).ok());
-    let pitches = source.table.get("pitches").and_then(|item| Some((item.get_ref().as_array()?, item.span())));
-    let (Some(format), Some(width), Some(height), Some((items, span))) =
-        (format, side("width"), side("height"), pitches)
-    else {
-        return;
-    };
     let pitch = |item: &Item<'_>| item.get_ref().as_integer().and_then(|n| n.as_str().parse().ok());
-    let numbers: Option<Vec<usize>> = items.iter().map(pitch).collect();
-    if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty())
-        && let Err(error) = FrameLayout::with_pitches(format, width, height, &numbers, ColorDescription::default())
+    let pitches: Option<Vec<usize>> = source.items("pitches").map(pitch).collect();
+    if let (Some(format), Some(width), Some(height)) = (format, side("width"), side("height"))
+        && let Some(pitches) = pitches.filter(|pitches| !pitches.is_empty())
+        && let Some(item) = source.table.get("pitches")
+        && let Err(error) = FrameLayout::with_pitches(format, width, height, &pitches, ColorDescription::default())
     {
-        diagnostics.error(span, format!("invalid `camera.source.pitches`: {error}"), None);
+        diagnostics.error(item.span(), format!("invalid `camera.source.pitches`: {error}"));
     }
 }
 
-/// Returns the resolved path without `.` components, for comparison.
-fn place(base: &Path, text: &str) -> PathBuf {
-    without_dots(&resolve(base, text))
-}
-
+/// Returns the path without `.` components, for comparison.
 fn without_dots(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 /// Checks that no two enabled cameras use one device.
-fn same_device(cameras: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
+fn same_device(cameras: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let mut seen: Vec<CameraName> = Vec::new();
     for camera in cameras.iter().filter(|camera| camera.flag("enabled") != Some(false)) {
         let source = camera.inner("source").filter(|source| source.is("type", "v4l2"));
         let Some((device, span)) = source.and_then(|source| source.text("device")) else { continue };
-        let Ok(name) = camera_in(base, device) else { continue };
-        let name = match name {
-            CameraName::Node(path) => CameraName::Node(without_dots(&path)),
-            name => name,
+        let name = match camera_in(base, device) {
+            Ok(CameraName::Node(path)) => CameraName::Node(without_dots(&path)),
+            Ok(name) => name,
+            Err(_) => continue,
         };
         if seen.contains(&name) {
             let message = "another camera uses this device, and only one can open it: \
                            name another device, or set `enabled = false`";
-            diagnostics.error(span, message, None);
+            diagnostics.error(span, message);
         }
         seen.push(name);
     }
 }
 
-fn cameras_of_sink(sink: &Found<'_, '_>, cameras: &[Found<'_, '_>], names: &Names<'_>, diagnostics: &mut Diagnostics) {
-    let listed = sink.table.get("cameras").and_then(|item| item.get_ref().as_array());
+fn cameras_of_sink(
+    sink: &PlacedTable<'_, '_>,
+    cameras: &[PlacedTable<'_, '_>],
+    names: &Names<'_>,
+    diagnostics: &mut Diagnostics,
+) {
     let mut chosen = Vec::new();
-    for item in listed.into_iter().flat_map(|items| items.iter()) {
-        let Some(name) = item.get_ref().as_str() else { continue };
+    for (name, span) in sink.texts("cameras") {
         chosen.push(name);
-        names.refer(name, item.span(), diagnostics);
+        names.refer(name, span, diagnostics);
     }
     let Some((_, span)) = sink.text("when_full").filter(|(word, _)| *word == "block") else { return };
-    let ours = |camera: &&Found<'_, '_>| {
+    let ours = |camera: &&PlacedTable<'_, '_>| {
         chosen.is_empty() || camera.text("name").is_some_and(|(name, _)| chosen.contains(&name))
     };
     let hurried = cameras.iter().filter(ours).find(|camera| camera.inner("source").is_some_and(|s| !waits(&s)));
     if let Some((camera, _)) = hurried.and_then(|camera| camera.text("name")) {
-        diagnostics.error(
-            span,
-            format!(
-                "\"block\" would delay camera \"{camera}\", whose source cannot wait: use \"drop_oldest\" or \
-                 \"drop_newest\", or exclude the camera with `cameras`"
-            ),
-            None,
+        let message = format!(
+            "\"block\" would delay camera \"{camera}\", whose source cannot wait: use \"drop_oldest\" or \"drop_newest\", \
+             or exclude the camera with `cameras`"
         );
+        diagnostics.error(span, message);
     }
 }
 
 /// Returns whether the source waits, without losing frames, until the lane takes them. True also if its type is unknown.
-fn waits(source: &Found<'_, '_>) -> bool {
+fn waits(source: &PlacedTable<'_, '_>) -> bool {
     let kind = source.text("type").map_or("", |(name, _)| name);
     is_lossless(kind, source.is("pace", "fastest"), source.has("fps"))
 }
 
 /// Checks that `durable` sinks have a broker, and each a spool folder of its own.
-fn spools(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
+fn spools(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let mut folders = Vec::new();
     for sink in sinks.iter().filter(|sink| sink.flag("durable") == Some(true)) {
         if let Some((kind @ ("stdout" | "file" | "unix"), span)) = sink.text("type") {
-            let message = format!("`durable` requires a sink for a broker, not \"{kind}\": remove it");
-            diagnostics.error(span, message, None);
+            diagnostics.error(span, format!("`durable` requires a sink for a broker, not \"{kind}\": remove it"));
         }
         let Some((folder, span)) = sink.text("spool_directory") else { continue };
-        let folder = place(base, folder);
+        let folder = without_dots(&resolve(base, folder));
         if folders.contains(&folder) {
-            let message = format!(
-                "another sink stores its messages in {} already: give each sink its own folder",
-                folder.display()
-            );
-            diagnostics.error(span, message, None);
+            let shown = folder.display();
+            let message = format!("another sink stores its messages in {shown} already: give each sink its own folder");
+            diagnostics.error(span, message);
         }
         folders.push(folder);
     }
 }
 
 /// Checks that no two sinks have the same output or the same name.
-fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
-    let (mut names, mut places): (Vec<&str>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
+fn same_outputs(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
+    let (mut names, mut targets): (Vec<&str>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
     for sink in sinks {
         let Some((kind, kind_span)) = sink.text("type") else { continue };
-        let place = match kind {
+        let text_or = |key, default: &str| sink.text(key).map_or(default, |(text, _)| text).to_owned();
+        let target = match kind {
             "stdout" => Some((SinkTarget::Stdout, kind_span.clone())),
             "mqtt" => sink.text("url").map(|(url, span)| {
-                let prefix = sink.text("topic_prefix").map_or("visiond", |(prefix, _)| prefix);
-                (SinkTarget::Mqtt { url: url.to_owned(), topic_prefix: prefix.to_owned() }, span)
+                (SinkTarget::Mqtt { url: url.to_owned(), topic_prefix: text_or("topic_prefix", "visiond") }, span)
             }),
-            "nats" => sink.table.get("url").and_then(|url| {
-                let urls: Vec<_> = url
-                    .get_ref()
-                    .as_array()?
-                    .iter()
-                    .filter_map(|url| url.get_ref().as_str().map(str::to_owned))
-                    .collect();
-                let subject = sink.text("subject").map_or("", |(subject, _)| subject);
-                Some((SinkTarget::Nats { urls, subject: subject.to_owned() }, url.span()))
+            "nats" => sink.table.get("url").filter(|url| url.get_ref().as_array().is_some()).map(|url| {
+                let urls = sink.texts("url").map(|(url, _)| url.to_owned()).collect();
+                (SinkTarget::Nats { urls, subject: text_or("subject", "") }, url.span())
             }),
-            _ => sink.text("path").map(|(path, span)| (SinkTarget::Path(place(base, path)), span)),
+            _ => sink.text("path").map(|(path, span)| (SinkTarget::Path(without_dots(&resolve(base, path))), span)),
         };
         let mut taken = false;
-        if let Some((place, span)) = place {
-            taken = places.contains(&place);
+        if let Some((target, span)) = target {
+            taken = targets.contains(&target);
             if taken {
-                let message = match &place {
-                    SinkTarget::Stdout => {
-                        "another sink writes to standard output already: remove one of them".to_owned()
-                    }
-                    SinkTarget::Mqtt { .. } => {
-                        "another sink publishes the same topics to this broker: set another `topic_prefix`, or remove \
-                               one of them"
-                            .to_owned()
-                    }
-                    SinkTarget::Nats { .. } => {
-                        "another sink publishes the same subjects to these servers: set another `subject`, or remove \
-                               one of them"
-                            .to_owned()
-                    }
+                let message = match &target {
+                    SinkTarget::Stdout => "writes to standard output already: remove one of them".to_owned(),
+                    SinkTarget::Mqtt { .. } => "publishes the same topics to this broker: set another `topic_prefix`, \
+                                                or remove one of them"
+                        .to_owned(),
+                    SinkTarget::Nats { .. } => "publishes the same subjects to these servers: set another `subject`, \
+                                                or remove one of them"
+                        .to_owned(),
                     SinkTarget::Path(path) => {
-                        format!("another sink uses the path {} already: give each sink its own", path.display())
+                        format!("uses the path {} already: give each sink its own", path.display())
                     }
                 };
-                diagnostics.error(span, message, None);
+                diagnostics.error(span, format!("another sink {message}"));
             }
-            places.push(place);
+            targets.push(target);
         }
         let (name, span) = sink.text("name").unwrap_or((kind, kind_span));
         // Two sinks of the same type and output are one error, reported above.
@@ -419,7 +388,7 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnost
             } else {
                 format!("another sink has the name \"{name}\" already: give this one a `name`")
             };
-            diagnostics.error(span, message, None);
+            diagnostics.error(span, message);
         }
         names.push(name);
     }

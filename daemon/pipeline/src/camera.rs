@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use visiond_capture::source::{Next, Open, Source, SourceError};
 use visiond_flow::clock::Clock;
 use visiond_flow::frame::Frame;
@@ -28,6 +27,7 @@ use visiond_kernels::nvtx;
 use visiond_system::backoff::Backoff;
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::process::CpuWatch;
+use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::{Stop, Wake};
 
 use crate::lane::{LaneMailbox, QueuedFrame};
@@ -78,14 +78,14 @@ impl Default for RetryPolicy {
 /// give up as well, and the daemon can end.
 #[derive(Debug)]
 pub struct ActiveCameras {
-    unsettled: Mutex<usize>,
+    unsettled: RankedMutex<usize>,
     over: Stop,
 }
 
 impl ActiveCameras {
     /// Starts with this many cameras.
     pub fn new(cameras: usize) -> std::io::Result<Self> {
-        Ok(Self { unsettled: Mutex::new(cameras), over: Stop::new()? })
+        Ok(Self { unsettled: RankedMutex::new(LockRank::ActiveCameras, cameras), over: Stop::new()? })
     }
 
     /// Makes the failed cameras give up, whatever the others do.

@@ -16,6 +16,7 @@ use visiond_flow::message::{Message, Published};
 use visiond_flow::sink_counts::SinkCounts;
 use visiond_system::logging::{self, Subject};
 use visiond_system::priority::{Rank, give_way};
+use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
@@ -60,7 +61,7 @@ pub struct Publisher {
 #[derive(Debug)]
 struct SharedSinks {
     /// Replaced as a whole, so that a lane that publishes does not hold the lock.
-    sinks: Mutex<Arc<Vec<RunningSink>>>,
+    sinks: RankedMutex<Arc<Vec<RunningSink>>>,
     context: SinkContext,
     failure: OnceLock<PublishError>,
     stop: Stop,
@@ -99,12 +100,10 @@ impl Publisher {
     /// pass, such as a full disk, is logged and retried instead.
     pub fn start(sinks: &[SinkConfig], context: &SinkContext, stop: &Stop) -> Result<Self, PublishError> {
         survive_size_limits();
-        let shared = Arc::new(SharedSinks {
-            sinks: Mutex::default(),
-            context: context.clone(),
-            failure: OnceLock::new(),
-            stop: stop.clone(),
-        });
+        let context = context.clone();
+        let sinks_lock = RankedMutex::new(LockRank::Sinks, Arc::default());
+        let shared = SharedSinks { sinks: sinks_lock, context, failure: OnceLock::new(), stop: stop.clone() };
+        let shared = Arc::new(shared);
         let woken = Arc::clone(&shared);
         let wake_thread = WakeThread::start(move || woken.wake())
             .map_err(|error| PublishError::Thread { reason: error.to_string() })?;

@@ -31,7 +31,7 @@ const GREY: u8 = 114;
 /// A model to try.
 pub struct Candidate {
     /// The model.
-    pub network: LoadedModel,
+    pub model: LoadedModel,
     /// The detector for its lane.
     pub detector: Detector,
 }
@@ -43,71 +43,63 @@ struct Sample {
     frame: OwnedFrame,
 }
 
-/// Runs trials.
-pub struct Canary<'a> {
-    /// Gives copies of the cameras' frames.
-    pub live: &'a Live,
+/// Tries a model on frames of `cameras`; returns it, warmed up.
+///
+/// # Errors
+/// A frame took longer than `limit`, the run failed, or the outputs are not sound.
+pub fn prove(
+    live: &Live,
+    name: &str,
+    candidate: Candidate,
+    cameras: &[&str],
+    limit: Duration,
+) -> Result<Candidate, CanaryError> {
+    let (samples, fps) = samples(live, candidate.detector.input_size(), cameras)?;
+    let (report, reports) = channel();
+    let names: Vec<_> = samples.iter().map(|sample| sample.name.clone()).collect();
+    let trial = Trial { name: name.to_owned(), candidate, limit };
+    thread::Builder::new()
+        .name("canary".to_owned())
+        .spawn(move || trial.run(samples, &report))
+        .map_err(CanaryError::Thread)?;
+    let mut slowest = Duration::ZERO;
+    for sample in names {
+        match reports.recv_timeout(limit * TIMEOUT_FACTOR) {
+            Ok(TrialReport::Ran(took)) => slowest = slowest.max(took),
+            Ok(TrialReport::Ended(result)) => return result.map(|candidate| *candidate),
+            Err(RecvTimeoutError::Timeout) => {
+                // The thread may be in this run for as long as the process lives.
+                exit::skip_cleanup();
+                return Err(CanaryError::TooSlow { sample, limit });
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(CanaryError::Panic),
+        }
+    }
+    warn_if_slow(name, slowest, fps);
+    match reports.recv_timeout(limit * TIMEOUT_FACTOR) {
+        Ok(TrialReport::Ended(result)) => result.map(|candidate| *candidate),
+        _ => Err(CanaryError::Panic),
+    }
 }
 
-impl Canary<'_> {
-    /// Tries a model on frames of `cameras`; returns it, warmed up.
-    ///
-    /// # Errors
-    /// A frame took longer than `limit`, the run failed, or the outputs are not sound.
-    pub fn prove(
-        &self,
-        name: &str,
-        candidate: Candidate,
-        cameras: &[&str],
-        limit: Duration,
-    ) -> Result<Candidate, CanaryError> {
-        let (samples, fps) = self.samples(candidate.detector.input_size(), cameras)?;
-        let (report, reports) = channel();
-        let names: Vec<_> = samples.iter().map(|sample| sample.name.clone()).collect();
-        let trial = Trial { name: name.to_owned(), candidate, limit };
-        thread::Builder::new()
-            .name("canary".to_owned())
-            .spawn(move || trial.run(samples, &report))
-            .map_err(CanaryError::Thread)?;
-        let mut slowest = Duration::ZERO;
-        for sample in names {
-            match reports.recv_timeout(limit * TIMEOUT_FACTOR) {
-                Ok(TrialReport::Ran(took)) => slowest = slowest.max(took),
-                Ok(TrialReport::Ended(result)) => return result.map(|candidate| *candidate),
-                Err(RecvTimeoutError::Timeout) => {
-                    // The thread may be in this run for as long as the process lives.
-                    exit::skip_cleanup();
-                    return Err(CanaryError::TooSlow { sample, limit });
-                }
-                Err(RecvTimeoutError::Disconnected) => return Err(CanaryError::Panic),
-            }
-        }
-        warn_if_slow(name, slowest, fps);
-        match reports.recv_timeout(limit * TIMEOUT_FACTOR) {
-            Ok(TrialReport::Ended(result)) => result.map(|candidate| *candidate),
-            _ => Err(CanaryError::Panic),
-        }
+/// Returns a frame of each camera that gives one, or else a grey one; and the cameras' frames per second together.
+fn samples(live: &Live, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
+    let until = Instant::now() + FRAME_TIMEOUT;
+    let lanes = live.lanes();
+    let running = lanes.iter().flat_map(|lane| &lane.cameras);
+    let running = running.filter(|camera| cameras.contains(&&*camera.name) && camera.phase() == Phase::Streaming);
+    let (mut samples, mut fps) = (Vec::new(), 0.0);
+    for camera in running {
+        fps += camera.fps();
+        let left = until.saturating_duration_since(Instant::now());
+        let frame = live.view(&camera.name).frame(left);
+        samples.extend(frame.map(|frame| Sample { name: format!("a frame of camera {}", camera.name), frame }));
     }
-
-    /// Returns a frame of each camera that gives one, or else a grey one; and the cameras' frames per second together.
-    fn samples(&self, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
-        let until = Instant::now() + FRAME_TIMEOUT;
-        let lanes = self.live.lanes();
-        let running = lanes.iter().flat_map(|lane| &lane.cameras);
-        let running = running.filter(|camera| cameras.contains(&&*camera.name) && camera.phase() == Phase::Streaming);
-        let (mut samples, mut fps) = (Vec::new(), 0.0);
-        for camera in running {
-            fps += camera.fps();
-            let left = until.saturating_duration_since(Instant::now());
-            let frame = self.live.view(&camera.name).frame(left);
-            samples.extend(frame.map(|frame| Sample { name: format!("a frame of camera {}", camera.name), frame }));
-        }
-        if samples.is_empty() {
-            samples.push(grey(input_size)?);
-        }
-        log::debug!("tried on {}", samples.iter().map(|sample| &*sample.name).collect::<Vec<_>>().join(", "));
-        Ok((samples, fps))
+    if samples.is_empty() {
+        samples.push(grey(input_size)?);
     }
+    log::debug!("tried on {}", samples.iter().map(|sample| &*sample.name).collect::<Vec<_>>().join(", "));
+    Ok((samples, fps))
 }
 
 /// Returns a grey frame.
@@ -158,7 +150,7 @@ impl Trial {
                 }
             };
             if sent.is_err() {
-                log::warn!("model {}: the model that was refused has finished its run and is freed", self.name);
+                log::warn!("model {}: the rejected model has finished its run and is freed", self.name);
                 return;
             }
         }
@@ -167,31 +159,31 @@ impl Trial {
 
     /// Runs the lane's detector on a frame and checks the outputs; returns how long the run took.
     fn check(&mut self, sample: &Sample) -> Result<Duration, CanaryError> {
-        let Candidate { network, detector } = &mut self.candidate;
+        let Candidate { model, detector } = &mut self.candidate;
         let failed = |error: RunError| CanaryError::Run { sample: sample.name.clone(), error };
         // The first run also allocates memory and does other work once.
-        let took = seen(detector, sample).map_err(failed)?.min(seen(detector, sample).map_err(failed)?);
+        let took = run_on(detector, sample).map_err(failed)?.min(run_on(detector, sample).map_err(failed)?);
         if took > self.limit {
             return Err(CanaryError::TooSlow { sample: sample.name.clone(), limit: self.limit });
         }
-        match unsound(detector) {
+        match judge_outputs(detector, &sample.name) {
             Ok(None) => return Ok(took),
-            Ok(Some(why)) => return Err(why.on(&sample.name)),
+            Ok(Some(error)) => return Err(error),
             // The outputs stay on the GPU: a second detector copies them to the host.
             Err(DetectorError::NoRawOutputs) => {}
             Err(error) => return Err(failed(error.into())),
         }
-        let mut raw = network.raw_detector().map_err(CanaryError::Detector)?;
-        seen(&mut raw, sample).map_err(failed)?;
-        match unsound(&raw).map_err(|error| failed(error.into()))? {
+        let mut raw = model.raw_detector().map_err(CanaryError::Detector)?;
+        run_on(&mut raw, sample).map_err(failed)?;
+        match judge_outputs(&raw, &sample.name).map_err(|error| failed(error.into()))? {
             None => Ok(took),
-            Some(why) => Err(why.on(&sample.name)),
+            Some(error) => Err(error),
         }
     }
 }
 
 /// Runs the detector on a frame; returns how long preprocess and inference took.
-fn seen(detector: &mut Detector, sample: &Sample) -> Result<Duration, RunError> {
+fn run_on(detector: &mut Detector, sample: &Sample) -> Result<Duration, RunError> {
     let view = sample.frame.view().map_err(|error| RunError::new(Fault::Run, error))?;
     let flight = detector.begin(std::slice::from_ref(&view))?;
     let timings = detector.finish(flight)?;
@@ -199,27 +191,10 @@ fn seen(detector: &mut Detector, sample: &Sample) -> Result<Duration, RunError> 
     Ok(Duration::from_micros(timings.preprocess_us + timings.infer_us))
 }
 
-/// What is wrong with an output.
-#[derive(Debug, PartialEq, Eq)]
-enum Unsound {
-    Shape { output: String, found: String },
-    NotFinite { output: String, count: usize, of: usize },
-}
-
-impl Unsound {
-    fn on(self, sample: &str) -> CanaryError {
-        let sample = sample.to_owned();
-        match self {
-            Self::Shape { output, found } => CanaryError::Shape { sample, output, found },
-            Self::NotFinite { output, count, of } => CanaryError::NotFinite { sample, output, count, of },
-        }
-    }
-}
-
-/// Returns what is wrong with the outputs of the detector's last run, if anything is.
-fn unsound(detector: &Detector) -> Result<Option<Unsound>, DetectorError> {
+/// Returns what is wrong with the outputs of the detector's last run, on `sample`; `None` if they are sound.
+fn judge_outputs(detector: &Detector, sample: &str) -> Result<Option<CanaryError>, DetectorError> {
     for (index, info) in detector.outputs().iter().enumerate() {
-        let wrong = judge(info, &detector.raw_output(index)?);
+        let wrong = judge(sample, info, &detector.raw_output(index)?);
         if wrong.is_some() {
             return Ok(wrong);
         }
@@ -227,18 +202,20 @@ fn unsound(detector: &Detector) -> Result<Option<Unsound>, DetectorError> {
     Ok(None)
 }
 
-fn judge(declared: &TensorInfo, found: &TensorRef<'_>) -> Option<Unsound> {
+fn judge(sample: &str, declared: &TensorInfo, found: &TensorRef<'_>) -> Option<CanaryError> {
+    let sample = sample.to_owned();
     let fits = declared.shape.as_ref().is_none_or(|dims| {
         let fits = |(dim, &found): (&Dim, &usize)| dim.fixed().is_none_or(|size| size == found);
         dims.len() == found.shape().len() && dims.iter().zip(found.shape()).all(fits)
     });
     if !fits || found.dtype() != declared.dtype {
         let found = format!("{} {}", found.dtype(), ShapeText(found.shape()));
-        return Some(Unsound::Shape { output: declared.to_string(), found });
+        return Some(CanaryError::Shape { sample, output: declared.to_string(), found });
     }
     let numbers = found.to_f32();
     let count = numbers.iter().filter(|number| !number.is_finite()).count();
-    (count > 0).then(|| Unsound::NotFinite { output: declared.name.clone(), count, of: numbers.len() })
+    let output = declared.name.clone();
+    (count > 0).then(|| CanaryError::NotFinite { sample, output, count, of: numbers.len() })
 }
 
 #[cfg(test)]
@@ -254,19 +231,18 @@ mod tests {
         let declared = |shape: Vec<Dim>| TensorInfo { name: "out".to_owned(), dtype: DType::F32, shape: Some(shape) };
         let judged = |shape: Vec<Dim>, numbers: [f32; 4]| {
             let bytes: Vec<_> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-            judge(&declared(shape), &TensorRef::new(DType::F32, &[2, 2], &bytes).unwrap())
+            let found = TensorRef::new(DType::F32, &[2, 2], &bytes).unwrap();
+            judge("a frame of camera door", &declared(shape), &found).map(|error| error.to_string())
         };
         let (two, open) = (Dim::Fixed(2), Dim::Dynamic(String::new()));
         let good = [0.0, -1.0, f32::MAX, f32::MIN_POSITIVE];
         assert_eq!(judged(vec![two.clone(), two.clone()], good), None);
         assert_eq!(judged(vec![open.clone(), two.clone()], good), None);
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            let wrong = judged(vec![open.clone(), open.clone()], [0.0, bad, bad, 1.0]).unwrap();
-            let text = wrong.on("a frame of camera door").to_string();
+            let text = judged(vec![open.clone(), open.clone()], [0.0, bad, bad, 1.0]).unwrap();
             assert!(text.starts_with("on a frame of camera door 2 of the 4 numbers of output out are "), "{text}");
         }
-        let wrong = judged(vec![two.clone(), Dim::Fixed(3)], good).unwrap();
-        let text = wrong.on("a grey frame").to_string();
+        let text = judged(vec![two.clone(), Dim::Fixed(3)], good).unwrap();
         assert!(text.contains("is f32 [2, 2], but the model declares out f32 [2, 3]"), "{text}");
         assert!(judged(vec![two], good).is_some());
     }

@@ -15,7 +15,6 @@ use visiond_publish::PublishError;
 use visiond_system::exit::{Exit, ExitError};
 
 use crate::http_server::HttpError;
-use crate::model_exit::detector_exit;
 
 /// Why the service cannot start, or refuses another configuration.
 #[derive(Debug, thiserror::Error)]
@@ -26,37 +25,13 @@ pub enum ServiceError {
     /// No camera is configured and enabled.
     #[error("no camera to run: add a [[camera]], or set `enabled` of one to true")]
     NoCamera,
-    /// A model's file cannot be loaded.
+    /// A model cannot be used.
     #[error("model {model}: {error}")]
-    Engine {
+    Model {
         /// The model's name.
         model: String,
         /// The reason.
-        error: Box<EngineError>,
-    },
-    /// A model's card is missing or wrong.
-    #[error("model {model}: {error}")]
-    Card {
-        /// The model's name.
-        model: String,
-        /// The reason.
-        error: Box<CardError>,
-    },
-    /// The model and its card or limits do not fit together.
-    #[error("model {model}: {error}")]
-    Detector {
-        /// The model's name.
-        model: String,
-        /// The reason.
-        error: Box<DetectorError>,
-    },
-    /// The trial of a new model failed.
-    #[error("model {model}: {error}")]
-    Canary {
-        /// The model's name.
-        model: String,
-        /// The reason.
-        error: Box<CanaryError>,
+        error: Box<ModelError>,
     },
     /// The memory for frames is not available.
     #[error("buffers.memory: {0}")]
@@ -71,7 +46,7 @@ pub enum ServiceError {
     #[error(transparent)]
     Http(#[from] HttpError),
     /// The system has no thread or descriptor left.
-    #[error("the system refuses: {0}")]
+    #[error("cannot start a thread or open a descriptor: {0}")]
     System(io::Error),
     /// The daemon is ending.
     #[error("the daemon is ending")]
@@ -82,13 +57,21 @@ pub enum ServiceError {
 }
 
 impl ServiceError {
+    /// Creates the error of a model.
+    pub(super) fn model(model: &str, error: impl Into<ModelError>) -> Self {
+        Self::Model { model: model.to_owned(), error: Box::new(error.into()) }
+    }
+
     /// Returns the exit status of a daemon that cannot start for this reason.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) | Self::NoCamera | Self::Card { .. } | Self::Buffers(_) => Exit::Config,
-            Self::Engine { .. } => Exit::Model,
-            Self::Detector { error, .. } => detector_exit(error),
-            Self::Canary { error, .. } => error.exit(),
+            Self::Config(_) | Self::NoCamera | Self::Buffers(_) => Exit::Config,
+            Self::Model { error, .. } => match &**error {
+                ModelError::Engine(_) => Exit::Model,
+                ModelError::Card(_) => Exit::Config,
+                ModelError::Detector(error) => detector_exit(error),
+                ModelError::Canary(error) => error.exit(),
+            },
             Self::Annotate(_) | Self::Publish(_) => Exit::Output,
             Self::Http(error) => error.exit(),
             Self::System(_) | Self::Ending | Self::Panic => Exit::Failure,
@@ -99,6 +82,38 @@ impl ServiceError {
 impl From<ServiceError> for ExitError {
     fn from(error: ServiceError) -> Self {
         Self::new(error.exit(), error)
+    }
+}
+
+/// Why a model cannot be used; the texts go behind its name.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Its file cannot be loaded.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Its card is missing or wrong.
+    #[error(transparent)]
+    Card(#[from] CardError),
+    /// It does not fit its card or limits.
+    #[error(transparent)]
+    Detector(#[from] DetectorError),
+    /// Its trial failed.
+    #[error(transparent)]
+    Canary(#[from] CanaryError),
+}
+
+/// Returns the exit status for a run that failed.
+pub fn run_exit(error: &DetectorError) -> Exit {
+    if error.is_fatal() { Exit::Gpu } else { Exit::Model }
+}
+
+/// Returns the exit status for a detector that cannot be made.
+pub fn detector_exit(error: &DetectorError) -> Exit {
+    match error {
+        error if error.is_fatal() => Exit::Gpu,
+        DetectorError::Engine(_) | DetectorError::Preprocess(_) => Exit::Model,
+        // The card or the limits ask for something that the model does not have.
+        _ => Exit::Config,
     }
 }
 
@@ -159,7 +174,7 @@ pub enum CanaryError {
     #[error(transparent)]
     Memory(#[from] BufferError),
     /// The trial's thread cannot be started.
-    #[error("the system refuses: {0}")]
+    #[error("cannot start a thread or open a descriptor: {0}")]
     Thread(io::Error),
     /// The trial panicked.
     #[error("internal error in its trial, see the panic in the log: please report it")]

@@ -7,13 +7,11 @@ mod canary;
 mod error;
 mod http_server;
 pub mod loaded_model;
-mod model_exit;
 mod prepared_config;
 pub mod reload;
 mod service;
-mod snapshot;
 
-pub use error::ServiceError;
+pub use error::{ServiceError, detector_exit, run_exit};
 pub use http_server::{HttpError, HttpServer};
-pub use service::{Service, SummaryParts};
-pub use snapshot::{ModelSnapshot, Snapshot};
+pub use prepared_config::RunningModel;
+pub use service::{Service, Snapshot, SummaryParts};

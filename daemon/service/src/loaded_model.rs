@@ -1,4 +1,4 @@
-//! A model that is loaded: its engine and its card, from which detectors are made.
+//! A loaded model: its engine and its card.
 
 use std::sync::Arc;
 
@@ -9,11 +9,9 @@ use visiond_engine::engine::{Engine, EngineOptions};
 use visiond_flow::message::ModelFacts;
 use visiond_kernels::cuda::Device;
 
-use crate::error::ServiceError;
+use crate::error::{ModelError, ServiceError};
 
-pub use crate::model_exit::{detector_exit, run_exit};
-
-/// A model that is loaded, with its card; it makes detectors.
+/// A loaded model with its card. Makes detectors.
 #[derive(Debug)]
 pub struct LoadedModel {
     /// The engine that runs it.
@@ -28,12 +26,12 @@ impl LoadedModel {
     /// Loads a model as configured.
     pub fn load(model: &ModelConfig, engine: &EngineConfig) -> Result<Self, ServiceError> {
         let name = &model.name;
+        let refuse = |error: ModelError| ServiceError::model(name, error);
         let options = EngineOptions { sha256: model.sha256.clone(), ..engine.options(&model.input_shapes) };
-        let engine = Engine::load(&model.path, &options)
-            .map_err(|error| ServiceError::Engine { model: name.clone(), error: error.into() })?;
+        let engine = Engine::load(&model.path, &options).map_err(|error| refuse(error.into()))?;
         let card = model.card.as_deref();
         let card = Card::for_model(&model.path, card, engine.metadata(), engine.inputs(), engine.outputs())
-            .map_err(|error| ServiceError::Card { model: name.clone(), error: error.into() })?;
+            .map_err(|error| refuse(error.into()))?;
         let limits = DetectorOptions {
             score_threshold: model.score_threshold.map(|score| score as f32),
             iou_threshold: model.iou_threshold.map(|iou| iou as f32),
@@ -57,7 +55,7 @@ impl LoadedModel {
 
     /// Makes a detector; the error names the model.
     pub fn required_detector(&self) -> Result<Detector, ServiceError> {
-        self.detector().map_err(|error| ServiceError::Detector { model: self.name.clone(), error: error.into() })
+        self.detector().map_err(|error| ServiceError::model(&self.name, error))
     }
 
     /// Returns the GPU that runs it, if one does.

@@ -12,17 +12,18 @@ use visiond_capture::Buffers;
 use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
 use visiond_config::types::{CameraConfig, Config, ModelConfig};
 use visiond_kernels::cuda::Device;
+use visiond_live::Live;
 use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
 use visiond_pipeline::supervisor::{CameraSpec, LaneSpec};
 
-use crate::canary::{Canary, Candidate};
+use crate::canary::{self, Candidate};
 use crate::error::ServiceError;
 use crate::loaded_model::LoadedModel;
 
 /// The running configuration, from which the next one takes over what has not changed.
 #[derive(Clone, Default)]
-pub struct Running {
+pub struct RunningConfig {
     /// The configuration as it was read.
     pub config: Config,
     /// The running models, one for each lane, in the lanes' order.
@@ -37,16 +38,16 @@ pub struct RunningModel {
     name: Arc<str>,
     /// The model's file.
     pub path: PathBuf,
-    files: Files,
+    files: ModelFiles,
     /// Facts of the loaded model.
-    pub loaded: Loaded,
+    pub facts: LoadedFacts,
     /// The memory that holds its frames.
     pub buffers: Buffers,
 }
 
 /// Facts of a loaded model.
 #[derive(Clone)]
-pub struct Loaded {
+pub struct LoadedFacts {
     /// The backend, with its version and device.
     pub backend: String,
     /// The SHA-256 of the file, in hexadecimal.
@@ -74,44 +75,41 @@ pub struct PreparedConfig {
     /// A lane for each model that a camera uses.
     pub lanes: Vec<LaneSpec>,
     /// The running configuration once the change is made.
-    pub running: Running,
+    pub running: RunningConfig,
 }
-
-/// The files of a model: itself and its card; `None` for a file that does not exist.
-#[derive(Clone, PartialEq, Eq)]
-struct Files([Option<FileId>; 2]);
 
 /// Device, inode, size, and modification time in seconds and nanoseconds.
 type FileId = (u64, u64, u64, i64, i64);
 
-impl Files {
-    fn of(model: &ModelConfig) -> Self {
-        let id = |path: &Path| {
-            let found = fs::metadata(path).ok()?;
-            Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
-        };
-        let card = model.card.clone().unwrap_or_else(|| model.path.with_extension("toml"));
-        Self([id(&model.path), id(&card)])
-    }
+/// The files of a model: itself and its card; `None` for a file that does not exist.
+type ModelFiles = [Option<FileId>; 2];
+
+fn files_of(model: &ModelConfig) -> ModelFiles {
+    let id = |path: &Path| {
+        let found = fs::metadata(path).ok()?;
+        Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+    };
+    let card = model.card.clone().unwrap_or_else(|| model.path.with_extension("toml"));
+    [id(&model.path), id(&card)]
 }
 
 impl PreparedConfig {
     /// Loads every new model and opens every new folder of pictures; nothing that runs is touched.
     ///
-    /// `has_lane` says whether a model's lane can go on without being given a model. The `canary` tries every new model.
+    /// `has_lane` says whether a model's lane can go on with the model that it has. With `trial_frames`, every new model is tried on them.
     pub fn new(
         mut config: Config,
-        before: &Running,
+        before: &RunningConfig,
         has_lane: impl Fn(&str) -> bool,
-        canary: Option<&Canary<'_>>,
+        trial_frames: Option<&Live>,
     ) -> Result<Self, ServiceError> {
         let changes = ConfigDiff::between(&before.config, &config);
-        if canary.is_some() {
+        if trial_frames.is_some() {
             keep_until_restart(&before.config, &mut config);
         }
-        let mut prepared = Self { changes, lanes: Vec::new(), running: Running::default() };
+        let mut prepared = Self { changes, lanes: Vec::new(), running: RunningConfig::default() };
         for model in config.used_models() {
-            prepared.add_lane(&config, model, before, &has_lane, canary)?;
+            prepared.add_lane(&config, model, before, &has_lane, trial_frames)?;
         }
         if prepared.lanes.is_empty() {
             return Err(ServiceError::NoCamera);
@@ -124,39 +122,33 @@ impl PreparedConfig {
         &mut self,
         config: &Config,
         model: &ModelConfig,
-        before: &Running,
+        before: &RunningConfig,
         has_lane: &impl Fn(&str) -> bool,
-        canary: Option<&Canary<'_>>,
+        trial_frames: Option<&Live>,
     ) -> Result<(), ServiceError> {
         let name: Arc<str> = model.name.as_str().into();
-        let files = Files::of(model);
+        let files = files_of(model);
         let known = before.models.iter().find(|known| known.name == name);
         let cameras: Vec<_> = config.cameras_of(model).collect();
-        let one_starts = cameras.iter().any(|camera| self.changes.camera(&camera.name).is_some());
+        let one_starts = cameras.iter().any(|camera| self.changes.cameras.contains_key(&camera.name));
         if known.is_none_or(|known| known.files != files) || (one_starts && !has_lane(&name)) {
-            self.changes.load_anew(&name);
+            self.changes.models.entry(name.to_string()).or_insert(Change::Changed);
         }
-        let (network, loaded) = match known.filter(|_| self.changes.model(&name).is_none()) {
-            Some(known) => (None, known.loaded.clone()),
-            None => {
-                let (network, loaded) = load(config, model, canary)?;
-                (Some(network), loaded)
-            }
+        let (lane_model, facts) = match known.filter(|_| !self.changes.models.contains_key(&*name)) {
+            Some(known) => (None, known.facts.clone()),
+            None => load(config, model, trial_frames)?,
         };
-        let buffers = Buffers::new(&config.buffers, loaded.device.as_ref()).map_err(ServiceError::Buffers)?;
+        let buffers = Buffers::new(&config.buffers, facts.device.as_ref()).map_err(ServiceError::Buffers)?;
         if known.is_none_or(|known| !known.buffers.are_like(&buffers)) {
             log::info!("model {name}: frames in {}", buffers.describe());
-            cameras.iter().for_each(|camera| self.changes.open_anew(&camera.name));
+            for camera in &cameras {
+                self.changes.cameras.entry(camera.name.clone()).or_insert(Change::Changed);
+            }
         }
         let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers, before)).collect::<Result<_, _>>()?;
-        self.running.models.push(RunningModel {
-            name: Arc::clone(&name),
-            path: model.path.clone(),
-            files,
-            loaded,
-            buffers,
-        });
-        self.lanes.push(LaneSpec { model: name, new_model: network, cameras });
+        let path = model.path.clone();
+        self.running.models.push(RunningModel { name: Arc::clone(&name), path, files, facts, buffers });
+        self.lanes.push(LaneSpec { model: name, new_model: lane_model, cameras });
         Ok(())
     }
 
@@ -164,12 +156,12 @@ impl PreparedConfig {
         &mut self,
         camera: &CameraConfig,
         buffers: &Buffers,
-        before: &Running,
+        before: &RunningConfig,
     ) -> Result<CameraSpec, ServiceError> {
         let name: Arc<str> = camera.name.as_str().into();
-        let opens = self.changes.camera(&name).is_some();
+        let opens = self.changes.cameras.contains_key(&*name);
         let open = opens.then(|| visiond_capture::opener(&camera.source, &name, buffers));
-        let pictures = match (&camera.annotate, self.changes.pictures(&name)) {
+        let pictures = match (&camera.annotate, self.changes.pictures.get(&*name)) {
             (None, _) => None,
             (Some(_), None) => before.pictures.iter().find(|pictures| pictures.camera == name).cloned(),
             (Some(config), Some(Change::Added | Change::Changed | Change::Removed)) => {
@@ -186,45 +178,45 @@ impl PreparedConfig {
 }
 
 /// Returns what `config` would change; loads and opens nothing.
-pub fn preview(config: &Config, before: &Running) -> Result<ConfigDiff, ServiceError> {
+pub fn preview(config: &Config, before: &RunningConfig) -> Result<ConfigDiff, ServiceError> {
     let mut changes = ConfigDiff::between(&before.config, config);
     for model in config.used_models() {
         let known = before.models.iter().find(|known| *known.name == *model.name);
-        if known.is_none_or(|known| known.files != Files::of(model)) {
-            changes.load_anew(&model.name);
+        if known.is_none_or(|known| known.files != files_of(model)) {
+            changes.models.entry(model.name.clone()).or_insert(Change::Changed);
         }
     }
     if config.used_models().next().is_none() { Err(ServiceError::NoCamera) } else { Ok(changes) }
 }
 
-/// Loads a model, and tries it if there is a canary.
+/// Loads a model, and tries it if there are frames.
 fn load(
     config: &Config,
     model: &ModelConfig,
-    canary: Option<&Canary<'_>>,
-) -> Result<(LaneModel, Loaded), ServiceError> {
-    let network = LoadedModel::load(model, &config.engine)?;
-    let backend = network.engine.backend_description().to_owned();
+    trial_frames: Option<&Live>,
+) -> Result<(Option<LaneModel>, LoadedFacts), ServiceError> {
+    let loaded = LoadedModel::load(model, &config.engine)?;
+    let backend = loaded.engine.backend_description().to_owned();
     log::info!("model {}: {} on {backend}", model.name, model.path.display());
-    let detector = network.required_detector()?;
-    let mut candidate = Candidate { network, detector };
-    if let Some(canary) = canary {
+    let detector = loaded.required_detector()?;
+    let mut candidate = Candidate { model: loaded, detector };
+    if let Some(live) = trial_frames {
         let cameras: Vec<_> = config.cameras_of(model).map(|camera| &*camera.name).collect();
-        let tried = canary.prove(&model.name, candidate, &cameras, config.engine.canary_timeout);
-        candidate = tried.map_err(|error| ServiceError::Canary { model: model.name.clone(), error: error.into() })?;
+        let tried = canary::prove(live, &model.name, candidate, &cameras, config.engine.canary_timeout);
+        candidate = tried.map_err(|error| ServiceError::model(&model.name, error))?;
     }
-    let Candidate { network, detector } = candidate;
-    let inputs: Vec<_> = network.engine.inputs().iter().map(ToString::to_string).collect();
-    let loaded = Loaded {
-        sha256: network.engine.file().sha256.clone(),
+    let Candidate { model, detector } = candidate;
+    let inputs: Vec<_> = model.engine.inputs().iter().map(ToString::to_string).collect();
+    let facts = LoadedFacts {
+        sha256: model.engine.file().sha256.clone(),
         input: inputs.join(", "),
-        device: network.device().cloned(),
+        device: model.device().cloned(),
         backend,
     };
-    let network = LaneModel {
-        facts: Arc::new(network.facts()),
+    let lane_model = LaneModel {
+        facts: Arc::new(model.facts()),
         runner: Some(Box::new(detector)),
-        build: Box::new(move || Ok(Box::new(network.detector()?))),
+        build: Box::new(move || Ok(Box::new(model.detector()?))),
     };
-    Ok((network, loaded))
+    Ok((Some(lane_model), facts))
 }

@@ -10,12 +10,12 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use visiond_config::diff::{ConfigDiff, Difference};
 use visiond_config::types::Config;
 use visiond_system::exit::{Exit, ExitError};
+use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::signals::Bell;
 use visiond_system::threads::finished_by;
 
@@ -109,16 +109,16 @@ fn as_from(own: &Path, path: &Path) -> PathBuf {
 
 /// Requests reloads, from any thread.
 #[derive(Clone)]
-pub struct ReloadHandle(Arc<Shared>);
+pub struct ReloadHandle(Arc<ReloadRequests>);
 
-struct Shared {
-    asked: Mutex<Asked>,
+struct ReloadRequests {
+    pending: RankedMutex<PendingRequests>,
     bell: Bell,
     path: PathBuf,
 }
 
 #[derive(Default)]
-struct Asked {
+struct PendingRequests {
     /// Requests that wait for a reload that has not begun.
     waiters: Vec<oneshot::Sender<ReloadOutcome>>,
     /// Whether the daemon is ending, so that no reload will come.
@@ -127,7 +127,8 @@ struct Asked {
 
 impl ReloadHandle {
     fn new(path: PathBuf, bell: Bell) -> Self {
-        Self(Arc::new(Shared { asked: Mutex::default(), bell, path }))
+        let pending = RankedMutex::new(LockRank::ReloadRequests, PendingRequests::default());
+        Self(Arc::new(ReloadRequests { pending, bell, path }))
     }
 
     /// Returns the configuration file.
@@ -138,9 +139,9 @@ impl ReloadHandle {
     /// Requests a reload that begins after this call. The receiver returns an error if the daemon ends first.
     pub fn request(&self) -> oneshot::Receiver<ReloadOutcome> {
         let (waiter, outcome) = oneshot::channel();
-        let mut asked = self.0.asked.lock();
-        if !asked.closed {
-            asked.waiters.push(waiter);
+        let mut pending = self.0.pending.lock();
+        if !pending.closed {
+            pending.waiters.push(waiter);
             self.0.bell.ring();
         }
         outcome
@@ -150,14 +151,15 @@ impl ReloadHandle {
 /// Runs reloads, one after the other, for the main thread.
 pub struct Reloader {
     service: Arc<Service>,
-    reloads: ReloadHandle,
-    current: Option<Current>,
+    /// Requests reloads.
+    pub reloads: ReloadHandle,
+    current: Option<RunningReload>,
     /// Whether another request came during the reload, which may have read an older file.
     again: bool,
 }
 
 /// A reload in progress.
-struct Current {
+struct RunningReload {
     began: Instant,
     waiters: Vec<oneshot::Sender<ReloadOutcome>>,
     /// `None` if it could not be started; the result then says so.
@@ -188,14 +190,9 @@ impl Reloader {
         Self { service: Arc::clone(service), reloads: ReloadHandle::new(path, bell), current: None, again: false }
     }
 
-    /// Returns a handle that requests reloads.
-    pub fn reloads(&self) -> ReloadHandle {
-        self.reloads.clone()
-    }
-
     /// Whether a request came through [`ReloadHandle`] since the last reload began.
     pub fn is_asked(&self) -> bool {
-        !self.again && !self.reloads.0.asked.lock().waiters.is_empty()
+        !self.again && !self.reloads.0.pending.lock().waiters.is_empty()
     }
 
     /// Begins a reload; during another one, begins it after that.
@@ -205,15 +202,15 @@ impl Reloader {
             return;
         }
         self.again = false;
-        let waiters = std::mem::take(&mut self.reloads.0.asked.lock().waiters);
-        let (tell, result) = channel();
+        let waiters = std::mem::take(&mut self.reloads.0.pending.lock().waiters);
+        let (sender, result) = channel();
         let (path, service) = (self.reloads.path().to_owned(), Arc::clone(&self.service));
-        let failed = tell.clone();
+        let failed = sender.clone();
         let ring = RingAtEnd(self.reloads.0.bell.clone());
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || {
             let _ring = ring;
             let config = Config::load(&path).map_err(ServiceError::from);
-            let _ = tell.send(config.and_then(|config| service.apply(config)));
+            let _ = sender.send(config.and_then(|config| service.apply(config)));
         });
         let thread = match spawned {
             Ok(thread) => Some(thread),
@@ -222,7 +219,7 @@ impl Reloader {
                 None
             }
         };
-        self.current = Some(Current { began: Instant::now(), waiters, thread, result });
+        self.current = Some(RunningReload { began: Instant::now(), waiters, thread, result });
     }
 
     /// Returns the reload that has ended, if one has. Its requests wait until [`Reloader::answer`].
@@ -234,7 +231,7 @@ impl Reloader {
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => Err(ServiceError::Panic),
         };
-        let Current { began, waiters, .. } = self.current.take()?;
+        let RunningReload { began, waiters, .. } = self.current.take()?;
         if std::mem::take(&mut self.again) {
             self.begin();
         }
@@ -258,9 +255,9 @@ impl Reloader {
 
     /// Refuses all requests, those that wait too, because the daemon is ending.
     pub fn close(&self) {
-        let mut asked = self.reloads.0.asked.lock();
-        asked.closed = true;
-        asked.waiters.clear();
+        let mut pending = self.reloads.0.pending.lock();
+        pending.closed = true;
+        pending.waiters.clear();
     }
 
     /// Waits for the reload in progress; returns `false` if it has not ended by `deadline`.

@@ -1,11 +1,11 @@
 //! Everything that runs, and its change to another configuration.
 //!
-//! One change is made at a time, on the thread that asks for it, while everything else goes on.
+//! One change is made at a time, on the thread that asks for it, while everything else goes on. [`LockRank`] has the order of
+//! the locks.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use visiond_config::diff::ConfigDiff;
 use visiond_config::types::{Config, StatusConfig};
 use visiond_flow::metrics::LaneView;
@@ -16,14 +16,13 @@ use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext};
 use visiond_publish::SinkContext;
 use visiond_publish::{PublishError, Publisher};
+use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
 use visiond_system::{logging, process};
 
-use crate::canary::Canary;
 use crate::error::ServiceError;
 use crate::http_server::HttpServer;
-use crate::prepared_config::{self, PreparedConfig, Running};
-use crate::snapshot::Snapshot;
+use crate::prepared_config::{self, Pictures, PreparedConfig, RunningConfig, RunningModel};
 
 /// A lane that takes longer for its new model gets a warning in the log.
 const SWAP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,20 +37,36 @@ pub struct Service {
     live: Arc<Live>,
     publisher: Arc<Publisher>,
     first_message: Arc<OnceLock<Option<Duration>>>,
-    state: Mutex<State>,
+    state: RankedMutex<ServiceState>,
     /// What runs; replaced as a whole, so that a reader never waits for a change.
-    snapshot: Mutex<Arc<Snapshot>>,
+    snapshot: RankedMutex<Arc<Snapshot>>,
     /// Held during a change.
-    changing: Mutex<()>,
+    changing: RankedMutex<()>,
     /// The HTTP server, once it runs.
     web: OnceLock<Arc<dyn HttpServer>>,
     /// Why a change was left half done; it ends the daemon.
     broken: OnceLock<String>,
 }
 
-struct State {
-    running: Running,
+struct ServiceState {
+    running: RunningConfig,
     pipeline: Pipeline,
+}
+
+/// The models, lanes and annotated cameras that run. Lanes and annotators go on counting.
+pub struct Snapshot {
+    /// The models, one for each of `lanes`.
+    pub models: Vec<RunningModel>,
+    /// The lanes with their cameras.
+    pub lanes: Vec<LaneView>,
+    /// The cameras whose pictures are drawn.
+    pub pictures: Vec<Pictures>,
+}
+
+impl Snapshot {
+    fn new(RunningConfig { models, pictures, .. }: &RunningConfig, pipeline: &Pipeline) -> Self {
+        Self { models: models.clone(), lanes: pipeline.lanes(), pictures: pictures.clone() }
+    }
 }
 
 /// The parts of a run's summary.
@@ -67,7 +82,8 @@ pub struct SummaryParts {
 impl Service {
     /// Starts what `config` asks for; it publishes at most `messages`, if that is set.
     pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, ServiceError> {
-        let PreparedConfig { lanes, running, .. } = PreparedConfig::new(config, &Running::default(), |_| false, None)?;
+        let PreparedConfig { lanes, running, .. } =
+            PreparedConfig::new(config, &RunningConfig::default(), |_| false, None)?;
         let live = Live::new();
         let context = SinkContext { live: Arc::clone(&live), device: running.config.device.resolved().into() };
         let publisher = Arc::new(Publisher::start(&running.config.sinks, &context, stop)?);
@@ -88,9 +104,9 @@ impl Service {
             stop: stop.clone(),
         };
         let pipeline = Pipeline::start(lanes, context).map_err(ServiceError::System)?;
-        let snapshot = Mutex::new(Arc::new(Snapshot::new(&running, &pipeline)));
+        let snapshot = RankedMutex::new(LockRank::Snapshot, Arc::new(Snapshot::new(&running, &pipeline)));
         live.set_lanes(pipeline.lanes());
-        let state = Mutex::new(State { running, pipeline });
+        let state = RankedMutex::new(LockRank::Service, ServiceState { running, pipeline });
         Ok(Self {
             stop: stop.clone(),
             live,
@@ -98,7 +114,7 @@ impl Service {
             first_message,
             state,
             snapshot,
-            changing: Mutex::default(),
+            changing: RankedMutex::new(LockRank::Change, ()),
             web: OnceLock::new(),
             broken: OnceLock::new(),
         })
@@ -114,9 +130,8 @@ impl Service {
             let state = self.state.lock();
             (state.running.clone(), state.pipeline.hold().ok_or_else(ending)?)
         };
-        let canary = Canary { live: &self.live };
         let PreparedConfig { changes, lanes, running } =
-            PreparedConfig::new(config, &before, |model| hold.has(model), Some(&canary))?;
+            PreparedConfig::new(config, &before, |model| hold.has(model), Some(&self.live))?;
         let sinks = self.publisher.prepare(&running.config.sinks)?;
         let serve = self.web.get().map(|server| server.prepare(&running.config.http)).transpose()?;
 
@@ -126,7 +141,9 @@ impl Service {
         }
         let retired = self.publisher.change(sinks)?;
         let pending_swaps = state.pipeline.change(lanes).map_err(|error| {
-            let _ = self.broken.set(format!("a reload was left half done, because the system refuses: {error}"));
+            let _ = self
+                .broken
+                .set(format!("a reload was left half done: cannot start a thread or open a descriptor: {error}"));
             ServiceError::System(error)
         })?;
         logging::configure(running.config.log.level, running.config.log.target);
@@ -218,7 +235,7 @@ impl Service {
     pub fn end(&self, deadline: Instant, seconds: f64) -> SummaryParts {
         // Waits for a change that has begun to switch; stop makes it faster.
         let state = self.state.lock();
-        let State { running, pipeline } = &*state;
+        let ServiceState { running, pipeline } = &*state;
         pipeline.halt();
         pipeline.join(Instant::now() + JOIN_TIMEOUT);
         self.live.close(Instant::now() + PICTURE_TIMEOUT);
@@ -236,7 +253,7 @@ impl Service {
         let models = views.iter().zip(&running.models);
         SummaryParts {
             models: models
-                .map(|(view, model)| ModelSummary::new(view, &model.loaded.backend, model.buffers.memory.kind()))
+                .map(|(view, model)| ModelSummary::new(view, &model.facts.backend, model.buffers.memory.kind()))
                 .collect(),
             cameras: cameras.collect(),
             sinks: sinks.iter().map(SinkSummary::new).collect(),

@@ -1,4 +1,4 @@
-//! What a board says of itself: its name, its system, and on a Jetson the release of NVIDIA's software.
+//! A board's name, its system, and on a Jetson the release of NVIDIA's software.
 //!
 //! Everything is read below a root folder, `/` on the board itself. `tests/boards` has such folders for several Jetsons.
 
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Names a folder that stands for `/`: the files of another board, for tests.
+/// Environment variable with the folder to use in place of `/`: the files of another board, for tests.
 const ROOT_VARIABLE: &str = "VISIOND_SYSTEM_ROOT";
 
-/// Releases of Jetson Linux and the JetPack that each belongs to.
+/// Releases of Jetson Linux, each with its JetPack.
 ///
 /// From <https://developer.nvidia.com/embedded/jetpack-archive>, the release notes in `docs/release-notes` of
 /// github.com/OE4T/meta-tegra, and `jtop/core/jetson_variables.py` of github.com/rbonghi/jetson_stats.
@@ -25,12 +25,12 @@ const JETPACKS: &[((u32, u32, u32), &str)] = &[
     ((39, 2, 0), "7.2"), ((39, 2, 1), "7.2.1"),
 ];
 
-/// A folder that stands for `/`, where VISIOND_SYSTEM_ROOT names one; else `/`.
+/// Returns the folder that VISIOND_SYSTEM_ROOT names, else `/`.
 pub fn root() -> PathBuf {
     std::env::var_os(ROOT_VARIABLE).map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
-/// The names in the device tree that a board goes by, its own first, its processor's last. Empty without a device tree.
+/// Returns the names of the board in its device tree, its own first, its processor's last. Empty without a device tree.
 pub fn compatible(root: &Path) -> Vec<String> {
     let names = fs::read(root.join("sys/firmware/devicetree/base/compatible")).unwrap_or_default();
     names
@@ -43,7 +43,7 @@ pub fn compatible(root: &Path) -> Vec<String> {
 /// A board or computer and its system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Board {
-    /// Its name, where the firmware gives one: `NVIDIA Jetson AGX Orin Developer Kit`.
+    /// Its name, if the firmware has one: `NVIDIA Jetson AGX Orin Developer Kit`.
     #[serde(rename = "board")]
     pub name: Option<String>,
     /// The distribution: `Ubuntu 22.04.5 LTS`.
@@ -52,14 +52,14 @@ pub struct Board {
     pub kernel: String,
     /// The release of Jetson Linux, on a Jetson.
     pub l4t: Option<L4t>,
-    /// The JetPack that release belongs to, where it is known: `6.2`.
+    /// The JetPack of that release, if known: `6.2`.
     pub jetpack: Option<&'static str>,
     /// The memory that the kernel manages.
     pub memory_bytes: Option<u64>,
 }
 
 impl Board {
-    /// Reads the files below `root`. Whatever is missing there stays empty.
+    /// Reads the files below `root`. Facts without a file stay empty.
     pub fn read(root: &Path) -> Self {
         let text = |path: &str| {
             fs::read_to_string(root.join(path)).ok().map(|text| text.trim_matches(['\0', '\n', ' ']).to_owned())
@@ -83,7 +83,7 @@ impl Board {
         }
     }
 
-    /// NVIDIA's software on a Jetson, `JetPack 6.2 (L4T 36.4.3)`; `L4T 36.9.9` where the JetPack is not known.
+    /// Returns the release of NVIDIA's software on a Jetson: `JetPack 6.2 (L4T 36.4.3)`, or `L4T 36.9.9` if the JetPack is unknown.
     pub fn release(&self) -> Option<String> {
         let l4t = self.l4t?;
         Some(self.jetpack.map_or_else(|| format!("L4T {l4t}"), |jetpack| format!("JetPack {jetpack} (L4T {l4t})")))
@@ -95,7 +95,7 @@ impl Board {
 pub struct L4t(pub u32, pub u32, pub u32);
 
 impl L4t {
-    /// 35.4.1 of `# R35 (release), REVISION: 4.1, GCID: ...`, the first line of /etc/nv_tegra_release.
+    /// Reads 35.4.1 from `# R35 (release), REVISION: 4.1, GCID: ...`, the first line of /etc/nv_tegra_release.
     fn parse(text: &str) -> Option<Self> {
         let (major, rest) = text.trim_start().strip_prefix("# R")?.split_once(' ')?;
         let revision = rest.split_once("REVISION: ")?.1.split(',').next()?;
@@ -103,7 +103,7 @@ impl L4t {
         Some(Self(major.parse().ok()?, minor.parse().ok()?, patch.trim().parse().ok()?))
     }
 
-    /// The JetPack that it belongs to.
+    /// Returns its JetPack, if known.
     fn jetpack(self) -> Option<&'static str> {
         let Self(major, minor, patch) = self;
         JETPACKS.iter().find(|(release, _)| *release == (major, minor, patch)).map(|(_, jetpack)| *jetpack)

@@ -1,12 +1,12 @@
-//! A program that writes to a pipe: started in a process group of its own, read with time limits, always ended.
+//! A program that writes to a pipe: started in its own process group, read with time limits, always ended.
 //!
-//! It ends when its [`Child`] is dropped (SIGTERM to the group, SIGKILL to what is left after a grace) and when visiond dies
-//! (parent-death signal). What it says on standard error goes to the log at debug; the last lines are kept, because they
-//! are the reason when it fails.
+//! The program ends when its [`Child`] is dropped (SIGTERM to the group, after a grace period SIGKILL) and when visiond dies
+//! (parent-death signal). Its standard error goes to the log at level debug. The last lines are kept, because they explain
+//! a failure.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -15,34 +15,39 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
+pub use rustix::process::Signal;
+use rustix::process::{
+    Pid, WaitId, WaitIdOptions, getpid, getppid, kill_process_group, set_parent_process_death_signal, waitid,
+};
 
 use crate::backoff::Backoff;
 use crate::redact::redact_line;
 use crate::stop::{Stop, Wake};
 use crate::threads::finished_by;
 
-/// What SIGTERM gets before SIGKILL. The pipe is closed by then, so a program that writes has ended at once.
+/// Time between SIGTERM and SIGKILL. The pipe is closed by then, so a program that writes ends at once.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// How long a program that closed its output may take to exit by itself.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// Pipe size asked for: what an unprivileged process may have. Fewer, larger reads.
-const PIPE_BYTES: libc::c_int = 1 << 20;
+/// Requested size of the pipe, the limit for an unprivileged process. A larger pipe needs fewer reads.
+const PIPE_BYTES: usize = 1 << 20;
 
-/// Lines of standard error that are kept.
+/// Number of lines of standard error to keep.
 const KEPT_LINES: usize = 8;
 
-/// Bytes of one line of standard error; the rest of a longer one is another line.
+/// Maximum bytes of one line of standard error; a longer line is split.
 const LINE_BYTES: usize = 400;
 
-/// The descriptor besides standard output that a program may write its frames to: see [`move_output`].
+/// The descriptor that a program may write its frames to in place of standard output, see [`move_output`].
 const FRAMES_FD: libc::c_int = 3;
 
-/// What came of filling a buffer.
+/// How filling a buffer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filled {
-    /// It is full.
+    /// The buffer is full.
     Full,
     /// The program closed its output after so many bytes.
     Ended(usize),
@@ -59,13 +64,14 @@ pub struct Child {
     /// `None` once closed.
     output: Option<ChildStdout>,
     errors: ErrorLines,
-    /// Set once the process is waited for: its number may belong to another one from then on.
+    /// Set once the process was waited for; from then on its number may belong to another process.
     status: Option<ExitStatus>,
 }
 
 impl Child {
-    /// Starts `command` with its standard output (or with [`move_output`] its descriptor 3) on a pipe. `label` stands before its lines in the log; where `secret` (a
-    /// stream's user and password) stands in them, three asterisks are shown.
+    /// Starts `command` with its standard output (with [`move_output`]: its descriptor 3) on a pipe.
+    ///
+    /// `label` precedes its lines in the log. `***` replaces `secret`, a stream's user and password, in them.
     pub fn spawn(mut command: Command, label: &str, secret: Option<&str>) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         die_with_parent(&mut command);
@@ -78,19 +84,19 @@ impl Child {
         });
         match errors {
             Ok((output, errors)) => {
-                // SAFETY: the descriptor is open and ours, the call takes a number. A refusal leaves the default size.
-                unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+                // If the system refuses, the default size stays.
+                let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_BYTES);
                 Ok(Self { process, output: Some(output), errors, status: None })
             }
             Err(error) => {
-                signal_group(process.id(), libc::SIGKILL);
+                signal_group(process.id(), Signal::KILL);
                 let _ = process.wait();
                 Err(error)
             }
         }
     }
 
-    /// Reads until `buffer` is full, straight from the pipe.
+    /// Reads from the pipe until `buffer` is full.
     pub fn fill(&mut self, buffer: &mut [u8], stop: &Stop, deadline: Instant) -> io::Result<Filled> {
         let Some(output) = &mut self.output else { return Ok(Filled::Ended(0)) };
         let mut read = 0;
@@ -110,9 +116,9 @@ impl Child {
         Ok(Filled::Full)
     }
 
-    /// Waits for a program whose output has ended, and ends it when it does not exit by itself.
+    /// Waits for a program whose output has ended, and ends it if it does not exit by itself.
     ///
-    /// `None` when it had to be ended or stop came first.
+    /// Returns `None` if it had to be ended, or if stop was raised.
     pub fn exit_status(&mut self, stop: &Stop) -> Option<ExitStatus> {
         let deadline = Instant::now() + EXIT_WAIT;
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(20));
@@ -126,23 +132,17 @@ impl Child {
         self.status
     }
 
-    /// The last lines that it wrote to standard error, oldest first.
+    /// Returns the last lines of its standard error, oldest first.
     pub fn last_lines(&self) -> Vec<String> {
         self.errors.last_lines()
     }
 
-    /// Whether the process has ended, without taking its status: until that is taken, nobody else gets its number.
+    /// Returns whether the process has ended. Does not take its status: until that is taken, no other process gets its number.
     fn has_exited(&self) -> bool {
-        if self.status.is_some() {
-            return true;
-        }
-        // SAFETY: all zero is a valid siginfo_t; it is only written by the call.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: `info` is valid to write for the call; the number is that of our own child, not yet waited for.
-        let result = unsafe { libc::waitid(libc::P_PID, self.process.id(), &mut info, flags) };
-        // SAFETY: waitid filled `info` in, or left it zero when nothing has ended.
-        result != 0 || unsafe { info.si_pid() } != 0
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let running =
+            || waitid(WaitId::Pid(Pid::from_child(&self.process)), options).is_ok_and(|ended| ended.is_none());
+        self.status.is_some() || !running()
     }
 
     /// Ends the whole group and takes the status. Idempotent.
@@ -152,16 +152,16 @@ impl Child {
             return;
         }
         if !self.has_exited() {
-            signal_group(self.process.id(), libc::SIGTERM);
+            signal_group(self.process.id(), Signal::TERM);
             let deadline = Instant::now() + GRACE;
             let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(10));
             while !self.has_exited() && Instant::now() < deadline {
                 std::thread::sleep(backoff.pause());
             }
         }
-        // Also when the first process has ended: others of its group may not have. Its number is still taken (see
-        // `has_exited`), so the group cannot be somebody else's.
-        signal_group(self.process.id(), libc::SIGKILL);
+        // Also when the first process has ended, because others of its group may run. Its number is still taken (see
+        // `has_exited`), so this is no other program's group.
+        signal_group(self.process.id(), Signal::KILL);
         match self.process.wait() {
             Ok(status) => self.status = Some(status),
             Err(error) => log::warn!("cannot wait for process {}: {error}", self.process.id()),
@@ -176,7 +176,7 @@ impl Drop for Child {
     }
 }
 
-/// How a program ended, for the middle of a sentence: "exited with status 1" or "was ended by signal 9".
+/// Returns how a program ended, for the middle of a sentence: "exited with status 1" or "was ended by signal 9".
 pub fn how_it_ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
@@ -185,49 +185,41 @@ pub fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-/// Has the program write what is read here to descriptor 3, and its standard output to where its standard error goes.
+/// Makes descriptor 3 of the program the pipe to read, and sends its standard output to its standard error.
 ///
-/// Both are duplicated, so neither is closed on exec. No other number is offered: [`Command`] makes descriptors of its own before
-/// it forks, each with the lowest number that is free, and keeps the last of them (which reports a failed exec) until exec. With
-/// standard input, output and error before it, that one is never 3.
+/// Both are duplicates, so neither is closed on exec. Only number 3 is safe: [`Command`] opens descriptors before it forks, each
+/// with the lowest free number, and keeps the last of them (which reports a failed exec) until exec. Standard input, output and
+/// error come before it, so it is never 3.
 pub fn move_output(command: &mut Command) {
     let hook = || {
         for (from, to) in [(libc::STDOUT_FILENO, FRAMES_FD), (libc::STDERR_FILENO, libc::STDOUT_FILENO)] {
-            // SAFETY: dup2 takes two numbers, touches no memory and is async-signal-safe. Standard output and error stand where
-            // they are to be by now; what else was at 3 is not used any more in this process.
+            // SAFETY: dup2(2) takes two numbers, touches no memory and is async-signal-safe. Standard output and error are in
+            // place by now; this process no longer uses another descriptor 3.
             if unsafe { libc::dup2(from, to) } < 0 {
                 return Err(io::Error::last_os_error());
             }
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the hook makes async-signal-safe calls alone, allocates nothing and takes no lock.
+    // SAFETY: between fork and exec the hook makes only async-signal-safe calls, allocates nothing and takes no lock.
     unsafe { command.pre_exec(hook) };
 }
 
-/// Asks the kernel to kill the program when the thread that starts it ends.
+/// Makes the kernel kill the program when the thread that starts it ends.
 pub fn die_with_parent(command: &mut Command) {
-    let parent = std::process::id();
+    let parent = getpid();
     let hook = move || {
-        // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal's number and touches no memory; getppid takes nothing. Both are
-        // async-signal-safe.
-        let (result, now) = unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // visiond died before the call above: nobody would ever send the signal.
-        if u32::try_from(now) != Ok(parent) {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        Ok(())
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // If visiond died before that call, the signal never comes.
+        if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
-    // SAFETY: between fork and exec the hook makes async-signal-safe calls alone, allocates nothing and takes no lock.
+    // SAFETY: between fork and exec the hook makes only async-signal-safe calls, allocates nothing and takes no lock.
     unsafe { command.pre_exec(hook) };
 }
 
 /// Starts a program from a thread that lives as long as the process.
 ///
-/// The parent-death signal comes when the starting *thread* ends; a source may be opened by one thread and read by another.
+/// The kernel sends the parent-death signal when the starting *thread* ends, but one thread may open a source and another read it.
 fn spawn_from_lasting_thread(command: Command) -> io::Result<std::process::Child> {
     type Job = (Command, Sender<io::Result<std::process::Child>>);
     static STARTER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
@@ -237,16 +229,16 @@ fn spawn_from_lasting_thread(command: Command) -> io::Result<std::process::Child
             let (jobs, inbox) = channel::<Job>();
             std::thread::Builder::new().name("starter".to_owned()).spawn(move || {
                 for (mut command, reply) in inbox {
-                    // Who asked waits for the answer; if it is gone, the child must not stay.
+                    // The caller waits for the answer. If it has gone all the same, the program must not stay.
                     if let Err(unsent) = reply.send(command.spawn())
                         && let Ok(mut child) = unsent.0
                     {
-                        signal_group(child.id(), libc::SIGKILL);
+                        signal_group(child.id(), Signal::KILL);
                         let _ = child.wait();
                     }
                 }
             })?;
-            // A thread that lost the race here gets no job and ends with its channel.
+            // If another caller was faster, this thread gets no job and ends with its channel.
             STARTER.get_or_init(|| Mutex::new(jobs))
         }
     };
@@ -256,16 +248,17 @@ fn spawn_from_lasting_thread(command: Command) -> io::Result<std::process::Child
     answer.recv().map_err(|_| gone())?
 }
 
-/// Sends a signal to a program that leads a group of its own, and to all in it that it started. The program has not been waited for:
-/// its number may belong to another one after that.
-pub fn signal_group(leader: u32, signal: libc::c_int) {
-    if let Ok(group) = libc::pid_t::try_from(leader) {
-        // SAFETY: kill touches no memory; the group is our child's own, made when it was started. It may be gone: no matter.
-        unsafe { libc::kill(-group, signal) };
+/// Sends a signal to a program that leads its own group, and to the processes of that group.
+///
+/// The program must not have been waited for; after that, its number may belong to another process.
+pub fn signal_group(leader: u32, signal: Signal) {
+    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // The group may have ended already.
+        let _ = kill_process_group(group, signal);
     }
 }
 
-/// The thread that reads a program's standard error.
+/// Reads a program's standard error on a thread of its own.
 #[derive(Debug)]
 struct ErrorLines {
     kept: Arc<Mutex<VecDeque<String>>>,
@@ -276,11 +269,8 @@ struct ErrorLines {
 impl ErrorLines {
     fn read(mut pipe: ChildStderr, label: String, secret: Option<String>) -> io::Result<Self> {
         let stop = Stop::new()?;
-        // SAFETY: the descriptor is open and ours, the call takes a number. The program's end of the pipe is another file
-        // description, so its writes block as before.
-        if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // The program's end of the pipe is another file description, so its writes block as before.
+        rustix::io::ioctl_fionbio(&pipe, true)?;
         let kept = Arc::new(Mutex::new(VecDeque::<String>::new()));
         let (thread_stop, thread_kept) = (stop.clone(), Arc::clone(&kept));
         let thread = std::thread::Builder::new().name("stderr".to_owned()).spawn(move || {
@@ -298,7 +288,7 @@ impl ErrorLines {
             };
             let mut line = Vec::new();
             let mut chunk = [0; 1024];
-            // What was written before stop is taken, but no more than a pipe holds: a program that left the group may go on.
+            // After stop, read what is in the pipe, but no more than it can hold: a program that left the group may go on.
             let mut chunks_after_stop = 64;
             loop {
                 match pipe.read(&mut chunk) {
@@ -335,20 +325,20 @@ impl ErrorLines {
         self.kept.lock().iter().cloned().collect()
     }
 
-    /// Takes what is still in the pipe and ends the thread. The group is dead by now, so the pipe ends by itself unless a
-    /// program that left the group holds it.
+    /// Reads the rest of the pipe and ends the thread. The group is dead by now, so the pipe ends by itself, unless a program
+    /// that left the group holds it open.
     fn finish(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         let deadline = Instant::now() + Duration::from_millis(100);
         finished_by([&thread], deadline);
         self.stop.raise();
         if thread.join().is_err() {
-            log::warn!("the reader of a program's standard error failed");
+            log::warn!("the thread that reads a program's standard error panicked");
         }
     }
 }
 
-/// A line that can be shown: no secret, no control characters, no space at the ends.
+/// Returns a line without secrets, control characters, and spaces at its ends.
 fn clean(line: &[u8], secret: Option<&str>) -> String {
     let text = String::from_utf8_lossy(line);
     let text = secret.map_or_else(|| text.to_string(), |secret| text.replace(secret, "***"));
@@ -369,12 +359,12 @@ mod tests {
     }
 
     fn is_alive(pid: i32) -> bool {
-        // A zombie still answers to kill(2); its state tells.
+        // A zombie still answers to kill(2), so its state decides.
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
 
     #[test]
-    fn a_buffer_is_filled_and_the_end_is_told() {
+    fn a_buffer_is_filled_and_the_end_is_reported() {
         let stop = Stop::new().unwrap();
         let mut child = sh("printf abcdef; sleep 0.05; printf gh");
         let mut buffer = [0; 4];
@@ -387,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_and_the_last_lines_tell_why_it_failed() {
+    fn the_status_and_the_last_lines_say_why_it_failed() {
         let stop = Stop::new().unwrap();
         let mut child =
             sh("for i in 1 2 3 4 5 6 7 8 9; do echo line $i >&2; done; printf 'bad\\033[1m thing\\n' >&2; exit 3");

@@ -1,52 +1,57 @@
-//! Secrets that do not stand in the configuration: systemd's credentials, and files.
+//! Secrets outside the configuration: systemd's credentials, and files.
 //!
-//! A service finds its credentials as files in the folder $CREDENTIALS_DIRECTORY, which nobody else can read
-//! (`LoadCredential=` in its unit, systemd 247 and newer).
+//! systemd passes a service its credentials as files in the folder $CREDENTIALS_DIRECTORY, which no other user can read
+//! (`LoadCredential=` in the unit, since systemd 247).
 
 use std::collections::BTreeSet;
 use std::env;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Bytes of a login at most; what is larger is some other file.
+/// All but the unreserved characters of RFC 3986.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Maximum bytes of a secret; a larger file is something else.
 const MAX_BYTES: u64 = 4096;
 
-/// Why a secret cannot be had. The texts never hold any of it.
+/// Why a secret cannot be read. The texts never contain any of it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// Not run by systemd, or by one without credentials.
+    /// systemd did not start visiond, or passed no credentials.
     #[error(
-        "the {0} \"{1}\" is a credential of systemd's, and there are none here: give visiond's unit \
-         `LoadCredential={1}:FILE` (`systemctl edit visiond`), or set `{0}` to a file's path, with a slash in it"
+        "the {0} \"{1}\" is a systemd credential, and visiond got none: set `LoadCredential={1}:FILE` in visiond's unit \
+         (`systemctl edit visiond`), or set `{0}` to the path of a file, with a slash in it"
     )]
     None(&'static str, String),
-    /// There are others.
+    /// systemd passed other credentials.
     #[error(
-        "the {0} \"{1}\" is not among the credentials that systemd gave: add `LoadCredential={1}:FILE` to visiond's unit \
+        "the {0} \"{1}\" is not among the credentials that systemd passed: set `LoadCredential={1}:FILE` in visiond's unit \
          (`systemctl edit visiond`), then restart it"
     )]
     Unknown(&'static str, String),
-    /// A file.
-    #[error("the {what} {path} cannot be read: {reason}")]
+    /// A file cannot be read.
+    #[error("cannot read the {key} {path}: {reason}")]
     Unreadable {
         /// The key that names it.
-        what: &'static str,
+        key: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's text.
         reason: String,
     },
-    /// Something else is in it.
+    /// The file has no `user:password`.
     #[error("the login {0} must be one line, `user:password`")]
     Shape(PathBuf),
-    /// It is no text.
-    #[error("the credentials {0} are no text: name a file that `nsc generate creds` made")]
+    /// The file is not text.
+    #[error("the credentials {0} are not text: name a file that `nsc generate creds` made")]
     Binary(PathBuf),
-    /// No secret that is worth its name.
+    /// The token is too short, or has other characters than a header can carry.
     #[error(
         "the token {0} must be one line of 16 to 256 letters, digits and signs: make one with \
          `head -c 24 /dev/urandom | base64`"
@@ -54,121 +59,98 @@ pub enum CredentialError {
     Weak(PathBuf),
 }
 
-/// A user's name and password. Its `Debug` shows neither.
+/// A secret text. Its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    user: String,
-    password: String,
+pub struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Login(***)")
+impl Secret {
+    /// Reads the secret `name` of the key `key`: a systemd credential, or, with a slash, a file.
+    pub fn read(key: &'static str, name: &Path) -> Result<Self, CredentialError> {
+        let (_, text) = read_secret(key, name, folder().as_deref(), CredentialError::Binary)?;
+        Ok(Self(text))
     }
+
+    /// Reads the token `name` of clients: a systemd credential, or, with a slash, a file.
+    pub fn read_token(name: &Path) -> Result<Self, CredentialError> {
+        Self::token_from(name, folder().as_deref())
+    }
+
+    fn token_from(name: &Path, credentials: Option<&Path>) -> Result<Self, CredentialError> {
+        let (path, text) = read_secret("token", name, credentials, CredentialError::Weak)?;
+        let line = without_line_end(&text);
+        // A header can carry no other characters.
+        let strong = (16..=256).contains(&line.len()) && line.bytes().all(|byte| byte.is_ascii_graphic());
+        if strong { Ok(Self(line.to_owned())) } else { Err(CredentialError::Weak(path)) }
+    }
+
+    /// Returns the secret.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// User and password. Its `Debug` shows neither.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    user: Secret,
+    password: Secret,
 }
 
 impl Login {
-    /// Reads `name`: a credential of systemd's, or, with a slash in it, a file.
+    /// Reads `name`: a systemd credential, or, with a slash, a file.
     pub fn read(name: &Path) -> Result<Self, CredentialError> {
-        Self::read_from(name, env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from).as_deref())
+        Self::read_from(name, folder().as_deref())
     }
 
     fn read_from(name: &Path, credentials: Option<&Path>) -> Result<Self, CredentialError> {
-        let (path, line) = line_of("login", name, credentials, CredentialError::Shape)?;
+        let (path, text) = read_secret("login", name, credentials, CredentialError::Shape)?;
+        let line = without_line_end(&text);
         match line.split_once(':') {
             Some((user, password)) if !user.is_empty() && !line.contains(char::is_control) => {
-                Ok(Self { user: user.to_owned(), password: password.to_owned() })
+                Ok(Self { user: Secret(user.to_owned()), password: Secret(password.to_owned()) })
             }
             _ => Err(CredentialError::Shape(path)),
         }
     }
 
-    /// The user, and the password.
+    /// Returns user and password.
     pub fn into_parts(self) -> (String, String) {
-        (self.user, self.password)
+        (self.user.0, self.password.0)
     }
 
-    /// `url` with this login in it, escaped as URLs want it. What is no URL stays as it is.
+    /// Returns `url` with this login in it, percent-encoded. A text that is not a URL stays as it is.
     pub fn into_url(self, url: &str) -> String {
         match url.split_once("://") {
-            Some((scheme, rest)) => format!("{scheme}://{}:{}@{rest}", escaped(&self.user), escaped(&self.password)),
+            Some((scheme, rest)) => {
+                let [user, password] = [&self.user.0, &self.password.0].map(|text| utf8_percent_encode(text, ESCAPED));
+                format!("{scheme}://{user}:{password}@{rest}")
+            }
             None => url.to_owned(),
         }
     }
 }
 
-/// A secret of several lines. Its `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(***)")
-    }
+fn folder() -> Option<PathBuf> {
+    env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from)
 }
 
-impl Secret {
-    /// Reads the `name` that stands behind `key`: a credential of systemd's, or, with a slash in it, a file.
-    pub fn read(key: &'static str, name: &Path) -> Result<Self, CredentialError> {
-        let credentials = env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        let (_, text) = text_of(key, name, credentials.as_deref(), CredentialError::Binary)?;
-        Ok(Self(text))
-    }
-
-    /// The secret.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+fn without_line_end(text: &str) -> &str {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    line.strip_suffix('\r').unwrap_or(line)
 }
 
-/// A secret that whoever asks must know. Its `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(***)")
-    }
-}
-
-impl Token {
-    /// Reads `name`: a credential of systemd's, or, with a slash in it, a file.
-    pub fn read(name: &Path) -> Result<Self, CredentialError> {
-        Self::read_from(name, env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from).as_deref())
-    }
-
-    fn read_from(name: &Path, credentials: Option<&Path>) -> Result<Self, CredentialError> {
-        let (path, line) = line_of("token", name, credentials, CredentialError::Weak)?;
-        // As a header's value it has no other characters.
-        let strong = (16..=256).contains(&line.len()) && line.bytes().all(|byte| byte.is_ascii_graphic());
-        if strong { Ok(Self(line)) } else { Err(CredentialError::Weak(path)) }
-    }
-
-    /// The secret.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// As `text_of`, without the end of the line.
-fn line_of(
+/// Returns the file of the secret that `key` names, and its text; `not_text` makes the error for other content.
+fn read_secret(
     key: &'static str,
     name: &Path,
     credentials: Option<&Path>,
-    odd: fn(PathBuf) -> CredentialError,
-) -> Result<(PathBuf, String), CredentialError> {
-    let (path, text) = text_of(key, name, credentials, odd)?;
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    let line = line.strip_suffix('\r').unwrap_or(line).to_owned();
-    Ok((path, line))
-}
-
-/// The file of the secret that `key` names, and what is in it; `odd` is what to say of what is no text.
-fn text_of(
-    key: &'static str,
-    name: &Path,
-    credentials: Option<&Path>,
-    odd: fn(PathBuf) -> CredentialError,
+    not_text: fn(PathBuf) -> CredentialError,
 ) -> Result<(PathBuf, String), CredentialError> {
     let is_file = name.components().count() > 1;
     let path = match credentials {
@@ -176,43 +158,27 @@ fn text_of(
         Some(folder) => folder.join(name),
         None => return Err(CredentialError::None(key, name.display().to_string())),
     };
-    let text = read(key, &path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound if !is_file => CredentialError::Unknown(key, name.display().to_string()),
-        io::ErrorKind::InvalidData => odd(path.clone()),
-        _ => CredentialError::Unreadable { what: key, path: path.clone(), reason: error.to_string() },
-    })?;
-    Ok((path, text))
+    match read(key, &path) {
+        Ok(text) => Ok((path, text)),
+        Err(error) => Err(match error.kind() {
+            io::ErrorKind::NotFound if !is_file => CredentialError::Unknown(key, name.display().to_string()),
+            io::ErrorKind::InvalidData => not_text(path),
+            _ => CredentialError::Unreadable { key, path, reason: error.to_string() },
+        }),
+    }
 }
 
 fn read(key: &str, path: &Path) -> io::Result<String> {
+    /// Files that were warned of: a login is read at each connection.
+    static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let file = File::open(path)?;
-    let found = file.metadata()?;
-    if found.permissions().mode() & 0o004 != 0 && is_first_time(path) {
+    let is_public = file.metadata()?.permissions().mode() & 0o004 != 0;
+    if is_public && WARNED.lock().insert(path.to_owned()) {
         log::warn!("every user of this machine may read the {key} {}: chmod 640, group visiond", path.display());
     }
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)
-}
-
-/// Whether this is asked for the first time: a login is read at each connection.
-fn is_first_time(path: &Path) -> bool {
-    static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    // A set that is only added to is good as it is, whatever panicked.
-    TOLD.lock().insert(path.to_owned())
-}
-
-/// Percent-encoded, but for what RFC 3986 calls unreserved.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte.into());
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -233,7 +199,7 @@ mod tests {
     fn a_login_goes_into_a_url_with_whatever_a_password_holds() {
         let folder = folder_with("admin:p@ss:w/ö rd%\n");
         let login = Login::read_from(Path::new("gate"), Some(folder.path())).unwrap();
-        assert_eq!(format!("{login:?}"), "Login(***)");
+        assert_eq!(format!("{login:?}"), "Login { user: ***, password: *** }");
         let url = login.clone().into_url("rtsp://camera:554/1?x=@");
         assert_eq!(url, "rtsp://admin:p%40ss%3Aw%2F%C3%B6%20rd%25@camera:554/1?x=@");
         assert_eq!(Login::read_from(&folder.path().join("gate"), None).unwrap(), login, "a file by its path");
@@ -249,10 +215,10 @@ mod tests {
             error.to_string().replace(folder.path().to_str().unwrap(), "DIR")
         };
         assert!(
-            error("", "gate", false).contains("there are none here: give visiond's unit `LoadCredential=gate:FILE`")
+            error("", "gate", false).contains("visiond got none: set `LoadCredential=gate:FILE` in visiond's unit")
         );
         assert!(error("", "door", true).starts_with("the login \"door\" is not among the credentials"));
-        assert!(error("", "DIR/door", true).starts_with("the login DIR/door cannot be read: No such file"));
+        assert!(error("", "DIR/door", true).starts_with("cannot read the login DIR/door: No such file"));
         for shape in ["", "secret", ":secret", "user:sec\nret", "user:sec\u{7}ret\n"] {
             assert_eq!(error(shape, "gate", true), "the login DIR/gate must be one line, `user:password`");
         }
@@ -262,16 +228,16 @@ mod tests {
     fn a_token_is_one_line_that_cannot_be_guessed() {
         let token = |text: &str| {
             let folder = folder_with(text);
-            Token::read_from(Path::new("gate"), Some(folder.path())).map_err(|error| error.to_string())
+            Secret::token_from(Path::new("gate"), Some(folder.path())).map_err(|error| error.to_string())
         };
         let good = token("0123456789abcdef\r\n").unwrap();
-        assert_eq!((good.as_str(), format!("{good:?}").as_str()), ("0123456789abcdef", "Token(***)"));
+        assert_eq!((good.as_str(), format!("{good:?}").as_str()), ("0123456789abcdef", "***"));
         for weak in ["", "short", "0123456789abcde f", "0123456789abcdef\nmore", &"x".repeat(257)] {
             let error = token(weak).unwrap_err();
             assert!(error.contains("must be one line of 16 to 256"), "{error}");
             assert!(weak.is_empty() || !error.contains(weak), "{error}");
         }
-        let missing = Token::read_from(Path::new("door"), None).unwrap_err().to_string();
-        assert!(missing.starts_with("the token \"door\" is a credential of systemd's"), "{missing}");
+        let missing = Secret::token_from(Path::new("door"), None).unwrap_err().to_string();
+        assert!(missing.starts_with("the token \"door\" is a systemd credential"), "{missing}");
     }
 }

@@ -30,7 +30,7 @@ pub enum Exit {
     Output = 6,
     /// The GPU failed in a way that only a new process recovers from.
     Gpu = 7,
-    /// Two networks that were compared do not agree.
+    /// The outputs of two compared models differ.
     Differs = 8,
 }
 
@@ -48,7 +48,7 @@ Exit status:
      message when it is standard output and its reader has gone (| head)
   7  the GPU failed in a way that only a new process recovers from: start
      it again, as systemd does
-  8  two networks that were compared do not agree (verify)";
+  8  the outputs of two compared models differ (verify)";
 
     /// Returns the status for `main`. After a GPU failure or [`skip_cleanup`], ends the process at once instead.
     ///
@@ -63,10 +63,9 @@ Exit status:
 
     /// Returns the status with this number.
     pub fn from_code(code: u8) -> Option<Self> {
-        use Exit::{Config, Differs, Failure, Gpu, Input, Model, Output, Success, Usage};
-        [Success, Failure, Usage, Config, Model, Input, Output, Gpu, Differs]
-            .into_iter()
-            .find(|exit| exit.code() == code)
+        use Exit::*;
+        let all = [Success, Failure, Usage, Config, Model, Input, Output, Gpu, Differs];
+        all.into_iter().find(|exit| exit.code() == code)
     }
 
     /// Returns the number that the shell sees.
@@ -96,9 +95,9 @@ impl ExitError {
         Self { message: message.to_string(), exit }
     }
 
-    /// Creates an error for a refused thread, descriptor or the like.
+    /// Creates an error for a thread or descriptor that the system refused.
     pub fn system(error: io::Error) -> Self {
-        Self::new(Exit::Failure, format!("the system refuses: {error}"))
+        Self::new(Exit::Failure, format!("cannot start a thread or open a descriptor: {error}"))
     }
 
     /// Creates an error for standard output; silent if the reader has closed it.

@@ -14,6 +14,7 @@ pub mod logging;
 pub mod outage;
 pub mod priority;
 pub mod process;
+pub mod ranked_lock;
 pub mod redact;
 pub mod signals;
 pub mod stop;

@@ -13,12 +13,11 @@ mod journal;
 mod subject;
 
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use journal::Journal;
 
@@ -59,16 +58,12 @@ static LOGGER: Logger = Logger;
 static JOURNAL: AtomicBool = AtomicBool::new(false);
 /// Connection to journald, if there is one; made when the journal first becomes the target.
 static NATIVE: OnceLock<Option<Journal>> = OnceLock::new();
-static STEPS: AtomicI8 = AtomicI8::new(0);
-static LEVEL: OnceLock<LevelFilter> = OnceLock::new();
+static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 static LIVE: Mutex<String> = Mutex::new(String::new());
 
 /// Starts the log for a command and installs the panic hook. The level is warn until [`configure`] sets another.
 pub fn start(verbosity: Verbosity) {
-    if let Some(level) = verbosity.level {
-        let _ = LEVEL.set(level);
-    }
-    STEPS.store(verbosity.steps, Ordering::Relaxed);
+    let _ = VERBOSITY.set(verbosity);
     configure(LevelFilter::Warn, LogTarget::Auto);
     // Fails only if this logger is set already.
     let _ = log::set_logger(&LOGGER);
@@ -82,8 +77,7 @@ pub fn start(verbosity: Verbosity) {
 
 /// Applies `[log]` of the configuration; the command line takes precedence. May be called again.
 pub fn configure(level: LevelFilter, target: LogTarget) {
-    let verbosity = Verbosity { level: LEVEL.get().copied(), steps: STEPS.load(Ordering::Relaxed) };
-    log::set_max_level(verbosity.apply(level));
+    log::set_max_level(VERBOSITY.get().copied().unwrap_or_default().apply(level));
     let journal = match target {
         LogTarget::Auto => stderr_is_the_journal(),
         LogTarget::Stderr => false,
@@ -111,7 +105,7 @@ pub fn terminal_is_gone() -> bool {
 /// Cuts the text to the width of the terminal. Does nothing if standard error is not a terminal.
 pub fn live_line(text: &str) {
     if has_terminal() {
-        let mut live = live();
+        let mut live = LIVE.lock();
         *live = cut(text, terminal_columns());
         let _ = io::stderr().write_all(format!("\r\x1b[K{live}").as_bytes());
     }
@@ -119,15 +113,11 @@ pub fn live_line(text: &str) {
 
 /// Clears the live line, so that ordinary output can follow.
 pub fn clear_live_line() {
-    let mut live = live();
+    let mut live = LIVE.lock();
     if !live.is_empty() {
         live.clear();
         let _ = io::stderr().write_all(b"\r\x1b[K");
     }
-}
-
-fn live() -> MutexGuard<'static, String> {
-    LIVE.lock()
 }
 
 impl Log for Logger {
@@ -149,7 +139,7 @@ impl Log for Logger {
         } else {
             stderr_line(record.level(), &message, &jiff::Timestamp::now())
         };
-        let live = live();
+        let live = LIVE.lock();
         let text = if live.is_empty() { line } else { format!("\r\x1b[K{line}{live}") };
         // An error of standard error cannot be reported anywhere.
         let _ = io::stderr().write_all(text.as_bytes());
@@ -185,25 +175,21 @@ fn cut(text: &str, columns: usize) -> String {
 
 /// Returns the width of the terminal less one, as some terminals wrap after the last column; 79 if the width is unknown.
 fn terminal_columns() -> usize {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: TIOCGWINSZ writes one winsize through the pointer, which `size` is; the descriptor is standard error's.
-    let result = unsafe { libc::ioctl(io::stderr().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
-    if result == 0 && size.ws_col > 1 { usize::from(size.ws_col) - 1 } else { 79 }
+    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+    if columns > 1 { usize::from(columns) - 1 } else { 79 }
 }
 
 /// Returns whether standard error is connected to the journal. JOURNAL_STREAM has the device and inode of the journal.
 fn stderr_is_the_journal() -> bool {
-    let Some(told) = std::env::var("JOURNAL_STREAM").ok() else { return false };
-    // SAFETY: `libc::stat` is plain numbers, for which zero is valid.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: fstat(2) writes one stat through the pointer, which `stat` is; the descriptor is standard error's.
-    let result = unsafe { libc::fstat(io::stderr().as_raw_fd(), &raw mut stat) };
-    result == 0 && is_stream(&told, stat.st_dev, stat.st_ino)
+    let stream = std::env::var("JOURNAL_STREAM");
+    stream.is_ok_and(|stream| {
+        rustix::fs::fstat(io::stderr()).is_ok_and(|stat| is_stream(&stream, stat.st_dev, stat.st_ino))
+    })
 }
 
 /// Returns whether `device:inode` of JOURNAL_STREAM are these.
-fn is_stream(told: &str, device: u64, inode: u64) -> bool {
-    told.split_once(':').is_some_and(|(d, i)| d.parse() == Ok(device) && i.parse() == Ok(inode))
+fn is_stream(stream: &str, device: u64, inode: u64) -> bool {
+    stream.split_once(':').is_some_and(|(d, i)| d.parse() == Ok(device) && i.parse() == Ok(inode))
 }
 
 #[cfg(test)]

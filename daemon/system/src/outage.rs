@@ -72,7 +72,7 @@ impl Outage {
             }
             None => {
                 log::error!(
-                    "{} cannot be written: {reason}; what comes meanwhile is {}, trying again",
+                    "{} cannot be written: {reason}; until it works again, messages are {}",
                     self.what,
                     self.cost
                 );
@@ -106,9 +106,7 @@ impl Outage {
 
 /// Returns the text of an I/O error, with a remedy if there is one.
 pub fn explain(error: &io::Error) -> String {
-    use io::ErrorKind::{
-        FileTooLarge, IsADirectory, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-    };
+    use io::ErrorKind::*;
     let remedy = match error.kind() {
         NotFound => "make its folder",
         PermissionDenied => "give visiond's user the right to write there",

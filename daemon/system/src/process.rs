@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// Ticks a second in /proc/self/stat: USER_HZ, which is 100 on every machine that visiond runs on.
@@ -76,7 +78,7 @@ impl ProcessFacts {
             threads: stat.threads,
             // Less the one that reads the folder.
             descriptors: fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64),
-            descriptors_limit: descriptors_limit(),
+            descriptors_limit: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
         }
     }
 }
@@ -108,13 +110,6 @@ impl Stat {
     }
 }
 
-fn descriptors_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: getrlimit(2) writes one rlimit through the pointer, which `limit` is.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    if result == 0 { limit.rlim_cur } else { 0 }
-}
-
 /// CPU time of the calling thread, by laps.
 #[derive(Debug)]
 pub struct CpuWatch {
@@ -135,9 +130,7 @@ impl CpuWatch {
 }
 
 fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write; every Linux has this clock for the calling thread, so the call cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let time = clock_gettime(ClockId::ThreadCPUTime);
     // The clock counts up from the thread's start, so neither part is negative.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

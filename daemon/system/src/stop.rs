@@ -1,12 +1,14 @@
 //! The stop flag, which every thread watches and every wait includes.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 
 use crate::heartbeat::{Beat, Waiting};
 
@@ -15,24 +17,23 @@ use crate::heartbeat::{Beat, Waiting};
 /// A [`Stop::child`] is raised with its parent, or alone: it ends one camera or lane; the parent ends them all.
 #[derive(Debug, Clone)]
 pub struct Stop {
-    shared: Arc<Shared>,
+    shared: Arc<StopFlag>,
     /// Heartbeat of the thread that owns this clone.
     beat: Option<Arc<Beat>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct StopFlag {
     raised: AtomicBool,
     wake: OwnedFd,
-    children: Mutex<Vec<Weak<Shared>>>,
+    children: Mutex<Vec<Weak<StopFlag>>>,
 }
 
-impl Shared {
+impl StopFlag {
     fn raise(&self) {
         self.raised.store(true, Ordering::SeqCst);
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: `one` is eight readable bytes, as eventfd asks. The result does not matter: a full counter is readable too.
-        let _ = unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // The result does not matter: a full counter is readable too.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         let children = self.children.lock();
         children.iter().filter_map(Weak::upgrade).for_each(|child| child.raise());
     }
@@ -55,14 +56,8 @@ impl Stop {
     /// # Errors
     /// The process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointer is passed; the result is checked before use.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just created, is valid, and has no other owner.
-        let wake = unsafe { OwnedFd::from_raw_fd(fd) };
-        let shared = Shared { raised: AtomicBool::new(false), wake, children: Mutex::default() };
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = StopFlag { raised: AtomicBool::new(false), wake, children: Mutex::default() };
         Ok(Self { shared: Arc::new(shared), beat: None })
     }
 
@@ -135,35 +130,23 @@ impl Stop {
             if self.is_raised() {
                 return Ok(Wake::Stopped);
             }
-            let entry = |(fd, events): (i32, i16)| libc::pollfd { fd, events, revents: 0 };
-            // poll(2) ignores a negative descriptor.
-            let other = fd.map_or((-1, 0), |(fd, events)| (fd.as_raw_fd(), events));
-            let mut fds = [entry((self.shared.wake.as_raw_fd(), libc::POLLIN)), entry(other)];
+            // Without another descriptor, only the first entry is used.
+            let (other, events) = fd.unwrap_or((self.as_fd(), 0));
+            let events = PollFlags::from_bits_retain(events as u16);
+            let mut fds = [PollFd::new(&self.shared.wake, PollFlags::IN), PollFd::from_borrowed_fd(other, events)];
+            let used = if fd.is_some() { &mut fds[..] } else { &mut fds[..1] };
             let left = until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
-            let spec = left.map(|left| libc::timespec {
-                tv_sec: left.as_secs().min(i32::MAX as u64) as libc::time_t,
-                tv_nsec: left.subsec_nanos() as libc::c_long,
+            let left = left.map(|left| Timespec {
+                tv_sec: left.as_secs().min(i32::MAX as u64) as i64,
+                tv_nsec: left.subsec_nanos().into(),
             });
-            let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
             let _waiting = self.waiting();
-            // SAFETY: `fds` is an array of two pollfd that lives through the call; `spec_ptr` is null or points at `spec`,
-            // which does too; a null mask leaves signals alone.
-            let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, spec_ptr, std::ptr::null()) };
-            if ready < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() == io::ErrorKind::Interrupted {
-                    continue;
-                }
-                return Err(error);
-            }
-            if fds[0].revents != 0 {
-                return Ok(Wake::Stopped);
-            }
-            if fds[1].revents != 0 {
-                return Ok(Wake::Ready);
-            }
-            if ready == 0 {
-                return Ok(Wake::TimedOut);
+            match poll(used, left.as_ref()) {
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+                Ok(0) => return Ok(Wake::TimedOut),
+                Ok(_) if !fds[0].revents().is_empty() => return Ok(Wake::Stopped),
+                Ok(_) => return Ok(Wake::Ready),
             }
         }
     }

@@ -16,6 +16,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Time per extension, interval of the requests, and the limit; a start or reload that takes longer hangs.
 const MORE_TIME: Duration = Duration::from_secs(60);
 const MORE_TIME_EVERY: Duration = Duration::from_secs(20);
@@ -67,13 +69,13 @@ impl Notifier {
 
     /// Reports that the start or a reload is complete.
     pub fn ready(&self) {
-        self.tell("READY=1");
+        self.send("READY=1");
     }
 
     /// Reports that a reload has started. [`ready`](Self::ready) ends it, whether the configuration was accepted or rejected.
     pub fn reloading(&self) {
         // systemd distinguishes reloads by their time.
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
     }
 
     /// Extends the timeout of the start or reload while the returned guard lives, up to a limit.
@@ -84,7 +86,7 @@ impl Notifier {
             let began = Instant::now();
             let state = format!("EXTEND_TIMEOUT_USEC={}", MORE_TIME.as_micros());
             while began.elapsed() < MORE_TIME_IN_ALL {
-                socket.tell(&state);
+                socket.send(&state);
                 if dropped.recv_timeout(MORE_TIME_EVERY) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -101,28 +103,28 @@ impl Notifier {
 
     /// Sets the line in `systemctl status`.
     pub fn status(&self, line: &str) {
-        self.tell(&format!("STATUS={}", line.replace('\n', " ")));
+        self.send(&format!("STATUS={}", line.replace('\n', " ")));
     }
 
     /// Resets the watchdog.
     pub fn alive(&self) {
-        self.tell("WATCHDOG=1");
+        self.send("WATCHDOG=1");
     }
 
     /// Reports that the daemon is stopping.
     pub fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
-    fn tell(&self, state: &str) {
+    fn send(&self, state: &str) {
         if let Some(socket) = &self.socket {
-            socket.tell(state);
+            socket.send(state);
         }
     }
 }
 
 impl Socket {
-    fn tell(&self, state: &str) {
+    fn send(&self, state: &str) {
         if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address)
             && !self.complained.swap(true, Ordering::Relaxed)
         {
@@ -140,10 +142,10 @@ pub fn passed_sockets() -> Vec<OwnedFd> {
     if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
         return Vec::new();
     }
-    // SAFETY: the protocol gives this process, and nobody else in it, the descriptors from 3 on; that systemd means this
-    // process LISTEN_PID says, and TAKEN lets nobody come here twice. One that is closed all the same is sorted out first.
+    // SAFETY: fcntl(2) takes numbers and touches no memory. It fails on a number that is not open.
     let is_open = |fd: i32| unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == 0;
-    // SAFETY: as above.
+    // SAFETY: the descriptor is open, and this is its only owner: LISTEN_PID says that systemd passed it to this process, and
+    // TAKEN lets only one call come here.
     (3..3 + count).filter(|fd| is_open(*fd)).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
 }
 
@@ -164,9 +166,7 @@ impl Drop for MoreTime {
 
 /// Returns CLOCK_MONOTONIC, which systemd uses for the time of reloads.
 fn monotonic_us() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime(2) writes one timespec through the pointer, which `time` is. The clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
@@ -176,10 +176,8 @@ fn connect(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         [b'/', ..] => SocketAddr::from_pathname(address)?,
         _ => {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "neither a path nor an abstract name (vsock is not)",
-            ));
+            let message = "not a path or an abstract name (vsock is not supported)";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
     };
     let socket = UnixDatagram::unbound()?;

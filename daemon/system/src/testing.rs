@@ -1,4 +1,4 @@
-//! Waits for unit tests. They end by what happens and not by how long it takes, so that a busy machine is only slower.
+//! Waits for unit tests. Events end them, not time, so a busy machine only makes them slower.
 
 #![allow(clippy::expect_used)]
 
@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 use crate::heartbeat::Beat;
 use crate::stop::Stop;
 
-/// How long a wait may take before it counts as a hang. It turns a hang into a failure and decides nothing else.
+/// How long a wait may take before it counts as a hang and fails the test.
 pub const HANG: Duration = Duration::from_secs(120);
 
-/// Longer than any test: what waits for it, waits for something else.
+/// Longer than any test, for a wait that something else ends.
 pub const EVER: Duration = Duration::from_secs(3600);
 
-/// A deadline that only a hang reaches.
+/// Returns a deadline that only a hang reaches.
 pub fn hang() -> Instant {
     Instant::now() + HANG
 }
 
-/// A deadline that no test lives to see.
+/// Returns a deadline that no test reaches.
 pub fn never() -> Instant {
     Instant::now() + EVER
 }
 
-/// Waits until `done` holds; panics where it hangs.
+/// Waits until `done` returns true; panics if that hangs.
 #[track_caller]
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + HANG;
@@ -36,7 +36,7 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Does `work` on a thread of its own and returns what it gives; panics where it hangs.
+/// Runs `work` on a thread of its own and returns its result; panics if it hangs.
 #[track_caller]
 pub fn finishes<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(work);
@@ -47,13 +47,13 @@ pub fn finishes<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send +
     }
 }
 
-/// Begins `wait` with a [`Stop`], does `act` with that while it waits, and returns what ended the wait.
+/// Starts `wait` with a [`Stop`], calls `act` with that while it waits, and returns the result of `wait`.
 #[track_caller]
 pub fn while_it_waits<T: Send + 'static>(wait: impl FnOnce(&Stop) -> T + Send + 'static, act: impl FnOnce(&Stop)) -> T {
     let (stop, beat) = (Stop::new().expect("an eventfd"), Arc::new(Beat::default()));
     let watched = stop.with_beat(Arc::clone(&beat));
     let thread = std::thread::spawn(move || wait(&watched));
-    // It sleeps in poll(2), or looks at stop again and again.
+    // It sleeps in poll(2), or checks stop in a loop.
     wait_until("the wait to begin", || beat.pulse().waits || beat.pulse().steps >= 2 || thread.is_finished());
     act(&stop);
     wait_until("the wait to end", || thread.is_finished());
@@ -63,13 +63,13 @@ pub fn while_it_waits<T: Send + 'static>(wait: impl FnOnce(&Stop) -> T + Send + 
     }
 }
 
-/// As [`while_it_waits`]: raises stop.
+/// Calls [`while_it_waits`] and raises stop.
 #[track_caller]
 pub fn stopped_while_it_waits<T: Send + 'static>(wait: impl FnOnce(&Stop) -> T + Send + 'static) -> T {
     while_it_waits(wait, Stop::raise)
 }
 
-/// What `future` gives without waiting, however much of the runtime's budget is used up; `None`: it would wait.
+/// Returns the result of `future`, even if the runtime's budget is used up; `None` if it would wait.
 pub async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(tokio::task::unconstrained(future));
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
@@ -79,11 +79,11 @@ pub async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// A file system of a few pages, gone when dropped; `None` where this user may not mount.
+/// A file system of a few pages; unmounted when dropped.
 pub struct TinyDisk(tempfile::TempDir);
 
 impl TinyDisk {
-    /// Mounts one of `bytes`.
+    /// Mounts one of `bytes`; returns `None` if this user may not mount.
     pub fn mount(bytes: usize) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder for a test");
         let target =
@@ -95,7 +95,7 @@ impl TinyDisk {
         (mounted == 0).then_some(Self(folder))
     }
 
-    /// A path on it.
+    /// Returns a path on it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }

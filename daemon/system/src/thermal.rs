@@ -1,8 +1,7 @@
-//! A Jetson's temperatures, power mode and GPU load, and a warning when it is slowed down: by heat, or by its supply.
+//! A Jetson's temperatures, power mode and GPU load, and a warning when heat or its power supply throttles it.
 //!
-//! A thread of its own looks every few seconds, because a read out of sysfs may wait for the chip's power controller, and
-//! nothing else shall wait for that. Elsewhere there is no such thread and nothing is told. It sleeps between two looks, and
-//! what it keeps does not grow.
+//! A thread of its own reads them every few seconds, because a read from sysfs may wait for the chip's power controller, and
+//! no other thread should wait for that. Other machines have no such thread. Its memory does not grow.
 
 mod sysfs;
 
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use log::Level;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -19,62 +19,56 @@ use crate::board;
 use crate::stop::Stop;
 pub use sysfs::{Files, Look};
 
-/// From one look to the next.
+/// Interval of the readings.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Throttling is over when there was no sign of it for so long: heat and supply come and go within seconds, and a line for
-/// each would say nothing more.
+/// Throttling is over after this time without a sign of it. Heat and supply come and go within seconds; a line for each time
+/// would say nothing new.
 const OVER_AFTER: Duration = Duration::from_secs(60);
 
-/// Watches the Jetson that this runs on. Clones share it.
+/// Watches this Jetson. Clones share the watch.
 #[derive(Debug, Clone)]
 pub struct Thermals {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Readings>>,
 }
 
 impl Thermals {
-    /// Begins to watch; `None` on a machine that is no Jetson. Ends with `stop`.
+    /// Starts to watch, until `stop` is raised; returns `None` on other machines.
     pub fn start(stop: &Stop) -> Option<Self> {
         let mut files = Files::find(&board::root())?;
-        let thermals = Self { seen: Arc::new(Mutex::new(Seen::new(files.look(), Instant::now()))) };
+        let thermals = Self { seen: Arc::new(Mutex::new(Readings::new(files.look(), Instant::now()))) };
         log::info!("{}", thermals.line());
         let (seen, stop) = (Arc::clone(&thermals.seen), stop.clone());
         let watch = move || {
             while !stop.sleep(INTERVAL) {
                 let look = files.look();
                 let change = seen.lock().take(look, Instant::now());
-                match change {
-                    Some(Change::Throttled(why)) => log::warn!("{why}"),
-                    Some(Change::Over(text)) => log::info!("{text}"),
-                    None => {}
+                if let Some((level, text)) = change {
+                    log::log!(level, "{text}");
                 }
             }
         };
         match thread::Builder::new().name("thermal".into()).spawn(watch) {
             Ok(_) => Some(thermals),
             Err(error) => {
-                log::warn!("the Jetson's temperatures are not watched: {error}");
+                log::warn!("cannot watch the Jetson's temperatures: {error}");
                 None
             }
         }
     }
 
-    /// For the status line: `gpu 52 °C, MAXN, GPU 45 %`.
+    /// Returns the text of the status line: `gpu 52 °C, MAXN, GPU 45 %`.
     pub fn short(&self) -> String {
-        self.with(Seen::short)
+        self.seen.lock().short()
     }
 
-    /// For the log.
+    /// Returns the line of the log.
     pub fn line(&self) -> String {
-        self.with(Seen::line)
+        self.seen.lock().line()
     }
 
-    /// What a run came to.
+    /// Returns the summary of the run so far.
     pub fn summary(&self) -> JetsonSummary {
-        self.with(|seen| seen.summary(Instant::now()))
-    }
-
-    fn with<T>(&self, tell: impl FnOnce(&Seen) -> T) -> T {
-        tell(&self.seen.lock())
+        self.seen.lock().summary(Instant::now())
     }
 }
 
@@ -84,17 +78,17 @@ impl Thermals {
 pub struct JetsonSummary {
     /// The power mode at the end, by nvpmodel's name.
     pub power_mode: Option<String>,
-    /// How busy the GPU was, looked at every five seconds.
+    /// Mean load of the GPU, read every five seconds.
     pub gpu_load_percent: Option<f64>,
-    /// At the last look.
+    /// Load of the GPU at the last reading.
     pub gpu_load_now_percent: Option<f64>,
-    /// Whether it is slowed down now.
+    /// Whether it is throttled now.
     pub throttled_now: bool,
-    /// By zone, in degrees Celsius.
+    /// Temperatures by zone, in degrees Celsius.
     pub temperatures_c: BTreeMap<String, Temperature>,
-    /// Times that it was slowed down by heat or by its supply.
+    /// How many times heat or the supply throttled it.
     pub throttled: u64,
-    /// How long in all.
+    /// How long it was throttled in all.
     pub throttled_seconds: f64,
 }
 
@@ -102,14 +96,14 @@ pub struct JetsonSummary {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Temperature {
-    /// At the last look.
+    /// At the last reading.
     pub last: f64,
-    /// At most.
+    /// The maximum so far.
     pub max: f64,
 }
 
 impl JetsonSummary {
-    /// For people.
+    /// Returns the line of the summary.
     pub fn line(&self) -> String {
         let hottest = self.temperatures_c.iter().max_by(|a, b| a.1.max.total_cmp(&b.1.max));
         let mut text = "Jetson:".to_owned();
@@ -134,18 +128,9 @@ impl JetsonSummary {
     }
 }
 
-/// What a look changed.
-#[derive(Debug, PartialEq)]
-enum Change {
-    /// It is slowed down, and was not.
-    Throttled(String),
-    /// It was, and no longer is.
-    Over(String),
-}
-
-/// All that is kept of the looks.
+/// The last reading, and sums and maxima of all.
 #[derive(Debug)]
-struct Seen {
+struct Readings {
     look: Look,
     hottest: BTreeMap<String, f64>,
     loads: (f64, u32),
@@ -154,17 +139,17 @@ struct Seen {
     throttled_for: Duration,
 }
 
-/// A time of being slowed down.
+/// A time of throttling.
 #[derive(Debug, Clone, Copy)]
 struct Throttle {
     since: Instant,
     last_sign: Instant,
 }
 
-impl Seen {
+impl Readings {
     fn new(look: Look, now: Instant) -> Self {
         let mut seen = Self {
-            // Alarms before the start are none of ours.
+            // Ignore alarms before the start.
             look: Look { alarms: look.alarms.clone(), ..Look::default() },
             hottest: BTreeMap::new(),
             loads: (0.0, 0),
@@ -172,13 +157,14 @@ impl Seen {
             throttled: 0,
             throttled_for: Duration::ZERO,
         };
-        if let Some(Change::Throttled(why)) = seen.take(look, now) {
-            log::warn!("{why}");
+        if let Some((level, text)) = seen.take(look, now) {
+            log::log!(level, "{text}");
         }
         seen
     }
 
-    fn take(&mut self, look: Look, now: Instant) -> Option<Change> {
+    /// Adds a reading; returns the line to log if throttling began or ended.
+    fn take(&mut self, look: Look, now: Instant) -> Option<(Level, String)> {
         for (zone, degrees) in &look.temperatures {
             let hottest = self.hottest.entry(zone.clone()).or_insert(*degrees);
             *hottest = hottest.max(*degrees);
@@ -193,7 +179,7 @@ impl Seen {
             None if sign => {
                 self.throttle = Some(Throttle { since: now, last_sign: now });
                 self.throttled += 1;
-                Some(Change::Throttled(self.reason(&alarms)))
+                Some((Level::Warn, self.reason(&alarms)))
             }
             Some(throttle) if sign => {
                 throttle.last_sign = now;
@@ -203,7 +189,8 @@ impl Seen {
                 let lasted = throttle.last_sign.saturating_duration_since(throttle.since) + INTERVAL;
                 self.throttled_for += lasted;
                 self.throttle = None;
-                Some(Change::Over(format!("the Jetson is no longer throttled; it was for {} s", lasted.as_secs())))
+                let text = format!("the Jetson is no longer throttled; it was for {} s", lasted.as_secs());
+                Some((Level::Info, text))
             }
             _ => None,
         }
@@ -222,7 +209,7 @@ impl Seen {
             let and = if self.look.cooled.is_empty() { "" } else { " and" };
             let _ = write!(text, "{and} by its supply ({}: voltage too low or current too high)", alarms.join(", "));
         }
-        text += ": networks run slower. ";
+        text += ": models run slower. ";
         text += match (self.look.cooled.is_empty(), alarms.is_empty()) {
             (false, true) => "Cool it better (fan, heat sink, air), or choose a lower power mode: nvpmodel -m",
             _ => "Give it a stronger supply or a shorter cable, or choose a lower power mode: nvpmodel -m",
@@ -277,7 +264,7 @@ impl Seen {
     }
 }
 
-/// Those that rang since the last look.
+/// Returns the alarms whose count rose since the reading before.
 pub fn new_alarms(before: &[(String, u64)], now: &[(String, u64)]) -> Vec<String> {
     let earlier = |name: &str| before.iter().find(|(other, _)| other == name).map_or(0, |(_, count)| *count);
     now.iter().filter(|(name, count)| *count > earlier(name)).map(|(name, _)| name.clone()).collect()

@@ -3,12 +3,12 @@
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-/// How often a thread is looked at.
+/// How often a thread is checked.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Waits until every thread has finished, at the latest until `deadline`; returns whether they all have.
 ///
-/// A thread that has not may hang in a system call: its handle is still the caller's, to drop or to join later.
+/// A thread that has not finished may hang in a system call; the caller still owns its handle.
 pub fn finished_by<'a, T: 'a>(threads: impl IntoIterator<Item = &'a JoinHandle<T>>, deadline: Instant) -> bool {
     for thread in threads {
         while !thread.is_finished() {

@@ -25,7 +25,7 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 use visiond_config::is_loopback;
 use visiond_system::backoff::RateLimit;
-use visiond_system::credentials::Token;
+use visiond_system::credentials::Secret;
 
 use crate::errors::Problem;
 use crate::listen::connection::Peer;
@@ -64,8 +64,8 @@ impl std::fmt::Debug for Digests {
 
 impl Rules {
     /// Creates rules for this token, if there is one, and these names of the machine.
-    pub fn new(token: Option<&Token>, allow_hosts: &[String]) -> Self {
-        let digests = |token: &Token| {
+    pub fn new(token: Option<&Secret>, allow_hosts: &[String]) -> Self {
+        let digests = |token: &Secret| {
             // The cookie is derived from the token without revealing it: it survives a restart and ends with the token.
             let cookie = format!("{:x}", Sha256::digest(format!("visiond session\0{}", token.as_str())));
             let cookie_digest = digest(cookie.as_bytes());

@@ -33,7 +33,7 @@ use tokio::time::{sleep, timeout};
 use visiond_config::is_loopback;
 use visiond_config::types::{Address, HttpConfig};
 use visiond_service::HttpError;
-use visiond_system::credentials::Token;
+use visiond_system::credentials::Secret;
 use visiond_system::systemd;
 use visiond_system::unix_socket::{self, SocketFile};
 
@@ -75,7 +75,7 @@ pub struct PreparedListeners {
 impl PreparedListeners {
     /// Opens the addresses of `config` and takes the sockets that systemd passes, except those in `served`.
     pub fn new(config: &HttpConfig, served: &[Endpoint]) -> Result<Self, HttpError> {
-        let token = config.token.as_deref().map(Token::read).transpose()?;
+        let token = config.token.as_deref().map(Secret::read_token).transpose()?;
         let mut endpoints: Vec<(Endpoint, Option<ListeningSocket>)> = Vec::new();
         for socket in systemd::passed_sockets() {
             let (address, opened) = passed(socket)?;

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use visiond_config::types::HttpConfig;
 use visiond_service::{HttpError, HttpServer};
 use visiond_system::priority::{Rank, give_way};
+use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::threads::finished_by;
 
 use crate::guard::Guard;
@@ -29,7 +30,7 @@ pub struct Server {
     orders: UnboundedSender<Order>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The endpoints that are served.
-    served: Mutex<Vec<Endpoint>>,
+    served: RankedMutex<Vec<Endpoint>>,
 }
 
 /// A command for the server's thread.
@@ -43,7 +44,7 @@ impl Server {
     pub fn start(prepared: PreparedListeners, state: AppState) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, to_do) = unbounded_channel();
-        let served = Mutex::new(prepared.endpoints());
+        let served = RankedMutex::new(LockRank::Endpoints, prepared.endpoints());
         let thread = thread::Builder::new().name("web".to_owned()).spawn(move || {
             give_way(Rank::Batch);
             runtime.block_on(serve(prepared, to_do, state));

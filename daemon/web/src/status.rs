@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use visiond_flow::histogram::HistogramSnapshot;
 use visiond_flow::metrics::{CameraMetrics, DropCause, LaneView, Phase, Stage};
-use visiond_service::{ModelSnapshot, Service, Snapshot};
+use visiond_service::{RunningModel, Service, Snapshot};
 use visiond_system::process::{ProcessFacts, age};
 use visiond_system::thermal::Thermals;
 
@@ -145,15 +145,15 @@ fn stage_facts(times: &HistogramSnapshot, recent: &HistogramSnapshot) -> StageFa
     }
 }
 
-fn model_facts(model: &ModelSnapshot, view: &LaneView) -> ModelFacts {
+fn model_facts(model: &RunningModel, view: &LaneView) -> ModelFacts {
     let lane = &view.lane;
     ModelFacts {
         name: lane.name.to_string(),
-        file: model.file.display().to_string(),
-        sha256: model.sha256.clone(),
-        backend: model.backend.clone(),
-        memory: model.memory.name().to_owned(),
-        input: model.input.clone(),
+        file: model.path.display().to_string(),
+        sha256: model.facts.sha256.clone(),
+        backend: model.facts.backend.clone(),
+        memory: model.buffers.memory.kind().name().to_owned(),
+        input: model.facts.input.clone(),
         activity: lane.activity().name().to_owned(),
         runs: lane.runs.get(),
         errors: lane.errors.get(),

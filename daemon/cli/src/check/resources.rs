@@ -24,7 +24,7 @@ pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
         // Loads the model as `run` does, so that it reports the same errors.
         let result = LoadedModel::load(model, &config.engine).and_then(|loaded| loaded.required_detector().map(drop));
         if let Err(error) = result {
-            report.error(span(entry("model", index), &["path"]), error.to_string(), None);
+            report.error(span(entry("model", index), &["path"]), error.to_string());
         }
     }
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
@@ -107,7 +107,7 @@ fn check_sink(sink: &SinkConfig, entry: TableEntry<'_, '_>, report: &mut Diagnos
         SinkKind::Nats(nats) => return check_pem([&nats.ca, &nats.certificate, &nats.key], entry, report),
     };
     if path.is_dir() {
-        report.error(span(entry, &["path"]), format!("{} is a folder: name a file in it", path.display()), None);
+        report.error(span(entry, &["path"]), format!("{} is a folder: name a file in it", path.display()));
     } else {
         check_folder(path.parent().unwrap_or(Path::new("/")), span(entry, &["path"]), report);
     }
@@ -130,7 +130,7 @@ fn check_folder(folder: &Path, span: Range<usize>, report: &mut Diagnostics) {
         let message = format!("the folder {name} does not exist: create it before `visiond run`, or name another");
         report.warning(span, message);
     } else if !folder.is_dir() {
-        report.error(span, format!("{name} is not a folder: name another"), None);
+        report.error(span, format!("{name} is not a folder: name another"));
     } else if !allowed(folder, libc::W_OK | libc::X_OK) {
         let message = format!("this user cannot write to the folder {name}: change its owner, or name another");
         report.warning(span, message);
@@ -149,5 +149,5 @@ fn check_program(program: &Path, span: Range<usize>, report: &mut Diagnostics) {
     } else {
         format!("the program {name} is not in PATH: install it, or write its full path")
     };
-    report.error(span, message, None);
+    report.error(span, message);
 }

@@ -190,7 +190,7 @@ impl MainLoop<'_> {
                 tasks.live.follow(&tasks.lanes);
                 tasks.logged.follow(&tasks.lanes);
                 tasks.status = self.service.status();
-                if changes.has_table("status") {
+                if changes.tables.contains(&"status") {
                     tasks.schedule(self.notifier);
                 }
             }

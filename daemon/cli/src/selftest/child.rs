@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use visiond_system::child_process::{die_with_parent, signal_group};
+use visiond_system::child_process::{Signal, die_with_parent, signal_group};
 
 /// Time limit for the pipes of a program that has exited: programs that it left behind may still hold them.
 const PIPES_TIME: Duration = Duration::from_secs(3);
@@ -78,7 +78,7 @@ pub fn supervise(
             break status;
         }
         if began.elapsed() >= patience {
-            signal_group(child.id(), libc::SIGKILL);
+            signal_group(child.id(), Signal::KILL);
             // Returns at once, because the program was killed.
             let _ = child.wait();
             return Err(SuperviseError::TimedOut { program, patience, last_line: said() });

@@ -12,7 +12,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptio
 use visiond_engine::engine::{Engine, ModelFile};
 use visiond_flow::frame::Frame;
 use visiond_kernels::frame::FrameView;
-use visiond_service::loaded_model::{detector_exit, run_exit};
+use visiond_service::{detector_exit, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 

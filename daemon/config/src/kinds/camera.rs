@@ -1,12 +1,14 @@
-//! Names of V4L2 cameras, for the key `device`.
+//! Names of V4L2 cameras, for the key `device`, and values of their controls, whose type only the camera knows.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::text::{filled, refuse_home, resolve};
-use super::{Inline, quote};
-use crate::schema::{At, Context, Item};
+use toml::de::DeValue;
+
+use super::text::{resolve, resolve_without_home};
+use super::{Refusal, filled, integer, quote, value};
+use crate::schema::KeyKind;
 
 /// Name of a V4L2 camera.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +46,7 @@ impl Default for CameraName {
 }
 
 impl FromStr for CameraName {
+    // A sentence, because clap and the errors of a file only show it.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -88,13 +91,20 @@ fn meant_node(text: &str) -> Option<String> {
     text.starts_with("dev/").then(|| format!("/{text}"))
 }
 
-/// The kind of camera names.
-#[derive(Debug)]
-pub struct Camera;
-
 /// Returns the kind of camera names. A relative path starts at the folder of the file.
-pub fn camera() -> Camera {
-    Camera
+pub fn camera() -> KeyKind<CameraName> {
+    let text = |name: &CameraName| match name {
+        // Without `./` it would be read as a card name.
+        CameraName::Node(path) if path.is_relative() && !path.starts_with(".") && !path.starts_with("..") => {
+            quote(&format!("./{name}"))
+        }
+        _ => quote(&name.to_string()),
+    };
+    value(DESCRIPTION, text, |item, context| {
+        let text = filled(item)?;
+        resolve_without_home(context.base, text)?;
+        camera_in(context.base, text).map_err(|error| Refusal::Sentence(format!("is {error}")))
+    })
 }
 
 /// Parses `text` as in a file in the folder `base`.
@@ -105,35 +115,55 @@ pub fn camera_in(base: &Path, text: &str) -> Result<CameraName, String> {
     })
 }
 
-impl Inline for Camera {
-    type Value = CameraName;
+/// Value of a camera control.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlValue {
+    /// On or off; `true` presses a button.
+    Flag(bool),
+    /// A number, the number of a menu item, or bits.
+    Number(i64),
+    /// Text, or the text of a menu item.
+    Text(String),
+}
 
-    fn describe(&self) -> String {
-        DESCRIPTION.to_owned()
-    }
-
-    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<CameraName> {
-        let Some(text) = filled(item) else { return self.refuse(item, at, context, "") };
-        refuse_home(text, item, at, context)?;
-        match camera_in(context.base, text) {
-            Ok(name) => Some(name),
-            Err(error) => {
-                context.wrong(item, at, &format!("is {error}"));
-                None
+impl ControlValue {
+    /// Parses a value from a command line: true, 0x10, -3; else text. Quotes make text of a number.
+    pub fn parse(text: &str) -> Self {
+        let hex = text.strip_prefix("0x").and_then(|digits| i64::from_str_radix(digits, 16).ok());
+        match (text, hex.or_else(|| text.parse().ok())) {
+            ("true", _) => Self::Flag(true),
+            ("false", _) => Self::Flag(false),
+            (_, Some(number)) => Self::Number(number),
+            _ => {
+                let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+                Self::Text(inner.unwrap_or(text).to_owned())
             }
         }
     }
+}
 
-    fn text(&self, value: &CameraName) -> String {
-        let text = value.to_string();
-        match value {
-            // Without `./` it would be read as a card name.
-            CameraName::Node(path) if path.is_relative() && !text.starts_with("./") && !text.starts_with("../") => {
-                quote(&format!("./{text}"))
-            }
-            _ => quote(&text),
+impl fmt::Display for ControlValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(&quote(text)),
         }
     }
+}
+
+/// Returns the kind of control values.
+pub fn control() -> KeyKind<ControlValue> {
+    value("true, false, a whole number or a string", ControlValue::to_string, |item, _| match item.get_ref() {
+        DeValue::Boolean(flag) => Ok(ControlValue::Flag(*flag)),
+        DeValue::Integer(number) => {
+            let number = integer(number).and_then(|number| i64::try_from(number).ok());
+            Ok(ControlValue::Number(number.ok_or("")?))
+        }
+        // V4L2 ends text with a NUL.
+        DeValue::String(text) if !text.contains('\0') => Ok(ControlValue::Text(text.to_string())),
+        _ => Err("".into()),
+    })
 }
 
 #[cfg(test)]
@@ -165,5 +195,14 @@ mod tests {
         }
         assert_eq!("video0".parse::<CameraName>(), Err("not the full path of a node: write /dev/video0".to_owned()));
         assert!("".parse::<CameraName>().is_err());
+    }
+
+    #[test]
+    fn a_command_lines_word_is_what_it_looks_like() {
+        assert_eq!(ControlValue::parse("true"), ControlValue::Flag(true));
+        assert_eq!(ControlValue::parse("-3"), ControlValue::Number(-3));
+        assert_eq!(ControlValue::parse("0x1f"), ControlValue::Number(31));
+        assert_eq!(ControlValue::parse("Manual Mode"), ControlValue::Text("Manual Mode".to_owned()));
+        assert_eq!(ControlValue::parse("\"42\""), ControlValue::Text("42".to_owned()));
     }
 }

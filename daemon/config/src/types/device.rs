@@ -15,7 +15,7 @@ section! {
 impl DeviceConfig {
     /// Returns the configured name, else the host name.
     pub fn resolved(&self) -> String {
-        self.name.clone().unwrap_or_else(|| as_name(&host_name()))
+        self.name.clone().unwrap_or_else(|| as_name(&rustix::system::uname().nodename().to_string_lossy()))
     }
 }
 
@@ -24,15 +24,6 @@ fn as_name(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     let text: String = text.trim_matches('-').chars().take(64).collect();
     if text.is_empty() { "visiond".to_owned() } else { text }
-}
-
-fn host_name() -> String {
-    // One byte more than the longest host name on Linux, so that the text always ends in a zero.
-    let mut bytes = [0_u8; 65];
-    // SAFETY: the pointer is valid for writes of the 64 bytes that it is given with, and gethostname(2) writes no more.
-    let failed = unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len() - 1) } != 0;
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
-    if failed { String::new() } else { String::from_utf8_lossy(&bytes[..end]).into_owned() }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{HOUR, MS, SECOND};
-use crate::kinds::{Words, broker, credential, duration, flag, list, path, text, topic, whole, word};
+use crate::kinds::{Words, broker, credential, duration, duration_or_zero, flag, list, path, text, topic, whole, word};
 use crate::table_macros::section;
 
 section! {
@@ -40,13 +40,13 @@ section! {
         /// snapshots.
         retain: bool as flag() => default(false),
         /// With MQTT 5: how long the broker keeps detections for a subscriber that is offline; 0: no limit.
-        message_expiry: Duration as duration(SECOND..=24 * HOUR).or_zero() => default(Duration::ZERO),
+        message_expiry: Duration as duration_or_zero(SECOND..=24 * HOUR) => default(Duration::ZERO),
         /// Minimum interval of a camera's state messages; one is published when something in it has changed.
         state_interval: Duration as duration(250 * MS..=HOUR) => default(SECOND),
         /// How long a camera counts as occupied after the last detection.
-        occupancy_hold: Duration as duration(MS..=HOUR).or_zero() => default(5 * SECOND),
+        occupancy_hold: Duration as duration_or_zero(MS..=HOUR) => default(5 * SECOND),
         /// Interval at which a camera's picture is published as JPEG; 0: never.
-        snapshot_interval: Duration as duration(SECOND..=24 * HOUR).or_zero() => default(Duration::ZERO),
+        snapshot_interval: Duration as duration_or_zero(SECOND..=24 * HOUR) => default(Duration::ZERO),
         /// Whether boxes are drawn on snapshots.
         snapshot_overlay: bool as flag() => default(true),
         /// Whether to announce the cameras to Home Assistant, which then shows each as a device.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{DAY, HOUR, MIB, SECOND};
-use crate::kinds::{broker, credential, duration, flag, list, name, path, size, subject};
+use crate::kinds::{broker, credential, duration, duration_or_zero, flag, list, name, path, size_or_zero, subject};
 use crate::table_macros::section;
 
 /// The longest age of a message: users may want to keep months.
@@ -33,9 +33,9 @@ section! {
         /// Whether to create `stream` if it is missing. It then takes the subjects of every device and camera.
         create_stream: bool as flag() => default(false),
         /// How long a stream that visiond creates keeps a message; 0: no limit.
-        stream_max_age: Duration as duration(SECOND..=YEAR).or_zero() => default(7 * DAY),
+        stream_max_age: Duration as duration_or_zero(SECOND..=YEAR) => default(7 * DAY),
         /// Maximum bytes in a stream that visiond creates, before its oldest messages are deleted; 0: no limit.
-        stream_max_bytes: u64 as size(MIB..=1 << 50).or_zero() => default(1024 * MIB),
+        stream_max_bytes: u64 as size_or_zero(MIB..=1 << 50) => default(1024 * MIB),
         /// Subject of a message: words separated by dots, in which {device} and {camera} stand for those names.
         subject: String as subject() => default("visiond.{device}.{camera}.detections".to_owned()),
         /// How long to wait for the acknowledgement of a message before visiond disconnects.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{HOUR, MIB, MS, MqttSinkConfig, NatsSinkConfig, SECOND};
-use crate::kinds::{Words, duration, flag, list, mode, name, path, real, size, whole, word};
+use crate::kinds::{Words, duration_or_zero, flag, list, mode, name, path, real, size, size_or_zero, whole, word};
 use crate::table_macros::{section, union};
 
 section! {
@@ -34,7 +34,7 @@ section! {
         /// Maximum bytes on disk; when they are full, the oldest messages are deleted.
         spool_bytes: u64 as size(MIB..=1 << 40) => default(256 * MIB),
         /// Time after which a written message must survive a power cut; 0: each message before it is sent.
-        spool_sync: Duration as duration(10 * MS..=HOUR).or_zero() => default(SECOND),
+        spool_sync: Duration as duration_or_zero(10 * MS..=HOUR) => default(SECOND),
     }
 }
 
@@ -127,7 +127,7 @@ section! {
         /// The file; its folder must exist.
         path: PathBuf as path() => required(r#""/var/lib/visiond/detections.jsonl""#),
         /// Size at which the file is renamed to PATH.1 and a new one is started; 0: never.
-        rotate_bytes: u64 as size(4096..=1 << 40).or_zero() => default(64 * MIB),
+        rotate_bytes: u64 as size_or_zero(4096..=1 << 40) => default(64 * MIB),
         /// Number of renamed files to keep.
         rotate_keep: u32 as whole(0..=10_000) => default(5),
     }

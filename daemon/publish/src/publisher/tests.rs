@@ -168,10 +168,10 @@ fn an_output_that_can_never_work_is_told_at_the_start() {
     let no_socket = folder.path().join("file");
     fs::write(&no_socket, "precious").unwrap();
     let occupied = open(SinkKind::Unix(unix_kind(&no_socket)));
-    assert!(occupied.contains("is no socket"), "{occupied}");
+    assert!(occupied.contains("is not a socket"), "{occupied}");
     assert_eq!(fs::read_to_string(&no_socket).unwrap(), "precious");
     let long = open(SinkKind::Unix(unix_kind(&folder.path().join("x".repeat(120)))));
-    assert!(long.contains("at most 107 bytes"), "{long}");
+    assert!(long.contains("more than 107 bytes"), "{long}");
 }
 
 #[test]

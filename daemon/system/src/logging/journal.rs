@@ -1,7 +1,7 @@
-//! The journal's native protocol: a line with its fields as one datagram to journald.
+//! The journal's native protocol: each line of the log, with its fields, is one datagram to journald.
 //!
-//! A field is `NAME=value\n`, or, where the value has line ends, `NAME\n`, its length as 64 bits little-endian, the value,
-//! `\n` (systemd.journal-fields(7), "Native Journal Protocol").
+//! A field is `NAME=value\n`. If the value has line ends: `NAME\n`, its length as 64 bits little-endian, the value, `\n`
+//! (systemd.journal-fields(7), "Native Journal Protocol").
 
 use std::fmt::Write as _;
 use std::io;
@@ -15,45 +15,46 @@ use log::{Level, Record};
 
 use super::subject;
 
-/// Where journald listens.
+/// Socket of journald.
 const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// How long a journal that does not read may hold up a thread that logs.
+/// How long a journald that does not read may delay a thread that logs.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The way to journald.
+/// Connection to journald.
 #[derive(Debug)]
 pub struct Journal {
     socket: UnixDatagram,
     path: PathBuf,
-    /// Lines that it did not take, not yet told.
+    /// Number of lines that journald did not take, not reported yet.
     lost: AtomicU64,
 }
 
 impl Journal {
-    /// To this machine's journald; `None` where there is none.
+    /// Connects to this machine's journald; returns `None` if there is none.
     pub fn connect() -> Option<Self> {
         Self::at(Path::new(SOCKET)).ok()
     }
 
-    /// To the journald that listens at `path`.
+    /// Connects to the journald that listens at `path`.
     fn at(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        // Not connected, so that a journald that was started anew is found: an empty datagram, which it ignores, only asks.
+        // Each datagram names the path, so that a restarted journald gets them too. journald ignores this empty one; it only
+        // shows whether journald listens.
         socket.send_to(&[], path)?;
         Ok(Self { socket, path: path.to_owned(), lost: AtomicU64::new(0) })
     }
 
-    /// Writes `message` with the fields of `record`; `false`: the journal is gone, or the line too long for a datagram.
+    /// Writes `message` with the fields of `record`; returns `false` if journald is gone or the line too long for a datagram.
     ///
-    /// A journal that does not read loses the line, which is counted and told with the next one that it takes.
+    /// If journald does not read, the line is lost; the next line that it takes reports the number of lost ones.
     pub fn write(&self, record: &Record<'_>, message: &str) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let mut fields = Vec::new();
-            let complaint = format!("the journal did not take {lost} lines before this one");
-            common_fields(&mut fields, Level::Warn, &complaint);
+            let warning = format!("the journal did not take {lost} lines before this one");
+            common_fields(&mut fields, Level::Warn, &warning);
             if self.socket.send_to(&fields, &self.path).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
@@ -69,7 +70,7 @@ impl Journal {
     }
 }
 
-/// journald's number of a level.
+/// Returns the journal's priority for a level.
 pub fn priority(level: Level) -> u8 {
     match level {
         Level::Error => 3,
@@ -79,7 +80,7 @@ pub fn priority(level: Level) -> u8 {
     }
 }
 
-/// A whole datagram.
+/// Returns the datagram.
 fn fields(record: &Record<'_>, message: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + message.len());
     common_fields(&mut out, record.level(), message);
@@ -91,7 +92,7 @@ fn fields(record: &Record<'_>, message: &str) -> Vec<u8> {
         field(&mut out, "CODE_LINE", &line.to_string());
     }
     let mut own = OwnFields { out: &mut out, names: Vec::new() };
-    // It fails only where a value cannot be written into a String.
+    // Fails only if a value cannot be written into a String.
     let _ = record.key_values().visit(&mut own);
     let names = own.names;
     subject::with(|name, value| {
@@ -120,7 +121,7 @@ fn field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.push(b'\n');
 }
 
-/// A record's own key-values, as fields: `camera` becomes CAMERA.
+/// Writes a record's key-values as fields: `camera` becomes CAMERA.
 struct OwnFields<'a> {
     out: &'a mut Vec<u8>,
     names: Vec<String>,
@@ -138,7 +139,7 @@ impl<'kvs> VisitSource<'kvs> for OwnFields<'_> {
     }
 }
 
-/// Capitals, digits and `_`, beginning with a letter, 64 bytes at most: journald drops anything else.
+/// Returns the name of a field: capitals, digits and `_`, first a letter, at most 64 bytes. journald drops any other.
 fn field_name(key: &str) -> Option<String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let good = key.starts_with(|c: char| c.is_ascii_alphabetic()) && key.len() <= 64 && key.chars().all(fits);
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journald_that_was_started_anew_is_found_and_one_that_is_gone_is_told() {
+    fn a_restarted_journald_is_found_and_a_missing_one_is_reported() {
         let (folder, journald, journal) = journald();
         let record = Record::builder().args(format_args!("")).level(Level::Info).build();
         drop(journald);

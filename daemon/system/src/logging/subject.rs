@@ -20,20 +20,12 @@ pub enum Subject {
 impl Subject {
     /// Returns the word for the kind, which is also its key in log calls.
     fn word(self) -> &'static str {
-        match self {
-            Self::Camera => "camera",
-            Self::Model => "model",
-            Self::Sink => "sink",
-        }
+        ["camera", "model", "sink"][self as usize]
     }
 
     /// Returns the field of the journal.
     fn field(self) -> &'static str {
-        match self {
-            Self::Camera => "CAMERA",
-            Self::Model => "MODEL",
-            Self::Sink => "SINK",
-        }
+        ["CAMERA", "MODEL", "SINK"][self as usize]
     }
 }
 
@@ -70,12 +62,12 @@ pub(super) fn of(record: &Record<'_>) -> Option<(String, String)> {
     own.or_else(|| threads().ok().flatten())
 }
 
-/// Passes every field of this thread to `tell`.
-pub(super) fn with(mut tell: impl FnMut(&str, &str)) {
+/// Passes every field of this thread to `add`.
+pub(super) fn with(mut add: impl FnMut(&str, &str)) {
     // Thread-local storage is gone at the end of a thread.
     let _ = ABOUT.try_with(|about| {
         if let Ok(about) = about.try_borrow() {
-            about.iter().for_each(|(subject, name)| tell(subject.field(), name));
+            about.iter().for_each(|(subject, name)| add(subject.field(), name));
         }
     });
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use log::Level;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of lines.
@@ -70,17 +70,13 @@ static RING: Mutex<Ring> = Mutex::new(Ring::new());
 /// Keeps a line, except at level trace, which would displace all others.
 pub fn keep(level: Level, about: Option<(String, String)>, message: &str) {
     if level < Level::Trace {
-        ring().push(level, jiff::Timestamp::now(), about.as_ref().map(|(kind, name)| (&**kind, &**name)), message);
+        RING.lock().push(level, jiff::Timestamp::now(), about.as_ref().map(|(kind, name)| (&**kind, &**name)), message);
     }
 }
 
 /// Returns the lines after number `after`; all kept lines for 0, and for a number that only an earlier process can have reached.
 pub fn after(after: u64) -> Tail {
-    ring().after(after)
-}
-
-fn ring() -> MutexGuard<'static, Ring> {
-    RING.lock()
+    RING.lock().after(after)
 }
 
 impl Ring {
@@ -129,7 +125,7 @@ impl Ring {
             let about = stored.about.map(|(kind, name)| (text(kind), text(name)));
             let message = text(stored.message);
             if number > after {
-                let (at, level) = (format!("{:.3}", stored.at), name(stored.level).to_owned());
+                let (at, level) = (format!("{:.3}", stored.at), stored.level.as_str().to_ascii_lowercase());
                 lines.push(Line { number, at, level, about, message });
             }
         }
@@ -138,21 +134,9 @@ impl Ring {
     }
 }
 
-fn name(level: Level) -> &'static str {
-    match level {
-        Level::Error => "error",
-        Level::Warn => "warn",
-        Level::Info => "info",
-        Level::Debug | Level::Trace => "debug",
-    }
-}
-
 /// Returns the part of a text to keep, and a mark if it is cut.
 fn cut(text: &str) -> (&str, &str) {
-    let mut end = text.len().min(LINE_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(LINE_BYTES);
     (&text[..end], if end < text.len() { "…" } else { "" })
 }
 
@@ -165,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_new_lines_are_told_and_those_that_went_are_counted() {
+    fn only_new_lines_are_returned_and_dropped_ones_are_counted() {
         let mut ring = Ring::new();
         (0..LINES + 7).for_each(|n| ring.push(Level::Info, jiff::Timestamp::UNIX_EPOCH, None, &format!("line {n}")));
         let all = ring.after(0);

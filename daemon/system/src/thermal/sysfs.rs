@@ -1,12 +1,12 @@
-//! Where a Jetson keeps its temperatures, power mode, GPU load and signs of throttling, and how to read them.
+//! The files of a Jetson's temperatures, power mode, GPU load and signs of throttling, and how to read them.
 //!
-//! A look leaves out what cannot be read just then: a zone whose part of the chip is switched off answers EAGAIN. Names
-//! differ between JetPack 5, 6 and 7, so everything is found by its type.
+//! A reading leaves out files that cannot be read at the time: a zone whose part of the chip is switched off returns EAGAIN.
+//! Names differ between JetPack 5, 6 and 7, so visiond finds everything by its type.
 //!
-//! The files are found once, except that the GPU's appear late. Its driver makes the devfreq node and the cooling device
-//! when the GPU is powered on for the first time (`gk20a_pm_finalize_poweron` calls `gk20a_scale_init` in
+//! visiond searches the files once, except those of the GPU, which appear late. Its driver makes the devfreq node and the
+//! cooling device when the GPU is powered on for the first time (`gk20a_pm_finalize_poweron` calls `gk20a_scale_init` in
 //! drivers/gpu/nvgpu/os/linux/module.c and scale.c of github.com/OE4T/linux-nvgpu), which is often after visiond's start.
-//! Until the GPU's load is there, every look searches again: a hundred small files in five seconds.
+//! Until the GPU's load appears, every reading searches again: a hundred small files in five seconds.
 
 use std::fmt;
 use std::fs;
@@ -17,46 +17,36 @@ use visiond_kernels::cuda::is_jetson;
 /// The files of one Jetson.
 #[derive(Debug)]
 pub struct Files {
-    /// Stands for `/`.
+    /// Folder in place of `/`.
     root: PathBuf,
     /// Name (`cpu`, `gpu`, `tj`) and file, in millidegrees.
     zones: Vec<(String, PathBuf)>,
-    /// What is slowed down (`gpu`) and file: above 0 while it is.
+    /// Throttled part (`gpu`) and file: above 0 while it is throttled.
     cooling: Vec<(String, PathBuf)>,
-    /// Name (`oc3`) and file: counts since the boot.
+    /// Name (`oc3`) and file: count since the boot.
     currents: Vec<(String, PathBuf)>,
-    gpu: Gpu,
-    /// Whether all that is there was found. The GPU's cooling device is made after its load: the last search begins later.
+    /// File of the GPU's load, in tenths of a per cent, or why there is none (yet).
+    gpu_load: Result<PathBuf, GpuLoad>,
+    /// Whether all files are found. The driver makes the GPU's cooling device after its load file, so one more search follows.
     complete: bool,
 }
 
-/// Where the GPU's load is.
-#[derive(Debug)]
-enum Gpu {
-    /// The GPU has no devfreq node yet.
-    Off,
-    /// Its driver makes a devfreq node that has no load.
-    Untold,
-    /// This file, in tenths of a per cent.
-    Load(PathBuf),
-}
-
-/// One look at all of it.
+/// One reading of all files.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Look {
     /// Degrees Celsius by zone.
     pub temperatures: Vec<(String, f64)>,
-    /// As nvpmodel names it.
+    /// Name of the power mode in nvpmodel.
     pub power_mode: Option<String>,
-    /// How busy the GPU is.
+    /// Load of the GPU.
     pub gpu_load: GpuLoad,
-    /// What is slowed down by heat.
+    /// Parts that heat throttles.
     pub cooled: Vec<String>,
     /// Alarms of the supply (under-voltage, over-current) since the boot.
     pub alarms: Vec<(String, u64)>,
 }
 
-/// The GPU's load, or why it is not known.
+/// Load of the GPU, or why it is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum GpuLoad {
     /// Per cent.
@@ -65,13 +55,13 @@ pub enum GpuLoad {
     #[default]
     Off,
     /// This board's driver does not report it: a Thor's, which has no such file.
-    Untold,
+    Unreported,
     /// The file cannot be read now.
     Unreadable,
 }
 
 impl GpuLoad {
-    /// In per cent, where it is known.
+    /// Returns the load in per cent, if known.
     pub fn percent(self) -> Option<f64> {
         if let Self::Percent(percent) = self { Some(percent) } else { None }
     }
@@ -82,19 +72,19 @@ impl fmt::Display for GpuLoad {
         match self {
             Self::Percent(percent) => write!(f, "GPU {percent:.0} % busy"),
             Self::Off => f.write_str("GPU not used since the boot"),
-            Self::Untold => f.write_str("the driver does not report the GPU's load"),
+            Self::Unreported => f.write_str("the driver does not report the GPU's load"),
             Self::Unreadable => f.write_str("the GPU's load cannot be read"),
         }
     }
 }
 
 impl Files {
-    /// Those below `root`, which stands for `/`; `None` on a machine that is no Jetson.
+    /// Searches below `root`, in place of `/`; returns `None` on a machine that is not a Jetson.
     pub fn find(root: &Path) -> Option<Self> {
         is_jetson(root).then(|| Self::search(root))
     }
 
-    /// Those below `root`, whatever the machine is: a PC has zones, too.
+    /// Searches below `root` on any machine: a PC has zones too.
     pub fn search(root: &Path) -> Self {
         let devfreq = entries(&root.join("sys/class/devfreq"));
         let gpus: Vec<_> = devfreq.iter().filter(|device| is_gpu(device)).collect();
@@ -110,15 +100,15 @@ impl Files {
             zones: zones.collect(),
             cooling: cooling.collect(),
             currents: currents.filter_map(|file| Some((alarm_name(&file)?, file))).collect(),
-            gpu: load.map_or(if gpus.is_empty() { Gpu::Off } else { Gpu::Untold }, Gpu::Load),
+            gpu_load: load.ok_or(if gpus.is_empty() { GpuLoad::Off } else { GpuLoad::Unreported }),
             complete: false,
         }
     }
 
-    /// How everything stands.
+    /// Reads all files.
     pub fn look(&mut self) -> Look {
         if !self.complete {
-            let had_load = matches!(self.gpu, Gpu::Load(_));
+            let had_load = self.gpu_load.is_ok();
             *self = Self { complete: had_load, ..Self::search(&self.root) };
         }
         let number = |file: &Path| read(file)?.parse::<i64>().ok();
@@ -128,17 +118,14 @@ impl Files {
                 .iter()
                 .filter_map(|(name, file)| {
                     let degrees = number(file)? as f64 / 1e3;
-                    // A zone that is switched off says -256 on some releases.
+                    // A zone that is switched off reads -256 on some releases.
                     (degrees > -100.0).then(|| (name.clone(), degrees))
                 })
                 .collect(),
             power_mode: self.power_mode(),
-            gpu_load: match &self.gpu {
-                Gpu::Off => GpuLoad::Off,
-                Gpu::Untold => GpuLoad::Untold,
-                Gpu::Load(file) => {
-                    number(file).map_or(GpuLoad::Unreadable, |tenths| GpuLoad::Percent(tenths as f64 / 10.0))
-                }
+            gpu_load: match &self.gpu_load {
+                Ok(file) => number(file).map_or(GpuLoad::Unreadable, |tenths| GpuLoad::Percent(tenths as f64 / 10.0)),
+                Err(unknown) => *unknown,
             },
             cooled: self
                 .cooling
@@ -154,7 +141,7 @@ impl Files {
         }
     }
 
-    /// The mode's name in nvpmodel's table, else its number.
+    /// Returns the mode's name in nvpmodel's table, else its number.
     fn power_mode(&self) -> Option<String> {
         let status = read(&self.root.join("var/lib/nvpmodel/status"))?;
         let number: u32 = status.split_whitespace().find_map(|word| word.strip_prefix("pmode:"))?.parse().ok()?;
@@ -167,10 +154,10 @@ impl Files {
     }
 }
 
-/// `cpu` for `CPU-therm` and `cpu-thermal`; `None` for what is no temperature of the chip.
+/// Returns `cpu` for `CPU-therm` and `cpu-thermal`; `None` for other temperatures than the chip's.
 fn zone_name(kind: &str) -> Option<String> {
     let kind = kind.to_ascii_lowercase();
-    // A fixed number on Xavier, and the fan's estimate out of the others.
+    // A fixed number on Xavier, and the fan's estimate from the other zones.
     if kind.starts_with("pmic") || kind.starts_with("thermal-fan") {
         return None;
     }
@@ -178,7 +165,7 @@ fn zone_name(kind: &str) -> Option<String> {
     Some(name.unwrap_or(&kind).to_owned())
 }
 
-/// `gpu` for `gpu-throttle-alert`; `None` for a fan and other things that slow nothing down.
+/// Returns `gpu` for `gpu-throttle-alert`; `None` for fans and other devices that throttle nothing.
 fn cooled_name(kind: &str) -> Option<String> {
     if let Some(name) = kind.strip_suffix("-throttle-alert") {
         return Some(name.to_owned());
@@ -187,7 +174,7 @@ fn cooled_name(kind: &str) -> Option<String> {
     (name.starts_with("cpufreq") || name.starts_with("devfreq")).then(|| name.to_owned())
 }
 
-/// `oc3` for `.../oc3_event_cnt`; `None` for other files and for alarms that slow nothing down.
+/// Returns `oc3` for `.../oc3_event_cnt`; `None` for other files and for alarms that throttle nothing.
 ///
 /// Xavier's driver calls the count `oc3_irq_cnt` and has no `oc3_throt_en` (drivers/thermal/tegra19x_oc_event.c and
 /// tegra23x_oc_event.c of L4T 35, drivers/thermal/tegra234-oc-event.c of L4T 36).
@@ -198,14 +185,14 @@ fn alarm_name(file: &Path) -> Option<String> {
     (name.starts_with("oc") && throttles.as_deref() != Some("0")).then(|| name.to_owned())
 }
 
-/// Whether a device that changes its frequency is the GPU: `17000000.ga10b`, `17000000.gpu`, `gpu-gpc-0`.
+/// Returns whether a device that changes its frequency is the GPU: `17000000.ga10b`, `17000000.gpu`, `gpu-gpc-0`.
 fn is_gpu(device: &Path) -> bool {
     let name = device.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let kind = name.split_once('.').map_or(name, |(_, kind)| kind);
     kind.starts_with("gpu") || ["gv11b", "ga10b", "gb10b"].contains(&kind)
 }
 
-/// What a folder holds, by name, so that the same Jetson is always told in the same order.
+/// Returns the paths in a folder, sorted, so that a Jetson's parts are always reported in the same order.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let read = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = read.map(|entry| entry.path()).collect();

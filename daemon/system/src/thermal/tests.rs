@@ -53,9 +53,9 @@ const ORIN: &[(&str, &str)] = &[
     ),
 ];
 
-fn seen(root: &Path, now: Instant) -> (Files, Seen) {
+fn seen(root: &Path, now: Instant) -> (Files, Readings) {
     let mut files = Files::find(root).unwrap();
-    let seen = Seen::new(files.look(), now);
+    let seen = Readings::new(files.look(), now);
     (files, seen)
 }
 
@@ -92,7 +92,7 @@ fn the_names_of_jetpack_5_are_read_too_and_a_fixed_sensor_is_left_out() {
 }
 
 /// What visiond finds on a board of tests/boards.
-struct Found {
+struct ExpectedBoard {
     folder: &'static str,
     board: &'static str,
     release: &'static str,
@@ -109,8 +109,8 @@ struct Found {
 
 const NO_ALARMS: &[(&str, u64)] = &[("oc1", 0), ("oc2", 0), ("oc3", 0)];
 
-const BOARDS: &[Found] = &[
-    Found {
+const BOARDS: &[ExpectedBoard] = &[
+    ExpectedBoard {
         folder: "agx-orin-35.4.1",
         board: "Jetson AGX Orin Developer Kit",
         release: "JetPack 5.1.2 (L4T 35.4.1)",
@@ -129,7 +129,7 @@ const BOARDS: &[Found] = &[
         alarms: NO_ALARMS,
         slowed: "cpufreq-0 cpufreq-1 cpufreq-2 cpu gpu cv0 cv1 cv2 soc0 soc1 soc2 devfreq-0",
     },
-    Found {
+    ExpectedBoard {
         folder: "agx-orin-36.4.4",
         board: "NVIDIA Jetson AGX Orin Developer Kit",
         release: "JetPack 6.2.1 (L4T 36.4.4)",
@@ -140,7 +140,7 @@ const BOARDS: &[Found] = &[
         alarms: NO_ALARMS,
         slowed: "cpufreq-cpu0 cpufreq-cpu4 cpufreq-cpu8 cpu gpu cv0 cv1 cv2 soc0 soc1 soc2 devfreq-17000000.gpu",
     },
-    Found {
+    ExpectedBoard {
         folder: "orin-nano-36.4.3",
         board: "NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super",
         release: "JetPack 6.2 (L4T 36.4.3)",
@@ -151,7 +151,7 @@ const BOARDS: &[Found] = &[
         alarms: &[("oc1", 0), ("oc2", 15), ("oc3", 37)],
         slowed: "cpufreq-cpu0 cpufreq-cpu4 cpu gpu cv0 cv1 cv2 soc0 soc1 soc2 devfreq-17000000.gpu",
     },
-    Found {
+    ExpectedBoard {
         folder: "orin-nano-39.2.0",
         board: "NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super",
         release: "JetPack 7.2 (L4T 39.2.0)",
@@ -162,19 +162,19 @@ const BOARDS: &[Found] = &[
         alarms: NO_ALARMS,
         slowed: "cpufreq-cpu0 cpufreq-cpu4 cpu gpu cv0 cv1 cv2 soc0 soc1 soc2",
     },
-    Found {
+    ExpectedBoard {
         folder: "thor-38.4.0",
         board: "NVIDIA Jetson AGX Thor Developer Kit",
         release: "JetPack 7.1 (L4T 38.4.0)",
         zones: &[("cpu", 53.7), ("soc012", 55.1), ("soc345", 53.7), ("tj", 55.1)],
         hottest: "tj",
         power_mode: "MAXN",
-        gpu_load: GpuLoad::Untold,
+        gpu_load: GpuLoad::Unreported,
         alarms: &[("oc1", 0), ("oc2", 0), ("oc3", 179)],
         slowed: "cpufreq-cpu0 cpufreq-cpu2 cpufreq-cpu4 cpufreq-cpu6 cpufreq-cpu8 cpufreq-cpu10 cpufreq-cpu12 \
                  cpu gpu soc012 soc345 devfreq-gpu-gpc-0 devfreq-gpu-nvd-0",
     },
-    Found {
+    ExpectedBoard {
         folder: "xavier-nx-35.4.1",
         board: "NVIDIA Jetson Xavier NX Developer Kit",
         release: "JetPack 5.1.2 (L4T 35.4.1)",
@@ -218,7 +218,7 @@ fn every_board_is_read_as_it_says() {
     let known: Vec<_> = BOARDS.iter().map(|board| boards().join(board.folder)).collect();
     assert_eq!(folders, known, "a board has no row in BOARDS, or a row no board");
     let pairs = |pairs: &[(&str, u64)]| pairs.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
-    for Found { folder, board, release, zones, hottest, power_mode, gpu_load, alarms, slowed } in BOARDS {
+    for ExpectedBoard { folder, board, release, zones, hottest, power_mode, gpu_load, alarms, slowed } in BOARDS {
         let root = boards().join(folder);
         let there = Board::read(&root);
         assert_eq!((there.name.as_deref(), there.release().as_deref()), (Some(*board), Some(*release)), "{folder}");
@@ -261,7 +261,7 @@ fn the_gpus_load_and_its_cooling_device_are_found_when_the_gpu_is_first_used() {
     // The cooling device comes behind the node, and here behind the look that found the node.
     put(root.path(), "sys/class/thermal/cooling_device12/type", "devfreq-17000000.gpu\n");
     put(root.path(), "sys/class/thermal/cooling_device12/cur_state", "3\n");
-    let Some(Change::Throttled(why)) = seen.take(files.look(), began) else { panic!("not told") };
+    let Some((Level::Warn, why)) = seen.take(files.look(), began) else { panic!("no warning") };
     assert!(why.starts_with("the Jetson is throttled by heat (devfreq-17000000.gpu; "), "{why}");
     // Found once: a zone that appears later is not searched for.
     put(root.path(), "sys/class/thermal/thermal_zone20/type", "late-thermal\n");
@@ -275,7 +275,7 @@ fn an_alarm_of_a_xaviers_supply_counts_too() {
     let root = copy("xavier-nx-35.4.1");
     let (mut files, mut seen) = seen(root.path(), Instant::now());
     put(root.path(), "sys/class/hwmon/hwmon3/oc2_irq_cnt", "1\n");
-    let Some(Change::Throttled(why)) = seen.take(files.look(), Instant::now()) else { panic!("not told") };
+    let Some((Level::Warn, why)) = seen.take(files.look(), Instant::now()) else { panic!("no warning") };
     assert!(why.starts_with("the Jetson is throttled by its supply (oc2: "), "{why}");
 }
 
@@ -288,10 +288,10 @@ fn heat_is_told_once_with_a_remedy_and_once_when_it_is_over() {
     assert_eq!(seen.take(files.look(), at(5)), None);
     put(root.path(), "sys/class/thermal/cooling_device0/cur_state", "1\n");
     put(root.path(), "sys/class/thermal/thermal_zone1/temp", "99200\n");
-    let Some(Change::Throttled(why)) = seen.take(files.look(), at(10)) else { panic!("not told") };
+    let Some((Level::Warn, why)) = seen.take(files.look(), at(10)) else { panic!("no warning") };
     assert_eq!(
         why,
-        "the Jetson is throttled by heat (gpu; gpu at 99 °C): networks run slower. \
+        "the Jetson is throttled by heat (gpu; gpu at 99 °C): models run slower. \
          Cool it better (fan, heat sink, air), or choose a lower power mode: nvpmodel -m"
     );
     assert_eq!(seen.short(), "gpu 99 °C, MAXN_SUPER, GPU 45 %, throttled");
@@ -303,7 +303,7 @@ fn heat_is_told_once_with_a_remedy_and_once_when_it_is_over() {
     put(root.path(), "sys/class/thermal/cooling_device0/cur_state", "0\n");
     assert_eq!(seen.take(files.look(), at(154)), None);
     let over = "the Jetson is no longer throttled; it was for 90 s".to_owned();
-    assert_eq!(seen.take(files.look(), at(155)), Some(Change::Over(over)));
+    assert_eq!(seen.take(files.look(), at(155)), Some((Level::Info, over)));
     let summary = seen.summary(at(160));
     assert_eq!((summary.throttled, summary.throttled_seconds), (1, 90.0));
     assert_eq!(
@@ -320,7 +320,7 @@ fn an_alarm_of_the_supply_counts_from_the_start_on_and_only_if_it_throttles() {
     put(root.path(), "sys/class/hwmon/hwmon2/oc2_event_cnt", "9\n");
     assert_eq!(seen.take(files.look(), began), None, "oc2 throttles nothing");
     put(root.path(), "sys/class/hwmon/hwmon2/oc1_event_cnt", "8\n");
-    let Some(Change::Throttled(why)) = seen.take(files.look(), began) else { panic!("not told") };
+    let Some((Level::Warn, why)) = seen.take(files.look(), began) else { panic!("no warning") };
     assert!(why.starts_with("the Jetson is throttled by its supply (oc1: "), "{why}");
     assert!(why.ends_with("Give it a stronger supply or a shorter cable, or choose a lower power mode: nvpmodel -m"));
 }

@@ -8,10 +8,10 @@ use super::*;
 
 const TOKEN: &str = "correct-horse-battery";
 
-fn token() -> Token {
+fn token() -> Secret {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("token"), TOKEN).unwrap();
-    Token::read(&folder.path().join("token")).unwrap()
+    Secret::read_token(&folder.path().join("token")).unwrap()
 }
 
 fn tcp() -> Peer {
@@ -112,7 +112,7 @@ fn another_token_ends_the_sessions_of_the_old_one() {
     let cookie = Rules::new(Some(&token()), &[]).cookie_for(TOKEN).unwrap().to_owned();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("token"), "another-token-of-ours").unwrap();
-    let rules = Rules::new(Some(&Token::read(&folder.path().join("token")).unwrap()), &[]);
+    let rules = Rules::new(Some(&Secret::read_token(&folder.path().join("token")).unwrap()), &[]);
     let cookie = format!("cookie: {COOKIE_NAME}={cookie}");
     assert_eq!(verdict(&rules, tcp(), Method::GET, &[&cookie]), Verdict::Unknown);
 }

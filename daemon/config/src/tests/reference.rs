@@ -1,4 +1,4 @@
-//! The tables of `docs/configuration.md`, generated from the declarations in [`types`](super::types).
+//! The tables of `docs/configuration.md`, generated from the declarations in [`types`](crate::types).
 //!
 //! The test below compares the file with the output of [`tables`], or writes it:
 //! `VISIOND_REGENERATE=1 cargo test -p visiond-config`.
@@ -7,10 +7,10 @@
 
 use std::fs;
 
-use super::annotated::tests::{assert_stored, in_repository};
-use super::schema::{Key, Presence, Shape, Variant};
-use super::tables::{Section, TYPE_DOC};
-use super::types::Config;
+use crate::annotated::tests::{assert_stored, in_repository};
+use crate::schema::{Key, Presence, Shape, Variant, join};
+use crate::tables::{Section, TYPE_DOC};
+use crate::types::Config;
 
 /// Returns the tables of the reference, in Markdown.
 fn tables() -> String {
@@ -19,7 +19,7 @@ fn tables() -> String {
 
 /// Returns a table of the file under a heading of `level`.
 fn chapter(key: &Key, parent: &str, level: usize) -> String {
-    let path = if parent.is_empty() { key.name.to_owned() } else { format!("{parent}.{}", key.name) };
+    let path = join(parent, key.name);
     let marks = "#".repeat(level);
     let heading = |title: &str, doc: &str| format!("{marks} {title}\n\n{}\n\n", cell(doc));
     match &key.shape {

@@ -8,8 +8,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::kinds::Words;
-use super::types::*;
+use crate::kinds::Words;
+use crate::types::*;
 
 fn word<T: Words + std::fmt::Debug>() -> impl Strategy<Value = T> {
     select(T::words().into_iter().map(|(_, value)| value).collect::<Vec<_>>())
@@ -336,7 +336,7 @@ fn every_word_is_written_as_itself() {
     fn check<T: Words + std::fmt::Debug>() {
         for (name, value) in T::words() {
             assert_eq!(T::words().iter().filter(|(_, other)| *other == value).count(), 1, "{name}");
-            assert_eq!(super::parse_word::<T>(name), Ok(value));
+            assert_eq!(crate::parse_word::<T>(name), Ok(value));
         }
     }
     check::<log::LevelFilter>();

@@ -1,0 +1,155 @@
+//! Addresses to listen on, host names, brokers, MQTT topics, NATS subjects.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use super::text::resolve_without_home;
+use super::{Refusal, filled, quote, string, value};
+use crate::schema::KeyKind;
+
+/// Address that a server listens on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// An IP address with its port.
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Returns whether only this machine can reach the address.
+pub fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// Returns the kind of addresses with a port, or paths of Unix sockets. A relative path starts at the folder of the file.
+pub fn address() -> KeyKind<Address> {
+    let description = "an address such as \"127.0.0.1:8790\", \"[::1]:8790\" or \"unix:/run/visiond/http.sock\"";
+    value(
+        description,
+        |address: &Address| quote(&address.to_string()),
+        |item, context| {
+            let text = filled(item)?;
+            if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+                return resolve_without_home(context.base, path).map(Address::Unix);
+            }
+            text.parse().map(Address::Tcp).map_err(|_| {
+                let proposal = match (text.parse::<IpAddr>(), text.rsplit_once(':')) {
+                    (Ok(ip), _) => SocketAddr::new(ip, 8790).to_string(),
+                    (_, Some(("localhost", port))) if port.parse::<u16>().is_ok() => format!("127.0.0.1:{port}"),
+                    _ if text.starts_with('/') => format!("unix:{text}"),
+                    _ => return "".into(),
+                };
+                format!(": write {}", quote(&proposal)).into()
+            })
+        },
+    )
+}
+
+/// Returns the kind of host names, without a port.
+pub fn host() -> KeyKind<String> {
+    string("a host's name without a port, such as \"cameras.example.org\"", |item, _| {
+        let is_host = |text: &&str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'));
+        Ok(Some(filled(item)?).filter(is_host).ok_or("")?.to_ascii_lowercase())
+    })
+}
+
+/// Returns the kind of URLs with one of these schemes, a host and a port, and nothing else.
+pub fn broker(schemes: &'static [&'static str]) -> KeyKind<String> {
+    let urls: Vec<_> = schemes.iter().map(|scheme| format!("{scheme}://HOST:PORT")).collect();
+    string(format!("a URL {}", urls.join(" or ")), |item, _| {
+        let text = filled(item)?;
+        if text.split_once("://").is_some_and(|(_, rest)| rest.contains('@')) {
+            let sentence = "contains a user, which everyone who can read this file would see: use `login`";
+            return Err(Refusal::Sentence(sentence.to_owned()));
+        }
+        let (scheme, ..) = split_broker(text).ok_or("")?;
+        if schemes.contains(&scheme) { Ok(text.to_owned()) } else { Err("".into()) }
+    })
+}
+
+/// Splits a broker URL into scheme, host and port; returns `None` if it has any other part.
+pub fn split_broker(url: &str) -> Option<(&str, &str, Option<u16>)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']')?;
+            (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
+        }
+        None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
+    };
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+    let port = match port {
+        None => None,
+        Some(port) => Some(port.parse().ok().filter(|&port| port != 0)?),
+    };
+    (!host.is_empty() && host.chars().all(fine)).then_some((scheme, host, port))
+}
+
+/// Returns the kind of MQTT topic prefixes: levels separated by `/`.
+pub fn topic() -> KeyKind<String> {
+    string("a topic: words with / between them, without spaces, #, + and $", |item, _| {
+        let wrong = |c: char| c.is_control() || c.is_whitespace() || "#+$".contains(c);
+        let is_level = |level: &str| !level.is_empty() && !level.contains(wrong);
+        let text = filled(item)?;
+        if text.len() <= 256 && text.split('/').all(is_level) { Ok(text.to_owned()) } else { Err("".into()) }
+    })
+}
+
+/// Returns the kind of NATS subjects: words separated by dots; {device} and {camera} stand for names.
+pub fn subject() -> KeyKind<String> {
+    let description =
+        "a subject: words with dots between them, without spaces, * and >; {device} and {camera} stand for names";
+    string(description, |item, _| {
+        let text = filled(item)?;
+        // Subjects that begin with these are reserved for the server.
+        let is_reserved = text.starts_with(['$', '_']);
+        if text.len() <= 256 && text.split('.').all(is_word) && !is_reserved {
+            Ok(text.to_owned())
+        } else {
+            Err("".into())
+        }
+    })
+}
+
+/// Returns whether `word` is a valid word of a subject once names replace its placeholders. Names have no special characters.
+fn is_word(word: &str) -> bool {
+    let rest = word.replace("{device}", "n").replace("{camera}", "n");
+    !rest.is_empty() && rest.chars().all(|c| c.is_ascii_graphic() && !"*>{}".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brokers_url_is_scheme_host_and_port() {
+        assert_eq!(split_broker("mqtt://localhost:1883"), Some(("mqtt", "localhost", Some(1883))));
+        assert_eq!(split_broker("mqtts://10.0.0.5/"), Some(("mqtts", "10.0.0.5", None)));
+        assert_eq!(split_broker("mqtt://[fd00::1]:1884"), Some(("mqtt", "fd00::1", Some(1884))));
+        for wrong in ["localhost:1883", "mqtt://", "mqtt://host:0", "mqtt://host:99999", "mqtt://host/x", "mqtt://[::1"]
+        {
+            assert_eq!(split_broker(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_subject_hold_placeholders_and_nothing_that_servers_read_otherwise() {
+        for word in ["visiond", "{device}", "cam-{camera}", "{device}_{camera}"] {
+            assert!(is_word(word), "{word}");
+        }
+        for word in ["", "*", ">", "{name}", "{", "a b", "ü", "{device", "a>"] {
+            assert!(!is_word(word), "{word}");
+        }
+    }
+}
