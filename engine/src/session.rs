@@ -20,9 +20,10 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(model: &BackendModel) -> Result<Self, EngineError> {
+        let context = model.program.context()?;
         let tensors = model.inputs.iter().map(InputTensor::new).collect::<Result<_, _>>()?;
         let (inputs, outputs) = (model.inputs.clone(), model.outputs.clone());
-        Ok(Self { backend: model.backend, inputs, outputs, tensors, context: model.program.context()? })
+        Ok(Self { backend: model.backend, inputs, outputs, tensors, context })
     }
 
     /// Returns the backend that runs the model.

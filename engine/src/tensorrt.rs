@@ -25,7 +25,7 @@ pub mod version;
 
 pub use benchmark::{EngineBenchmark, Launch, RunTime};
 pub use context::TrtContext;
-pub use engine::{Scratch, TrtEngine};
+pub use engine::{Scratch, SharedScratch, TrtEngine};
 pub use error::TensorRtError;
 pub use error_recorder::Reported;
 pub use layers::{LayerFacts, layers};

@@ -215,21 +215,32 @@ pub enum HeadSpec {
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
     pub const ALL: [(&'static str, Self); 10] = [
-        ("yolov5", Self::Yolov5),
-        ("yolov8", Self::Yolov8),
-        ("yolo-nms", Self::YoloNms),
-        ("yolox", Self::Yolox),
-        ("nanodet", Self::Nanodet),
-        ("ssd", Self::Ssd),
-        ("detr", Self::Detr),
-        ("heatmap", Self::Heatmap),
-        ("blazeface", Self::Blazeface),
-        ("classifier", Self::Classifier),
+        (Self::Yolov5.name(), Self::Yolov5),
+        (Self::Yolov8.name(), Self::Yolov8),
+        (Self::YoloNms.name(), Self::YoloNms),
+        (Self::Yolox.name(), Self::Yolox),
+        (Self::Nanodet.name(), Self::Nanodet),
+        (Self::Ssd.name(), Self::Ssd),
+        (Self::Detr.name(), Self::Detr),
+        (Self::Heatmap.name(), Self::Heatmap),
+        (Self::Blazeface.name(), Self::Blazeface),
+        (Self::Classifier.name(), Self::Classifier),
     ];
 
     /// Returns the name used in cards.
     pub const fn name(self) -> &'static str {
-        Self::ALL[self as usize].0
+        match self {
+            Self::Yolov5 => "yolov5",
+            Self::Yolov8 => "yolov8",
+            Self::YoloNms => "yolo-nms",
+            Self::Yolox => "yolox",
+            Self::Nanodet => "nanodet",
+            Self::Ssd => "ssd",
+            Self::Detr => "detr",
+            Self::Heatmap => "heatmap",
+            Self::Blazeface => "blazeface",
+            Self::Classifier => "classifier",
+        }
     }
 }
 

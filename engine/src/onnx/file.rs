@@ -306,16 +306,23 @@ type ValueType = Result<(DType, Option<Vec<Dim>>), String>;
 /// Reads a `ValueInfoProto`.
 pub(super) fn value_info(message: &[u8]) -> Result<(String, ValueType), WireError> {
     let mut value = Err("without a declared type".to_owned());
-    for field in last(message, number::VALUE_TYPE)?.iter().flat_map(|declared| fields(declared.bytes())) {
-        let field = field?;
-        value = match field.number {
-            number::TYPE_TENSOR => tensor_type(field.bytes())?,
-            number::TYPE_SEQUENCE => Err("a sequence".to_owned()),
-            number::TYPE_MAP => Err("a map".to_owned()),
-            number::TYPE_SPARSE => Err("a sparse tensor".to_owned()),
-            number::TYPE_OPTIONAL => Err("an optional value".to_owned()),
-            _ => continue,
-        };
+    // Protobuf merges fields that are repeated.
+    for declared in fields(message) {
+        let declared = declared?;
+        if declared.number != number::VALUE_TYPE {
+            continue;
+        }
+        for field in fields(declared.bytes()) {
+            let field = field?;
+            value = match field.number {
+                number::TYPE_TENSOR => tensor_type(field.bytes())?,
+                number::TYPE_SEQUENCE => Err("a sequence".to_owned()),
+                number::TYPE_MAP => Err("a map".to_owned()),
+                number::TYPE_SPARSE => Err("a sparse tensor".to_owned()),
+                number::TYPE_OPTIONAL => Err("an optional value".to_owned()),
+                _ => continue,
+            };
+        }
     }
     Ok((text(message, number::VALUE_NAME)?, value))
 }

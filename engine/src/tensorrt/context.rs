@@ -9,7 +9,7 @@ use visiond_kernels::cuda::{CudaStream, DeviceAddress};
 use super::abi::runtime::{Context as ContextClass, Engine as EngineClass, Inspector};
 use super::abi::{Owned, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
 use super::callback::text;
-use super::engine::{Scratch, TrtEngine};
+use super::engine::{Scratch, SharedScratch, TrtEngine};
 use super::error::TensorRtError;
 use super::error_recorder::ErrorRecorder;
 use super::profiler::{LayerTime, Profiler};
@@ -54,7 +54,7 @@ impl TrtEngine {
         })?;
         // SAFETY: the recorder has the layout's virtual methods and drops after the context.
         unsafe { call!(context.get(), ContextClass::SET_ERROR_RECORDER(recorder.as_ptr())) }?;
-        if let Scratch::Shared(shared) = &scratch {
+        if let Scratch::Shared(SharedScratch(shared)) = &scratch {
             let (address, len) = (shared.address().0 as *mut c_void, shared.len());
             if len < self.scratch_bytes() {
                 return Err(self.refused("use scratch memory of another, smaller engine").into());

@@ -23,8 +23,12 @@ pub enum Scratch {
     /// In memory of its own.
     Own,
     /// In memory shared by contexts that never run at the same time.
-    Shared(Arc<DeviceBuffer>),
+    Shared(SharedScratch),
 }
+
+/// Device memory of the size that one engine's contexts need, from [`TrtEngine::shared_scratch`].
+#[derive(Debug, Clone)]
+pub struct SharedScratch(pub(super) Arc<DeviceBuffer>);
 
 /// An engine that is loaded onto a GPU.
 pub struct TrtEngine {
@@ -52,8 +56,9 @@ impl TrtEngine {
     /// Loads the engine in `plan`, the bytes that TensorRT wrote, without any wrapping.
     pub fn load(library: &'static Library, device: &Arc<Device>, plan: &[u8]) -> Result<Arc<Self>, EngineError> {
         device.bind()?;
-        let runtime = library.create_runtime()?;
+        // Before the runtime, which points to it: an early return drops locals in reverse order.
         let recorder = ErrorRecorder::new(library.abi().layout);
+        let runtime = library.create_runtime()?;
         let engine = deserialize(library, &runtime, &recorder, plan)?;
         let mut loaded = Self {
             engine,
@@ -195,7 +200,7 @@ impl TrtEngine {
 
     /// Allocates memory for contexts that never run at the same time.
     pub fn shared_scratch(&self) -> Result<Scratch, EngineError> {
-        Ok(Scratch::Shared(Arc::new(DeviceBuffer::new(&self.device, self.scratch_bytes)?)))
+        Ok(Scratch::Shared(SharedScratch(Arc::new(DeviceBuffer::new(&self.device, self.scratch_bytes)?))))
     }
 
     /// Returns the inputs and outputs in the engine's order.

@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn a_message_that_repeats_is_written_ever_more_rarely() {
         let mut repetitions = Repetitions::default();
-        let message: Vec<u64> = (0..100).filter_map(|_| repetitions.worth_telling("the same")).collect();
-        assert_eq!(message, [1, 2, 3, 4, 8, 16, 32, 64]);
+        let counts: Vec<u64> = (0..100).filter_map(|_| repetitions.worth_telling("the same")).collect();
+        assert_eq!(counts, [1, 2, 3, 4, 8, 16, 32, 64]);
         assert_eq!(repetitions.worth_telling("another"), Some(1));
     }
 

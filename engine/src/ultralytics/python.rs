@@ -16,7 +16,7 @@ pub(super) enum PythonValue {
     Dict(Vec<(PythonValue, PythonValue)>),
 }
 
-/// Reads the value in `text`. The error is text, because it becomes part of `UltralyticsError::PythonValue`.
+/// Reads the value in `text`. The error is text, because it becomes part of `UltralyticsError::Value`.
 pub(super) fn parse(text: &str) -> Result<PythonValue, String> {
     let mut parser = Parser { rest: text.trim(), whole: text.trim().len() };
     let value = parser.value(0)?;

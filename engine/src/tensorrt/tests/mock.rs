@@ -1,4 +1,4 @@
-//! Libraries made for the test: every virtual notes that it was called, so that each of our calls can be message to have
+//! Libraries made for the test: every virtual notes that it was called, so that each of our calls can be shown to have
 //! reached the right method of the right object. The tables are made from `slots.md`, not from ours.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
