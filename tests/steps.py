@@ -248,6 +248,7 @@ def lints(after=()):
     return [
         Step("format", cargo("fmt", "--all", "--check")),
         Step("links", [sys.executable, "tests/links.py"], title="links in the documents"),
+        Step("messages", [sys.executable, "tests/messages.py"], title="messages in the documents"),
         Step("imports", [sys.executable, "tests/imports.py"], title="no imports in circles"),
         Step("lints", cargo("clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"), after, "cargo"),
     ]

@@ -83,18 +83,19 @@ impl FileSink {
     /// Writes one whole line, or nothing.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         self.close_if_moved()?;
-        if self.rotate_bytes > 0
-            && self.log.as_ref().is_some_and(|log| {
-                log.regular && log.len_bytes > 0 && log.len_bytes + line.len() as u64 > self.rotate_at
-            })
-        {
+        let (rotates, rotate_at) = (self.rotate_bytes > 0, self.rotate_at);
+        let log = self.opened()?;
+        if rotates && log.regular && log.len_bytes > 0 && log.len_bytes + line.len() as u64 > rotate_at {
             self.rotate();
         }
-        let log = match &mut self.log {
-            Some(log) => log,
-            empty => empty.insert(OpenLog::open(&self.path, &self.name)?),
-        };
-        log.append(line)
+        self.opened()?.append(line)
+    }
+
+    fn opened(&mut self) -> io::Result<&mut OpenLog> {
+        match &mut self.log {
+            Some(log) => Ok(log),
+            empty => Ok(empty.insert(OpenLog::open(&self.path, &self.name)?)),
+        }
     }
 
     /// Closes the file if its path no longer leads to it.

@@ -53,8 +53,9 @@ pub enum PublishError {
 /// All running sinks.
 #[derive(Debug)]
 pub struct Publisher {
-    shared: Arc<SharedSinks>,
+    // Fields drop in order: the thread ends before the sinks that it wakes.
     wake_thread: WakeThread,
+    shared: Arc<SharedSinks>,
 }
 
 /// What the sinks' threads and the publisher share.
