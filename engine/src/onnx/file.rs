@@ -110,9 +110,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
             // Every writer puts the format's version first.
             _ if first.number != number::MODEL_IR_VERSION => not_onnx(),
             ParseError::Wire(WireError::Truncated) => EngineError::Truncated(path.clone(), size_bytes),
-            ParseError::Wire(WireError::Malformed) => {
-                malformed(&path, "the file is damaged; copy or export it again")
-            }
+            ParseError::Wire(WireError::Malformed) => malformed(&path, "the file is damaged; copy or export it again"),
             ParseError::Depth => malformed(&path, "its graphs are nested too deeply to be read safely"),
         }
     })?;
