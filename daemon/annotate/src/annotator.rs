@@ -6,11 +6,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use visiond_config::types::AnnotateConfig;
 use visiond_flow::frame::Frame;
@@ -58,6 +57,38 @@ struct Counters {
 /// A frame to draw, with its detections.
 type Job = (Arc<Frame>, Arc<Message>);
 
+/// Passes one frame at a time to the drawing thread.
+#[derive(Debug, Default)]
+struct Slot {
+    state: Mutex<SlotState>,
+    /// The slot was filled, emptied or closed.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SlotState {
+    waiting: Option<Job>,
+    closed: bool,
+}
+
+impl Slot {
+    /// Waits for a frame. Returns `None` once the slot is closed and empty.
+    fn take(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        while state.waiting.is_none() && !state.closed {
+            self.changed.wait(&mut state);
+        }
+        self.changed.notify_all();
+        state.waiting.take()
+    }
+
+    /// Accepts no further frame, and releases a lane that waits to offer one.
+    fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_all();
+    }
+}
+
 /// The annotated pictures of one camera.
 #[derive(Debug)]
 pub struct Annotator {
@@ -66,8 +97,7 @@ pub struct Annotator {
     on_detection: bool,
     offered: AtomicU64,
     counters: Arc<Counters>,
-    /// The queue of the thread, which holds one frame; `None` once closed.
-    queue: Mutex<Option<SyncSender<Job>>>,
+    slot: Arc<Slot>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -83,12 +113,12 @@ impl Annotator {
         let counters = Arc::new(Counters::default());
         let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()));
         let converter = RgbConverter::default();
-        let mut drawer = Drawer { counters: Arc::clone(&counters), folder, outage, converter };
-        let (queue, jobs) = sync_channel(1);
+        let slot = Arc::<Slot>::default();
+        let mut drawer = Drawer { counters: Arc::clone(&counters), slot: Arc::clone(&slot), folder, outage, converter };
         // The kernel cuts thread names at 15 bytes.
         let thread = std::thread::Builder::new().name("annotate".to_owned()).spawn(move || {
             give_way(Rank::Nice);
-            drawer.run(&jobs);
+            drawer.run();
         });
         let thread = thread.map_err(|error| fail(format!("cannot start a thread: {error}")))?;
         Ok(Self {
@@ -97,32 +127,37 @@ impl Annotator {
             on_detection: config.on_detection,
             offered: AtomicU64::new(0),
             counters,
-            queue: Mutex::new(Some(queue)),
+            slot,
             thread: Mutex::new(Some(thread)),
         })
     }
 
     /// Offers a frame with its detections; it is drawn if the configuration selects it and no other frame waits. Never waits.
     pub fn offer(&self, frame: Arc<Frame>, message: Arc<Message>) {
-        self.send(frame, message, |queue, job| queue.try_send(job).is_ok());
+        self.put(frame, message, false);
     }
 
     /// As [`Annotator::offer`], but waits while another frame does: for sources that are read as fast as possible.
     pub fn offer_wait(&self, frame: Arc<Frame>, message: Arc<Message>) {
-        self.send(frame, message, |queue, job| queue.send(job).is_ok());
+        self.put(frame, message, true);
     }
 
-    fn send(&self, frame: Arc<Frame>, message: Arc<Message>, send: impl FnOnce(SyncSender<Job>, Job) -> bool) {
+    fn put(&self, frame: Arc<Frame>, message: Arc<Message>, may_wait: bool) {
         let number = self.offered.fetch_add(1, Ordering::Relaxed);
         let has_turn = self.every > 0 && number.is_multiple_of(self.every);
         let has_detection = self.on_detection && !message.detections.is_empty();
         if !has_turn && !has_detection {
             return;
         }
-        // Cloned, so that the lock is free while a send waits.
-        let queue = self.queue.lock().clone();
-        if !queue.is_some_and(|queue| send(queue, (frame, message))) {
+        let mut state = self.slot.state.lock();
+        while may_wait && state.waiting.is_some() && !state.closed {
+            self.slot.changed.wait(&mut state);
+        }
+        if state.waiting.is_some() || state.closed {
             self.counters.dropped_busy.add(1);
+        } else {
+            state.waiting = Some((frame, message));
+            self.slot.changed.notify_all();
         }
     }
 
@@ -134,7 +169,7 @@ impl Annotator {
 
     /// Stores the frame that waits, ends the thread by `deadline`, and returns the counts.
     pub fn close(&self, deadline: Instant) -> AnnotateCounts {
-        drop(self.queue.lock().take());
+        self.slot.close();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             if !finished_by([&thread], deadline) {
@@ -159,14 +194,22 @@ impl Drop for Annotator {
 /// The drawing thread.
 struct Drawer {
     counters: Arc<Counters>,
+    slot: Arc<Slot>,
     folder: PictureFolder,
     outage: Outage,
     converter: RgbConverter,
 }
 
+impl Drop for Drawer {
+    /// Releases the lane if the thread panicked.
+    fn drop(&mut self) {
+        self.slot.close();
+    }
+}
+
 impl Drawer {
-    fn run(&mut self, jobs: &Receiver<Job>) {
-        for (frame, message) in jobs {
+    fn run(&mut self) {
+        while let Some((frame, message)) = self.slot.take() {
             if !self.outage.may_try() {
                 self.lost();
                 continue;

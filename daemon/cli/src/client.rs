@@ -96,15 +96,18 @@ impl fmt::Display for DaemonAddress {
     }
 }
 
-/// Parses `host`, `host:port` or `[::1]:port`, each with or without a slash at the end.
+/// Parses `host`, `host:port`, `[::1]:port` or `::1:port`, each with or without a slash at the end.
 fn tcp(text: &str) -> Option<DaemonAddress> {
     let text = text.strip_suffix('/').unwrap_or(text);
+    let bare = text.rsplit_once(':').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok());
+    let text = &bare.map_or_else(|| text.to_owned(), |(host, port)| format!("[{host}]:{port}"));
     let authority: Authority = text.parse().ok()?;
     let host = authority.host();
     let port = if text == host { 80 } else { authority.port_u16()? };
     let address = format!("{host}:{port}");
-    let is_valid = !host.starts_with('[') || address.parse::<SocketAddr>().is_ok();
-    (is_valid && !host.is_empty() && port != 0 && !text.contains('@')).then_some(DaemonAddress::Tcp(address))
+    let is_name = |host: &str| host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)) && !host.is_empty();
+    let is_valid = is_name(host) || address.parse::<SocketAddr>().is_ok();
+    (is_valid && port != 0 && !text.contains('@')).then_some(DaemonAddress::Tcp(address))
 }
 
 /// A client for one daemon. Each request opens its own connection, so the daemon may restart between two requests.
@@ -314,12 +317,23 @@ mod tests {
             ("http://127.0.0.1:8790/", "http://127.0.0.1:8790"),
             ("http://gate", "http://gate:80"),
             ("http://[::1]:8790", "http://[::1]:8790"),
+            ("http://::1:8790", "http://[::1]:8790"),
         ] {
             assert_eq!(read(text).unwrap(), expected);
         }
-        for wrong in
-            ["", "unix:", "http://", "http://:80", "http://a:b", "http://a:0", "http://a/b", "a:80", "http://[a]"]
-        {
+        for wrong in [
+            "",
+            "unix:",
+            "http://",
+            "http://:80",
+            "http://a:b",
+            "http://a:0",
+            "http://a/b",
+            "a:80",
+            "http://[a]",
+            "http://a!b:80",
+            "http://a[::1]:80",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
         assert!(read("https://gate").unwrap_err().contains("ssh -L"));

@@ -103,6 +103,30 @@ fn a_busy_drawer_drops_frames_by_count_and_gives_their_buffers_back() {
 }
 
 #[test]
+fn a_lane_that_waits_is_released_by_close() {
+    let pool = pool();
+    // No thread takes a frame, as with a disk that hangs.
+    let annotator = Annotator {
+        camera: "door".to_owned(),
+        every: 1,
+        on_detection: false,
+        offered: AtomicU64::new(0),
+        counters: Arc::default(),
+        slot: Arc::default(),
+        thread: Mutex::default(),
+    };
+    annotator.offer_wait(frame(&pool, 0), message(0, 1));
+    std::thread::scope(|scope| {
+        let (second, annotator) = (frame(&pool, 1), &annotator);
+        let lane = scope.spawn(move || annotator.offer_wait(second, message(1, 1)));
+        wait_until("the lane", || annotator.offered.load(Ordering::Relaxed) == 2);
+        annotator.close(Instant::now());
+        lane.join().unwrap();
+    });
+    assert_eq!(annotator.counts(), AnnotateCounts { written: 0, dropped_busy: 1, failed: 0 });
+}
+
+#[test]
 fn a_folder_that_cannot_be_is_told_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

@@ -15,6 +15,9 @@ use visiond_system::child_process::{Signal, die_with_parent, signal_group};
 /// Time limit for the pipes of a program that has exited: programs that it left behind may still hold them.
 const PIPES_TIME: Duration = Duration::from_secs(3);
 
+/// How much of a program's standard error is kept: its end.
+const ERRORS_BYTES: usize = 64 << 10;
+
 /// A program that has exited.
 #[derive(Debug)]
 pub struct ExitedProgram {
@@ -65,13 +68,9 @@ pub fn supervise(
     let mut child = command.spawn().map_err(failed)?;
     // Both readers drop their end of the channel when their pipe closes.
     let (open, closed) = channel::<()>();
-    let output = child.stdout.take().map(|pipe| read(pipe, open.clone())).unwrap_or_default();
-    let errors = child.stderr.take().map(|pipe| read(pipe, open)).unwrap_or_default();
-    let said = || {
-        let errors = errors.lock();
-        // Only the end, which holds the last line: this runs every 50 ms.
-        last_line(&String::from_utf8_lossy(&errors[errors.len().saturating_sub(4096)..])).to_owned()
-    };
+    let output = child.stdout.take().map(|pipe| read(pipe, open.clone(), usize::MAX)).unwrap_or_default();
+    let errors = child.stderr.take().map(|pipe| read(pipe, open, ERRORS_BYTES)).unwrap_or_default();
+    let said = || last_line(&String::from_utf8_lossy(&errors.lock())).to_owned();
     let began = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
@@ -96,8 +95,8 @@ fn last_line(text: &str) -> &str {
     text.lines().rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// Reads a pipe on a thread of its own, and drops `open` at its end.
-fn read(mut pipe: impl Read + Send + 'static, open: Sender<()>) -> Arc<Mutex<Vec<u8>>> {
+/// Reads a pipe on a thread of its own, and drops `open` at its end. Of more than `limit` bytes, keeps the last whole lines.
+fn read(mut pipe: impl Read + Send + 'static, open: Sender<()>, limit: usize) -> Arc<Mutex<Vec<u8>>> {
     let bytes = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&bytes);
     thread::spawn(move || {
@@ -106,7 +105,19 @@ fn read(mut pipe: impl Read + Send + 'static, open: Sender<()>) -> Arc<Mutex<Vec
         loop {
             match pipe.read(&mut chunk) {
                 Ok(0) => break,
-                Ok(count) => all.lock().extend_from_slice(&chunk[..count]),
+                Ok(count) => {
+                    let mut all = all.lock();
+                    all.extend_from_slice(&chunk[..count]);
+                    let excess = all.len().saturating_sub(limit);
+                    if excess > 0 {
+                        // A cut line could show a secret without the word that it is masked by.
+                        let cut = all[excess..]
+                            .iter()
+                            .position(|byte| *byte == b'\n')
+                            .map_or(all.len(), |at| excess + at + 1);
+                        all.drain(..cut);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }

@@ -438,8 +438,9 @@ fn pattern(round: u32, bytes: &mut [u8]) {
 fn registered(device: &Arc<Device>, is_shared: bool) -> Result<Seen, Failed> {
     const BYTES: usize = 64 * 1024;
     // Dropped after the registration, because they are declared before it.
-    let (mut own, mut shared) = (UnifiedBuffer::host(BYTES)?, SharedMapping::new(BYTES)?);
-    let bytes = if is_shared { shared.as_mut_slice() } else { own.as_mut_slice() };
+    let mut own = UnifiedBuffer::host(BYTES)?;
+    let mut shared = is_shared.then(|| SharedMapping::new(BYTES)).transpose()?;
+    let bytes = shared.as_mut().map_or_else(|| own.as_mut_slice(), SharedMapping::as_mut_slice);
     let stream = CudaStream::new(device)?;
     let start = NonNull::new(bytes.as_mut_ptr()).ok_or("no memory")?;
     // SAFETY: the pages stay mapped longer than the registration lives; `finish` waits for the copies.

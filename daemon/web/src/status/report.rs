@@ -179,7 +179,7 @@ pub struct HttpCounts<T = u64> {
     pub websocket_readers: T,
     /// Events that slow readers lost.
     pub events_lost: T,
-    /// Requests answered.
+    /// Requests answered; only a report has it.
     pub requests: T,
     /// Answers by class of status: 1xx to 5xx.
     pub answers: [T; 5],
@@ -192,12 +192,12 @@ impl HttpCounts<AtomicU64> {
     pub fn answered(&self, status: u16) {
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         self.answers[class].fetch_add(1, Ordering::Relaxed);
-        self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the values.
     pub fn facts(&self) -> HttpCounts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let answers = self.answers.each_ref().map(get);
         HttpCounts {
             connections: get(&self.connections),
             accepted: get(&self.accepted),
@@ -205,8 +205,8 @@ impl HttpCounts<AtomicU64> {
             event_readers: get(&self.event_readers),
             websocket_readers: get(&self.websocket_readers),
             events_lost: get(&self.events_lost),
-            requests: get(&self.requests),
-            answers: self.answers.each_ref().map(get),
+            requests: answers.iter().sum(),
+            answers,
             unauthorized: get(&self.unauthorized),
         }
     }
