@@ -108,9 +108,9 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_
   put usr/share/fish/vendor_completions.d "$texts/visiond.fish"
 
   doc=$tree/usr/share/doc/visiond
+  put usr/share/doc/visiond/examples config/visiond.toml
   cargo run --quiet --locked --package visiond-licences -- "$(triple "$arch")" >"$doc/copyright"
   changelog "$version" | gzip -9n >"$doc/changelog.gz"
-  put usr/share/doc/visiond/examples config/visiond.toml
   # The examples name the models by a path inside the sources.
   for file in config/examples/*.toml; do
     sed 's|"\.\./models/|"/usr/share/visiond/models/|' "$file" >"$doc/examples/${file##*/}"
