@@ -85,8 +85,8 @@ fn report(target: &str) -> Result<String, String> {
     }
     if !unknown.is_empty() {
         return Err(format!(
-            "nobody has looked at the licences of {}: add them to KNOWN in tests/licences/src/expression.rs if a binary may \
-             carry them, else do without these crates",
+            "unknown licence of {}: read it, then add it to KNOWN in tests/licences/src/expression.rs if a binary may \
+             carry it, else do without the crate",
             unknown.join(", ")
         ));
     }
