@@ -1,4 +1,4 @@
-//! What a backend costs: time to load and to run, memory, and how far its outputs are from another backend's.
+//! Measures the cost of a backend: time to load and to run, memory, and how far its outputs are from another backend's.
 //!
 //! `cargo run --release -p visiond-engine --example backends -- MODEL [onnxruntime|rten] [THREADS] [RUNS]`
 //!

@@ -1,4 +1,5 @@
-//! What all backends share: the options to load a model, what a model declares, and the traits that a backend implements.
+//! The parts that all backends share: the options to load a model, what a model declares, and the traits that a backend
+//! implements.
 
 mod error;
 mod model_file;

@@ -158,7 +158,7 @@ pub struct InputCard {
     pub std: [f32; 3],
 }
 
-/// What fills an input other than the picture.
+/// The values that fill an input other than the picture.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtraInput {
     /// These numbers, in the input's own type and shape.

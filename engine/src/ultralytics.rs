@@ -43,7 +43,7 @@ pub enum UltralyticsError {
         key: &'static str,
         /// The start of the value.
         shown: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The task is oriented boxes, or unknown.

@@ -52,7 +52,7 @@ impl Files {
         path
     }
 
-    /// What loading these bytes under this name says, with the folder's name left out.
+    /// Returns the error of loading these bytes under this name, with the folder's name left out.
     fn refusal(&self, name: &str, bytes: &[u8], options: &EngineOptions) -> String {
         let path = self.write(name, bytes);
         let error = Engine::load(&path, options).unwrap_err().to_string();

@@ -188,7 +188,7 @@ mod tests {
         0
     }
 
-    /// What a tool does: it writes to each slot that a table of a module leads to.
+    /// Acts like a tool: writes to each slot that a table of a module leads to.
     unsafe fn initialize_injection(get: GetExportTable) -> c_int {
         // SAFETY: the function and the tables behind it, as a tool uses them.
         unsafe {

@@ -1,4 +1,4 @@
-//! What every source of frames does.
+//! The interface of every source of frames.
 
 use std::sync::Arc;
 use std::time::Duration;

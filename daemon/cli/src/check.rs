@@ -70,7 +70,7 @@ struct CheckedFile {
     file: PathBuf,
     valid: bool,
     findings: Vec<Diagnostic>,
-    /// What a reload of the running daemon would change.
+    /// The changes that a reload of the running daemon would make.
     #[serde(skip_serializing_if = "Option::is_none")]
     against_running: Option<Preview>,
     #[serde(skip)]

@@ -33,7 +33,7 @@ pub struct VideoArgs {
     max_frames: Option<u64>,
 }
 
-/// What the decoder passes on, in the order of the files.
+/// An item that the decoder passes on, in the order of the files.
 pub enum MediaItem {
     /// The decoder opens the file with this index.
     Begun { file: usize },

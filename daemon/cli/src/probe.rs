@@ -86,7 +86,7 @@ struct ExternalProgram {
     remedy: Option<&'static str>,
 }
 
-/// What visiond would use without further settings.
+/// The choices that visiond would make without further settings.
 #[derive(Debug, Serialize)]
 struct Defaults {
     /// The backend for `.onnx` files.

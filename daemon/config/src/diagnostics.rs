@@ -112,7 +112,7 @@ pub struct Diagnostic {
     pub column: Option<usize>,
     /// Error or warning.
     pub severity: Severity,
-    /// What is wrong, and the remedy.
+    /// The problem and its remedy.
     pub message: String,
     /// Description of the key.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::tables::Union;
 use super::types::{CameraConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkTarget};
 
-/// What a reload does with a part.
+/// The effect of a reload on a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -29,13 +29,13 @@ pub enum Change {
 pub struct ConfigDiff {
     /// Changed tables that are compared as a whole.
     pub tables: Vec<&'static str>,
-    /// What the reload does with models, by name.
+    /// The effect of the reload on models, by name.
     pub models: BTreeMap<String, Change>,
-    /// What the reload does with cameras, by name; their pictures count separately.
+    /// The effect of the reload on cameras, by name; their pictures count separately.
     pub cameras: BTreeMap<String, Change>,
-    /// What the reload does with the pictures of cameras, by name.
+    /// The effect of the reload on the pictures of cameras, by name.
     pub pictures: BTreeMap<String, Change>,
-    /// What the reload does with sinks, by name.
+    /// The effect of the reload on sinks, by name.
     pub sinks: BTreeMap<String, Change>,
     /// Changes that need a restart, as sentences.
     pub restart_needed: Vec<String>,
@@ -48,7 +48,7 @@ pub struct Difference {
     pub part: Cow<'static, str>,
     /// Name of the part; for pictures, of their camera.
     pub name: String,
-    /// What the reload does with the part.
+    /// The effect of the reload on the part.
     pub change: Change,
 }
 

@@ -21,7 +21,7 @@ pub struct Key {
     pub doc: String,
     /// Kind of value or table.
     pub shape: Shape,
-    /// What applies if the key is absent.
+    /// The rule that applies if the key is absent.
     pub presence: Presence,
 }
 
@@ -51,7 +51,7 @@ pub struct Variant {
     pub keys: Vec<Key>,
 }
 
-/// What applies if a key is absent.
+/// The rule that applies if a key is absent.
 #[derive(Debug, Clone)]
 pub enum Presence {
     /// The default value, as TOML.
@@ -84,7 +84,7 @@ impl<T> KeyKind<T> {
     }
 }
 
-/// What a key holds, as TOML.
+/// The content of a key, as TOML.
 pub enum Written {
     /// A value, to stand after `=`.
     Value(String),

@@ -41,7 +41,7 @@ struct QueueState<V> {
     closed: bool,
 }
 
-/// What a thread of the encoder does next.
+/// The next task of a thread of the encoder.
 pub enum Job<V> {
     /// Encode the frame that waits at this view.
     Encode(Arc<V>),

@@ -154,7 +154,7 @@ enum CameraState {
     Ended,
 }
 
-/// What the thread remembers over its states.
+/// The facts that the thread keeps from one state to the next.
 struct RetryState {
     backoff: Backoff,
     /// Whether the camera has left [`ActiveCameras`].

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// What a camera does when its slot is full.
+/// The behaviour of a camera when its slot is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     /// The new frame replaces the old one.
@@ -26,7 +26,7 @@ pub enum Delivery {
     Lossless,
 }
 
-/// What happened to a frame that was put.
+/// The fate of a frame that was put.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Put<T> {
     /// The frame is in its slot.

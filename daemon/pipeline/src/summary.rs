@@ -1,4 +1,4 @@
-//! The summary of a daemon's run: lines for people, JSON for programs.
+//! The summary of a daemon's run: lines for the log, JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -86,7 +86,7 @@ pub struct CameraSummary {
     /// Annotated pictures, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PictureSummary>,
-    /// The drops as text, for people.
+    /// The drops as text.
     #[serde(skip)]
     drops: String,
 }
@@ -229,7 +229,7 @@ impl SinkSummary {
 }
 
 impl Summary {
-    /// Returns the summary for people, one fact per line.
+    /// Returns the summary as text, one fact per line.
     pub fn lines(&self) -> Vec<String> {
         let mut out = Vec::new();
         for camera in &self.cameras {

@@ -35,7 +35,7 @@ pub struct CameraSpec {
     pub name: Arc<str>,
     /// Opens the source; `None` if the camera runs already and stays as it is.
     pub open: Option<Open>,
-    /// What happens to its frames while the lane is busy.
+    /// The fate of its frames while the lane is busy.
     pub delivery: Delivery,
     /// Draws its pictures, if the configuration asks for them.
     pub annotator: Option<Arc<Annotator>>,
@@ -51,11 +51,11 @@ pub struct LaneSpec {
     pub cameras: Vec<CameraSpec>,
 }
 
-/// What all lanes and cameras share.
+/// The context that all lanes and cameras share.
 pub struct PipelineContext {
     /// Publishes a message.
     pub publish: PublishFn,
-    /// What clients watch.
+    /// The pictures and messages that clients watch.
     pub live: Arc<Live>,
     /// How many messages may be published; `None` for no limit.
     pub messages: Option<u64>,
@@ -94,7 +94,7 @@ struct RunningCamera {
     thread: JoinHandle<()>,
 }
 
-/// What outlives a camera's thread when a reload opens the camera again.
+/// The record that outlives a camera's thread when a reload opens the camera again.
 #[derive(Clone)]
 struct CameraRecord {
     metrics: Arc<CameraMetrics>,

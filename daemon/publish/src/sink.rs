@@ -1,4 +1,4 @@
-//! What every sink does.
+//! The interface of every sink.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub enum SinkEnd {
     ReaderGone,
 }
 
-/// What a sink knows about the process.
+/// The facts about the process that a sink needs.
 #[derive(Debug, Clone)]
 pub struct SinkContext {
     /// The cameras with their newest messages, pictures and states.

@@ -38,7 +38,7 @@ pub struct Service {
     publisher: Arc<Publisher>,
     first_message: Arc<OnceLock<Option<Duration>>>,
     state: RankedMutex<ServiceState>,
-    /// What runs; replaced as a whole, so that a reader never waits for a change.
+    /// Everything that runs; replaced as a whole, so that a reader never waits for a change.
     snapshot: RankedMutex<Arc<Snapshot>>,
     /// Held during a change.
     changing: RankedMutex<()>,

@@ -83,7 +83,7 @@ impl From<Exit> for std::process::ExitCode {
 /// An error that ends a command: a sentence for the user, and the exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExitError {
-    /// What went wrong and what to do, without a full stop; empty if it was logged already.
+    /// The problem and its remedy, without a full stop; empty if it was logged already.
     pub message: String,
     /// The exit status.
     pub exit: Exit,

@@ -1,11 +1,11 @@
 //! Hides secrets in text that leaves the process: the log, errors, `/status`, `/cameras`, `/config`.
 //!
-//! Secrets belong in credentials. Where they stand in the configuration all the same, they stand in a URL or behind a key such as
+//! Secrets belong in credentials. Where they stand in the configuration anyway, they stand in a URL or behind a key such as
 //! `password=`. These functions hide what looks like one, rather too much than too little.
 
 use std::ops::Range;
 
-/// What replaces a secret.
+/// The text that replaces a secret.
 pub const MASK: &str = "***";
 
 /// Names of secrets, lower case. The value follows `=` or `:`, or is a program's next argument.
@@ -34,7 +34,7 @@ enum Extent {
     Word,
 }
 
-/// `text`, a URL or an argument, with each URL's user and everything behind a secret's key replaced by `***`.
+/// Replaces each URL's user, and everything after a secret's key, with `***`.
 pub fn redact(text: &str) -> String {
     replaced(text, &secrets(text, Extent::Text))
 }

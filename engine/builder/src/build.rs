@@ -34,7 +34,7 @@ pub struct Built {
     pub library: PathBuf,
     /// The GPU that it was built on; `None` without one.
     pub device: Option<DeviceFacts>,
-    /// What the model's file says about itself.
+    /// The model's file, as it describes itself.
     pub onnx: OnnxFile,
     /// The half-precision model, if it was rewritten.
     pub rewritten: Option<Rewritten>,

@@ -46,7 +46,7 @@ pub enum BuildError {
         version: Version,
         /// The model.
         path: PathBuf,
-        /// What the parser reports.
+        /// The faults that the parser reports.
         faults: Vec<String>,
         /// Whether its inputs were given sizes other than the fixed ones.
         resized: bool,
@@ -72,7 +72,7 @@ pub enum BuildError {
         input: String,
         /// The declared shape.
         declared: String,
-        /// What is wrong, and what to do.
+        /// The problem and its remedy.
         reason: String,
     },
     /// Calibration failed.

@@ -20,7 +20,7 @@ pub struct Monitor {
 /// A phase of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildPhase {
-    /// What is done, in TensorRT's words or ours.
+    /// The work of the phase, in TensorRT's words or ours.
     pub name: String,
     /// The number of completed steps.
     pub done: u32,

@@ -4,7 +4,7 @@
 //! it: weights become half precision, Casts stand where the type changes, inputs and outputs stay FP32 unless asked for.
 //! The older ones get the same model, so that one way is tested for all.
 //!
-//! What stays in FP32:
+//! These parts stay in FP32:
 //! - operators that do not exist in half precision, and whole graphs inside `If`, `Loop` and `Scan`;
 //! - sizes and indices: what is computed from integers and constants alone, `Resize`'s scales;
 //! - what overflows or loses its use in half precision: powers, sums and means, norms, `TopK`, `GridSample`;

@@ -1,4 +1,4 @@
-//! What a backend implements: [`Program`] is a loaded model, [`ProgramContext`] runs it over
+//! The traits that a backend implements: [`Program`] is a loaded model, [`ProgramContext`] runs it over
 //! [`InputTensor`]s.
 
 use std::any::Any;

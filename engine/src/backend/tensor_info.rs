@@ -4,7 +4,7 @@ use std::fmt;
 
 use visiond_kernels::tensor::DType;
 
-/// What a model declares about an input or output.
+/// The declaration of an input or output in a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Its name.

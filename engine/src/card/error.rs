@@ -18,7 +18,7 @@ pub struct CardProblem {
     text: String,
     /// How many characters to mark, at least 1.
     width: usize,
-    /// What is wrong and what would be right.
+    /// The problem, and what would be right.
     message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a detector takes and returns: options, runs, their timings and counters, detections.
+//! The arguments and results of a detector: options, runs, their timings and counters, detections.
 
 /// One detected object, in pixels of the source frame.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ pub struct RunTimings {
     pub infer_us: u64,
 }
 
-/// What a detector has counted since it was made.
+/// The counters of a detector since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunCounts {
     /// Runs submitted to the GPU as one CUDA graph.

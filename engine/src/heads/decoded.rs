@@ -1,8 +1,8 @@
-//! What a head found in one frame.
+//! The candidates that a head found in one frame.
 
 use visiond_kernels::nms::Candidate;
 
-/// What a head found in one frame.
+/// The candidates that a head found in one frame.
 #[derive(Debug, Clone, Default)]
 pub struct Decoded {
     /// The candidates with boxes in pixels of the model's input, in no particular order.

@@ -27,7 +27,7 @@ pub trait Head: Send {
     /// limit.
     fn needs_nms(&self) -> bool;
 
-    /// Returns the shapes that it reads, for people.
+    /// Returns the shapes that it reads, as text.
     fn reads(&self) -> &'static str;
 }
 
@@ -56,12 +56,12 @@ pub struct HeadError {
     found: String,
 }
 
-/// What each family's file implements; [`checked`] makes a [`Head`] of it.
+/// The trait that each family's file implements; [`checked`] makes a [`Head`] of it.
 pub(super) trait Decoder: Send {
     /// Which output has which role, and the sizes that decoding relies on.
     type Layout;
 
-    /// Returns the shapes that it reads, for people.
+    /// Returns the shapes that it reads, as text.
     fn reads(&self) -> &'static str;
 
     /// Finds the outputs, declared or real. For real outputs this checks every dimension that `decode` relies on.

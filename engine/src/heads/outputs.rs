@@ -123,7 +123,7 @@ impl<'a> ModelOutputs<'a> {
         self.shape(index).last().unwrap_or_default()
     }
 
-    /// Returns name, type and shape of every output, for people.
+    /// Returns name, type and shape of every output as text.
     pub(super) fn describe(self) -> String {
         let shape = |index: usize| match self {
             Self::Declared(outputs) => dims_text(&outputs[index].shape),

@@ -1,4 +1,4 @@
-//! What a card says about a head: its family and its options.
+//! The description of a head in a card: its family and its options.
 
 /// A family of models whose outputs are decoded in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -169,7 +169,7 @@ pub struct BlazefaceSpec {
     pub strides: Option<Vec<u32>>,
 }
 
-/// What a card says about the head.
+/// The description of the head in a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeadSpec {
     /// See [`Family::Yolov5`].

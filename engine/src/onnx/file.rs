@@ -16,7 +16,7 @@ use crate::backend::{Dim, EngineError, ModelFile, TensorInfo, open_model_file};
 /// Limits graphs inside nodes (`If`, `Loop`) inside graphs. No exporter comes near this, and a recursive parser needs a limit.
 const MAX_DEPTH: usize = 32;
 
-/// What a model's file says about itself.
+/// A model's file, as it describes itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnnxFile {
     /// Its path, size and SHA-256.
@@ -48,7 +48,7 @@ pub struct ForeignValue {
     pub is_output: bool,
     /// Its name.
     pub name: String,
-    /// What it is: "a tensor of f64", "a sequence".
+    /// The kind found: "a tensor of f64", "a sequence".
     pub found: String,
 }
 

@@ -1,4 +1,4 @@
-//! What both backends need: a model that is ready to load, and a guard against their panics.
+//! The parts that both backends need: a model that is ready to load, and a guard against their panics.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -14,7 +14,7 @@ use visiond_kernels::tensor::{DType, TensorRef};
 use super::model::{OnnxModel, guarded};
 use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 
-/// What [`crate::engine::Engine::backend_description`] returns for rten.
+/// The text that [`crate::engine::Engine::backend_description`] returns for rten.
 pub const DESCRIPTION: &str = "rten 0.27 (built in)";
 
 /// A graph that rten has loaded.

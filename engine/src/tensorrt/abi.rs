@@ -100,7 +100,7 @@ pub struct RawObject {
     implementation: *mut Implementation,
 }
 
-/// What a public object points to; the `this` of its methods.
+/// The object that a public object points to; the `this` of its methods.
 #[repr(C)]
 pub struct Implementation {
     vtable: *const *const c_void,

@@ -27,7 +27,7 @@ pub enum TensorRtError {
         path: PathBuf,
         /// Its version.
         version: Version,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The loaded version lacks a method, named with its class.
@@ -91,7 +91,7 @@ pub enum TensorRtError {
     Refused {
         /// The version.
         version: Version,
-        /// What it was asked to do, as in "cannot load the engine".
+        /// The task that it was given, as in "cannot load the engine".
         doing: String,
         /// The errors that it reported.
         reported: Vec<Reported>,

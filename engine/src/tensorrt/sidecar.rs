@@ -39,7 +39,7 @@ pub struct Sidecar {
     pub onnx: OnnxSource,
     /// The shapes of the inputs, one map per profile: "1x3x640x640", or "1x3x640x640..4x3x640x640".
     pub profiles: Vec<BTreeMap<String, String>>,
-    /// The precision of the engine, for people.
+    /// The precision of the engine as text.
     pub precision: String,
     /// The metadata that the exporter wrote into the model's file.
     pub metadata: BTreeMap<String, String>,

@@ -15,7 +15,7 @@ pub struct Output<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What a launch wrote.
+/// The results that a launch wrote.
 pub struct Results {
     launch: Launch,
     memory: Vec<u128>,

@@ -1,4 +1,4 @@
-//! What only a Jetson's GPU needs: detects a Jetson, and powers its GPU on.
+//! Detects a Jetson, and powers its GPU on, which only a Jetson's GPU needs.
 //!
 //! Paths are relative to a root that stands for `/`, so that tests can use a system of their own.
 

@@ -143,7 +143,7 @@ pub enum Choice {
     Every {
         /// Only local maxima of their 3x3 neighbourhood; the rows are a grid's cells.
         peaks: bool,
-        /// What a class adds to a candidate's row number, so that they differ; 0 if they share the row.
+        /// The number that a class adds to a candidate's row number, so that they differ; 0 if they share the row.
         row_step: usize,
     },
 }
@@ -244,7 +244,7 @@ impl Points {
     }
 }
 
-/// What a filter computes.
+/// The computation of a filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterSpec {
     /// The width and height of the model's input in pixels.

@@ -17,7 +17,7 @@ pub(super) struct Isa(Level);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// What every processor of the target supports.
+    /// The instructions that every processor of the target supports.
     Baseline,
     /// AVX2 and FMA, found on this processor.
     #[cfg(target_arch = "x86_64")]
@@ -28,7 +28,7 @@ enum Level {
 const BASELINE_FMA: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 
 impl Isa {
-    /// What every processor of the target supports.
+    /// The instructions that every processor of the target supports.
     #[cfg(test)]
     pub(super) const BASELINE: Self = Self(Level::Baseline);
 

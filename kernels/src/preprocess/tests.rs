@@ -1,4 +1,4 @@
-//! What must hold for every frame, and what is refused. Values are compared with numpy and OpenCV in
+//! The rules that hold for every frame, and the frames that are refused. Values are compared with numpy and OpenCV in
 //! kernels/tests/preprocess_golden.rs.
 
 #![allow(clippy::unwrap_used)]

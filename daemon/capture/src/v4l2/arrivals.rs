@@ -67,7 +67,7 @@ impl Arrivals {
         Ok(camera.begin()?.map(|streaming| Self { streaming, camera }))
     }
 
-    /// Returns size, format, rate and I/O, for people.
+    /// Returns size, format, rate and I/O as text.
     pub fn description(&self) -> &str {
         &self.streaming.description
     }

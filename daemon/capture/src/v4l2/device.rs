@@ -35,7 +35,7 @@ pub enum NodeError {
     Unknown(io::Error),
 }
 
-/// What a node is.
+/// The driver, card and capabilities of a node.
 #[derive(Debug, Clone, Default)]
 pub struct Capabilities {
     /// "uvcvideo".

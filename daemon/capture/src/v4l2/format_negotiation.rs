@@ -20,7 +20,7 @@ use crate::source::SourceError;
 /// A rate this much below the requested one counts as equal, because drivers round their intervals.
 const RATE_TOLERANCE: f64 = 0.01;
 
-/// What the camera sends.
+/// The data that the camera sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CameraPicture {
     /// Raw pixels in these planes.
@@ -32,7 +32,7 @@ pub enum CameraPicture {
 /// The format that the driver has accepted.
 #[derive(Debug)]
 pub struct NegotiatedFormat {
-    /// What the camera sends.
+    /// The data that the camera sends.
     pub picture: CameraPicture,
     /// The format as the driver describes it.
     pub pix: PixFormat,

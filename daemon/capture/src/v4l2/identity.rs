@@ -1,4 +1,4 @@
-//! What distinguishes one camera from another, and stays the same while it is unplugged.
+//! The identity of a camera: distinguishes it from others, and stays the same while it is unplugged.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// What identifies a camera, also after it was unplugged.
+/// Identifies a camera, also after it was unplugged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The ids of a USB device.

@@ -50,7 +50,7 @@ pub struct EngineDescription {
     file: ModelFile,
 }
 
-/// What TensorRT reports about a loaded engine.
+/// The facts that TensorRT reports about a loaded engine.
 #[derive(Debug, Serialize)]
 struct LoadedEngine {
     by: String,

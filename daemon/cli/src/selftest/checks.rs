@@ -17,7 +17,7 @@ pub const NO_TIME: &str = "no time left: test it alone with --only or --camera";
 
 /// Why a check cannot go on.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
-/// What a check saw, whether it passed, and the numbers in it.
+/// The result of a check: its text, whether it passed, and the numbers in it.
 pub type Seen = (String, bool, Vec<(&'static str, f64)>);
 
 /// An area of the self-test, in the order of the table.

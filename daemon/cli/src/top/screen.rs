@@ -17,7 +17,7 @@ const LINES: usize = 500;
 /// Minimum number of rows for the log.
 const LOG_ROWS: u16 = 4;
 
-/// What the daemon reported at one instant: its status, and the log's lines since the answer before.
+/// The daemon's report at one instant: its status, and the log's lines since the answer before.
 pub type StatusAnswer = (StatusReport, Tail);
 
 /// The state of the screen.

@@ -84,7 +84,7 @@ pub struct ComparisonReport {
     visiond: &'static str,
     /// Whether everything is within the limits.
     pub agree: bool,
-    /// What exceeds the limits, as sentences.
+    /// The values that exceed the limits, as sentences.
     reasons: Vec<String>,
     first: ComparedModel,
     second: ComparedModel,

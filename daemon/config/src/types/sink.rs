@@ -50,7 +50,7 @@ impl SinkConfig {
     }
 }
 
-/// What a sink does when its queue is full.
+/// The behaviour of a sink when its queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
     /// Drops the oldest waiting message.

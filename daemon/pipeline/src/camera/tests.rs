@@ -14,7 +14,7 @@ use super::*;
 use crate::lane::testing;
 use crate::mailbox::{Delivery, Mailbox, TakeResult};
 
-/// What opening gives, and what the source then does.
+/// The result of opening, and the events of the source after it.
 enum Opening {
     Source(Vec<Event>),
     Error(SourceError),

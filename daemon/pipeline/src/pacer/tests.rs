@@ -3,9 +3,9 @@
 use super::*;
 
 const MS: u64 = 1_000_000;
-/// What beginning a run costs the host.
+/// The time that beginning a run costs the host.
 const LAUNCH_NS: u64 = 100_000;
-/// What reading and publishing a run costs the host.
+/// The time that reading and publishing a run costs the host.
 const PUBLISH_NS: u64 = 150_000;
 
 /// A lane over one camera whose frame `n` comes at `n * interval_ns`, newest wins.
@@ -34,7 +34,7 @@ impl World {
         self.now_ns / self.interval_ns
     }
 
-    /// What the lane's loop does, once; `run_ns`: what the next run takes.
+    /// Takes one turn of the lane's loop; `run_ns`: the duration of the next run.
     fn turn(&mut self, run_ns: u64) {
         match self.pacer.step(self.now_ns, self.in_flight.len()) {
             NextAction::WaitForFrame => {
@@ -59,7 +59,7 @@ impl World {
     fn begin(&mut self, run_ns: u64) {
         let begun_ns = self.now_ns;
         self.taken = self.newest();
-        // The preprocess, a twentieth of the network, goes on beside the run before.
+        // The preprocess, a twentieth of the inference, goes on beside the run before.
         let loaded_ns = self.now_ns + LAUNCH_NS + run_ns / 20;
         let start_ns = self.gpu_free_ns.max(loaded_ns);
         self.gpu_free_ns = start_ns + run_ns;
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-/// Within a hundredth or so, as a GPU's runs of one network are.
+/// Within a hundredth or so, as a GPU's runs of one model are.
 fn steady(run_ns: u64) -> impl Fn(u64) -> u64 {
     move |n| run_ns + run_ns * (n * 7 % 5) / 400
 }

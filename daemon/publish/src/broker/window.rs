@@ -61,7 +61,7 @@ impl Window {
     }
 
     /// Acknowledges the message of this number; returns `None` if it was acknowledged before or is unknown, otherwise the number
-    /// up to which everything is acknowledged now, if that is news.
+    /// up to which everything is acknowledged now, if that number has risen.
     pub fn acknowledge(&mut self, number: u64) -> Option<Option<u64>> {
         let at = self.entries.binary_search_by_key(&number, |entry| entry.message.number).ok()?;
         let entry = self.entries.get_mut(at)?;

@@ -336,7 +336,7 @@ impl MqttSession {
         }
     }
 
-    /// Returns a refused message to its place in the queue, where all wait a while; drops a refused state or picture.
+    /// Puts a refused message back into the queue and pauses sending; drops a refused state or picture.
     fn refused(&mut self, number: Option<u64>, publish: Publish, reason: String) {
         let is_logged = match number {
             Some(_) => self.refusal.as_ref() == Some(&reason),

@@ -7,7 +7,7 @@ use nkeys::KeyPair;
 use visiond_config::types::NatsSinkConfig;
 use visiond_system::credentials::{Login, Secret};
 
-/// What the device shows to the server.
+/// The credentials that the device shows to the server.
 #[derive(Clone)]
 pub enum ClientAuth {
     Nothing,

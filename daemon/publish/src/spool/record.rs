@@ -20,7 +20,7 @@ const FIXED: usize = 11;
 /// The longest body; anything longer is not a record.
 const LONGEST_BODY: usize = 64 << 20;
 
-/// What some bytes start with.
+/// The record that some bytes start with.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DecodedRecord {
     /// A whole record, and its length in bytes.

@@ -91,7 +91,7 @@ fn the_names_of_jetpack_5_are_read_too_and_a_fixed_sensor_is_left_out() {
     assert_eq!(seen.short(), "cpu 46 °C, mode 3, GPU 0 %");
 }
 
-/// What visiond finds on a board of tests/boards.
+/// The facts that visiond finds on a board of tests/boards.
 struct ExpectedBoard {
     folder: &'static str,
     board: &'static str,

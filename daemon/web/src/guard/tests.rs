@@ -18,7 +18,7 @@ fn tcp() -> Peer {
     Peer::Tcp("127.0.0.1:4711".parse().unwrap())
 }
 
-/// What becomes of a request with these headers, such as `host: localhost`.
+/// Returns the verdict on a request with these headers, such as `host: localhost`.
 fn verdict(rules: &Rules, peer: Peer, method: Method, lines: &[&str]) -> Verdict {
     let mut headers = HeaderMap::new();
     for line in lines {

@@ -22,7 +22,7 @@ pub struct RecentStages(Mutex<Vec<Earlier>>);
 #[derive(Debug)]
 struct Earlier {
     camera: Arc<CameraMetrics>,
-    /// What is subtracted; `None` until [`SPAN`] has passed.
+    /// The stages to subtract; `None` until [`SPAN`] has passed.
     older: Option<Stages>,
     newer: Stages,
     newer_at: Instant,

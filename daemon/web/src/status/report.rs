@@ -232,7 +232,7 @@ pub struct LastReload {
     pub at: String,
     /// Whether it was applied.
     pub applied: bool,
-    /// What changed, or why it was refused.
+    /// The changes, or why the reload was refused.
     pub message: String,
 }
 

@@ -26,7 +26,7 @@ impl Batches for Three {
     }
 }
 
-/// What TensorRT knows of the object: a pointer to the table, and the place of `getBatchSize` in it.
+/// The object as TensorRT knows it: a pointer to the table, and the place of `getBatchSize` in it.
 struct Caller {
     this: *mut c_void,
     first: usize,

@@ -127,7 +127,7 @@ fn from_bits(element: i64, bits: u16) -> Option<f32> {
     }
 }
 
-/// What the conversion to half precision changed.
+/// The numbers that the conversion to half precision changed.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     /// Finite numbers beyond the range, which were clamped.

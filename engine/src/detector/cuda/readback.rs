@@ -11,7 +11,7 @@ use super::gpu_model::GpuModel;
 use crate::detector::error::DetectorError;
 use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
 
-/// What the CPU reads after a run, in memory that CPU and GPU share.
+/// The data that the CPU reads after a run, in memory that CPU and GPU share.
 pub(super) enum Readback {
     /// A few kilobytes of candidates.
     Candidates(CudaFilter),

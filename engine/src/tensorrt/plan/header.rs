@@ -1,4 +1,4 @@
-//! What an engine file says about itself, read before TensorRT sees it.
+//! The header of an engine file, read before TensorRT sees it.
 //!
 //! | file | first bytes |
 //! |---|---|

@@ -31,7 +31,7 @@ pub(super) fn abi(version: &str) -> Abi {
     Abi { version, layout: version.layout().unwrap() }
 }
 
-/// What the golden data say of a class in a version.
+/// The golden data of a class in a version.
 pub(super) struct Class {
     /// Place of each method; `None` where it is not there.
     pub(super) methods: BTreeMap<String, Option<usize>>,

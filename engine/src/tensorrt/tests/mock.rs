@@ -45,7 +45,7 @@ const CLASSES: [&str; 12] = [
     "IParser",
 ];
 
-/// What every mock has.
+/// The source text that every mock has.
 const HEAD: &str = r#"
 #include <stdint.h>
 #include <string.h>
@@ -203,7 +203,7 @@ fn installed(folder: &Path, number: u32, version: &str) -> PathBuf {
     library
 }
 
-/// What a mock tells of the calls it got.
+/// A mock, which reports the calls that it got.
 struct Mock {
     handle: Handle,
     abi: Abi,

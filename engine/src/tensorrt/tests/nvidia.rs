@@ -59,7 +59,7 @@ fn a_runtime_answers_through_our_table() {
     }
 }
 
-/// What deserializing `plan` reports.
+/// Returns the errors that deserializing `plan` reports.
 fn reported(library: &'static Library, plan: &[u8]) -> Vec<Reported> {
     let recorder: Arc<ErrorRecorder> = ErrorRecorder::new(library.abi().layout);
     let runtime: Owned<Runtime> = library.create_runtime().unwrap();
