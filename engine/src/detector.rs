@@ -48,7 +48,7 @@ pub struct Detector {
 impl Detector {
     /// Makes a detector with its own context: on the GPU if the engine is there, otherwise on a session.
     pub fn new(engine: &Engine, card: &Card, options: &DetectorOptions) -> Result<Self, DetectorError> {
-        let max_batch = engine.most_frames().map_or(options.max_batch, |most| options.max_batch.min(most));
+        let max_batch = engine.batch_limit().map_or(options.max_batch, |most| options.max_batch.min(most));
         if max_batch < options.max_batch {
             log::info!("{} takes at most {max_batch} frames per run", engine.file().path.display());
         }

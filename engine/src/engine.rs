@@ -33,7 +33,7 @@ impl Engine {
     }
 
     /// Returns the largest batch size, if the model leaves it open and the engine limits it.
-    pub(crate) fn most_frames(&self) -> Option<usize> {
+    pub(crate) fn batch_limit(&self) -> Option<usize> {
         let open = |info: &&TensorInfo| matches!(info.shape.as_deref(), Some([Dim::Dynamic(_), ..]));
         let limits = |info: &TensorInfo| {
             let tensor = self.tensorrt()?.tensor(&info.name).filter(|tensor| !tensor.on_host)?;

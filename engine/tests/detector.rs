@@ -21,9 +21,9 @@ fn repository(path: &str) -> std::path::PathBuf {
 /// Looks at an RGB picture.
 fn look_at(detector: &mut Detector, width: u32, height: u32, rgb: &[u8]) -> Vec<Detection> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default()).unwrap();
-    let flight = detector.begin(&[layout.view(rgb).unwrap()]).unwrap();
-    detector.finish(flight).unwrap();
-    detections(detector, flight, 0)
+    let run_id = detector.begin(&[layout.view(rgb).unwrap()]).unwrap();
+    detector.finish(run_id).unwrap();
+    detections(detector, run_id, 0)
 }
 
 /// Runs pictures of one shade each, 8 pixels wide and 4 high.
@@ -31,22 +31,22 @@ fn run_shades(detector: &mut Detector, shades: &[u8]) -> Result<RunId, DetectorE
     let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default()).unwrap();
     let pictures: Vec<_> = shades.iter().map(|&shade| [shade; 8 * 4 * 3]).collect();
     let views: Vec<_> = pictures.iter().map(|rgb| layout.view(rgb).unwrap()).collect();
-    let flight = detector.begin(&views)?;
-    detector.finish(flight)?;
-    Ok(flight)
+    let run_id = detector.begin(&views)?;
+    detector.finish(run_id)?;
+    Ok(run_id)
 }
 
-/// What is seen in one picture of one shade.
+/// Returns the detections in one picture of one shade.
 fn look_at_shade(detector: &mut Detector, shade: u8) -> Vec<Detection> {
-    let flight = run_shades(detector, &[shade]).unwrap();
-    detections(detector, flight, 0)
+    let run_id = run_shades(detector, &[shade]).unwrap();
+    detections(detector, run_id, 0)
 }
 
-fn detections(detector: &mut Detector, flight: RunId, slot: usize) -> Vec<Detection> {
+fn detections(detector: &mut Detector, run_id: RunId, slot: usize) -> Vec<Detection> {
     // What was in the list before must go.
     let stale = Detection { class_id: 99, score: 1.0, box_in_source: None, keypoints: Vec::new() };
     let mut out = vec![stale];
-    detector.detections(flight, slot, &mut out).unwrap();
+    detector.detections(run_id, slot, &mut out).unwrap();
     out
 }
 
@@ -180,16 +180,16 @@ fn each_slot_of_a_batch_has_its_own_result() {
             assert_eq!(detector.batch(), 3);
             for frames in [3, 1, 2, 3] {
                 let shades: Vec<_> = (0..frames).map(|slot| 102 + 51 * slot as u8).collect();
-                let flight = run_shades(&mut detector, &shades).unwrap();
+                let run_id = run_shades(&mut detector, &shades).unwrap();
                 for slot in 0..frames {
-                    let found = detections(&mut detector, flight, slot);
+                    let found = detections(&mut detector, run_id, slot);
                     let expected = 0.2 + 0.1 * slot as f32;
                     assert!(
                         (found[0].score - expected).abs() < 1e-5,
                         "{backend}, {name}, slot {slot} of {frames}: {found:?}"
                     );
                 }
-                assert!(detector.detections(flight, frames, &mut Vec::new()).is_err());
+                assert!(detector.detections(run_id, frames, &mut Vec::new()).is_err());
             }
             let error = run_shades(&mut detector, &[9; 4]).unwrap_err();
             assert!(matches!(error, DetectorError::Frames { found: 4, most: 3 }), "{error}");
@@ -209,13 +209,13 @@ fn a_run_is_begun_finished_and_read_in_this_order() {
     let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default()).unwrap();
     let view = layout.view(&[9; 8 * 4 * 3]).unwrap();
     assert!(matches!(detector.begin(&[]), Err(DetectorError::Frames { found: 0, most: 2 })));
-    let flight = detector.begin(&[view]).unwrap();
+    let run_id = detector.begin(&[view]).unwrap();
     assert!(matches!(detector.begin(&[view]), Err(DetectorError::Busy { max_in_flight: 1 })));
-    assert!(detector.detections(flight, 0, &mut Vec::new()).is_err(), "nothing was seen yet");
-    detector.finish(flight).unwrap();
-    assert!(matches!(detector.finish(flight), Err(DetectorError::NotInFlight)));
-    detector.detections(flight, 0, &mut Vec::new()).unwrap();
-    let error = detector.detections(flight, 1, &mut Vec::new()).unwrap_err().to_string();
+    assert!(detector.detections(run_id, 0, &mut Vec::new()).is_err(), "nothing was seen yet");
+    detector.finish(run_id).unwrap();
+    assert!(matches!(detector.finish(run_id), Err(DetectorError::NotInFlight)));
+    detector.detections(run_id, 0, &mut Vec::new()).unwrap();
+    let error = detector.detections(run_id, 1, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("slot 1") && error.contains("had no frame there"), "{error}");
 }
 
@@ -276,9 +276,9 @@ fn other_inputs_are_filled_by_the_card() {
         for fill in ["size = \"input-size\"", "size = [4, 4]"] {
             let mut detector = new(fill).unwrap();
             for frames in [2, 1] {
-                let flight = run_shades(&mut detector, &vec![255; frames]).unwrap();
+                let run_id = run_shades(&mut detector, &vec![255; frames]).unwrap();
                 for slot in 0..frames {
-                    let found = detections(&mut detector, flight, slot);
+                    let found = detections(&mut detector, run_id, slot);
                     assert_eq!(found[0].box_in_source, Some([0.0, 0.0, 8.0, 4.0]), "{backend}, {fill}");
                 }
             }

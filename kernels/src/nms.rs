@@ -40,15 +40,15 @@ pub struct Nms {
 }
 
 /// The number of boxes in a [`Block`].
-const LANES: usize = 8;
+const WIDTH: usize = 8;
 
 /// Boxes side by side, so that one is compared with all of them at once. Free entries hold an empty box, which overlaps
 /// nothing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Block {
-    edges: [[f32; LANES]; 4],
-    area: [f32; LANES],
-    class_id: [u32; LANES],
+    edges: [[f32; WIDTH]; 4],
+    area: [f32; WIDTH],
+    class_id: [u32; WIDTH],
 }
 
 impl Nms {
@@ -64,12 +64,12 @@ impl Nms {
             }
             let candidate = candidates[index_of(key)];
             if !self.blocks.iter().any(|block| block.suppresses(&candidate, options)) {
-                let lane = self.kept.len() % LANES;
-                if lane == 0 {
+                let column = self.kept.len() % WIDTH;
+                if column == 0 {
                     self.blocks.push(Block::default());
                 }
                 if let Some(block) = self.blocks.last_mut() {
-                    block.set(lane, &candidate);
+                    block.set(column, &candidate);
                 }
                 self.kept.push(candidate);
             }
@@ -101,12 +101,12 @@ impl Nms {
 }
 
 impl Block {
-    fn set(&mut self, lane: usize, candidate: &Candidate) {
+    fn set(&mut self, column: usize, candidate: &Candidate) {
         for (edge, value) in self.edges.iter_mut().zip(candidate.box_in_input) {
-            edge[lane] = value;
+            edge[column] = value;
         }
-        self.area[lane] = area(candidate.box_in_input);
-        self.class_id[lane] = candidate.class_id;
+        self.area[column] = area(candidate.box_in_input);
+        self.class_id[column] = candidate.class_id;
     }
 
     /// Whether any of the boxes overlaps the candidate's by more than the threshold: [`iou`] of finite boxes, without branches.
@@ -118,13 +118,13 @@ impl Block {
         let least = |a: f32, b: f32| if a < b { a } else { b };
         let greatest = |a: f32, b: f32| if a > b { a } else { b };
         let mut any = false;
-        for lane in 0..LANES {
-            let width = greatest(least(self.edges[2][lane], x2) - greatest(self.edges[0][lane], x1), 0.0);
-            let height = greatest(least(self.edges[3][lane], y2) - greatest(self.edges[1][lane], y1), 0.0);
+        for column in 0..WIDTH {
+            let width = greatest(least(self.edges[2][column], x2) - greatest(self.edges[0][column], x1), 0.0);
+            let height = greatest(least(self.edges[3][column], y2) - greatest(self.edges[1][column], y1), 0.0);
             let shared = width * height;
-            let union = self.area[lane] + own_area - shared;
+            let union = self.area[column] + own_area - shared;
             let overlap = shared / union > options.iou_threshold;
-            let compared = options.class_agnostic | (self.class_id[lane] == candidate.class_id);
+            let compared = options.class_agnostic | (self.class_id[column] == candidate.class_id);
             any |= overlap & compared & (union > 0.0);
         }
         any

@@ -243,9 +243,9 @@ fn wanted(bounds: &Bounds) -> String {
 }
 
 fn detect(detector: &mut Detector, frame: &FrameView<'_>, seen: &mut Vec<Detection>) -> Result<(), Failure> {
-    let flight = detector.begin(&[*frame])?;
-    detector.finish(flight)?;
-    Ok(detector.detections(flight, 0, seen)?)
+    let run_id = detector.begin(&[*frame])?;
+    detector.finish(run_id)?;
+    Ok(detector.detections(run_id, 0, seen)?)
 }
 
 /// Calls `take` with every fourth whole frame of a file.

@@ -57,10 +57,10 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     for picture in &pictures {
         // A new detector each time: the very first run is queued call by call.
         let mut detector = network.detector(THRESHOLD)?;
-        let flight = detector.begin(&[layout.view(picture)?])?;
-        detector.finish(flight)?;
+        let run_id = detector.begin(&[layout.view(picture)?])?;
+        detector.finish(run_id)?;
         let mut seen = Vec::new();
-        detector.detections(flight, 0, &mut seen)?;
+        detector.detections(run_id, 0, &mut seen)?;
         expected.push(seen);
     }
     let boxes: usize = expected.iter().map(Vec::len).sum();
@@ -131,11 +131,11 @@ fn batches(memory: &Memory, onnx: &[u8], profile: Option<&str>, report: &mut Rep
         let views: Vec<_> = buffers.iter().map(|buffer| layout.view_of(buffer)).collect::<Result<_, _>>()?;
         under_way.push_back((shades, detector.begin(&views)?));
         while under_way.len() == 2 || (number == 399 && !under_way.is_empty()) {
-            let Some((shades, flight)) = under_way.pop_front() else { break };
-            detector.finish(flight)?;
+            let Some((shades, run_id)) = under_way.pop_front() else { break };
+            detector.finish(run_id)?;
             for (slot, &shade) in shades.iter().enumerate() {
                 let mut seen = Vec::new();
-                detector.detections(flight, slot, &mut seen)?;
+                detector.detections(run_id, slot, &mut seen)?;
                 let wanted = f32::from(shade) / 255.0 / 2.0;
                 let score = seen.first().map_or(0.0, |best| best.score);
                 wrong += usize::from((score - wanted).abs() > 2e-3 || seen.len() != 2);
@@ -177,9 +177,9 @@ impl Check<'_> {
             let picture = (number * 7 + number / FRAMES) % FRAMES;
             let buffer = &mut buffers[number % 2];
             buffer.as_mut_slice().copy_from_slice(&pictures[picture]);
-            let flight = detector.begin(&[self.layout.view_of(buffer)?])?;
+            let run_id = detector.begin(&[self.layout.view_of(buffer)?])?;
             noise.fill(buffer.as_mut_slice());
-            self.order.push_back((picture, flight));
+            self.order.push_back((picture, run_id));
             if self.order.len() == under_way {
                 self.compare(detector)?;
             }
@@ -191,10 +191,10 @@ impl Check<'_> {
     }
 
     fn compare(&mut self, detector: &mut Detector) -> Result<(), Failure> {
-        let Some((picture, flight)) = self.order.pop_front() else { return Ok(()) };
+        let Some((picture, run_id)) = self.order.pop_front() else { return Ok(()) };
         let mut seen = Vec::new();
-        detector.finish(flight)?;
-        detector.detections(flight, 0, &mut seen)?;
+        detector.finish(run_id)?;
+        detector.detections(run_id, 0, &mut seen)?;
         self.wrong += usize::from(seen != self.expected[picture]);
         Ok(())
     }

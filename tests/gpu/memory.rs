@@ -80,9 +80,9 @@ fn choice(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
             for number in 0..BLOCK_FRAMES {
                 let began = Instant::now();
                 camera.write(number);
-                let flight = detector.begin(&[camera.frame(number)?])?;
-                detector.finish(flight)?;
-                detector.detections(flight, 0, &mut seen)?;
+                let run_id = detector.begin(&[camera.frame(number)?])?;
+                detector.finish(run_id)?;
+                detector.detections(run_id, 0, &mut seen)?;
                 if block > 0 {
                     times.push(began.elapsed().as_secs_f64() * 1e6);
                 }
@@ -141,9 +141,9 @@ pub fn measure(setup: &Setup, what: &str) -> Result<(), Failure> {
     let camera = Camera::new(&Memory::on(&device, MemoryKind::Mapped)?)?;
     let mut seen = Vec::new();
     let mut look = |number: usize| -> Result<(), Failure> {
-        let flight = detector.begin(&[camera.frame(number)?])?;
-        detector.finish(flight)?;
-        Ok(detector.detections(flight, 0, &mut seen)?)
+        let run_id = detector.begin(&[camera.frame(number)?])?;
+        detector.finish(run_id)?;
+        Ok(detector.detections(run_id, 0, &mut seen)?)
     };
     (0..WARM).try_for_each(&mut look)?;
     let (device_then, resident_then) = (device.memory_free_bytes()?, resident_bytes());

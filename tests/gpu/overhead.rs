@@ -131,9 +131,9 @@ impl Times {
         for number in 0..RUNS {
             let frame = camera.frame(number)?;
             let began = Instant::now();
-            let flight = detector.begin(&[frame])?;
-            detector.finish(flight)?;
-            detector.detections(flight, 0, &mut seen)?;
+            let run_id = detector.begin(&[frame])?;
+            detector.finish(run_id)?;
+            detector.detections(run_id, 0, &mut seen)?;
             self.ours.push(began.elapsed().as_secs_f64() * 1e6);
         }
         self.cpu += cpu_time().saturating_sub(cpu);
@@ -161,11 +161,11 @@ fn steps(detector: &mut Detector, camera: &Camera) -> Result<String, Failure> {
     for number in 0..RUNS * 5 {
         let frame = camera.frame(number)?;
         let start = thread_cpu_time();
-        let flight = detector.begin(&[frame])?;
+        let run_id = detector.begin(&[frame])?;
         let begun = thread_cpu_time();
-        detector.finish(flight)?;
+        detector.finish(run_id)?;
         let finished = thread_cpu_time();
-        detector.detections(flight, 0, &mut seen)?;
+        detector.detections(run_id, 0, &mut seen)?;
         let steps = [begun - start, finished - begun, thread_cpu_time().saturating_sub(finished)];
         spent.iter_mut().zip(steps).for_each(|(spent, step)| *spent += step);
     }
@@ -185,9 +185,9 @@ fn paced_cpu(detector: &mut Detector, camera: &Camera) -> Result<String, Failure
     let (cpu, own) = (cpu_time(), thread_cpu_time());
     for number in 0..frames {
         let began = Instant::now();
-        let flight = detector.begin(&[camera.frame(number)?])?;
-        detector.finish(flight)?;
-        detector.detections(flight, 0, &mut seen)?;
+        let run_id = detector.begin(&[camera.frame(number)?])?;
+        detector.finish(run_id)?;
+        detector.detections(run_id, 0, &mut seen)?;
         std::thread::sleep(interval.saturating_sub(began.elapsed()));
     }
     let mean = |time: Duration| time.as_secs_f64() * 1e6 / frames as f64;

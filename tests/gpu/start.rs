@@ -100,9 +100,9 @@ pub fn measure(setup: &Setup, what: &str) -> Result<(), Failure> {
             let began = Instant::now();
             let network = Network::load(setup, path)?;
             let mut detector = network.detector(0.3)?;
-            let flight = detector.begin(&[camera.frame(0)?])?;
-            detector.finish(flight)?;
-            detector.detections(flight, 0, &mut seen)?;
+            let run_id = detector.begin(&[camera.frame(0)?])?;
+            detector.finish(run_id)?;
+            detector.detections(run_id, 0, &mut seen)?;
             began.elapsed()
         }
     };

@@ -59,9 +59,9 @@ fn check(network: &Network, memory: &Memory, report: &mut Report) -> Result<(), 
     let mut alone = Vec::new();
     for number in 0..Camera::BUFFERS {
         let mut seen = Vec::new();
-        let flight = detector.begin(&[camera.frame(number)?])?;
-        detector.finish(flight)?;
-        detector.detections(flight, 0, &mut seen)?;
+        let run_id = detector.begin(&[camera.frame(number)?])?;
+        detector.finish(run_id)?;
+        detector.detections(run_id, 0, &mut seen)?;
         alone.push(seen);
     }
     let mut differing = 0;
@@ -91,10 +91,10 @@ fn each(
     let mut under_way: VecDeque<(usize, RunId)> = VecDeque::new();
     for number in 0..frames + detector.max_in_flight() {
         if (under_way.len() == detector.max_in_flight() || number >= frames)
-            && let Some((number, flight)) = under_way.pop_front()
+            && let Some((number, run_id)) = under_way.pop_front()
         {
-            detector.finish(flight)?;
-            detector.detections(flight, 0, &mut seen)?;
+            detector.finish(run_id)?;
+            detector.detections(run_id, 0, &mut seen)?;
             take(number, &seen);
         }
         if number < frames {

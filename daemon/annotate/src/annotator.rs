@@ -230,11 +230,11 @@ impl Drawer {
                 encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(message.sequence, &bytes));
             match stored {
                 Ok(()) => {
-                    self.outage.works();
+                    self.outage.recovered();
                     self.counters.written.add(1);
                 }
                 Err(error) => {
-                    self.outage.fails(&explain(&error));
+                    self.outage.failed(&explain(&error));
                     self.lost();
                 }
             }

@@ -182,7 +182,7 @@ fn stages(times: &[StageTimes]) -> BTreeMap<&'static str, Figures> {
 /// Runs one frame after the other through one detector.
 struct FrameBench {
     detector: visiond_engine::detector::Detector,
-    facts: Arc<visiond_flow::message::ModelFacts>,
+    facts: Arc<visiond_flow::message::MessageModel>,
     camera: Arc<str>,
     found: Vec<visiond_engine::detector::Detection>,
 }
@@ -197,15 +197,15 @@ impl FrameBench {
         let name = &self.facts.name;
         let view = frame.view().map_err(|error| ExitError::new(Exit::Input, format!("{name}: {error}")))?;
         let failed = |error: DetectorError| ExitError::new(run_exit(&error), format!("model {name}: {error}"));
-        let flight = self.detector.begin(&[view]).map_err(failed)?;
+        let run_id = self.detector.begin(&[view]).map_err(failed)?;
         let begun = Instant::now();
         drop(range);
         let range = nvtx::range(c"engine");
-        let timings = self.detector.finish(flight).map_err(failed)?;
+        let timings = self.detector.finish(run_id).map_err(failed)?;
         let inferred = Instant::now();
         drop(range);
         let range = nvtx::range(c"filter");
-        self.detector.detections(flight, 0, &mut self.found).map_err(failed)?;
+        self.detector.detections(run_id, 0, &mut self.found).map_err(failed)?;
         let found = Instant::now();
         drop(range);
         let _range = nvtx::range(c"publish");

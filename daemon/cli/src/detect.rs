@@ -18,7 +18,7 @@ use visiond_config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConf
 use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
-use visiond_flow::message::{DetectionMessage, Message, ModelFacts, Timings};
+use visiond_flow::message::{DetectionMessage, Message, MessageModel, Timings};
 use visiond_service::loaded_model::LoadedModel;
 use visiond_service::run_exit;
 use visiond_system::exit::{Exit, ExitError};
@@ -104,7 +104,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
 /// Runs the model on frames and reports what it detects.
 struct DetectionRun {
     detector: Detector,
-    model: Arc<ModelFacts>,
+    model: Arc<MessageModel>,
     camera: Arc<str>,
     printer: DetectionPrinter,
     pictures: Option<AnnotatedPictures>,
@@ -140,10 +140,10 @@ impl DetectionRun {
                 return Ok(());
             }
         };
-        let flight = self.detector.begin(&[view]).map_err(failed)?;
-        let run = self.detector.finish(flight).map_err(failed)?;
+        let run_id = self.detector.begin(&[view]).map_err(failed)?;
+        let run = self.detector.finish(run_id).map_err(failed)?;
         let inferred = Instant::now();
-        self.detector.detections(flight, 0, &mut self.found).map_err(failed)?;
+        self.detector.detections(run_id, 0, &mut self.found).map_err(failed)?;
         let timings = Timings {
             capture: age(taken_ns),
             queue: 0,

@@ -108,20 +108,20 @@ fn serve(
     let service = Arc::new(Service::start(config, messages, &stop)?);
     drop(more_time);
     let began = Instant::now();
-    let mut reloader = Reloader::new(path.to_owned(), &service, signals.bell());
+    let mut reloader = Reloader::new(path.to_owned(), &service, signals.wake_pipe());
     let thermals = thermals.as_ref();
-    let observer = Arc::new(StatusCollector::new(&service, thermals, path));
+    let status = Arc::new(StatusCollector::new(&service, thermals, path));
     let state = visiond_web::AppState {
         service: Arc::clone(&service),
         live: Arc::clone(service.live()),
-        observer: Arc::clone(&observer),
+        status: Arc::clone(&status),
         reloads: reloader.reloads.clone(),
     };
     let server = Arc::new(visiond_web::Server::start(prepared, state).map_err(ExitError::system)?);
     service.is_served_by(Arc::<visiond_web::Server>::clone(&server));
     let (service, stop, notifier) = (&*service, &stop, &notifier);
     let mut main_loop =
-        MainLoop { service, stop, signals, notifier, thermals, observer: &observer, reloader: &mut reloader };
+        MainLoop { service, stop, signals, notifier, thermals, status: &status, reloader: &mut reloader };
     let end = main_loop.run(duration.map(|duration| began + duration));
     reloader.close();
 

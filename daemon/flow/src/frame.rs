@@ -90,16 +90,16 @@ pub unsafe trait DriverMemory: std::fmt::Debug + Send + Sync {
 pub struct DriverBuffer {
     memory: Arc<dyn DriverMemory>,
     index: u32,
-    home: Sender<u32>,
+    return_queue: Sender<u32>,
 }
 
 impl DriverBuffer {
-    /// Wraps buffer `index` of the stream; `home` receives the index when this is dropped.
+    /// Wraps buffer `index` of the stream; `return_queue` receives the index when this is dropped.
     ///
     /// # Safety
-    /// The driver does not write to `memory` until `home` has received `index`.
-    pub unsafe fn new(memory: Arc<dyn DriverMemory>, index: u32, home: Sender<u32>) -> Self {
-        Self { memory, index, home }
+    /// The driver does not write to `memory` until `return_queue` has received `index`.
+    pub unsafe fn new(memory: Arc<dyn DriverMemory>, index: u32, return_queue: Sender<u32>) -> Self {
+        Self { memory, index, return_queue }
     }
 
     /// Returns the bytes of the whole buffer.
@@ -117,7 +117,7 @@ impl DriverBuffer {
 impl Drop for DriverBuffer {
     fn drop(&mut self) {
         // Fails if the stream has ended; the last owner of the memory frees it then.
-        let _ = self.home.send(self.index);
+        let _ = self.return_queue.send(self.index);
     }
 }
 
@@ -131,7 +131,7 @@ impl From<PooledBuffer> for FrameBytes {
 #[derive(Debug)]
 pub struct FramePool {
     free: Receiver<UnifiedBuffer>,
-    home: Sender<UnifiedBuffer>,
+    return_queue: Sender<UnifiedBuffer>,
 }
 
 impl FramePool {
@@ -140,12 +140,12 @@ impl FramePool {
     /// # Errors
     /// The memory cannot be allocated.
     pub fn new(memory: &Memory, count: usize, bytes: usize) -> Result<Self, BufferError> {
-        let (home, free) = channel();
+        let (return_queue, free) = channel();
         for _ in 0..count {
             // The receiver is in this function, so the send cannot fail.
-            let _ = home.send(memory.allocate(bytes)?);
+            let _ = return_queue.send(memory.allocate(bytes)?);
         }
-        Ok(Self { free, home })
+        Ok(Self { free, return_queue })
     }
 
     /// Returns a free buffer, or `None` if all are in use.
@@ -157,7 +157,7 @@ impl FramePool {
     pub fn take_wait(&self, stop: &Stop) -> Option<PooledBuffer> {
         while !stop.is_raised() {
             stop.mark_progress();
-            // An error is a time-out: `self.home` is a sender, so the channel stays connected.
+            // An error is a time-out: `self.return_queue` is a sender, so the channel stays connected.
             if let Ok(buffer) = self.free.recv_timeout(STOP_CHECK) {
                 return Some(self.lend(buffer));
             }
@@ -166,7 +166,7 @@ impl FramePool {
     }
 
     fn lend(&self, buffer: UnifiedBuffer) -> PooledBuffer {
-        PooledBuffer { buffer: Some(buffer), home: self.home.clone() }
+        PooledBuffer { buffer: Some(buffer), return_queue: self.return_queue.clone() }
     }
 }
 
@@ -175,7 +175,7 @@ impl FramePool {
 pub struct PooledBuffer {
     /// `None` only inside `drop`.
     buffer: Option<UnifiedBuffer>,
-    home: Sender<UnifiedBuffer>,
+    return_queue: Sender<UnifiedBuffer>,
 }
 
 impl PooledBuffer {
@@ -209,7 +209,7 @@ impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
             // Fails if the pool is gone; that frees the buffer here.
-            let _ = self.home.send(buffer);
+            let _ = self.return_queue.send(buffer);
         }
     }
 }

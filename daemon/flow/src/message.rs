@@ -32,7 +32,7 @@ pub struct Message {
     /// Facts of the frame.
     pub frame: FrameFacts,
     /// Facts of the model.
-    pub model: Arc<ModelFacts>,
+    pub model: Arc<MessageModel>,
     /// Duration of each stage.
     pub timings_us: Timings,
     /// Detections, highest score first.
@@ -55,7 +55,7 @@ pub struct FrameFacts {
 
 /// Facts of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ModelFacts {
+pub struct MessageModel {
     /// Name in the configuration.
     pub name: String,
     /// SHA-256 of the model's file.
@@ -125,7 +125,7 @@ impl Message {
     /// Builds the message for the detections of a frame. `label` returns the name of a class.
     pub fn new(
         camera: &Arc<str>,
-        model: &Arc<ModelFacts>,
+        model: &Arc<MessageModel>,
         frame: &Frame,
         timings_us: Timings,
         detections: &[Detection],

@@ -10,7 +10,7 @@ use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
 use crate::clock::{SystemClock, now};
 use crate::frame::{Frame, FramePool};
-use crate::message::{BoxMessage, DetectionMessage, FrameFacts, Message, ModelFacts, SCHEMA, Timings, next_id};
+use crate::message::{BoxMessage, DetectionMessage, FrameFacts, Message, MessageModel, SCHEMA, Timings, next_id};
 
 /// Returns a message with one detection per label.
 pub fn message(camera: &str, labels: &[&str]) -> Message {
@@ -52,15 +52,15 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
         captured_at: "2025-01-01T00:00:00.000000000Z".into(),
         monotonic_ns: sequence * 1_000_000,
         frame: FrameFacts { width: 640, height: 480, format: "rgb", file: None },
-        model: Arc::new(ModelFacts { name: "m".into(), sha256: "0".repeat(64) }),
+        model: Arc::new(MessageModel { name: "m".into(), sha256: "0".repeat(64) }),
         timings_us: Timings::default(),
         detections: vec![detection; detections],
     })
 }
 
 /// Returns facts of a model that does not exist.
-pub fn model_facts() -> Arc<ModelFacts> {
-    Arc::new(ModelFacts { name: "fake".into(), sha256: "0".repeat(64) })
+pub fn model_facts() -> Arc<MessageModel> {
+    Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64) })
 }
 
 /// Returns a grey frame of 4x2 pixels from `pool`, each of value `sequence`.

@@ -64,11 +64,11 @@ struct Event {
     thread: u32,
     from_ns: u64,
     to_ns: u64,
-    frame: Option<Frame>,
+    frame: Option<FrameKey>,
 }
 
 /// A frame, by camera and number.
-type Frame = (Arc<str>, u64);
+type FrameKey = (Arc<str>, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {

@@ -32,7 +32,7 @@ const QUALITY: u8 = 80;
 const IDLE: Duration = Duration::from_secs(5);
 /// How many pictures decide that there is headroom: 0.2 s of eight cameras, 1.6 s of one.
 const ENOUGH: u32 = 16;
-/// What a picture may take at [`Rank::Idle`] beyond four times its CPU time: half of the
+/// The time that a picture may take at [`Rank::Idle`] beyond four times its CPU time: half of the
 /// time until the next picture at the default rate.
 const MARGIN: Duration = Duration::from_millis(50);
 
@@ -102,7 +102,7 @@ fn run(queue: &EncoderQueue<CameraView>, rank: Rank) {
         let (elapsed, worked) = (begun.elapsed(), Duration::from_nanos(work.lap_ns()));
         if rank == Rank::Idle && is_gone(elapsed, worked) {
             queue.hand_over(Rank::Nice);
-        } else if rank == Rank::Nice && headroom.is_found(elapsed, worked) {
+        } else if rank == Rank::Nice && headroom.add_picture(elapsed, worked) {
             queue.hand_over(Rank::Idle);
         }
         view.done();
@@ -182,7 +182,7 @@ impl CpuHeadroom {
     /// Adds a picture that took `elapsed` and used `worked` of CPU time; returns whether there is headroom.
     ///
     /// There is when [`ENOUGH`] pictures took at most one and a half times their CPU time; `false` until then.
-    fn is_found(&mut self, elapsed: Duration, worked: Duration) -> bool {
+    fn add_picture(&mut self, elapsed: Duration, worked: Duration) -> bool {
         self.pictures += 1;
         self.elapsed += elapsed;
         self.worked += worked;
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn there_is_headroom_after_enough_pictures_in_a_row_that_hardly_waited() {
         let mut headroom = CpuHeadroom::default();
-        let mut after = |elapsed, count| (0..count).map(|_| headroom.is_found(elapsed, MS(4))).collect::<Vec<_>>();
+        let mut after = |elapsed, count| (0..count).map(|_| headroom.add_picture(elapsed, MS(4))).collect::<Vec<_>>();
         let enough = ENOUGH as usize;
         assert_eq!(after(MS(5), enough).iter().position(|&seen| seen), Some(enough - 1));
         assert!(!after(MS(12), enough).contains(&true), "it waited twice as long as it worked");

@@ -22,7 +22,7 @@ use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings};
 use visiond_flow::clock::Clock;
 use visiond_flow::frame::Frame;
-use visiond_flow::message::{DetectionMessage, Message, ModelFacts, Timings};
+use visiond_flow::message::{DetectionMessage, Message, MessageModel, Timings};
 use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics};
 use visiond_flow::trace;
 use visiond_kernels::nvtx;
@@ -103,7 +103,7 @@ impl MessageLimit {
     }
 }
 
-/// What a lane knows about a camera; it comes with each of the camera's frames.
+/// A lane's facts about a camera; they come with each of the camera's frames.
 pub struct LaneCamera {
     /// The camera's counters and name.
     pub metrics: Arc<CameraMetrics>,
@@ -117,8 +117,8 @@ pub struct LaneCamera {
 
 /// The model that a lane runs.
 pub struct LaneModel {
-    /// What messages say about the model.
-    pub facts: Arc<ModelFacts>,
+    /// The model, as messages name it.
+    pub facts: Arc<MessageModel>,
     /// The loaded model; `None` while it has to be loaded again.
     pub runner: Option<Box<dyn ModelRunner>>,
     /// Loads it again.
@@ -156,11 +156,11 @@ struct PendingFrame {
 
 /// A run in flight; its slot `i` holds the frame of `works[i]`.
 struct Run {
-    flight: RunId,
+    run_id: RunId,
     works: VecDeque<PendingFrame>,
 }
 
-/// What lives as long as the lane's thread.
+/// The state that lives as long as the lane's thread.
 struct LaneState {
     taken: Vec<(Arc<LaneCamera>, QueuedFrame)>,
     /// Frames of the run that begins, or that is being published.
@@ -184,14 +184,14 @@ impl Lane {
     /// Runs the model on frames until the mailbox has ended or is stopped.
     pub fn run(self, mut model: LaneModel) {
         logging::about(Subject::Model, Arc::clone(&self.metrics.name));
-        let flights = model.runner.as_ref().map_or(1, |runner| runner.flights());
+        let max_in_flight = model.runner.as_ref().map_or(1, |runner| runner.max_in_flight());
         let mut state = LaneState {
             taken: Vec::new(),
             works: VecDeque::new(),
-            in_flight: VecDeque::with_capacity(flights),
-            spare: Vec::with_capacity(flights),
+            in_flight: VecDeque::with_capacity(max_in_flight),
+            spare: Vec::with_capacity(max_in_flight),
             found: Vec::new(),
-            pacer: RunPacer::new(flights, self.mailbox.has_lossless()),
+            pacer: RunPacer::new(max_in_flight, self.mailbox.has_lossless()),
             counted: RunCounts::default(),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
@@ -289,7 +289,7 @@ impl Lane {
     fn swap_model(&self, model: &mut LaneModel, state: &mut LaneState) -> bool {
         let Some((new, back)) = self.model_swap.take() else { return false };
         if let Some(runner) = &new.runner {
-            state.pacer = RunPacer::new(runner.flights(), self.mailbox.has_lossless());
+            state.pacer = RunPacer::new(runner.max_in_flight(), self.mailbox.has_lossless());
         }
         state.counted = RunCounts::default();
         state.failures = 0;
@@ -336,14 +336,14 @@ impl Lane {
     }
 
     /// Begins a run on the frames that were taken. Drops a frame that fails, and begins without it; logs what fails.
-    fn begin(&self, runner: &mut dyn ModelRunner, facts: &Arc<ModelFacts>, state: &mut LaneState) {
+    fn begin(&self, runner: &mut dyn ModelRunner, facts: &Arc<MessageModel>, state: &mut LaneState) {
         let now_ns = self.clock.monotonic_ns();
         let trace = trace::work("begin run");
         state.works.extend(state.taken.drain(..).map(|(camera, queued)| receive(camera, facts, queued, now_ns)));
         state.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.message.sequence));
         while let Some(first) = state.works.front() {
             let error = match begin_run(runner, &state.works) {
-                Ok(flight) => {
+                Ok(run_id) => {
                     for work in &mut state.works {
                         if work.camera.annotator.is_none() && !work.camera.view.wanted() {
                             work.frame = None;
@@ -351,7 +351,7 @@ impl Lane {
                     }
                     state.pacer.begun(now_ns, state.works.len());
                     let works = std::mem::replace(&mut state.works, state.spare.pop().unwrap_or_default());
-                    state.in_flight.push_back(Run { flight, works });
+                    state.in_flight.push_back(Run { run_id, works });
                     return;
                 }
                 Err(error) => error,
@@ -378,17 +378,17 @@ impl Lane {
         let Some(run) = state.in_flight.front_mut() else { return false };
         self.metrics.enter(Activity::Looking);
         let trace = trace::work("finish run");
-        let result = runner.finish(run.flight);
+        let result = runner.finish(run.run_id);
         drop(trace);
         self.metrics.runs.add(1);
-        let flight = run.flight;
+        let run_id = run.run_id;
         match result {
             Ok(timings) => {
                 state.failures = 0;
                 state.backoff.reset();
                 let (now_ns, frames) = (self.clock.monotonic_ns(), run.works.len());
                 state.pacer.finished(now_ns, state.in_flight.len() - 1, frames, &timings, self.mailbox.waits());
-                self.read(runner, state, flight, &timings);
+                self.read(runner, state, run_id, &timings);
                 self.count(runner, state, &timings);
             }
             Err(error) => {
@@ -408,13 +408,13 @@ impl Lane {
     }
 
     /// Publishes the detections of the oldest run, which is finished, frame by frame.
-    fn read(&self, runner: &mut dyn ModelRunner, state: &mut LaneState, flight: RunId, timings: &RunTimings) {
+    fn read(&self, runner: &mut dyn ModelRunner, state: &mut LaneState, run_id: RunId, timings: &RunTimings) {
         let Some(run) = state.in_flight.front_mut() else { return };
         for slot in 0.. {
             let Some(mut work) = run.works.pop_front() else { break };
             let start = Instant::now();
             let trace = trace::work_on("read", &work.message.camera, work.message.sequence);
-            if let Err(error) = runner.detections(flight, slot, &mut state.found) {
+            if let Err(error) = runner.detections(run_id, slot, &mut state.found) {
                 self.complain(&mut state.complaints, &work, &error);
                 fail(&work);
                 continue;
@@ -488,7 +488,7 @@ impl Lane {
 }
 
 /// Makes a pending frame of one that was taken out of the mailbox at `now_ns`.
-fn receive(camera: Arc<LaneCamera>, facts: &Arc<ModelFacts>, queued: QueuedFrame, now_ns: u64) -> PendingFrame {
+fn receive(camera: Arc<LaneCamera>, facts: &Arc<MessageModel>, queued: QueuedFrame, now_ns: u64) -> PendingFrame {
     let QueuedFrame { frame, queued_ns } = queued;
     let timings = Timings {
         capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,

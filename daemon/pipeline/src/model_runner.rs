@@ -7,7 +7,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError, RunCounts, Ru
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::nvtx;
 
-/// What a failure affects.
+/// The extent of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// One frame of the run, by its slot; the run can begin without it.
@@ -22,7 +22,7 @@ pub enum Fault {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RunError {
-    /// What the failure affects.
+    /// The extent of the failure.
     pub fault: Fault,
     error: Box<dyn Error + Send + Sync>,
 }
@@ -54,7 +54,7 @@ pub trait ModelRunner: Send {
     fn batch(&self) -> usize;
 
     /// Returns how many runs may be in flight at once.
-    fn flights(&self) -> usize;
+    fn max_in_flight(&self) -> usize;
 
     /// Returns the name of a class.
     fn label(&self, class_id: u32) -> Arc<str>;
@@ -63,10 +63,10 @@ pub trait ModelRunner: Send {
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, RunError>;
 
     /// Waits for a run to end. Runs end in the order in which they began.
-    fn finish(&mut self, flight: RunId) -> Result<RunTimings, RunError>;
+    fn finish(&mut self, run_id: RunId) -> Result<RunTimings, RunError>;
 
     /// Replaces `out` by the detections in a slot's frame, best first.
-    fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError>;
+    fn detections(&mut self, run_id: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError>;
 
     /// Returns the GPU's counters so far; all 0 without a GPU.
     fn counts(&self) -> RunCounts {
@@ -79,7 +79,7 @@ impl ModelRunner for Detector {
         Self::batch(self)
     }
 
-    fn flights(&self) -> usize {
+    fn max_in_flight(&self) -> usize {
         Self::max_in_flight(self)
     }
 
@@ -92,14 +92,14 @@ impl ModelRunner for Detector {
         Ok(Self::begin(self, frames)?)
     }
 
-    fn finish(&mut self, flight: RunId) -> Result<RunTimings, RunError> {
+    fn finish(&mut self, run_id: RunId) -> Result<RunTimings, RunError> {
         let _range = nvtx::range(c"engine");
-        Ok(Self::finish(self, flight)?)
+        Ok(Self::finish(self, run_id)?)
     }
 
-    fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError> {
+    fn detections(&mut self, run_id: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError> {
         let _range = nvtx::range(c"filter");
-        Ok(Self::detections(self, flight, slot, out)?)
+        Ok(Self::detections(self, run_id, slot, out)?)
     }
 
     fn counts(&self) -> RunCounts {

@@ -19,7 +19,7 @@ const MARGIN_NS: u64 = 300_000;
 /// A new run time moves the smoothed one by this part of the difference.
 const SMOOTHING: f64 = 0.125;
 
-/// What the lane does next.
+/// The next action of the lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextAction {
     /// Wait for a frame: no run is in flight.
@@ -36,7 +36,7 @@ pub enum NextAction {
 /// Paces the runs of one lane.
 #[derive(Debug)]
 pub struct RunPacer {
-    flights: usize,
+    max_in_flight: usize,
     eager: bool,
     /// Durations of runs by their number of frames, from 1 on.
     run_times: Vec<Option<Smoothed>>,
@@ -51,9 +51,9 @@ pub struct RunPacer {
 }
 
 impl RunPacer {
-    /// Creates a pacer for a model that can have `flights` runs in flight. `eager`: a frame's age does not matter.
-    pub fn new(flights: usize, eager: bool) -> Self {
-        Self { flights, eager, run_times: Vec::new(), loading: None, end_ns: None, frames: 0, behind: false }
+    /// Creates a pacer for a model that can have `max_in_flight` runs in flight. `eager`: a frame's age does not matter.
+    pub fn new(max_in_flight: usize, eager: bool) -> Self {
+        Self { max_in_flight, eager, run_times: Vec::new(), loading: None, end_ns: None, frames: 0, behind: false }
     }
 
     /// Sets whether a frame's age does not matter.
@@ -66,7 +66,7 @@ impl RunPacer {
         if in_flight == 0 {
             return NextAction::WaitForFrame;
         }
-        if in_flight >= self.flights {
+        if in_flight >= self.max_in_flight {
             return NextAction::Finish;
         }
         if self.eager {

@@ -1,13 +1,13 @@
-//! What the MQTT and the NATS sink share.
+//! The parts that the MQTT and the NATS sink share.
 //!
 //! A protocol implements [`BrokerClient`]; [`BrokerSink`] is the sink around it. Messages go out in order, and each is kept until
 //! the broker has acknowledged it. After a lost connection the sink sends the unacknowledged messages again, in order and with
 //! the same ids.
 
-mod disk;
 mod outbox;
 mod queue_reader;
 mod sink;
+mod spool_writer;
 pub mod tls;
 mod window;
 
@@ -36,10 +36,10 @@ pub struct QueuedMessage {
     pub line: Bytes,
 }
 
-/// What a client reports.
+/// An event that a client reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BrokerEvent {
-    /// The broker has the message of this number. Any order will do.
+    /// The broker has the message of this number. Acknowledgements may come in any order.
     Acknowledged(u64),
     /// The broker can never accept the message of this number. The client has logged it; the sink gives it up.
     Refused(u64),
@@ -54,8 +54,8 @@ pub enum BrokerEvent {
 ///
 /// The sink calls its methods from one thread, within one runtime that has time and I/O enabled.
 pub trait BrokerClient: Send {
-    /// Connects, whatever was before. Until it returns, the sink calls no other method. The sink may drop the future half way,
-    /// when connecting takes too long or the sink ends.
+    /// Connects, and drops any earlier connection. Until it returns, the sink calls no other method. The sink may drop the
+    /// future before it completes, when connecting takes too long or the sink ends.
     /// The error is a sentence, because the sink only logs it: it names the broker's address and the remedy.
     fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
 
@@ -64,7 +64,7 @@ pub trait BrokerClient: Send {
     fn send(&mut self, message: &QueuedMessage) -> impl Future<Output = Result<(), String>>;
 
     /// Waits for the next event, and does the protocol's own work. The sink calls it again and again while connected, and drops
-    /// the future whenever there is something to send, so it must lose nothing by that.
+    /// the future whenever there is something to send, so it must be cancel-safe.
     fn event(&mut self) -> impl Future<Output = BrokerEvent>;
 
     /// Ends the session with the broker, within that time.

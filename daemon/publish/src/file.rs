@@ -66,7 +66,7 @@ impl FileSink {
         };
         match OpenLog::open(&sink.path, name) {
             Ok(log) => sink.log = Some(log),
-            Err(error) if is_passing(&error) => sink.outage.fails(&explain(&error)),
+            Err(error) if is_passing(&error) => sink.outage.failed(&explain(&error)),
             Err(error) => return Err(format!("cannot write {}: {}", config.path.display(), explain(&error))),
         }
         Ok(sink)
@@ -168,14 +168,14 @@ impl Sink for FileSink {
                 let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
                 match self.write(message.line()) {
                     Ok(()) => {
-                        self.outage.works();
+                        self.outage.recovered();
                         Counters::add(&queue.counters.written, 1);
                         continue;
                     }
                     Err(error) => {
                         // The next attempt opens it again, and so finds a folder that was mounted in the meantime.
                         self.log = None;
-                        self.outage.fails(&explain(&error));
+                        self.outage.failed(&explain(&error));
                     }
                 }
             }

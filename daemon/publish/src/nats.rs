@@ -26,7 +26,7 @@ use stream::Subjects;
 
 /// A server that is killed may lose what it acknowledged in its last moments, because it acknowledges before the system has the
 /// data. Messages that were acknowledged this shortly before the connection broke are sent again.
-const FORGETFUL: Duration = Duration::from_secs(1);
+const RESEND_ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
 
 /// How many of them are sent again at most.
 const MOST_RECENT: usize = 512;
@@ -37,7 +37,7 @@ pub struct NatsClient {
     device: Arc<str>,
     subjects: Subjects,
     connection: Option<NatsConnection>,
-    /// Messages that were acknowledged within [`FORGETFUL`], and when; oldest first.
+    /// Messages that were acknowledged within [`RESEND_ACKNOWLEDGED_WITHIN`], and when; oldest first.
     recent: VecDeque<(Instant, QueuedMessage)>,
     /// A message that no stream accepted; nothing else is sent before a stream accepts it.
     unclaimed: Option<QueuedMessage>,
@@ -58,7 +58,9 @@ impl NatsClient {
 
     fn remember(&mut self, message: QueuedMessage) {
         let now = Instant::now();
-        let is_old = |(acknowledged, _): &(Instant, QueuedMessage)| now.duration_since(*acknowledged) > FORGETFUL;
+        let is_old = |(acknowledged, _): &(Instant, QueuedMessage)| {
+            now.duration_since(*acknowledged) > RESEND_ACKNOWLEDGED_WITHIN
+        };
         while self.recent.len() >= MOST_RECENT || self.recent.front().is_some_and(is_old) {
             self.recent.pop_front();
         }

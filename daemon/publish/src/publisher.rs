@@ -58,7 +58,7 @@ pub struct Publisher {
     shared: Arc<SharedSinks>,
 }
 
-/// What the sinks' threads and the publisher share.
+/// The state that the sinks' threads and the publisher share.
 #[derive(Debug)]
 struct SharedSinks {
     /// Replaced as a whole, so that a lane that publishes does not hold the lock.
@@ -131,11 +131,11 @@ impl Publisher {
     /// # Errors
     ///
     /// The system cannot start a thread. The running sinks stay as they were.
-    pub fn change(&self, plan: PreparedSinks) -> Result<RetiredSinks, PublishError> {
+    pub fn change(&self, prepared: PreparedSinks) -> Result<RetiredSinks, PublishError> {
         let before = self.shared.sinks();
         let mut started = RetiredSinks(Vec::new());
-        let mut sinks = Vec::with_capacity(plan.0.len());
-        for (config, sink) in plan.0 {
+        let mut sinks = Vec::with_capacity(prepared.0.len());
+        for (config, sink) in prepared.0 {
             let running = before.iter().find(|sink| same_output(&sink.config, &config));
             sinks.push(match (sink, running) {
                 (None, Some(running)) => RunningSink { config, handle: Arc::clone(&running.handle) },
@@ -207,9 +207,9 @@ impl Publisher {
                 logging::about(Subject::Sink, name.as_str());
                 give_way(Rank::Batch);
                 match sink.run(&queue) {
-                    SinkEnd::Closed => queue.die(|counters| &counters.unsent),
+                    SinkEnd::Closed => queue.abandon(|counters| &counters.unsent),
                     SinkEnd::ReaderGone => {
-                        queue.die(|counters| &counters.failed);
+                        queue.abandon(|counters| &counters.failed);
                         gone.store(true, Ordering::SeqCst);
                         if !shared.end_without_readers() {
                             log::warn!(
@@ -323,13 +323,13 @@ impl RunningSink {
         let patience = deadline.max(Instant::now()) + Duration::from_millis(150);
         if !finished_by([&thread], patience) {
             log::error!("sink {}: its output does not respond; leaving its thread behind", self.config.name);
-            self.handle.queue.die(|counters| &counters.unsent);
+            self.handle.queue.abandon(|counters| &counters.unsent);
         } else if thread.join().is_err() {
             log::error!(
                 "sink {}: its thread panicked, which is a fault of visiond: please report it",
                 self.config.name
             );
-            self.handle.queue.die(|counters| &counters.failed);
+            self.handle.queue.abandon(|counters| &counters.failed);
         }
         let counts = self.counts();
         if counts.lost > 0 {

@@ -4,8 +4,6 @@
 //! which [`Queue::wake`] does on another thread. The first sink thread that needs the JSON line makes it for all sinks.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,10 +13,11 @@ use visiond_config::types::{SinkConfig, WhenFull};
 use visiond_flow::message::Published;
 use visiond_flow::sink_counts::SpoolCounts;
 use visiond_system::stop::Stop;
+use visiond_system::wake_pipe::WakePipe;
 
 use super::rate_limit::CameraRateLimit;
 
-/// What happened to a sink's messages: see [`SinkCounts`](visiond_flow::sink_counts::SinkCounts).
+/// Counts of a sink's messages by their fate: see [`SinkCounts`](visiond_flow::sink_counts::SinkCounts).
 #[derive(Debug, Default)]
 pub struct Counters {
     pub queued: AtomicU64,
@@ -46,7 +45,7 @@ impl Counters {
     }
 }
 
-/// What [`Queue::pop`] found.
+/// The result of [`Queue::pop`].
 #[derive(Debug)]
 pub enum Popped {
     Message(Arc<Published>),
@@ -61,11 +60,11 @@ pub struct Queue {
     inner: Mutex<QueueState>,
     arrived: Condvar,
     room: Condvar,
-    wake: OnceLock<WakePipe>,
+    wake_pipe: OnceLock<WakePipe>,
     /// There are messages that the sink was not woken for.
-    news: AtomicBool,
+    unannounced: AtomicBool,
     stop: Stop,
-    /// What happened to the messages.
+    /// Counts of the messages by their fate.
     pub counters: Counters,
 }
 
@@ -106,8 +105,8 @@ impl Queue {
             inner: Mutex::new(inner),
             arrived: Condvar::new(),
             room: Condvar::new(),
-            wake: OnceLock::new(),
-            news: AtomicBool::new(false),
+            wake_pipe: OnceLock::new(),
+            unannounced: AtomicBool::new(false),
             stop: stop.clone(),
             counters: Counters::default(),
         }
@@ -125,7 +124,7 @@ impl Queue {
                 drop(inner);
                 if !offered.replaces {
                     // The sink must wake at the camera's next interval.
-                    self.news.store(true, Ordering::Release);
+                    self.unannounced.store(true, Ordering::Release);
                 }
                 return;
             }
@@ -158,12 +157,12 @@ impl Queue {
         inner.waiting.push_back(Arc::clone(message));
         Counters::add(&self.counters.queued, 1);
         drop(inner);
-        self.news.store(true, Ordering::Release);
+        self.unannounced.store(true, Ordering::Release);
     }
 
     /// Wakes the sink if there are messages that it was not woken for.
     pub fn wake(&self) {
-        if self.news.swap(false, Ordering::Acquire) {
+        if self.unannounced.swap(false, Ordering::Acquire) {
             self.notify();
         }
     }
@@ -220,7 +219,7 @@ impl Queue {
     }
 
     /// Moves messages that the rate limit holds back, and whose interval has come, into the queue. `pop` does so too.
-    pub fn ripen(&self) {
+    pub fn release_due(&self) {
         self.release(&mut self.inner.lock(), false);
     }
 
@@ -256,7 +255,7 @@ impl Queue {
     }
 
     /// Ends the queue with its sink: counts its messages in `counter`, and later messages as failed.
-    pub fn die(&self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
+    pub fn abandon(&self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
         let mut inner = self.inner.lock();
         inner.dead = true;
         let rest = std::mem::take(&mut inner.waiting).len();
@@ -265,9 +264,9 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// Makes every later wake and close ring `wake`, for a sink that sleeps in `poll`.
-    pub fn wake_by(&self, wake: WakePipe) -> &WakePipe {
-        self.wake.get_or_init(|| wake)
+    /// Makes every later wake and close use `wake_pipe`, for a sink that sleeps in `poll`.
+    pub fn wake_by(&self, wake_pipe: WakePipe) -> &WakePipe {
+        self.wake_pipe.get_or_init(|| wake_pipe)
     }
 
     /// Moves held-back messages into the queue: those that are due, or all of them.
@@ -284,38 +283,9 @@ impl Queue {
     }
 
     fn notify(&self) {
-        match self.wake.get() {
-            Some(wake) => wake.ring(),
+        match self.wake_pipe.get() {
+            Some(wake_pipe) => wake_pipe.wake(),
             None => _ = self.arrived.notify_one(),
         }
-    }
-}
-
-/// Wakes a thread that sleeps in `poll`.
-#[derive(Debug)]
-pub struct WakePipe {
-    /// Readable once it rang; non-blocking.
-    pub reader: UnixStream,
-    writer: UnixStream,
-}
-
-impl WakePipe {
-    /// Creates the pipe; it has not rung. Fails when the process has no descriptor left.
-    pub fn new() -> std::io::Result<Self> {
-        let (reader, writer) = UnixStream::pair()?;
-        reader.set_nonblocking(true)?;
-        writer.set_nonblocking(true)?;
-        Ok(Self { reader, writer })
-    }
-
-    /// Wakes the sleeper, now or when it next polls.
-    pub fn ring(&self) {
-        // A full pipe means that it has rung already.
-        let _ = (&self.writer).write(&[1]);
-    }
-
-    /// Forgets that it rang.
-    pub fn hush(&self) {
-        while matches!((&self.reader).read(&mut [0; 64]), Ok(64)) {}
     }
 }

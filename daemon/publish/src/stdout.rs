@@ -135,9 +135,9 @@ impl Sink for StdoutSink {
             }
             let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
             match self.write(message.line(), queue) {
-                Ok(()) => self.outage.works(),
+                Ok(()) => self.outage.recovered(),
                 Err(WriteFailure::Other(error)) => {
-                    self.outage.fails(&explain(&error));
+                    self.outage.failed(&explain(&error));
                     self.outage.lost(1);
                     Counters::add(&queue.counters.failed, 1);
                 }

@@ -15,9 +15,10 @@ use visiond_config::types::{SinkConfig, SinkKind, UnixSinkConfig};
 use visiond_flow::message::Published;
 use visiond_flow::trace;
 use visiond_system::unix_socket::{self, SocketFile};
+use visiond_system::wake_pipe::WakePipe;
 
 use super::poll::{entry, poll};
-use super::queue::{Counters, Popped, Queue, WakePipe};
+use super::queue::{Counters, Popped, Queue};
 use super::sink::{Sink, SinkEnd};
 
 /// At the end: how long a reader may accept nothing before the sink drops its remaining messages.
@@ -78,10 +79,10 @@ impl UnixSink {
     }
 
     /// Sleeps until there is a message, a reader or the end, and serves the readers.
-    fn serve(&mut self, bell: &WakePipe, patience: Duration, counters: &Counters) {
+    fn serve(&mut self, wake_pipe: &WakePipe, patience: Duration, counters: &Counters) {
         let accepts = self.accept_again.is_none_or(|at| Instant::now() >= at);
         let mut entries = Vec::with_capacity(2 + self.readers.len());
-        entries.push(entry(&bell.reader, libc::POLLIN));
+        entries.push(entry(&wake_pipe.reader, libc::POLLIN));
         entries.push(entry(&self.listener, if accepts { libc::POLLIN } else { 0 }));
         entries.extend(self.readers.iter().map(|reader| entry(&reader.stream, reader.events())));
         if let Err(error) = poll(&mut entries, Some(patience)) {
@@ -89,7 +90,7 @@ impl UnixSink {
             std::thread::sleep(Duration::from_millis(100));
             return;
         }
-        bell.hush();
+        wake_pipe.clear();
         for (reader, ready) in self.readers.iter_mut().zip(&entries[2..]) {
             if ready.revents & libc::POLLIN != 0 {
                 reader.listen();
@@ -162,13 +163,13 @@ impl UnixSink {
     }
 
     /// Sends the pending messages while the readers accept them and there is time.
-    fn drain(&mut self, bell: &WakePipe, queue: &Queue) {
+    fn drain(&mut self, wake_pipe: &WakePipe, queue: &Queue) {
         // Accepts no new readers: they would get nothing.
         self.accept_again = Some(Instant::now() + Duration::from_secs(3600));
         let mut moved = Instant::now();
         let mut left = self.bytes_left();
         while left > 0 && moved.elapsed() < LAST_PATIENCE && !queue.is_overdue() {
-            self.serve(bell, LAST_PATIENCE / 4, &queue.counters);
+            self.serve(wake_pipe, LAST_PATIENCE / 4, &queue.counters);
             if self.bytes_left() < left {
                 moved = Instant::now();
             }
@@ -187,8 +188,8 @@ impl UnixSink {
 
 impl Sink for UnixSink {
     fn run(mut self: Box<Self>, queue: &Queue) -> SinkEnd {
-        let bell = match WakePipe::new() {
-            Ok(bell) => queue.wake_by(bell),
+        let wake_pipe = match WakePipe::new() {
+            Ok(wake_pipe) => queue.wake_by(wake_pipe),
             Err(error) => {
                 log::error!("sink {}: cannot run: {error}", self.name);
                 return SinkEnd::Closed;
@@ -200,19 +201,19 @@ impl Sink for UnixSink {
                     self.send_to_all(&message, &queue.counters);
                     // A queue that never runs empty must not keep readers out.
                     if round % 64 == 0 {
-                        self.serve(bell, Duration::ZERO, &queue.counters);
+                        self.serve(wake_pipe, Duration::ZERO, &queue.counters);
                     }
                 }
                 Popped::Configured(config) => self.configure(*config),
                 // Bounded, so that the sink notices the end of an accept pause without an event.
                 Popped::TimedOut => {
                     let turn = queue.next_turn().map(|turn| turn.saturating_duration_since(Instant::now()));
-                    self.serve(bell, turn.unwrap_or(ACCEPT_PAUSE).min(ACCEPT_PAUSE), &queue.counters);
+                    self.serve(wake_pipe, turn.unwrap_or(ACCEPT_PAUSE).min(ACCEPT_PAUSE), &queue.counters);
                 }
                 Popped::Closed => break,
             }
         }
-        self.drain(bell, queue);
+        self.drain(wake_pipe, queue);
         SinkEnd::Closed
     }
 }

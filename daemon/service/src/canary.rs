@@ -29,7 +29,7 @@ const TIMEOUT_FACTOR: u32 = 4;
 const GREY: u8 = 114;
 
 /// A model to try.
-pub struct Candidate {
+pub struct TrialModel {
     /// The model.
     pub model: LoadedModel,
     /// The detector for its lane.
@@ -50,10 +50,10 @@ struct Sample {
 pub fn prove(
     live: &Live,
     name: &str,
-    candidate: Candidate,
+    candidate: TrialModel,
     cameras: &[&str],
     limit: Duration,
-) -> Result<Candidate, CanaryError> {
+) -> Result<TrialModel, CanaryError> {
     let (samples, fps) = samples(live, candidate.detector.input_size(), cameras)?;
     let (report, reports) = channel();
     let names: Vec<_> = samples.iter().map(|sample| sample.name.clone()).collect();
@@ -123,18 +123,18 @@ fn warn_if_slow(name: &str, took: Duration, fps: f64) {
     }
 }
 
-/// What the trial's thread reports.
+/// A report of the trial's thread.
 enum TrialReport {
     /// A run on one more frame took this long.
     Ran(Duration),
     /// The trial has ended.
-    Ended(Result<Box<Candidate>, CanaryError>),
+    Ended(Result<Box<TrialModel>, CanaryError>),
 }
 
 /// A trial in progress.
 struct Trial {
     name: String,
-    candidate: Candidate,
+    candidate: TrialModel,
     limit: Duration,
 }
 
@@ -159,7 +159,7 @@ impl Trial {
 
     /// Runs the lane's detector on a frame and checks the outputs; returns how long the run took.
     fn check(&mut self, sample: &Sample) -> Result<Duration, CanaryError> {
-        let Candidate { model, detector } = &mut self.candidate;
+        let TrialModel { model, detector } = &mut self.candidate;
         let failed = |error: RunError| CanaryError::Run { sample: sample.name.clone(), error };
         // The first run also allocates memory and does other work once.
         let took = run_on(detector, sample).map_err(failed)?.min(run_on(detector, sample).map_err(failed)?);
@@ -185,9 +185,9 @@ impl Trial {
 /// Runs the detector on a frame; returns how long preprocess and inference took.
 fn run_on(detector: &mut Detector, sample: &Sample) -> Result<Duration, RunError> {
     let view = sample.frame.view().map_err(|error| RunError::new(Fault::Run, error))?;
-    let flight = detector.begin(std::slice::from_ref(&view))?;
-    let timings = detector.finish(flight)?;
-    detector.detections(flight, 0, &mut Vec::new())?;
+    let run_id = detector.begin(std::slice::from_ref(&view))?;
+    let timings = detector.finish(run_id)?;
+    detector.detections(run_id, 0, &mut Vec::new())?;
     Ok(Duration::from_micros(timings.preprocess_us + timings.infer_us))
 }
 

@@ -6,7 +6,7 @@ use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
 use visiond_engine::detector::{Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions};
-use visiond_flow::message::ModelFacts;
+use visiond_flow::message::MessageModel;
 use visiond_kernels::cuda::Device;
 
 use crate::error::{ModelError, ServiceError};
@@ -16,7 +16,7 @@ use crate::error::{ModelError, ServiceError};
 pub struct LoadedModel {
     /// The engine that runs it.
     pub engine: Engine,
-    /// What its inputs and outputs mean.
+    /// The meaning of its inputs and outputs.
     pub card: Card,
     limits: DetectorOptions,
     name: String,
@@ -64,7 +64,7 @@ impl LoadedModel {
     }
 
     /// Returns what messages say about it.
-    pub fn facts(&self) -> ModelFacts {
-        ModelFacts { name: self.name.clone(), sha256: self.engine.file().sha256.clone() }
+    pub fn facts(&self) -> MessageModel {
+        MessageModel { name: self.name.clone(), sha256: self.engine.file().sha256.clone() }
     }
 }

@@ -1,6 +1,6 @@
 //! A configuration that is ready to run: its models are loaded and its picture folders opened, beside those that run.
 //!
-//! What has not changed is taken over from the running configuration; at the start that one is empty.
+//! Parts that have not changed are taken over from the running configuration; at the start that one is empty.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
 use visiond_pipeline::supervisor::{CameraSpec, LaneSpec};
 
-use crate::canary::{self, Candidate};
+use crate::canary::{self, TrialModel};
 use crate::error::ServiceError;
 use crate::loaded_model::LoadedModel;
 
@@ -70,7 +70,7 @@ pub struct Pictures {
 
 /// A configuration that is ready to run.
 pub struct PreparedConfig {
-    /// What differs from the running configuration.
+    /// The differences from the running configuration.
     pub changes: ConfigDiff,
     /// A lane for each model that a camera uses.
     pub lanes: Vec<LaneSpec>,
@@ -199,13 +199,13 @@ fn load(
     let backend = loaded.engine.backend_description().to_owned();
     log::info!("model {}: {} on {backend}", model.name, model.path.display());
     let detector = loaded.required_detector()?;
-    let mut candidate = Candidate { model: loaded, detector };
+    let mut candidate = TrialModel { model: loaded, detector };
     if let Some(live) = trial_frames {
         let cameras: Vec<_> = config.cameras_of(model).map(|camera| &*camera.name).collect();
         let tried = canary::prove(live, &model.name, candidate, &cameras, config.engine.canary_timeout);
         candidate = tried.map_err(|error| ServiceError::model(&model.name, error))?;
     }
-    let Candidate { model, detector } = candidate;
+    let TrialModel { model, detector } = candidate;
     let inputs: Vec<_> = model.engine.inputs().iter().map(ToString::to_string).collect();
     let facts = LoadedFacts {
         sha256: model.engine.file().sha256.clone(),

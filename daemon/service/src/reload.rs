@@ -16,8 +16,8 @@ use visiond_config::diff::{ConfigDiff, Difference};
 use visiond_config::types::Config;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
-use visiond_system::signals::Bell;
 use visiond_system::threads::finished_by;
+use visiond_system::wake_pipe::WakePipe;
 
 use crate::error::ServiceError;
 use crate::service::Service;
@@ -30,9 +30,9 @@ pub struct ReloadOutcome {
     pub at: String,
     /// Whether the file is in force now; if not, nothing has changed.
     pub applied: bool,
-    /// What has changed, part by part; empty if nothing has.
+    /// The changes, part by part; empty if there are none.
     pub changes: Vec<Difference>,
-    /// What takes effect only after a restart, as sentences.
+    /// The changes that take effect only after a restart, as sentences.
     pub restart_needed: Vec<String>,
     /// Why it was refused: a sentence, or a line for each error in the file.
     pub error: Option<String>,
@@ -57,7 +57,7 @@ impl ReloadOutcome {
     }
 }
 
-/// What a configuration would change.
+/// The changes that a configuration would make.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preview {
@@ -113,7 +113,7 @@ pub struct ReloadHandle(Arc<ReloadRequests>);
 
 struct ReloadRequests {
     pending: RankedMutex<PendingRequests>,
-    bell: Bell,
+    wake_pipe: Arc<WakePipe>,
     path: PathBuf,
 }
 
@@ -126,9 +126,9 @@ struct PendingRequests {
 }
 
 impl ReloadHandle {
-    fn new(path: PathBuf, bell: Bell) -> Self {
+    fn new(path: PathBuf, wake_pipe: Arc<WakePipe>) -> Self {
         let pending = RankedMutex::new(LockRank::ReloadRequests, PendingRequests::default());
-        Self(Arc::new(ReloadRequests { pending, bell, path }))
+        Self(Arc::new(ReloadRequests { pending, wake_pipe, path }))
     }
 
     /// Returns the configuration file.
@@ -142,7 +142,7 @@ impl ReloadHandle {
         let mut pending = self.0.pending.lock();
         if !pending.closed {
             pending.waiters.push(waiter);
-            self.0.bell.ring();
+            self.0.wake_pipe.wake();
         }
         outcome
     }
@@ -169,25 +169,25 @@ struct RunningReload {
 
 /// A reload that has ended.
 pub struct Finished {
-    /// What has changed, or why it was refused.
+    /// The changes, or why the reload was refused.
     pub result: Result<ConfigDiff, ExitError>,
     waiters: Vec<oneshot::Sender<ReloadOutcome>>,
     outcome: ReloadOutcome,
 }
 
-/// Rings when it is dropped, also by a panic.
-struct RingAtEnd(Bell);
+/// Wakes the main thread when it is dropped, also by a panic.
+struct WakeAtEnd(Arc<WakePipe>);
 
-impl Drop for RingAtEnd {
+impl Drop for WakeAtEnd {
     fn drop(&mut self) {
-        self.0.ring();
+        self.0.wake();
     }
 }
 
 impl Reloader {
-    /// Reloads `service` from the file at `path`, and rings `bell` on every request and at the end of each reload.
-    pub fn new(path: PathBuf, service: &Arc<Service>, bell: Bell) -> Self {
-        Self { service: Arc::clone(service), reloads: ReloadHandle::new(path, bell), current: None, again: false }
+    /// Reloads `service` from the file at `path`, and wakes `wake_pipe` on every request and at the end of each reload.
+    pub fn new(path: PathBuf, service: &Arc<Service>, wake_pipe: Arc<WakePipe>) -> Self {
+        Self { service: Arc::clone(service), reloads: ReloadHandle::new(path, wake_pipe), current: None, again: false }
     }
 
     /// Whether a request came through [`ReloadHandle`] since the last reload began.
@@ -206,9 +206,9 @@ impl Reloader {
         let (sender, result) = channel();
         let (path, service) = (self.reloads.path().to_owned(), Arc::clone(&self.service));
         let failed = sender.clone();
-        let ring = RingAtEnd(self.reloads.0.bell.clone());
+        let wake_at_end = WakeAtEnd(Arc::clone(&self.reloads.0.wake_pipe));
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || {
-            let _ring = ring;
+            let _wake_at_end = wake_at_end;
             let config = Config::load(&path).map_err(ServiceError::from);
             let _ = sender.send(config.and_then(|config| service.apply(config)));
         });

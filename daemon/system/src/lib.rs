@@ -24,3 +24,4 @@ pub mod testing;
 pub mod thermal;
 pub mod threads;
 pub mod unix_socket;
+pub mod wake_pipe;

@@ -60,7 +60,7 @@ impl Outage {
     }
 
     /// Records a failed attempt.
-    pub fn fails(&mut self, reason: &str) {
+    pub fn failed(&mut self, reason: &str) {
         let now = Instant::now();
         match &mut self.current {
             Some(current) => {
@@ -91,7 +91,7 @@ impl Outage {
     }
 
     /// Records a successful attempt.
-    pub fn works(&mut self) {
+    pub fn recovered(&mut self) {
         if let Some(current) = self.current.take() {
             let seconds = current.since.elapsed().as_secs_f32();
             let what = &self.what;

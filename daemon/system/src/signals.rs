@@ -1,7 +1,7 @@
 //! Signals, reported through a descriptor. SIGTERM and SIGINT end the daemon; a second one ends the process at once. SIGHUP reloads
 //! the configuration.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
+use crate::wake_pipe::WakePipe;
+
 /// A signal within this time repeats the one before: `timeout` and Ctrl-C in a terminal signal the process and then its whole
 /// group.
 const ECHO: Duration = Duration::from_millis(250);
@@ -18,8 +20,7 @@ const ECHO: Duration = Duration::from_millis(250);
 /// The signals that the daemon handles.
 #[derive(Debug)]
 pub struct Signals {
-    wake: UnixStream,
-    bell: Bell,
+    wake_pipe: Arc<WakePipe>,
     /// Number of the signal that ends the daemon; 0 before one arrived.
     end: Arc<AtomicUsize>,
     reload: Arc<AtomicBool>,
@@ -27,23 +28,11 @@ pub struct Signals {
 
 /// Request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum SignalRequest {
     /// End the daemon; with the name of the signal.
     End(&'static str),
     /// Reload the configuration.
     Reload,
-}
-
-/// Wakes the thread that waits for signals.
-#[derive(Debug, Clone)]
-pub struct Bell(Arc<UnixStream>);
-
-impl Bell {
-    /// Makes [`Signals::readable`] readable.
-    pub fn ring(&self) {
-        // A full socket is readable already.
-        let _ = (&*self.0).write(&[1]);
-    }
 }
 
 impl Signals {
@@ -54,17 +43,17 @@ impl Signals {
     pub fn register() -> io::Result<Self> {
         let signals = Self::unbound()?;
         let armed = Arc::new(AtomicBool::new(false));
-        let (mut first, first_ring) = UnixStream::pair()?;
+        let (mut first, first_writer) = UnixStream::pair()?;
         for signal in [SIGTERM, SIGINT] {
             // Once armed, a signal ends the process with 128 plus its number, the status that a shell reports.
             // Child processes end too, see `child_process::die_with_parent`.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
-            low_level::pipe::register(signal, first_ring.try_clone()?)?;
+            low_level::pipe::register(signal, first_writer.try_clone()?)?;
             flag::register_usize(signal, Arc::clone(&signals.end), signal as usize)?;
-            low_level::pipe::register(signal, signals.bell.0.try_clone()?)?;
+            low_level::pipe::register(signal, signals.wake_pipe.writer()?)?;
         }
         flag::register(SIGHUP, Arc::clone(&signals.reload))?;
-        low_level::pipe::register(SIGHUP, signals.bell.0.try_clone()?)?;
+        low_level::pipe::register(SIGHUP, signals.wake_pipe.writer()?)?;
         // A thread of its own, because the first signal may arrive while a model is being loaded.
         let arm = move || {
             if first.read_exact(&mut [0]).is_ok() {
@@ -77,31 +66,28 @@ impl Signals {
     }
 
     fn unbound() -> io::Result<Self> {
-        let (wake, ring) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
-        ring.set_nonblocking(true)?;
-        Ok(Self { wake, bell: Bell(Arc::new(ring)), end: Arc::default(), reload: Arc::default() })
+        Ok(Self { wake_pipe: Arc::new(WakePipe::new()?), end: Arc::default(), reload: Arc::default() })
     }
 
-    /// Returns a descriptor that is readable from a signal or a bell until [`Signals::heard`].
+    /// Returns a descriptor that is readable from a signal or a wake-up until [`Signals::take_request`].
     pub fn readable(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+        self.wake_pipe.reader.as_fd()
     }
 
     /// Returns the request since the last call. A request to end takes precedence.
-    pub fn heard(&self) -> Option<Wish> {
-        while matches!((&self.wake).read(&mut [0; 64]), Ok(64)) {}
+    pub fn take_request(&self) -> Option<SignalRequest> {
+        self.wake_pipe.clear();
         let reload = self.reload.swap(false, Ordering::SeqCst);
         match i32::try_from(self.end.load(Ordering::SeqCst)) {
-            Ok(SIGINT) => Some(Wish::End("SIGINT")),
-            Ok(SIGTERM) => Some(Wish::End("SIGTERM")),
-            _ => reload.then_some(Wish::Reload),
+            Ok(SIGINT) => Some(SignalRequest::End("SIGINT")),
+            Ok(SIGTERM) => Some(SignalRequest::End("SIGTERM")),
+            _ => reload.then_some(SignalRequest::Reload),
         }
     }
 
-    /// Returns a bell that wakes the same descriptor.
-    pub fn bell(&self) -> Bell {
-        self.bell.clone()
+    /// Returns the pipe that makes [`Signals::readable`] readable.
+    pub fn wake_pipe(&self) -> Arc<WakePipe> {
+        Arc::clone(&self.wake_pipe)
     }
 }
 
@@ -113,26 +99,26 @@ pub mod testing {
 
     /// Sends simulated signals.
     #[derive(Clone)]
-    pub struct Sender(Bell, Arc<AtomicUsize>, Arc<AtomicBool>);
+    pub struct Sender(Arc<WakePipe>, Arc<AtomicUsize>, Arc<AtomicBool>);
 
     impl Sender {
         /// Simulates SIGTERM.
         pub fn end(&self) {
             self.1.store(SIGTERM as usize, Ordering::SeqCst);
-            self.0.ring();
+            self.0.wake();
         }
 
         /// Simulates SIGHUP.
         pub fn reload(&self) {
             self.2.store(true, Ordering::SeqCst);
-            self.0.ring();
+            self.0.wake();
         }
     }
 
     /// Returns simulated signals and their sender.
     pub fn signals() -> io::Result<(Signals, Sender)> {
         let signals = Signals::unbound()?;
-        let sender = Sender(signals.bell(), Arc::clone(&signals.end), Arc::clone(&signals.reload));
+        let sender = Sender(signals.wake_pipe(), Arc::clone(&signals.end), Arc::clone(&signals.reload));
         Ok((signals, sender))
     }
 }

@@ -19,7 +19,7 @@ use visiond_system::logging::tail;
 
 use crate::errors::{Problem, no_camera};
 use crate::guard::Trusted;
-use crate::masked;
+use crate::redact_config;
 use crate::state::AppState;
 use crate::status::report::{CameraFacts, StatusReport};
 
@@ -31,7 +31,7 @@ const TRACE_SECONDS: u64 = 5;
 
 /// `GET /readyz`: whether every lane that can start had its first frame. Without a token, the answer has no names.
 pub async fn ready(State(state): State<AppState>, Extension(Trusted(trusted)): Extension<Trusted>) -> Response {
-    let reasons = state.observer.not_ready();
+    let reasons = state.status.not_ready();
     if reasons.is_empty() {
         return "ready\n".into_response();
     }
@@ -41,17 +41,17 @@ pub async fn ready(State(state): State<AppState>, Extension(Trusted(trusted)): E
 
 /// `GET /api/v1/status`
 pub async fn status(State(state): State<AppState>) -> Json<StatusReport> {
-    Json(state.observer.observe())
+    Json(state.status.observe())
 }
 
 /// `GET /api/v1/cameras`
 pub async fn cameras(State(state): State<AppState>) -> Json<Vec<CameraFacts>> {
-    Json(state.observer.observe().cameras)
+    Json(state.status.observe().cameras)
 }
 
 /// `GET /api/v1/cameras/{name}`
 pub async fn camera(State(state): State<AppState>, Path(name): Path<String>) -> Result<Json<CameraFacts>, Problem> {
-    let cameras = state.observer.observe().cameras;
+    let cameras = state.status.observe().cameras;
     cameras.into_iter().find(|camera| camera.name == name).map(Json).ok_or_else(|| no_camera(&name))
 }
 
@@ -88,7 +88,7 @@ fn names(state: &AppState) -> impl Iterator<Item = String> + use<> {
 pub async fn config(State(state): State<AppState>) -> Result<Json<Value>, Problem> {
     let unreadable = |error| Problem::internal(format!("cannot show the configuration in force: {error}"));
     let mut config: Value = toml::from_str(&state.service.config().to_toml()).map_err(unreadable)?;
-    masked::mask(&mut config);
+    redact_config::mask(&mut config);
     Ok(Json(config))
 }
 

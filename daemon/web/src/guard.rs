@@ -41,7 +41,7 @@ const SLOW: Duration = Duration::from_millis(250);
 /// The shortest time between two log lines about wrong tokens.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a client must prove.
+/// The proof that a client must give.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// The token and its cookie, as digests.
@@ -132,7 +132,7 @@ enum Verdict {
 pub struct Guard {
     /// The rules in force.
     pub rules: RwLock<Arc<Rules>>,
-    observer: Arc<StatusCollector>,
+    status: Arc<StatusCollector>,
     /// Held for a while by each request with a wrong token; limits the log lines about them.
     wrong_tokens: Mutex<RateLimit>,
 }
@@ -142,11 +142,11 @@ pub struct Guard {
 pub struct Trusted(pub bool);
 
 impl Guard {
-    /// Creates a guard that counts refused requests at `observer`.
-    pub fn new(observer: &Arc<StatusCollector>) -> Arc<Self> {
+    /// Creates a guard that counts refused requests in `status`.
+    pub fn new(status: &Arc<StatusCollector>) -> Arc<Self> {
         Arc::new(Self {
             rules: RwLock::default(),
-            observer: Arc::clone(observer),
+            status: Arc::clone(status),
             wrong_tokens: Mutex::new(RateLimit::new(LOG_INTERVAL)),
         })
     }
@@ -178,7 +178,7 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
         Verdict::Unknown if is_login && is_same_origin(request.headers()) => {}
         Verdict::Elsewhere(why) => return Problem::new(StatusCode::FORBIDDEN, why).into_response(),
         Verdict::Unknown | Verdict::Wrong => {
-            guard.observer.http.unauthorized.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            guard.status.http.unauthorized.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if verdict == Verdict::Wrong {
                 refuse_slowly(&guard.wrong_tokens, peer).await;
             }

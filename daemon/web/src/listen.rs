@@ -68,7 +68,7 @@ pub struct PreparedListeners {
     max_connections: usize,
     /// The most pictures per second of a camera.
     pub(crate) max_fps: f64,
-    /// What clients must prove.
+    /// The proof that clients must give.
     pub(crate) rules: Rules,
 }
 
@@ -181,10 +181,10 @@ pub struct Acceptors {
     ending: watch::Sender<bool>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Connections {
     router: TowerToHyperService<Router>,
-    observer: Arc<StatusCollector>,
+    status: Arc<StatusCollector>,
     limit: AtomicUsize,
     /// Limits the clients that are being refused.
     refusals: Arc<Semaphore>,
@@ -193,11 +193,11 @@ struct Connections {
 
 impl Acceptors {
     /// Creates it without listeners.
-    pub fn new(router: Router, observer: Arc<StatusCollector>) -> Self {
+    pub fn new(router: Router, status: Arc<StatusCollector>) -> Self {
         let (ending, ends) = watch::channel(false);
         let connections = Connections {
             router: TowerToHyperService::new(router),
-            observer,
+            status,
             limit: AtomicUsize::new(0),
             refusals: Arc::new(Semaphore::new(REFUSALS)),
             ending: ends,
@@ -241,9 +241,9 @@ impl Acceptors {
         while self.tasks.join_next().await.is_some() {}
         self.serving.clear();
         let _ = self.ending.send(true);
-        let observer = Arc::clone(&self.connections.observer);
+        let status = Arc::clone(&self.connections.status);
         let all_gone = async {
-            while observer.http.connections.load(Ordering::Relaxed) > 0 {
+            while status.http.connections.load(Ordering::Relaxed) > 0 {
                 sleep(Duration::from_millis(5)).await;
             }
         };
@@ -277,21 +277,21 @@ struct Counted(Arc<Connections>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.observer.http.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.status.http.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Connections {
     fn let_in(self: &Arc<Self>, stream: Connection, peer: Peer) {
-        let open = self.observer.http.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let open = self.status.http.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let counted = Counted(Arc::clone(self));
         if open > self.limit.load(Ordering::Relaxed) as u64 {
-            self.observer.http.refused.fetch_add(1, Ordering::Relaxed);
+            self.status.http.refused.fetch_add(1, Ordering::Relaxed);
             drop(counted);
             self.refuse(stream);
             return;
         }
-        self.observer.http.accepted.fetch_add(1, Ordering::Relaxed);
+        self.status.http.accepted.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(connection(counted, stream, peer));
     }
 
@@ -310,7 +310,7 @@ async fn connection(counted: Counted, stream: Connection, peer: Peer) {
     let mut ending = shared.ending.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        let (router, observer) = (shared.router.clone(), Arc::clone(&shared.observer));
+        let (router, status) = (shared.router.clone(), Arc::clone(&shared.status));
         async move {
             let answer = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
             // The router has no errors; a panic was logged by the hook.
@@ -319,7 +319,7 @@ async fn connection(counted: Counted, stream: Connection, peer: Peer) {
                 Ok(Err(never)) => match never {},
                 Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
             };
-            observer.http.answered(answer.status().as_u16());
+            status.http.answered(answer.status().as_u16());
             Ok::<_, std::convert::Infallible>(answer)
         }
     });

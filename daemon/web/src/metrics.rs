@@ -13,7 +13,7 @@ use visiond_flow::sink_counts::{SinkCounts, SpoolCounts};
 use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::JetsonSummary;
 
-use self::text_format::{COUNTER, Column, GAUGE, HISTOGRAM, Page, flag};
+use self::text_format::{COUNTER, Column, GAUGE, HISTOGRAM, MetricsText, flag};
 use crate::state::AppState;
 use crate::status::report::{CameraFacts, HttpCounts, LabelFacts, ModelFacts, StatusReport};
 
@@ -22,12 +22,12 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `GET /metrics`
 pub async fn metrics(State(state): State<AppState>) -> Response {
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], render(&state.observer.observe())).into_response()
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], render(&state.status.observe())).into_response()
 }
 
 /// Writes every metric.
 fn render(seen: &StatusReport) -> String {
-    let mut page = Page::default();
+    let mut page = MetricsText::default();
     daemon(&mut page, seen);
     cameras(&mut page, &seen.cameras);
     models(&mut page, &seen.models);
@@ -38,7 +38,7 @@ fn render(seen: &StatusReport) -> String {
     page.finish()
 }
 
-fn daemon(page: &mut Page, seen: &StatusReport) {
+fn daemon(page: &mut MetricsText, seen: &StatusReport) {
     let mut info = page.family(GAUGE, "visiond_build_info", "Version of the daemon, and the target it was built for.");
     info.add(&[("version", &seen.version), ("target", &seen.target)], 1.0);
     page.single(GAUGE, "visiond_ready", "Whether every model that can start processed a frame.", flag(seen.ready));
@@ -50,7 +50,7 @@ fn daemon(page: &mut Page, seen: &StatusReport) {
     page.single(GAUGE, "visiond_reload_last_applied", help, flag(applied));
 }
 
-fn cameras(page: &mut Page, cameras: &[CameraFacts]) {
+fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
     let help = "Size and format of a camera's frames, how the driver passes them, and the model that runs on them.";
     let mut info = page.family(GAUGE, "visiond_camera_info", help);
     for camera in cameras {
@@ -121,7 +121,7 @@ fn cameras(page: &mut Page, cameras: &[CameraFacts]) {
     }
 }
 
-fn stages(page: &mut Page, cameras: &[CameraFacts]) {
+fn stages(page: &mut MetricsText, cameras: &[CameraFacts]) {
     let total = Stage::Total.name();
     let help = "Duration of each stage of processing a frame.";
     let mut family = page.family(HISTOGRAM, "visiond_stage_duration_seconds", help);
@@ -137,7 +137,7 @@ fn stages(page: &mut Page, cameras: &[CameraFacts]) {
     }
 }
 
-fn models(page: &mut Page, models: &[ModelFacts]) {
+fn models(page: &mut MetricsText, models: &[ModelFacts]) {
     let help = "File, backend, frame memory and input of a model.";
     let mut info = page.family(GAUGE, "visiond_model_info", help);
     for model in models {
@@ -179,7 +179,7 @@ fn models(page: &mut Page, models: &[ModelFacts]) {
     page.table("model", &on_gpu, &columns);
 }
 
-fn sinks(page: &mut Page, sinks: &[SinkCounts]) {
+fn sinks(page: &mut MetricsText, sinks: &[SinkCounts]) {
     let mut info = page.family(GAUGE, "visiond_sink_info", "Type and output of a sink.");
     for sink in sinks {
         info.add(&[("sink", &sink.name), ("type", &sink.kind), ("to", &sink.to)], 1.0);
@@ -226,7 +226,7 @@ fn sinks(page: &mut Page, sinks: &[SinkCounts]) {
     page.table("sink", &spools, &columns);
 }
 
-fn http(page: &mut Page, http: &HttpCounts) {
+fn http(page: &mut MetricsText, http: &HttpCounts) {
     page.single(GAUGE, "visiond_http_connections", "Open connections.", http.connections as f64);
     let mut connections = page.family(COUNTER, "visiond_http_connections_total", "Connections, by outcome.");
     connections.add(&[("outcome", "accepted")], http.accepted as f64);
@@ -244,7 +244,7 @@ fn http(page: &mut Page, http: &HttpCounts) {
     page.single(COUNTER, "visiond_http_stream_lost_total", "Messages that slow readers of the stream lost.", lost);
 }
 
-fn jetson(page: &mut Page, jetson: &JetsonSummary) {
+fn jetson(page: &mut MetricsText, jetson: &JetsonSummary) {
     let mut zones = page.family(GAUGE, "visiond_temperature_celsius", "Temperatures of the Jetson, by zone.");
     for (zone, temperature) in &jetson.temperatures_c {
         zones.add(&[("zone", zone)], temperature.last);
@@ -264,7 +264,7 @@ fn jetson(page: &mut Page, jetson: &JetsonSummary) {
 }
 
 /// Writes the process's metrics under the names that all Prometheus clients use.
-fn process(page: &mut Page, process: &ProcessFacts, started_at: &str) {
+fn process(page: &mut MetricsText, process: &ProcessFacts, started_at: &str) {
     let help = "CPU time of all threads, user and system.";
     page.single(COUNTER, "process_cpu_seconds_total", help, process.cpu_seconds);
     for (name, help, value) in [

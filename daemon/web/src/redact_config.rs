@@ -1,12 +1,12 @@
-//! The configuration without its secrets, for whoever may see it but not them.
+//! Hides secrets in the configuration that `/api/v1/config` returns.
 //!
-//! Secrets belong into credentials, and where they stand in the file all the same they stand in a URL, or among a program's
-//! arguments: what looks like one there is hidden, rather too much than too little.
+//! Secrets belong in credentials. Some users put them into a URL or an argument anyway, so this hides everything there that
+//! looks like one.
 
 use serde_json::Value;
 use visiond_system::redact::{MASK, announces_secret, redact};
 
-/// Hides what must not be told.
+/// Replaces every secret in `value` with [`MASK`].
 pub fn mask(value: &mut Value) {
     match value {
         Value::String(text) => *text = redact(text),
@@ -25,7 +25,7 @@ pub fn mask(value: &mut Value) {
         }
         Value::Object(members) => {
             for (key, member) in members {
-                // Those name where a secret is, which is told.
+                // These keys name a credential, not a secret, so they stay visible.
                 if !matches!(&**key, "token" | "login" | "credentials") {
                     mask(member);
                 }

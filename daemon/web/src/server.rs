@@ -80,9 +80,9 @@ impl HttpServer for Server {
 }
 
 async fn serve(prepared: PreparedListeners, mut to_do: UnboundedReceiver<Order>, state: AppState) {
-    let guard = Guard::new(&state.observer);
+    let guard = Guard::new(&state.status);
     let live = Arc::clone(&state.live);
-    let mut acceptors = Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.observer));
+    let mut acceptors = Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.status));
     let begin = |prepared: PreparedListeners, acceptors: &mut Acceptors| {
         *guard.rules.write() = Arc::new(prepared.rules.clone());
         live.set_max_fps(prepared.max_fps);

@@ -6,15 +6,15 @@ use visiond_service::reload::ReloadHandle;
 
 use crate::status::StatusCollector;
 
-/// What the request handlers work with. Clones share it.
+/// The state that the request handlers share; a clone refers to the same state.
 #[derive(Clone)]
 pub struct AppState {
     /// Everything that runs.
     pub service: Arc<Service>,
-    /// What clients can watch.
+    /// The pictures and messages that clients can watch.
     pub live: Arc<Live>,
     /// The daemon's state, and the server's own counters.
-    pub observer: Arc<StatusCollector>,
+    pub status: Arc<StatusCollector>,
     /// Requests reloads.
     pub reloads: ReloadHandle,
 }

@@ -67,7 +67,7 @@ pub async fn stream(
             let upgrade = upgrade.max_message_size(INCOMING_BYTES).max_frame_size(INCOMING_BYTES);
             let upgrade = upgrade.read_buffer_size(INCOMING_BYTES).write_buffer_size(OUTGOING_BYTES);
             upgrade.on_upgrade(async move |socket| {
-                let reader = CountedReader::new(&state.observer, |http| &http.websocket_readers);
+                let reader = CountedReader::new(&state.status, |http| &http.websocket_readers);
                 talk(socket, state.live.messages().subscribe(filter), &reader).await;
             })
         }
@@ -76,30 +76,30 @@ pub async fn stream(
 
 /// Counts a reader until it is dropped.
 struct CountedReader {
-    observer: Arc<StatusCollector>,
+    status: Arc<StatusCollector>,
     counter: fn(&HttpCounts<AtomicU64>) -> &AtomicU64,
 }
 
 impl CountedReader {
-    fn new(observer: &Arc<StatusCollector>, counter: fn(&HttpCounts<AtomicU64>) -> &AtomicU64) -> Self {
-        counter(&observer.http).fetch_add(1, Ordering::Relaxed);
-        Self { observer: Arc::clone(observer), counter }
+    fn new(status: &Arc<StatusCollector>, counter: fn(&HttpCounts<AtomicU64>) -> &AtomicU64) -> Self {
+        counter(&status.http).fetch_add(1, Ordering::Relaxed);
+        Self { status: Arc::clone(status), counter }
     }
 
     /// Counts the events that the reader lost.
     fn count_lost(&self, delivered: &Delivered) {
-        self.observer.http.events_lost.fetch_add(delivered.lost, Ordering::Relaxed);
+        self.status.http.events_lost.fetch_add(delivered.lost, Ordering::Relaxed);
     }
 }
 
 impl Drop for CountedReader {
     fn drop(&mut self) {
-        (self.counter)(&self.observer.http).fetch_sub(1, Ordering::Relaxed);
+        (self.counter)(&self.status.http).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 fn server_sent_events(state: &AppState, filter: Filter) -> Response {
-    let reader = CountedReader::new(&state.observer, |http| &http.event_readers);
+    let reader = CountedReader::new(&state.status, |http| &http.event_readers);
     let subscription = state.live.messages().subscribe(filter);
     let events = stream::unfold((subscription, reader), async |(mut subscription, reader): (Subscription, _)| {
         let delivered = subscription.next().await;

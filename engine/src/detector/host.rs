@@ -128,7 +128,7 @@ impl Runner for HostRunner {
         Ok(RunId(0))
     }
 
-    fn finish(&mut self, _flight: RunId) -> Result<RunTimings, DetectorError> {
+    fn finish(&mut self, _run: RunId) -> Result<RunTimings, DetectorError> {
         let HostRun::Begun { frames, preprocess_us } = self.run else { return Err(DetectorError::NotInFlight) };
         self.run = HostRun::Empty;
         let start = Instant::now();
@@ -137,14 +137,14 @@ impl Runner for HostRunner {
         Ok(RunTimings { launch_us: 0, preprocess_us, infer_us: micros(start.elapsed()) })
     }
 
-    fn mapping(&self, _flight: RunId, slot: usize) -> Option<Mapping> {
+    fn mapping(&self, _run: RunId, slot: usize) -> Option<Mapping> {
         let HostRun::Done { frames } = self.run else { return None };
         self.mappings.get(slot).copied().flatten().filter(|_| slot < frames)
     }
 
     fn decode(
         &mut self,
-        _flight: RunId,
+        _run: RunId,
         slot: usize,
         head: &mut dyn Head,
         score_threshold: f32,

@@ -20,26 +20,32 @@ const OLDEST_COUNT_NS: u64 = 5_000_000_000;
 #[derive(Debug, Default)]
 pub struct TimestampConverter {
     /// Whether the driver has [`Quirk::StampsOfSystemCounter`].
-    counts: bool,
+    uses_system_counter: bool,
     /// Whether the driver may use CLOCK_REALTIME and claim otherwise.
-    either: bool,
-    said: bool,
+    may_use_realtime: bool,
+    logged: bool,
 }
 
 impl TimestampConverter {
     pub fn new(node: &Node) -> Self {
         let has = |quirk| node.has(quirk);
-        Self { counts: has(Quirk::StampsOfSystemCounter), either: has(Quirk::StampsOfEitherClock), said: false }
+        Self {
+            uses_system_counter: has(Quirk::StampsOfSystemCounter),
+            may_use_realtime: has(Quirk::StampsOfEitherClock),
+            logged: false,
+        }
     }
 
-    /// Returns when the frame was taken: the driver's timestamp if it is on CLOCK_MONOTONIC, otherwise now.
+    /// Returns when the frame was taken: the driver's timestamp, converted to CLOCK_MONOTONIC if necessary, or the time of
+    /// arrival if it is not plausible.
     pub fn stamp(&mut self, filled: &FilledBuffer, clock: &dyn Clock, label: &str) -> Timestamp {
         if let Some(seconds) = WallWatch::of_process().step(clock) {
             log::info!(
                 "the system clock was set by {seconds:+.1} s; the times of frames follow it, their ages do not change"
             );
         }
-        if let Some(stamp) = self.counts.then(|| counted(filled.timestamp_ns, clock)).flatten() {
+        if let Some(stamp) = self.uses_system_counter.then(|| from_system_counter(filled.timestamp_ns, clock)).flatten()
+        {
             return stamp;
         }
         let kind = filled.flags & sys::V4L2_BUF_FLAG_TIMESTAMP_MASK;
@@ -56,7 +62,7 @@ impl TimestampConverter {
         let stamp_ns = filled.timestamp_ns;
         if !is_recent(stamp_ns, now_ns) {
             let realtime_ns = clock.realtime_ns();
-            if self.either && is_recent(stamp_ns, realtime_ns) {
+            if self.may_use_realtime && is_recent(stamp_ns, realtime_ns) {
                 let age_ns = realtime_ns.saturating_sub(stamp_ns);
                 return clock::at_monotonic(clock, now_ns.saturating_sub(age_ns), instant);
             }
@@ -68,7 +74,7 @@ impl TimestampConverter {
     }
 
     fn say(&mut self, label: &str, what: &str) {
-        if !std::mem::replace(&mut self.said, true) {
+        if !std::mem::replace(&mut self.logged, true) {
             log::info!("{label}: the driver's timestamps are {what}: using the time of reception instead");
         }
     }
@@ -83,8 +89,8 @@ fn is_recent(stamp_ns: u64, now_ns: u64) -> bool {
 ///
 /// Reads both clocks for each frame, so neither the start of CLOCK_MONOTONIC nor NTP's adjustments matter: over the age of a
 /// frame it drifts by at most 50 us (500 ppm of 0.1 s).
-fn counted(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
-    let (counter_ns, monotonic_ns) = both(clock)?;
+fn from_system_counter(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
+    let (counter_ns, monotonic_ns) = read_counter_and_monotonic(clock)?;
     if stamp_ns > counter_ns.saturating_add(AHEAD_NS) || stamp_ns < counter_ns.saturating_sub(OLDEST_COUNT_NS) {
         return None;
     }
@@ -93,7 +99,7 @@ fn counted(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
 }
 
 /// Reads both clocks at one instant. The thread may be preempted between the two, so the tightest of a few tries counts.
-fn both(clock: &dyn Clock) -> Option<(u64, u64)> {
+fn read_counter_and_monotonic(clock: &dyn Clock) -> Option<(u64, u64)> {
     const TRIES: usize = 4;
     const TIGHT_NS: u64 = 5_000;
     let mut best: Option<(u64, u64, u64)> = None;
@@ -153,8 +159,10 @@ mod tests {
     #[test]
     fn a_stamp_of_the_system_counter_becomes_a_time_whatever_the_offset_and_the_drift() {
         const S: u64 = 1_000_000_000;
-        let (clock, mut timestamps) =
-            (SimulatedClock::default(), TimestampConverter { counts: true, ..TimestampConverter::default() });
+        let (clock, mut timestamps) = (
+            SimulatedClock::default(),
+            TimestampConverter { uses_system_counter: true, ..TimestampConverter::default() },
+        );
         // The counter is 37 s ahead at first, and CLOCK_MONOTONIC is slowed by 500 ppm: an hour later it is 38.8 s.
         for second in [1, 60, 3600] {
             let to = second * (S - 500_000);
@@ -170,7 +178,7 @@ mod tests {
                 timestamps.stamp(&FilledBuffer::simulated(MONOTONIC, second * S + 37 * S + 9), &clock, "camera gate");
             assert_eq!(ahead.monotonic_ns, to);
         }
-        assert!(!timestamps.said);
+        assert!(!timestamps.logged);
     }
 
     #[test]
@@ -178,8 +186,8 @@ mod tests {
         let clock = SimulatedClock::default();
         clock.advance(Duration::from_secs(100));
         let filled = FilledBuffer::simulated(MONOTONIC, SimulatedClock::EPOCH_NS + 99_970_000_000);
-        let taken_ns = |either| {
-            TimestampConverter { either, ..TimestampConverter::default() }
+        let taken_ns = |may_use_realtime| {
+            TimestampConverter { may_use_realtime, ..TimestampConverter::default() }
                 .stamp(&filled, &clock, "camera door")
                 .monotonic_ns
         };
@@ -188,8 +196,10 @@ mod tests {
 
     #[test]
     fn where_the_counter_does_not_explain_a_stamp_it_is_taken_as_of_any_driver() {
-        let (clock, mut timestamps) =
-            (SimulatedClock::default(), TimestampConverter { counts: true, ..TimestampConverter::default() });
+        let (clock, mut timestamps) = (
+            SimulatedClock::default(),
+            TimestampConverter { uses_system_counter: true, ..TimestampConverter::default() },
+        );
         clock.advance(Duration::from_secs(100));
         // A machine whose counter cannot be read; one whose driver was fixed.
         for counter_ns in [0, 137_000_000_000] {

@@ -66,19 +66,19 @@ pub fn format_of(fourcc: FourCc) -> Option<CameraFormat> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrangement {
     /// The number of memory planes.
-    pub memories: usize,
+    pub memory_plane_count: usize,
     /// Whether the Cr plane comes before the Cb plane.
     pub is_cr_first: bool,
 }
 
 /// Returns the arrangement of a supported format.
 pub fn arrangement(fourcc: FourCc) -> Arrangement {
-    let memories = match &fourcc {
+    let memory_plane_count = match &fourcc {
         b"NM12" | b"NM21" | b"NM16" | b"NM61" => 2,
         b"YM12" | b"YM21" => 3,
         _ => 1,
     };
-    Arrangement { memories, is_cr_first: matches!(&fourcc, b"YV12" | b"YM21") }
+    Arrangement { memory_plane_count, is_cr_first: matches!(&fourcc, b"YV12" | b"YM21") }
 }
 
 /// Returns the configuration's word for a format.

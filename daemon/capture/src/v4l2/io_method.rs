@@ -19,7 +19,7 @@ use visiond_kernels::cuda::Device;
 use super::device::{MAX_MEMORY_PLANES, Node};
 use super::errors::unstarted;
 use super::stream::io_support::IoSupport;
-use super::stream::{BufferOrigin, Refusal, Stream};
+use super::stream::{BufferOrigin, IoRefusal, Stream};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
@@ -52,7 +52,7 @@ impl IoMethod<'_> {
 pub(super) struct BufferRequest {
     /// The size of each memory plane in bytes.
     pub lengths: [usize; MAX_MEMORY_PLANES],
-    pub memories: usize,
+    pub memory_plane_count: usize,
     /// Whether the frames are JPEG, which is decoded from any memory.
     pub is_jpeg: bool,
     /// The configured method.
@@ -83,7 +83,7 @@ pub(super) fn choose(
                 return Ok((stream, method.mode, description));
             }
             // No other method would do better.
-            Err(Refusal::Driver { error, .. }) if is_final(error.raw_os_error()) => {
+            Err(IoRefusal::Driver { error, .. }) if is_final(error.raw_os_error()) => {
                 return Err(unstarted(node.path(), &error));
             }
             Err(refusal) => {
@@ -99,7 +99,7 @@ pub(super) fn choose(
             node.path().display(),
             io.name()
         )),
-        (_, Some(Refusal::Driver { error, .. })) => unstarted(node.path(), &error),
+        (_, Some(IoRefusal::Driver { error, .. })) => unstarted(node.path(), &error),
         (_, refusal) => SourceError::transient(format!(
             "cannot start {}: {}",
             node.path().display(),
@@ -110,7 +110,7 @@ pub(super) fn choose(
 
 /// Returns the method that [`choose`] would probably choose, from what the driver claims. Tries nothing.
 pub fn likely(modes: IoSupport, is_jpeg: bool, buffers: &Buffers) -> Option<IoMode> {
-    let wanted = BufferRequest { lengths: [0; MAX_MEMORY_PLANES], memories: 0, is_jpeg, io: None };
+    let wanted = BufferRequest { lengths: [0; MAX_MEMORY_PLANES], memory_plane_count: 0, is_jpeg, io: None };
     let has = |method: &IoMethod<'_>| match method.mode {
         IoMode::Userptr => modes.userptr != Some(false),
         IoMode::Mmap | IoMode::Copy => modes.mmap != Some(false),
@@ -173,14 +173,14 @@ fn try_method(
     wanted: &BufferRequest,
     buffers: &Buffers,
     method: IoMethod<'_>,
-) -> Result<Stream, Refusal> {
+) -> Result<Stream, IoRefusal> {
     let stays = !wanted.is_jpeg && method.mode != IoMode::Copy;
     // The configuration allows at most a few dozen.
     let count = DRIVER_BUFFERS + if stays { buffers.count as u32 } else { 0 };
-    let new = || Stream::new(node, method.origin, count, wanted.lengths, wanted.memories);
+    let new = || Stream::new(node, method.origin, count, wanted.lengths, wanted.memory_plane_count);
     // A driver may refuse once for a reason that passes.
     let mut stream = match new() {
-        Err(Refusal::Driver { error, .. }) if !is_final(error.raw_os_error()) => new()?,
+        Err(IoRefusal::Driver { error, .. }) if !is_final(error.raw_os_error()) => new()?,
         made => made?,
     };
     if let Some(gpu) = method.register {
@@ -190,7 +190,7 @@ fn try_method(
         Err(error) if !is_final(error.raw_os_error()) => stream.start(),
         started => started,
     };
-    started.map_err(|error| Refusal::Driver { call: "STREAMON", error })?;
+    started.map_err(|error| IoRefusal::Driver { call: "STREAMON", error })?;
     Ok(stream)
 }
 
@@ -205,7 +205,7 @@ mod tests {
 
     fn ways(is_jpeg: bool, io: Option<IoMode>) -> Vec<String> {
         let buffers = Buffers::default();
-        let wanted = BufferRequest { lengths: [1, 0, 0], memories: 1, is_jpeg, io };
+        let wanted = BufferRequest { lengths: [1, 0, 0], memory_plane_count: 1, is_jpeg, io };
         methods(&wanted, &buffers, &ours(&wanted, &buffers))
             .into_iter()
             .map(|method| format!("{} {}", method.name(), method.mode.name()))

@@ -113,7 +113,7 @@ impl OpenCamera {
         let NegotiatedFormat { picture, pix, format, fps } = negotiated;
         let wanted = BufferRequest {
             lengths: lengths(negotiated),
-            memories: pix.memory_count.min(MAX_MEMORY_PLANES),
+            memory_plane_count: pix.memory_count.min(MAX_MEMORY_PLANES),
             is_jpeg: matches!(picture, CameraPicture::Jpeg(_)),
             io: config.io,
         };

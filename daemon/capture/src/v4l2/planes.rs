@@ -31,7 +31,7 @@ impl Planes {
     /// Describes pictures of `format` from the driver's description.
     pub fn new(pix: &PixFormat, format: PixelFormat, color: ColorDescription) -> Result<Self, PlanesError> {
         let arrangement = fourcc::arrangement(pix.fourcc);
-        let (expected, found) = (arrangement.memories, pix.memory_count);
+        let (expected, found) = (arrangement.memory_plane_count, pix.memory_count);
         if expected != found {
             return Err(PlanesError::Memories { format: fourcc::text(pix.fourcc), expected, found });
         }

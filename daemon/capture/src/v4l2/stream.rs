@@ -53,7 +53,7 @@ pub(super) enum BufferOrigin<'a> {
 
 /// Why an I/O method does not work.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum IoRefusal {
     /// The driver refuses it.
     #[error("{call}: {error}")]
     Driver {
@@ -73,7 +73,7 @@ pub enum Refusal {
     Size,
 }
 
-impl Refusal {
+impl IoRefusal {
     fn of(call: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Driver { call, error }
     }
@@ -84,10 +84,10 @@ pub(super) struct Stream {
     buffers: Vec<Arc<BufferMemory>>,
     node: Arc<Node>,
     memory: MemoryType,
-    home: Sender<u32>,
+    return_queue: Sender<u32>,
     returned: Receiver<u32>,
     /// How many buffers are lent.
-    away: usize,
+    lent_count: usize,
 }
 
 impl fmt::Debug for Stream {
@@ -104,27 +104,28 @@ impl Stream {
         origin: BufferOrigin<'_>,
         count: u32,
         lengths: [usize; MAX_MEMORY_PLANES],
-        memories: usize,
-    ) -> Result<Self, Refusal> {
+        memory_plane_count: usize,
+    ) -> Result<Self, IoRefusal> {
         let memory = match origin {
             BufferOrigin::Driver => MemoryType::Mmap,
             BufferOrigin::Ours(_) | BufferOrigin::Registered(_) => MemoryType::UserPtr,
         };
-        let count = ioctl::request(node, memory, count).map_err(Refusal::of("REQBUFS"))?.count;
-        let (home, returned) = channel();
+        let count = ioctl::request(node, memory, count).map_err(IoRefusal::of("REQBUFS"))?.count;
+        let (return_queue, returned) = channel();
         // From here on, dropping the stream frees the driver's buffers.
-        let mut stream = Self { buffers: Vec::new(), node: Arc::clone(node), memory, home, returned, away: 0 };
+        let mut stream =
+            Self { buffers: Vec::new(), node: Arc::clone(node), memory, return_queue, returned, lent_count: 0 };
         let lengths = match origin {
             BufferOrigin::Driver => {
-                let places = RawBuffer::new(node, memory, 0).query(node).map_err(Refusal::of("QUERYBUF"))?;
+                let places = RawBuffer::new(node, memory, 0).query(node).map_err(IoRefusal::of("QUERYBUF"))?;
                 places.map(|(_, length)| length)
             }
             _ => lengths,
         };
-        let planes = MemoryPlanes::new(lengths, memories).ok_or(Refusal::Size)?;
+        let planes = MemoryPlanes::new(lengths, memory_plane_count).ok_or(IoRefusal::Size)?;
         for index in 0..count {
             let buffer = match origin {
-                BufferOrigin::Driver => BufferMemory::mapped(node, index, planes).map_err(Refusal::of("mmap"))?,
+                BufferOrigin::Driver => BufferMemory::mapped(node, index, planes).map_err(IoRefusal::of("mmap"))?,
                 BufferOrigin::Ours(kind) => BufferMemory::unified(kind, planes)?,
                 BufferOrigin::Registered(device) => {
                     let mut buffer = BufferMemory::unified(&Memory::host(), planes)?;
@@ -133,7 +134,7 @@ impl Stream {
                 }
             };
             stream.buffers.push(Arc::new(buffer));
-            stream.queue(index).map_err(Refusal::of("QBUF"))?;
+            stream.queue(index).map_err(IoRefusal::of("QBUF"))?;
         }
         Ok(stream)
     }
@@ -157,26 +158,26 @@ impl Stream {
         self.buffers.first().map(|buffer| &buffer.planes)
     }
 
-    /// Lends a buffer out without a copy. After it was dropped, [`reclaim`](Self::reclaim) queues it again.
+    /// Lends a buffer without a copy. When the `DriverBuffer` is dropped, [`reclaim`](Self::reclaim) queues the buffer again.
     pub fn lend(&mut self, filled: FilledBuffer) -> Option<DriverBuffer> {
         let buffer = self.buffers.get(filled.index as usize)?;
-        self.away += 1;
+        self.lent_count += 1;
         let memory: Arc<dyn DriverMemory> = Arc::<BufferMemory>::clone(buffer);
         // SAFETY: the driver has a buffer only while it is queued; this one is queued only after its number came back.
-        Some(unsafe { DriverBuffer::new(memory, filled.index, self.home.clone()) })
+        Some(unsafe { DriverBuffer::new(memory, filled.index, self.return_queue.clone()) })
     }
 
     /// Queues the buffers that came back. If all are lent, waits `timeout` for one; returns `false` if there still is none.
     pub fn reclaim(&mut self, timeout: Duration) -> io::Result<bool> {
         while let Ok(index) = self.returned.try_recv() {
-            self.away -= 1;
+            self.lent_count -= 1;
             self.queue(index)?;
         }
-        if self.away == 0 || self.away < self.buffers.len() {
+        if self.lent_count == 0 || self.lent_count < self.buffers.len() {
             return Ok(true);
         }
         let Ok(index) = self.returned.recv_timeout(timeout) else { return Ok(false) };
-        self.away -= 1;
+        self.lent_count -= 1;
         self.queue(index)?;
         Ok(true)
     }

@@ -258,9 +258,9 @@ fn throughput(
                 begun += 1;
                 continue;
             }
-            let Some(flight) = in_flight.pop_front() else { break };
-            detector.finish(flight).map_err(fail)?;
-            detector.detections(flight, 0, &mut found).map_err(fail)?;
+            let Some(run_id) = in_flight.pop_front() else { break };
+            detector.finish(run_id).map_err(fail)?;
+            detector.detections(run_id, 0, &mut found).map_err(fail)?;
             done += 1;
         }
         Ok(done as f64 / began.elapsed().as_secs_f64().max(1e-9))

@@ -9,7 +9,7 @@ use visiond_pipeline::watchdog::Watchdog;
 use visiond_service::Service;
 use visiond_service::reload::{Finished, Reloader};
 use visiond_system::logging;
-use visiond_system::signals::{Signals, Wish};
+use visiond_system::signals::{SignalRequest, Signals};
 use visiond_system::stop::{Stop, Wake};
 use visiond_system::systemd::{MoreTime, Notifier};
 use visiond_system::thermal::Thermals;
@@ -18,7 +18,7 @@ use visiond_web::status::StatusCollector;
 /// Time between two checks for readiness, until systemd has been notified.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What ended the loop.
+/// The reason why the loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// SIGTERM or SIGINT.
@@ -36,7 +36,7 @@ pub struct MainLoop<'a> {
     pub signals: &'a Signals,
     pub notifier: &'a Notifier,
     pub thermals: Option<&'a Thermals>,
-    pub observer: &'a StatusCollector,
+    pub status: &'a StatusCollector,
     pub reloader: &'a mut Reloader,
 }
 
@@ -101,16 +101,16 @@ impl MainLoop<'_> {
             let due = [until, tasks.next_due()].into_iter().flatten().min();
             let timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
             match self.stop.wait_readable(self.signals.readable(), timeout) {
-                Ok(Wake::Ready) => match self.signals.heard() {
-                    Some(Wish::End(name)) => {
+                Ok(Wake::Ready) => match self.signals.take_request() {
+                    Some(SignalRequest::End(name)) => {
                         log::info!("{name}: shutting down");
                         return End::Signal;
                     }
-                    Some(Wish::Reload) if logging::terminal_is_gone() => {
+                    Some(SignalRequest::Reload) if logging::terminal_is_gone() => {
                         log::info!("SIGHUP and the terminal is gone: shutting down");
                         return End::Signal;
                     }
-                    Some(Wish::Reload) => self.begin_reload(&mut tasks, "SIGHUP"),
+                    Some(SignalRequest::Reload) => self.begin_reload(&mut tasks, "SIGHUP"),
                     None => {}
                 },
                 Ok(Wake::Stopped) => return End::Inside,
@@ -180,7 +180,7 @@ impl MainLoop<'_> {
 
     fn end_reload(&mut self, tasks: &mut Tasks, finished: Finished) {
         let result = finished.result.as_ref().map(ToString::to_string).map_err(|error| error.message.clone());
-        self.observer.reloads.note(result);
+        self.status.reloads.note(result);
         match &finished.result {
             Ok(changes) => {
                 log::info!("reloaded: {changes}");

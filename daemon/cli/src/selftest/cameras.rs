@@ -11,7 +11,7 @@ use visiond_capture::v4l2::device::{Node, NodeError};
 use visiond_capture::v4l2::fourcc;
 use visiond_capture::v4l2::sample_alignment::{SampleAlignment, SampleBits};
 use visiond_capture::v4l2::signal::{self, Input};
-use visiond_capture::v4l2::stream::Refusal;
+use visiond_capture::v4l2::stream::IoRefusal;
 use visiond_capture::v4l2::stream::io_support::try_io_methods;
 use visiond_config::types::{CameraFormat, CameraName};
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
@@ -98,7 +98,7 @@ fn idle(label: &str, node: &Arc<Node>, test: &mut AreaTest) {
         Err(error) => test.fail(format!("{label}: controls"), "a list", error),
     }
     let tried = try_io_methods(node);
-    let word = |result: &Result<(), Refusal>| result.as_ref().map_or_else(ToString::to_string, |()| "yes".to_owned());
+    let word = |result: &Result<(), IoRefusal>| result.as_ref().map_or_else(ToString::to_string, |()| "yes".to_owned());
     let expbuf = tried.expbuf.as_ref().map_or("no buffer to export".to_owned(), word);
     let seen = format!("mmap: {}, userptr: {}, expbuf: {expbuf}", word(&tried.mmap), word(&tried.userptr));
     test.verdict(format!("{label}: I/O"), "mmap or userptr", seen, tried.mmap.is_ok() || tried.userptr.is_ok());
@@ -238,7 +238,7 @@ fn intervals(frames: &[Arrival]) -> (Spread, u64, usize) {
 /// How old timestamps are when their frames arrive.
 #[derive(Debug)]
 struct Stamps {
-    /// What the flags say.
+    /// The meaning of the flags.
     flags: String,
     /// The age by each clock of this machine.
     ages: Vec<(&'static str, Spread)>,

@@ -177,8 +177,8 @@ impl PictureRunner {
 
     /// Runs the model on a picture.
     pub fn run(&mut self, picture: &FrameView<'_>) -> Result<(), DetectorError> {
-        let flight = self.detector.begin(std::slice::from_ref(picture))?;
-        self.detector.finish(flight)?;
-        self.detector.detections(flight, 0, &mut self.found)
+        let run_id = self.detector.begin(std::slice::from_ref(picture))?;
+        self.detector.finish(run_id)?;
+        self.detector.detections(run_id, 0, &mut self.found)
     }
 }

@@ -28,7 +28,7 @@ fn keypoint() -> impl Strategy<Value = Keypoint> {
     (any_number(), any_number(), proptest::option::of(any_number())).prop_map(|(x, y, score)| Keypoint { x, y, score })
 }
 
-/// What a detector gives: boxes inside the frame. The other numbers are any at all.
+/// Returns a detector's detections: boxes inside the frame. The other numbers are any at all.
 fn detection(width: u32, height: u32) -> impl Strategy<Value = Detection> {
     let corner = (0.0..=1.0_f64, 0.0..=1.0_f64);
     let bounds = (corner.clone(), corner).prop_map(move |((x1, y1), (x2, y2))| {
@@ -62,7 +62,7 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                     captured_at: rfc3339(timestamp),
                     monotonic_ns: time,
                     frame: FrameFacts { width, height, format: format.name(), file: file.map(Into::into) },
-                    model: Arc::new(ModelFacts { name: "m".into(), sha256: "0123456789abcdef".repeat(4) }),
+                    model: Arc::new(MessageModel { name: "m".into(), sha256: "0123456789abcdef".repeat(4) }),
                     timings_us: Timings { capture, queue, preprocess, infer, postprocess, total },
                     detections: seen.iter().filter_map(named).collect(),
                 };

@@ -1,4 +1,4 @@
-//! Frames, messages and networks that tests of the pipeline make up.
+//! Frames, messages and models that tests of the pipeline make up.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -17,7 +17,7 @@ pub fn camera(metrics: &Arc<CameraMetrics>) -> Arc<LaneCamera> {
     Arc::new(LaneCamera { metrics: Arc::clone(metrics), annotator: None, view, delivery: Delivery::Lossless })
 }
 
-/// What a fake network does to a frame, by the frame's first pixel.
+/// The result of a fake model for a frame, by the frame's first pixel.
 #[derive(Clone, Copy)]
 pub enum Act {
     /// Sees one thing of the class that the pixel says.
@@ -36,12 +36,12 @@ pub enum Act {
     Panic,
 }
 
-/// A network that does as it is told.
+/// A fake model, which does to each frame what `act` returns.
 pub struct Fake {
     batch: usize,
     act: fn(u8) -> Act,
-    /// The pixels of each flight's frames; `None`: not under way.
-    flights: Vec<Option<Vec<u8>>>,
+    /// The pixels of each run's frames; `None`: not under way.
+    in_flight: Vec<Option<Vec<u8>>>,
     /// Of the runs that were finished.
     finished: Vec<Vec<u8>>,
     /// Under way, in the order in which they were begun.
@@ -49,9 +49,15 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Up to `batch` frames a run, and `flights` runs at once.
-    pub fn new(batch: usize, flights: usize, act: fn(u8) -> Act) -> Self {
-        Self { batch, act, flights: vec![None; flights], finished: vec![Vec::new(); flights], order: Vec::new() }
+    /// Up to `batch` frames a run, and `max_in_flight` runs at once.
+    pub fn new(batch: usize, max_in_flight: usize, act: fn(u8) -> Act) -> Self {
+        Self {
+            batch,
+            act,
+            in_flight: vec![None; max_in_flight],
+            finished: vec![Vec::new(); max_in_flight],
+            order: Vec::new(),
+        }
     }
 }
 
@@ -60,8 +66,8 @@ impl ModelRunner for Fake {
         self.batch
     }
 
-    fn flights(&self) -> usize {
-        self.flights.len()
+    fn max_in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
     fn label(&self, class_id: u32) -> Arc<str> {
@@ -77,15 +83,15 @@ impl ModelRunner for Fake {
         if pixels.iter().any(|&pixel| matches!((self.act)(pixel), Act::FailBegin)) {
             return Err(RunError::new(Fault::Run, "the run could not begin"));
         }
-        let free = self.flights.iter().position(Option::is_none).expect("a flight is free");
-        self.flights[free] = Some(pixels);
+        let free = self.in_flight.iter().position(Option::is_none).expect("a run is free");
+        self.in_flight[free] = Some(pixels);
         self.order.push(free);
         Ok(RunId(free))
     }
 
-    fn finish(&mut self, flight: RunId) -> Result<RunTimings, RunError> {
-        assert_eq!(self.order.remove(0), flight.0, "runs end in their order");
-        let pixels = self.flights[flight.0].take().expect("the flight is under way");
+    fn finish(&mut self, run_id: RunId) -> Result<RunTimings, RunError> {
+        assert_eq!(self.order.remove(0), run_id.0, "runs end in their order");
+        let pixels = self.in_flight[run_id.0].take().expect("the run is under way");
         for &pixel in &pixels {
             match (self.act)(pixel) {
                 Act::FailRun => return Err(RunError::new(Fault::Run, "the run failed")),
@@ -94,13 +100,13 @@ impl ModelRunner for Fake {
                 _ => {}
             }
         }
-        self.finished[flight.0] = pixels;
+        self.finished[run_id.0] = pixels;
         Ok(RunTimings { preprocess_us: 1, infer_us: 1, ..RunTimings::default() })
     }
 
-    fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError> {
+    fn detections(&mut self, run_id: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError> {
         out.clear();
-        let pixel = self.finished[flight.0][slot];
+        let pixel = self.finished[run_id.0][slot];
         if let Act::FailHead = (self.act)(pixel) {
             return Err(RunError::new(Fault::Run, "the head failed"));
         }

@@ -1,4 +1,4 @@
-//! Lanes with networks that do as they are told.
+//! Lanes with fake models.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,11 +27,11 @@ struct Bench {
 }
 
 fn start(cameras: usize, batch: usize, message_limit: Option<u64>, act: fn(u8) -> Act) -> Bench {
-    start_with_flights(1, cameras, batch, message_limit, act)
+    start_with_runs(1, cameras, batch, message_limit, act)
 }
 
-fn start_with_flights(
-    flights: usize,
+fn start_with_runs(
+    max_in_flight: usize,
     cameras: usize,
     batch: usize,
     message_limit: Option<u64>,
@@ -58,16 +58,16 @@ fn start_with_flights(
         end: stop.clone(),
         gpu_lost: Arc::clone(&lost),
     };
-    let thread = std::thread::spawn(move || lane.run(network("fake", batch, flights, act)));
+    let thread = std::thread::spawn(move || lane.run(fake_model("fake", batch, max_in_flight, act)));
     Bench { mailbox, model_swap, messages, cameras: metrics, lane: lane_metrics, stop, lost, thread }
 }
 
-/// A lane's network, by the name of its model.
-fn network(model: &str, batch: usize, flights: usize, act: fn(u8) -> Act) -> LaneModel {
+/// A lane's fake model.
+fn fake_model(name: &str, batch: usize, max_in_flight: usize, act: fn(u8) -> Act) -> LaneModel {
     LaneModel {
-        facts: Arc::new(ModelFacts { name: model.into(), sha256: "0".repeat(64) }),
-        runner: Some(Box::new(Fake::new(batch, flights, act))),
-        build: Box::new(move || Ok(Box::new(Fake::new(batch, flights, act)))),
+        facts: Arc::new(MessageModel { name: name.into(), sha256: "0".repeat(64) }),
+        runner: Some(Box::new(Fake::new(batch, max_in_flight, act))),
+        build: Box::new(move || Ok(Box::new(Fake::new(batch, max_in_flight, act)))),
     }
 }
 
@@ -152,7 +152,7 @@ fn a_frame_that_fails_costs_that_frame_alone() {
 }
 
 #[test]
-fn a_network_that_fails_again_and_again_is_built_anew() {
+fn a_model_that_fails_again_and_again_is_built_anew() {
     let bench = start(1, 1, None, |pixel| if pixel < 3 { Act::FailRun } else { Act::See });
     let pool = pool(2);
     for n in 0..4 {
@@ -202,7 +202,7 @@ fn a_limit_of_messages_is_kept_exactly_and_raises_stop() {
 
 #[test]
 fn with_two_runs_under_way_frames_come_in_their_order_and_none_is_left_behind() {
-    let bench = start_with_flights(2, 2, 2, None, |_| Act::See);
+    let bench = start_with_runs(2, 2, 2, None, |_| Act::See);
     let pool = pool(6);
     for n in 0..20 {
         bench.put(n as usize % 2, free_buffer(&pool, n));
@@ -221,7 +221,7 @@ fn with_two_runs_under_way_frames_come_in_their_order_and_none_is_left_behind() 
 
 #[test]
 fn a_run_that_fails_does_not_cost_the_frames_of_the_other() {
-    let bench = start_with_flights(2, 1, 1, None, |pixel| match pixel {
+    let bench = start_with_runs(2, 1, 1, None, |pixel| match pixel {
         2 => Act::FailLoad,
         5 => Act::FailBegin,
         8 => Act::FailRun,
@@ -255,7 +255,7 @@ fn a_frame_that_cannot_be_loaded_does_not_cost_the_others_of_its_run() {
 
 #[test]
 fn a_panic_with_two_runs_under_way_costs_no_more_than_both() {
-    let bench = start_with_flights(2, 1, 1, None, |pixel| if pixel == 1 { Act::Panic } else { Act::See });
+    let bench = start_with_runs(2, 1, 1, None, |pixel| if pixel == 1 { Act::Panic } else { Act::See });
     let pool = pool(4);
     for n in 0..6 {
         bench.put(0, free_buffer(&pool, n));
@@ -268,8 +268,9 @@ fn a_panic_with_two_runs_under_way_costs_no_more_than_both() {
 
 #[test]
 fn a_lost_gpu_ends_the_lane_and_says_why() {
-    for flights in [1, 2] {
-        let bench = start_with_flights(flights, 1, 1, None, |pixel| if pixel == 2 { Act::LoseGpu } else { Act::See });
+    for max_in_flight in [1, 2] {
+        let bench =
+            start_with_runs(max_in_flight, 1, 1, None, |pixel| if pixel == 2 { Act::LoseGpu } else { Act::See });
         let pool = pool(4);
         for n in 0..3 {
             bench.put(0, free_buffer(&pool, n));
@@ -284,14 +285,14 @@ fn a_lost_gpu_ends_the_lane_and_says_why() {
 }
 
 #[test]
-fn a_network_is_exchanged_between_two_runs_and_not_one_frame_is_lost() {
-    for flights in [1, 2] {
-        let bench = start_with_flights(flights, 1, 1, None, |_| Act::See);
+fn a_model_is_exchanged_between_two_runs_and_not_one_frame_is_lost() {
+    for max_in_flight in [1, 2] {
+        let bench = start_with_runs(max_in_flight, 1, 1, None, |_| Act::See);
         let pool = pool(4);
         let mut before = Vec::new();
         for n in 0..30 {
             if n % 10 == 5 {
-                before.push(bench.model_swap.offer(network(&format!("new{n}"), 1, 2, |_| Act::See)));
+                before.push(bench.model_swap.offer(fake_model(&format!("new{n}"), 1, 2, |_| Act::See)));
                 bench.mailbox.call();
                 // It comes back at once also where no frame does.
                 let old = before.last().unwrap().recv_timeout(HANG).unwrap();
@@ -311,12 +312,12 @@ fn a_network_is_exchanged_between_two_runs_and_not_one_frame_is_lost() {
 }
 
 #[test]
-fn a_lane_whose_network_cannot_be_built_takes_the_new_one() {
+fn a_lane_whose_model_cannot_be_built_takes_the_new_one() {
     let bench = start(1, 1, None, |_| Act::Panic);
     let pool = pool(2);
     bench.put(0, free_buffer(&pool, 0));
     wait_until("the panic", || bench.lane.errors.get() > 0);
-    let before = bench.model_swap.offer(network("new", 1, 1, |_| Act::See));
+    let before = bench.model_swap.offer(fake_model("new", 1, 1, |_| Act::See));
     bench.mailbox.call();
     bench.put(0, free_buffer(&pool, 1));
     assert!(before.recv_timeout(HANG).is_ok());

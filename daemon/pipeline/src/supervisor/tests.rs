@@ -67,14 +67,14 @@ fn stays(name: &str) -> CameraSpec {
     CameraSpec { name: name.into(), open: None, delivery: Delivery::Lossless, annotator: None }
 }
 
-fn lane(network: bool, cameras: Vec<CameraSpec>) -> Vec<LaneSpec> {
+fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> Vec<LaneSpec> {
     let make = || Box::new(Fake::new(1, 1, |_| Act::See));
-    let network = network.then(|| LaneModel {
+    let new_model = with_model.then(|| LaneModel {
         facts: testing::model_facts(),
         runner: Some(make()),
         build: Box::new(move || Ok(make())),
     });
-    vec![LaneSpec { model: "fake".into(), new_model: network, cameras }]
+    vec![LaneSpec { model: "fake".into(), new_model, cameras }]
 }
 
 /// A pipeline with a camera called "a".

@@ -9,9 +9,10 @@ use futures_util::future::OptionFuture;
 use tokio::net::UnixStream;
 use visiond_config::types::SinkConfig;
 use visiond_flow::message::Published;
+use visiond_system::wake_pipe::WakePipe;
 
 use super::outbox::Outbox;
-use crate::queue::{Popped, Queue, WakePipe};
+use crate::queue::{Popped, Queue};
 
 /// How many messages it takes from the queue at once.
 const BATCH: usize = 64;
@@ -20,12 +21,12 @@ const BATCH: usize = 64;
 const GRACE: Duration = Duration::from_millis(500);
 
 /// How much of the time at the end is kept for closing the session.
-const LEAVE: Duration = Duration::from_millis(150);
+const CLOSE_RESERVE: Duration = Duration::from_millis(150);
 
 pub struct QueueReader<'q> {
     queue: &'q Queue,
     /// Readable when the queue has news.
-    bell: UnixStream,
+    wake_pipe: UnixStream,
     pub outbox: Outbox,
     /// New settings that the sink has not applied yet.
     pub configured: Option<Box<SinkConfig>>,
@@ -39,33 +40,33 @@ pub struct QueueReader<'q> {
 impl<'q> QueueReader<'q> {
     /// Creates a reader of `queue`. Must be called within a runtime.
     pub fn new(queue: &'q Queue, outbox: Outbox) -> std::io::Result<Self> {
-        let bell = UnixStream::from_std(queue.wake_by(WakePipe::new()?).reader.try_clone()?)?;
-        Ok(Self { queue, bell, outbox, configured: None, drained: false, end: None, batch: Vec::new() })
+        let wake_pipe = UnixStream::from_std(queue.wake_by(WakePipe::new()?).reader.try_clone()?)?;
+        Ok(Self { queue, wake_pipe, outbox, configured: None, drained: false, end: None, batch: Vec::new() })
     }
 
     /// Waits until there is news or work is due, and does it. The future may be dropped at any time.
-    pub async fn attend(&mut self, room: usize) {
+    pub async fn wait_and_fill(&mut self, room: usize) {
         let due = [self.end, self.outbox.due(), self.queue.next_turn()].into_iter().flatten().min();
         let sleep = OptionFuture::from(due.map(|due| tokio::time::sleep_until(due.into())));
         tokio::select! {
-            // Before reading the queue, so that a message that arrives meanwhile rings again.
-            _ = self.bell.readable() => while self.bell.try_read(&mut [0; 64]).is_ok_and(|n| n > 0) {},
+            // Before reading the queue, so that a message that arrives meanwhile wakes again.
+            _ = self.wake_pipe.readable() => while self.wake_pipe.try_read(&mut [0; 64]).is_ok_and(|n| n > 0) {},
             // Without a time, this branch is off.
             Some(()) = sleep => {}
         }
-        self.look(room);
+        self.fill_outbox(room);
     }
 
     /// Reads the queue as far as the outbox accepts messages, when the window has room for `room`.
-    pub fn look(&mut self, room: usize) {
+    pub fn fill_outbox(&mut self, room: usize) {
         // Otherwise a message that the rate limit releases, and that does not fit, would end every sleep at once.
-        self.queue.ripen();
+        self.queue.release_due();
         if let Some(config) = self.queue.configured() {
             self.configured = Some(config);
         }
         if self.end.is_none() {
             self.end = self.queue.deadline().map(|deadline| {
-                let end = deadline.checked_sub(LEAVE).unwrap_or(deadline);
+                let end = deadline.checked_sub(CLOSE_RESERVE).unwrap_or(deadline);
                 // The next start continues where this one ends.
                 if self.outbox.is_durable() { end.min(Instant::now() + GRACE) } else { end }
             });

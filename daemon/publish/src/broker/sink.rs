@@ -16,11 +16,11 @@ use crate::queue::{Counters, Queue};
 use crate::sink::{Sink, SinkEnd};
 
 /// How long an attempt to connect may take.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a broker may accept nothing, or acknowledge nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long ending the session may take.
-const FAREWELL: Duration = Duration::from_millis(200);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A sink that sends its messages with a [`BrokerClient`].
 pub struct BrokerSink<C> {
@@ -66,7 +66,7 @@ impl<C: BrokerClient> BrokerSink<C> {
 }
 
 /// Why the sink leaves a connection.
-enum Leave {
+enum EndOfConnection {
     /// The connection is lost, and why.
     Lost(String),
     /// New settings require a new connection.
@@ -90,14 +90,14 @@ struct SinkLoop<'q, C> {
 impl<C: BrokerClient> SinkLoop<'_, C> {
     async fn run(mut self) {
         while self.connect().await {
-            match self.converse().await {
-                Leave::Lost(reason) => self.is_lost(reason),
-                Leave::Renew => {
-                    self.client.close(FAREWELL).await;
+            match self.run_connected().await {
+                EndOfConnection::Lost(reason) => self.connection_lost(reason),
+                EndOfConnection::Renew => {
+                    self.client.close(CLOSE_TIMEOUT).await;
                     self.connection.next_try = Instant::now();
                 }
-                Leave::End => {
-                    self.client.close(FAREWELL).await;
+                EndOfConnection::End => {
+                    self.client.close(CLOSE_TIMEOUT).await;
                     break;
                 }
             }
@@ -110,7 +110,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     /// Connects, however long it takes; returns `false` if the sink ends.
     async fn connect(&mut self) -> bool {
         loop {
-            self.queue_reader.look(0);
+            self.queue_reader.fill_outbox(0);
             self.reconfigure();
             while Instant::now() < self.connection.next_try {
                 if self.gives_up() {
@@ -118,18 +118,18 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
                 }
                 let next_try = tokio::time::Instant::from_std(self.connection.next_try);
                 tokio::select! {
-                    () = self.queue_reader.attend(0) => self.reconfigure(),
+                    () = self.queue_reader.wait_and_fill(0) => self.reconfigure(),
                     () = tokio::time::sleep_until(next_try) => {}
                 };
             }
             let attempt = {
                 let Self { client, queue_reader, .. } = self;
-                let mut attempt = std::pin::pin!(tokio::time::timeout(CONNECT, client.connect()));
+                let mut attempt = std::pin::pin!(tokio::time::timeout(CONNECT_TIMEOUT, client.connect()));
                 loop {
                     tokio::select! {
                         biased;
                         attempt = &mut attempt => break Some(attempt),
-                        () = queue_reader.attend(0) => {
+                        () = queue_reader.wait_and_fill(0) => {
                             let ends = queue_reader.is_over() || queue_reader.is_closing() && queue_reader.outbox.is_durable();
                             if ends || queue_reader.configured.is_some() {
                                 break None;
@@ -141,14 +141,14 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             match attempt {
                 Some(Ok(Ok(()))) => {
                     let waiting = self.window.outstanding() as u64 + self.queue_reader.waiting();
-                    if self.connection.works(&self.name, waiting) {
+                    if self.connection.connected(&self.name, waiting) {
                         Counters::add(&self.counters.reconnects, 1);
                     }
                     self.report_connected(true);
                     return true;
                 }
-                Some(Ok(Err(reason))) => self.is_lost(reason),
-                Some(Err(_)) => self.is_lost(format!("no answer within {} s", CONNECT.as_secs())),
+                Some(Ok(Err(reason))) => self.connection_lost(reason),
+                Some(Err(_)) => self.connection_lost(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())),
                 // New settings, or the end: see below.
                 None => {}
             }
@@ -159,15 +159,15 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     }
 
     /// Sends messages and handles events until the connection ends.
-    async fn converse(&mut self) -> Leave {
+    async fn run_connected(&mut self) -> EndOfConnection {
         self.window.rewind();
         self.moved = Instant::now();
         loop {
-            self.queue_reader.look(WINDOW - self.window.len());
+            self.queue_reader.fill_outbox(WINDOW - self.window.len());
             if let Some(config) = self.queue_reader.configured.take()
                 && !self.configure(*config)
             {
-                return Leave::Renew;
+                return EndOfConnection::Renew;
             }
             while self.window.len() < WINDOW
                 && let Some(message) = self.queue_reader.outbox.take(self.counters)
@@ -178,7 +178,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             let all_out =
                 self.window.len() == 0 && self.queue_reader.drained && self.queue_reader.outbox.waiting() == 0;
             if self.queue_reader.is_over() || all_out {
-                return Leave::End;
+                return EndOfConnection::End;
             }
             let now = Instant::now();
             if now >= self.ticked + TICK {
@@ -187,8 +187,8 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             }
             if !self.window.awaits() {
                 self.moved = now;
-            } else if now >= self.moved + PATIENCE {
-                return Leave::Lost(format!("no acknowledgement for {} s", PATIENCE.as_secs()));
+            } else if now >= self.moved + ACK_TIMEOUT {
+                return EndOfConnection::Lost(format!("no acknowledgement for {} s", ACK_TIMEOUT.as_secs()));
             }
             let left = match self.window.next() {
                 Some(_) => self.send().await,
@@ -201,28 +201,28 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     }
 
     /// Sends the window's next message.
-    async fn send(&mut self) -> Option<Leave> {
+    async fn send(&mut self) -> Option<EndOfConnection> {
         let trace = trace::work("send");
         let sent = {
             let Self { client, queue_reader, window, .. } = self;
             let message = window.next()?;
-            let mut sending = std::pin::pin!(tokio::time::timeout(PATIENCE, client.send(&message)));
+            let mut sending = std::pin::pin!(tokio::time::timeout(ACK_TIMEOUT, client.send(&message)));
             loop {
                 tokio::select! {
                     biased;
                     sent = &mut sending => break sent,
-                    () = queue_reader.attend(0) => {
+                    () = queue_reader.wait_and_fill(0) => {
                         if queue_reader.is_over() {
-                            return Some(Leave::End);
+                            return Some(EndOfConnection::End);
                         }
                     }
                 }
             }
         };
         drop(trace);
-        let accepted_nothing = |_| Err(format!("the broker accepted nothing for {} s", PATIENCE.as_secs()));
+        let accepted_nothing = |_| Err(format!("the broker accepted nothing for {} s", ACK_TIMEOUT.as_secs()));
         if let Err(reason) = sent.unwrap_or_else(accepted_nothing) {
-            return Some(Leave::Lost(reason));
+            return Some(EndOfConnection::Lost(reason));
         }
         if self.window.sent() {
             Counters::add(&self.counters.resent, 1);
@@ -230,7 +230,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         // Handles the events that are here already; then the sockets get their turn.
         for _ in 0..WINDOW {
             let Some(event) = self.client.event().now_or_never() else { break };
-            if let Some(left) = self.hear(event) {
+            if let Some(left) = self.handle_event(event) {
                 return Some(left);
             }
         }
@@ -239,22 +239,22 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     }
 
     /// Waits for the next event, message or tick.
-    async fn listen(&mut self) -> Option<Leave> {
+    async fn listen(&mut self) -> Option<EndOfConnection> {
         let tick = tokio::time::Instant::from_std(self.ticked + TICK);
         let room = WINDOW - self.window.len();
         let event = tokio::select! {
             event = self.client.event() => event,
-            () = self.queue_reader.attend(room) => BrokerEvent::Nothing,
+            () = self.queue_reader.wait_and_fill(room) => BrokerEvent::Nothing,
             () = tokio::time::sleep_until(tick) => BrokerEvent::Nothing,
         };
-        self.hear(event)
+        self.handle_event(event)
     }
 
-    fn hear(&mut self, event: BrokerEvent) -> Option<Leave> {
+    fn handle_event(&mut self, event: BrokerEvent) -> Option<EndOfConnection> {
         let (number, counter) = match event {
             BrokerEvent::Acknowledged(number) => (number, &self.counters.written),
             BrokerEvent::Refused(number) => (number, &self.counters.failed),
-            BrokerEvent::Lost(reason) => return Some(Leave::Lost(reason)),
+            BrokerEvent::Lost(reason) => return Some(EndOfConnection::Lost(reason)),
             BrokerEvent::Nothing => return None,
         };
         // A message that was removed before counts once.
@@ -263,7 +263,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         self.moved = Instant::now();
         Counters::add(counter, 1);
         if matches!(event, BrokerEvent::Acknowledged(_)) {
-            self.connection.is_good();
+            self.connection.reset_backoff();
         }
         None
     }
@@ -275,8 +275,8 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         self.queue_reader.is_closing() && in_vain
     }
 
-    fn is_lost(&mut self, reason: String) {
-        self.connection.is_lost(&self.name, reason, self.queue_reader.outbox.meanwhile());
+    fn connection_lost(&mut self, reason: String) {
+        self.connection.connection_lost(&self.name, reason, self.queue_reader.outbox.meanwhile());
         self.report_connected(false);
     }
 
@@ -328,7 +328,7 @@ impl ConnectionState {
     }
 
     /// Notes that an attempt failed or the connection is lost, and logs it. `meanwhile` says what happens to the messages.
-    fn is_lost(&mut self, name: &str, reason: String, meanwhile: &str) {
+    fn connection_lost(&mut self, name: &str, reason: String, meanwhile: &str) {
         let now = Instant::now();
         self.next_try = now + self.backoff.pause();
         match &mut self.lost {
@@ -346,7 +346,7 @@ impl ConnectionState {
     }
 
     /// Notes and logs that the sink is connected; `waiting` messages go out late. Returns whether it was connected before.
-    fn works(&mut self, name: &str, waiting: u64) -> bool {
+    fn connected(&mut self, name: &str, waiting: u64) -> bool {
         match self.lost.take() {
             Some((since, _)) => {
                 let seconds = since.elapsed().as_secs_f32();
@@ -358,7 +358,7 @@ impl ConnectionState {
     }
 
     /// Makes the next pause short again, because a message went through.
-    fn is_good(&mut self) {
+    fn reset_backoff(&mut self) {
         self.backoff.reset();
     }
 }

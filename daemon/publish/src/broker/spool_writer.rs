@@ -22,8 +22,8 @@ const HANDOVER: Duration = Duration::from_millis(20);
 /// How often to log a problem that persists.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What a durable sink has on disk, and what it could not write there.
-pub struct Disk {
+/// The spool of a durable sink, and the messages that could not be written to it.
+pub struct SpoolWriter {
     name: String,
     directory: PathBuf,
     limit_bytes: u64,
@@ -47,14 +47,14 @@ pub struct Disk {
     logged_damaged: u64,
 }
 
-impl Disk {
+impl SpoolWriter {
     /// Opens the spool of a sink. Fails if waiting cannot help.
     pub fn open(config: &SinkConfig) -> Result<Self, String> {
         let directory = config.spool().ok_or_else(|| {
             "`durable` needs a folder, and $STATE_DIRECTORY, which systemd sets, is not set: set `spool_directory`"
                 .to_owned()
         })?;
-        let mut disk = Self {
+        let mut writer = Self {
             name: config.name.clone(),
             outage: Outage::new(label(&config.name, &directory)).costing("kept in memory only"),
             directory,
@@ -71,17 +71,17 @@ impl Disk {
             logged_dropped: 0,
             logged_damaged: 0,
         };
-        match disk.open_spool() {
+        match writer.open_spool() {
             // The old sink of this process hands it over in a moment.
             Ok(()) | Err(OpenError::HeldByThisProcess) => {}
             Err(OpenError::Io(error))
                 if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
             {
-                disk.outage.fails(&explain(&error));
+                writer.outage.failed(&explain(&error));
             }
-            Err(error) => return Err(format!("cannot open the spool {}: {error}", disk.directory.display())),
+            Err(error) => return Err(format!("cannot open the spool {}: {error}", writer.directory.display())),
         }
-        Ok(disk)
+        Ok(writer)
     }
 
     /// Applies a new name and new limits.
@@ -108,10 +108,10 @@ impl Disk {
         if self.spool.is_none() && now >= self.open_again {
             self.open_again = now + HANDOVER;
             match self.open_spool() {
-                Ok(()) => self.outage.works(),
+                Ok(()) => self.outage.recovered(),
                 Err(OpenError::HeldByThisProcess) => {}
                 Err(error) => {
-                    self.outage.fails(&error.to_string());
+                    self.outage.failed(&error.to_string());
                     self.open_again = self.outage.next_try();
                 }
             }
@@ -128,10 +128,10 @@ impl Disk {
             return false;
         }
         if let Err(error) = spool.append(self.unwritten.iter().map(|(message, _)| message)) {
-            self.outage.fails(&explain(&error));
+            self.outage.failed(&explain(&error));
             return false;
         }
-        self.outage.works();
+        self.outage.recovered();
         if self.sync_every.is_zero()
             && let Some(Err(error)) = spool.unsynced().map(|unsynced| unsynced.sync())
         {
@@ -142,7 +142,7 @@ impl Disk {
                 log::trace!("sink {}: accepted {id} {camera} {sequence}", self.name);
             }
         }
-        self.is_to_be_synced();
+        self.schedule_sync();
         true
     }
 
@@ -163,7 +163,7 @@ impl Disk {
     /// Writes the acknowledged number. If that fails, messages are sent twice after a restart.
     pub fn write_cursor(&mut self) {
         match self.spool.as_mut().map(Spool::write_cursor) {
-            Some(Ok(true)) => self.is_to_be_synced(),
+            Some(Ok(true)) => self.schedule_sync(),
             Some(Err(error)) => self.complain(&error),
             Some(Ok(false)) | None => {}
         }
@@ -220,13 +220,13 @@ impl Disk {
         Ok(())
     }
 
-    fn is_to_be_synced(&mut self) {
+    fn schedule_sync(&mut self) {
         // With 0 only the cursor is left, and an old cursor costs only messages that are sent twice.
         let after = if self.sync_every.is_zero() { Duration::from_secs(1) } else { self.sync_every };
         self.sync_due.get_or_insert_with(|| Instant::now() + after);
     }
 
-    /// Lets another thread sync what was written; one at a time, so that a slow disk is not given more and more work.
+    /// Syncs on another thread, one sync at a time, so that syncs do not pile up on a slow disk.
     fn sync(&mut self) {
         if let Some(syncing) = &mut self.syncing {
             match syncing.now_or_never() {

@@ -141,7 +141,7 @@ impl Running {
             let queue = Arc::clone(&queue);
             std::thread::spawn(move || {
                 sink.run(&queue);
-                queue.die(|counters| &counters.unsent);
+                queue.abandon(|counters| &counters.unsent);
             })
         };
         Self { queue, thread }

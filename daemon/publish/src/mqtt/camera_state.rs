@@ -16,7 +16,7 @@ const RATE_WAIT: Duration = Duration::from_secs(10);
 
 /// A camera's state, published as JSON: see docs/mqtt.md.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CameraState {
+pub struct StateMessage {
     schema: &'static str,
     camera: Arc<str>,
     model: Arc<str>,
@@ -29,13 +29,13 @@ pub struct CameraState {
     counts: BTreeMap<Arc<str>, u64>,
 }
 
-/// What the sink knows about one camera.
+/// The sink's knowledge about one camera.
 #[derive(Debug, Default)]
 pub struct StateTracker {
     /// The counter's value at the last update.
     detections: Option<u64>,
     seen: Option<Instant>,
-    published: Option<(CameraState, Instant)>,
+    published: Option<(StateMessage, Instant)>,
 }
 
 impl StateTracker {
@@ -47,7 +47,7 @@ impl StateTracker {
         latest: Option<&Message>,
         hold: Duration,
         now: Instant,
-    ) -> CameraState {
+    ) -> StateMessage {
         let phase = camera.phase();
         // The newest message of a camera that is away is an old one.
         let latest = latest.filter(|_| phase == Phase::Streaming);
@@ -61,7 +61,7 @@ impl StateTracker {
         for detection in latest.iter().flat_map(|message| &message.detections) {
             *counts.entry(Arc::clone(&detection.label)).or_insert(0) += 1;
         }
-        CameraState {
+        StateMessage {
             schema: SCHEMA,
             camera: Arc::clone(&camera.name),
             model: Arc::clone(model),
@@ -75,7 +75,7 @@ impl StateTracker {
     }
 
     /// Whether to publish `state`, at the earliest `interval` after the last one. If so, it counts as published.
-    pub fn due(&mut self, state: &CameraState, interval: Duration, now: Instant) -> bool {
+    pub fn due(&mut self, state: &StateMessage, interval: Duration, now: Instant) -> bool {
         let due = self.published.as_ref().is_none_or(|(before, at)| {
             let since = now.saturating_duration_since(*at);
             since >= interval && differs(before, state, since)
@@ -92,10 +92,10 @@ impl StateTracker {
     }
 }
 
-fn differs(before: &CameraState, now: &CameraState, since: Duration) -> bool {
+fn differs(before: &StateMessage, now: &StateMessage, since: Duration) -> bool {
     let rate = (before.fps - now.fps).abs();
     let same_rate = rate == 0.0 || (rate < RATE_STEP && since < RATE_WAIT);
-    !same_rate || CameraState { fps: now.fps, ..before.clone() } != *now
+    !same_rate || StateMessage { fps: now.fps, ..before.clone() } != *now
 }
 
 #[cfg(test)]
@@ -147,14 +147,14 @@ mod tests {
         camera.enter(Phase::Streaming);
         let (mut tracker, start) = (StateTracker::default(), Instant::now());
         let state = tracker.look(&camera, &model, None, SECOND, start);
-        let mut due = |state: &CameraState, ms: u64| tracker.due(state, SECOND, start + Duration::from_millis(ms));
+        let mut due = |state: &StateMessage, ms: u64| tracker.due(state, SECOND, start + Duration::from_millis(ms));
         assert!(due(&state, 0), "the first");
         assert!(!due(&state, 5000), "the same");
-        let faster = CameraState { fps: state.fps + 0.3, ..state.clone() };
+        let faster = StateMessage { fps: state.fps + 0.3, ..state.clone() };
         assert!(!due(&faster, 6000), "about the same");
         assert!(due(&faster, 11_000), "after a while that too");
         assert!(!due(&state, 11_500), "too soon");
-        let busy = CameraState { occupied: true, ..faster.clone() };
+        let busy = StateMessage { occupied: true, ..faster.clone() };
         assert!(!due(&busy, 11_900), "too soon");
         assert!(due(&busy, 12_100));
         tracker.forget();

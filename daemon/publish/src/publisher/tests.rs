@@ -215,7 +215,7 @@ fn a_full_disk_leaves_whole_lines_and_is_gone_on_with_once_there_is_room() {
 // Queues
 
 #[test]
-fn a_full_queue_does_what_it_is_told() {
+fn a_full_queue_follows_when_full() {
     // A FIFO without a reader blocks the sink once it is full; then the queue of 4 fills.
     for (when_full, first_kept) in [(WhenFull::DropOldest, false), (WhenFull::DropNewest, true)] {
         let queue = crate::queue::Queue::new(4, when_full, &Stop::new().unwrap());

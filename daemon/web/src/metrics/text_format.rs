@@ -17,11 +17,11 @@ pub type Labels<'a> = [(&'a str, &'a str)];
 
 /// The text of a scrape.
 #[derive(Debug, Default)]
-pub struct Page(String);
+pub struct MetricsText(String);
 
 /// A metric with its samples; the head is written with the first sample, so that an empty family leaves no text.
 #[derive(Debug)]
-pub struct Family<'a> {
+pub struct MetricFamily<'a> {
     page: &'a mut String,
     name: &'static str,
     kind: &'static str,
@@ -29,10 +29,10 @@ pub struct Family<'a> {
     has_head: bool,
 }
 
-impl Page {
+impl MetricsText {
     /// Starts a family.
-    pub fn family(&mut self, kind: &'static str, name: &'static str, help: &'static str) -> Family<'_> {
-        Family { page: &mut self.0, name, kind, help, has_head: false }
+    pub fn family(&mut self, kind: &'static str, name: &'static str, help: &'static str) -> MetricFamily<'_> {
+        MetricFamily { page: &mut self.0, name, kind, help, has_head: false }
     }
 
     /// Writes a family with one sample without labels.
@@ -54,7 +54,7 @@ impl Page {
     }
 }
 
-impl Family<'_> {
+impl MetricFamily<'_> {
     /// Adds a sample.
     pub fn add(&mut self, labels: &Labels<'_>, value: f64) {
         self.sample("", labels, None, value);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn labels_cannot_break_out_of_their_quotes() {
-        let mut page = Page::default();
+        let mut page = MetricsText::default();
         page.family(GAUGE, "a", "A thing.").add(&[("x", "back\\slash \"quote\"\nline"), ("y", "")], 1.5);
         assert_eq!(
             page.finish(),
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_family_without_samples_is_not_there() {
-        let mut page = Page::default();
+        let mut page = MetricsText::default();
         let _empty = page.family(COUNTER, "a_total", "A thing.");
         page.single(COUNTER, "b_total", "Another.", 3.0);
         assert_eq!(page.finish(), "# HELP b_total Another.\n# TYPE b_total counter\nb_total 3\n");
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn buckets_hold_all_that_is_smaller() {
-        let mut page = Page::default();
+        let mut page = MetricsText::default();
         let buckets = [(Some(1_000), 2), (Some(500_000), 0), (None, 3)];
         page.family(HISTOGRAM, "a_seconds", "A time.").add_histogram(&[("c", "x")], &buckets, 4_250_000);
         let lines = "a_seconds_bucket{c=\"x\",le=\"0.001\"} 2\na_seconds_bucket{c=\"x\",le=\"0.5\"} 2\n\

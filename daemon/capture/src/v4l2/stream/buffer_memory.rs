@@ -65,7 +65,7 @@ unsafe impl Sync for BufferMemory {}
 #[derive(Debug)]
 enum MemoryOwner {
     /// The driver; the memory is mapped.
-    Driver { _mapping: Mapping },
+    Driver { _mapping: MmapRange },
     /// visiond.
     Ours(UnifiedBuffer),
 }
@@ -95,7 +95,7 @@ impl BufferMemory {
     /// Maps the driver's buffer `index`.
     pub fn mapped(node: &Node, index: u32, planes: MemoryPlanes) -> io::Result<Self> {
         let places = RawBuffer::new(node, MemoryType::Mmap, index).query(node)?;
-        let mapping = Mapping::reserve(planes.total())?;
+        let mapping = MmapRange::reserve(planes.total())?;
         for (plane, (offset, length)) in places.into_iter().enumerate().take(planes.count) {
             mapping.fill(node, planes.starts[plane], length.min(planes.lengths[plane]), offset)?;
         }
@@ -127,12 +127,12 @@ impl BufferMemory {
 
 /// An address range, unmapped when dropped.
 #[derive(Debug)]
-struct Mapping {
+struct MmapRange {
     start: NonNull<u8>,
     length: usize,
 }
 
-impl Mapping {
+impl MmapRange {
     /// Reserves a range of zeros, whole pages.
     fn reserve(length: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -160,7 +160,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for MmapRange {
     fn drop(&mut self) {
         // SAFETY: exactly the range that `reserve` made; a reader of it borrows the buffer that holds this.
         if let Err(error) = unsafe { v4l2::munmap(self.start.as_ptr().cast(), self.length) } {

@@ -6,7 +6,7 @@ use v4l::v4l_sys as sys;
 use visiond_kernels::buffer::Memory;
 
 use super::ioctl::{self, MemoryType};
-use super::{BufferOrigin, Refusal, Stream};
+use super::{BufferOrigin, IoRefusal, Stream};
 use crate::v4l2::device::{MAX_MEMORY_PLANES, Node};
 
 /// Which I/O methods a node supports. `None`: unknown, because another program streams from the node.
@@ -36,23 +36,24 @@ pub fn io_support(node: &Node) -> IoSupport {
 #[derive(Debug)]
 pub struct IoTrial {
     /// The driver's memory, mapped and queued.
-    pub mmap: Result<(), Refusal>,
+    pub mmap: Result<(), IoRefusal>,
     /// Ordinary memory of ours, queued.
-    pub userptr: Result<(), Refusal>,
+    pub userptr: Result<(), IoRefusal>,
     /// The driver's memory as a DMA-BUF.
-    pub expbuf: Option<Result<(), Refusal>>,
+    pub expbuf: Option<Result<(), IoRefusal>>,
 }
 
 /// Tries every method with two buffers of the current format, without starting the stream. Nothing else may stream.
 pub fn try_io_methods(node: &Arc<Node>) -> IoTrial {
     const BUFFERS: u32 = 2;
     let pix = node.format().unwrap_or_default();
-    let (lengths, memories) =
+    let (lengths, memory_plane_count) =
         (pix.memories.map(|memory| memory.size_bytes as usize), pix.memory_count.min(MAX_MEMORY_PLANES));
-    let mapped = Stream::new(node, BufferOrigin::Driver, BUFFERS, lengths, memories);
-    let expbuf = mapped.as_ref().ok().map(|_| ioctl::export(node, 0).map(drop).map_err(Refusal::of("EXPBUF")));
+    let mapped = Stream::new(node, BufferOrigin::Driver, BUFFERS, lengths, memory_plane_count);
+    let expbuf = mapped.as_ref().ok().map(|_| ioctl::export(node, 0).map(drop).map_err(IoRefusal::of("EXPBUF")));
     // These buffers must be freed before another method can have buffers.
     let mmap = mapped.map(drop);
-    let userptr = Stream::new(node, BufferOrigin::Ours(&Memory::host()), BUFFERS, lengths, memories).map(drop);
+    let userptr =
+        Stream::new(node, BufferOrigin::Ours(&Memory::host()), BUFFERS, lengths, memory_plane_count).map(drop);
     IoTrial { mmap, userptr, expbuf }
 }

@@ -9,8 +9,8 @@ fn stream(buffers: usize) -> Stream {
     let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
     let planes = MemoryPlanes::new([4096, 0, 0], 1).unwrap();
     let buffers = (0..buffers).map(|_| Arc::new(BufferMemory::unified(&Memory::host(), planes).unwrap())).collect();
-    let (home, returned) = channel();
-    Stream { buffers, node, memory: MemoryType::UserPtr, home, returned, away: 0 }
+    let (return_queue, returned) = channel();
+    Stream { buffers, node, memory: MemoryType::UserPtr, return_queue, returned, lent_count: 0 }
 }
 
 fn filled(index: u32) -> FilledBuffer {
@@ -51,7 +51,7 @@ fn buffers_that_come_back_are_queued_again_and_none_is_waited_for_while_the_driv
     drop(first);
     // It tries to queue the buffer; /dev/null, in place of a driver, refuses.
     assert_eq!(stream.reclaim(timeout).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
-    assert_eq!(stream.away, 1);
+    assert_eq!(stream.lent_count, 1);
     drop(second);
 }
 
