@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Python's standard library alone; mosquitto and nats-server, chromium for --page here
-"""Eight cameras at 30 frames/s through a trivial network: what a frame's way from camera to publishing takes without any sink, and
+"""Eight cameras at 30 frames/s through a trivial model: what a frame's way from camera to publishing takes without any sink, and
 with all of them and the live page open.
 
     load.py [--visiond BIN] [--seconds N] [--starts N] [--turns N] [--page elsewhere|here|none]

@@ -4,7 +4,7 @@
 
     overload.py [--visiond BIN] [--minutes M]
 
-Makes a network that takes 200 ms a frame on this machine (NanoDet behind as many convolutions as that needs), feeds it
+Makes a model that takes 200 ms a frame on this machine (NanoDet behind as many convolutions as that needs), feeds it
 30 frames/s of the test pattern, and wants the age of what is published, from capture to publishing, at p99 at most one
 engine time (p99 too) plus two frame intervals, and a resident set that does not grow.
 """
@@ -114,7 +114,7 @@ def main():
         base = run_ms(folder / "one.onnx")
         each = (run_ms(folder / "eleven.onnx") - base) / 10
         slowed(max(1, 1 + round((ENGINE_MS - base) / each)), folder / "slow.onnx")
-        print(f"the network takes {run_ms(folder / 'slow.onnx'):.0f} ms", flush=True)
+        print(f"the model takes {run_ms(folder / 'slow.onnx'):.0f} ms", flush=True)
         shutil.copy(MODEL.with_suffix(".toml"), folder / "nanodet.toml")
         (folder / "visiond.toml").write_text(CONFIG)
         daemon = subprocess.Popen([args.visiond, "run", str(folder / "visiond.toml")], stderr=subprocess.DEVNULL)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, opencv-python-headless 5.0.0.93, onnxruntime 1.31.1
-"""The whole way of a frame, ours against Python's: the same frames, network, ONNX Runtime and one thread each.
+"""The whole way of a frame, ours against Python's: the same frames, model, ONNX Runtime and one thread each.
 
     pipeline.py VIDEO [--visiond BIN] [--frames N] [--rounds N]
 
 Decoding is left out on both sides. The two take turns, so that whatever else the machine does hits both; the figures are
-medians over the rounds. Wants: frames/s at least 1.1 times the peer's, everything but the network at most 8 % of it.
+medians over the rounds. Wants: frames/s at least 1.1 times the peer's, everything but the inference at most 8 % of it.
 """
 
 import argparse
@@ -27,9 +27,9 @@ MODEL = str(ROOT / "config/models/nanodet-g-416.onnx")
 
 
 def peer_round(run, frames, threshold):
-    """Median microseconds of a frame, from picture to boxes, and of the network alone."""
+    """Median microseconds of a frame, from picture to boxes, and of the inference alone."""
     name = run.get_inputs()[0].name
-    whole, network = [], []
+    whole, inference = [], []
     for frame in frames:
         begin = time.perf_counter()
         tensor, placed = peer.preprocess(frame)
@@ -38,12 +38,12 @@ def peer_round(run, frames, threshold):
         after = time.perf_counter()
         peer.decode(output, placed, (frame.shape[1], frame.shape[0]), threshold)
         whole.append((time.perf_counter() - begin) * 1e6)
-        network.append((after - before) * 1e6)
-    return statistics.median(whole), statistics.median(network)
+        inference.append((after - before) * 1e6)
+    return statistics.median(whole), statistics.median(inference)
 
 
 def our_round(binary, video, frames):
-    """The same by `visiond bench`, and what is not the network."""
+    """The same by `visiond bench`, and what is not the inference."""
     command = [binary, "bench", "--json", "--source", video, "--frames", str(frames), "--warmup", "20", "--threads", "1"]
     out = subprocess.run(command + ["--backend", "onnxruntime"], stdout=subprocess.PIPE, check=True).stdout
     stages = json.loads(out)["stages_us"]
@@ -77,10 +77,10 @@ def main():
     share = statistics.median(r[4] / r[3] for r in rounds)
     print(f"{'':24}{'peer':>10}{'visiond':>10}")
     print(f"{'whole frame, us':24}{theirs:10.0f}{ours:10.0f}")
-    print(f"{'network, us':24}{their_network:10.0f}{our_network:10.0f}")
+    print(f"{'inference, us':24}{their_network:10.0f}{our_network:10.0f}")
     print(f"{'all but network, us':24}{theirs - their_network:10.0f}{rest:10.0f}")
     print(f"frames/s, visiond to peer: {ratio:.3f} (wanted: 1.1)")
-    print(f"all but the network: {share:.1%} of the network (wanted: 8 % at most)")
+    print(f"all but the inference: {share:.1%} of it (wanted: 8 % at most)")
     return 0 if ratio >= 1.1 and share <= 0.08 else 1
 
 

@@ -4,10 +4,10 @@
     reloads.py [--visiond BIN] [--reloads N]
 
 Two cameras and the sink that both write to stay as they are: one that waits for its turn and one at 30 frames a second. Around
-them cameras, networks, sinks, pictures and tables change with every reload, while two readers follow the stream. Every third
+them cameras, models, sinks, pictures and tables change with every reload, while two readers follow the stream. Every third
 reload is wrong, in one of six ways. Wants: every frame of the first camera in the file, once and in order; of the second
 none missing but those that the lane was too busy for, which are counted, and are told beside what a time without
-reloads costs on this machine; the configuration in force, the networks and each camera's openings the same before and after a
+reloads costs on this machine; the configuration in force, the models and each camera's openings the same before and after a
 wrong one; threads, descriptors and memory after the last reload as after the first fifth of them.
 """
 
@@ -202,7 +202,7 @@ def main():
             shutil.copy(ROOT / "tests/vm/tiny.toml", folder / f"{network}.toml")
             data = (ROOT / "tests/vm/tiny.onnx").read_bytes()
             assert data.count(ONE) == 1
-            # An unknown field at the end makes another file of the same network.
+            # An unknown field at the end makes another file of the same model.
             data = data.replace(ONE, NO_NUMBER) if network == "no-number" else data + b"\x32\x01" + network[-1:].encode()
             (folder / f"{network}.onnx").write_bytes(data)
         daemon = Daemon(args.visiond, folder)
