@@ -78,7 +78,7 @@ def main():
     print(f"{'':24}{'peer':>10}{'visiond':>10}")
     print(f"{'whole frame, us':24}{theirs:10.0f}{ours:10.0f}")
     print(f"{'inference, us':24}{their_network:10.0f}{our_network:10.0f}")
-    print(f"{'all but network, us':24}{theirs - their_network:10.0f}{rest:10.0f}")
+    print(f"{'all but inference, us':24}{theirs - their_network:10.0f}{rest:10.0f}")
     print(f"frames/s, visiond to peer: {ratio:.3f} (wanted: 1.1)")
     print(f"all but the inference: {share:.1%} of it (wanted: 8 % at most)")
     return 0 if ratio >= 1.1 and share <= 0.08 else 1
