@@ -4,7 +4,6 @@
 //! implements `Program` and `ProgramContext`, and [`Engine::load`] selects the backend. Nothing above this module depends on the
 //! choice.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use crate::backend::BackendModel;
 use crate::onnx;
 use crate::tensorrt::plan::{self, PlanError};
-use crate::tensorrt::{self, TensorRtProgram, TrtEngine};
+use crate::tensorrt::{self, TrtEngine};
 
 pub use crate::backend::{Backend, DeviceChoice, Dim, EngineError, EngineOptions, ModelFile, TensorInfo, dims_text};
 pub use crate::session::Session;
@@ -21,6 +20,8 @@ pub use crate::session::Session;
 /// A loaded model.
 pub struct Engine {
     model: BackendModel,
+    /// The engine on the GPU, if TensorRT runs the model.
+    tensorrt: Option<Arc<TrtEngine>>,
     options: EngineOptions,
 }
 
@@ -28,8 +29,12 @@ impl Engine {
     /// Loads the model at `path`: a TensorRT engine with TensorRT, an ONNX model with the backend that `options` names or else
     /// the fastest one installed. The file's content decides which it is, not its name.
     pub fn load(path: &Path, options: &EngineOptions) -> Result<Self, EngineError> {
-        let model = if plan::is_plan_file(path) { tensorrt::load(path, options)? } else { load_onnx(path, options)? };
-        Ok(Self { model, options: options.clone() })
+        let (model, tensorrt) = if plan::is_plan_file(path) {
+            tensorrt::load(path, options).map(|(model, engine)| (model, Some(engine)))?
+        } else {
+            (load_onnx(path, options)?, None)
+        };
+        Ok(Self { model, tensorrt, options: options.clone() })
     }
 
     /// Returns the largest batch size, if the model leaves it open and the engine limits it.
@@ -65,8 +70,7 @@ impl Engine {
 
     /// Returns the engine on the GPU if TensorRT runs the model.
     pub fn tensorrt(&self) -> Option<&Arc<TrtEngine>> {
-        let program: &dyn Any = &*self.model.program;
-        program.downcast_ref::<TensorRtProgram>().map(|program| &program.engine)
+        self.tensorrt.as_ref()
     }
 
     /// Returns the file that the model was read from.

@@ -33,7 +33,7 @@ pub use library::Library;
 pub use plan::PlanFile;
 pub use plugins::{MissingPlugin, Plugins};
 pub use profiler::LayerTime;
-pub(crate) use program::{TensorRtProgram, load};
+pub(crate) use program::load;
 pub use tensor::{Direction, ShapeLimits, TrtTensor};
 pub use version::{Layout, Version};
 

@@ -1,7 +1,6 @@
 //! The traits that a backend implements: [`Program`] is a loaded model, [`ProgramContext`] runs it over
 //! [`InputTensor`]s.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::options::Backend;
 use super::tensor_info::TensorInfo;
 
 /// A model that a backend has loaded.
-pub(crate) trait Program: Any + Send + Sync {
+pub(crate) trait Program: Send + Sync {
     /// Makes a new context of the model.
     fn context(&self) -> Result<Box<dyn ProgramContext>, EngineError>;
 }

@@ -18,8 +18,8 @@ use super::tensor::Direction;
 use super::version::Version;
 use crate::backend::{Backend, BackendModel, EngineError, EngineOptions, InputTensor, Program, ProgramContext};
 
-/// Loads the engine at `path`.
-pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel, EngineError> {
+/// Loads the engine at `path`, as the model that every backend makes and as the engine on the GPU.
+pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<(BackendModel, Arc<TrtEngine>), EngineError> {
     let bytes = PlanBytes::open(path, options.sha256.is_some())?;
     plan::check_length(path, bytes.as_slice())?;
     let file = bytes.model_file(path);
@@ -44,15 +44,16 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel,
     }
     let (inputs, outputs) = declared(path, &engine, options)?;
     let description = format!("{} on {}", library.description(), device.facts().label());
-    Ok(BackendModel {
-        program: Box::new(TensorRtProgram { engine, path: path.to_owned() }),
+    let model = BackendModel {
+        program: Box::new(TensorRtProgram { engine: Arc::clone(&engine), path: path.to_owned() }),
         backend: Backend::TensorRt,
         description,
         file,
         metadata,
         inputs: inputs.into(),
         outputs: outputs.into(),
-    })
+    };
+    Ok((model, engine))
 }
 
 /// Returns the library and the GPU for an engine, or what in the header rules them out before anything is loaded.
@@ -146,9 +147,8 @@ fn explained(
 }
 
 /// An engine that sessions run.
-pub(crate) struct TensorRtProgram {
-    /// The engine on the GPU.
-    pub(crate) engine: Arc<TrtEngine>,
+struct TensorRtProgram {
+    engine: Arc<TrtEngine>,
     path: PathBuf,
 }
 
