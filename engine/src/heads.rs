@@ -3,7 +3,8 @@
 //! [`build()`] makes a head from the card ([`HeadSpec`]) and the outputs that the model declares. It refuses a card that does not
 //! fit, with the shapes found and the shapes that the head reads. [`Head::decode`] checks the real shapes again, reads one
 //! frame's outputs and returns [`Decoded`]: boxes in pixels of the model's input, before NMS. Decoding never panics, whatever
-//! the numbers are: it skips what is not finite.
+//! the numbers are: it skips what is not finite. A head says in a sentence (`String`) why outputs do not fit; [`HeadError`] adds the
+//! shapes, and nothing decides by it.
 //!
 //! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], an arm in `build.rs`, and its options in
 //! `card/head.rs`.

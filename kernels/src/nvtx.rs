@@ -114,6 +114,7 @@ pub fn start() {
     });
 }
 
+/// Loads the tool. The error is a sentence, because it only goes to the log.
 fn load(path: &std::ffi::OsStr) -> Result<(), String> {
     // SAFETY: the user runs visiond under a tool that names its library; its initialisers run as in any program under that
     // tool.

@@ -94,7 +94,7 @@ pub struct CameraSummary {
 /// Distribution of a stage's durations, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DurationStats {
-    /// Mean.
+    /// Arithmetic mean.
     pub mean: u64,
     /// Median.
     pub p50: u64,
