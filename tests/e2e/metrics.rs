@@ -14,6 +14,9 @@ use visiond_tests::{Daemon, root, visiond, wait_until_or_show};
 
 /// A camera that streams and one that is missing, on the tiny model; a broker that does not answer.
 const CONFIG: &str = r#"
+[device]
+name = "gate-7"
+
 [engine]
 backend = "rten"
 threads = 1
@@ -169,6 +172,7 @@ fn a_scrape_passes_promtool_and_agrees_with_the_status() {
     assert_eq!((camera["width"].as_u64(), camera["height"].as_u64()), (Some(128), Some(64)));
     assert!(status["cameras"][1]["reason"].as_str().unwrap().contains("no-such-device"), "{}", status["cameras"][1]);
     assert_eq!(status["models"][0]["sha256"].as_str().map(str::len), Some(64));
+    assert_eq!(status["device"], "gate-7");
 
     let frames = "visiond_frames_total{camera=\"bars\",outcome=\"published\"}";
     daemon.wait_until("more frames", |daemon| samples(&get(daemon, "/metrics"))[frames] > first[frames]);

@@ -30,6 +30,8 @@ pub const BUCKETS_US: [u64; 18] = [
 pub struct StatusCollector {
     service: Arc<Service>,
     thermals: Option<Thermals>,
+    /// The name at the start, because a new one needs a restart.
+    device: String,
     config: PathBuf,
     started_at: jiff::Timestamp,
     started: Instant,
@@ -47,6 +49,7 @@ impl StatusCollector {
         Self {
             service: Arc::clone(service),
             thermals: thermals.cloned(),
+            device: service.config().device.resolved(),
             // Absolute, because clients have other working directories.
             config: std::path::absolute(config).unwrap_or_else(|_| config.to_owned()),
             started_at: jiff::Timestamp::now().checked_sub(age).unwrap_or_else(|_| jiff::Timestamp::now()),
@@ -65,6 +68,7 @@ impl StatusCollector {
         let cameras = snapshot.lanes.iter().flat_map(|lane| lane.cameras.iter().map(move |camera| (lane, camera)));
         StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            device: self.device.clone(),
             target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
             at: rfc3339(jiff::Timestamp::now()),
             started_at: rfc3339(self.started_at),

@@ -20,6 +20,8 @@ use visiond_system::thermal::JetsonSummary;
 pub struct StatusReport {
     /// Version of the daemon.
     pub version: String,
+    /// Name of the device, as in topics and subjects: `[device] name`, or the host name.
+    pub device: String,
     /// Target that it was built for, such as "aarch64-linux".
     pub target: String,
     /// Time of this report: RFC 3339, UTC.
