@@ -8,6 +8,7 @@ Tells the page's bytes and how soon the boxes stood on the picture. VISIOND_PICT
 
 import os
 import pathlib
+import re
 import shutil
 import sys
 import time
@@ -35,6 +36,18 @@ PIXELS = """([red, green, blue]) => {
     if (Math.abs(data[at] - red) + Math.abs(data[at + 1] - green) + Math.abs(data[at + 2] - blue) < 24) found += 1;
   }
   return found;
+}"""
+
+
+# Whether each part of the things, selectors, is visible, inside of its thing and not cut off.
+INSIDE = """([things, parts]) => {
+  const pairs = [...document.querySelectorAll(things)].flatMap((thing) => [...thing.querySelectorAll(parts)].map((part) => [thing, part]));
+  const shown = pairs.filter(([, part]) => part.textContent && getComputedStyle(part).display !== 'none' && !part.closest('[hidden]'));
+  return shown.length > 0 && shown.every(([thing, part]) => {
+    const [outer, inner] = [thing, part].map((node) => node.getBoundingClientRect());
+    const within = inner.left >= outer.left && inner.right <= outer.right && inner.top >= outer.top && inner.bottom <= outer.bottom;
+    return within && inner.width > 0 && part.scrollWidth <= part.clientWidth + 1 && part.scrollHeight <= part.clientHeight + 3;
+  });
 }"""
 
 
@@ -222,7 +235,7 @@ class LivePage(unittest.TestCase):
             if met[-1] == "two":
                 page.keyboard.press("Enter")
                 self.assertEqual(self.text(page, "#inspector-title"), "two")
-        for wanted in ("To the cameras", "reload", "theme", "enlarge", "one", "two", "latency-all", "log-level", "log-find", "log"):
+        for wanted in ("To the cameras", "reload", "theme", "scores", "enlarge", "one", "two", "latency-all", "log-level", "log-find", "log"):
             self.assertIn(wanted, met)
         self.assertEqual(met.index("To the cameras"), 0)
         page.focus("#reload")
@@ -244,7 +257,8 @@ class LivePage(unittest.TestCase):
         daemon.write(pattern("one", fps=-3))
         page.click("#reload")
         wait("the refusal", lambda: "Refused" in self.text(page, "#outcome"))
-        self.assertIn("fps", self.text(page, "#outcome"))
+        # The mark stands below what it marks.
+        self.assertIn("19 | fps = -3\n       |       ^^", self.text(page, "#outcome"))
         self.assertEqual(page.locator("#cameras li").count(), 2)
         self.picture(page, "refused")
 
@@ -269,6 +283,100 @@ class LivePage(unittest.TestCase):
         self.assertIn("check that the broker runs", self.text(page, "#sinks .reason"))
         self.accessible(page)
         self.picture(page, "outage", full_page=True)
+
+    def test_a_sink_that_waits_on_its_spool_is_no_failure(self):
+        sink = f'[[sink]]\ntype = "mqtt"\nname = "plant"\nurl = "mqtt://127.0.0.1:{free_port()}"\ndurable = true\nspool_directory = "{{dir}}/spool"\nspool_bytes = "256 MiB"\n'
+        daemon = self.daemon(pattern("bars", fps=10) + sink)
+        page = self.open(daemon)
+        wait("the sink that waits", lambda: "plant" in self.text(page, "#state"))
+        self.assertIn("messages are kept on disk", self.text(page, "#sinks .chip"))
+        self.assertEqual(page.get_attribute("#state", "data-level"), "warn")
+        self.assertEqual(page.locator("#glance [data-level=bad], #sinks [data-level=bad]").count(), 0)
+        self.assertRegex(self.text(page, "#sinks"), r"messages?, \d[\d.]* (KiB|MiB) of 256 MiB")
+        self.assertRegex(self.text(page, "#machine"), r"Memory\s+\d+ MiB, at most \d+ MiB")
+        self.accessible(page)
+        page.set_viewport_size({"width": 320, "height": 640})
+        self.no_sideways(page)
+
+    def test_a_failed_tile_says_why(self):
+        broken = '[[camera]]\nname = "broken"\n[camera.source]\ntype = "video"\nurl = "{dir}/no-video.mp4"\n'
+        daemon = self.daemon(pattern("bars", fps=10) + broken)
+        for how in (DESK, PHONE):
+            page = self.open(daemon, **how)
+            tile = page.locator("#cameras li", has_text="broken")
+            wait("the reason", lambda: "there is no such file" in tile.inner_text())
+            self.assertEqual(tile.inner_text().lower().count("failed"), 1)
+            self.assertTrue(page.evaluate(INSIDE, ["#cameras li", ".notice span"]))
+            self.accessible(page)
+
+    def test_a_tiles_status_line_is_whole(self):
+        fast = "".join(pattern(f"{name}-hall-conveyor-belt-left-side-behind-the-pillar", fps=400) for name in ("north", "south"))
+        daemon = self.daemon(fast + "".join(pattern(f"camera-{number}", fps=5) for number in range(1, 5)))
+        page = self.open(daemon, viewport={"width": 1280, "height": 800})
+        tile = page.locator("#cameras li", has_text="north")
+        wait("age and drops", lambda: "p99" in tile.inner_text() and "dropped" in tile.inner_text())
+        for width in (1280, 1920):
+            page.set_viewport_size({"width": width, "height": 1080})
+            for part in (".name", ".rate", ".numbers", ".numbers span"):
+                self.assertTrue(page.evaluate(INSIDE, ["#cameras li", part]), f"{part} at {width}")
+            self.picture(page, f"tiles-{width}", full_page=True)
+
+    def test_the_header_and_the_title_have_the_devices_name(self):
+        for name in ("gate-7", "north-hall-conveyor-belt-left-side-behind-the-pillar-box-0000042"):
+            daemon = self.daemon(f'[device]\nname = "{name}"\n' + pattern("bars"))
+            page = self.open(daemon, **PHONE)
+            wait("the name", lambda: self.text(page, "h1") == f"visiond {name}")
+            self.assertEqual(page.title(), f"{name} - visiond")
+            self.assertNotIn("127.0.0.1", self.text(page, "header"))
+            self.assertIn(daemon.url.removeprefix("http://"), self.text(page, "#about"))
+            self.no_sideways(page)
+
+    def test_detections_are_counted_with_the_frames_that_have_them(self):
+        daemon = self.daemon(pattern("bars"))
+        page = self.open(daemon)
+        row = page.locator("#detections tbody tr", has_text="cyan")
+        wait("some frames", lambda: row.count() == 1 and int(row.locator("td").nth(0).inner_text()) > 30)
+        seen, frames, total = row.locator("td").all_inner_texts()
+        # The network finds each bar once in a frame.
+        self.assertEqual(frames.split(" of ")[0], seen)
+        self.assertGreaterEqual(int(total), int(seen))
+        self.assertIn("last", self.text(page, "#detections-span"))
+        self.assertNotIn("cyan", self.text(page, "#facts"))
+
+    def test_boxes_have_their_score_unless_it_is_switched_off(self):
+        daemon = self.daemon(pattern("bars"))
+        texts = "window.texts = []; const fill = CanvasRenderingContext2D.prototype.fillText; CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { window.texts.push(text); fill.call(this, text, ...at); }"
+        page = self.open(daemon, before=texts)
+
+        def written():
+            page.evaluate("window.texts = []")
+            wait("labels", lambda: page.evaluate("window.texts.length") > 20)
+            return page.evaluate("window.texts")
+
+        wait("scores", lambda: any("cyan" in text for text in written()))
+        self.assertTrue(any(re.fullmatch(r"cyan \d+\u202f%", text) for text in written()), written())
+        page.focus("#scores")
+        page.keyboard.press("Space")
+        self.assertEqual(page.get_attribute("#scores", "aria-pressed"), "false")
+        wait("no scores", lambda: not any("%" in text for text in written()))
+        page.reload()
+        wait("boxes on the picture", lambda: self.boxes(page))
+        self.assertEqual(page.get_attribute("#scores", "aria-pressed"), "false")
+        self.assertFalse(any("%" in text for text in written()))
+        self.accessible(page)
+
+    def test_long_lists_leave_no_holes(self):
+        sinks = "".join(f'[[sink]]\ntype = "file"\nname = "lines-{number}"\npath = "{{dir}}/{number}.jsonl"\n' for number in range(6))
+        daemon = self.daemon(pattern("bars", fps=10) + sinks)
+        page = self.open(daemon)
+        wait("the sinks", lambda: page.locator("#sinks .thing").count() == 6)
+        edges = "(selector) => [...document.querySelectorAll(selector)].map((node) => node.getBoundingClientRect()).map(({ left, right, bottom }) => [left, right, bottom].map(Math.round))"
+        for width in (1280, 1920):
+            page.set_viewport_size({"width": width, "height": 900})
+            panels = page.evaluate(edges, "#glance, main > .panel:not([hidden])")
+            self.assertEqual(len({(left, right) for left, right, _ in panels}), 1, panels)
+            (_, _, large), (_, _, inspector) = page.evaluate(edges, "#large, #inspector")
+            self.assertAlmostEqual(large, inspector, delta=2)
 
     def test_facts_are_those_of_the_status(self):
         daemon = self.daemon(pattern("bars", width=320, height=180) + '[[sink]]\ntype = "file"\nname = "lines"\npath = "{dir}/out.jsonl"\n')

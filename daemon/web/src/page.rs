@@ -20,7 +20,7 @@ const ICON: &str = include_str!("page/icon.svg");
 const MODULES: [(&str, &str); 13] = [
     ("dom", include_str!("page/dom.js")),
     ("format", include_str!("page/format.js")),
-    ("theme", include_str!("page/theme.js")),
+    ("settings", include_str!("page/settings.js")),
     ("history", include_str!("page/history.js")),
     ("overlay", include_str!("page/overlay.js")),
     ("connection", include_str!("page/connection.js")),

@@ -2,22 +2,24 @@
 
 import { byId, write, attribute, show, speak } from './dom.js';
 import { duration } from './format.js';
-import { startTheme } from './theme.js';
+import { startTheme, startScores } from './settings.js';
 import { History } from './history.js';
 import { followStatus, Stream } from './connection.js';
 import { Cameras } from './cameras.js';
 import { Inspector } from './inspector.js';
-import { showMachine } from './machine.js';
+import { showMachine, sinkState, worst } from './machine.js';
 import { Log } from './log.js';
 import { startReload } from './reload.js';
 
+/** Names of cameras or sinks in the line at the top. */
+const MOST_NAMES = 3;
+
 startTheme();
 startReload();
-// Tells devices apart if several pages are open.
-write(byId('device'), location.host);
 const history = new History();
 const inspector = new Inspector();
 const cameras = new Cameras((name, byHand) => inspector.choose(name, byHand));
+startScores(() => cameras.redraw());
 new Log();
 const stream = new Stream((message) => {
   history.frame(message, performance.now());
@@ -30,7 +32,7 @@ followStatus(arrived, lost);
 
 function arrived(status) {
   const known = daemon;
-  daemon = { version: status.version, started: status.started_at };
+  daemon = { version: status.version, started: status.started_at, device: status.device };
   // A new version has a new page.
   if (known && known.version !== daemon.version) return location.reload();
   if (known && known.started !== daemon.started) {
@@ -65,22 +67,32 @@ function sentence(text) {
 
 /** Shows in one line whether everything works, and what does not. */
 function state(status) {
-  const names = (list) => list.map((each) => each.name).join(', ');
-  const failed = status.cameras.filter((camera) => camera.phase === 'failed');
-  const away = status.cameras.filter((camera) => camera.phase === 'waiting');
-  const out = status.sinks.filter((sink) => sink.outage || sink.connected === false);
-  const troubles = [];
-  if (failed.length > 0) troubles.push(`camera ${names(failed)} failed`);
-  if (away.length > 0) troubles.push(`camera ${names(away)} away`);
-  if (out.length > 0) troubles.push(`sink ${names(out)} cannot write`);
-  if (troubles.length > 0) showState(failed.length + out.length > 0 ? 'bad' : 'warn', sentence(troubles.join('; ')));
+  const inPhase = (phase) => status.cameras.filter((camera) => camera.phase === phase);
+  const sinks = status.sinks.map((sink) => ({ name: sink.name, ...sinkState(sink) }));
+  const inLevel = (level) => sinks.filter((sink) => sink.level === level);
+  const troubles = [
+    ['bad', 'camera', inPhase('failed'), 'failed'],
+    ['warn', 'camera', inPhase('waiting'), 'away'],
+    ['bad', 'sink', inLevel('bad'), 'cannot write'],
+    ['warn', 'sink', inLevel('warn'), 'waiting, messages are kept on disk'],
+  ].filter(([, , list]) => list.length > 0);
+  const text = troubles.map(([, part, list, trouble]) => `${part}${list.length > 1 ? 's' : ''} ${names(list)}: ${trouble}`).join('; ');
+  if (troubles.length > 0) showState(worst(troubles.map(([level]) => level)), sentence(text));
   else if (!status.ready) showState('warn', 'Starting');
   else showState('ok', `Running for ${duration(status.uptime_s)}`);
 }
 
+/** The first names, and the number of the others. */
+function names(list) {
+  const first = list.slice(0, MOST_NAMES).map((each) => each.name).join(', ');
+  return list.length > MOST_NAMES ? `${first} and ${list.length - MOST_NAMES} more` : first;
+}
+
 function showState(level, text) {
-  // The title shows it among other tabs.
-  document.title = `${level === 'ok' ? '' : '(!) '}visiond ${location.host}`;
+  const device = daemon?.device ?? '';
+  write(byId('device'), device);
+  // The title shows it among other tabs, which cut off its end.
+  document.title = `${level === 'ok' ? '' : '(!) '}${device ? `${device} - ` : ''}visiond`;
   attribute(byId('state'), 'data-level', level);
   write(byId('state-text'), text);
 }

@@ -83,6 +83,11 @@ export class Cameras {
     for (const tile of this.#tiles.values()) tile.screen.forget();
   }
 
+  /** Draws the pictures again, because the user chose another form. */
+  redraw() {
+    for (const tile of this.#tiles.values()) tile.screen.draw();
+  }
+
   #pick(name, byHand) {
     this.#tiles.get(this.#chosen)?.screen.detach(this.#large.canvas);
     this.#chosen = name;
@@ -92,7 +97,7 @@ export class Cameras {
   }
 
   #make(camera) {
-    const choose = element('button', { type: 'button', className: 'choose name', textContent: camera.name, title: camera.name });
+    const choose = element('button', { type: 'button', className: 'choose name', textContent: camera.name });
     const node = element('li', { className: 'camera' }, ...pictureParts(choose));
     const tile = { node, choose, screen: new Screen(camera.name), picture: new Picture(node) };
     choose.addEventListener('click', () => this.#pick(camera.name, true));
@@ -132,6 +137,7 @@ class Picture {
     const streaming = camera.phase === 'streaming';
     const [word, level] = phaseOf(camera);
     this.stale(!streaming);
+    attribute(this.node, 'data-trouble', camera.reason ? level : null);
     const notice = this.#part('notice');
     show(notice, !streaming);
     attribute(notice, 'data-level', level);
@@ -139,8 +145,9 @@ class Picture {
     write(notice.lastChild, camera.reason ?? '');
     attribute(this.canvas, 'aria-label', streaming ? `Live picture of ${camera.name}` : `${camera.name}: no picture`);
     write(this.#part('name'), camera.name);
-    this.#part('rate').replaceChildren(streaming ? camera.fps.toFixed(1) : '–', element('small', { textContent: ' fps' }));
-    const seen = streaming ? labels(camera.labels, 'newest') || 'nothing' : word.toLowerCase();
+    this.#part('rate').replaceChildren(...(streaming ? [camera.fps.toFixed(1), element('small', { textContent: ' fps' })] : []));
+    // The notice has the state of a camera without a picture.
+    const seen = streaming ? labels(camera.labels) || 'nothing' : '';
     write(this.#part('sees'), seen);
     attribute(this.#part('sees'), 'title', seen);
     this.#part('numbers').replaceChildren(...numbers(camera, history.points(camera.name).at(-1)?.age ?? null));
@@ -155,9 +162,9 @@ class Picture {
 function numbers(camera, age) {
   const part = droppedPart(camera);
   const parts = [];
-  if (camera.phase === 'streaming' && age !== null) parts.push(`p99 ${millis(age)} ms`);
+  if (camera.phase === 'streaming' && age !== null) parts.push(element('span', { textContent: `p99 ${millis(age)} ms` }));
   if (part > 0) {
-    const textContent = `${parts.length > 0 ? ' · ' : ''}${percent(part)} dropped`;
+    const textContent = `${percent(part)} dropped`;
     parts.push(element('span', { className: part > 0.01 ? 'warn' : 'minor', textContent, title: `${count(droppedInAll(camera))} frames` }));
   }
   return parts;

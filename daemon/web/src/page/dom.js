@@ -47,13 +47,17 @@ export function keep(parent, items, key, make, update) {
   for (const node of known.values()) node.remove();
 }
 
+/** A value with more letters takes two columns where facts stand side by side. */
+const LONG = 20;
+
 /** Shows a list of facts, [name, value, level]; leaves out those without a value. */
 export function facts(list, rows) {
   const known = rows.filter(([, value]) => value !== null && value !== undefined && value !== '');
-  const make = ([name]) => element('div', { className: 'contents' }, element('dt', { textContent: name }), element('dd'));
+  const make = ([name]) => element('div', { className: 'fact' }, element('dt', { textContent: name }), element('dd'));
   keep(list, known, ([name]) => name, make, (row, [, value, level]) => {
     write(row.lastChild, value);
     attribute(row.lastChild, 'data-level', level ?? null);
+    row.classList.toggle('long', value.length > LONG);
   });
 }
 

@@ -20,10 +20,11 @@ export function millis(us) {
   return ms < 9.95 ? ms.toFixed(1) : count(ms);
 }
 
+/** In the units of the configuration's sizes: 64 MiB, 1.5 GiB. */
 export function bytes(number) {
-  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;
-  for (; number >= 999.5 && unit < units.length - 1; unit += 1) number /= 1000;
+  for (; number >= 1023.5 && unit < units.length - 1; unit += 1) number /= 1024;
   return `${unit === 0 ? number : figures(number)} ${units[unit]}`;
 }
 
@@ -57,8 +58,8 @@ export function clock(time) {
   return Number.isNaN(date.getTime()) ? String(time) : date.toLocaleTimeString([], { hour12: false });
 }
 
-/** 3 person, 1 dog */
-export function labels(list, field) {
-  const seen = list.filter((label) => label[field] > 0).sort((a, b) => b[field] - a[field]);
-  return seen.map((label) => `${count(label[field])} ${label.label}`).join(', ');
+/** The detections in the newest frame: 3 × person, 1 × dog */
+export function labels(list) {
+  const seen = list.filter((label) => label.newest > 0).sort((a, b) => b.newest - a.newest);
+  return seen.map((label) => `${count(label.newest)} × ${label.label}`).join(', ');
 }

@@ -17,16 +17,17 @@ export class History {
   #of(name) {
     let camera = this.#cameras.get(name);
     if (!camera) {
-      camera = { frames: [], first: 0, points: [] };
+      camera = { frames: [], first: 0, points: [], since: null };
       this.#cameras.set(name, camera);
     }
     return camera;
   }
 
-  /** Adds a frame's timings. */
+  /** Adds a frame's timings and labels. */
   frame(message, now) {
     const camera = this.#of(message.camera);
-    camera.frames.push({ at: now, timings: message.timings_us });
+    camera.since ??= now;
+    camera.frames.push({ at: now, timings: message.timings_us, labels: message.detections.map((detection) => detection.label) });
     this.#forget(camera, now);
   }
 
@@ -83,6 +84,24 @@ export class History {
       max_us: times.at(-1) ?? null,
       buckets: this.#bounds.map((bound, at) => [bound, counts[at]]),
     };
+  }
+
+  /** Returns the seconds and frames that the recent past has, and by label its detections and the frames that have some. */
+  detections(name, now) {
+    const camera = this.#of(name);
+    const labels = new Map();
+    for (let at = camera.first; at < camera.frames.length; at += 1) {
+      const frame = camera.frames[at];
+      for (const label of frame.labels) {
+        const counts = labels.get(label) ?? { detections: 0, frames: 0, last: null };
+        counts.detections += 1;
+        if (counts.last !== frame) counts.frames += 1;
+        counts.last = frame;
+        labels.set(label, counts);
+      }
+    }
+    const seconds = camera.since === null ? 0 : Math.min(RECENT_MS, now - camera.since) / 1000;
+    return { seconds, frames: camera.frames.length - camera.first, labels };
   }
 
   /** Returns the 99th percentile of the ages of all cameras' frames in the last minute. */

@@ -1,12 +1,14 @@
 // The details of the chosen camera: its last two minutes, latency by stage, dropped frames by cause.
 
 import { byId, element, write, attribute, show, keep, facts, path } from './dom.js';
-import { count, figures, millis, bytes, percent, plural, labels } from './format.js';
+import { count, figures, millis, bytes, percent, plural } from './format.js';
 import { STAGES, POINTS } from './history.js';
 import { phaseOf, droppedInAll, droppedPart } from './cameras.js';
 
 const WIDTH = 240;
 const HEIGHT = 36;
+/** Labels in the table of detections. */
+const MOST_LABELS = 6;
 const CAUSES = {
   driver: 'lost by the driver or the source program',
   corrupt: 'damaged or truncated',
@@ -64,6 +66,7 @@ export class Inspector {
     write(byId('inspector-reason'), camera.reason ?? '');
     trends(history.points(camera.name));
     latency(STAGES.map((stage) => [stage, this.#recent ? history.stage(camera.name, stage) : camera.stages[stage]]));
+    detections(camera, history.detections(camera.name, performance.now()));
     drops(camera);
     facts(byId('facts'), rows(camera));
     links(camera.name);
@@ -127,10 +130,28 @@ function time(us) {
   return us < 1_000_000 ? `${us / 1000} ms` : `${us / 1_000_000} s`;
 }
 
+/** Shows detections by label: of the last minute, the frames that have some, and since the start. */
+function detections(camera, recent) {
+  show(byId('no-detections'), camera.labels.length === 0);
+  show(byId('detections'), camera.labels.length > 0);
+  const span = recent.seconds >= 59.5 ? 'last minute' : `last ${Math.max(1, Math.round(recent.seconds))} s`;
+  write(byId('detections-span'), span);
+  const rows = camera.labels.slice(0, MOST_LABELS).map(({ label, total }) => [label, recent.labels.get(label), total]);
+  const others = camera.labels.length - rows.length;
+  write(byId('detections-others'), others > 0 ? `and ${plural(others, 'more label')}` : '');
+  const make = ([label]) => element('tr', {}, element('th', { scope: 'row', textContent: label }), element('td'), element('td'), element('td'));
+  keep(byId('detections').tBodies[0], rows, ([label]) => label, make, (row, [, seen, total]) => {
+    const texts = [count(seen?.detections ?? 0), `${count(seen?.frames ?? 0)} of ${count(recent.frames)}`, count(total)];
+    texts.forEach((text, at) => write(row.cells[1 + at], text));
+  });
+}
+
 function drops(camera) {
-  const causes = Object.entries(camera.dropped).sort((a, b) => b[1] - a[1]);
-  show(byId('no-drops'), droppedInAll(camera) === 0);
-  show(byId('drops'), droppedInAll(camera) > 0);
+  const causes = Object.entries(camera.dropped).filter(([, frames]) => frames > 0).sort((a, b) => b[1] - a[1]);
+  write(byId('drops-total'), causes.length > 0 ? `${count(droppedInAll(camera))} (${percent(droppedPart(camera))})` : '');
+  attribute(byId('drops-total'), 'data-level', droppedPart(camera) > 0.01 ? 'warn' : null);
+  show(byId('no-drops'), causes.length === 0);
+  show(byId('drops'), causes.length > 0);
   const most = Math.max(1, ...causes.map(([, frames]) => frames));
   const make = ([cause]) => {
     const track = element('span', { className: 'track', 'aria-hidden': 'true' }, element('span'));
@@ -151,10 +172,8 @@ function rows(camera) {
     ['Copied', copied],
     ['Frames captured', count(camera.captured)],
     ['Messages', count(camera.published)],
-    ['Dropped', droppedInAll(camera) ? `${count(droppedInAll(camera))} (${percent(droppedPart(camera))})` : '0', droppedPart(camera) > 0.01 ? 'warn' : null],
     ['Reopened', camera.restarts ? plural(camera.restarts, 'time') : null],
     ['Errors', camera.errors ? count(camera.errors) : null, 'warn'],
-    ['Detections', labels(camera.labels, 'total') || 'nothing yet'],
     ['Watched by', camera.watchers ? plural(camera.watchers, 'client') : null],
     ['Stored pictures', camera.pictures ? count(camera.pictures.written) : null],
   ];

@@ -43,7 +43,8 @@ function glance(status, history, hottest) {
   const dropped = cameras.reduce((sum, camera) => sum + droppedInAll(camera), 0);
   const published = cameras.reduce((sum, camera) => sum + camera.published, 0);
   const age = history.ageOfAll();
-  const out = sinks.filter((sink) => sink.outage || sink.connected === false).length;
+  const levels = sinks.map((sink) => sinkState(sink).level);
+  const out = levels.filter((level) => level !== 'ok').length;
   const rows = [
     ['Cameras', String(streaming), ` of ${cameras.length}`, away ? 'warn' : null],
     ['Frames', figures(cameras.reduce((sum, camera) => sum + camera.fps, 0)), ' fps'],
@@ -53,7 +54,7 @@ function glance(status, history, hottest) {
     ['Memory', ...bytes(process.resident_bytes).split(/(?= )/)],
     ['GPU', jetson?.gpu_load_percent === null || !jetson ? null : `${Math.round(jetson.gpu_load_percent)} %`, ''],
     ['Hottest', hottest && `${Math.round(hottest.last)} °C`, hottest && ` ${hottest.zone}`, hottest && heat(hottest.last)],
-    ['Sinks', sinks.length ? String(sinks.length - out) : null, ` of ${sinks.length}`, out ? 'bad' : null],
+    ['Sinks', sinks.length ? String(sinks.length - out) : null, ` of ${sinks.length}`, worst(levels)],
   ];
   const make = ([name]) => element('div', {}, element('dt', { textContent: name }), element('dd', {}, element('span'), element('small')));
   keep(byId('glance'), rows.filter(([, value]) => value !== null), ([name]) => name, make, (node, [, value, unit, level]) => {
@@ -89,7 +90,7 @@ function machine({ process, jetson, http, reloads, uptime_s, not_ready }, hottes
 function things(parent, list, tell, none) {
   const make = () => {
     const head = element('div', { className: 'head' }, element('h3'), element('span', { className: 'chip' }));
-    return element('div', { className: 'thing' }, head, element('p', { className: 'reason' }), element('dl', { className: 'facts' }));
+    return element('div', { className: 'thing' }, head, element('p', { className: 'reason' }), element('dl', { className: 'facts spread' }));
   };
   // Two sinks may have one name's first letters, never the name.
   keep(parent, list.length > 0 ? list : [null], (thing) => thing?.name ?? '', (thing) => (thing ? make() : element('p', { className: 'empty', textContent: none })), (node, thing) => {
@@ -116,7 +117,7 @@ function model(it) {
     rows: [
       ['Engine', it.backend],
       ['File', it.file],
-      ['SHA-256', it.sha256 ? `${it.sha256.slice(0, 16)}…` : null],
+      ['SHA-256', it.sha256 ? `${it.sha256.slice(0, 12)}…` : null],
       ['Input', it.input],
       ['Frame memory', it.memory],
       ['Runs', count(it.runs)],
@@ -129,14 +130,25 @@ function model(it) {
   };
 }
 
+/** Returns the worse of the levels warn and bad; null if there is none. */
+export function worst(levels) {
+  return ['bad', 'warn'].find((level) => levels.includes(level)) ?? null;
+}
+
+/** Returns a sink's state and its level: ok, warn if it cannot write but its spool has room, or bad. */
+export function sinkState({ outage, connected, spool }) {
+  if (!outage && connected !== false) return { state: connected ? 'Connected' : 'Writing', level: 'ok' };
+  const full = spool && spool.dropped > 0 && spool.bytes > spool.limit_bytes / 2;
+  return spool && !full ? { state: 'Waiting, messages are kept on disk', level: 'warn' } : { state: 'Outage', level: 'bad' };
+}
+
 function sink(it) {
-  const broken = Boolean(it.outage) || it.connected === false;
   const { spool } = it;
-  const state = broken ? 'Outage' : it.connected === true ? 'Connected' : 'Writing';
+  const { state, level } = sinkState(it);
   const full = it.capacity > 0 && it.waiting > it.capacity / 2;
   return {
     state,
-    level: broken ? 'bad' : 'ok',
+    level,
     reason: it.outage,
     rows: [
       ['Kind', it.kind],
@@ -156,5 +168,5 @@ function sink(it) {
 }
 
 function about({ version, target, config }) {
-  write(byId('about'), `visiond ${version} for ${target}, configured by ${config}`);
+  write(byId('about'), `visiond ${version} for ${target} at ${location.host}, configured by ${config}`);
 }

@@ -1,5 +1,7 @@
 // Draws boxes, points and labels on a picture, in the colours of visiond's annotated pictures.
 
+import { showsScores } from './settings.js';
+
 const SHADES = [[0.85, 1], [0.55, 1], [0.95, 0.72], [0.55, 0.82], [1, 0.88]];
 /** Points with a lower score are not drawn: they are guesses about hidden parts. */
 const POINT_SCORE = 0.3;
@@ -69,19 +71,20 @@ export function drawDetections(context, detections, place, unit) {
     labels.unshift({ detection, color, css });
   }
   if (small) return;
-  const taken = [];
-  for (const label of labels) drawLabel(context, label, place, { font, line, unit }, taken);
+  const placed = [];
+  for (const label of labels) placeLabel(context, label, place, { font, line, unit }, placed);
+  // Every name has its place before a score takes room.
+  if (showsScores()) for (const label of placed) addScore(context, label, placed);
+  for (const label of placed) drawLabel(context, label, unit);
 }
 
-function drawLabel(context, { detection, color, css }, place, { font, line, unit }, taken) {
+/** Adds the label's name to those that are `placed`, in the first spot that no other label has. */
+function placeLabel(context, { detection, color, css }, place, { font, line, unit }, placed) {
   const room = context.canvas.width;
   const height = Math.round(font * 1.5);
   const box = detection.box;
-  const full = `${detection.label} ${detection.score.toFixed(2)}`;
   const pad = 4 * unit;
-  // In a narrow box the name alone, so that neighbours keep theirs.
-  const narrow = box && context.measureText(full).width + 2 * pad > Math.max(box.width * place.scale, 54 * unit);
-  const text = narrow ? detection.label : full;
+  const text = detection.label;
   const width = Math.min(room, context.measureText(text).width + 2 * pad);
   let spots;
   if (box) {
@@ -91,16 +94,34 @@ function drawLabel(context, { detection, color, css }, place, { font, line, unit
     spots = [[left, top - height], [left, top], [left, bottom - height], [left, bottom], [left, (top + bottom - height) / 2]];
   } else {
     // A classifier's labels stand one below the other.
-    spots = [[place.left + pad, place.top + pad + taken.length * (height + line)]];
+    spots = [[place.left + pad, place.top + pad + placed.length * (height + line)]];
   }
   const inside = ([left, top]) => top >= 0 && top + height <= context.canvas.height && left >= 0;
-  const free = ([left, top]) => taken.every((other) => left >= other.right || left + width <= other.left || top >= other.bottom || top + height <= other.top);
-  const clamp = ([left, top]) => [Math.min(Math.max(0, left), room - width), Math.min(Math.max(0, top), context.canvas.height - height)];
-  const spot = spots.find((candidate) => inside(candidate) && free(clamp(candidate)));
+  const label = ([left, top]) => ({
+    detection, color, css, text, pad, width, height,
+    left: Math.min(Math.max(0, left), room - width),
+    top: Math.min(Math.max(0, top), context.canvas.height - height),
+  });
+  const found = spots.filter(inside).map(label).find((candidate) => !placed.some((other) => overlap(candidate, other)));
   // Better no label than one over another.
-  if (!spot && taken.length > 0) return;
-  const [left, top] = clamp(spot ?? spots[0]);
-  taken.push({ left, top, right: left + width, bottom: top + height });
+  if (found) placed.push(found);
+  else if (placed.length === 0) placed.push(label(spots[0]));
+}
+
+/** Makes the label wider by its score, if there is room beside the others. */
+function addScore(context, label, placed) {
+  const text = `${label.text} ${Math.round(label.detection.score * 100)}\u202f%`;
+  const width = context.measureText(text).width + 2 * label.pad;
+  const left = Math.min(label.left, context.canvas.width - width);
+  const wide = { ...label, left, width };
+  if (left >= 0 && !placed.some((other) => other !== label && overlap(wide, other))) Object.assign(label, { text, left, width });
+}
+
+function overlap(a, b) {
+  return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
+}
+
+function drawLabel(context, { css, color, text, pad, left, top, width, height }, unit) {
   context.fillStyle = css;
   context.fillRect(left, top, width, height);
   context.fillStyle = textColor(color);

@@ -43,7 +43,7 @@ export class Screen {
     this.#canvases.set(canvas, { size, sight, visible: true });
     size.observe(canvas);
     sight.observe(canvas);
-    this.#draw();
+    this.draw();
   }
 
   detach(canvas) {
@@ -69,7 +69,7 @@ export class Screen {
     if (this.#messages.length > MOST_MESSAGES) this.#messages.shift();
     if (this.#waiting && message.sequence >= this.#waiting.sequence) this.#take();
     // Without a picture, the boxes are drawn alone.
-    if (!this.#picture && !this.#waiting) this.#draw();
+    if (!this.#picture && !this.#waiting) this.draw();
   }
 
   /** Takes a picture; `sequence` is its frame's number, or null. */
@@ -92,7 +92,7 @@ export class Screen {
     this.#waiting = null;
     this.#picture?.bitmap.close();
     this.#picture = { bitmap, sequence };
-    this.#draw();
+    this.draw();
   }
 
   /** Returns the picture's message; the newest one if the picture has no number. */
@@ -120,7 +120,8 @@ export class Screen {
     if (visible) this.#paint(canvas);
   }
 
-  #draw() {
+  /** Draws every canvas in sight before the page is painted. */
+  draw() {
     if (this.#due) return;
     this.#due = true;
     requestAnimationFrame(() => {

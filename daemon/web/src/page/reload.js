@@ -32,8 +32,7 @@ export function startReload() {
 function outcome({ ok, status, body }) {
   if (!ok) {
     const why = body?.error ?? body?.detail ?? `The answer was ${status}.`;
-    const lines = why.split('\n').map((textContent) => element('p', { textContent }));
-    return showOutcome('Refused: the running configuration stays in force', 'bad', lines);
+    return showOutcome('Refused: the running configuration stays in force', 'bad', [element('p', { className: 'exact', textContent: why })]);
   }
   const parts = (body.changes ?? []).map(({ part, name, change }) => element('li', { textContent: [part, name, WORDS[change] ?? change].filter(Boolean).join(' ') }));
   const restart = (body.restart_needed ?? []).map((textContent) => element('li', { textContent }));
