@@ -16,6 +16,9 @@ from playwright.sync_api import sync_playwright
 from running import NETWORK, ROOT, Daemon, pattern
 
 NETWORKS = f"""
+[device]
+name = "gate-7"
+
 [[model]]
 name = "nanodet"
 path = "{ROOT}/config/models/nanodet-g-416.onnx"
