@@ -52,7 +52,11 @@ impl Session {
         let info = &self.inputs[index];
         if let Some(dims) = &info.shape {
             if dims.len() != shape.len() {
-                return Err(EngineError::shape(info, shape, "the number of dimensions differs"));
+                return Err(EngineError::shape(
+                    info,
+                    shape,
+                    "the number of dimensions differs: give as many as the model has",
+                ));
             }
             if dims.iter().zip(shape).any(|(dim, &size)| matches!(dim, Dim::Fixed(fixed) if *fixed != size)) {
                 let reason =

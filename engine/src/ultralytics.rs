@@ -49,7 +49,7 @@ pub enum UltralyticsError {
     /// The task is oriented boxes, or unknown.
     #[error(
         "its Ultralytics task is `{0}`, which visiond does not support: \
-         it reads detect, pose, classify, and the boxes of segment"
+         it reads detect, pose, classify, and the boxes of segment; export such a model, or write a model card"
     )]
     Task(String),
     /// The outputs do not fit the task and the number of classes.

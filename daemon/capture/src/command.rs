@@ -64,7 +64,7 @@ impl CommandSource {
 
     fn start(&mut self) -> Result<(), SourceError> {
         let Some((program, args)) = self.config.command.split_first() else {
-            return Err(SourceError::permanent("cannot start a program: `command` is empty"));
+            return Err(SourceError::permanent("cannot start a program: `command` is empty; name the program there"));
         };
         let mut command = Command::new(program);
         command.args(args);
@@ -75,9 +75,9 @@ impl CommandSource {
             io::ErrorKind::NotFound => {
                 SourceError::permanent(format!("cannot start {program}: no such program; install it or set its path"))
             }
-            io::ErrorKind::PermissionDenied => {
-                SourceError::permanent(format!("cannot start {program}: this user may not execute it"))
-            }
+            io::ErrorKind::PermissionDenied => SourceError::permanent(format!(
+                "cannot start {program}: this user may not execute it; correct its permissions"
+            )),
             _ => SourceError::transient(format!("cannot start {program}: {error}")),
         })?;
         self.child = Some(child);
@@ -301,7 +301,11 @@ fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
     } else {
         FrameLayout::with_pitches(format, width, height, &config.pitches, color)
     };
-    layout.map_err(|error| SourceError::permanent(format!("cannot read raw frames of this layout: {error}")))
+    layout.map_err(|error| {
+        SourceError::permanent(format!(
+            "cannot read raw frames of this layout: {error}; correct `format`, `width`, `height` or `pitches`"
+        ))
+    })
 }
 
 #[cfg(test)]

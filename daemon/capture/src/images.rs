@@ -65,7 +65,9 @@ impl ImagesSource {
         let path = config.path.display();
         let metadata = fs::metadata(&config.path).map_err(|error| cannot_read(&config.path, &error, config.watch))?;
         if let Some(fps) = config.fps.filter(|fps| !(fps.is_finite() && *fps > 0.0)) {
-            return Err(SourceError::permanent(format!("cannot read {path} at {fps} pictures per second")));
+            return Err(SourceError::permanent(format!(
+                "cannot read {path} at {fps} pictures per second: fps must be above 0"
+            )));
         }
         let mut source = Self {
             config: config.clone(),
@@ -86,7 +88,7 @@ impl ImagesSource {
         if source.waiting.is_empty() && !(source.is_folder && config.watch) {
             let endings = ENDINGS.join(", ");
             return Err(SourceError::permanent(format!(
-                "there is no picture in the folder {path} (file names ending in {endings})"
+                "there is no picture in the folder {path} (file names ending in {endings}): add one, or set `watch = true`"
             )));
         }
         Ok(source)

@@ -34,8 +34,9 @@ pub struct PatternSource {
 impl PatternSource {
     /// Prepares the rows and the buffers.
     pub fn open(config: &PatternConfig, buffers: &Buffers, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
-        let painter = Painter::new(config.format, config.width, config.height)
-            .map_err(|error| SourceError::permanent(format!("cannot draw the pattern: {error}")))?;
+        let painter = Painter::new(config.format, config.width, config.height).map_err(|error| {
+            SourceError::permanent(format!("cannot draw a pattern of {}x{}: {error}", config.width, config.height))
+        })?;
         if !(config.fps.is_finite() && config.fps > 0.0) {
             let message = format!("cannot draw the pattern at {} frames per second: fps must be above 0", config.fps);
             return Err(SourceError::permanent(message));

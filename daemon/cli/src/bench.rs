@@ -115,7 +115,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let buffers = Buffers::new(&buffers, loaded.device()).map_err(|error| ExitError::new(Exit::Usage, error))?;
     let most = if iterations.duration.is_some() { u64::MAX } else { iterations.frames };
     let mut frames = read_frames(&args.source, most)?;
-    let no_frames = || ExitError::new(Exit::Input, format!("{} has no frames", args.source));
+    let no_frames = || ExitError::new(Exit::Input, format!("{} has no frames: name another source", args.source));
     let first = frames.next().transpose()?.ok_or_else(no_frames)?;
     bench.frame(&FrameWriter::new(std::slice::from_ref(&first), &buffers)?, 0)?;
     let first_detection = process::age();

@@ -108,7 +108,8 @@ fn profiles(args: &Args) -> Result<Vec<ShapeProfile>, ExitError> {
         let (opt, max) = (shapes("--opt-shapes", opt)?, shapes("--max-shapes", max)?);
         for (name, min) in shapes("--min-shapes", min)? {
             let of = |shapes: &ShapeProfile, option: &str| {
-                let missing = || wrong(format!("{option} has no shape for `{name}`, which --min-shapes names"));
+                let missing =
+                    || wrong(format!("{option} has no shape for `{name}`, which --min-shapes names: add one"));
                 shapes.get(&name).map(ToString::to_string).ok_or_else(missing)
             };
             let (opt, max) = (of(&opt, "--opt-shapes")?, of(&max, "--max-shapes")?);

@@ -139,7 +139,8 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
             if !sizes && format.is_none() && fps.is_none() && io.is_none() && control.is_empty() {
                 return Ok((name, source));
             }
-            let message = format!("camera {name} is not a V4L2 camera: the flags under `Camera` in --help require one");
+            let message =
+                format!("camera {name} is not a V4L2 camera: leave out the flags that --help lists under `Camera`");
             return Err(ExitError::new(Exit::Usage, message));
         }
     }
@@ -256,7 +257,7 @@ impl CaptureSession<'_> {
                 // The daemon would wait here. At a terminal this is an error.
                 Next::Waiting { reason } => return Err(ExitError::new(Exit::Input, reason)),
                 Next::End | Next::Stopped => {
-                    let message = format!("camera {} ended after {frames} frames", self.name);
+                    let message = format!("camera {} ended after {frames} frames: ask for fewer with -n", self.name);
                     return Err(ExitError::new(Exit::Input, message));
                 }
             }

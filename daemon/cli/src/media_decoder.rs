@@ -50,7 +50,7 @@ pub fn pictures_of(folder: &Path) -> Result<Vec<PathBuf>, ExitError> {
     let folder_name = folder.display();
     let message = match pictures_in(folder) {
         Ok(files) if !files.is_empty() => return Ok(files),
-        Ok(_) => format!("the folder {folder_name} has no pictures"),
+        Ok(_) => format!("the folder {folder_name} has no pictures: name another"),
         Err(error) => format!("cannot read pictures from {folder_name}: {error}"),
     };
     Err(ExitError::new(Exit::Input, message))

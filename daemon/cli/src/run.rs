@@ -171,7 +171,7 @@ fn verdict(summary: &Summary) -> Option<ExitError> {
     }
     let sum = |count: fn(&CameraSummary) -> u64| summary.cameras.iter().map(count).sum::<u64>();
     if sum(|camera| camera.captured) == 0 {
-        return Some(ExitError::new(Exit::Input, "no camera delivered a frame"));
+        return Some(ExitError::new(Exit::Input, "no camera delivered a frame; see the messages above"));
     }
     let message = "inference failed on every frame; see the errors above";
     (sum(|camera| camera.published) == 0).then(|| ExitError::new(Exit::Model, message))

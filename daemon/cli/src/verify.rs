@@ -103,7 +103,10 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     clear_live_line();
 
     if comparison.pictures.is_empty() {
-        return Err(ExitError::new(Exit::Input, "no picture could be read, so nothing was compared"));
+        return Err(ExitError::new(
+            Exit::Input,
+            "no picture could be read, so nothing was compared; see the errors above",
+        ));
     }
     let report = ComparisonReport::new(&comparison, limits);
     print_report(args.json, &report, ComparisonReport::text)?;

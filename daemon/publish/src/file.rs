@@ -192,7 +192,7 @@ impl OpenLog {
         let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let found = file.metadata()?;
         if !(found.is_file() || found.file_type().is_char_device()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file; name another path"));
         }
         let (id, regular) = (id(&found), found.is_file());
         let mut log = Self { id, len_bytes: found.len(), regular, looked_up: Instant::now(), file };

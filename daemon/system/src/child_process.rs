@@ -333,7 +333,9 @@ impl ErrorLines {
         finished_by([&thread], deadline);
         self.stop.raise();
         if thread.join().is_err() {
-            log::warn!("the thread that reads a program's standard error panicked");
+            log::warn!(
+                "the thread that reads a program's standard error panicked, which is a fault of visiond: please report it"
+            );
         }
     }
 }

@@ -47,7 +47,7 @@ impl FromStr for Algorithm {
                 let percent = value.parse().ok().filter(|percent| *percent > 50.0 && *percent <= 100.0);
                 percent
                     .map(Self::Percentile)
-                    .ok_or_else(|| OptionError("a percentile is above 50 and at most 100".to_owned()))
+                    .ok_or_else(|| OptionError("a percentile must be above 50 and at most 100".to_owned()))
             }
         }
     }
@@ -74,7 +74,7 @@ pub enum CalibrationError {
     #[error("the build was cancelled")]
     Cancelled,
     /// The model has several inputs.
-    #[error("TensorRT asks for {0} inputs, and pictures fill one")]
+    #[error("TensorRT asks for {0} inputs, and pictures fill one: quantise the model while it is exported")]
     Inputs(usize),
     /// The GPU failed.
     #[error(transparent)]

@@ -84,7 +84,7 @@ fn of_one(path: &Path, input: &TensorInfo) -> Result<Vec<usize>, BuildError> {
 fn fits(path: &Path, input: &TensorInfo, range: &ShapeRange) -> Result<(), BuildError> {
     let Some(dims) = &input.shape else { return Ok(()) };
     if dims.len() != range.opt.len() {
-        return Err(wrong(path, input, format!("{range} has another number of dimensions")));
+        return Err(wrong(path, input, format!("{range} has another number of dimensions: give each a size")));
     }
     let held = |(index, dim): (usize, &Dim)| {
         dim.fixed().is_none_or(|size| [&range.min, &range.opt, &range.max].iter().all(|shape| shape[index] == size))

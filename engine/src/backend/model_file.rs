@@ -50,7 +50,10 @@ pub(crate) fn open_model_file(path: &Path) -> Result<(File, usize), EngineError>
         return Err(EngineError::Directory(path.to_owned()));
     }
     if !metadata.is_file() {
-        return Err(unreadable(Error::new(ErrorKind::InvalidInput, "it is a device or a pipe, not a file")));
+        return Err(unreadable(Error::new(
+            ErrorKind::InvalidInput,
+            "it is a device or a pipe, not a file; copy it into one",
+        )));
     }
     let len = usize::try_from(metadata.len()).map_err(|_| unreadable(ErrorKind::FileTooLarge.into()))?;
     Ok((File::open(path).map_err(unreadable)?, len))

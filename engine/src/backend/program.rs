@@ -68,7 +68,7 @@ impl InputTensor {
         let len_bytes = shape
             .iter()
             .try_fold(self.dtype.size_bytes(), |n, &dim| n.checked_mul(dim))
-            .ok_or_else(|| EngineError::shape(info, shape, "the tensor is too large"))?;
+            .ok_or_else(|| EngineError::shape(info, shape, "the tensor is too large; choose a smaller shape"))?;
         if len_bytes > self.buffer.len() {
             self.buffer = UnifiedBuffer::host(len_bytes)?;
         }

@@ -22,7 +22,7 @@ fn keypoints(head: &mut CardSection<'_>) -> Option<Keypoints> {
     match shape[..] {
         [count, each @ 2..=3] => Some(Keypoints { count: count as usize, scored: each == 3 }),
         _ => {
-            let message = "`keypoints` is a number of points and 2 (x, y) or 3 (x, y, score), as in [17, 3]";
+            let message = "`keypoints` must be a number of points and 2 (x, y) or 3 (x, y, score), as in [17, 3]";
             head.wrong_at("keypoints", message);
             None
         }

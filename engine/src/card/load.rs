@@ -170,7 +170,8 @@ fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> bool {
     set(&mut input.fit, section.choice("fit", &fits));
     match (&mut input.fit, section.number("crop_fraction", 0.01, 1.0)) {
         (Fit::Crop { fraction }, Some(part)) => *fraction = part,
-        (_, Some(_)) => section.wrong_at("crop_fraction", "`crop_fraction` applies to `fit = \"crop\"` only"),
+        (_, Some(_)) => section
+            .wrong_at("crop_fraction", "`crop_fraction` applies to `fit = \"crop\"` only: set that, or remove it"),
         (_, None) => {}
     }
     set(&mut input.pad, section.number("pad", 0.0, 255.0).map(|n| n as f32));
@@ -183,7 +184,7 @@ fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> bool {
         Some(text) => {
             let value = fraction(text);
             if value.is_none() {
-                section.wrong_at("scale", format!("`scale` is {text:?}, not a number or a fraction like \"1/255\""));
+                section.wrong_at("scale", format!("`scale` is {text:?}: write a number or a fraction like \"1/255\""));
             }
             value
         }
@@ -193,7 +194,7 @@ fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> bool {
     set(&mut input.mean, channels(&mut section, "mean"));
     set(&mut input.std, channels(&mut section, "std"));
     if input.std.contains(&0.0) {
-        section.wrong_at("std", "`std` divides, so it cannot be 0");
+        section.wrong_at("std", "`std` divides, so it cannot be 0: use 1 to leave values unchanged");
     }
     section.finish();
     scale.is_some()
@@ -208,7 +209,7 @@ fn read_size(section: &mut CardSection<'_>) -> Option<(u32, u32)> {
     match section.wholes("size", least, most, "width and height, as in [640, 480], or one number for both")?[..] {
         [width, height] => Some((width, height)),
         _ => {
-            section.wrong_at("size", "`size` is width and height, as in [640, 480], or one number for both");
+            section.wrong_at("size", "`size` must be width and height, as in [640, 480], or one number for both");
             None
         }
     }

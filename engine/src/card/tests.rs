@@ -105,7 +105,7 @@ fn every_error_is_told_at_once_with_its_place_and_what_was_meant() {
 net.toml:1:1: the card has no key `nam`: did you mean `name`?
  1 | nam = \"x\"
    | ^^^
-net.toml:3:8: `size` is width and height, as in [640, 480], or one number for both
+net.toml:3:8: `size` must be width and height, as in [640, 480], or one number for both
  3 | size = [640]
    |        ^^^^^
 net.toml:4:7: `fit` cannot be `leterbox`: did you mean `letterbox`? There is `letterbox`, `letterbox-top-left`, `stretch`, `crop`
@@ -114,7 +114,7 @@ net.toml:4:7: `fit` cannot be `leterbox`: did you mean `letterbox`? There is `le
 net.toml:5:8: `pad` is 300, not a number from 0 to 255
  5 | \tpad = 300
    | \t      ^^^
-net.toml:6:7: `std` divides, so it cannot be 0
+net.toml:6:7: `std` divides, so it cannot be 0: use 1 to leave values unchanged
  6 | std = 0
    |       ^
 net.toml:9:1: the [head] of family `yolov8` has no key `strides`: there is `family`, `keypoints`, `masks`

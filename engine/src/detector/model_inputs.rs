@@ -191,7 +191,9 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
     };
     let count_error = || {
         let (card, expected) = (&card.origin, dims_text(&info.shape));
-        let text = format!("the card ({card}) gives {given} numbers for the input `{info}`, which takes {expected}");
+        let text = format!(
+            "the card ({card}) gives {given} numbers for the input `{info}`, which takes {expected}: correct `extra_inputs`"
+        );
         DetectorError::Card(text)
     };
     let Some(dims) = &info.shape else {

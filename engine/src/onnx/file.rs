@@ -111,7 +111,10 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
             _ if first.number != number::MODEL_IR_VERSION => not_onnx(),
             ParseError::Wire(WireError::Truncated) => EngineError::Truncated(path.clone(), size_bytes),
             ParseError::Wire(WireError::Malformed) => malformed(&path, "the file is damaged; copy or export it again"),
-            ParseError::Depth => malformed(&path, "its graphs are nested too deeply to be read safely"),
+            ParseError::Depth => malformed(
+                &path,
+                "its graphs are nested too deeply to be read safely; export it with fewer nested loops and branches",
+            ),
         }
     })?;
     if !found_graph && model.opsets.is_empty() {

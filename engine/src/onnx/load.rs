@@ -74,7 +74,10 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     for name in &read.external_files {
         let outside = || {
-            let reason = format!("it reads weights from `{}`, outside its own directory", name.display());
+            let reason = format!(
+                "it reads weights from `{}`, outside its own directory; export it with its weights beside it",
+                name.display()
+            );
             EngineError::Malformed(path.to_owned(), reason)
         };
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -114,7 +117,11 @@ pub fn reshaped(
         }
         let Some(dims) = &info.shape else { continue };
         if dims.len() != shape.len() {
-            return Err(EngineError::shape(info, shape, "the number of dimensions differs"));
+            return Err(EngineError::shape(
+                info,
+                shape,
+                "the number of dimensions differs: give as many as the model has",
+            ));
         }
         for (dim, &size) in dims.iter().zip(shape) {
             match dim {

@@ -99,7 +99,11 @@ fn inferred(engine: &Arc<TrtEngine>, inputs: &[TensorInfo]) -> Result<Vec<Tensor
 pub(super) fn check_shape(path: &Path, tensor: &TrtTensor, asked: &[usize]) -> Result<(), EngineError> {
     let info = open(tensor);
     if asked.len() != tensor.shape.len() {
-        return Err(EngineError::shape(&info, asked, "the number of dimensions differs"));
+        return Err(EngineError::shape(
+            &info,
+            asked,
+            "the number of dimensions differs: give as many as the engine has",
+        ));
     }
     if tensor.on_host || tensor.limits.iter().any(|limits| limits.allow(asked)) {
         return Ok(());

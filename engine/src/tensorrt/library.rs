@@ -198,7 +198,7 @@ impl Library {
         unsafe { Owned::from_raw(raw, self.abi) }.ok_or_else(|| {
             let said = logger::take_errors();
             not_started(match said.is_empty() {
-                true => "it found no working CUDA GPU; `visiond probe` shows what is there".to_owned(),
+                true => "it found no working CUDA GPU; see `visiond probe`".to_owned(),
                 false => first_message(&said),
             })
         })

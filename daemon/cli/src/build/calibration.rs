@@ -46,7 +46,10 @@ impl CalibrationPictures {
         let loaded = LoadedModel::load(&model, &EngineConfig::default())?;
         let spec = loaded.required_detector()?.preprocess_spec().clone();
         if spec.dtype != DType::F32 {
-            let message = format!("calibration requires an f32 input, but the model's is {}", spec.dtype);
+            let message = format!(
+                "calibration requires an f32 input, but the model's is {}: export it with an f32 input",
+                spec.dtype
+            );
             return Err(ExitError::new(Exit::Model, message));
         }
         let batch = loaded.engine.inputs().first().and_then(|input| input.shape.as_ref()?.first()?.fixed());

@@ -98,7 +98,11 @@ fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<()
         .map_err(|error| ExitError::new(Exit::Config, format!("cannot read {}: {error}", source.display())))?;
     if target.exists() {
         if fs::read_to_string(target).is_ok_and(|there| there != text) {
-            log::warn!("kept the existing card {}, which differs from {}", target.display(), source.display());
+            log::warn!(
+                "kept the existing card {}, which differs from {}: compare them, and delete the wrong one",
+                target.display(),
+                source.display()
+            );
         }
         return Ok(());
     }

@@ -25,7 +25,7 @@ fn three_ways_to_say_shapes_give_the_same() {
     assert_eq!(profiles(&args(as_trtexec).unwrap()).unwrap(), one);
     assert_eq!(profiles(&args("n.onnx --shape images=1x3x64x64,2x3x64x64,4x3x64x64").unwrap()).unwrap(), one);
     let error = profiles(&args("n.onnx --min-shapes a:1 --opt-shapes b:1 --max-shapes a:2").unwrap()).unwrap_err();
-    assert_eq!(error.message, "--opt-shapes has no shape for `a`, which --min-shapes names");
+    assert_eq!(error.message, "--opt-shapes has no shape for `a`, which --min-shapes names: add one");
     assert_eq!(error.exit, Exit::Usage);
     assert!(args("n.onnx --min-shapes a:1").unwrap_err().contains("--opt-shapes"));
 }

@@ -67,8 +67,9 @@ pub fn read(path: &Path) -> Result<Report, ExitError> {
         let why = format!("it has no {JSON}; name an archive that `visiond selftest --report` wrote");
         json = unpack(&json).map_err(|error| failed("read", &error))?.ok_or_else(|| failed("show", &why))?;
     }
-    serde_json::from_slice(&json)
-        .map_err(|error| failed("show", &format!("not a report of `visiond selftest`: {error}")))
+    serde_json::from_slice(&json).map_err(|error| {
+        failed("show", &format!("not a report of `visiond selftest`: {error}; name one that --report wrote"))
+    })
 }
 
 /// The report in an archive.
