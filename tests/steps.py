@@ -249,6 +249,7 @@ def lints(after=()):
         Step("format", cargo("fmt", "--all", "--check")),
         Step("links", [sys.executable, "tests/links.py"], title="links in the documents"),
         Step("messages", [sys.executable, "tests/messages.py"], title="messages in the documents"),
+        Step("remedies", [sys.executable, "tests/remedies.py"], title="errors have remedies"),
         Step("imports", [sys.executable, "tests/imports.py"], title="no imports in circles"),
         Step("lints", cargo("clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"), after, "cargo"),
     ]
