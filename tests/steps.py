@@ -281,7 +281,7 @@ def no_root():
     with contextlib.suppress(FileNotFoundError):
         if subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             return None
-    return "it needs root, or sudo that asks for no password: run tests/bare/run --demo bookworm by itself"
+    return "it needs root, or sudo that asks for no password: run tests/bare/run --demo bookworm and tests/docs/run by themselves"
 
 def test(everything=False):
     debug = str(TARGET / "debug/visiond")
@@ -323,6 +323,13 @@ def test(everything=False):
         steps.insert(1, Step("packages", ["./package", "all"], ("build",), title="packages"))
         steps += [
             Step("vm", ["tests/vm/run"], guests, cores=2, title="virtual machines: cameras, systemd, packages"),
+            Step(
+                "docs",
+                ["tests/docs/run"],
+                ("packages",),
+                title="the documents' commands on a booted bare system",
+                skipped=no_root(),
+            ),
             Step(
                 "bare",
                 ["tests/bare/run", "--demo", "--user", "sudo", "bookworm"],

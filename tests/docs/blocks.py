@@ -37,8 +37,10 @@ SETTINGS = [
     (r"\./visiond_\*_", "/opt/visiond_*_"),
     (r"\./visiond_NEW_", "/opt/newer/visiond_*_"),
     (r"\bBROKER\b", "127.0.0.1"),
-    (r"(broker|nats|hub)\.example\.org|homeassistant\.local", "127.0.0.1"),
+    (r"broker\.example\.org|homeassistant\.local|192\.168\.1\.10\b", "127.0.0.1"),
 ]
+# A server that the rest of its document needs: it is ended with the document.
+SERVERS = r"^nats-server\b"
 # Commands without an end, and what succeeds once they work; without it they have to print something.
 ENDLESS = {
     r"^visiond run\b": "", r"^journalctl .*-f\b": "", r"^mosquitto_sub\b(?!.* -C)": "", r"^socat\b": "", r"^tail -F\b": "",
@@ -93,11 +95,21 @@ def filled_in(text):
     return text
 
 
+def end(process):
+    """Ends a command and its children as Ctrl-C does, and by force where that does not help."""
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 class Run:
     """The run over all documents."""
 
     def __init__(self):
-        self.passed, self.failed, self.left_out = 0, 0, []
+        self.passed, self.failed, self.left_out, self.servers = 0, 0, [], []
         self.log = None
         LOGS.mkdir(parents=True, exist_ok=True)
 
@@ -123,6 +135,9 @@ class Run:
             self.log.write(f"\n{name}\n")
             self.log.flush()
             self.result(name, "what is true at its end", *self.execute(AFTER[name], HOME))
+        for server in self.servers:
+            end(server)
+        self.servers.clear()
         self.log.close()
 
     def command(self, place, command, folder):
@@ -159,17 +174,14 @@ class Run:
         until = time.monotonic() + HANG_S
         while process.poll() is None and time.monotonic() < until:
             if endless == "" and os.fstat(self.log.fileno()).st_size > began or endless and subprocess.run(endless, shell=True).returncode == 0:
-                os.killpg(process.pid, signal.SIGINT)
-                try:
-                    process.wait(20)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-                return True, "works, was ended"
+                if re.match(SERVERS, text):
+                    self.servers.append(process)
+                else:
+                    end(process)
+                return True, "works"
             time.sleep(0.05)
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end(process)
             return False, f"did not {'end' if endless is None else 'print anything'} within {HANG_S} s"
         if endless is not None:
             return False, f"ended by itself with status {process.returncode}"
@@ -240,7 +252,7 @@ def configuration(block):
     return whole + block + end
 
 
-# The machine as it is when the package was installed and has run its first camera.
+# The machine as it was when the package was installed and has run its first camera.
 RESET = """
 rm -rf /etc/systemd/system/visiond.service.d /etc/systemd/system/visiond*.service
 if [ -x /usr/bin/visiond ]; then
@@ -265,9 +277,15 @@ BEFORE = {
         printf '[http]\\nlisten = ["0.0.0.0:8790"]\\ntoken = "/etc/visiond/http.token"\\n' >>/etc/visiond/visiond.toml
         systemctl restart visiond
     """,
+    "docs/nats.md": "systemctl stop nats-server",
     "docs/operations.md": "mkdir -p visiond/target/release; cp /usr/bin/visiond visiond/target/release/; chown -R user: visiond/target",
 }
+CONNECTED = """
+until curl --silent --unix-socket /run/visiond/http.sock http://localhost/api/v1/status | jq --exit-status '.sinks[] | select(.type == "TYPE") | .connected'
+do sleep 0.5; done
+"""
 AFTER = {
+    "docs/nats.md": CONNECTED.replace("TYPE", "nats"),
     "docs/metrics.md": """
         promtool check config /etc/prometheus/prometheus.yml && sudo systemctl restart prometheus
         until curl --silent 'http://127.0.0.1:9090/api/v1/query?query=visiond_ready' | jq --exit-status '.data.result[0].value[1] == "1"'; do sleep 0.5; done
