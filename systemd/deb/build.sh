@@ -110,7 +110,9 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_
   doc=$tree/usr/share/doc/visiond
   put usr/share/doc/visiond/examples config/visiond.toml
   cargo run --quiet --locked --package visiond-licences -- "$(triple "$arch")" >"$doc/copyright"
-  changelog "$version" | gzip -9n >"$doc/changelog.gz"
+  debian_changelog "$version" | gzip -9n >"$doc/changelog.Debian.gz"
+  # Links to the sources become plain text.
+  sed -zE 's#\[(docs/)?([^][]*)\]\([A-Za-z][^():]*\)#\2#g' CHANGELOG.md | gzip -9n >"$doc/changelog.gz"
   # The examples name the models by a path inside the sources.
   for file in config/examples/*.toml; do
     sed 's|"\.\./models/|"/usr/share/visiond/models/|' "$file" >"$doc/examples/${file##*/}"
@@ -151,7 +153,7 @@ put_documents() { # DOC
   done
 }
 
-changelog() { # VERSION
-  printf 'visiond (%s) stable; urgency=medium\n\n  * Built from the sources; see their history for the changes.\n\n' "$1"
+debian_changelog() { # VERSION
+  printf 'visiond (%s) stable; urgency=medium\n\n  * Built from the sources; changelog.gz has the changes.\n\n' "$1"
   printf ' -- %s  %s\n' "$(sed -n 's/^Maintainer: //p' systemd/deb/control)" "$(date -R --date="@$SOURCE_DATE_EPOCH")"
 }

@@ -52,6 +52,8 @@ fn a_package_has_the_expected_files_and_root_owns_them() {
         ("./usr/share/zsh/vendor-completions/_visiond", "-rw-r--r--"),
         ("./usr/share/fish/vendor_completions.d/visiond.fish", "-rw-r--r--"),
         ("./usr/share/doc/visiond/copyright", "-rw-r--r--"),
+        ("./usr/share/doc/visiond/changelog.gz", "-rw-r--r--"),
+        ("./usr/share/doc/visiond/changelog.Debian.gz", "-rw-r--r--"),
         ("./usr/share/doc/visiond/examples/visiond.toml", "-rw-r--r--"),
     ];
     for package in packages() {
