@@ -12,6 +12,7 @@ mod canary;
 mod capture;
 mod commands;
 mod detect;
+mod documents;
 mod engines;
 mod http;
 mod live;

@@ -7,6 +7,8 @@ use serde_json::Value;
 use visiond_tests::mosquitto::{Message, Mosquitto, Reader};
 use visiond_tests::{Daemon, certificates, root, wait_until};
 
+use crate::documents::assert_valid;
+
 /// A device called gate whose camera door sees one bar of each of eight colours, and a sink with these keys.
 fn config(sink: &str) -> String {
     let tiny = root().join("tests/vm/tiny.onnx");
@@ -93,6 +95,10 @@ fn detections_state_and_availability_arrive_by_both_versions_and_every_quality()
         }
         let order = sequences(&reader);
         assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{protocol} {qos}: {order:?}");
+
+        for message in detections.iter().chain(&reader.under("/state")) {
+            assert_valid(&message.json());
+        }
 
         // A later reader gets the retained messages.
         let kept = broker.retained("visiond/gate/#");
@@ -348,6 +354,7 @@ fn a_missing_camera_is_published_with_its_reason() {
     };
     daemon.wait_until("the reason", |_| waiting().is_some());
     let state = waiting().unwrap();
+    assert_valid(&state);
     assert_eq!((state["occupied"].as_bool(), state["detections"].as_u64()), (Some(false), Some(0)), "{state}");
     let reason = state["reason"].as_str().unwrap();
     assert!(reason.contains("video-nowhere"), "{reason}");

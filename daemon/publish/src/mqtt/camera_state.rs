@@ -100,6 +100,10 @@ fn differs(before: &StateMessage, now: &StateMessage, since: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::Value;
+
     use super::*;
     use visiond_flow::testing::door_message as message;
 
@@ -137,8 +141,47 @@ mod tests {
         camera.set_reason(Some("unplugged".into()));
         let state = look(Some(&person), 20);
         assert_eq!((state.detections, state.occupied, state.reason.as_deref()), (0, false, Some("unplugged")));
-        let json = serde_json::to_value(&state).unwrap_or_default();
-        assert_eq!((&json["schema"], &json["phase"]), (&"visiond-state/1".into(), &"waiting".into()));
+    }
+
+    #[test]
+    fn every_state_matches_its_schema_which_refuses_others() {
+        let schema: Value = serde_json::from_str(include_str!("../../../../docs/state.schema.json")).unwrap();
+        jsonschema::draft202012::meta::validate(&schema).unwrap();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let camera = CameraMetrics::new("door".into());
+        let mut written = Value::Null;
+        for (phase, reason) in Phase::ALL.into_iter().flat_map(|phase| [(phase, None), (phase, Some("unplugged"))]) {
+            camera.enter(phase);
+            camera.set_reason(reason.map(Into::into));
+            let message = message_of(1, &["person", "dog", "person"]);
+            let look = |message| StateTracker::default().look(&camera, &"m".into(), message, SECOND, Instant::now());
+            for state in [look(None), look(Some(&message))] {
+                written = serde_json::to_value(&state).unwrap();
+                let errors: Vec<_> = validator.iter_errors(&written).map(|error| error.to_string()).collect();
+                assert!(errors.is_empty(), "{errors:?} in {written}");
+            }
+        }
+        assert_eq!(written["reason"], "unplugged");
+        for (member, value) in [
+            ("schema", "visiond-state/2".into()),
+            ("phase", "streaming".into()),
+            ("fps", (-1).into()),
+            ("reason", Value::Null),
+            ("colour", 1.into()),
+        ] {
+            let mut wrong = written.clone();
+            wrong[member] = value;
+            assert!(!validator.is_valid(&wrong), "{wrong}");
+        }
+        for member in written.as_object().unwrap().keys().filter(|member| *member != "reason") {
+            let mut wrong = written.clone();
+            wrong.as_object_mut().unwrap().remove(member);
+            assert!(!validator.is_valid(&wrong), "without {member}");
+        }
+        let document = include_str!("../../../../docs/mqtt.md");
+        for name in schema["properties"].as_object().unwrap().keys() {
+            assert!(document.contains(&format!("`{name}`")), "docs/mqtt.md does not explain {name}");
+        }
     }
 
     #[test]
