@@ -88,6 +88,34 @@ fn probe_answers_in_text_and_json() {
 }
 
 #[test]
+fn probe_without_onnx_runtime_points_to_its_installation() {
+    let home = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(visiond_tests::visiond())
+        .arg("probe")
+        .env("HOME", home.path())
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("ORT_DYLIB_PATH")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |head: &str| text.lines().find(|line| line.starts_with(head)).unwrap_or_default().to_owned();
+    if line("onnxruntime").contains("not available") {
+        assert!(line("onnxruntime").contains("docs/operations.md (section \"ONNX Runtime\")"), "{text}");
+        assert!(text.contains(".onnx files with rten, two to five times slower"), "{text}");
+    }
+    // The section installs the version that the tests run with.
+    let file = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let (setup, document) = (file("tests/setup"), file("docs/operations.md"));
+    let section = document.split("\n### ONNX Runtime\n").nth(1).unwrap().split("\n### ").next().unwrap();
+    let pinned = |key: &str| setup.lines().filter_map(|line| line.trim().strip_prefix(key)).collect::<Vec<_>>();
+    let values = [pinned("ort_version="), pinned("ort_wheel_sha256=")].concat();
+    assert_eq!(values.len(), 3, "{values:?}");
+    for value in values {
+        assert!(section.contains(value), "docs/operations.md does not have {value} of tests/setup");
+    }
+}
+
+#[test]
 fn bench_measures_every_stage() {
     let output = run(["bench", "--json", "--frames", "5", "--warmup", "1", "--backend", "rten"]);
     assert!(output.status.success(), "{}", stderr(&output));

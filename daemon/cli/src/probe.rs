@@ -267,7 +267,8 @@ fn text(report: &ProbeReport) -> String {
             .map_or(String::new(), |why| format!(" ({why})"));
         line("would run", &format!(".engine files with {prebuilt}, {}{why}", frames(memory)));
     }
-    line("would run", &format!(".onnx files with {engine}, {}", frames(MemoryKind::Host.name())));
+    let slower = if *engine == "rten" { ", two to five times slower than ONNX Runtime" } else { "" };
+    line("would run", &format!(".onnx files with {engine}{slower}, {}", frames(MemoryKind::Host.name())));
     line("sample", &model);
     if let Some(snippet) = &report.chosen.camera {
         let _ = write!(out, "\nConfiguration of the first camera:\n\n{snippet}");

@@ -132,7 +132,8 @@ pub enum EngineError {
     /// ONNX Runtime was asked for and is in none of these directories.
     #[error(
         "ONNX Runtime's library is not installed: searched for libonnxruntime.so.1 and libonnxruntime.so in the loader's path and \
-         in {}; install it, or name the file in ORT_DYLIB_PATH or the configuration, or use the rten backend",
+         in {}; install it with the commands of docs/operations.md (section \"ONNX Runtime\"), or name the file in \
+         ORT_DYLIB_PATH or the configuration, or use the rten backend",
         .0.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     LibraryNotFound(Vec<PathBuf>),
