@@ -299,6 +299,7 @@ def test(everything=False):
         Step("unit", unit_tests(*ignored), ("build",), env=tested, title="unit tests, golden data"),
         Step("e2e", end_to_end(*ignored), ready, env=tested, title="end-to-end tests"),
         Step("page", [sys.executable, "tests/web/page.py"], ready, env=web, title="the live page in Chromium"),
+        Step("consume", [sys.executable, "tests/web/consume.py"], ready, env=web, title="the programs of docs/consume.md"),
         Step("demo", ["./demo", "--max-frames", "50"], ready, env=tested, title="the demo on 50 frames", skipped=port_taken()),
         *lints(("build",)),
         Step("doctests", cargo("test", "--doc", "--workspace", "--locked"), ("build",), "cargo", title="examples in the documentation"),
@@ -318,7 +319,7 @@ def test(everything=False):
         fuzz = {**tested, "PYTHONPATH": str(CACHE / "fuzz")}
         steps.append(Step("fuzz", [sys.executable, "tests/web/fuzz.py"], ready, env=fuzz, title="the API, fuzzed by its own document"))
     if ship:
-        guests = ("packages", "unit", "e2e", "page", "demo", "fuzz", "doc", "ptx")
+        guests = ("packages", "unit", "e2e", "page", "consume", "demo", "fuzz", "doc", "ptx")
         # First after the build, since most wait for it.
         steps.insert(1, Step("packages", ["./package", "all"], ("build",), title="packages"))
         steps += [

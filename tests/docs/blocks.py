@@ -281,7 +281,7 @@ BEFORE = {
     "docs/operations.md": "mkdir -p visiond/target/release; cp /usr/bin/visiond visiond/target/release/; chown -R user: visiond/target",
 }
 CONNECTED = """
-until curl --silent --unix-socket /run/visiond/http.sock http://localhost/api/v1/status | jq --exit-status '.sinks[] | select(.type == "TYPE") | .connected'
+until curl --silent --unix-socket /run/visiond/http.sock http://localhost/api/v1/status | jq --exit-status '.sinks[] | select(.kind == "TYPE") | .connected'
 do sleep 0.5; done
 """
 AFTER = {
