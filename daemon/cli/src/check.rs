@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     file_only: bool,
 
-    /// Print a valid configuration with all defaults filled in
+    /// Print a valid configuration with all defaults filled in and secrets masked
     #[arg(long, conflicts_with = "json")]
     effective: bool,
 
@@ -99,7 +99,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         let text = |one: &CheckedFile| match &one.config {
             Some(config) if args.effective && one.valid => {
                 let notes: String = one.findings.iter().map(|f| format!("# {}\n", f.message)).collect();
-                format!("# {}\n{notes}{}", one.file.display(), config.to_toml())
+                format!("# {}\n{notes}{}", one.file.display(), config.to_toml_without_secrets())
             }
             _ => text(one),
         };

@@ -5,6 +5,7 @@
 //! - `validate`: checks across the tables of a file.
 //! - [`diagnostics`]: all errors of a file at once, with place, line and remedy.
 //! - [`diff`]: the differences between two configurations.
+//! - `redact`: hides secrets in a configuration that is shown.
 //! - [`annotated`]: the file with every key, generated from the declarations; [`man_page`]: the manual page, likewise.
 
 pub mod annotated;
@@ -12,6 +13,7 @@ pub mod diagnostics;
 pub mod diff;
 mod kinds;
 pub mod man_page;
+mod redact;
 mod schema;
 mod table_macros;
 mod tables;
@@ -85,6 +87,13 @@ impl Config {
     /// Returns the configuration as TOML, with every default written out.
     pub fn to_toml(&self) -> String {
         schema::render(&self.write(), "").trim_start().to_owned()
+    }
+
+    /// Returns the same with `***` in place of every secret.
+    pub fn to_toml_without_secrets(&self) -> String {
+        let mut entries = self.write();
+        redact::mask(&mut entries);
+        schema::render(&entries, "").trim_start().to_owned()
     }
 }
 

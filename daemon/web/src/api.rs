@@ -19,7 +19,6 @@ use visiond_system::logging::tail;
 
 use crate::errors::{Problem, no_camera};
 use crate::guard::Trusted;
-use crate::redact_config;
 use crate::state::AppState;
 use crate::status::report::{CameraFacts, StatusReport};
 
@@ -87,9 +86,8 @@ fn names(state: &AppState) -> impl Iterator<Item = String> + use<> {
 /// `GET /api/v1/config`: the configuration in force, with every default and without secrets.
 pub async fn config(State(state): State<AppState>) -> Result<Json<Value>, Problem> {
     let unreadable = |error| Problem::internal(format!("cannot show the configuration in force: {error}"));
-    let mut config: Value = toml::from_str(&state.service.config().to_toml()).map_err(unreadable)?;
-    redact_config::mask(&mut config);
-    Ok(Json(config))
+    let config = state.service.config().to_toml_without_secrets();
+    Ok(Json(toml::from_str(&config).map_err(unreadable)?))
 }
 
 /// `POST /api/v1/reload`: reads the configuration again, and waits for the outcome.

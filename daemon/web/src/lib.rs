@@ -4,7 +4,7 @@
 //! - [`listen`]: addresses, sockets, connections and their limits.
 //! - [`guard`]: access control and login.
 //! - [`routes`]: the router, and the headers and limits of every answer; [`errors`]: errors as problem+json.
-//! - [`api`]: the API and health; [`redact_config`]: the configuration without its secrets.
+//! - [`api`]: the API and health.
 //! - [`status`]: the daemon's state at one instant; [`metrics`]: the same for Prometheus.
 //! - [`stream`], [`pictures`]: messages and pictures for as long as a client watches.
 //! - [`page`]: the live page and the login page.
@@ -16,7 +16,6 @@ mod listen;
 mod metrics;
 mod page;
 mod pictures;
-mod redact_config;
 mod routes;
 mod server;
 mod state;

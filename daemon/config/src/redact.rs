@@ -1,0 +1,110 @@
+//! Hides secrets in the configuration that `visiond check --effective` and `/api/v1/config` show.
+//!
+//! Secrets belong in credentials. Some users put them into a URL or an argument anyway, so this hides everything there that
+//! looks like one.
+
+use toml::Value;
+use visiond_system::redact::{MASK, announces_secret, redact};
+
+use super::kinds::quote;
+use super::schema::{Entries, Written};
+
+/// Replaces every secret in `entries` with [`MASK`].
+pub fn mask(entries: &mut Entries) {
+    // These keys name a credential, not a secret, so they stay visible.
+    for (_, written) in entries.iter_mut().filter(|(key, _)| !matches!(*key, "token" | "login" | "credentials")) {
+        match written {
+            Written::Table(entries) => mask(entries),
+            Written::Tables(all) => all.iter_mut().for_each(mask),
+            Written::Value(text) => match text.parse() {
+                Ok(value) => {
+                    let masked = mask_value(&value);
+                    if masked != value {
+                        *text = masked.to_string();
+                    }
+                }
+                // What cannot be read cannot be searched.
+                Err(_) => *text = quote(MASK),
+            },
+        }
+    }
+}
+
+fn mask_value(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(redact(text)),
+        Value::Array(items) => {
+            let mut is_secret = false;
+            let masked = items.iter().map(|item| match item {
+                Value::String(_) if std::mem::take(&mut is_secret) => Value::String(MASK.to_owned()),
+                item => {
+                    is_secret = item.as_str().is_some_and(announces_secret);
+                    mask_value(item)
+                }
+            });
+            Value::Array(masked.collect())
+        }
+        Value::Table(table) => Value::Table(table.iter().map(|(key, item)| (key.clone(), mask_value(item))).collect()),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use crate::types::{Config, SourceConfig};
+
+    #[test]
+    fn secrets_in_urls_and_arguments_are_hidden_and_nothing_else() {
+        let text = r#"
+            [http]
+            token = "http-token"
+            [[model]]
+            name = "n"
+            path = "n.onnx"
+            [[camera]]
+            name = "a"
+            source = { type = "video", url = "rtsp://10.0.0.1:554/1", login = "gate-login" }
+            [[camera]]
+            name = "b"
+            source = { type = "video", url = "rtsp://admin:pa/ss@10.0.0.1/1" }
+            [[camera]]
+            name = "c"
+            source = { type = "video", url = "https://host/a.m3u8?token=hush&x=1" }
+            [[camera]]
+            name = "d"
+            source = { type = "video", url = "/films/a b.mp4", input_args = ["-headers", "Authorization: Basic hush", "-rtsp_transport", "tcp"] }
+            [[camera]]
+            name = "e"
+            source = { type = "command", command = ["gst", "rtspsrc location=rtsp://u:hush@h/1", "user-pw=hush", "--password", "hush", "fdsink"] }
+            [[sink]]
+            type = "mqtt"
+            url = "mqtt://broker"
+            login = "/etc/visiond/login"
+            [[sink]]
+            type = "nats"
+            url = ["nats://broker"]
+            credentials = "nats"
+        "#;
+        let config = Config::parse(text, Path::new("v.toml")).unwrap();
+        let shown = config.to_toml_without_secrets();
+        assert!(!shown.contains("hush") && !shown.contains("pa/ss"), "{shown}");
+        let mut expected = config.clone();
+        let url = |config: &mut Config, camera: usize, shown: &str| {
+            let SourceConfig::Video(video) = &mut config.cameras[camera].source else { panic!("a video") };
+            video.url = shown.to_owned();
+        };
+        url(&mut expected, 1, "rtsp://***@10.0.0.1/1");
+        url(&mut expected, 2, "https://host/a.m3u8?token=***");
+        let SourceConfig::Video(video) = &mut expected.cameras[3].source else { panic!("a video") };
+        video.input_args[1] = "Authorization:***".to_owned();
+        let SourceConfig::Command(command) = &mut expected.cameras[4].source else { panic!("a command") };
+        command.command = ["gst", "rtspsrc location=rtsp://***@h/1", "user-pw=***", "--password", "***", "fdsink"]
+            .map(str::to_owned)
+            .into();
+        assert_eq!(Config::parse(&shown, Path::new("v.toml")).unwrap(), expected);
+    }
+}
