@@ -1,5 +1,6 @@
 //! Shared libraries that are opened at run time: where to search for them, and what the loader says about them.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,12 @@ pub(crate) fn search_directories(system: &[&str]) -> Vec<PathBuf> {
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
     directories.extend(cache.map(|cache| cache.join("visiond/lib")));
     directories
+}
+
+/// Returns `path` as the loader takes it for a file: it searches its directories for a name without a slash.
+pub(crate) fn as_file(path: &Path) -> Cow<'_, Path> {
+    let is_bare = !path.as_os_str().as_bytes().contains(&b'/');
+    if is_bare { Path::new(".").join(path).into() } else { path.into() }
 }
 
 /// Returns the loader's own message, without what `libloading` puts around it.

@@ -10,6 +10,7 @@ mod bad_input;
 mod build;
 mod canary;
 mod capture;
+mod check;
 mod commands;
 mod detect;
 mod documents;

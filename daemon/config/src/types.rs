@@ -90,11 +90,11 @@ section! {
         /// Backend for `.onnx` models. "onnxruntime" is faster and needs its library; "rten" is built in; "auto" uses ONNX
         /// Runtime if it finds the library. Both give the same detections.
         backend: BackendChoice as word() => default(BackendChoice::Auto),
-        /// Path of the ONNX Runtime library. Without it, visiond reads the environment variable ORT_DYLIB_PATH, then searches
-        /// the usual folders.
+        /// Path of the ONNX Runtime library; a bare file name is relative to the configuration file as well. Without it, visiond
+        /// reads the environment variable ORT_DYLIB_PATH, then searches the usual folders.
         onnxruntime_library: Option<PathBuf> as path() => optional(r#""/usr/lib/libonnxruntime.so""#),
-        /// Path of the TensorRT library, for `.engine` files. Without it, visiond reads the environment variable
-        /// VISIOND_TENSORRT_LIBRARY, then searches the usual folders.
+        /// Path of the TensorRT library, for `.engine` files; a bare file name is relative to the configuration file as well.
+        /// Without it, visiond reads the environment variable VISIOND_TENSORRT_LIBRARY, then searches the usual folders.
         tensorrt_library: Option<PathBuf> as path() => optional(r#""/usr/lib/aarch64-linux-gnu/libnvinfer.so.10""#),
         /// The GPU that runs `.engine` files, by the number that `visiond probe` shows. A Jetson has one: 0.
         gpu: u32 as whole(0..=63) => default(0),

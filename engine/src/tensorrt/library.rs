@@ -18,7 +18,7 @@ use super::logger::{self, TrtLogger, first_message};
 use super::plugins::{GetVersion, MissingPlugin, Plugins};
 use super::version::{Layout, Version};
 use crate::backend::EngineError;
-use crate::dynamic_library::{file_of, loader_error, search_directories};
+use crate::dynamic_library::{as_file, file_of, loader_error, search_directories};
 
 /// The environment variable that names the library.
 pub const VARIABLE: &str = "VISIOND_TENSORRT_LIBRARY";
@@ -58,9 +58,9 @@ struct ParserLibrary {
 impl Library {
     /// Finds TensorRT's library.
     ///
-    /// The order is: `path`, the file that `VISIOND_TENSORRT_LIBRARY` names, and then the first usable one of libnvinfer.so.11,
-    /// .10, .8 and libtensorrt_rtx.so.1 in the loader's path, the system's directories, the executable's directory, `lib`
-    /// beside that, and the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
+    /// The order is: the file `path`, what `VISIOND_TENSORRT_LIBRARY` names to the loader, and then the first usable one of
+    /// libnvinfer.so.11, .10, .8 and libtensorrt_rtx.so.1 in the loader's path, the system's directories, the executable's
+    /// directory, `lib` beside that, and the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
     pub fn get(path: Option<&Path>) -> Result<&'static Self, EngineError> {
         Ok(Self::find(path, None)?)
     }
@@ -72,7 +72,7 @@ impl Library {
 
     fn find(path: Option<&Path>, built_by: Option<Version>) -> Result<&'static Self, TensorRtError> {
         if let Some(path) = path {
-            return Self::open(path);
+            return Self::open(&as_file(path));
         }
         if let Some(path) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
             return Self::open(Path::new(&path));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use libloading::Library;
 
 use crate::backend::EngineError;
-use crate::dynamic_library::{file_of, loader_error, search_directories};
+use crate::dynamic_library::{as_file, file_of, loader_error, search_directories};
 
 /// The oldest usable minor version (1.17): this asks for that version of the C API, and newer libraries keep it.
 pub const MINIMUM_MINOR_VERSION: u32 = ort::MINOR_VERSION;
@@ -34,7 +34,7 @@ pub struct FoundLibrary {
 
 /// Finds ONNX Runtime's library.
 ///
-/// The order is: `library`, the file that `ORT_DYLIB_PATH` names, and then the first usable one in the loader's path, the
+/// The order is: the file `library`, what `ORT_DYLIB_PATH` names to the loader, and then the first usable one in the loader's path, the
 /// system's directories, the executable's directory, `lib` beside that, and the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub struct FoundLibrary {
 /// error describes the first.
 pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
     if let Some(library) = library {
-        return check(library);
+        return check(&as_file(library));
     }
     if let Some(library) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
         return check(Path::new(&library));
@@ -137,8 +137,14 @@ mod tests {
         std::fs::write(&file, "not a library at all").unwrap();
         let error = find(Some(&file)).unwrap_err().to_string();
         assert!(error.contains("libonnxruntime.so"), "{error}");
-        let error = find(Some(Path::new("libc.so.6"))).unwrap_err().to_string();
+        let error = check(Path::new("libc.so.6")).unwrap_err().to_string();
         assert!(error.contains("not ONNX Runtime's"), "{error}");
+    }
+
+    #[test]
+    fn a_library_that_is_named_without_a_folder_is_a_file_and_not_searched() {
+        let error = find(Some(Path::new("libc.so.6"))).unwrap_err().to_string();
+        assert!(error.contains("./libc.so.6") && error.contains("No such file"), "{error}");
     }
 
     #[test]

@@ -425,10 +425,13 @@ fn what_is_no_library_of_tensorrt_is_told_in_the_loaders_words() {
     let error = |path: &Path| Library::get(Some(path)).unwrap_err().to_string();
     let said = error(Path::new("/nowhere/libnvinfer.so.10"));
     assert!(said.contains("/nowhere/libnvinfer.so.10") && said.contains("No such file"), "{said}");
+    // A name without a folder is a file, too, and not searched.
     let said = error(Path::new("libc.so.6"));
+    assert!(said.contains("./libc.so.6") && said.contains("No such file"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let said = error(&compiled(folder.path(), "other", "int other(void) { return 1; }"));
     assert!(said.contains("not TensorRT's (it has no getInferLibVersion)"), "{said}");
     // A library that needs another which is missing, as libnvinfer needs libnvdla_compiler.so.
-    let folder = tempfile::tempdir().unwrap();
     let needed = compiled(folder.path(), "nvdla_compiler", "int nvdla(void) { return 1; }");
     let source = folder.path().join("nvinfer.c");
     std::fs::write(&source, "int nvdla(void); int getInferLibVersion(void) { return nvdla(); }").unwrap();
