@@ -1,9 +1,14 @@
 //! `visiond check` finds what `visiond run` refuses, in the same words, and changes nothing.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::SystemTime;
 
-use visiond_tests::{assert_no_panic, fill, stderr, visiond};
+use visiond_tests::{Daemon, assert_no_panic, certificates, fill, root, run, stderr, visiond};
 
 /// Runs `visiond COMMAND c.toml` in `folder`, as a user does who is there.
 fn in_folder(folder: &Path, command: &str) -> Output {
@@ -29,7 +34,7 @@ fn a_library_named_without_a_folder_is_beside_the_configuration() {
     let write = |name: &str| {
         let library = format!("[engine]\nonnxruntime_library = \"{name}\"\n");
         let text = fill(&(library + MODEL + PATTERN), folder.path());
-        std::fs::write(folder.path().join("c.toml"), text).unwrap();
+        fs::write(folder.path().join("c.toml"), text).unwrap();
     };
     // The system's loader would find this one.
     write("libc.so.6");
@@ -61,7 +66,7 @@ name = "yard"
 source = { type = "command", command = ["sh", "-c", "exit", "--password", "hush", "token=hush"] }
 "#;
         let text = fill(&format!("{MODEL}{text}{more}"), folder.path());
-        std::fs::write(folder.path().join("c.toml"), text).unwrap();
+        fs::write(folder.path().join("c.toml"), text).unwrap();
     };
     write("");
     let check = |option: &str| {
@@ -75,5 +80,239 @@ source = { type = "command", command = ["sh", "-c", "exit", "--password", "hush"
     for option in ["--effective", "--json"] {
         let shown = check(option);
         assert!(shown.contains("use `login`") && !shown.contains("hush"), "{shown}");
+    }
+}
+
+/// Every file and folder below `folder` with its size and time.
+fn contents(folder: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let facts = entry.metadata().unwrap();
+        if facts.is_dir() {
+            found.extend(contents(&entry.path()));
+        }
+        found.insert(entry.path(), (facts.len(), facts.modified().unwrap()));
+    }
+    found
+}
+
+#[test]
+fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
+    const ERROR: &str = "";
+    const WARNING: &str = "warning: ";
+    const MQTT: &str = "[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://localhost:9\"\n";
+    const MQTTS: &str = "[[sink]]\ntype = \"mqtt\"\nurl = \"mqtts://localhost:9\"\n";
+    const NATS: &str = "[[sink]]\ntype = \"nats\"\nurl = [\"nats://localhost:9\"]\n";
+    const FILE: &str = "[[sink]]\ntype = \"file\"\n";
+    const HTTP: &str = "[http]\nlisten = [\"127.0.0.1:0\"]\n";
+    const PICTURES: &str = "[camera.annotate]\nevery = 1\n";
+    const DURABLE: &str = "durable = true\nspool_directory = ";
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    certificates::make(folder.path(), "DNS:localhost");
+    for (name, text) in [
+        ("short", "hunter2\n"),
+        ("good", "0123456789abcdef\n"),
+        ("two", "user:pw\nmore\n"),
+        ("file", "text"),
+        ("text.pem", "text"),
+    ] {
+        fs::write(at(name), text).unwrap();
+    }
+    for name in ["folder", "locked"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = tcp.local_addr().unwrap();
+    let _served = UnixListener::bind(at("served")).unwrap();
+    let lock = File::create(at("locked/lock")).unwrap();
+    lock.lock().unwrap();
+
+    // What follows the model and the camera (7 lines and up), the line of the finding, its kind, the status of `run`, the words.
+    let in_use = format!("http: cannot listen on {busy}: Address already in use");
+    let cases = [
+        (format!("{HTTP}token = \"./short\"\n"), 11, ERROR, 3, "the token ./short must be one line of 16 to 256"),
+        (format!("{HTTP}token = \"./gone\"\n"), 11, ERROR, 3, "http: cannot read the token ./gone: No such file"),
+        (
+            format!("{HTTP}token = \"web\"\n"),
+            11,
+            WARNING,
+            3,
+            "the token \"web\" is a systemd credential, and visiond got",
+        ),
+        (format!("[http]\nlisten = [\"127.0.0.1:0\", \"{busy}\"]\n"), 10, ERROR, 6, &*in_use),
+        (
+            "[http]\nlisten = [\"192.0.2.1:8790\"]\ntoken = \"./good\"\n".into(),
+            10,
+            ERROR,
+            6,
+            "no interface of this machine has this address",
+        ),
+        ("[http]\nlisten = [\"unix:file\"]\n".into(), 10, ERROR, 6, "http: file exists and is not a socket"),
+        ("[http]\nlisten = [\"unix:served\"]\n".into(), 10, ERROR, 6, "http: served is served by another process"),
+        (
+            "[http]\nlisten = [\"unix:gone/h\"]\n".into(),
+            10,
+            ERROR,
+            6,
+            "http: cannot make the socket gone/h: No such file",
+        ),
+        (format!("{PICTURES}directory = \"file\"\n"), 11, ERROR, 6, "cannot write to file: File exists"),
+        (format!("{PICTURES}directory = \"file/x\"\n"), 11, ERROR, 6, "cannot write to file/x: Not a directory"),
+        (format!("{FILE}path = \"gone/d\"\n"), 11, ERROR, 6, "sink file: cannot write gone/d: No such file"),
+        (format!("{FILE}path = \"folder\"\n"), 11, ERROR, 6, "sink file: cannot write folder: Is a directory"),
+        (format!("{FILE}path = \"file/d\"\n"), 11, ERROR, 6, "sink file: cannot write file/d: Not a directory"),
+        (
+            "[[sink]]\ntype = \"unix\"\npath = \"file\"\n".into(),
+            11,
+            ERROR,
+            6,
+            "sink unix: file exists and is not a socket",
+        ),
+        (
+            "[[sink]]\ntype = \"unix\"\npath = \"served\"\n".into(),
+            11,
+            ERROR,
+            6,
+            "sink unix: served is served by another",
+        ),
+        (
+            "[[sink]]\ntype = \"unix\"\npath = \"gone/d\"\n".into(),
+            11,
+            ERROR,
+            6,
+            "cannot make the socket gone/d: No such",
+        ),
+        (
+            format!("{MQTT}login = \"./two\"\n"),
+            12,
+            ERROR,
+            6,
+            "sink mqtt: the login ./two must be one line, `user:password`",
+        ),
+        (format!("{MQTT}login = \"./gone\"\n"), 12, ERROR, 6, "sink mqtt: cannot read the login ./gone: No such file"),
+        (
+            format!("{MQTT}login = \"mqtt\"\n"),
+            12,
+            WARNING,
+            6,
+            "the login \"mqtt\" is a systemd credential, and visiond got",
+        ),
+        (
+            format!("{MQTT}durable = true\n"),
+            12,
+            WARNING,
+            6,
+            "sink mqtt: `durable` needs a folder, and $STATE_DIRECTORY",
+        ),
+        (format!("{MQTT}{DURABLE}\"file\"\n"), 13, ERROR, 6, "sink mqtt: cannot open the spool file: File exists"),
+        (format!("{MQTT}{DURABLE}\"locked\"\n"), 13, ERROR, 6, "cannot open the spool locked: it is in use by another"),
+        (format!("{MQTTS}ca = \"gone.pem\"\n"), 12, ERROR, 6, "sink mqtt: cannot read gone.pem: No such file"),
+        (format!("{MQTTS}ca = \"text.pem\"\n"), 12, ERROR, 6, "text.pem has no certificate in PEM format"),
+        (
+            format!("{MQTTS}ca = \"ca.pem\"\ncertificate = \"device.pem\"\nkey = \"server.key\"\n"),
+            14,
+            ERROR,
+            6,
+            "device.pem and server.key do not belong together",
+        ),
+        (format!("{NATS}credentials = \"./two\"\n"), 12, ERROR, 6, "sink nats: ./two holds no NATS credentials"),
+        (
+            format!("{NATS}credentials = \"./gone\"\n"),
+            12,
+            ERROR,
+            6,
+            "sink nats: cannot read the credentials ./gone: No",
+        ),
+        (format!("{NATS}login = \"./two\"\n"), 12, ERROR, 6, "sink nats: the login ./two must be one line"),
+        (format!("{NATS}ca = \"gone.pem\"\n"), 12, ERROR, 6, "sink nats: cannot read gone.pem: No such file"),
+    ];
+    let lines = fill(&format!("{MODEL}{PATTERN}"), folder.path()).lines().count();
+    assert_eq!(lines, 8, "the numbers below count from here");
+    for (more, line, kind, status, words) in &cases {
+        fs::write(at("c.toml"), fill(&format!("{MODEL}{PATTERN}{more}"), folder.path())).unwrap();
+        let before = contents(folder.path());
+        let output = in_folder(folder.path(), "check");
+        let found = said(&output);
+        assert_eq!(contents(folder.path()), before, "check changed something with\n{more}");
+        let valid = if *kind == ERROR { 3 } else { 0 };
+        assert_eq!(output.status.code(), Some(valid), "{more}\n{found}");
+        let place = format!("c.toml:{line}:");
+        let at_place =
+            |said: &&str| said.starts_with(&place) && said.contains(&format!(": {kind}")) && said.contains(words);
+        assert_eq!(found.lines().filter(at_place).count(), 1, "{place} {kind}{words}\n{found}");
+
+        let output = in_folder(folder.path(), "run");
+        let refused = said(&output);
+        assert_eq!(output.status.code(), Some(*status), "{more}\n{refused}");
+        assert!(refused.contains(words), "{words}\n{refused}");
+    }
+}
+
+#[test]
+fn a_source_that_run_gives_up_check_reports_in_the_same_words_at_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("text"), "no program").unwrap();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    for (source, words) in [
+        ("type = \"video\"\nurl = \"gone.mp4\"", "cannot open the video gone.mp4: there is no such file"),
+        (
+            "type = \"video\"\nurl = \"text\"\nffmpeg = \"no/ffmpeg\"",
+            "the program no/ffprobe, which reads videos, is missing",
+        ),
+        ("type = \"video\"\nurl = \"rtsp://192.0.2.1/\"\nlogin = \"./text\"", "the login ./text must be one line"),
+        ("type = \"command\"\ncommand = [\"no-such-program\"]", "cannot start no-such-program: no such program"),
+        ("type = \"command\"\ncommand = [\"./text\"]", "cannot start ./text: this user may not execute it"),
+        ("type = \"images\"\npath = \"gone\"", "cannot read pictures from gone: no such file or folder"),
+        ("type = \"images\"\npath = \"empty\"", "there is no picture in the folder empty"),
+    ] {
+        let camera = format!("[[camera]]\nname = \"c\"\n[camera.source]\n{source}\n");
+        let text = fill(&format!("{MODEL}{camera}[[sink]]\ntype = \"stdout\"\n"), folder.path());
+        fs::write(folder.path().join("c.toml"), text).unwrap();
+        let (checked, ran) = (in_folder(folder.path(), "check"), in_folder(folder.path(), "run"));
+        assert_eq!((checked.status.code(), ran.status.code()), (Some(3), Some(5)), "{}{}", said(&checked), said(&ran));
+        let at_source = |line: &&str| line.starts_with("c.toml:") && line.contains(words);
+        assert_eq!(said(&checked).lines().filter(at_source).count(), 1, "{words}\n{}", said(&checked));
+        assert!(said(&ran).contains(words), "{words}\n{}", said(&ran));
+    }
+}
+
+#[test]
+fn what_the_running_daemon_uses_is_no_error_of_its_configuration() {
+    let sinks = "[[sink]]\ntype = \"unix\"\npath = \"{dir}/d.sock\"\n[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://localhost:9\"\n\
+                 durable = true\nspool_directory = \"{dir}/spool\"\n[http]\nlisten = [\"unix:{dir}/h.sock\"]\n";
+    let camera = PATTERN.replace("max_frames = 3\n", "");
+    let mut daemon = Daemon::start(&format!("{MODEL}{camera}{sinks}"));
+    daemon.wait_for_log("sink mqtt: not connected");
+    let config = daemon.path("visiond.toml");
+    let output = run(["check".as_ref(), config.as_os_str()]);
+    let found = said(&output);
+    assert!(output.status.success(), "{found}");
+    let user = format!("; process {}, visiond, uses it and runs this configuration", daemon.pid());
+    for words in
+        ["h.sock is served by another process", "d.sock is served by another process", "it is in use by another"]
+    {
+        let line = found.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}\n{found}"));
+        assert!(line.contains(": warning: ") && line.ends_with(&user), "{line}");
+    }
+    // Another configuration cannot have them, and `run` would refuse it.
+    let other = daemon.path("other.toml");
+    fs::copy(config, &other).unwrap();
+    for command in ["check", "run"] {
+        let output = run([command.as_ref(), other.as_os_str()]);
+        assert!(!output.status.success(), "{command}: {}", said(&output));
+    }
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+}
+
+#[test]
+fn with_the_shipped_configuration_nothing_would_run() {
+    let config = root().join("config/visiond.toml");
+    for (command, status) in [("check", 0), ("run", 3)] {
+        let output = run([command.as_ref(), config.as_os_str()]);
+        assert_eq!(output.status.code(), Some(status));
+        let words = "no camera to run: add a [[camera]], or set `enabled` of one to true";
+        assert!(said(&output).contains(words), "{command}: {}", said(&output));
     }
 }

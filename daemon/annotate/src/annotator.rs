@@ -4,6 +4,7 @@
 //! buffer is given back as soon as its pixels are RGB, before drawing and encoding. While a disk is full, pictures are counted as
 //! lost; writing is tried again after 0.25 s, then after longer pauses up to 5 s.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -17,6 +18,7 @@ use visiond_flow::message::Message;
 use visiond_flow::metrics::Counter;
 use visiond_flow::trace;
 use visiond_system::outage::{Outage, explain};
+use visiond_system::preflight::Certainty;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::threads::finished_by;
 
@@ -32,6 +34,16 @@ pub struct AnnotateError {
     pub camera: String,
     /// A sentence with its remedy.
     pub reason: String,
+    /// Whether the service would fail likewise.
+    pub certainty: Certainty,
+}
+
+fn cannot_write(config: &AnnotateConfig, camera: &str, error: &io::Error) -> AnnotateError {
+    AnnotateError {
+        camera: camera.to_owned(),
+        reason: format!("cannot write to {}: {}", config.directory.display(), explain(error)),
+        certainty: Certainty::of(error, &config.directory),
+    }
 }
 
 /// Counts of a camera's annotated pictures.
@@ -107,9 +119,8 @@ impl Annotator {
     /// # Errors
     /// The folder cannot be written, or the thread cannot be started.
     pub fn start(config: &AnnotateConfig, camera: &str) -> Result<Self, AnnotateError> {
-        let fail = |reason: String| AnnotateError { camera: camera.to_owned(), reason };
         let folder = PictureFolder::open(&config.directory, camera, config.format, config.keep)
-            .map_err(|error| fail(format!("cannot write to {}: {}", config.directory.display(), explain(&error))))?;
+            .map_err(|error| cannot_write(config, camera, &error))?;
         let counters = Arc::new(Counters::default());
         let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()));
         let converter = RgbConverter::default();
@@ -120,7 +131,11 @@ impl Annotator {
             give_way(Rank::Nice);
             drawer.run();
         });
-        let thread = thread.map_err(|error| fail(format!("cannot start a thread: {error}")))?;
+        let thread = thread.map_err(|error| AnnotateError {
+            camera: camera.to_owned(),
+            reason: format!("cannot start a thread: {error}"),
+            certainty: Certainty::Certain,
+        })?;
         Ok(Self {
             camera: camera.to_owned(),
             every: config.every,
@@ -130,6 +145,11 @@ impl Annotator {
             slot,
             thread: Mutex::new(Some(thread)),
         })
+    }
+
+    /// Finds out whether [`Annotator::start`] would fail, without touching the folder.
+    pub fn check(config: &AnnotateConfig, camera: &str) -> Result<(), AnnotateError> {
+        PictureFolder::check(&config.directory).map_err(|error| cannot_write(config, camera, &error))
     }
 
     /// Offers a frame with its detections; it is drawn if the configuration selects it and no other frame waits. Never waits.

@@ -11,6 +11,7 @@ use image::RgbImage;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use visiond_config::types::PictureFormat;
+use visiond_system::preflight::may_make;
 
 /// JPEG quality: the edges of letters stay clean, and a 1080p picture has about 500 KB.
 const JPEG_QUALITY: u8 = 90;
@@ -30,6 +31,11 @@ pub struct PictureFolder {
 }
 
 impl PictureFolder {
+    /// Finds out whether [`PictureFolder::open`] would fail, without touching the folder.
+    pub fn check(directory: &Path) -> io::Result<()> {
+        may_make(directory)
+    }
+
     /// Creates the folder if it is missing, and lists the pictures of this camera in it. `keep` 0 keeps all.
     pub fn open(directory: &Path, camera: &str, format: PictureFormat, keep: usize) -> io::Result<Self> {
         fs::create_dir_all(directory)?;

@@ -5,6 +5,7 @@
 //! (`leading_text`), and an end of the output within a frame.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::{io, sync::Arc};
 
@@ -15,11 +16,12 @@ use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::{ColorDescription, ColorRange};
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{self, Child};
+use visiond_system::find_program;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
 use super::pipe::{PipeFrames, ReadError, fill};
-use super::source::{Next, Source, SourceError};
+use super::source::{Next, Source, SourceError, SourceFault};
 use super::y4m::{FRAME_MAGIC, MAX_LINE_BYTES, Y4mHeader};
 
 pub struct CommandSource {
@@ -38,6 +40,16 @@ pub struct CommandSource {
 }
 
 impl CommandSource {
+    /// Finds out whether [`CommandSource::open`] would fail, without starting the program.
+    pub fn check(config: &CommandConfig) -> Vec<SourceFault> {
+        let is_raw = config.container == CommandContainer::Raw;
+        let layout = if is_raw { raw_layout(config).err() } else { None };
+        let layout = layout.map(|error| SourceFault::new("container", error));
+        let program = config.command.first().and_then(|name| Some((name, find_program::check(Path::new(name)).err()?)));
+        let program = program.map(|(name, error)| SourceFault::new("command", cannot_start(name, &error)));
+        layout.into_iter().chain(program).collect()
+    }
+
     pub fn open(
         config: &CommandConfig,
         name: &str,
@@ -71,15 +83,7 @@ impl CommandSource {
         if self.config.fd == 3 {
             child_process::move_output(&mut command);
         }
-        let child = Child::spawn(command, &self.label, None).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                SourceError::permanent(format!("cannot start {program}: no such program; install it or set its path"))
-            }
-            io::ErrorKind::PermissionDenied => SourceError::permanent(format!(
-                "cannot start {program}: this user may not execute it; correct its permissions"
-            )),
-            _ => SourceError::transient(format!("cannot start {program}: {error}")),
-        })?;
+        let child = Child::spawn(command, &self.label, None).map_err(|error| cannot_start(program, &error))?;
         self.child = Some(child);
         self.has_header = false;
         self.run_frames = 0;
@@ -290,6 +294,18 @@ fn leading_text(frame: &[u8]) -> Option<&str> {
 }
 
 /// Returns the configured layout of raw frames.
+fn cannot_start(program: &str, error: &io::Error) -> SourceError {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            SourceError::permanent(format!("cannot start {program}: no such program; install it or set its path"))
+        }
+        io::ErrorKind::PermissionDenied => SourceError::permanent(format!(
+            "cannot start {program}: this user may not execute it; correct its permissions"
+        )),
+        _ => SourceError::transient(format!("cannot start {program}: {error}")),
+    }
+}
+
 fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
     let (Some(format), Some(width), Some(height)) = (config.format, config.width, config.height) else {
         return Err(SourceError::permanent("`container = \"raw\"` requires `format`, `width` and `height`"));

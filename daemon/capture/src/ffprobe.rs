@@ -100,7 +100,13 @@ pub fn is_remote(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
 }
 
-fn beside(ffmpeg: &Path) -> PathBuf {
+/// Returns the error of a video file that is missing.
+pub fn no_such_file(url: &str) -> SourceError {
+    SourceError::permanent(format!("cannot open the video {url}: there is no such file"))
+}
+
+/// Returns the ffprobe that belongs to `ffmpeg`.
+pub fn beside(ffmpeg: &Path) -> PathBuf {
     match ffmpeg.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.join("ffprobe"),
         _ => PathBuf::from("ffprobe"),
@@ -128,7 +134,7 @@ fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
         return SourceError::transient(format!("cannot open the video {url}: {said}"));
     }
     if !Path::new(url).exists() && said.contains("No such file") {
-        return SourceError::permanent(format!("cannot open the video {url}: there is no such file"));
+        return no_such_file(url);
     }
     SourceError::permanent(format!("cannot read the video {url}: not a video, or damaged at its start ({said})"))
 }

@@ -16,12 +16,13 @@ use visiond_config::types::ImagesConfig;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::frame::FramePool;
 use visiond_flow::metrics::LossCause;
+use visiond_system::preflight::Certainty;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
 use super::pacer::SourcePacer;
 use super::picture::Loader;
-use super::source::{Next, Source, SourceError};
+use super::source::{Next, Source, SourceError, SourceFault};
 
 /// File name extensions to read from a folder, in lower case. The content decides the format.
 const ENDINGS: [&str; 14] =
@@ -55,6 +56,25 @@ struct KnownFile {
 }
 
 impl ImagesSource {
+    /// Finds out whether [`ImagesSource::open`] would fail.
+    pub fn check(config: &ImagesConfig) -> Option<SourceFault> {
+        let checked = fs::metadata(&config.path)
+            .and_then(|found| if found.is_dir() { list(&config.path).map(Some) } else { Ok(None) });
+        let error = match checked {
+            Ok(Some(files)) if files.is_empty() && !config.watch => no_picture(&config.path),
+            Ok(_) => return None,
+            Err(error) => {
+                let certainty = Certainty::of(&error, &config.path);
+                return Some(SourceFault {
+                    key: "path",
+                    error: cannot_read(&config.path, &error, config.watch),
+                    certainty,
+                });
+            }
+        };
+        Some(SourceFault::new("path", error))
+    }
+
     /// Checks the picture, or scans the folder.
     pub fn open(
         config: &ImagesConfig,
@@ -86,10 +106,7 @@ impl ImagesSource {
         };
         source.scan()?;
         if source.waiting.is_empty() && !(source.is_folder && config.watch) {
-            let endings = ENDINGS.join(", ");
-            return Err(SourceError::permanent(format!(
-                "there is no picture in the folder {path} (file names ending in {endings}): add one, or set `watch = true`"
-            )));
+            return Err(no_picture(&config.path));
         }
         Ok(source)
     }
@@ -194,6 +211,13 @@ impl Source for ImagesSource {
             (false, _) => format!("picture {path}{rate}"),
         }
     }
+}
+
+fn no_picture(folder: &Path) -> SourceError {
+    let (folder, endings) = (folder.display(), ENDINGS.join(", "));
+    SourceError::permanent(format!(
+        "there is no picture in the folder {folder} (file names ending in {endings}): add one, or set `watch = true`"
+    ))
 }
 
 /// Returns the error for a path that cannot be read. A watched folder may appear later (a disk that is mounted later).

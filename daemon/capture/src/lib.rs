@@ -19,7 +19,7 @@ use visiond_config::types::SourceConfig;
 use visiond_flow::clock::SystemClock;
 
 use self::source::{Source, SourceError};
-use crate::source::Open;
+use crate::source::{Open, SourceFault};
 
 pub use self::buffers::Buffers;
 
@@ -32,6 +32,17 @@ pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open
             let source = source.clone();
             Box::new(move || open(&source, &name, &buffers))
         }
+    }
+}
+
+/// Returns why a source cannot be opened. Starts no program, opens no camera, and decodes nothing; of cameras it knows nothing.
+pub fn check(source: &SourceConfig) -> Vec<SourceFault> {
+    match source {
+        SourceConfig::Pattern(config) => pattern::PatternSource::check(config).into_iter().collect(),
+        SourceConfig::Video(config) => video::VideoSource::check(config),
+        SourceConfig::Command(config) => command::CommandSource::check(config),
+        SourceConfig::Images(config) => images::ImagesSource::check(config).into_iter().collect(),
+        SourceConfig::V4l2(_) => Vec::new(),
     }
 }
 

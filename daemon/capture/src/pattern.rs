@@ -15,7 +15,7 @@ use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
 use super::pacer::SourcePacer;
-use super::source::{Next, Source, SourceError};
+use super::source::{Next, Source, SourceError, SourceFault};
 use painter::Painter;
 
 pub struct PatternSource {
@@ -32,11 +32,14 @@ pub struct PatternSource {
 }
 
 impl PatternSource {
+    /// Finds out whether [`PatternSource::open`] would fail.
+    pub fn check(config: &PatternConfig) -> Option<SourceFault> {
+        painter(config).err().map(|error| SourceFault::new("format", error))
+    }
+
     /// Prepares the rows and the buffers.
     pub fn open(config: &PatternConfig, buffers: &Buffers, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
-        let painter = Painter::new(config.format, config.width, config.height).map_err(|error| {
-            SourceError::permanent(format!("cannot draw a pattern of {}x{}: {error}", config.width, config.height))
-        })?;
+        let painter = painter(config)?;
         if !(config.fps.is_finite() && config.fps > 0.0) {
             let message = format!("cannot draw the pattern at {} frames per second: fps must be above 0", config.fps);
             return Err(SourceError::permanent(message));
@@ -53,6 +56,12 @@ impl PatternSource {
             sequence: 0,
         })
     }
+}
+
+fn painter(config: &PatternConfig) -> Result<Painter, SourceError> {
+    Painter::new(config.format, config.width, config.height).map_err(|error| {
+        SourceError::permanent(format!("cannot draw a pattern of {}x{}: {error}", config.width, config.height))
+    })
 }
 
 impl Source for PatternSource {

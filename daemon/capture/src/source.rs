@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
+use visiond_system::preflight::Certainty;
 use visiond_system::stop::{Stop, Wake};
 
 /// The result of waiting for a frame.
@@ -74,6 +75,24 @@ impl SourceError {
     /// Creates an error that stays until the user changes something.
     pub fn permanent(message: impl Into<Arc<str>>) -> Self {
         Self { message: message.into(), retry: false }
+    }
+}
+
+/// Why a source cannot be opened as it is configured.
+#[derive(Debug)]
+pub struct SourceFault {
+    /// The key of its `[camera.source]` that is to blame.
+    pub key: &'static str,
+    /// The error that opening it has.
+    pub error: SourceError,
+    /// Whether the service would fail likewise.
+    pub certainty: Certainty,
+}
+
+impl SourceFault {
+    /// Creates a fault that lasts until somebody changes something.
+    pub(super) fn new(key: &'static str, error: SourceError) -> Self {
+        Self { key, error, certainty: Certainty::Certain }
     }
 }
 

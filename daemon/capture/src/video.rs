@@ -7,11 +7,14 @@
 //!
 //! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
 
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
+use visiond_config::is_url;
 use visiond_config::types::{Pace, VideoConfig, VideoPixels};
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
@@ -19,13 +22,15 @@ use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_system::child_process::{self, Child};
 use visiond_system::credentials::Login;
+use visiond_system::find_program;
+use visiond_system::preflight::Certainty;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
 use super::ffprobe::{self, VideoInfo};
 use super::pacer::SourcePacer;
 use super::pipe::{PipeFrames, ReadError};
-use super::source::{Next, Source, SourceError};
+use super::source::{Next, Source, SourceError, SourceFault};
 
 /// The rate of a file that has none.
 const USUAL_FPS: f64 = 25.0;
@@ -56,6 +61,29 @@ struct OpenVideo {
 }
 
 impl VideoSource {
+    /// Finds out whether [`VideoSource::open`] would fail, without starting a program or connecting to a camera.
+    pub fn check(config: &VideoConfig) -> Vec<SourceFault> {
+        let login = config.login.as_ref().and_then(|name| Login::read(name).err()).map(|error| SourceFault {
+            key: "login",
+            certainty: error.certainty(),
+            error: SourceError::permanent(error.to_string()),
+        });
+        let path = Path::new(&config.url);
+        let file = if is_url(&config.url) { None } else { fs::metadata(path).err() }.map(|error| SourceFault {
+            key: "url",
+            certainty: Certainty::of(&error, path),
+            error: match error.kind() {
+                io::ErrorKind::NotFound => ffprobe::no_such_file(&ffprobe::shown(&config.url)),
+                _ => SourceError::permanent(format!("cannot open the video {}: {error}", config.url)),
+            },
+        });
+        let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
+        let program = programs.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
+        let program =
+            program.map(|(program, error)| SourceFault::new("ffmpeg", ffprobe::cannot_start(program, &error)));
+        [login, file, program].into_iter().flatten().collect()
+    }
+
     /// Probes a file and starts ffmpeg; a stream on the network is probed with the first frame.
     pub fn open(
         config: &VideoConfig,

@@ -1,6 +1,7 @@
 //! `visiond check`: lists every error of a configuration at once.
 
 mod resources;
+mod user;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use visiond_config::diagnostics::{Diagnostic, Diagnostics, Severity, count};
 use visiond_config::types::Config;
 use visiond_config::{Document, annotated, read};
 use visiond_service::reload::{Preview, Proposal};
+use visiond_service::{NO_SINK, ServiceError};
 use visiond_system::exit::{Exit, ExitError};
 
 use crate::client::{Client, DaemonAddress, DaemonArgs};
@@ -21,9 +23,11 @@ const PREVIEW: Duration = Duration::from_secs(30);
 
 /// Check configurations and list every error with file, line and column
 ///
-/// First checks the file itself, then loads the models and checks the programs, folders and devices on this machine.
-/// Problems that persist until you fix them are errors. Problems that may be gone when the daemon starts, such as a camera
-/// that is not plugged in or a folder that another user may write to, are warnings.
+/// First checks the file itself, then, on this machine, what `visiond run` needs before the first frame: models, libraries,
+/// secrets, certificates, programs, files, folders, sockets and addresses. Problems that persist until you fix them are errors.
+/// Problems that the service may not have are warnings: a camera that is not plugged in, a folder that systemd makes, a
+/// credential that systemd passes, a file that another user may read or write, an address that the running daemon uses.
+/// Changes nothing: creates no file, connects to nothing, starts no program.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -57,6 +61,15 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
+Not checked:
+  whether a camera streams, and in the configured format and size
+  whether a URL answers, and a video file can be decoded
+  whether a command works: only that its program exists
+  whether a broker answers, and accepts the login or certificate
+  whether a disk has room
+  sockets that systemd passes to the daemon
+  whether a new model passes the trial of a reload
+
 Examples:
   visiond check
   visiond check --file-only jetson.toml        for another machine
@@ -115,8 +128,11 @@ fn check(path: &Path, whole_machine: bool) -> CheckedFile {
             let mut report = Diagnostics::default();
             let document = Document::parse(&text, &mut report);
             config = document.config(path, &mut report);
+            if let Some(config) = &config {
+                warn_of_nothing(config, &mut report);
+            }
             if let Some(config) = config.as_ref().filter(|_| whole_machine) {
-                resources::check(config, document.tables(), &mut report);
+                resources::check(path, config, document.tables(), &mut report);
             }
             report.into_findings(path, &text)
         }
@@ -124,6 +140,15 @@ fn check(path: &Path, whole_machine: bool) -> CheckedFile {
     };
     let valid = findings.iter().all(|finding| finding.severity != Severity::Error);
     CheckedFile { file: path.to_owned(), valid, findings, against_running: None, config }
+}
+
+/// Warns of a valid configuration with which `run` has nothing to do, in `run`'s words: the file that the package installs.
+fn warn_of_nothing(config: &Config, report: &mut Diagnostics) {
+    if !config.cameras.iter().any(|camera| camera.enabled) {
+        report.warning(0..0, ServiceError::NoCamera.to_string());
+    } else if config.sinks.is_empty() && config.cameras.iter().all(|camera| camera.annotate.is_none()) {
+        report.warning(0..0, NO_SINK);
+    }
 }
 
 /// Asks the daemon what a reload with the file would change. It gets the text and does the comparison itself, because the
@@ -191,39 +216,37 @@ mod tests {
         let lines: Vec<_> =
             checked.findings.iter().map(|f| (f.line.unwrap(), f.severity, f.message.replace(&place, ""))).collect();
         let (error, warning) = (Severity::Error, Severity::Warning);
-        assert_eq!(
-            lines,
-            [
-                (3, error, "model n: no model at gone.onnx: check the name, or download the model again".to_owned()),
-                (
-                    6,
-                    warning,
-                    "no-device is missing: plug the camera in, or correct `device` (`visiond probe` lists the cameras)"
-                        .into()
-                ),
-                (
-                    9,
-                    error,
-                    "the program no-such-program-here is not in PATH: install it, or write its full path".into()
-                ),
-                (12, warning, "no.mp4 does not exist".into()),
-                (12, error, "the program no-ffmpeg does not exist or is not executable".into()),
-                (
-                    15,
-                    warning,
-                    "the folder no-folder does not exist: create it before `visiond run`, or name another".into()
-                ),
-            ]
-        );
+        let expected = [
+            (3, error, "model n: no model at gone.onnx: check the name, or download the model again"),
+            (
+                6,
+                warning,
+                "no-device is missing: plug the camera in, or correct `device` (`visiond probe` lists the cameras)",
+            ),
+            (9, error, "cannot start no-such-program-here: no such program; install it or set its path"),
+            (12, error, "cannot open the video no.mp4: there is no such file"),
+            (
+                12,
+                error,
+                "the program ffprobe, which reads videos, is missing: install it (`apt install ffmpeg`) or set the \
+                 source's key `ffmpeg` to its path",
+            ),
+            (
+                15,
+                error,
+                "sink file: cannot write no-folder/out.jsonl: No such file or directory (os error 2); make its folder",
+            ),
+        ];
+        assert_eq!(lines, expected.map(|(line, severity, text)| (line, severity, text.to_owned())));
         assert!(!checked.valid);
-        assert!(text(&checked).ends_with("visiond.toml: 3 errors, 3 warnings\n"), "{}", text(&checked));
+        assert!(text(&checked).ends_with("visiond.toml: 5 errors, 1 warning\n"), "{}", text(&checked));
     }
 
     #[test]
-    fn an_empty_configuration_is_a_warning() {
+    fn an_empty_configuration_is_a_warning_in_the_words_of_run() {
         let (_folder, checked) = checked("# nothing\n");
         let messages: Vec<_> = checked.findings.iter().map(|finding| finding.message.as_str()).collect();
-        assert_eq!(messages, ["no camera is configured, so `visiond run` has nothing to do: add a `[[camera]]`"]);
+        assert_eq!(messages, ["no camera to run: add a [[camera]], or set `enabled` of one to true"]);
         assert!(checked.valid);
         assert!(text(&checked).ends_with("visiond.toml: no error, 1 warning, 0 models, 0 cameras, 0 sinks\n"));
     }

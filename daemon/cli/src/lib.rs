@@ -10,7 +10,6 @@ mod client;
 mod completions;
 mod config_path;
 mod detect;
-mod find_program;
 mod inspect;
 mod man;
 mod media_decoder;

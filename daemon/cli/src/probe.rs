@@ -14,10 +14,10 @@ use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::cuda::Device;
 use visiond_system::board::{self, Board};
 use visiond_system::exit::{Exit, ExitError};
+use visiond_system::find_program::find_program;
 use visiond_system::logging::escape;
 
 use crate::cameras::{self, Camera};
-use crate::find_program::find_program;
 use crate::output::{print, print_report};
 use crate::sample_model;
 use gpu::Gpus;

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use visiond_config::types::SinkConfig;
 
 pub use sink::BrokerSink;
+pub use spool_writer::SpoolWriter;
 
 /// How many messages may be in flight: sent, and not yet acknowledged.
 pub const WINDOW: usize = 256;

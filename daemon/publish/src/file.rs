@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind};
 use visiond_flow::trace;
 use visiond_system::outage::{Outage, explain};
+use visiond_system::preflight::{Certainty, is_special, may_open_or_create};
 
 use super::queue::{Counters, Popped, Queue};
-use super::sink::{Sink, SinkEnd};
+use super::sink::{Sink, SinkEnd, SinkError};
 
 /// How often the sink checks whether its file was moved, deleted or truncated.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
@@ -54,7 +55,7 @@ struct OpenLog {
 
 impl FileSink {
     /// Opens the file. Fails if waiting cannot help; waits for room on a full disk.
-    pub fn open(name: &str, config: &FileSinkConfig) -> Result<Self, String> {
+    pub fn open(name: &str, config: &FileSinkConfig) -> Result<Self, SinkError> {
         let mut sink = Self {
             name: name.to_owned(),
             path: config.path.clone(),
@@ -67,9 +68,16 @@ impl FileSink {
         match OpenLog::open(&sink.path, name) {
             Ok(log) => sink.log = Some(log),
             Err(error) if is_passing(&error) => sink.outage.failed(&explain(&error)),
-            Err(error) => return Err(format!("cannot write {}: {}", config.path.display(), explain(&error))),
+            Err(error) => return Err(cannot_write(&config.path, &error)),
         }
         Ok(sink)
+    }
+
+    /// Finds out whether [`FileSink::open`] would fail, without touching the file.
+    pub fn check(config: &FileSinkConfig) -> Result<(), SinkError> {
+        let path = &config.path;
+        let checked = may_open_or_create(path).and_then(|()| if is_special(path) { Err(no_file()) } else { Ok(()) });
+        checked.or_else(|error| if is_passing(&error) { Ok(()) } else { Err(cannot_write(path, &error)) })
     }
 
     /// Applies a new name and new rotation; the file stays open.
@@ -192,7 +200,7 @@ impl OpenLog {
         let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let found = file.metadata()?;
         if !(found.is_file() || found.file_type().is_char_device()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file; name another path"));
+            return Err(no_file());
         }
         let (id, regular) = (id(&found), found.is_file());
         let mut log = Self { id, len_bytes: found.len(), regular, looked_up: Instant::now(), file };
@@ -250,6 +258,15 @@ impl OpenLog {
             self.append(b"\n")
         }
     }
+}
+
+fn no_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a file; name another path")
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> SinkError {
+    let reason = format!("cannot write {}: {}", path.display(), explain(error));
+    SinkError { key: "path", reason, certainty: Certainty::of(error, path) }
 }
 
 fn label(name: &str, path: &Path) -> String {

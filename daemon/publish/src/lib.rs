@@ -3,8 +3,8 @@
 //! A sink is one file here with its own thread and its own bounded queue, so that a slow sink delays neither a lane nor
 //! another sink. `docs/message.md` describes the messages.
 //!
-//! Why an output does not work is a sentence (`String`) throughout this crate: it goes to the log and into
-//! [`PublishError::Open`], and nothing decides by it.
+//! Why an output stops working is a sentence (`String`) throughout this crate: it goes to the log, and nothing decides by it.
+//! Why one cannot be opened is a [`SinkError`], which `visiond check` shows at its key.
 
 mod broker;
 mod file;
@@ -20,5 +20,5 @@ mod stdout;
 mod unix;
 mod wake_thread;
 
-pub use publisher::{PreparedSinks, PublishError, Publisher, RetiredSinks};
-pub use sink::SinkContext;
+pub use publisher::{PreparedSinks, PublishError, Publisher, RetiredSinks, check};
+pub use sink::{SinkContext, SinkError};

@@ -22,7 +22,7 @@ use self::codec::{Connect, JSON, Publish};
 use self::session::{MqttSession, SessionEvent};
 use self::topics::Topics;
 use crate::broker::{BrokerClient, BrokerEvent, QueuedMessage, tls};
-use crate::sink::SinkContext;
+use crate::sink::{SinkContext, SinkError};
 
 /// The client of an MQTT broker, and its session.
 pub struct MqttClient {
@@ -35,14 +35,20 @@ pub struct MqttClient {
 }
 
 impl MqttClient {
-    /// Creates an unconnected client. Fails if it cannot read a file that the configuration names.
-    pub fn open(sink: &SinkConfig, config: &MqttSinkConfig, context: SinkContext) -> Result<Self, String> {
+    /// Reads the files that the configuration names, as each connection does.
+    pub fn check(config: &MqttSinkConfig) -> Result<(), SinkError> {
         if let Some(login) = &config.login {
-            Login::read(login).map_err(|error| error.to_string())?;
+            Login::read(login).map_err(|error| SinkError::of_secret("login", &error))?;
         }
         if config.url.starts_with("mqtts:") {
-            tls::client(config)?;
+            tls::client(&config.into())?;
         }
+        Ok(())
+    }
+
+    /// Creates an unconnected client. Fails if it cannot read a file that the configuration names.
+    pub fn open(sink: &SinkConfig, config: &MqttSinkConfig, context: SinkContext) -> Result<Self, SinkError> {
+        Self::check(config)?;
         let topics = Topics::new(&config.topic_prefix, &context.device);
         let cameras = RetainedCameras::new(sink, config, &context, &topics);
         Ok(Self { sink: sink.name.clone(), config: config.clone(), context, topics, cameras, session: None })

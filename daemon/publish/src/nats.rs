@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::{NatsSinkConfig, SinkConfig, SinkKind};
 
-use crate::broker::{BrokerClient, BrokerEvent, QueuedMessage};
-use crate::sink::SinkContext;
+use crate::broker::{BrokerClient, BrokerEvent, QueuedMessage, tls};
+use crate::sink::{SinkContext, SinkError};
+use auth::ClientAuth;
 use connection::NatsConnection;
 use stream::Subjects;
 
@@ -44,8 +45,10 @@ pub struct NatsClient {
 }
 
 impl NatsClient {
-    pub fn new(name: &str, config: &NatsSinkConfig, context: &SinkContext) -> Self {
-        Self {
+    /// Creates an unconnected client. Fails if it cannot read a file that the configuration names.
+    pub fn open(name: &str, config: &NatsSinkConfig, context: &SinkContext) -> Result<Self, SinkError> {
+        Self::check(config)?;
+        Ok(Self {
             name: name.to_owned(),
             config: config.clone(),
             device: Arc::clone(&context.device),
@@ -53,7 +56,16 @@ impl NatsClient {
             connection: None,
             recent: VecDeque::new(),
             unclaimed: None,
+        })
+    }
+
+    /// Reads the files that the configuration names, as each connection does; returns what the device shows to the server.
+    pub fn check(config: &NatsSinkConfig) -> Result<ClientAuth, SinkError> {
+        let encrypted = config.url.iter().any(|url| url.starts_with("tls:"));
+        if encrypted || config.ca.is_some() || config.certificate.is_some() {
+            tls::client(&config.into())?;
         }
+        ClientAuth::read(config)
     }
 
     fn remember(&mut self, message: QueuedMessage) {
@@ -71,7 +83,8 @@ impl NatsClient {
 impl BrokerClient for NatsClient {
     async fn connect(&mut self) -> Result<(), String> {
         self.connection = None;
-        let mut connection = NatsConnection::open(&self.config, &self.device, &self.name).await?;
+        let auth = Self::check(&self.config).map_err(|error| error.reason)?;
+        let mut connection = NatsConnection::open(&self.config, auth, &self.device, &self.name).await?;
         stream::prepare(&mut connection, &self.config, &self.subjects).await?;
         let mut again: Vec<_> = self.recent.iter().map(|(_, message)| message).collect();
         // Acknowledgements may come in any order; the messages are sent in order.

@@ -20,9 +20,9 @@ use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
-use crate::broker::BrokerSink;
+use crate::broker::{BrokerSink, SpoolWriter};
 use crate::queue::Queue;
-use crate::sink::{Sink, SinkContext, SinkEnd};
+use crate::sink::{Sink, SinkContext, SinkEnd, SinkError};
 use crate::wake_thread::WakeThread;
 use crate::{file, mqtt, nats, stdout, unix};
 
@@ -30,12 +30,12 @@ use crate::{file, mqtt, nats, stdout, unix};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PublishError {
     /// A sink's output cannot be opened.
-    #[error("sink {sink}: {reason}")]
+    #[error("sink {sink}: {error}")]
     Open {
         /// The sink's name.
         sink: String,
         /// The reason, with a remedy.
-        reason: String,
+        error: SinkError,
     },
     /// The system cannot start the thread that wakes the sinks.
     #[error(
@@ -116,7 +116,9 @@ impl Publisher {
 
     /// Opens the sinks whose place no running sink writes to. Does not touch the running sinks.
     pub fn prepare(&self, sinks: &[SinkConfig]) -> Result<PreparedSinks, PublishError> {
-        one_spool_each(sinks)?;
+        if let Some((number, error)) = shared_spool(sinks) {
+            return Err(PublishError::Open { sink: sinks[number].name.clone(), error });
+        }
         let before = self.shared.sinks();
         let runs = |sink: &SinkConfig| before.iter().any(|running| same_output(&running.config, sink));
         let prepared = sinks.iter().map(|sink| {
@@ -222,7 +224,7 @@ impl Publisher {
         };
         let thread = thread.map_err(|error| PublishError::Open {
             sink: config.name.clone(),
-            reason: format!("cannot start its thread: {error}"),
+            error: SinkError::certain("type", format!("cannot start its thread: {error}")),
         })?;
         Ok(RunningSink { config, handle: Arc::new(SinkHandle { queue, gone, thread: Mutex::new(Some(thread)) }) })
     }
@@ -358,21 +360,38 @@ fn place(config: &SinkConfig) -> String {
     }
 }
 
-/// Refuses a configuration in which two sinks share a spool folder.
-fn one_spool_each(sinks: &[SinkConfig]) -> Result<(), PublishError> {
+/// Returns why [`Publisher::start`] would refuse each of `sinks`, and its number among them. Opens and connects nothing.
+pub fn check(sinks: &[SinkConfig]) -> Vec<(usize, SinkError)> {
+    let shared = shared_spool(sinks).into_iter();
+    let each = sinks.iter().enumerate().flat_map(|(number, sink)| {
+        let spool = if sink.durable { SpoolWriter::check(sink) } else { Ok(()) };
+        let output = match &sink.kind {
+            SinkKind::Stdout => Ok(()),
+            SinkKind::File(config) => file::FileSink::check(config),
+            SinkKind::Unix(config) => unix::UnixSink::check(config),
+            SinkKind::Mqtt(config) => mqtt::MqttClient::check(config),
+            SinkKind::Nats(config) => nats::NatsClient::check(config).map(drop),
+        };
+        [output, spool].into_iter().filter_map(move |checked| Some((number, checked.err()?)))
+    });
+    shared.chain(each).collect()
+}
+
+/// Returns the first sink whose spool folder another sink has.
+fn shared_spool(sinks: &[SinkConfig]) -> Option<(usize, SinkError)> {
     let mut known: Vec<(PathBuf, &str)> = Vec::new();
-    for sink in sinks.iter().filter(|sink| sink.durable) {
+    for (number, sink) in sinks.iter().enumerate().filter(|(_, sink)| sink.durable) {
         let Some(folder) = sink.spool() else { continue };
         if let Some((_, other)) = known.iter().find(|(other, _)| *other == folder) {
             let folder = folder.display();
             let reason = format!(
                 "its spool {folder} is also that of sink {other}: give each sink its own `name` or `spool_directory`"
             );
-            return Err(PublishError::Open { sink: sink.name.clone(), reason });
+            return Some((number, SinkError::certain("spool_directory", reason)));
         }
         known.push((folder, &sink.name));
     }
-    Ok(())
+    None
 }
 
 /// Makes a write beyond the process's file size limit (`ulimit -f`) return an error instead of ending the process.
@@ -384,7 +403,7 @@ fn survive_size_limits() {
 /// Opens a sink. A sink for a broker is a [`BrokerSink`] around the client of its protocol.
 fn open(sink: &SinkConfig, context: &SinkContext) -> Result<Box<dyn Sink>, PublishError> {
     let name = &sink.name;
-    let open = || -> Result<Box<dyn Sink>, String> {
+    let open = || -> Result<Box<dyn Sink>, SinkError> {
         Ok(match &sink.kind {
             SinkKind::Stdout => Box::new(stdout::StdoutSink::open(name)?),
             SinkKind::File(config) => Box::new(file::FileSink::open(name, config)?),
@@ -392,10 +411,10 @@ fn open(sink: &SinkConfig, context: &SinkContext) -> Result<Box<dyn Sink>, Publi
             SinkKind::Mqtt(config) => {
                 Box::new(BrokerSink::open(sink, mqtt::MqttClient::open(sink, config, context.clone())?)?)
             }
-            SinkKind::Nats(config) => Box::new(BrokerSink::open(sink, nats::NatsClient::new(name, config, context))?),
+            SinkKind::Nats(config) => Box::new(BrokerSink::open(sink, nats::NatsClient::open(name, config, context)?)?),
         })
     };
-    open().map_err(|reason| PublishError::Open { sink: name.clone(), reason })
+    open().map_err(|error| PublishError::Open { sink: name.clone(), error })
 }
 
 #[cfg(test)]

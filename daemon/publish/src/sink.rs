@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use visiond_live::Live;
+use visiond_system::credentials::CredentialError;
+use visiond_system::preflight::Certainty;
 
 use crate::queue::Queue;
 
@@ -10,6 +12,30 @@ use crate::queue::Queue;
 pub trait Sink: Send {
     /// Writes messages until the queue is closed and empty, its deadline has passed, or the reader has gone for good.
     fn run(self: Box<Self>, queue: &Queue) -> SinkEnd;
+}
+
+/// Why a sink cannot be opened as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct SinkError {
+    /// The key of its `[[sink]]` that is to blame.
+    pub key: &'static str,
+    /// The reason, with a remedy.
+    pub reason: String,
+    /// Whether the service would fail likewise.
+    pub certainty: Certainty,
+}
+
+impl SinkError {
+    /// Creates an error that lasts until somebody changes something.
+    pub fn certain(key: &'static str, reason: impl Into<String>) -> Self {
+        Self { key, reason: reason.into(), certainty: Certainty::Certain }
+    }
+
+    /// Creates the error of a secret that `key` names.
+    pub fn of_secret(key: &'static str, error: &CredentialError) -> Self {
+        Self { key, reason: error.to_string(), certainty: error.certainty() }
+    }
 }
 
 /// How a sink's thread ended.

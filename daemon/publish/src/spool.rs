@@ -25,6 +25,7 @@ use crate::broker::QueuedMessage;
 use cursor::AckCursor;
 use lock::Lock;
 use segment::{Segment, SegmentReader, SegmentWriter};
+use visiond_system::preflight::{may_make, may_open_or_create};
 
 pub use lock::OpenError;
 
@@ -64,13 +65,25 @@ pub struct Unsynced {
     cursor: Option<Arc<File>>,
 }
 
+/// The file of the [`AckCursor`].
+const CURSOR: &str = "cursor";
+
 impl Spool {
+    /// Finds out whether [`Spool::open`] would fail, without touching `directory`.
+    pub fn check(directory: &Path) -> Result<(), OpenError> {
+        may_make(directory)?;
+        if directory.exists() {
+            [lock::FILE, CURSOR].iter().try_for_each(|name| may_open_or_create(&directory.join(name)))?;
+        }
+        Lock::check(directory)
+    }
+
     /// Opens the spool in `directory`, and creates it if it is missing. Opens whatever it finds there, and reads what is
     /// readable.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, OpenError> {
         fs::create_dir_all(directory)?;
         let lock = Lock::take(directory)?;
-        let cursor = AckCursor::open(&directory.join("cursor"))?;
+        let cursor = AckCursor::open(&directory.join(CURSOR))?;
         let mut segments: VecDeque<_> = Segment::list(directory)?.into();
         let mut next_number = cursor.number + 1;
         // A segment without a whole record is useless, and would be in the way of a new segment of its name.

@@ -14,7 +14,7 @@ use visiond_system::outage::{Outage, explain};
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
-use super::sink::{Sink, SinkEnd};
+use super::sink::{Sink, SinkEnd, SinkError};
 
 /// PIPE_BUF: what a pipe takes without waiting once poll(2) calls it writable.
 const CHUNK_BYTES: usize = 4096;
@@ -39,10 +39,11 @@ enum WriteFailure {
 }
 
 impl StdoutSink {
-    pub fn open(name: &str) -> Result<Self, String> {
+    pub fn open(name: &str) -> Result<Self, SinkError> {
         let output = io::stdout().as_fd().try_clone_to_owned();
         let output = output.map_err(|error| {
-            format!("cannot use standard output: {error}; start visiond with one, or configure another sink")
+            let remedy = "start visiond with one, or configure another sink";
+            SinkError::certain("type", format!("cannot use standard output: {error}; {remedy}"))
         })?;
         Ok(Self::new(name, output.into()))
     }

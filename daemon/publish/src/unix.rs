@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use visiond_config::types::{SinkConfig, SinkKind, UnixSinkConfig};
 use visiond_flow::message::Published;
 use visiond_flow::trace;
-use visiond_system::unix_socket::{self, SocketFile};
+use visiond_system::unix_socket::{self, SocketError, SocketFile};
 use visiond_system::wake_pipe::WakePipe;
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
-use super::sink::{Sink, SinkEnd};
+use super::sink::{Sink, SinkEnd, SinkError};
 
 /// At the end: how long a reader may accept nothing before the sink drops its remaining messages.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
@@ -55,8 +55,8 @@ struct ReaderConnection {
 
 impl UnixSink {
     /// Creates the socket. Replaces a socket that no process serves; leaves one that is served, and any other file, alone.
-    pub fn open(name: &str, config: &UnixSinkConfig) -> Result<Self, String> {
-        let (listener, socket) = unix_socket::bind(&config.path, config.mode)?;
+    pub fn open(name: &str, config: &UnixSinkConfig) -> Result<Self, SinkError> {
+        let (listener, socket) = unix_socket::bind(&config.path, config.mode).map_err(of_socket)?;
         Ok(Self {
             name: name.to_owned(),
             listener,
@@ -67,6 +67,11 @@ impl UnixSink {
             accept_again: None,
             refusal_logged: false,
         })
+    }
+
+    /// Finds out whether [`UnixSink::open`] would fail, without touching the socket.
+    pub fn check(config: &UnixSinkConfig) -> Result<(), SinkError> {
+        unix_socket::check(&config.path).map_err(of_socket)
     }
 
     /// Applies a new name and new limits; the socket and its readers stay.
@@ -184,6 +189,10 @@ impl UnixSink {
     fn bytes_left(&self) -> usize {
         self.readers.iter().map(|reader| reader.pending_bytes - reader.sent_of_first).sum()
     }
+}
+
+fn of_socket(error: SocketError) -> SinkError {
+    SinkError { key: "path", reason: error.to_string(), certainty: error.certainty() }
 }
 
 impl Sink for UnixSink {

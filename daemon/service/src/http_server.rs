@@ -5,6 +5,8 @@ use std::io;
 use visiond_config::types::{Address, HttpConfig};
 use visiond_system::credentials::CredentialError;
 use visiond_system::exit::{Exit, ExitError};
+use visiond_system::preflight::{Certainty, Resource};
+use visiond_system::unix_socket::SocketError;
 
 /// The HTTP server, as far as a reload changes it.
 pub trait HttpServer: Send + Sync {
@@ -34,7 +36,7 @@ pub enum HttpError {
     PassedSocket(#[source] io::Error),
     /// A Unix socket cannot be bound; the reason names it.
     #[error("http: {0}")]
-    UnixSocket(String),
+    UnixSocket(#[from] SocketError),
     /// A TCP address cannot be bound.
     #[error("http: cannot listen on {address}: {error}{}", remedy(error))]
     Bind {
@@ -46,6 +48,20 @@ pub enum HttpError {
 }
 
 impl HttpError {
+    /// Returns whether the service would fail likewise.
+    pub fn certainty(&self) -> Certainty {
+        match self {
+            Self::Token(error) => error.certainty(),
+            Self::UnixSocket(error) => error.certainty(),
+            Self::Bind { address: Address::Tcp(address), error } => match error.kind() {
+                io::ErrorKind::AddrInUse => Certainty::InUse(Resource::Tcp(*address)),
+                io::ErrorKind::PermissionDenied => Certainty::OnlyHere,
+                _ => Certainty::Certain,
+            },
+            Self::NoToken(_) | Self::PassedSocket(_) | Self::Bind { .. } => Certainty::Certain,
+        }
+    }
+
     /// Returns the exit status of a daemon that cannot start for this reason.
     pub fn exit(&self) -> Exit {
         match self {

@@ -14,4 +14,4 @@ mod service;
 pub use error::{ServiceError, detector_exit, run_exit};
 pub use http_server::{HttpError, HttpServer};
 pub use prepared_config::RunningModel;
-pub use service::{Service, Snapshot, SummaryParts};
+pub use service::{NO_SINK, Service, Snapshot, SummaryParts};

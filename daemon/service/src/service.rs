@@ -261,8 +261,11 @@ impl Service {
     }
 }
 
+/// The warning about a configuration without a sink.
+pub const NO_SINK: &str = "no [[sink]] is configured: detections are not stored or sent";
+
 fn warn_without_sink(config: &Config) {
     if config.sinks.is_empty() {
-        log::warn!("no [[sink]] is configured: detections are not stored or sent");
+        log::warn!("{NO_SINK}");
     }
 }

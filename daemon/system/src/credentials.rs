@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::preflight::Certainty;
+
 /// All but the unreserved characters of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -44,6 +46,8 @@ pub enum CredentialError {
         path: PathBuf,
         /// The system's text.
         reason: String,
+        /// Whether the service may be able to read it.
+        certainty: Certainty,
     },
     /// The file has no `user:password`.
     #[error("the login {0} must be one line, `user:password`")]
@@ -57,6 +61,17 @@ pub enum CredentialError {
          `head -c 24 /dev/urandom | base64`"
     )]
     Weak(PathBuf),
+}
+
+impl CredentialError {
+    /// Returns whether the service would fail likewise.
+    pub fn certainty(&self) -> Certainty {
+        match self {
+            Self::None(..) => Certainty::OnlyHere,
+            Self::Unreadable { certainty, .. } => certainty.clone(),
+            Self::Unknown(..) | Self::Shape(_) | Self::Binary(_) | Self::Weak(_) => Certainty::Certain,
+        }
+    }
 }
 
 /// A secret text. Its `Debug` does not show it.
@@ -163,7 +178,12 @@ fn read_secret(
         Err(error) => Err(match error.kind() {
             io::ErrorKind::NotFound if !is_file => CredentialError::Unknown(key, name.display().to_string()),
             io::ErrorKind::InvalidData => not_text(path),
-            _ => CredentialError::Unreadable { key, path, reason: error.to_string() },
+            _ => CredentialError::Unreadable {
+                key,
+                reason: error.to_string(),
+                certainty: Certainty::of(&error, &path),
+                path,
+            },
         }),
     }
 }

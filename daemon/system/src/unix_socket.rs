@@ -7,6 +7,50 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use crate::outage::explain;
+use crate::preflight::{Certainty, Resource, folder_of, is_served, may_create_in, may_write};
+
+/// The longest path of a socket in bytes: `sun_path` has one more, for the NUL.
+const LONGEST_PATH: usize = 107;
+
+/// Why a socket cannot be made; each text names its path.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The path is too long for the kernel.
+    #[error("cannot make the socket {0}: the path has more than 107 bytes: choose a shorter one")]
+    TooLong(PathBuf),
+    /// Another file has the path.
+    #[error("{0} exists and is not a socket: name another path, or remove the file")]
+    NotASocket(PathBuf),
+    /// Another process listens there.
+    #[error("{0} is served by another process: stop that process, or name another path")]
+    Served(PathBuf),
+    /// This process may not connect to a socket that exists.
+    #[error("cannot find out whether another process serves {0}: {1}")]
+    Unknown(PathBuf, io::Error),
+    /// A socket that nobody serves cannot be removed.
+    #[error("cannot remove the stale socket {0}: {1}")]
+    Stale(PathBuf, io::Error),
+    /// The socket cannot be made.
+    #[error("cannot make the socket {0}: {reason}", reason = explain(.1))]
+    Make(PathBuf, io::Error),
+    /// Its permissions cannot be set.
+    #[error("cannot set up the socket {0}: {1}")]
+    SetUp(PathBuf, io::Error),
+}
+
+impl SocketError {
+    /// Returns whether the service would fail likewise.
+    pub fn certainty(&self) -> Certainty {
+        match self {
+            Self::TooLong(_) | Self::NotASocket(_) => Certainty::Certain,
+            Self::Served(path) => Certainty::InUse(Resource::Unix(path.clone())),
+            Self::Unknown(path, error)
+            | Self::Stale(path, error)
+            | Self::Make(path, error)
+            | Self::SetUp(path, error) => Certainty::of(error, path),
+        }
+    }
+}
 
 /// The file of a socket; dropping it removes the file, if it is still this socket's.
 #[derive(Debug)]
@@ -23,41 +67,53 @@ impl SocketFile {
 }
 
 /// Creates the non-blocking socket `path` with these permissions. Replaces a stale socket, but no other file.
-///
-/// The error is a sentence that names the path, because users only read it.
-pub fn bind(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), String> {
-    let shown = path.display();
+pub fn bind(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), SocketError> {
+    let owned = || path.to_owned();
     remove_stale(path)?;
     let listener = UnixListener::bind(path).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidInput => {
-            format!("cannot make the socket {shown}: the path has more than 107 bytes: choose a shorter one")
-        }
-        _ => format!("cannot make the socket {shown}: {}", explain(&error)),
+        io::ErrorKind::InvalidInput => SocketError::TooLong(owned()),
+        _ => SocketError::Make(owned(), error),
     })?;
     let prepared = listener
         .set_nonblocking(true)
         .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
         .and_then(|()| fs::symlink_metadata(path));
-    let found = prepared.map_err(|error| format!("cannot set up the socket {shown}: {error}"))?;
-    let socket = SocketFile { path: path.to_owned(), id: (found.dev(), found.ino()) };
+    let found = prepared.map_err(|error| SocketError::SetUp(owned(), error))?;
+    let socket = SocketFile { path: owned(), id: (found.dev(), found.ino()) };
     Ok((listener, socket))
 }
 
+/// Finds out whether [`bind`] would fail, without a connection to what may serve the socket.
+pub fn check(path: &Path) -> Result<(), SocketError> {
+    let owned = || path.to_owned();
+    let may_create = may_create_in(folder_of(path));
+    match fs::symlink_metadata(path) {
+        _ if path.as_os_str().len() > LONGEST_PATH => Err(SocketError::TooLong(owned())),
+        Err(_) => may_create.map_err(|error| SocketError::Make(owned(), error)),
+        Ok(found) if !found.file_type().is_socket() => Err(SocketError::NotASocket(owned())),
+        Ok(_) if is_served(path) => Err(SocketError::Served(owned())),
+        Ok(_) => {
+            may_write(path).map_err(|error| SocketError::Unknown(owned(), error))?;
+            may_create.map_err(|error| SocketError::Stale(owned(), error))
+        }
+    }
+}
+
 /// Removes a stale socket. Fails on one in use, and on any other file.
-fn remove_stale(path: &Path) -> Result<(), String> {
-    let shown = path.display();
+fn remove_stale(path: &Path) -> Result<(), SocketError> {
     // If the folder is the problem, the error of bind(2) says so.
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    let path = path.to_owned();
     if !found.file_type().is_socket() {
-        return Err(format!("{shown} exists and is not a socket: name another path, or remove the file"));
+        return Err(SocketError::NotASocket(path));
     }
-    match UnixStream::connect(path) {
+    match UnixStream::connect(&path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|error| format!("cannot remove the stale socket {shown}: {error}"))
+            fs::remove_file(&path).map_err(|error| SocketError::Stale(path, error))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(format!("cannot find out whether another process serves {shown}: {error}")),
-        Ok(_) => Err(format!("{shown} is served by another process: stop that process, or name another path")),
+        Err(error) => Err(SocketError::Unknown(path, error)),
+        Ok(_) => Err(SocketError::Served(path)),
     }
 }
 

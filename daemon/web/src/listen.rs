@@ -7,7 +7,7 @@ pub mod connection;
 
 use std::env;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::panic::AssertUnwindSafe;
@@ -27,6 +27,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -43,6 +44,8 @@ use crate::status::StatusCollector;
 
 /// Time for the head of a request, from the connection or the end of the last answer.
 const HEAD: Duration = Duration::from_secs(15);
+/// How many connections wait to be accepted, as in the standard library.
+const BACKLOG: i32 = 128;
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 32 << 10;
 /// Pause before the next accept after the process ran out of descriptors.
@@ -160,17 +163,44 @@ fn addresses(config: &HttpConfig) -> Vec<Address> {
 fn open(address: &Address, socket_mode: u32) -> Result<ListeningSocket, HttpError> {
     match address {
         Address::Unix(path) => {
-            let opened = unix_socket::bind(path, socket_mode).map_err(|error| HttpError::UnixSocket(error.to_string()));
-            opened.map(|(listener, file)| ListeningSocket::Unix(listener, Some(file)))
+            let (listener, file) = unix_socket::bind(path, socket_mode)?;
+            Ok(ListeningSocket::Unix(listener, Some(file)))
         }
         Address::Tcp(tcp) => {
-            let opened = TcpListener::bind(tcp).and_then(|listener| {
-                listener.set_nonblocking(true)?;
-                Ok(ListeningSocket::Tcp(listener))
+            let opened = bind(*tcp).and_then(|socket| {
+                socket.listen(BACKLOG)?;
+                socket.set_nonblocking(true)?;
+                Ok(ListeningSocket::Tcp(socket.into()))
             });
             opened.map_err(|error| HttpError::Bind { address: address.clone(), error })
         }
     }
+}
+
+/// Binds a TCP socket, which does not listen yet and so keeps no other one from the address.
+fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Connections of an earlier run, which wait for their end in the kernel, are no obstacle.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Returns why [`PreparedListeners::new`] would refuse `config`, each with its address. Listens nowhere and connects to nothing.
+///
+/// The sockets that systemd passes are not looked at.
+pub fn check(config: &HttpConfig) -> Vec<(Option<Address>, HttpError)> {
+    let token = config.token.as_deref().and_then(|token| Secret::read_token(token).err());
+    let refused = addresses(config).into_iter().filter_map(|address| {
+        let checked = match &address {
+            Address::Unix(path) => unix_socket::check(path).map_err(HttpError::from),
+            Address::Tcp(tcp) => {
+                bind(*tcp).map(drop).map_err(|error| HttpError::Bind { address: address.clone(), error })
+            }
+        };
+        checked.err().map(|error| (Some(address), error))
+    });
+    token.map(|error| (None, error.into())).into_iter().chain(refused).collect()
 }
 
 /// The listeners that are served, and their connections.

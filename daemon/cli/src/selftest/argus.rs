@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use visiond_system::find_program::find_program;
+
 use super::checks::{AreaTest, NO_TIME};
 use super::child::{SuperviseError, supervise};
-use crate::find_program::find_program;
 
 const FRAMES: usize = 100;
 const WIDTH: usize = 1280;

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use visiond_config::types::CameraName;
+use visiond_system::find_program::find_program;
 
 use super::checks::{Area, AreaTest, Failed, LEAST_TIME, NO_TIME, Outcome, Row};
 use super::child::supervise;
 use super::nodes;
 use super::report::{Report, Sandbox};
-use crate::find_program::find_program;
 
 /// The unit of this version.
 const PACKAGED: &str = include_str!("../../../../systemd/visiond.service");

@@ -10,6 +10,7 @@ use visiond_flow::message::Published;
 use super::spool_writer::SpoolWriter;
 use super::{QueuedMessage, WINDOW};
 use crate::queue::Counters;
+use crate::sink::SinkError;
 use crate::spool::Spool;
 
 pub struct Outbox {
@@ -22,7 +23,7 @@ pub struct Outbox {
 
 impl Outbox {
     /// Opens the outbox of a sink. Fails if the sink's spool can never be opened.
-    pub fn open(config: &SinkConfig) -> Result<Self, String> {
+    pub fn open(config: &SinkConfig) -> Result<Self, SinkError> {
         let spool_writer = config.durable.then(|| SpoolWriter::open(config)).transpose()?;
         Ok(Self { next_number: 1, fresh: VecDeque::new(), spool_writer })
     }

@@ -13,7 +13,7 @@ use super::queue_reader::QueueReader;
 use super::window::Window;
 use super::{BrokerClient, BrokerEvent, TICK, WINDOW};
 use crate::queue::{Counters, Queue};
-use crate::sink::{Sink, SinkEnd};
+use crate::sink::{Sink, SinkEnd, SinkError};
 
 /// How long an attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub struct BrokerSink<C> {
 
 impl<C: BrokerClient> BrokerSink<C> {
     /// Opens the sink; its thread connects.
-    pub fn open(config: &SinkConfig, client: C) -> Result<Self, String> {
+    pub fn open(config: &SinkConfig, client: C) -> Result<Self, SinkError> {
         Ok(Self { name: config.name.clone(), client, outbox: Outbox::open(config)? })
     }
 }

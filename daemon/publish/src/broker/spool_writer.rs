@@ -12,9 +12,11 @@ use visiond_config::types::SinkConfig;
 use visiond_flow::sink_counts::SpoolCounts;
 use visiond_system::backoff::RateLimit;
 use visiond_system::outage::{Outage, explain};
+use visiond_system::preflight::Certainty;
 
 use super::QueuedMessage;
 use crate::queue::Counters;
+use crate::sink::SinkError;
 use crate::spool::{OpenError, Spool};
 
 /// How long to wait before retrying a spool that another sink of this process still holds.
@@ -49,11 +51,8 @@ pub struct SpoolWriter {
 
 impl SpoolWriter {
     /// Opens the spool of a sink. Fails if waiting cannot help.
-    pub fn open(config: &SinkConfig) -> Result<Self, String> {
-        let directory = config.spool().ok_or_else(|| {
-            "`durable` needs a folder, and $STATE_DIRECTORY, which systemd sets, is not set: set `spool_directory`"
-                .to_owned()
-        })?;
+    pub fn open(config: &SinkConfig) -> Result<Self, SinkError> {
+        let directory = folder(config)?;
         let mut writer = Self {
             name: config.name.clone(),
             outage: Outage::new(label(&config.name, &directory)).costing("kept in memory only"),
@@ -79,9 +78,15 @@ impl SpoolWriter {
             {
                 writer.outage.failed(&explain(&error));
             }
-            Err(error) => return Err(format!("cannot open the spool {}: {error}", writer.directory.display())),
+            Err(error) => return Err(cannot_open(&writer.directory, &error)),
         }
         Ok(writer)
+    }
+
+    /// Finds out whether [`SpoolWriter::open`] would fail, without touching the folder.
+    pub fn check(config: &SinkConfig) -> Result<(), SinkError> {
+        let directory = folder(config)?;
+        Spool::check(&directory).map_err(|error| cannot_open(&directory, &error))
     }
 
     /// Applies a new name and new limits.
@@ -254,6 +259,20 @@ impl SpoolWriter {
             );
         }
     }
+}
+
+/// Returns the folder of a sink's spool.
+fn folder(config: &SinkConfig) -> Result<PathBuf, SinkError> {
+    config.spool().ok_or_else(|| {
+        let reason =
+            "`durable` needs a folder, and $STATE_DIRECTORY, which systemd sets, is not set: set `spool_directory`";
+        SinkError { key: "durable", reason: reason.to_owned(), certainty: Certainty::OnlyHere }
+    })
+}
+
+fn cannot_open(directory: &Path, error: &OpenError) -> SinkError {
+    let reason = format!("cannot open the spool {}: {error}", directory.display());
+    SinkError { key: "spool_directory", reason, certainty: error.certainty(directory) }
 }
 
 fn label(name: &str, directory: &Path) -> String {

@@ -7,33 +7,58 @@ use std::sync::Arc;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error, RootCertStore};
-use visiond_config::types::MqttSinkConfig;
+use visiond_config::types::{MqttSinkConfig, NatsSinkConfig};
+use visiond_system::preflight::Certainty;
+
+use crate::sink::SinkError;
+
+/// The files for TLS that a sink's configuration names.
+pub struct TlsFiles<'a> {
+    ca: Option<&'a Path>,
+    certificate: Option<&'a Path>,
+    key: Option<&'a Path>,
+}
+
+impl<'a> From<&'a MqttSinkConfig> for TlsFiles<'a> {
+    fn from(MqttSinkConfig { ca, certificate, key, .. }: &'a MqttSinkConfig) -> Self {
+        Self { ca: ca.as_deref(), certificate: certificate.as_deref(), key: key.as_deref() }
+    }
+}
+
+impl<'a> From<&'a NatsSinkConfig> for TlsFiles<'a> {
+    fn from(NatsSinkConfig { ca, certificate, key, .. }: &'a NatsSinkConfig) -> Self {
+        Self { ca: ca.as_deref(), certificate: certificate.as_deref(), key: key.as_deref() }
+    }
+}
 
 /// Builds the TLS configuration. Reads the files for each connection, so that a renewed certificate takes effect.
-pub fn client(config: &MqttSinkConfig) -> Result<Arc<ClientConfig>, String> {
+pub fn client(files: &TlsFiles<'_>) -> Result<Arc<ClientConfig>, SinkError> {
     let mut roots = RootCertStore::empty();
-    match &config.ca {
+    match files.ca {
         Some(path) => {
-            let unusable = |error| format!("cannot use a certificate in {}: {error}", path.display());
-            certificates(path)?.into_iter().try_for_each(|certificate| roots.add(certificate)).map_err(unusable)?;
+            let unusable =
+                |error| SinkError::certain("ca", format!("cannot use a certificate in {}: {error}", path.display()));
+            let mut certificates = certificates("ca", path)?.into_iter();
+            certificates.try_for_each(|certificate| roots.add(certificate)).map_err(unusable)?;
         }
         None if roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 => {
             let remedy = "install ca-certificates, or set `ca` to the broker's CA";
-            return Err(format!("this system has no CA certificates: {remedy}"));
+            return Err(SinkError::certain("url", format!("this system has no CA certificates: {remedy}")));
         }
         None => {}
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("cannot set up TLS: {error}"))?
+        .map_err(|error| SinkError::certain("url", format!("cannot set up TLS: {error}")))?
         .with_root_certificates(roots);
-    let client = match (&config.certificate, &config.key) {
+    let client = match (files.certificate, files.key) {
         (Some(certificate), Some(key)) => {
-            let chain = certificates(certificate)?;
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, "key", &error))?;
+            let chain = certificates("certificate", certificate)?;
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("key", key, "key", &error))?;
             builder.with_client_auth_cert(chain, secret).map_err(|error| {
-                format!("{} and {} do not belong together: {error}", certificate.display(), key.display())
+                let (certificate, key) = (certificate.display(), key.display());
+                SinkError::certain("key", format!("{certificate} and {key} do not belong together: {error}"))
             })?
         }
         _ => builder.with_no_client_auth(),
@@ -41,21 +66,24 @@ pub fn client(config: &MqttSinkConfig) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(client))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = |error| unreadable(path, "certificate", &error);
+fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, SinkError> {
+    let read = |error| unreadable(key, path, "certificate", &error);
     let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
     if all.is_empty() {
-        return Err(format!("{} has no certificate in PEM format (-----BEGIN CERTIFICATE-----)", path.display()));
+        let reason = format!("{} has no certificate in PEM format (-----BEGIN CERTIFICATE-----)", path.display());
+        return Err(SinkError::certain(key, reason));
     }
     Ok(all)
 }
 
-fn unreadable(path: &Path, what: &str, error: &pem::Error) -> String {
-    let path = path.display();
+fn unreadable(key: &'static str, path: &Path, what: &str, error: &pem::Error) -> SinkError {
+    let shown = path.display();
     match error {
-        pem::Error::Io(error) => format!("cannot read {path}: {error}"),
-        pem::Error::NoItemsFound => format!("{path} has no {what} in PEM format"),
-        error => format!("{path} has no {what} in PEM format: {error}"),
+        pem::Error::Io(error) => {
+            SinkError { key, reason: format!("cannot read {shown}: {error}"), certainty: Certainty::of(error, path) }
+        }
+        pem::Error::NoItemsFound => SinkError::certain(key, format!("{shown} has no {what} in PEM format")),
+        error => SinkError::certain(key, format!("{shown} has no {what} in PEM format: {error}")),
     }
 }
 

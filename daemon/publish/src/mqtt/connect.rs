@@ -28,7 +28,7 @@ async fn start(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession
     let _ = tcp.set_nodelay(true);
     let broken = |error: io::Error| broken(&error, config, host);
     let mut stream: Box<dyn TcpOrTls> = if encrypted {
-        let client = tls::client(config)?;
+        let client = tls::client(&config.into()).map_err(|error| error.reason)?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| "has no valid host name for TLS")?;
         Box::new(TlsConnector::from(client).connect(name, tcp).await.map_err(broken)?)
     } else {

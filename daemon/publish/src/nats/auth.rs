@@ -7,6 +7,8 @@ use nkeys::KeyPair;
 use visiond_config::types::NatsSinkConfig;
 use visiond_system::credentials::{Login, Secret};
 
+use crate::sink::SinkError;
+
 /// The credentials that the device shows to the server.
 #[derive(Clone)]
 pub enum ClientAuth {
@@ -21,17 +23,20 @@ pub enum ClientAuth {
 
 impl ClientAuth {
     /// Reads what `config` names. The files are read for each connection, so that renewed credentials take effect.
-    pub fn read(config: &NatsSinkConfig) -> Result<Self, String> {
+    pub fn read(config: &NatsSinkConfig) -> Result<Self, SinkError> {
         if let Some(name) = &config.credentials {
-            let text = Secret::read("credentials", name).map_err(|error| error.to_string())?;
+            let key = "credentials";
+            let text = Secret::read(key, name).map_err(|error| SinkError::of_secret(key, &error))?;
             return parse(text.as_str()).ok_or_else(|| {
                 let path = name.display();
-                format!("{path} holds no NATS credentials: make them with `nsc generate creds`")
+                let reason = format!("{path} holds no NATS credentials: make them with `nsc generate creds`");
+                SinkError::certain(key, reason)
             });
         }
         match &config.login {
             Some(name) => {
-                let (user, password) = Login::read(name).map_err(|error| error.to_string())?.into_parts();
+                let login = Login::read(name).map_err(|error| SinkError::of_secret("login", &error))?;
+                let (user, password) = login.into_parts();
                 Ok(Self::Login(user, password))
             }
             None => Ok(Self::Nothing),

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
-use std::fs::File;
 use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
@@ -52,16 +51,11 @@ pub struct NatsConnection {
 
 impl NatsConnection {
     /// Connects to the first server that answers.
-    pub async fn open(config: &NatsSinkConfig, device: &str, sink: &str) -> Result<Self, String> {
+    pub async fn open(config: &NatsSinkConfig, auth: ClientAuth, device: &str, sink: &str) -> Result<Self, String> {
         let servers = config.url.join(", ");
         let addresses: Result<Vec<_>, _> = config.url.iter().map(|url| url.parse::<ServerAddr>()).collect();
         let addresses = addresses.map_err(|error| format!("{servers}: {error}"))?;
-        for (key, path) in [("ca", &config.ca), ("certificate", &config.certificate), ("key", &config.key)] {
-            let Some(path) = path else { continue };
-            File::open(path)
-                .map_err(|error| format!("{servers}: cannot read the `{key}` {}: {error}", path.display()))?;
-        }
-        let auth = Arc::new(ClientAuth::read(config)?);
+        let auth = Arc::new(auth);
         let connected = Arc::new(AtomicBool::new(false));
         let (loses, lost) = unbounded_channel();
         // The NATS client would reconnect by itself. This fails, because the callback gives no credentials from then on; the

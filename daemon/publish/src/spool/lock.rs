@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use visiond_system::outage::explain;
+use visiond_system::preflight::{Certainty, Resource, is_locked};
 
 /// The folders that this process has locked.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -29,7 +30,27 @@ pub enum OpenError {
     Io(#[from] io::Error),
 }
 
+impl OpenError {
+    /// Returns whether the service would fail to open `directory` likewise.
+    pub fn certainty(&self, directory: &Path) -> Certainty {
+        match self {
+            Self::HeldByThisProcess | Self::HeldByOtherProcess => {
+                Certainty::InUse(Resource::Lock(directory.join(FILE)))
+            }
+            Self::Io(error) => Certainty::of(error, directory),
+        }
+    }
+}
+
+/// The file in a folder that is locked.
+pub const FILE: &str = "lock";
+
 impl Lock {
+    /// Finds out whether another process has locked `directory`, without locking it.
+    pub fn check(directory: &Path) -> Result<(), OpenError> {
+        if is_locked(&directory.join(FILE)) { Err(OpenError::HeldByOtherProcess) } else { Ok(()) }
+    }
+
     /// Locks `directory`, which must exist.
     pub fn take(directory: &Path) -> Result<Self, OpenError> {
         let directory = directory.canonicalize()?;
@@ -37,7 +58,7 @@ impl Lock {
         if held.contains(&directory) {
             return Err(OpenError::HeldByThisProcess);
         }
-        let path = directory.join("lock");
+        let path = directory.join(FILE);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
