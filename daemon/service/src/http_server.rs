@@ -53,11 +53,9 @@ impl HttpError {
         match self {
             Self::Token(error) => error.certainty(),
             Self::UnixSocket(error) => error.certainty(),
-            Self::Bind { address: Address::Tcp(address), error } => match error.kind() {
-                io::ErrorKind::AddrInUse => Certainty::InUse(Resource::Tcp(*address)),
-                io::ErrorKind::PermissionDenied => Certainty::OnlyHere,
-                _ => Certainty::Certain,
-            },
+            Self::Bind { address: Address::Tcp(address), error } if error.kind() == io::ErrorKind::AddrInUse => {
+                Certainty::InUse(Resource::Tcp(*address))
+            }
             Self::NoToken(_) | Self::PassedSocket(_) | Self::Bind { .. } => Certainty::Certain,
         }
     }
