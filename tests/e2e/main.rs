@@ -8,6 +8,7 @@
 mod agreement;
 mod bad_input;
 mod build;
+mod by_hand;
 mod canary;
 mod capture;
 mod check;

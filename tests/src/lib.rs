@@ -78,13 +78,20 @@ pub fn backends() -> Vec<&'static str> {
     backends
 }
 
+/// `visiond`, without the user's runtime folder, in which a daemon of the developer's may listen.
+pub fn command() -> Command {
+    let mut command = Command::new(visiond());
+    command.env_remove("XDG_RUNTIME_DIR");
+    command
+}
+
 /// Runs `visiond ARGS` to its end.
 pub fn run<I, S>(args: I) -> Output
 where
     I: IntoIterator<Item = S>,
     S: AsRef<std::ffi::OsStr>,
 {
-    Command::new(visiond()).args(args).stdin(Stdio::null()).output().expect("visiond starts")
+    command().args(args).stdin(Stdio::null()).output().expect("visiond starts")
 }
 
 /// Standard output as JSON, one value a line.
@@ -126,7 +133,7 @@ impl Daemon {
         let text = fill(config, folder.path());
         let path = folder.path().join("visiond.toml");
         std::fs::write(&path, text).expect("the configuration is written");
-        let mut command = Command::new(visiond());
+        let mut command = command();
         command.arg("run").arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         adapt(&mut command);
         let mut child = command.spawn().expect("visiond starts");

@@ -1,6 +1,7 @@
 //! HTTP client for the running daemon.
 //!
-//! The address comes from the command line, else from `[http]` of the daemon's configuration, else it is systemd's socket.
+//! The address comes from the command line, else from `[http]` of the daemon's configuration, else it is the socket of the daemon
+//! that this user runs, else the service's.
 //! The client reads only `[http]`, so that an error elsewhere in the configuration does not keep it from connecting.
 
 use std::error::Error;
@@ -45,7 +46,7 @@ pub struct DaemonArgs {
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Connect to ADDRESS: http://HOST:PORT or unix:/PATH [default: from CONFIG, else unix:/run/visiond/http.sock]
+    /// Connect to ADDRESS: http://HOST:PORT or unix:/PATH [default: from CONFIG, else this user's daemon, else the service]
     #[arg(long, value_name = "ADDRESS", value_parser = DaemonAddress::parse)]
     pub url: Option<DaemonAddress>,
 }
@@ -69,6 +70,12 @@ impl DaemonAddress {
             return Err("visiond has no TLS: connect on its own machine, or through `ssh -L`".to_owned());
         }
         text.strip_prefix("http://").and_then(tcp).ok_or_else(|| "expected http://HOST:PORT or unix:/PATH".to_owned())
+    }
+
+    /// Returns the address of the daemon that this user runs by hand, if its socket accepts connections, else the service's.
+    fn default_socket(runtime: &Runtime) -> Self {
+        let accepts = |path: &PathBuf| runtime.block_on(in_time(UnixStream::connect(path))).is_ok();
+        Self::Unix(visiond_web::user_socket().filter(accepts).unwrap_or_else(|| SOCKET.into()))
     }
 
     /// Turns an entry of `listen` into an address to connect to from this machine.
@@ -122,11 +129,12 @@ pub struct Client {
 pub type Reply = Response<Bytes>;
 
 impl Client {
-    /// Determines the daemon's address and token, without connecting.
+    /// Determines the daemon's address and token, without a request.
     pub fn find(daemon: &DaemonArgs) -> Result<Self, ExitError> {
         let http = HttpTable::of(daemon.config.clone());
         let of_config = || http.listen.into_iter().min_by_key(|address| matches!(address, DaemonAddress::Tcp(..)));
-        let address = daemon.url.clone().or_else(of_config).unwrap_or_else(|| DaemonAddress::Unix(SOCKET.into()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ExitError::system)?;
+        let address = daemon.url.clone().or_else(of_config).unwrap_or_else(|| DaemonAddress::default_socket(&runtime));
         let token = match (env::var(TOKEN).ok().filter(|token| !token.is_empty()), http.token, &address) {
             (Some(token), ..) => Ok(token),
             (None, Some(path), DaemonAddress::Tcp(_)) => {
@@ -134,7 +142,6 @@ impl Client {
             }
             _ => Err(None),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ExitError::system)?;
         Ok(Self { address, token, runtime })
     }
 
@@ -211,8 +218,8 @@ impl Client {
                 )
             }
             Err(error) => format!(
-                "cannot connect to visiond at {address}: {error}; start it (`systemctl start visiond`), name its \
-                 configuration (its [http] `listen` has the address), or set --url"
+                "cannot connect to visiond at {address}: {error}; start it (`systemctl start visiond`, or \
+                 `visiond run CONFIG`), name its configuration (its [http] `listen` has the address), or set --url"
             ),
         };
         Err(ExitError::new(Exit::Failure, message))

@@ -22,6 +22,6 @@ mod state;
 pub mod status;
 mod stream;
 
-pub use listen::{PreparedListeners, check};
+pub use listen::{PreparedListeners, check, user_socket};
 pub use server::Server;
 pub use state::AppState;

@@ -6,9 +6,11 @@
 pub mod connection;
 
 use std::env;
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -67,6 +70,8 @@ pub struct Endpoint {
 pub struct PreparedListeners {
     /// Each with its socket, unless it is served already.
     endpoints: Vec<(Endpoint, Option<ListeningSocket>)>,
+    /// Why the user's own socket, the default of a daemon started by hand, cannot be opened: a sentence for the log.
+    no_user_socket: Option<String>,
     socket_mode: u32,
     max_connections: usize,
     /// The most pictures per second of a camera.
@@ -99,10 +104,25 @@ impl PreparedListeners {
                 if served.contains(&endpoint) { None } else { Some(open(&endpoint.address, config.socket_mode)?) };
             endpoints.push((endpoint, socket));
         }
+        let mut no_user_socket = None;
+        if endpoints.is_empty()
+            && let Some(path) = user_socket()
+        {
+            let endpoint = Endpoint { address: Address::Unix(path.clone()), passed: false };
+            let socket = match served.contains(&endpoint) {
+                true => Ok(None),
+                false => open_for_user(&path, config.socket_mode).map(Some),
+            };
+            match socket {
+                Ok(socket) => endpoints.push((endpoint, socket)),
+                // No error: the user did not ask for this socket, and another daemon of theirs may have it.
+                Err(error) => no_user_socket = Some(error),
+            }
+        }
         raise_descriptor_limit(config);
         let rules = Rules::new(token.as_ref(), &config.allow_hosts);
         let HttpConfig { socket_mode, max_connections, max_fps, .. } = *config;
-        Ok(Self { endpoints, socket_mode, max_connections, max_fps, rules })
+        Ok(Self { endpoints, no_user_socket, socket_mode, max_connections, max_fps, rules })
     }
 
     /// Returns the addresses that will be served.
@@ -145,7 +165,7 @@ fn passed(socket: OwnedFd) -> Result<(Address, ListeningSocket), HttpError> {
     Ok((Address::Unix(path), ListeningSocket::Unix(unix, None)))
 }
 
-/// Returns the configured addresses, or the default one.
+/// Returns the configured addresses, or the default one of a service.
 fn addresses(config: &HttpConfig) -> Vec<Address> {
     if !config.listen.is_empty() {
         return config.listen.clone();
@@ -158,6 +178,32 @@ fn addresses(config: &HttpConfig) -> Vec<Address> {
         .map(|folder| Address::Unix(folder.join("http.sock")))
         .into_iter()
         .collect()
+}
+
+/// Returns the path of the socket on which this user's daemon listens by default: `visiond/http.sock` in `$XDG_RUNTIME_DIR`.
+///
+/// None if that is not a folder of this user, or if other users may write to it.
+pub fn user_socket() -> Option<PathBuf> {
+    let folder = PathBuf::from(env::var_os("XDG_RUNTIME_DIR")?);
+    let found = fs::metadata(&folder).ok().filter(|_| folder.is_absolute())?;
+    let is_private = found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0;
+    is_private.then(|| folder.join("visiond/http.sock"))
+}
+
+/// Opens the user's socket in its folder, which only the user may enter. The error is a sentence for the log.
+fn open_for_user(path: &Path, socket_mode: u32) -> Result<ListeningSocket, String> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let lock = || -> io::Result<File> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+        let lock = File::open(folder)?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        Ok(lock)
+    };
+    // Without the lock, of two daemons that replace a stale socket at the same time one could remove the other's new socket.
+    let _lock = lock().map_err(|error| format!("cannot set up {}: {error}", folder.display()))?;
+    let (listener, file) = unix_socket::bind(path, socket_mode).map_err(|error| error.to_string())?;
+    Ok(ListeningSocket::Unix(listener, Some(file)))
 }
 
 fn open(address: &Address, socket_mode: u32) -> Result<ListeningSocket, HttpError> {
@@ -262,6 +308,15 @@ impl Acceptors {
                 }
                 Err(error) => log::error!("http: cannot serve {}: {error}", endpoint.address),
             }
+        }
+        match prepared.no_user_socket {
+            _ if !self.serving.is_empty() => {}
+            Some(error) => log::warn!(
+                "http: listening nowhere, so `visiond top` cannot watch this daemon: {error}; set [http] `listen`"
+            ),
+            None => log::info!(
+                "http: listening nowhere; set [http] `listen` for the live page and for `visiond top`, `reload` and `trace`"
+            ),
         }
     }
 

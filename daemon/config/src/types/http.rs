@@ -11,8 +11,9 @@ section! {
     /// The table `[http]`.
     pub struct HttpConfig {
         /// Addresses to listen on: "127.0.0.1:8790" or "unix:/run/visiond/http.sock". Port 0 is any free port, which the log
-        /// reports. Empty: the socket `http.sock` in the folder that systemd made for visiond in /run, or nothing without that
-        /// folder. Sockets that systemd passes are always served. An address that is reachable from the network requires
+        /// reports. Empty: the socket `http.sock` in the folder that systemd made for visiond in /run; for a daemon started by
+        /// hand `visiond/http.sock` in `$XDG_RUNTIME_DIR`, if that is the user's own folder and no other daemon has the socket;
+        /// else nothing. Sockets that systemd passes are always served. An address that is reachable from the network requires
         /// `token`.
         listen: Vec<Address> as list(address()) => default(Vec::new()),
         /// The secret that clients must send, on every address except Unix sockets, where file permissions decide who may
