@@ -37,9 +37,9 @@ SETTINGS = [
     (r"\./visiond_\*_", "/opt/visiond_*_"),
     (r"\./visiond_NEW_", "/opt/newer/visiond_*_"),
     (r"\bBROKER\b", "127.0.0.1"),
-    (r"broker\.example\.org|homeassistant\.local|192\.168\.1\.10\b", "127.0.0.1"),
+    (r"192\.168\.1\.10\b", "127.0.0.1"),
 ]
-# A server that the rest of its document needs: it is ended with the document.
+# A server that the rest of its document needs: it is ended with the document, or where the document restarts a service.
 SERVERS = r"^nats-server\b"
 # Commands without an end, and what succeeds once they work; without it they have to print something.
 ENDLESS = {
@@ -135,10 +135,13 @@ class Run:
             self.log.write(f"\n{name}\n")
             self.log.flush()
             self.result(name, "what is true at its end", *self.execute(AFTER[name], HOME))
+        self.end_servers()
+        self.log.close()
+
+    def end_servers(self):
         for server in self.servers:
             end(server)
         self.servers.clear()
-        self.log.close()
 
     def command(self, place, command, folder):
         """Executes one command, and says whether it did what it should."""
@@ -150,6 +153,8 @@ class Run:
         EDITED.write_text("\n".join(re.sub(r"^(\[\w+\])\s+", r"\1\n", words).splitlines()) + "\n")
         text = filled_in(command)
         endless = next((probe for pattern, probe in ENDLESS.items() if re.search(pattern, text)), None)
+        if re.search(r"systemctl restart (?!visiond)", text):
+            self.end_servers()
         # It edits only on a terminal.
         if "systemctl edit" in text:
             text = f"script --quiet --return --command {shlex.quote(text.split('  #')[0])} /dev/null"
@@ -164,7 +169,7 @@ class Run:
         environment = {
             "HOME": str(HOME), "USER": "user", "LOGNAME": "user", "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm",
             "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "XDG_RUNTIME_DIR": "/run/user/1000",
-            "SUDO_EDITOR": "/opt/editor", "SYSTEMD_EDITOR": "/opt/editor", "PAGER": "cat", "SYSTEMD_PAGER": "cat",
+            "SUDO_EDITOR": "/opt/editor", "SYSTEMD_EDITOR": "/opt/editor", "PAGER": "cat", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/opt", "SYSTEMD_PAGER": "cat",
         }
         # A new login has the groups that a command before it gave the user.
         process = subprocess.Popen(
@@ -256,6 +261,7 @@ def configuration(block):
 RESET = """
 rm -rf /etc/systemd/system/visiond.service.d /etc/systemd/system/visiond*.service
 if [ -x /usr/bin/visiond ]; then
+  [[ $(dpkg-query --show --showformat '${Version}' visiond) != *+1 ]] || apt-get -qq install --allow-downgrades /opt/visiond_*.deb
   cp /opt/door.toml /etc/visiond/visiond.toml
   systemctl daemon-reload; systemctl reset-failed visiond || true; systemctl restart visiond
 fi
@@ -320,7 +326,7 @@ mkdir -p /opt/newer /opt/raw
 dpkg-deb --raw-extract /opt/visiond_*.deb /opt/raw
 sed -i 's/^Version: .*/&+1/' /opt/raw/DEBIAN/control
 dpkg-deb -Znone --root-owner-group --build /opt/raw /opt/newer
-printf '127.0.0.1 localhost gate gate.local yard\\n' >/etc/hosts
+printf '127.0.0.1 localhost gate gate.local yard broker.example.org homeassistant.local\\n' >/etc/hosts
 usermod -aG adm user
 su user -c 'mkdir -m 700 ~/.ssh; ssh-keygen -q -N "" -f ~/.ssh/id_ed25519 -t ed25519; cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys
   echo "StrictHostKeyChecking accept-new" >~/.ssh/config'
