@@ -48,7 +48,7 @@ export function keep(parent, items, key, make, update) {
 }
 
 /** A value with more letters takes two columns where facts stand side by side. */
-const LONG = 20;
+const LONG = 16;
 
 /** Shows a list of facts, [name, value, level]; leaves out those without a value. */
 export function facts(list, rows) {
