@@ -1,6 +1,7 @@
 //! The other commands as a newcomer uses them: help, inspect, probe, bench, completions, check; and the message's schema.
 
 use std::ffi::OsStr;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use visiond_tests::{Daemon, json_lines, model, picture, root, run, stderr};
@@ -19,6 +20,51 @@ fn every_command_explains_itself_and_the_exit_status() {
     }
     let output = run(["--no-such-option"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Returns the indents at which the paragraph of `line` may go on: its own, that of the text beside an option, or that of
+/// an item of a list. A line with two columns starts an entry, so no text beside it goes on at its own indent.
+fn continuations(line: &str) -> Vec<usize> {
+    let indent = line.len() - line.trim_start().len();
+    match line.trim_start().split_once("  ") {
+        Some((head, text)) => vec![indent + head.len() + 2 + (text.len() - text.trim_start().len())],
+        None => vec![indent],
+    }
+    .into_iter()
+    .chain(line.trim_start().starts_with("- ").then_some(indent + 2))
+    .collect()
+}
+
+#[test]
+fn help_fills_its_lines_up_to_the_width() {
+    let root = String::from_utf8(run(["--help"]).stdout).unwrap();
+    let list = root.split("\nCommands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let names = list.lines().filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    let commands: Vec<_> = names.filter(|name| *name != "help").map(Some).chain([None]).collect();
+    assert_eq!(commands.len(), 16, "{commands:?}");
+    // Without a terminal and COLUMNS, 80 columns; at most 100.
+    for (columns, width) in [(None, 80), (Some("90"), 90), (Some("120"), 100)] {
+        for (command, option) in commands.iter().flat_map(|command| [(command, "-h"), (command, "--help")]) {
+            let mut program = Command::new(visiond_tests::visiond());
+            program.args(*command).arg(option).env_remove("COLUMNS").stdin(Stdio::null());
+            let output = program.envs(columns.map(|columns| ("COLUMNS", columns))).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+            for pair in lines.windows(2) {
+                let (line, next) = (pair[0], pair[1].trim_start());
+                let whose = || format!("visiond {} {option}, {columns:?} columns: {line}", command.unwrap_or_default());
+                assert!(line.chars().count() <= width, "too long: {}", whose());
+                let indent = pair[1].len() - next.len();
+                // Entries of tables and examples stand at 2, with or without a second column.
+                let entry = indent == 2 || next.starts_with('-') || next.contains("  ");
+                if line.is_empty() || next.is_empty() || entry || !continuations(line).contains(&indent) {
+                    continue;
+                }
+                let word = next.split_whitespace().next().unwrap().chars().count();
+                assert!(line.chars().count() + 1 + word > width, "ends before `{next}`: {}", whose());
+            }
+        }
+    }
 }
 
 #[test]

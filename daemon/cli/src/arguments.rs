@@ -1,5 +1,8 @@
 //! The command line: the global options and the list of commands.
 
+use std::env;
+use std::io::{self, IsTerminal};
+
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use log::LevelFilter;
 use visiond_system::exit::Exit;
@@ -14,7 +17,6 @@ use crate::{
     name = "visiond",
     disable_version_flag = true,
     arg_required_else_help = true,
-    max_term_width = 100,
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -40,16 +42,16 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  visiond detect photo.jpg                     list the objects in a photo
-  visiond detect --annotate out street.mp4     draw boxes on the frames of a video
-  visiond probe                                show the hardware and software found here
-  visiond selftest                             test the GPU, its memory and the cameras
-  visiond capture --camera /dev/video0         save a frame of a camera as PNG
-  visiond build yolo11n.onnx --fp16            build a TensorRT engine for this GPU
-  visiond check /etc/visiond/visiond.toml      list every error in a configuration
-  visiond run /etc/visiond/visiond.toml        run the daemon
-  visiond reload                               make the daemon read its configuration again
-  visiond top                                  watch the daemon live in this terminal";
+  visiond detect photo.jpg                  list the objects in a photo
+  visiond detect --annotate out street.mp4  draw boxes on the frames of a video
+  visiond probe                             list backends, GPUs and cameras
+  visiond selftest                          test the GPU, memory and cameras
+  visiond capture --camera /dev/video0      save a frame of a camera as PNG
+  visiond build yolo11n.onnx --fp16         build a TensorRT engine for this GPU
+  visiond check /etc/visiond/visiond.toml   list every error in a configuration
+  visiond run /etc/visiond/visiond.toml     run the daemon
+  visiond reload                            load the changed configuration
+  visiond top                               watch the daemon in this terminal";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -77,7 +79,13 @@ pub fn command() -> clap::Command {
         let examples = command.get_after_help().map(|help| format!("{help}\n\n")).unwrap_or_default();
         command.after_help(format!("{examples}{}", Exit::TABLE))
     }
-    with_table(Cli::command()).mut_subcommands(with_table)
+    with_table(Cli::command()).mut_subcommands(with_table).max_term_width(max_width())
+}
+
+/// Returns the most columns of a help text: without a terminal, clap alone would take 100.
+fn max_width() -> usize {
+    let terminal = io::stdout().is_terminal() || io::stderr().is_terminal() || io::stdin().is_terminal();
+    if terminal || env::var_os("COLUMNS").is_some() { 100 } else { 80 }
 }
 
 #[cfg(test)]
@@ -90,6 +98,25 @@ mod tests {
         for sub in command().get_subcommands_mut() {
             let help = sub.render_long_help().to_string();
             assert!(help.contains(Exit::TABLE), "{help}");
+        }
+    }
+
+    #[test]
+    fn text_below_the_options_has_a_line_a_paragraph_and_tables_fit_into_80_columns() {
+        let root = command();
+        for command in root.get_subcommands().chain([&root]) {
+            let help = command.get_after_help().unwrap().to_string();
+            for block in help.split("\n\n") {
+                let lines: Vec<_> = block.lines().collect();
+                assert!(
+                    lines.len() == 1 || lines[0].ends_with(':'),
+                    "{}: a broken paragraph: {block}",
+                    command.get_name()
+                );
+                for line in &lines[1..] {
+                    assert!(line.starts_with("  ") && line.len() <= 80, "{}: {line}", command.get_name());
+                }
+            }
         }
     }
 }

@@ -70,13 +70,11 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Times are microseconds per frame, without decoding. `message` makes the JSON that a sink gets.
-On a GPU, `write` is the CPU's time to write the frame into its memory; the total leaves it out.
-`launch` is the CPU's time to enqueue the work. Preprocess and inference are GPU times.
-Nsight Systems shows the stages as NVTX ranges.
+Times are microseconds per frame, without decoding. `message` makes the JSON that a sink gets. On a GPU, `write` is the \
+CPU's time to write the frame into its memory; the total leaves it out. `launch` is the CPU's time to enqueue the work. \
+Preprocess and inference are GPU times. Nsight Systems shows the stages as NVTX ranges.
 
-A TensorRT engine is also measured alone, by calls and as one CUDA graph.
-Whole frames are also measured with one and with two runs in flight.
+A TensorRT engine is also measured alone, by calls and as one CUDA graph. Whole frames are also measured with one and with two runs in flight.
 
 Rows of a TensorRT engine:
   enqueue          CPU time to enqueue a run

@@ -85,14 +85,13 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
+The pictures are the frames as a model would get them. Lost and damaged frames are reported, not saved.
+
 Examples:
   visiond capture --camera /dev/video0
-  visiond capture -c /dev/video0 -n 10 -o pictures --format yuyv --width 1280 --height 720
+  visiond capture -c /dev/video0 -n 10 --format yuyv --width 1280 --height 720
   visiond capture --config /etc/visiond/visiond.toml --camera door --skip 30
-  visiond capture -c /dev/video0 --cycles 100  open and close it 100 times to find leaks
-
-The pictures are the frames as a model would get them.
-Lost and damaged frames are reported, not saved.";
+  visiond capture -c /dev/video0 --cycles 100  test the camera for leaks";
 
 /// Parses NAME=VALUE for clap, which prints the error as a sentence.
 fn control(text: &str) -> Result<(String, ControlValue), String> {

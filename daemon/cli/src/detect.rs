@@ -70,14 +70,14 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
+The type of a file comes from its content, not from its name. An unreadable file is reported on standard error; the \
+command continues and exits with status 5.
+
 Examples:
   visiond detect photo.jpg
   visiond detect --annotate out --max-frames 100 street.mp4
   visiond detect --json *.jpg | jq -r '.detections[].label'
-  visiond detect --model yolo11n.onnx --classes person,car photo.jpg
-
-The type of a file comes from its content, not from its name.
-An unreadable file is reported on standard error; the command continues and exits with status 5.";
+  visiond detect --model yolo11n.onnx --classes person,car photo.jpg";
 
 /// Runs the model on every file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {

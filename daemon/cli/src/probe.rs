@@ -39,7 +39,7 @@ const AFTER_HELP: &str = "\
 Examples:
   visiond probe
   visiond probe --json | jq '.cameras[].device'
-  visiond probe --camera /dev/video0           list every size and rate of a camera";
+  visiond probe --camera /dev/video0   list every size and rate of a camera";
 
 /// The report, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]

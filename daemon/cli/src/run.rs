@@ -55,14 +55,14 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-SIGTERM or SIGINT ends the daemon within two seconds with status 0.
-A second signal ends it at once with status 143 or 130.
-SIGHUP reloads the configuration and replaces only what has changed.
-An invalid configuration is rejected with its errors; the running one stays in force.
-When every source has ended, the daemon exits with status 0.
-If a source failed for good or no source delivered a frame, the status is 5.
-If inference failed on every frame, the status is 4.
-After an unrecoverable CUDA error the daemon exits with status 7, and systemd restarts it.
+SIGTERM or SIGINT ends the daemon within two seconds with status 0. A second signal ends it at once with status \
+143 or 130.
+
+SIGHUP reloads the configuration and replaces only what has changed. An invalid configuration is rejected with its \
+errors; the running one stays in force.
+
+When every source has ended, the daemon exits with status 0. If a source failed for good or no source delivered a frame, \
+the status is 5. If inference failed on every frame, the status is 4. After an unrecoverable CUDA error the daemon exits with status 7, and systemd restarts it.
 
 Examples:
   visiond run

@@ -95,13 +95,13 @@ const ORDER: [Area; 9] = {
 };
 
 const AFTER_HELP: &str = "\
+The exit status is 0 if no check failed and 1 otherwise, also with --show.
+
 Examples:
   visiond selftest
-  sudo visiond selftest --report board.tar.gz      also test the sandbox, and write a report
+  sudo visiond selftest --report board.tar.gz   test the sandbox, too
   visiond selftest --camera /dev/video0 --only cameras
-  visiond selftest --show board.tar.gz             show a report
-
-The exit status is 0 if no check failed and 1 otherwise, also with --show.";
+  visiond selftest --show board.tar.gz          show a report";
 
 /// Tests the board, or shows a report.
 pub fn run(args: Args) -> Result<Exit, ExitError> {

@@ -30,10 +30,9 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Open the file at https://ui.perfetto.dev (it stays on your machine) or with chrome://tracing.
-Each camera has a row with its frames and their stages, and each thread a row with its work.
-Arrows follow a frame from the camera's thread through the model's thread to the sinks.
-The daemon keeps working while it records, and stores nothing afterwards.
+Open the file at https://ui.perfetto.dev (it stays on your machine) or with chrome://tracing. Each camera \
+has a row with its frames and their stages, and each thread a row with its work. Arrows follow a frame from the camera's \
+thread through the model's thread to the sinks. The daemon keeps working while it records, and stores nothing afterwards.
 
 Examples:
   visiond trace

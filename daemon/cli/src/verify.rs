@@ -68,17 +68,17 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Boxes of the same class match from an IoU of 0.5 on, best score first.
-Use some hundred pictures of the scene where the model will run.
+Boxes of the same class match from an IoU of 0.5 on, best score first. Use some hundred pictures of the scene where \
+the model will run. Take the limits for INT8 only if your application allows them.
 
 Suggested limits:
   FP32  the defaults
   FP16  --min-iou 0.95 --max-score-difference 0.05 --max-outside 0.01
-  INT8  --min-iou 0.8 --max-score-difference 0.15 --max-outside 0.05, if your application allows it
+  INT8  --min-iou 0.8 --max-score-difference 0.15 --max-outside 0.05
 
 Examples:
   visiond verify yolo11n.onnx yolo11n-fp16.engine --images pictures
-  visiond verify a.onnx a.onnx --backend-a onnxruntime --backend-b rten --video street.mp4
+  visiond verify a.onnx a.onnx --backend-b rten --video street.mp4
   visiond verify --json a.onnx b.engine --images pictures | jq .agree";
 
 /// Compares the models and prints the report.

@@ -44,10 +44,8 @@ Exit status:
   3  the configuration or a model card is wrong
   4  a model cannot be used
   5  an input (camera, video, picture) cannot be read
-  6  an output (file, socket, disk, pipe) cannot be written; without a
-     message when it is standard output and its reader has gone (| head)
-  7  the GPU failed in a way that only a new process recovers from: start
-     it again, as systemd does
+  6  an output (file, socket, pipe) cannot be written (no message with | head)
+  7  the GPU failed and only a new process recovers: restart, as systemd does
   8  the outputs of two compared models differ (verify)";
 
     /// Returns the status for `main`. After a GPU failure or [`skip_cleanup`], ends the process at once instead.

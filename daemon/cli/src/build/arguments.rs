@@ -142,19 +142,20 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-An engine runs only with the TensorRT version and the kind of GPU that built it.
---version-compatible and --hardware-compatible allow more.
-A build takes from seconds to an hour and gigabytes of memory. Ctrl-C cancels it and leaves no files.
-To see TensorRT's own messages, run visiond -vv build ...
+An engine runs only with the TensorRT version and the kind of GPU that built it. --version-compatible and \
+--hardware-compatible allow more.
+
+A build takes from seconds to an hour and gigabytes of memory. Ctrl-C cancels it and leaves no files. To see TensorRT's \
+own messages, run visiond -vv build ...
 
 Examples:
   visiond build yolo11n.onnx --fp16
-  visiond build yolo11n.onnx -o door.engine --fp16 --precision '/model.22/*=fp32'
+  visiond build yolo11n.onnx --fp16 --precision '/model.22/*=fp32'
   visiond build yolo11n.onnx --fp16 --shape images=1x3x480x640
-  visiond build yolo11n.onnx --fp16 --profile images=1x3x640x640,2x3x640x640,4x3x640x640
-  visiond build yolo11n.onnx --int8 --fp16 --calibrate pictures/     TensorRT 8 and 10
-  visiond build yolo11n.onnx --fp16 --dla 0 --gpu-fallback           Orin NX, AGX Orin
-  visiond verify yolo11n.onnx yolo11n.engine --images pictures/      compare their accuracy";
+  visiond build yolo.onnx --profile images=1x3x640x640,2x3x640x640,4x3x640x640
+  visiond build yolo11n.onnx --fp16 --int8 --calibrate pictures
+  visiond build yolo11n.onnx --fp16 --dla 0 --gpu-fallback
+  visiond verify yolo11n.onnx yolo11n.engine --images pictures";
 
 impl Args {
     /// Returns the flags that shape the engine, as on the command line.
