@@ -66,12 +66,19 @@ check_binary() { # FILE
     die "$1 requires $newest, but the package supports GLIBC_$glibc and newer"
 }
 
+# The same sources produce the same package.
+set_date() {
+  [ -n "${SOURCE_DATE_EPOCH-}" ] || SOURCE_DATE_EPOCH=$(git -c safe.directory='*' log -1 --format=%ct 2>/dev/null || date +%s)
+  export SOURCE_DATE_EPOCH
+}
+
 # Prints the manual pages and shell completions, which are the same for both architectures.
 print_texts() { # PROGRAM FOLDER
+  set_date
   rm -rf "$2"
-  mkdir -p "$2/man"
+  mkdir -p "$2"
   "$1" man --directory "$2/man"
-  gzip -9n "$2"/man/*
+  gzip -9n "$2"/man/*/*
   "$1" completions bash >"$2/visiond.bash"
   "$1" completions zsh >"$2/_visiond"
   "$1" completions fish >"$2/visiond.fish"
@@ -83,9 +90,7 @@ version_of_sources() {
 
 build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_ARCH.deb and prints its path
   local arch=$1 binary=$2 texts=$3 version=$4 deb=$5/visiond_$4_$1.deb tree doc file
-  # The same sources produce the same package.
-  [ -n "${SOURCE_DATE_EPOCH-}" ] || SOURCE_DATE_EPOCH=$(git -c safe.directory='*' log -1 --format=%ct 2>/dev/null || date +%s)
-  export SOURCE_DATE_EPOCH
+  set_date
   tree=$(mktemp -d)
   # mktemp's folder is private, and it becomes the package's root.
   chmod 755 "$tree"
@@ -101,8 +106,8 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_
   put usr/share/visiond/schema docs/*.schema.json docs/openapi.json
   put usr/share/visiond/grafana docs/grafana/visiond.json
   put usr/share/visiond/prometheus docs/prometheus/alerts.yml
-  put usr/share/man/man1 "$texts"/man/*.1.gz
-  put usr/share/man/man5 "$texts"/man/*.5.gz
+  put usr/share/man/man1 "$texts"/man/man1/*
+  put usr/share/man/man5 "$texts"/man/man5/*
   install -D -m 644 "$texts/visiond.bash" "$tree/usr/share/bash-completion/completions/visiond"
   put usr/share/zsh/vendor-completions "$texts/_visiond"
   put usr/share/fish/vendor_completions.d "$texts/visiond.fish"

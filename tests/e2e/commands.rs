@@ -68,6 +68,36 @@ fn help_fills_its_lines_up_to_the_width() {
 }
 
 #[test]
+fn man_writes_pages_by_section_which_mandoc_accepts() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("share/man");
+    let man = |date| {
+        let mut program = Command::new(visiond_tests::visiond());
+        program.args([OsStr::new("man"), OsStr::new("--directory"), directory.as_os_str()]);
+        program.env("SOURCE_DATE_EPOCH", date).output().unwrap()
+    };
+    let output = man("1767225600");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut pages: Vec<_> = ["man1", "man5"]
+        .iter()
+        .flat_map(|section| std::fs::read_dir(directory.join(section)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    pages.sort();
+    let expected = ["man1/visiond.1", "man1/visiond-run.1", "man5/visiond.toml.5"];
+    assert!(expected.iter().all(|page| pages.contains(&directory.join(page))) && pages.len() == 17, "{pages:?}");
+    assert!(std::fs::read_to_string(&pages[0]).unwrap().contains(" 1 2026-01-01 "));
+    let lint = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(&pages).output();
+    let lint = lint.expect("mandoc checks the manual pages: tests/setup --test installs it");
+    let findings = String::from_utf8_lossy(&lint.stdout).into_owned() + &stderr(&lint);
+    assert!(lint.status.success() && findings.is_empty(), "{findings}");
+
+    let output = man("yesterday");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("set it to seconds since 1970, or unset it"), "{}", stderr(&output));
+}
+
+#[test]
 fn completions_exist_for_the_usual_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(["completions", shell]);

@@ -1,51 +1,73 @@
 //! `visiond man`: the manual pages, generated from the command line's and the configuration's declarations.
 
-use std::io;
 use std::path::PathBuf;
+use std::{env, io};
 
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, roman};
+use clap_mangen::roff::{Roff, bold, roman};
+use jiff::Timestamp;
 use visiond_config::man_page;
 use visiond_system::exit::{Exit, ExitError};
 
 use crate::output::{create_folder, print, write_file};
 
-/// Print the manual page, or write all manual pages to a folder
+/// Print the manual page, or write all manual pages to folders
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Write visiond.1, a page for each command and visiond.toml.5 to FOLDER [default: print visiond.1]
+    /// Write the commands' pages to FOLDER/man1 and visiond.toml.5 to FOLDER/man5 [default: print visiond.1]
     #[arg(long, value_name = "FOLDER")]
     directory: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
+The pages bear today's date, or that of SOURCE_DATE_EPOCH, in seconds since 1970.
+
 Examples:
-  visiond man | man -l -                       show the page of visiond itself
-  visiond man --directory /usr/local/man/man1  write all pages";
+  visiond man | man -l -                         show the page of visiond
+  visiond man --directory /usr/local/share/man   write all pages";
 
 /// Prints the page of `visiond`, or writes all pages.
 pub fn run(args: Args, command: clap::Command) -> Result<Exit, ExitError> {
     let mut root = command.disable_help_subcommand(true);
     root.build();
-    let pages =
-        pages(&root).map_err(|error| ExitError::new(Exit::Failure, format!("cannot make the manual page: {error}")))?;
+    let pages = pages(&root, &date()?)
+        .map_err(|error| ExitError::new(Exit::Failure, format!("cannot make the manual page: {error}")))?;
     let Some(folder) = args.directory else { return print(&pages[0].1).map(|()| Exit::Success) };
-    create_folder(&folder)?;
-    for (name, text) in pages {
-        write_file(&folder.join(name), text)?;
+    for section in ["man1", "man5"] {
+        create_folder(&folder.join(section))?;
+    }
+    for (path, text) in pages {
+        write_file(&folder.join(path), text)?;
     }
     Ok(Exit::Success)
 }
 
-/// Returns each page's file name and text, first the page of visiond itself.
-fn pages(root: &clap::Command) -> io::Result<Vec<(String, String)>> {
+/// Returns the date of the pages. Builds set `SOURCE_DATE_EPOCH`, so that the same sources produce the same pages.
+/// See <https://reproducible-builds.org/specs/source-date-epoch/>.
+fn date() -> Result<String, ExitError> {
+    let time = match env::var("SOURCE_DATE_EPOCH") {
+        Err(_) => Timestamp::now(),
+        Ok(seconds) => {
+            seconds.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok()).ok_or_else(|| {
+                let message = format!(
+                    "cannot use SOURCE_DATE_EPOCH = {seconds:?} as the date of the pages: set it to seconds since 1970, or unset it"
+                );
+                ExitError::new(Exit::Failure, message)
+            })?
+        }
+    };
+    Ok(time.strftime("%Y-%m-%d").to_string())
+}
+
+/// Returns each page's path in a folder of manual pages and its text, first the page of visiond itself.
+fn pages(root: &clap::Command, date: &str) -> io::Result<Vec<(String, String)>> {
     let others: Vec<_> = root.get_subcommands().map(title).collect();
-    let mut pages = vec![("visiond.1".to_owned(), page_of(root, &others)?)];
+    let mut pages = vec![("man1/visiond.1".to_owned(), page_of(root, date, &others)?)];
     for command in root.get_subcommands() {
-        pages.push((format!("{}.1", title(command)), page_of(command, &["visiond".to_owned()])?));
+        pages.push((format!("man1/{}.1", title(command)), page_of(command, date, &["visiond".to_owned()])?));
     }
-    pages.push(("visiond.toml.5".to_owned(), man_page::text()));
+    pages.push(("man5/visiond.toml.5".to_owned(), man_page::text(date)));
     Ok(pages)
 }
 
@@ -54,8 +76,8 @@ fn title(command: &clap::Command) -> String {
 }
 
 /// Returns a command's page. It refers to `others` of section 1 and to the configuration's page at its end.
-fn page_of(command: &clap::Command, others: &[String]) -> io::Result<String> {
-    let man = Man::new(command.clone()).source(man_page::SOURCE).manual(man_page::MANUAL);
+fn page_of(command: &clap::Command, date: &str, others: &[String]) -> io::Result<String> {
+    let man = Man::new(command.clone()).date(date).source(man_page::SOURCE).manual(man_page::MANUAL);
     let mut out = Vec::new();
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;
@@ -68,18 +90,36 @@ fn page_of(command: &clap::Command, others: &[String]) -> io::Result<String> {
     let mut roff = Roff::new();
     for (heading, lines) in sections(&command.get_after_help().map(ToString::to_string).unwrap_or_default()) {
         roff.control("SH", [heading.to_uppercase().as_str()]);
-        // No fill: a paragraph would lose the columns.
-        roff.control("nf", []);
-        for line in lines {
-            roff.text([roman(line)]);
+        // Entries follow each other without blank lines.
+        let table = lines.iter().any(|line| line.starts_with(' '));
+        if table {
+            roff.control("PD", ["0"]);
         }
-        roff.control("fi", []);
+        for (index, line) in lines.iter().enumerate() {
+            match line.trim_start().split_once("  ") {
+                Some((head, text)) => {
+                    roff.control("TP", []);
+                    roff.text([bold(head)]);
+                    roff.text([roman(text.trim_start())]);
+                }
+                None => {
+                    if index > 0 {
+                        roff.control("PP", []);
+                    }
+                    roff.text([if heading == "Examples" { bold(line.trim_start()) } else { roman(line.trim_start()) }]);
+                }
+            }
+        }
+        if table {
+            roff.control("PD", []);
+        }
     }
     roff.control("SH", ["SEE ALSO"]);
     let others: Vec<_> = others.iter().map(|name| format!("{name}(1)")).collect();
     roff.text([roman(format!("{}, visiond.toml(5)", others.join(", ")))]);
     roff.to_writer(&mut out)?;
-    Ok(String::from_utf8_lossy(&out).into_owned())
+    // clap_mangen puts blank lines between line breaks, which mandoc's lint dislikes.
+    Ok(String::from_utf8_lossy(&out).replace("\n.br\n\n.br\n", "\n.sp\n"))
 }
 
 /// Splits the text below the options into sections: headings that end with a colon, each with its lines.
@@ -106,15 +146,15 @@ mod tests {
     fn every_command_has_a_page_with_its_options_and_examples() {
         let mut root = command().disable_help_subcommand(true);
         root.build();
-        let pages = pages(&root).unwrap();
+        let pages = pages(&root, "2026-01-31").unwrap();
         for command in root.get_subcommands() {
-            let (_, text) = pages.iter().find(|(name, _)| *name == format!("{}.1", title(command))).unwrap();
+            let (_, text) = pages.iter().find(|(name, _)| *name == format!("man1/{}.1", title(command))).unwrap();
             let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
             for argument in shown.filter_map(clap::Arg::get_long) {
                 let option = format!("\\-\\-{}", argument.replace('-', "\\-"));
                 assert!(text.contains(&option), "{} lacks {option}", title(command));
             }
-            assert!(text.contains(".SH \"EXIT STATUS\"\n.nf\n"), "{text}");
+            assert!(text.contains(".SH \"EXIT STATUS\"\n.PD 0\n.TP\n\\fB0\\fR\n"), "{text}");
         }
     }
 

@@ -19,15 +19,17 @@ const DESCRIPTION: &[&str] = &[
      prints the values that apply.",
 ];
 
-/// Returns the page in roff.
-pub fn text() -> String {
+/// Returns the page in roff; its date is YYYY-MM-DD.
+pub fn text(date: &str) -> String {
     let mut roff = Roff::new();
-    roff.control("TH", ["visiond.toml", "5", "", SOURCE, MANUAL]);
+    roff.control("TH", ["visiond.toml", "5", date, SOURCE, MANUAL]);
     roff.control("SH", ["NAME"]);
     roff.text([roman("visiond.toml - configuration of the vision daemon")]);
     roff.control("SH", ["DESCRIPTION"]);
-    for paragraph in DESCRIPTION {
-        roff.control("PP", []);
+    for (index, paragraph) in DESCRIPTION.iter().enumerate() {
+        if index > 0 {
+            roff.control("PP", []);
+        }
         roff.text(prose(paragraph));
     }
     for key in Config::keys() {
@@ -126,6 +128,6 @@ mod tests {
                 }
             }
         }
-        has(&text(), &Config::keys());
+        has(&text("2026-01-31"), &Config::keys());
     }
 }
