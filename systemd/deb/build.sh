@@ -112,6 +112,8 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_
   put usr/share/zsh/vendor-completions "$texts/_visiond"
   put usr/share/fish/vendor_completions.d "$texts/visiond.fish"
 
+  install -D -m 644 systemd/deb/lintian-overrides "$tree/usr/share/lintian/overrides/visiond"
+
   doc=$tree/usr/share/doc/visiond
   put usr/share/doc/visiond/examples config/visiond.toml
   cargo run --quiet --locked --package visiond-licences -- "$(triple "$arch")" >"$doc/copyright"

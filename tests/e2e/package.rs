@@ -48,6 +48,7 @@ fn a_package_has_the_expected_files_and_root_owns_them() {
         ("./usr/share/man/man1/visiond.1.gz", "-rw-r--r--"),
         ("./usr/share/man/man1/visiond-run.1.gz", "-rw-r--r--"),
         ("./usr/share/man/man5/visiond.toml.5.gz", "-rw-r--r--"),
+        ("./usr/share/lintian/overrides/visiond", "-rw-r--r--"),
         ("./usr/share/bash-completion/completions/visiond", "-rw-r--r--"),
         ("./usr/share/zsh/vendor-completions/_visiond", "-rw-r--r--"),
         ("./usr/share/fish/vendor_completions.d/visiond.fish", "-rw-r--r--"),
@@ -68,6 +69,17 @@ fn a_package_has_the_expected_files_and_root_owns_them() {
         for (path, mode) in EXPECTED {
             assert!(found.contains(&((*path).to_owned(), (*mode).to_owned())), "{} lacks {path}", package.display());
         }
+    }
+}
+
+#[test]
+#[ignore = "needs packages: ./test --all"]
+fn lintian_finds_no_error() {
+    for package in packages() {
+        let mut lintian = Command::new("lintian");
+        lintian.args(["--fail-on", "error"]).arg(&package);
+        let output = lintian.output().expect("lintian checks the packages: tests/setup --all installs it");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
 
