@@ -1,5 +1,7 @@
 //! The MQTT sink against Mosquitto: `mosquitto_sub` reads what arrives there.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
@@ -169,6 +171,93 @@ fn a_restarted_broker_gets_everything_in_order_and_the_state_again() {
             assert_eq!(log.matches(line).count(), times, "{line}:\n{log}");
         }
     }
+}
+
+/// Returns the pauses before further attempts that a log at level debug has.
+fn pauses(log: &str) -> Vec<f32> {
+    let pause = |line: &str| line.split_once("next attempt in ")?.1.split_once(" s")?.0.parse().ok();
+    log.lines().filter_map(pause).collect()
+}
+
+/// A log has this once: connections are lost again and again.
+const IN_A_ROW: &str = "4 connections in a row were lost within 10 s";
+
+/// Checks the log of a sink whose connections are lost again and again, and returns what comes after [`IN_A_ROW`] in its line.
+fn assert_few_lines_and_growing_pauses(log: &str) -> &str {
+    assert_eq!(log.matches(IN_A_ROW).count(), 1, "{log}");
+    let (until, after) = log.split_once(IN_A_ROW).unwrap();
+    for line in ["connection lost", "not connected", "connected after"] {
+        assert!(!after.contains(line), "{line}:\n{log}");
+    }
+    let pauses = pauses(until);
+    assert!(pauses.len() >= 4 && pauses[pauses.len() - 4..].is_sorted_by(|a, b| a < b), "{pauses:?}\n{log}");
+    after.lines().next().unwrap()
+}
+
+fn start_with_debug_lines(sink: &str) -> Daemon {
+    Daemon::start_with(&config(sink), |command| {
+        command.arg("-v");
+    })
+}
+
+#[test]
+fn two_daemons_with_one_client_id_say_so_once_and_retry_ever_more_slowly() {
+    for (sink, remedy) in [
+        (
+            "protocol = \"5\"\n",
+            "another client uses the client id visiond-gate-mqtt, give each machine its own `name` under [device]",
+        ),
+        (
+            "protocol = \"3.1.1\"\nclient_id = \"jet\"\n",
+            "another client uses the client id jet, give each its own `client_id`",
+        ),
+    ] {
+        let broker = Mosquitto::start();
+        let sink = format!("{}{sink}", url(&broker));
+        let mut daemons = [start_with_debug_lines(&sink), start_with_debug_lines(&sink)];
+        for daemon in &mut daemons {
+            daemon.wait_for_log(IN_A_ROW);
+        }
+        let before = connections(&broker);
+        daemons[0].wait_until("further attempts", |_| connections(&broker) >= before + 2);
+        for daemon in &daemons {
+            let log = daemon.log();
+            let line = assert_few_lines_and_growing_pauses(&log);
+            assert!(line.contains(remedy), "{log}");
+        }
+        if sink.contains("3.1.1") {
+            let [left, mut stays] = daemons;
+            log_after(left);
+            stays.wait_for_log("connected; the connection lasts again");
+        }
+    }
+}
+
+#[test]
+fn a_broker_that_says_that_the_session_is_taken_over_is_understood() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sink = format!("url = \"mqtt://{}\"\nprotocol = \"5\"\n", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // CONNECT is one packet of less than 128 bytes.
+            let mut connect = [0; 2];
+            stream.read_exact(&mut connect).unwrap();
+            stream.read_exact(&mut vec![0; usize::from(connect[1])]).unwrap();
+            // CONNACK, and DISCONNECT with 0x8E, session taken over.
+            stream.write_all(&[0x20, 3, 0, 0, 0, 0xE0, 2, 0x8E, 0]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+    });
+    let mut daemon = start_with_debug_lines(&sink);
+    let remedy = "another client uses the client id visiond-gate-mqtt: give each machine its own `name` under [device]; retrying";
+    daemon.wait_for_log(remedy);
+    daemon.wait_for_log(IN_A_ROW);
+    daemon.wait_until("further attempts", |daemon| pauses(&daemon.log()).len() >= 6);
+    let log = log_after(daemon);
+    let line = assert_few_lines_and_growing_pauses(&log);
+    assert!(line.contains(remedy), "{log}");
 }
 
 #[test]

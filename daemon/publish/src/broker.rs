@@ -44,11 +44,24 @@ pub enum BrokerEvent {
     Acknowledged(u64),
     /// The broker can never accept the message of this number. The client has logged it; the sink gives it up.
     Refused(u64),
-    /// The connection is lost, and why. The sink sends every unacknowledged message again after the next
-    /// [`BrokerClient::connect`].
-    Lost(String),
+    /// The connection is lost. The sink sends every unacknowledged message again after the next [`BrokerClient::connect`].
+    Lost(Loss),
     /// Something that concerns the client alone.
     Nothing,
+}
+
+/// Why a connection is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    pub reason: String,
+    /// What to check if connections are lost for this reason again and again; `None` if the reason says it.
+    pub remedy: Option<String>,
+}
+
+impl From<String> for Loss {
+    fn from(reason: String) -> Self {
+        Self { reason, remedy: None }
+    }
 }
 
 /// A client of one broker protocol.

@@ -21,7 +21,7 @@ use self::cameras::RetainedCameras;
 use self::codec::{Connect, JSON, Publish};
 use self::session::{MqttSession, SessionEvent};
 use self::topics::Topics;
-use crate::broker::{BrokerClient, BrokerEvent, QueuedMessage, tls};
+use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, tls};
 use crate::sink::{SinkContext, SinkError};
 
 /// The client of an MQTT broker, and its session.
@@ -56,13 +56,26 @@ impl MqttClient {
 
     fn connect_packet(&self) -> Result<Connect, String> {
         let login = self.config.login.as_deref().map(Login::read).transpose().map_err(|error| error.to_string())?;
-        let own_id = || format!("visiond-{}-{}", self.context.device, self.sink);
         Ok(Connect {
-            client_id: self.config.client_id.clone().unwrap_or_else(own_id),
+            client_id: self.client_id(),
             keep_alive_seconds: u16::try_from(self.config.keep_alive.as_secs()).unwrap_or(u16::MAX),
             login: login.map(Login::into_parts),
             will: Some((self.topics.availability(), Bytes::from_static(b"offline"))),
         })
+    }
+
+    fn client_id(&self) -> String {
+        let own_id = || format!("visiond-{}-{}", self.context.device, self.sink);
+        self.config.client_id.clone().unwrap_or_else(own_id)
+    }
+
+    /// What to do if another client has the same id.
+    fn client_id_remedy(&self) -> &'static str {
+        match self.config.client_id {
+            Some(_) => "give each its own `client_id`",
+            // Their topics are the same, too.
+            None => "give each machine its own `name` under [device]",
+        }
     }
 
     fn availability(&self, text: &'static str) -> Publish {
@@ -103,7 +116,7 @@ impl BrokerClient for MqttClient {
     }
 
     async fn event(&mut self) -> BrokerEvent {
-        let Some(session) = &mut self.session else { return BrokerEvent::Lost(NOT_CONNECTED.to_owned()) };
+        let Some(session) = &mut self.session else { return BrokerEvent::Lost(NOT_CONNECTED.to_owned().into()) };
         match session.next_event().await {
             SessionEvent::Acknowledged(number) => BrokerEvent::Acknowledged(number),
             SessionEvent::Impossible(number, reason) => {
@@ -116,7 +129,14 @@ impl BrokerClient for MqttClient {
             }
             SessionEvent::Lost(reason) => {
                 self.session = None;
-                BrokerEvent::Lost(format!("{}: {reason}", self.config.url))
+                let (id, remedy) = (self.client_id(), self.client_id_remedy());
+                let remedy = format!("if another client uses the client id {id}, {remedy}; else see the broker's log");
+                BrokerEvent::Lost(Loss { reason: format!("{}: {reason}", self.config.url), remedy: Some(remedy) })
+            }
+            SessionEvent::TakenOver => {
+                self.session = None;
+                let (url, id, remedy) = (&self.config.url, self.client_id(), self.client_id_remedy());
+                BrokerEvent::Lost(format!("{url}: another client uses the client id {id}: {remedy}").into())
             }
         }
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::{NatsSinkConfig, SinkConfig, SinkKind};
 
-use crate::broker::{BrokerClient, BrokerEvent, QueuedMessage, tls};
+use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, tls};
 use crate::sink::{SinkContext, SinkError};
 use auth::ClientAuth;
 use connection::NatsConnection;
@@ -123,7 +123,7 @@ impl BrokerClient for NatsClient {
             Ok(None) => BrokerEvent::Nothing,
             Err(reason) => {
                 self.unclaimed = connection.unclaimed.take();
-                BrokerEvent::Lost(reason)
+                BrokerEvent::Lost(Loss { reason, remedy: Some("see the server's log".to_owned()) })
             }
         }
     }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use visiond_config::types::SinkConfig;
 use visiond_flow::trace;
-use visiond_system::backoff::Backoff;
+use visiond_system::backoff::{Backoff, RateLimit};
 
 use super::outbox::Outbox;
 use super::queue_reader::QueueReader;
 use super::window::Window;
-use super::{BrokerClient, BrokerEvent, TICK, WINDOW};
+use super::{BrokerClient, BrokerEvent, Loss, TICK, WINDOW};
 use crate::queue::{Counters, Queue};
 use crate::sink::{Sink, SinkEnd, SinkError};
 
@@ -67,8 +67,7 @@ impl<C: BrokerClient> BrokerSink<C> {
 
 /// Why the sink leaves a connection.
 enum EndOfConnection {
-    /// The connection is lost, and why.
-    Lost(String),
+    Lost(Loss),
     /// New settings require a new connection.
     Renew,
     /// The sink ends.
@@ -91,10 +90,10 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     async fn run(mut self) {
         while self.connect().await {
             match self.run_connected().await {
-                EndOfConnection::Lost(reason) => self.connection_lost(reason),
+                EndOfConnection::Lost(loss) => self.connection_lost(loss),
                 EndOfConnection::Renew => {
                     self.client.close(CLOSE_TIMEOUT).await;
-                    self.connection.next_try = Instant::now();
+                    self.connection.left(Instant::now());
                 }
                 EndOfConnection::End => {
                     self.client.close(CLOSE_TIMEOUT).await;
@@ -141,14 +140,16 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             match attempt {
                 Some(Ok(Ok(()))) => {
                     let waiting = self.window.outstanding() as u64 + self.queue_reader.waiting();
-                    if self.connection.connected(&self.name, waiting) {
+                    if self.connection.connected(&self.name, waiting, Instant::now()) {
                         Counters::add(&self.counters.reconnects, 1);
                     }
                     self.report_connected(true);
                     return true;
                 }
-                Some(Ok(Err(reason))) => self.connection_lost(reason),
-                Some(Err(_)) => self.connection_lost(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())),
+                Some(Ok(Err(reason))) => self.connection_lost(reason.into()),
+                Some(Err(_)) => {
+                    self.connection_lost(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()).into());
+                }
                 // New settings, or the end: see below.
                 None => {}
             }
@@ -184,11 +185,12 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             if now >= self.ticked + TICK {
                 self.ticked = now;
                 self.client.tick();
+                self.connection.check_lasting(&self.name, now);
             }
             if !self.window.awaits() {
                 self.moved = now;
             } else if now >= self.moved + ACK_TIMEOUT {
-                return EndOfConnection::Lost(format!("no acknowledgement for {} s", ACK_TIMEOUT.as_secs()));
+                return EndOfConnection::Lost(format!("no acknowledgement for {} s", ACK_TIMEOUT.as_secs()).into());
             }
             let left = match self.window.next() {
                 Some(_) => self.send().await,
@@ -222,7 +224,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         drop(trace);
         let accepted_nothing = |_| Err(format!("the broker accepted nothing for {} s", ACK_TIMEOUT.as_secs()));
         if let Err(reason) = sent.unwrap_or_else(accepted_nothing) {
-            return Some(EndOfConnection::Lost(reason));
+            return Some(EndOfConnection::Lost(reason.into()));
         }
         if self.window.sent() {
             Counters::add(&self.counters.resent, 1);
@@ -254,7 +256,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         let (number, counter) = match event {
             BrokerEvent::Acknowledged(number) => (number, &self.counters.written),
             BrokerEvent::Refused(number) => (number, &self.counters.failed),
-            BrokerEvent::Lost(reason) => return Some(EndOfConnection::Lost(reason)),
+            BrokerEvent::Lost(loss) => return Some(EndOfConnection::Lost(loss)),
             BrokerEvent::Nothing => return None,
         };
         // A message that was removed before counts once.
@@ -262,9 +264,6 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         self.queue_reader.outbox.acknowledge(number, through);
         self.moved = Instant::now();
         Counters::add(counter, 1);
-        if matches!(event, BrokerEvent::Acknowledged(_)) {
-            self.connection.reset_backoff();
-        }
         None
     }
 
@@ -275,8 +274,8 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         self.queue_reader.is_closing() && in_vain
     }
 
-    fn connection_lost(&mut self, reason: String) {
-        self.connection.connection_lost(&self.name, reason, self.queue_reader.outbox.meanwhile());
+    fn connection_lost(&mut self, loss: Loss) {
+        self.connection.connection_lost(&self.name, loss, self.queue_reader.outbox.meanwhile(), Instant::now());
         self.report_connected(false);
     }
 
@@ -304,22 +303,43 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
 }
 
 /// Whether the sink is connected, when to try again, and what to log: one line when the connection is lost, one when it is back,
-/// and one in between only for another reason.
+/// and one in between only for another reason. If connections are lost again and again soon after they were made, it logs that
+/// once, and hardly more until one lasts.
 #[derive(Debug)]
 struct ConnectionState {
     backoff: Backoff,
     /// Whether there ever was a connection.
     before: bool,
+    connected_since: Option<Instant>,
+    /// How many connections in a row were lost before they lasted [`LASTING`].
+    short_connections: u32,
+    /// Limits the lines about other reasons while connections are short.
+    other_reasons: RateLimit,
     /// Since when there is no connection, and why.
     lost: Option<(Instant, String)>,
     next_try: Instant,
 }
 
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Only a connection that lasted so long makes the next pause short again. Longer than the longest pause: two clients that take
+/// the session from each other each keep it for the other's pause.
+const LASTING: Duration = Duration::from_secs(10);
+/// So many short connections in a row are logged as such.
+const MANY_SHORT: u32 = 4;
+
 impl ConnectionState {
     /// Starts unconnected; the first attempt may be made at once.
     fn new() -> Self {
-        let backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
-        Self { backoff, before: false, lost: None, next_try: Instant::now() }
+        Self {
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            before: false,
+            connected_since: None,
+            short_connections: 0,
+            other_reasons: RateLimit::new(Duration::from_secs(60)),
+            lost: None,
+            next_try: Instant::now(),
+        }
     }
 
     /// Returns why there is no connection, if an attempt failed.
@@ -327,29 +347,54 @@ impl ConnectionState {
         self.lost.as_ref().map(|(_, reason)| reason.as_str())
     }
 
+    /// Notes that the sink has left the connection by itself; the next attempt may be made at once.
+    fn left(&mut self, now: Instant) {
+        self.connected_since = None;
+        self.next_try = now;
+    }
+
     /// Notes that an attempt failed or the connection is lost, and logs it. `meanwhile` says what happens to the messages.
-    fn connection_lost(&mut self, name: &str, reason: String, meanwhile: &str) {
-        let now = Instant::now();
-        self.next_try = now + self.backoff.pause();
+    fn connection_lost(&mut self, name: &str, loss: Loss, meanwhile: &str, now: Instant) {
+        self.check_lasting(name, now);
+        self.short_connections += u32::from(self.connected_since.take().is_some());
+        let pause = self.backoff.pause();
+        self.next_try = now + pause;
+        log::debug!("sink {name}: next attempt in {:.3} s", pause.as_secs_f32());
+        let Loss { reason, remedy } = loss;
+        let are_short = self.short_connections >= MANY_SHORT;
         match &mut self.lost {
             Some((_, known)) if *known == reason => {}
             Some((_, known)) => {
-                log::error!("sink {name}: still not connected: {reason}");
+                if !are_short || self.other_reasons.pass(now).is_some() {
+                    log::error!("sink {name}: still not connected: {reason}");
+                }
                 *known = reason;
             }
             None => {
-                let what = if self.before { "connection lost" } else { "not connected" };
-                log::error!("sink {name}: {what}: {reason}; retrying, {meanwhile}");
+                if self.short_connections == MANY_SHORT {
+                    let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
+                    log::error!(
+                        "sink {name}: {MANY_SHORT} connections in a row were lost within {} s: {reason}{remedy}; retrying \
+                         more slowly, {meanwhile}",
+                        LASTING.as_secs()
+                    );
+                } else if !are_short {
+                    let what = if self.before { "connection lost" } else { "not connected" };
+                    log::error!("sink {name}: {what}: {reason}; retrying, {meanwhile}");
+                }
                 self.lost = Some((now, reason));
             }
         }
     }
 
     /// Notes and logs that the sink is connected; `waiting` messages go out late. Returns whether it was connected before.
-    fn connected(&mut self, name: &str, waiting: u64) -> bool {
+    fn connected(&mut self, name: &str, waiting: u64, now: Instant) -> bool {
+        self.connected_since = Some(now);
         match self.lost.take() {
+            // Logged once the connection lasts.
+            _ if self.short_connections >= MANY_SHORT => {}
             Some((since, _)) => {
-                let seconds = since.elapsed().as_secs_f32();
+                let seconds = now.duration_since(since).as_secs_f32();
                 log::info!("sink {name}: connected after {seconds:.1} s; {waiting} messages waited");
             }
             None => log::info!("sink {name}: connected"),
@@ -357,8 +402,59 @@ impl ConnectionState {
         std::mem::replace(&mut self.before, true)
     }
 
-    /// Makes the next pause short again, because a message went through.
-    fn reset_backoff(&mut self) {
+    /// Makes the next pause short again once the connection lasts.
+    fn check_lasting(&mut self, name: &str, now: Instant) {
+        if self.connected_since.is_none_or(|since| now.duration_since(since) < LASTING) {
+            return;
+        }
         self.backoff.reset();
+        if std::mem::take(&mut self.short_connections) >= MANY_SHORT {
+            log::info!("sink {name}: connected; the connection lasts again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connects, loses the connection after `lasted`, and returns the pause until the next attempt.
+    fn pause_after(state: &mut ConnectionState, now: &mut Instant, lasted: Duration) -> Duration {
+        state.connected("test", 0, *now);
+        *now += lasted;
+        state.connection_lost("test", "test: closed".to_owned().into(), "", *now);
+        let pause = state.next_try - *now;
+        *now = state.next_try;
+        pause
+    }
+
+    #[test]
+    fn pauses_grow_over_connections_that_are_lost_at_once_and_start_over_after_one_that_lasted() {
+        let (mut state, mut now) = (ConnectionState::new(), Instant::now());
+        let mut pauses = |lasted| std::array::from_fn::<_, 5, _>(|_| pause_after(&mut state, &mut now, lasted));
+        let short = pauses(Duration::from_millis(200));
+        assert!(short.is_sorted_by(|a, b| a < b), "{short:?}");
+        // As long as another client with the same id pauses at most.
+        let longer = pauses(LONGEST_PAUSE);
+        assert!(longer.iter().all(|pause| *pause > LONGEST_PAUSE / 2), "{longer:?}");
+        let lasting = pauses(LASTING);
+        assert!(lasting.iter().all(|pause| *pause <= FIRST_PAUSE), "{lasting:?}");
+    }
+
+    #[test]
+    fn an_attempt_that_fails_is_no_short_connection() {
+        let (mut state, now) = (ConnectionState::new(), Instant::now());
+        (0..9).for_each(|_| state.connection_lost("test", "test: refused".to_owned().into(), "", now));
+        assert_eq!(state.short_connections, 0);
+    }
+
+    #[test]
+    fn a_connection_that_new_settings_end_is_no_short_connection() {
+        let (mut state, now) = (ConnectionState::new(), Instant::now());
+        state.connected("test", 0, now);
+        state.left(now);
+        assert_eq!(state.next_try, now);
+        state.connection_lost("test", "test: refused".to_owned().into(), "", now);
+        assert_eq!(state.short_connections, 0);
     }
 }

@@ -98,7 +98,7 @@ impl BrokerClient for Fake {
     async fn event(&mut self) -> BrokerEvent {
         let breaks = self.broker.lock().unwrap().breaks_after;
         if self.is_broken() || breaks > 0 && self.sent >= breaks {
-            return BrokerEvent::Lost("test: reset by peer".to_owned());
+            return BrokerEvent::Lost("test: reset by peer".to_owned().into());
         }
         if self.to_acknowledge.is_empty() || self.draw(3) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -96,6 +96,8 @@ pub enum Packet {
     PingResp,
     /// DISCONNECT: the broker ends the session, and why.
     Disconnect(String),
+    /// DISCONNECT: another client has connected with the same client id.
+    TakenOver,
     /// PUBLISH: a message on a topic that this client subscribed to.
     Publish(Incoming),
     /// A packet that a publisher does not need.
@@ -284,8 +286,7 @@ fn packet_v5(packet: v5::Packet) -> Packet {
             retained: message.retain,
         }),
         v5::Packet::Disconnect(v5::Disconnect { reason_code: v5::DisconnectReasonCode::SessionTakenOver, .. }) => {
-            let remedy = "give each its own `client_id`, or each machine its own name under [device]";
-            Packet::Disconnect(format!("another connection has the same client id: {remedy}"))
+            Packet::TakenOver
         }
         v5::Packet::Disconnect(end) => {
             let words = end.properties.and_then(|properties| properties.reason_string);
@@ -375,6 +376,7 @@ mod tests {
         assert_eq!(read(MqttProtocol::V5, &[0x40, 4, 0, 1, 0x87, 0]), Ok(Some(refused)));
         let busy = Packet::Disconnect("server shutting down".to_owned());
         assert_eq!(read(MqttProtocol::V5, &[0xE0, 2, 0x8B, 0]), Ok(Some(busy)));
+        assert_eq!(read(MqttProtocol::V5, &[0xE0, 2, 0x8E, 0]), Ok(Some(Packet::TakenOver)));
         let limits = BrokerLimits { in_flight: 20, ..BrokerLimits::default() };
         assert_eq!(read(MqttProtocol::V5, &[0x20, 6, 0, 0, 3, 0x21, 0, 20]), Ok(Some(Packet::ConnAck(limits))));
     }

@@ -26,7 +26,7 @@ pub trait TcpOrTls: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
     Acknowledged(u64),
     /// The broker can never accept the message of this number, and why.
@@ -34,6 +34,8 @@ pub enum SessionEvent {
     /// A message on a subscribed topic.
     Incoming(Incoming),
     Lost(String),
+    /// The session is lost: another client has connected with the same client id.
+    TakenOver,
 }
 
 /// A session that the broker has accepted.
@@ -55,7 +57,8 @@ pub struct MqttSession {
     /// Messages of QoS 0, each with the value of `written` once its last byte is out.
     leaving: VecDeque<(u64, u64)>,
     events: VecDeque<SessionEvent>,
-    lost: Option<String>,
+    /// How the session was lost.
+    lost: Option<SessionEvent>,
     keep_alive: Duration,
     received_at: Instant,
     sent_at: Instant,
@@ -80,7 +83,7 @@ impl MqttSession {
     ) -> Self {
         let now = Instant::now();
         let keep_alive = limits.keep_alive_seconds.map_or(keep_alive, |s| Duration::from_secs(u64::from(s.max(1))));
-        Self {
+        let mut session = Self {
             stream,
             codec,
             limits,
@@ -102,7 +105,12 @@ impl MqttSession {
             refusal: None,
             complained: false,
             refused_until: None,
+        };
+        // Packets may have come together with CONNACK.
+        if let Err(reason) = session.decode() {
+            session.lost = Some(SessionEvent::Lost(reason));
         }
+        session
     }
 
     /// Queues a state or a picture, ahead of the sink's messages.
@@ -150,7 +158,9 @@ impl MqttSession {
             Some(pinged_at) if since(pinged_at) >= self.keep_alive => {
                 let seconds = since(self.received_at).as_secs();
                 self.lost.get_or_insert_with(|| {
-                    format!("no packet from the broker for {seconds} s: check the broker and the network")
+                    SessionEvent::Lost(format!(
+                        "no packet from the broker for {seconds} s: check the broker and the network"
+                    ))
                 });
             }
             Some(_) => {}
@@ -180,7 +190,7 @@ impl MqttSession {
     fn poll_own_sent(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         loop {
             match self.poll(context) {
-                Poll::Ready(SessionEvent::Lost(_)) => return Poll::Ready(false),
+                Poll::Ready(SessionEvent::Lost(_) | SessionEvent::TakenOver) => return Poll::Ready(false),
                 Poll::Ready(_) => {}
                 // Everything that can be written and read now was.
                 Poll::Pending => {
@@ -196,12 +206,12 @@ impl MqttSession {
             if let Some(event) = self.events.pop_front() {
                 return Poll::Ready(event);
             }
-            if let Some(reason) = &self.lost {
-                return Poll::Ready(SessionEvent::Lost(reason.clone()));
+            if let Some(lost) = &self.lost {
+                return Poll::Ready(lost.clone());
             }
             if let Poll::Ready(Err(error)) = self.write(context) {
                 // The broker may have sent its reason before it closed: read it, or get the same error.
-                self.lost = Some(describe_io_error(&error));
+                self.lost = Some(SessionEvent::Lost(describe_io_error(&error)));
                 let _ = self.read(context);
                 continue;
             }
@@ -210,7 +220,7 @@ impl MqttSession {
             }
             match self.read(context) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(reason)) => self.lost = Some(reason),
+                Poll::Ready(Err(reason)) => self.lost = Some(SessionEvent::Lost(reason)),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -305,11 +315,16 @@ impl MqttSession {
         }
         self.input.extend_from_slice(buffer.filled());
         (self.received_at, self.pinged_at) = (Instant::now(), None);
+        Poll::Ready(self.decode())
+    }
+
+    /// Handles the packets that were read.
+    fn decode(&mut self) -> Result<(), String> {
         loop {
             match self.codec.decode(&mut self.input) {
                 Ok(Some(packet)) => self.received(packet),
-                Ok(None) => return Poll::Ready(Ok(())),
-                Err(error) => return Poll::Ready(Err(format!("the broker sent an invalid packet: {error}"))),
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(format!("the broker sent an invalid packet: {error}")),
             }
         }
     }
@@ -330,7 +345,10 @@ impl MqttSession {
                     self.refused(number, publish, reason);
                 }
             }
-            Packet::Disconnect(reason) => self.lost = Some(format!("the broker ended the session: {reason}")),
+            Packet::Disconnect(reason) => {
+                self.lost = Some(SessionEvent::Lost(format!("the broker ended the session: {reason}")));
+            }
+            Packet::TakenOver => self.lost = Some(SessionEvent::TakenOver),
             Packet::Publish(message) => self.events.push_back(SessionEvent::Incoming(message)),
             Packet::ConnAck(_) | Packet::Refused(_) | Packet::PingResp | Packet::Other => {}
         }
