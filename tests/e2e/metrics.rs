@@ -265,6 +265,8 @@ fn top_prints_a_table_without_a_terminal() {
         assert!(row("bars").contains("streaming"), "{text}");
         assert!(row("gone").contains("no-such-device"), "{text}");
         assert!(row("tiny").contains("tiny.onnx") && row("file").contains("out.jsonl"), "{text}");
+        assert!(row("fleet").contains("waiting, messages are kept on disk"), "{text}");
+        assert!(text.contains(" MiB, "), "{text}");
     }
     let gone = visiond_tests::run(["top", "--once", "--url", "unix:/nowhere/http.sock"]);
     assert_eq!(gone.status.code(), Some(1));
@@ -286,16 +288,57 @@ fn a_refused_file_is_reported_without_its_secrets() {
     assert!(!daemon.terminate().log.contains("s3cret"));
 }
 
-/// Both ends of a terminal of 120 x 40.
-fn terminal() -> (File, OwnedFd) {
+/// Both ends of a terminal of this size.
+fn terminal(columns: u16, rows: u16) -> (File, OwnedFd) {
     let (mut master, mut slave) = (0, 0);
-    let size = libc::winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: openpty(3) writes a descriptor through each of the first two pointers and reads one winsize through the last,
     // which is valid; a null name and a null termios are allowed.
     let result = unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
     assert_eq!(result, 0, "openpty");
     // SAFETY: both are open and owned by no other value, since openpty just returned them.
     unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
+}
+
+/// Returns `visiond top` of this daemon in this terminal.
+fn top_in(terminal: &OwnedFd, daemon: &Daemon) -> Command {
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut top = Command::new(visiond());
+    top.args(["top", "--interval", "200ms", "--url", &format!("unix:{}", daemon.path("http.sock").display())])
+        .env("TERM", "xterm-256color")
+        .stdin(end())
+        .stdout(end())
+        .stderr(end());
+    top
+}
+
+/// What was drawn on a terminal so far.
+struct Drawn(Arc<Mutex<String>>);
+
+impl Drawn {
+    fn on(master: &File) -> Self {
+        let drawn: Arc<Mutex<String>> = Arc::default();
+        let (screen, mut reader) = (Arc::clone(&drawn), master.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = reader.read(&mut buffer) {
+                screen.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..n]));
+            }
+        });
+        Self(drawn)
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn see(&self, what: &str) {
+        wait_until_or_show(
+            &format!("{what} to be drawn"),
+            || self.text().contains(what),
+            || format!("{:?}", self.text()),
+        );
+    }
 }
 
 fn line_discipline(terminal: &OwnedFd) -> libc::tcflag_t {
@@ -309,37 +352,24 @@ fn line_discipline(terminal: &OwnedFd) -> libc::tcflag_t {
 #[test]
 fn top_lives_in_a_terminal_outlives_the_daemon_and_leaves_the_terminal_as_it_was() {
     let daemon = start();
-    let (mut master, slave) = terminal();
+    let (mut master, slave) = terminal(120, 40);
     let before = line_discipline(&slave);
-    let end = || Stdio::from(slave.try_clone().unwrap());
-    let mut top = Command::new(visiond())
-        .args(["top", "--interval", "200ms", "--url", &format!("unix:{}", daemon.path("http.sock").display())])
-        .env("TERM", "xterm-256color")
-        .stdin(end())
-        .stdout(end())
-        .stderr(end())
-        .spawn()
-        .unwrap();
-    let drawn: Arc<Mutex<String>> = Arc::default();
-    let (screen, mut reader) = (Arc::clone(&drawn), master.try_clone().unwrap());
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(n @ 1..) = reader.read(&mut buffer) {
-            screen.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..n]));
-        }
-    });
-    let see = |what: &str| {
-        let log = || format!("{:?}", drawn.lock().unwrap());
-        wait_until_or_show(&format!("{what} to be drawn"), || drawn.lock().unwrap().contains(what), log);
-    };
+    let mut top = top_in(&slave, &daemon).spawn().unwrap();
+    let drawn = Drawn::on(&master);
+    let see = |what: &str| drawn.see(what);
     see("streaming");
     see("no-such-device");
     assert_ne!(line_discipline(&slave), before, "keys come one by one");
-    assert!(!drawn.lock().unwrap().contains("preprocess"));
+    assert!(!drawn.text().contains("preprocess"));
     master.write_all(b"\x1b[B").unwrap();
     see("preprocess");
     master.write_all(b"s").unwrap();
     see("fps");
+    master.write_all(b"?").unwrap();
+    // Only cells that change are drawn: this word of "any key leaves this help" has no letter of the key line in its place.
+    see("leaves");
+    // This key leaves the help, and does nothing else.
+    master.write_all(b"q").unwrap();
     drop(daemon);
     see("answer");
     master.write_all(b"q").unwrap();
@@ -347,4 +377,41 @@ fn top_lives_in_a_terminal_outlives_the_daemon_and_leaves_the_terminal_as_it_was
     assert_eq!(status.code(), Some(0));
     assert_eq!(line_discipline(&slave), before, "the terminal is as it was");
     see("\x1b[?1049l");
+}
+
+#[test]
+fn top_assumes_80_x_24_on_a_terminal_that_does_not_know_its_size() {
+    let daemon = start();
+    let (mut master, slave) = terminal(0, 0);
+    let mut top = top_in(&slave, &daemon).spawn().unwrap();
+    let drawn = Drawn::on(&master);
+    drawn.see("streaming");
+    drawn.see("? help");
+    // The key line is the last of 24 rows.
+    drawn.see("\x1b[24;1H");
+    assert!(!drawn.text().contains("\x1b[25;"), "{:?}", drawn.text());
+    master.write_all(b"q").unwrap();
+    assert_eq!(top.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn top_refuses_a_terminal_without_escape_codes_and_prints_once_there() {
+    let daemon = start();
+    for (name, reason) in [(Some("dumb"), "TERM is `dumb`"), (Some(""), "TERM is not set"), (None, "TERM is not set")] {
+        let (master, slave) = terminal(120, 40);
+        let drawn = Drawn::on(&master);
+        let in_terminal = |options: &[&str]| {
+            let mut top = top_in(&slave, &daemon);
+            top.args(options).env_remove("TERM");
+            name.map(|name| top.env("TERM", name));
+            top.status().unwrap().code()
+        };
+        assert_eq!(in_terminal(&[]), Some(6));
+        let refusal = format!("visiond: cannot draw on this terminal: {reason}; `visiond top --once` prints text");
+        drawn.see(&refusal);
+        assert!(!drawn.text().contains('\x1b'), "{:?}", drawn.text());
+        assert_eq!(in_terminal(&["--once"]), Some(0));
+        drawn.see("streaming");
+        assert!(!drawn.text().contains('\x1b'), "{:?}", drawn.text());
+    }
 }

@@ -3,6 +3,7 @@
 mod screen;
 mod status;
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +11,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use ratatui::Terminal;
 use ratatui::backend::{Backend, TermionBackend};
+use ratatui::layout::{Rect, Size};
 use ratatui::termion::event::Key;
 use ratatui::termion::input::TermRead;
 use ratatui::termion::raw::IntoRawMode;
 use ratatui::termion::screen::IntoAlternateScreen;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::tail::Tail;
@@ -29,6 +31,9 @@ use status::Sort;
 
 /// Maximum time to wait for a key, so that a signal ends the command soon.
 const KEY_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Size of a terminal that does not know its own, such as a serial console.
+const ASSUMED_SIZE: Size = Size::new(80, 24);
 
 /// Watch cameras, models, sinks and log of the running daemon in this terminal
 #[derive(Debug, clap::Args)]
@@ -56,6 +61,7 @@ Keys:
   up, down        select a camera to show its stages
   left, right, s  change the sort column
   r               reverse the order
+  ?               explain keys and columns
 
 Examples:
   visiond top
@@ -65,9 +71,13 @@ Examples:
 
 /// Shows the status until a key or a signal ends the command.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
+    let once = args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal();
+    if !once {
+        can_draw().map_err(undrawable)?;
+    }
     let client = Client::find(&args.daemon)?;
     let first: StatusReport = client.get_json("/api/v1/status")?;
-    if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+    if once {
         print(&status::text(&first, args.sort))?;
         return Ok(Exit::Success);
     }
@@ -80,14 +90,29 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let keys = read_keys().map_err(ExitError::system)?;
     let mut screen = Screen::new(address, args.sort);
     screen.take(Ok((first, Tail::default())));
+    // `show` sets the size.
+    let options = TerminalOptions { viewport: Viewport::Fixed(Rect::ZERO) };
     // Dropping the terminal restores the user's screen, also after a panic.
     let drawn = io::stdout().into_raw_mode().and_then(IntoAlternateScreen::into_alternate_screen);
     drawn
-        .and_then(|stdout| Terminal::new(TermionBackend::new(stdout)))
+        .and_then(|stdout| Terminal::with_options(TermionBackend::new(stdout), options))
         .and_then(|mut terminal| show(&mut terminal, &mut screen, &answers, &keys, &signalled))
-        .map_err(|error| format!("cannot draw on this terminal: {error}; `visiond top --once` prints text"))
-        .map_err(|message| ExitError::new(Exit::Output, message))?;
+        .map_err(undrawable)?;
     Ok(Exit::Success)
+}
+
+/// Fails if the terminal does not understand escape sequences.
+fn can_draw() -> io::Result<()> {
+    match env::var_os("TERM").filter(|term| !term.is_empty()) {
+        None => Err(io::Error::other("TERM is not set")),
+        Some(term) if term == "dumb" => Err(io::Error::other("TERM is `dumb`")),
+        Some(_) => Ok(()),
+    }
+}
+
+fn undrawable(error: io::Error) -> ExitError {
+    let message = format!("cannot draw on this terminal: {error}; `visiond top --once` prints text");
+    ExitError::new(Exit::Output, message)
 }
 
 /// Polls the daemon on another thread, so that keys work while it does not answer. The error is a sentence for the screen.
@@ -125,6 +150,10 @@ fn show<B: Backend<Error = io::Error>>(
 ) -> io::Result<()> {
     loop {
         answers.try_iter().for_each(|answer| screen.take(answer));
+        let area = drawn_area(terminal.size()?);
+        if terminal.get_frame().area() != area {
+            terminal.resize(area)?;
+        }
         terminal.draw(|frame| screen.draw(frame))?;
         // Take all pending keys: a paste has many.
         let next = keys.recv_timeout(KEY_TIMEOUT);
@@ -138,9 +167,20 @@ fn show<B: Backend<Error = io::Error>>(
     }
 }
 
+/// Returns the area of a terminal that reports `size`. A terminal that does not know its size reports zeros.
+fn drawn_area(size: Size) -> Rect {
+    let known = |reported, assumed| if reported == 0 { assumed } else { reported };
+    Rect::new(0, 0, known(size.width, ASSUMED_SIZE.width), known(size.height, ASSUMED_SIZE.height))
+}
+
 /// Handles a key; returns whether it quits.
 fn pressed(screen: &mut Screen, key: Key) -> bool {
+    if screen.help {
+        screen.help = false;
+        return key == Key::Ctrl('c');
+    }
     match key {
+        Key::Char('?') => screen.help = true,
         Key::Char('q') | Key::Esc | Key::Ctrl('c') => return true,
         Key::Up | Key::Char('k') => screen.choose(-1),
         Key::Down | Key::Char('j') => screen.choose(1),

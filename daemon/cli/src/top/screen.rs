@@ -16,6 +16,27 @@ use crate::text_table::TextTable;
 const LINES: usize = 500;
 /// Minimum number of rows for the log.
 const LOG_ROWS: u16 = 4;
+/// What keys and columns mean; fits 70 x 20 with the key line.
+const HELP: &str = "\
+q, Esc         quit
+up, down       select a camera to show its stages (also k, j)
+left, right    change the sort column (also s)
+r              reverse the order
+
+PHASE          opening, streaming, waiting, failed or ended
+FPS            messages per second, over the last five seconds
+P50, P99 MS    age of frames when their messages are published: median
+               and 99th percentile, over the last 5 to 10 s
+PUBLISHED      frames with a message
+DROPPED, %     frames without one, and their share of both
+DETECTIONS     on the newest frame, or why the camera is away
+STAGE          total: capture to publishing; EVER: since the start
+RUNS, ERRORS   inferences; frames and inferences that failed
+REBUILT, ON    times that the model was loaded again; its backend
+STATE, TO      of a sink; yellow: its messages wait, red: outage
+WAITING        messages in the sink's queue and, with a spool, on disk
+WRITTEN        messages written; acknowledged, where a broker does
+LOST           messages that the sink lost";
 
 /// The daemon's report at one instant: its status, and the log's lines since the answer before.
 pub type StatusAnswer = (StatusReport, Tail);
@@ -25,6 +46,8 @@ pub struct Screen {
     address: String,
     pub sort: Sort,
     pub reversed: bool,
+    /// Whether the help covers the screen.
+    pub help: bool,
     /// Name of the selected camera, which stays selected when the order changes.
     chosen: Option<String>,
     seen: StatusReport,
@@ -38,7 +61,7 @@ impl Screen {
     /// An empty screen for the daemon at `address`.
     pub fn new(address: String, sort: Sort) -> Self {
         let seen = StatusReport::default();
-        Self { address, sort, reversed: false, chosen: None, seen, load: 0.0, log: Vec::new(), away: None }
+        Self { address, sort, reversed: false, help: false, chosen: None, seen, load: 0.0, log: Vec::new(), away: None }
     }
 
     /// Takes an answer, or the error of a failed request.
@@ -83,6 +106,12 @@ impl Screen {
 
     /// Draws the whole screen.
     pub fn draw(&self, frame: &mut Frame<'_>) {
+        if self.help {
+            let [text, keys] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+            frame.render_widget(Paragraph::new(HELP), text);
+            frame.render_widget(Paragraph::new("any key leaves this help".dim()), keys);
+            return;
+        }
         let cameras = self.cameras();
         let chosen = self.chosen_at(&cameras);
         let tables = [status::cameras(&cameras), status::models(&self.seen), status::sinks(&self.seen)];
@@ -113,13 +142,13 @@ impl Screen {
         }
         draw_table(frame, model_area, &tables[1], None, |_| Style::new());
         draw_table(frame, sink_area, &tables[2], None, |row| match row[1].as_str() {
-            "failing" | "not connected" => Style::new().fg(Color::Red),
-            _ => Style::new(),
+            "connected" | "writing" => Style::new(),
+            "outage" => Style::new().fg(Color::Red),
+            _ => Style::new().fg(Color::Yellow),
         });
         self.draw_log(frame, log_area);
-        let order =
-            format!("sorted by {:?}{}", self.sort, if self.reversed { ", reversed" } else { "" }).to_lowercase();
-        let text = format!("q quit   up/down select   left/right sort   r reverse   {order}");
+        let order = format!("{:?}{}", self.sort, if self.reversed { ", reversed" } else { "" }).to_lowercase();
+        let text = format!("q quit  ? help  up/down select  r reverse  s sort: {order}");
         frame.render_widget(Paragraph::new(text.dim()), keys);
     }
 
@@ -189,7 +218,8 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use visiond_system::logging::tail::Tail;
+    use visiond_flow::sink_counts::{SinkCounts, SpoolCounts};
+    use visiond_web::status::report::ModelFacts;
 
     fn drawn(screen: &Screen, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -242,5 +272,51 @@ mod tests {
         for (width, height) in [(1, 1), (20, 3), (40, 10), (300, 5)] {
             drawn(&screen, width, height);
         }
+    }
+
+    #[test]
+    fn at_70_x_20_the_total_of_the_chosen_camera_and_the_keys_are_seen() {
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Latency);
+        let (mut seen, tail) = answer(&["door", "gate", "yard"], 1);
+        seen.models = vec![ModelFacts::default(); 2];
+        seen.sinks = vec![SinkCounts::default(); 2];
+        screen.take(Ok((seen, tail)));
+        screen.choose(1);
+        screen.reversed = true;
+        let picture = drawn(&screen, 70, 20);
+        for word in ["STAGE", "total ", "? help", "sort: latency, reversed"] {
+            assert!(picture.contains(word), "{word}: {picture}");
+        }
+    }
+
+    #[test]
+    fn the_help_explains_every_key_and_column_at_70_x_20() {
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        screen.take(Ok(answer(&["door"], 1)));
+        screen.help = true;
+        let picture = drawn(&screen, 70, 20);
+        for line in HELP.lines().chain(["any key leaves this help"]) {
+            assert!(picture.contains(line), "{line}: {picture}");
+        }
+        assert!(!picture.contains("door"), "{picture}");
+    }
+
+    #[test]
+    fn a_sink_is_yellow_while_its_messages_are_kept_and_red_in_an_outage() {
+        let colour = |sink: SinkCounts| {
+            let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+            let name = "fleet".to_owned();
+            let seen = StatusReport { sinks: vec![SinkCounts { name, ..sink }], ..StatusReport::default() };
+            screen.take(Ok((seen, Tail::default())));
+            let mut terminal = Terminal::new(TestBackend::new(100, 40)).unwrap();
+            terminal.draw(|frame| screen.draw(frame)).unwrap();
+            let buffer = terminal.backend().buffer();
+            let row = (0..40).find(|&y| buffer[(0, y)].symbol() == "f" && buffer[(4, y)].symbol() == "t").unwrap();
+            buffer[(0, row)].fg
+        };
+        let away = SinkCounts { connected: Some(false), outage: Some("refused".to_owned()), ..SinkCounts::default() };
+        assert_eq!(colour(SinkCounts::default()), Color::Reset);
+        assert_eq!(colour(SinkCounts { spool: Some(SpoolCounts::default()), ..away.clone() }), Color::Yellow);
+        assert_eq!(colour(away), Color::Red);
     }
 }

@@ -57,6 +57,13 @@ fn dropped(camera: &CameraFacts) -> u64 {
     camera.dropped.values().sum()
 }
 
+/// Returns the share of dropped frames among those published or dropped, in per cent.
+fn dropped_percent(camera: &CameraFacts) -> String {
+    let dropped = dropped(camera);
+    let percent = 100.0 * dropped as f64 / (dropped + camera.published).max(1) as f64;
+    if dropped > 0 && percent < 0.1 { "<0.1".to_owned() } else { format!("{percent:.1}") }
+}
+
 /// Returns the whole status as text.
 pub fn text(seen: &StatusReport, sort: Sort) -> String {
     let mut parts = vec![head(seen, average_load(seen)).join("\n") + "\n"];
@@ -72,8 +79,8 @@ pub fn head(seen: &StatusReport, load: f64) -> Vec<String> {
     let mut lines = vec![
         format!("visiond {} on {}, up {}, {ready}", seen.version, seen.target, span(seen.uptime_s)),
         format!(
-            "{} MB, {:.0} % of a core, {} threads, {} descriptors",
-            process.resident_bytes / 1_000_000,
+            "{}, {:.0} % of a core, {} threads, {} descriptors",
+            memory(process.resident_bytes),
             load * 100.0,
             process.threads,
             process.descriptors
@@ -100,7 +107,7 @@ pub fn average_load(seen: &StatusReport) -> f64 {
 
 /// Returns a table with a row for each camera.
 pub fn cameras(cameras: &[&CameraFacts]) -> TextTable {
-    let head = ["CAMERA", "PHASE", ">FRAMES/S", ">P50 MS", ">P99 MS", ">PUBLISHED", ">DROPPED", "DETECTIONS"];
+    let head = ["CAMERA", "PHASE", ">FPS", ">P50 MS", ">P99 MS", ">PUBLISHED", ">DROPPED", ">%", "DETECTIONS"];
     let mut table = TextTable::new(&head);
     for camera in cameras {
         let total = total(camera);
@@ -116,6 +123,7 @@ pub fn cameras(cameras: &[&CameraFacts]) -> TextTable {
             millis(total.recent_p99_us),
             camera.published.to_string(),
             dropped(camera).to_string(),
+            dropped_percent(camera),
             away.unwrap_or_else(|| newest.join(", ")),
         ]);
     }
@@ -144,19 +152,23 @@ pub fn sinks(seen: &StatusReport) -> TextTable {
     table
 }
 
+/// Returns the sink's state in the words of the live page.
 fn state(sink: &SinkCounts) -> &'static str {
-    match (&sink.outage, sink.connected) {
-        (Some(_), _) => "failing",
-        (None, Some(false)) => "not connected",
-        (None, Some(true)) => "connected",
-        (None, None) => "ok",
+    match (&sink.outage, sink.connected, &sink.spool) {
+        (None, Some(true), _) => "connected",
+        (None, None, _) => "writing",
+        (_, _, Some(spool)) if spool.dropped == 0 || spool.bytes <= spool.limit_bytes / 2 => {
+            "waiting, messages are kept on disk"
+        }
+        _ => "outage",
     }
 }
 
-/// Returns a table with the times of each stage of a camera.
+/// Returns a table with the times of each stage of a camera, the total first: a small terminal shows only the first rows.
 pub fn stages(camera: &CameraFacts) -> TextTable {
     let mut table = TextTable::new(&["STAGE", ">P50 MS", ">P99 MS", ">P99 MS, EVER", ">MAX MS"]);
-    for stage in Stage::ALL.map(Stage::name) {
+    let parts = Stage::ALL.into_iter().filter(|stage| *stage != Stage::Total);
+    for stage in [Stage::Total].into_iter().chain(parts).map(Stage::name) {
         let facts = camera.stages.get(stage).cloned().unwrap_or_default();
         let times = [facts.recent_p50_us, facts.recent_p99_us, facts.p99_us, facts.max_us].map(millis);
         table.push([stage.to_owned()].into_iter().chain(times));
@@ -178,6 +190,12 @@ pub fn camera_line(camera: &CameraFacts) -> String {
     )
 }
 
+/// Formats a size of memory such as `87 MiB` or `1.5 GiB`.
+fn memory(bytes: u64) -> String {
+    let mib = bytes as f64 / 1_048_576.0;
+    if mib < 1023.5 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
+}
+
 /// Formats a time such as `3 d 4 h`, `2 h 5 min`, `5 min 12 s` or `12 s`.
 fn span(seconds: f64) -> String {
     let s = seconds as u64;
@@ -192,6 +210,7 @@ fn span(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use visiond_flow::sink_counts::SpoolCounts;
     use visiond_web::status::report::LabelFacts;
 
     fn camera(name: &str, fps: f64, p99: u64, dropped: u64) -> CameraFacts {
@@ -238,7 +257,44 @@ mod tests {
             let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
             line.split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(row("door"), "door streaming 30.0 0.0 44 0 12 2 dog");
-        assert_eq!(row("gate"), "gate waiting 0.0 0.0 0.0 0 0 no camera is at /dev/video9");
+        assert_eq!(row("door"), "door streaming 30.0 0.0 44 0 12 100.0 2 dog");
+        assert_eq!(row("gate"), "gate waiting 0.0 0.0 0.0 0 0 0.0 no camera is at /dev/video9");
+    }
+
+    #[test]
+    fn drops_are_a_share_of_the_frames_published_or_dropped() {
+        let percent =
+            |published, dropped| dropped_percent(&CameraFacts { published, ..camera("door", 30.0, 0, dropped) });
+        assert_eq!(percent(0, 0), "0.0");
+        assert_eq!(percent(75, 25), "25.0");
+        assert_eq!(percent(1_000_000, 0), "0.0");
+        assert_eq!(percent(1_000_000, 1), "<0.1");
+    }
+
+    #[test]
+    fn memory_has_the_units_of_the_configuration() {
+        assert_eq!(memory(87 << 20), "87 MiB");
+        assert_eq!(memory((1 << 30) - 1), "1.0 GiB");
+        assert_eq!(memory(3 << 29), "1.5 GiB");
+        let mut seen = StatusReport::default();
+        seen.process.resident_bytes = 100_000_000;
+        assert!(head(&seen, 0.0)[1].starts_with("95 MiB, "), "{:?}", head(&seen, 0.0));
+    }
+
+    #[test]
+    fn a_sink_waits_while_its_spool_keeps_the_messages() {
+        let sink = |outage: Option<&str>, connected, spool| {
+            state(&SinkCounts { outage: outage.map(str::to_owned), connected, spool, ..SinkCounts::default() })
+        };
+        let spool = |bytes, dropped| Some(SpoolCounts { bytes, limit_bytes: 100, records: 1, dropped });
+        let waiting = "waiting, messages are kept on disk";
+        assert_eq!(sink(None, Some(true), spool(10, 0)), "connected");
+        assert_eq!(sink(None, None, None), "writing");
+        assert_eq!(sink(Some("connection refused"), Some(false), spool(10, 0)), waiting);
+        assert_eq!(sink(None, Some(false), spool(99, 0)), waiting);
+        assert_eq!(sink(Some("connection refused"), Some(false), spool(10, 7)), waiting, "it has room again");
+        assert_eq!(sink(Some("connection refused"), Some(false), spool(99, 7)), "outage");
+        assert_eq!(sink(Some("no space left on device"), None, None), "outage");
+        assert_eq!(sink(None, Some(false), None), "outage");
     }
 }
