@@ -297,7 +297,9 @@ fn terminal(columns: u16, rows: u16) -> (File, OwnedFd) {
     let result = unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
     assert_eq!(result, 0, "openpty");
     // SAFETY: both are open and owned by no other value, since openpty just returned them.
-    unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
+    let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    // No program inherits the clone, so that a failed test hangs up and `top` ends.
+    (master.try_clone().unwrap(), slave)
 }
 
 /// Returns `visiond top` of this daemon in this terminal.
@@ -404,13 +406,13 @@ fn top_refuses_a_terminal_without_escape_codes_and_prints_once_there() {
             let mut top = top_in(&slave, &daemon);
             top.args(options).env_remove("TERM");
             name.map(|name| top.env("TERM", name));
-            top.status().unwrap().code()
+            top.spawn().unwrap()
         };
-        assert_eq!(in_terminal(&[]), Some(6));
+        let mut refused = in_terminal(&[]);
         let refusal = format!("visiond: cannot draw on this terminal: {reason}; `visiond top --once` prints text");
         drawn.see(&refusal);
-        assert!(!drawn.text().contains('\x1b'), "{:?}", drawn.text());
-        assert_eq!(in_terminal(&["--once"]), Some(0));
+        assert_eq!(refused.wait().unwrap().code(), Some(6));
+        assert_eq!(in_terminal(&["--once"]).wait().unwrap().code(), Some(0));
         drawn.see("streaming");
         assert!(!drawn.text().contains('\x1b'), "{:?}", drawn.text());
     }
