@@ -159,10 +159,44 @@ fn pictures_that_show_nothing_prove_nothing() {
     let output = verify(&model(), &model(), &["--images", &images]);
     assert_eq!(output.status.code(), Some(INPUT));
     assert!(stderr(&output).contains("neither model detects anything"), "{}", stderr(&output));
+    assert_eq!(verdict(&output), "agreement is not shown:");
     // A picture that cannot be read is reported, the others are compared.
     fs::write(folder.path().join("broken.png"), b"\x89PNG\r\n\x1a\nrubbish").unwrap();
     let output = verify(&model(), &model(), &["--images", &images, "--images", &media()]);
     assert_eq!(output.status.code(), Some(INPUT));
     assert!(stderr(&output).contains("broken.png"), "{}", stderr(&output));
     assert!(String::from_utf8_lossy(&output.stdout).contains("4 pictures"));
+}
+
+/// Returns the line of the report that says whether the models agree; a report has one.
+fn verdict(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let verdicts: Vec<_> = text.lines().filter(|line| line.contains("agree")).collect();
+    assert_eq!(verdicts.len(), 1, "{text}");
+    verdicts[0].to_owned()
+}
+
+#[test]
+fn a_threshold_above_every_score_shows_no_agreement() {
+    let options = ["--images", &media(), "-s", "0.99"];
+    let output = verify(&model(), &model(), &options);
+    assert_eq!(output.status.code(), Some(INPUT), "{}", stderr(&output));
+    assert_eq!(verdict(&output), "agreement is not shown:");
+    let reason = "neither model detects anything with a score of 0.99 or more on these pictures";
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with(&format!("{reason}\n")), "{output:?}");
+    let error = stderr(&output);
+    assert!(error.contains(reason) && error.contains("lower --score-threshold"), "{error}");
+
+    let output = verify(&model(), &model(), &[&options[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(INPUT), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["agree"], false);
+    assert_eq!(report["reasons"], serde_json::json!([reason]));
+
+    // Outputs that differ are a difference, also without detections.
+    let folder = tempfile::tempdir().unwrap();
+    let slightly = perturbed(folder.path(), 0xffc0);
+    let output = verify(&model(), &slightly, &[&options[..], &["--min-cosine", "0.999999"]].concat());
+    assert_eq!(output.status.code(), Some(DIFFERS), "{}", stderr(&output));
+    assert_eq!(verdict(&output), "the models do not agree:");
 }

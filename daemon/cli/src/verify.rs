@@ -110,10 +110,10 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     }
     let report = ComparisonReport::new(&comparison, limits);
     print_report(args.json, &report, ComparisonReport::text)?;
-    if report.detection_count() == 0 && report.agree {
+    if report.shows_nothing {
         let message = format!(
-            "neither model detects anything with a score of {threshold} or more on these pictures, so the comparison \
-             proves nothing: use pictures with objects that the model knows, or a lower --score-threshold"
+            "neither model detects anything with a score of {threshold} or more on these pictures, so agreement is \
+             not shown: use pictures with objects that the model knows, or a lower --score-threshold"
         );
         return Err(ExitError::new(Exit::Input, message));
     }

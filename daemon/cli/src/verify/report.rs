@@ -84,7 +84,10 @@ pub struct ComparisonReport {
     visiond: &'static str,
     /// Whether everything is within the limits.
     pub agree: bool,
-    /// The values that exceed the limits, as sentences.
+    /// Whether no limit is exceeded only because neither model detects anything.
+    #[serde(skip)]
+    pub shows_nothing: bool,
+    /// The values that exceed the limits, or why agreement is not shown, as sentences.
     reasons: Vec<String>,
     first: ComparedModel,
     second: ComparedModel,
@@ -135,10 +138,17 @@ impl ComparisonReport {
         let agreement = &comparison.agreement;
         let label = |id: u32| first.detector.label(id).to_string();
         let outputs: Vec<_> = comparison.tensors.iter().map(output).collect();
-        let reasons = reasons(&agreement.all, &outputs, &limits);
+        let mut reasons = reasons(&agreement.all, &outputs, &limits);
+        let shows_nothing = reasons.is_empty() && agreement.all.things() == 0;
+        if shows_nothing {
+            let threshold = limits.score_threshold.unwrap_or_default();
+            reasons
+                .push(format!("neither model detects anything with a score of {threshold} or more on these pictures"));
+        }
         Self {
             visiond: env!("CARGO_PKG_VERSION"),
             agree: reasons.is_empty(),
+            shows_nothing,
             reasons,
             first: first.model.clone(),
             second: second.model.clone(),
@@ -148,11 +158,6 @@ impl ComparisonReport {
             detections: class(None, "all".to_owned(), &agreement.all),
             classes: agreement.classes.iter().map(|(&id, found)| class(Some(id), label(id), found)).collect(),
         }
-    }
-
-    /// Returns the number of compared detections.
-    pub fn detection_count(&self) -> u64 {
-        self.detections.matched + self.detections.missing + self.detections.extra
     }
 
     /// Returns the tables as text.
@@ -191,7 +196,12 @@ impl ComparisonReport {
         if let Some(worst) = &self.detections.max_keypoint_distance {
             let _ = writeln!(out, "keypoints at most {:.2} pixels apart ({})", worst.value, worst.picture);
         }
-        let _ = writeln!(out, "\n{}", if self.agree { "the models agree" } else { "the models do not agree:" });
+        let verdict = match (self.agree, self.shows_nothing) {
+            (true, _) => "the models agree",
+            (false, true) => "agreement is not shown:",
+            (false, false) => "the models do not agree:",
+        };
+        let _ = writeln!(out, "\n{verdict}");
         for reason in &self.reasons {
             let _ = writeln!(out, "  {reason}");
         }
