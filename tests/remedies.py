@@ -29,13 +29,13 @@ VERBS = """
     shorten start stop switch train try update use wait write
 """.split()
 # Other forms that say what is wanted.
-WANTED = r"did you mean|\bmust\b|\bexpected \S+|\brequires? [`-]|\b(?:not|needs|instead of) \{(?:wanted|bounds_text)\b"
+WANTED = r"did you mean|\bmust\b|\bexpected \S+|\brequires? [`-]|\b(?:not|needs|instead of) \{(?:wanted|bounds_text)\b|its inputs are \{inputs|` is \{takes"
 # Values that hold a remedy or list what is possible; values that are reasons with a text of their own; values that are errors.
-REMEDY_VALUE = r"remedy|frames_alone|\w+_remedy|hint|near|nearest|other_version|other_may_know|explain|takes|known|inputs|names"
+REMEDY_VALUE = r"remedy|frames_alone|\w+_remedy|hint|near|nearest|other_version|other_may_know|explain"
 REASON_VALUE = r"reason\w*|why|cause|said|problem|refusal|words|line_\w+|first_error\w*"
 ERROR_VALUE = r"error|source|\d"
 REMEDY = re.compile(
-    rf"(?:^|[:;,.] |[(])(?:please )?(?:{'|'.join(VERBS)})\b|{WANTED}|\{{(?:[^{{}}]*\b)?(?:{REMEDY_VALUE})\b[^{{}}]*\}}",
+    rf"(?:^|[:;,.] |[(])(?:please )?(?:{'|'.join(VERBS)})\b(?! (?:is|was|are|were|has|failed|timed))|{WANTED}|\{{(?:[^{{}}]*\b)?(?:{REMEDY_VALUE})\b[^{{}}]*\}}",
     re.I,
 )
 PASSED_ON = re.compile(

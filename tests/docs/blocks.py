@@ -4,9 +4,9 @@
     blocks.py [DOCUMENT...]
 
 Each command of a block of `sh` is executed by the user `user`, who may use sudo, in that user's home. It passes when it ends with
-status 0. One that has no end by itself (a daemon, a follower of a log) passes when it has printed something, and is ended then. A
+status 0. One that has no end by itself (a daemon, a follower of a log) passes when it printed what is wanted, and is ended then. A
 block that begins with cargo or a file of the sources runs in their folder.
-A block of TOML is the configuration from then on, completed by a model, a test pattern as the camera `door` and a socket; README's is
+A block of TOML is the configuration from then on, completed by a model, a picture as the camera `door` and a socket; README's is
 the file that its commands name. A block whose first line is a comment with a path is that file.
 
 What is not executed is marked in the documents, and listed at the end: a block after a comment `<!-- needs A CAMERA -->` or
@@ -41,10 +41,15 @@ SETTINGS = [
 ]
 # A server that the rest of its document needs: it is ended with the document, or where the document restarts a service.
 SERVERS = r"^nats-server\b"
-# Commands without an end, and what succeeds once they work; without it they have to print something.
+# Commands without an end, and what they print when they work; `$ COMMAND` is one that succeeds then.
 ENDLESS = {
-    r"^visiond run\b": "", r"^journalctl .*-f\b": "", r"^mosquitto_sub\b(?!.* -C)": "", r"^socat\b": "", r"^tail -F\b": "",
-    r"^nats-server\b": "", r"curl .* -N\b": "", r"^ssh -L\b": "curl --silent --fail --output /dev/null http://localhost:8790/",
+    r"^visiond run\b": r"camera gate: 046d:082d is missing",
+    r"^journalctl .*-f\b": r"visiond\[\d+\]: .*camera door",
+    r"^mosquitto_sub\b": r'"schema":"visiond/1"',
+    r"^socat\b": r'^\["door",[1-9]',
+    r"^curl .* -N\b": r'"label":"person"',
+    r"^nats-server\b": r"Server is ready",
+    r"^ssh -L\b": "$ curl --silent --fail --output /dev/null http://localhost:8790/",
 }
 
 
@@ -152,7 +157,7 @@ class Run:
             return
         EDITED.write_text("\n".join(re.sub(r"^(\[\w+\])\s+", r"\1\n", words).splitlines()) + "\n")
         text = filled_in(command)
-        endless = next((probe for pattern, probe in ENDLESS.items() if re.search(pattern, text)), None)
+        endless = next((wanted for pattern, wanted in ENDLESS.items() if re.search(pattern, text)), None)
         if re.search(r"systemctl restart (?!visiond)", text):
             self.end_servers()
         # It edits only on a terminal.
@@ -164,7 +169,7 @@ class Run:
         self.result(place, command.splitlines()[0], good, note)
 
     def execute(self, text, folder, endless=None):
-        """Whether a command did what it should, and how it ended. `endless` is the probe of one without an end."""
+        """Whether a command did what it should, and how it ended. `endless` is what one without an end shows when it works."""
         began = os.fstat(self.log.fileno()).st_size
         environment = {
             "HOME": str(HOME), "USER": "user", "LOGNAME": "user", "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm",
@@ -178,7 +183,7 @@ class Run:
         )
         until = time.monotonic() + HANG_S
         while process.poll() is None and time.monotonic() < until:
-            if endless == "" and os.fstat(self.log.fileno()).st_size > began or endless and subprocess.run(endless, shell=True).returncode == 0:
+            if endless is not None and self.shows(endless, began):
                 if re.match(SERVERS, text):
                     self.servers.append(process)
                 else:
@@ -187,10 +192,18 @@ class Run:
             time.sleep(0.05)
         if process.poll() is None:
             end(process)
-            return False, f"did not {'end' if endless is None else 'print anything'} within {HANG_S} s"
+            return False, f"did not end within {HANG_S} s" if endless is None else f"did not show `{endless}` within {HANG_S} s"
         if endless is not None:
             return False, f"ended by itself with status {process.returncode}"
         return process.returncode == 0, f"status {process.returncode}"
+
+    def shows(self, wanted, began):
+        """Whether a command without an end works: by what it printed since `began`, or by a probe."""
+        if wanted.startswith("$ "):
+            return subprocess.run(wanted[2:], shell=True).returncode == 0
+        with open(self.log.name, errors="replace") as log:
+            log.seek(began)
+            return re.search(wanted, log.read(), re.M) is not None
 
     def configure(self, place, text):
         """Makes a block of TOML the configuration, with what it needs around it."""
@@ -250,7 +263,7 @@ def configuration(block):
     if re.match(r"\[camera\.", block):
         whole += '[[camera]]\nname = "door"\n'
     elif not re.search(r"^\[\[camera\]\]", block, re.M):
-        whole += '[[camera]]\nname = "door"\nsource = { type = "pattern", fps = 5 }\n\n'
+        whole += '[[camera]]\nname = "door"\nsource = { type = "images", path = "/opt/pictures", fps = 5, repeat = true }\n\n'
     end = ""
     if not re.search(r"^\[\[sink\]\]", block, re.M):
         end = '\n[[sink]]\ntype = "unix"\npath = "/run/visiond/detections.sock"\n'
@@ -286,6 +299,8 @@ BEFORE = {
     "docs/nats.md": "systemctl stop nats-server",
     "docs/operations.md": "mkdir -p visiond/target/release; cp /usr/bin/visiond visiond/target/release/; chown -R user: visiond/target",
 }
+# A document that takes another one's files as given.
+NEEDS = {"docs/mqtt.md": "docs/certificates.md", "docs/nats.md": "docs/certificates.md"}
 CONNECTED = """
 until curl --silent --unix-socket /run/visiond/http.sock http://localhost/api/v1/status | jq --exit-status '.sinks[] | select(.kind == "TYPE") | .connected'
 do sleep 0.5; done
@@ -300,7 +315,13 @@ AFTER = {
 
 
 def main():
-    names = sys.argv[1:] or ["README.md", *sorted(str(path.relative_to(SOURCES)) for path in (SOURCES / "docs").rglob("*.md"))]
+    names = ["README.md", *sorted(str(path.relative_to(SOURCES)) for path in (SOURCES / "docs").rglob("*.md"))]
+    if len(sys.argv) > 1:
+        unknown = set(sys.argv[1:]) - set(names)
+        if unknown:
+            sys.exit(f"docs: there is no document {', '.join(sorted(unknown))}: name one as README.md or docs/mqtt.md")
+        asked = {*sys.argv[1:], *(NEEDS[name] for name in sys.argv[1:] if name in NEEDS)}
+        names = [name for name in names if name in asked]
     run = Run()
     subprocess.run(["bash", "-euo", "pipefail", "-c", MACHINE], check=True, stdout=subprocess.DEVNULL)
     Path("/opt/door.toml").write_text(configuration(""))
@@ -322,7 +343,8 @@ mv /opt/visiond.deb /opt/visiond_${version}_$(dpkg --print-architecture).deb
 printf '#!/bin/sh\\n[ ! -s /opt/edited ] || [ ! -w "$1" ] || case $1 in *.toml*) ;; *) cat /opt/edited >"$1" ;; esac\\n' >/opt/editor
 chmod 755 /opt/editor
 printf 'Defaults env_keep += "SYSTEMD_EDITOR SUDO_EDITOR"\\n' >/etc/sudoers.d/editor
-mkdir -p /opt/newer /opt/raw
+mkdir -p /opt/newer /opt/raw /opt/pictures
+cp /home/user/visiond/tests/media/astronaut.png /opt/pictures/
 dpkg-deb --raw-extract /opt/visiond_*.deb /opt/raw
 sed -i 's/^Version: .*/&+1/' /opt/raw/DEBIAN/control
 dpkg-deb -Znone --root-owner-group --build /opt/raw /opt/newer

@@ -4,7 +4,8 @@
     VISIOND_BIN=target/debug/visiond python3 tests/web/consume.py [-k WORD]
 
 A program is a fenced block, named by its heading and language; the block of TOML before it is the configuration. Paths and ports
-in both are replaced by those of the test. A program whose tools are missing is skipped with the reason.
+in both are replaced by those of the test. A program whose interpreter or compiler is missing is skipped with the reason; its
+libraries must be there (tests/setup --test).
 """
 
 import json
