@@ -28,6 +28,7 @@ mod reload_command;
 mod running;
 mod selftest;
 mod spool;
+mod stopping;
 mod thermal;
 mod trace;
 mod verify;

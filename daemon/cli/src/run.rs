@@ -9,6 +9,7 @@ mod main_loop;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::Config;
@@ -17,8 +18,8 @@ use visiond_pipeline::summary::{CameraSummary, Summary};
 use visiond_service::reload::Reloader;
 use visiond_service::{Service, SummaryParts};
 use visiond_system::exit::{self, Exit, ExitError};
-use visiond_system::signals::Signals;
-use visiond_system::stop::Stop;
+use visiond_system::signals::{SignalRequest, Signals};
+use visiond_system::stop::{Stop, Wake};
 use visiond_system::systemd::Notifier;
 use visiond_system::thermal::Thermals;
 use visiond_system::{logging, process};
@@ -30,7 +31,9 @@ use crate::value_parsers::duration;
 use main_loop::{End, MainLoop};
 
 /// Time from a signal to the end of the process, for writing out what is queued.
-const END: Duration = Duration::from_millis(1_700);
+const END: Duration = Duration::from_millis(1_500);
+/// How much longer a reload may take to log what the sinks that it removed have lost.
+const RELOAD_PATIENCE: Duration = Duration::from_millis(200);
 /// The same without a signal: the cameras have ended, or a limit is reached.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -123,6 +126,8 @@ fn serve(
     let mut main_loop =
         MainLoop { service, stop, signals, notifier, thermals, status: &status, reloader: &mut reloader };
     let end = main_loop.run(duration.map(|duration| began + duration));
+    // Before anything that can wait.
+    let ended = Instant::now();
     reloader.close();
 
     let seconds = began.elapsed().as_secs_f64();
@@ -130,10 +135,19 @@ fn serve(
     logging::clear_live_line();
     stop.raise();
     let lost = service.lost();
-    let deadline = Instant::now() + if end == End::Signal || lost.is_some() { END } else { DRAIN };
-    server.end(deadline);
-    let SummaryParts { models, cameras, sinks } = service.end(deadline, seconds);
-    if !reloader.wait(deadline) {
+    let deadline = ended + if end == End::Signal || lost.is_some() { END } else { DRAIN };
+    let end_all = || {
+        server.end();
+        service.end(deadline, seconds)
+    };
+    let (SummaryParts { models, cameras, sinks }, hastened) = if end == End::Signal {
+        service.hasten(deadline);
+        (end_all(), None)
+    } else {
+        hastened_by_signal(signals, service, end_all)?
+    };
+    let deadline = hastened.unwrap_or(deadline);
+    if !reloader.wait(deadline + RELOAD_PATIENCE) {
         log::warn!("a reload was still running and is abandoned");
         exit::skip_cleanup();
     }
@@ -159,6 +173,34 @@ fn serve(
         None => verdict(&summary),
     };
     Ok(RunOutcome { summary, failure })
+}
+
+/// Runs `end_all`, and shortens it if a signal arrives meanwhile; returns its result, and the deadline that the signal has set.
+fn hastened_by_signal<T>(
+    signals: &Signals,
+    service: &Service,
+    end_all: impl FnOnce() -> T,
+) -> Result<(T, Option<Instant>), ExitError> {
+    let ended = Stop::new().map_err(ExitError::system)?;
+    let watch = || {
+        while let Ok(Wake::Ready) = ended.wait_readable(signals.readable(), None) {
+            if let Some(SignalRequest::End(name)) = signals.take_request() {
+                log::info!("{name}: shutting down");
+                let deadline = Instant::now() + END;
+                service.hasten(deadline);
+                return Some(deadline);
+            }
+        }
+        None
+    };
+    thread::scope(|scope| {
+        let watch = thread::Builder::new().name("hasten".to_owned()).spawn_scoped(scope, watch);
+        let watch = watch.map_err(ExitError::system)?;
+        let result = end_all();
+        ended.raise();
+        // The panic hook has logged a panic.
+        Ok((result, watch.join().ok().flatten()))
+    })
 }
 
 /// Returns the error of a run that ended without a signal, if it failed.

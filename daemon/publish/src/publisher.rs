@@ -21,7 +21,7 @@ use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
 use crate::broker::{BrokerSink, SpoolWriter};
-use crate::queue::Queue;
+use crate::queue::{Counters, Queue};
 use crate::sink::{Sink, SinkContext, SinkEnd, SinkError};
 use crate::wake_thread::WakeThread;
 use crate::{file, mqtt, nats, stdout, unix};
@@ -66,6 +66,16 @@ struct SharedSinks {
     context: SinkContext,
     failure: OnceLock<PublishError>,
     stop: Stop,
+    ending: Mutex<Ending>,
+}
+
+/// What [`Publisher::hasten`] needs.
+#[derive(Debug, Default)]
+struct Ending {
+    /// The sinks that the last change removed; they may still write out their queues.
+    retired: Vec<RunningSink>,
+    /// The latest deadline that a sink may have.
+    latest: Option<Instant>,
 }
 
 /// A sink with its configuration.
@@ -103,7 +113,13 @@ impl Publisher {
         survive_size_limits();
         let context = context.clone();
         let sinks_lock = RankedMutex::new(LockRank::Sinks, Arc::default());
-        let shared = SharedSinks { sinks: sinks_lock, context, failure: OnceLock::new(), stop: stop.clone() };
+        let shared = SharedSinks {
+            sinks: sinks_lock,
+            context,
+            failure: OnceLock::new(),
+            stop: stop.clone(),
+            ending: Mutex::default(),
+        };
         let shared = Arc::new(shared);
         let woken = Arc::clone(&shared);
         let wake_thread = WakeThread::start(move || woken.wake())
@@ -161,7 +177,8 @@ impl Publisher {
             }
         }
         let stays = |sink: &&RunningSink| sinks.iter().any(|after| Arc::ptr_eq(&after.handle, &sink.handle));
-        let gone = before.iter().filter(|sink| !stays(sink)).cloned().collect();
+        let gone: Vec<_> = before.iter().filter(|sink| !stays(sink)).cloned().collect();
+        self.shared.ending.lock().retired.clone_from(&gone);
         *self.shared.sinks.lock() = Arc::new(sinks);
         self.shared.end_without_readers();
         Ok(RetiredSinks(gone))
@@ -195,7 +212,25 @@ impl Publisher {
     ///
     /// A message published afterwards counts as unsent. A second call only returns the counts.
     pub fn close(&self, deadline: Instant) -> Vec<SinkCounts> {
-        close(&self.shared.sinks(), deadline)
+        self.close_queues(deadline);
+        join(&self.shared.sinks())
+    }
+
+    /// Closes the queues, so that every sink writes out its own by `deadline`; does not wait.
+    pub fn close_queues(&self, deadline: Instant) {
+        let ending = self.shared.ending.lock();
+        let deadline = ending.latest.map_or(deadline, |latest| latest.min(deadline));
+        self.shared.sinks().iter().for_each(|sink| sink.handle.queue.close(deadline));
+    }
+
+    /// Brings the deadline of all sinks forward to `latest`: of those whose queues are closed, of those that a change removed,
+    /// and of the others once their queues are closed.
+    pub fn hasten(&self, latest: Instant) {
+        let mut ending = self.shared.ending.lock();
+        ending.latest = Some(ending.latest.map_or(latest, |known| known.min(latest)));
+        let closed = |sink: &&RunningSink| sink.handle.queue.deadline().is_some();
+        let sinks = self.shared.sinks();
+        ending.retired.iter().chain(sinks.iter().filter(closed)).for_each(|sink| sink.handle.queue.close(latest));
     }
 
     fn spawn(&self, config: SinkConfig, sink: Box<dyn Sink>) -> Result<RunningSink, PublishError> {
@@ -262,13 +297,15 @@ impl SharedSinks {
 impl RetiredSinks {
     /// Writes out the queues, ends the threads by `deadline`, and logs the losses.
     pub fn close(self, deadline: Instant) {
-        close(&self.0, deadline);
+        self.0.iter().for_each(|sink| sink.handle.queue.close(deadline));
+        join(&self.0);
     }
 }
 
-fn close(sinks: &[RunningSink], deadline: Instant) -> Vec<SinkCounts> {
-    sinks.iter().for_each(|sink| sink.handle.queue.close(deadline));
-    sinks.iter().for_each(|sink| sink.join(deadline));
+/// Waits for the threads of sinks whose queues are closed. They share the time, however many of them hang.
+fn join(sinks: &[RunningSink]) -> Vec<SinkCounts> {
+    let began = Instant::now();
+    sinks.iter().for_each(|sink| sink.join(began));
     sinks.iter().map(RunningSink::counts).collect()
 }
 
@@ -319,13 +356,25 @@ impl RunningSink {
             && !(*only_detections && message.detections.is_empty())
     }
 
-    /// Waits for the thread until shortly after `deadline`, then leaves a thread that hangs in a system call behind.
-    fn join(&self, deadline: Instant) {
+    /// Waits for the thread until shortly after `began` and the queue's deadline, then leaves a thread that hangs in a system
+    /// call behind.
+    fn join(&self, began: Instant) {
         let Some(thread) = self.handle.thread.lock().take() else { return };
-        let patience = deadline.max(Instant::now()) + Duration::from_millis(150);
-        if !finished_by([&thread], patience) {
-            log::error!("sink {}: its output does not respond; leaving its thread behind", self.config.name);
-            self.handle.queue.abandon(|counters| &counters.unsent);
+        let queue = &self.handle.queue;
+        // Read again and again, because it may be brought forward.
+        let patience = || queue.deadline().map_or(began, |deadline| deadline.max(began)) + LAST_PATIENCE;
+        while Instant::now() < patience() && !finished_by([&thread], patience().min(Instant::now() + LAST_PATIENCE)) {}
+        if !thread.is_finished() {
+            queue.abandon(|counters| &counters.unsent);
+            let spool = *queue.counters.spool.lock();
+            let kept = match spool {
+                Some(spool) => format!(" and {} messages in its spool", spool.records),
+                None => {
+                    Counters::add(&queue.counters.unsent, queue.counters.in_hand());
+                    String::new()
+                }
+            };
+            log::error!("sink {}: its output does not respond; leaving its thread{kept} behind", self.config.name);
         } else if thread.join().is_err() {
             log::error!(
                 "sink {}: its thread panicked, which is a fault of visiond: please report it",
@@ -393,6 +442,9 @@ fn shared_spool(sinks: &[SinkConfig]) -> Option<(usize, SinkError)> {
     }
     None
 }
+
+/// How long after its deadline a sink's thread may take to end.
+const LAST_PATIENCE: Duration = Duration::from_millis(150);
 
 /// Makes a write beyond the process's file size limit (`ulimit -f`) return an error instead of ending the process.
 fn survive_size_limits() {

@@ -21,6 +21,8 @@ use super::rate_limit::CameraRateLimit;
 #[derive(Debug, Default)]
 pub struct Counters {
     pub queued: AtomicU64,
+    /// Messages that the sink has taken from the queue.
+    pub taken: AtomicU64,
     pub written: AtomicU64,
     pub dropped_full: AtomicU64,
     pub failed: AtomicU64,
@@ -42,6 +44,12 @@ pub struct Counters {
 impl Counters {
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Returns how many of the messages that a sink without a spool has taken are neither written nor given up.
+    pub fn in_hand(&self) -> u64 {
+        let done = [&self.written, &self.failed].map(|counter| counter.load(Ordering::Relaxed)).iter().sum();
+        self.taken.load(Ordering::Relaxed).saturating_sub(done)
     }
 }
 
@@ -197,6 +205,7 @@ impl Queue {
             self.release(&mut inner, closed);
             if let Some(message) = inner.waiting.pop_front() {
                 drop(inner);
+                Counters::add(&self.counters.taken, 1);
                 self.room.notify_one();
                 return Popped::Message(message);
             }
@@ -242,9 +251,11 @@ impl Queue {
         self.inner.lock().waiting.len()
     }
 
-    /// Closes the queue to new messages; the sink has until `deadline` to write the rest.
+    /// Closes the queue to new messages; the sink has until `deadline` to write the rest. An earlier deadline stays in force.
     pub fn close(&self, deadline: Instant) {
-        self.inner.lock().deadline.get_or_insert(deadline);
+        let mut inner = self.inner.lock();
+        inner.deadline = Some(inner.deadline.map_or(deadline, |known| known.min(deadline)));
+        drop(inner);
         self.room.notify_all();
         self.notify();
     }

@@ -28,6 +28,8 @@ use crate::prepared_config::{self, Pictures, PreparedConfig, RunningConfig, Runn
 const SWAP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long sinks and annotators that a change removed have to write what waits.
 const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much of the time at the end is the sinks' alone.
+const SINK_RESERVE: Duration = Duration::from_millis(300);
 /// How long the last live picture has at the end.
 const PICTURE_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -231,14 +233,23 @@ impl Service {
         self.first_message.get().copied().flatten()
     }
 
+    /// Brings the deadline of [`Service::end`], and of sinks that a change removed, forward to `deadline`.
+    pub fn hasten(&self, deadline: Instant) {
+        self.publisher.hasten(deadline);
+    }
+
     /// Ends every thread after stop was raised, and flushes the sinks by `deadline`; returns the summary of a run of `seconds`.
     pub fn end(&self, deadline: Instant, seconds: f64) -> SummaryParts {
         // Waits for a change that has begun to switch; stop makes it faster.
         let state = self.state.lock();
         let ServiceState { running, pipeline } = &*state;
         pipeline.halt();
-        pipeline.join(Instant::now() + JOIN_TIMEOUT);
-        self.live.close(Instant::now() + PICTURE_TIMEOUT);
+        // Together they end by `deadline`, whichever of them hang.
+        let until =
+            |limit: Duration| (Instant::now() + limit).min(deadline.checked_sub(SINK_RESERVE).unwrap_or(deadline));
+        pipeline.join(until(JOIN_TIMEOUT));
+        self.live.close(until(PICTURE_TIMEOUT));
+        self.publisher.close_queues(deadline);
         let pictures: Vec<_> =
             running.pictures.iter().map(|pictures| (pictures, pictures.annotator.close(deadline))).collect();
         let sinks = self.publisher.close(deadline);

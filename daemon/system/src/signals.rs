@@ -1,21 +1,26 @@
-//! Signals, reported through a descriptor. SIGTERM and SIGINT end the daemon; a second one ends the process at once. SIGHUP reloads
-//! the configuration.
+//! Signals, reported through a descriptor. SIGTERM and SIGINT end the daemon; a second one ends the process at once, and so
+//! does the end of a time limit. SIGHUP reloads the configuration.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
+use crate::exit::Exit;
+use crate::threads::finished_by;
 use crate::wake_pipe::WakePipe;
 
 /// A signal within this time repeats the one before: `timeout` and Ctrl-C in a terminal signal the process and then its whole
 /// group.
 const ECHO: Duration = Duration::from_millis(250);
+
+/// Time from the first signal to the end of the process, whatever hangs: a model that is being loaded, a lock, a disk, the log.
+const LIMIT: Duration = Duration::from_millis(1_950);
 
 /// The signals that the daemon handles.
 #[derive(Debug)]
@@ -59,6 +64,8 @@ impl Signals {
             if first.read_exact(&mut [0]).is_ok() {
                 std::thread::sleep(ECHO);
                 armed.store(true, Ordering::SeqCst);
+                std::thread::sleep(LIMIT - ECHO);
+                end_process();
             }
         };
         std::thread::Builder::new().name("signals".to_owned()).spawn(arm)?;
@@ -89,6 +96,17 @@ impl Signals {
     pub fn wake_pipe(&self) -> Arc<WakePipe> {
         Arc::clone(&self.wake_pipe)
     }
+}
+
+/// Ends the process without waiting for anything.
+fn end_process() -> ! {
+    let log = || log::error!("not everything ended within 2 s of the signal: ending the process as it is");
+    // On another thread, because the log may be what hangs.
+    if let Ok(logging) = std::thread::Builder::new().spawn(log) {
+        finished_by([&logging], Instant::now() + Duration::from_millis(40));
+    }
+    // SAFETY: the call ends the process and runs no more of its code.
+    unsafe { libc::_exit(Exit::Success.code().into()) }
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -54,12 +54,12 @@ impl Server {
         Ok(Self { orders, thread: Mutex::new(Some(thread)), served })
     }
 
-    /// Ends the thread by `deadline`; open connections have a moment to finish.
-    pub fn end(&self, deadline: Instant) {
+    /// Ends the thread; open connections have a moment to finish.
+    pub fn end(&self) {
         let _ = self.orders.send(Order::End);
         let thread = self.thread.lock().take();
         let Some(thread) = thread else { return };
-        if !finished_by([&thread], deadline) {
+        if !finished_by([&thread], Instant::now() + 2 * GRACE) {
             log::warn!("http: a request did not finish in time and is abandoned");
             return;
         }

@@ -20,8 +20,8 @@ const BATCH: usize = 64;
 /// How long a durable sink keeps sending when it is to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How much of the time at the end is kept for closing the session.
-const CLOSE_RESERVE: Duration = Duration::from_millis(150);
+/// How long ending the session may take; so much of the time at the end is kept for it.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_millis(150);
 
 pub struct QueueReader<'q> {
     queue: &'q Queue,
@@ -64,12 +64,12 @@ impl<'q> QueueReader<'q> {
         if let Some(config) = self.queue.configured() {
             self.configured = Some(config);
         }
-        if self.end.is_none() {
-            self.end = self.queue.deadline().map(|deadline| {
-                let end = deadline.checked_sub(CLOSE_RESERVE).unwrap_or(deadline);
-                // The next start continues where this one ends.
-                if self.outbox.is_durable() { end.min(Instant::now() + GRACE) } else { end }
-            });
+        if let Some(deadline) = self.queue.deadline() {
+            let end = deadline.checked_sub(CLOSE_TIMEOUT).unwrap_or(deadline);
+            // The next start continues where this one ends.
+            let end = if self.outbox.is_durable() { end.min(Instant::now() + GRACE) } else { end };
+            // The deadline may have been brought forward.
+            self.end = Some(self.end.map_or(end, |known| known.min(end)));
         }
         self.outbox.attend(&self.queue.counters);
         loop {

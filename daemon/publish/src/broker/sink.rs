@@ -9,7 +9,7 @@ use visiond_flow::trace;
 use visiond_system::backoff::{Backoff, RateLimit};
 
 use super::outbox::Outbox;
-use super::queue_reader::QueueReader;
+use super::queue_reader::{CLOSE_TIMEOUT, QueueReader};
 use super::window::Window;
 use super::{BrokerClient, BrokerEvent, Loss, TICK, WINDOW};
 use crate::queue::{Counters, Queue};
@@ -19,8 +19,6 @@ use crate::sink::{Sink, SinkEnd, SinkError};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a broker may accept nothing, or acknowledge nothing.
 const ACK_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long ending the session may take.
-const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A sink that sends its messages with a [`BrokerClient`].
 pub struct BrokerSink<C> {
