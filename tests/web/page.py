@@ -20,6 +20,7 @@ from playwright.sync_api import sync_playwright
 from running import Daemon, absent, free_port, pattern
 
 MOST_BYTES = 100_000
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "daemon/web/src/page"
 # A hang, not slowness: nothing else is decided by it.
 PATIENCE_S = 120
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
@@ -342,6 +343,58 @@ class LivePage(unittest.TestCase):
         self.assertGreaterEqual(int(total), int(seen))
         self.assertIn("last", self.text(page, "#detections-span"))
         self.assertNotIn("cyan", self.text(page, "#facts"))
+
+    def test_headings_say_the_seconds_that_the_data_cover(self):
+        sockets = "window.sockets = []; window.WebSocket = class extends WebSocket { constructor(url) { super(url); window.sockets.push(this); } };"
+        page = self.open(self.daemon(pattern("bars")), before=sockets)
+
+        def seconds():
+            texts = [page.text_content(heading) for heading in ("#latency-recent", "#detections-span")]
+            found = re.fullmatch(r"last (\d+) s", texts[0])
+            return int(found[1]) if found and texts[0] == texts[1] else None
+
+        wait("some seconds", lambda: (seconds() or 0) >= 5)
+        # As a hidden tab does, or a network that fails.
+        page.evaluate("window.sockets.at(-1).close()")
+        wait("a new start", lambda: seconds() is not None and seconds() < 5)
+        wait("new messages", lambda: page.evaluate("window.sockets.length") == 2 and seconds() >= 2)
+
+    def test_the_recent_past_is_exact_and_bounded(self):
+        page = self.browser.new_page()
+        self.addCleanup(page.close)
+        page.add_script_tag(content=(PAGE / "history.js").read_text() + "window.History = History;", type="module")
+        wait("the module", lambda: page.evaluate("'History' in window"))
+        # Each frame has two persons and a dog.
+        told = """([every, until]) => {
+          const history = new History();
+          const labels = ['person', 'dog', 'person'].map((label) => ({ label }));
+          for (let at = 0; at < until; at += every) history.frame({ camera: 'a', timings_us: { total: 1 }, detections: labels }, at);
+          const { seconds, frames, labels: found } = history.detections('a', until);
+          return [seconds, frames, found.get('person').detections, found.get('person').frames, history.stage('a', 'total').count];
+        }"""
+        self.assertEqual(page.evaluate(told, [100, 10_000]), [10, 100, 200, 100, 100])
+        seconds, frames, *counts = page.evaluate(told, [100, 300_000])
+        self.assertTrue(59 <= seconds <= 60 and frames == 10 * seconds, (seconds, frames))
+        self.assertEqual(counts, [2 * frames, frames, frames])
+        # A fast camera's is shorter, and says so.
+        seconds, frames, *counts = page.evaluate(told, [4, 60_000])
+        self.assertTrue(frames <= 7200 and abs(frames - 250 * seconds) <= 1, (seconds, frames))
+        self.assertEqual(counts, [2 * frames, frames, frames])
+        # A list of all 7.2 million detections takes 30 MB.
+        page.evaluate("""() => {
+          window.crowd = new History();
+          const detections = Array.from({ length: 1000 }, (_, at) => ({ label: `label ${at % 3}` }));
+          for (let at = 0; at < 60_000; at += 60_000 / 7200) window.crowd.frame({ camera: 'a', timings_us: { total: 1 }, detections }, at);
+        }""")
+        browser = page.context.new_cdp_session(page)
+
+        def heap():
+            browser.send("HeapProfiler.collectGarbage")
+            return browser.send("Runtime.getHeapUsage")["usedSize"]
+
+        with_it = heap()
+        page.evaluate("() => { delete window.crowd; }")
+        self.assertLess(with_it - heap(), 5_000_000)
 
     def test_boxes_have_their_score_unless_it_is_switched_off(self):
         daemon = self.daemon(pattern("bars"))

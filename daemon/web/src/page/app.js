@@ -21,10 +21,13 @@ const inspector = new Inspector();
 const cameras = new Cameras((name, byHand) => inspector.choose(name, byHand));
 startScores(() => cameras.redraw());
 new Log();
-const stream = new Stream((message) => {
-  history.frame(message, performance.now());
-  cameras.message(message);
-});
+const stream = new Stream(
+  (message) => {
+    history.frame(message, performance.now());
+    cameras.message(message);
+  },
+  () => history.interrupted(),
+);
 let daemon = null;
 let lostSince = null;
 

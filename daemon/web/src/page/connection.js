@@ -62,9 +62,12 @@ export class Stream {
   #retry = FIRST_RETRY_MS;
   #timer = 0;
   #message;
+  #closed;
 
-  constructor(message) {
+  /** Calls `message(message)` for each message, and `closed()` when it misses some. */
+  constructor(message, closed) {
     this.#message = message;
+    this.#closed = closed;
     document.addEventListener('visibilitychange', () => {
       clearTimeout(this.#timer);
       if (document.hidden) this.#timer = setTimeout(() => this.#close(), HIDDEN_MS);
@@ -96,6 +99,7 @@ export class Stream {
     socket.onclose = () => {
       if (this.#socket !== socket) return;
       this.#socket = null;
+      this.#closed();
       // Random, so that not all pages reconnect at once after a restart of the daemon.
       if (!document.hidden) this.#timer = setTimeout(() => this.#open(), this.#retry * (0.5 + Math.random()));
       this.#retry = Math.min(this.#retry * 2, LAST_RETRY_MS);
@@ -106,5 +110,6 @@ export class Stream {
     const socket = this.#socket;
     this.#socket = null;
     socket?.close();
+    this.#closed();
   }
 }

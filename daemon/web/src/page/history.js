@@ -1,12 +1,14 @@
-// The recent past of each camera: one point per second from the status for the lines, and the timings of every frame of the
-// last minute from the stream, for exact percentiles.
+// The recent past of each camera: one point per second from the status for the lines, and of the last minute of the stream
+// every frame's timings, for exact percentiles, and the number of detections by label.
 
 /** The stages of a frame, in their order. */
 export const STAGES = ['capture', 'queue', 'preprocess', 'infer', 'postprocess', 'total'];
 /** Points of a line: two minutes. */
 export const POINTS = 120;
 const RECENT_MS = 60_000;
-/** A camera of 120 frames a second for a minute. */
+/** The span of messages that are kept, counted and forgotten together. */
+const PART_MS = 1000;
+/** A camera of 120 frames a second for a minute; the recent past of a faster one is shorter. */
 const MOST_FRAMES = 7200;
 
 export class History {
@@ -17,7 +19,7 @@ export class History {
   #of(name) {
     let camera = this.#cameras.get(name);
     if (!camera) {
-      camera = { frames: [], first: 0, points: [], since: null };
+      camera = { parts: [], frames: 0, points: [], since: null };
       this.#cameras.set(name, camera);
     }
     return camera;
@@ -27,20 +29,26 @@ export class History {
   frame(message, now) {
     const camera = this.#of(message.camera);
     camera.since ??= now;
-    camera.frames.push({ at: now, timings: message.timings_us, labels: message.detections.map((detection) => detection.label) });
-    this.#forget(camera, now);
+    let part = camera.parts.at(-1);
+    if (!part || now - part.at >= PART_MS) {
+      part = { at: now, timings: [], labels: new Map() };
+      camera.parts.push(part);
+    }
+    camera.frames += 1;
+    const frame = part.timings.push(message.timings_us);
+    for (const { label } of message.detections) {
+      const counts = part.labels.get(label) ?? { detections: 0, frames: 0, last: 0 };
+      counts.detections += 1;
+      if (counts.last !== frame) counts.frames += 1;
+      counts.last = frame;
+      part.labels.set(label, counts);
+    }
+    forget(camera, now);
   }
 
-  #forget(camera, now) {
-    const old = (frame) => now - frame.at > RECENT_MS;
-    while (camera.first < camera.frames.length && (old(camera.frames[camera.first]) || camera.frames.length - camera.first > MOST_FRAMES)) {
-      camera.first += 1;
-    }
-    // Removed in batches, so that a frame does not cost a copy of all others.
-    if (camera.first > 1000) {
-      camera.frames.splice(0, camera.first);
-      camera.first = 0;
-    }
+  /** Forgets all messages, because some were missed: the stream was closed. */
+  interrupted() {
+    for (const camera of this.#cameras.values()) Object.assign(camera, { parts: [], frames: 0, since: null });
   }
 
   /** Adds a point to every line. */
@@ -51,13 +59,10 @@ export class History {
       const camera = this.#of(facts.name);
       const buckets = facts.stages.total?.buckets;
       if (buckets) this.#bounds = buckets.map(([bound]) => bound);
-      this.#forget(camera, now);
+      forget(camera, now);
       // Of the last five seconds, so that the line shows what happens now.
-      const ages = [];
-      for (let at = camera.frames.length - 1; at >= camera.first && now - camera.frames[at].at < 5000; at -= 1) {
-        ages.push(camera.frames[at].timings.total);
-      }
-      camera.points.push({ fps: facts.fps, age: quantile(ages.sort(rising), 0.99) });
+      const ages = times(camera.parts.filter((part) => now - part.at < 5000), 'total');
+      camera.points.push({ fps: facts.fps, age: quantile(ages, 0.99) });
       if (camera.points.length > POINTS) camera.points.shift();
     }
   }
@@ -66,22 +71,19 @@ export class History {
     return this.#of(name).points;
   }
 
-  /** Returns the last minute of a camera's stage, in the form that the status has for the time since the start. */
+  /** Returns the recent past of a camera's stage, in the form that the status has for the time since the start. */
   stage(name, stage) {
-    const camera = this.#of(name);
-    const times = [];
-    for (let at = camera.first; at < camera.frames.length; at += 1) times.push(camera.frames[at].timings[stage]);
-    times.sort(rising);
+    const sorted = times(this.#of(name).parts, stage);
     const counts = this.#bounds.map(() => 0);
-    for (const time of times) {
+    for (const time of sorted) {
       const bucket = this.#bounds.findIndex((bound) => bound === null || time <= bound);
       if (bucket >= 0) counts[bucket] += 1;
     }
     return {
-      count: times.length,
-      p50_us: quantile(times, 0.5),
-      p99_us: quantile(times, 0.99),
-      max_us: times.at(-1) ?? null,
+      count: sorted.length,
+      p50_us: quantile(sorted, 0.5),
+      p99_us: quantile(sorted, 0.99),
+      max_us: sorted.at(-1) ?? null,
       buckets: this.#bounds.map((bound, at) => [bound, counts[at]]),
     };
   }
@@ -90,27 +92,22 @@ export class History {
   detections(name, now) {
     const camera = this.#of(name);
     const labels = new Map();
-    for (let at = camera.first; at < camera.frames.length; at += 1) {
-      const frame = camera.frames[at];
-      for (const label of frame.labels) {
-        const counts = labels.get(label) ?? { detections: 0, frames: 0, last: null };
-        counts.detections += 1;
-        if (counts.last !== frame) counts.frames += 1;
-        counts.last = frame;
+    for (const part of camera.parts) {
+      for (const [label, { detections, frames }] of part.labels) {
+        const counts = labels.get(label) ?? { detections: 0, frames: 0 };
+        counts.detections += detections;
+        counts.frames += frames;
         labels.set(label, counts);
       }
     }
     const seconds = camera.since === null ? 0 : Math.min(RECENT_MS, now - camera.since) / 1000;
-    return { seconds, frames: camera.frames.length - camera.first, labels };
+    return { seconds, frames: camera.frames, labels };
   }
 
-  /** Returns the 99th percentile of the ages of all cameras' frames in the last minute. */
+  /** Returns the 99th percentile of the ages of all cameras' frames in the recent past. */
   ageOfAll() {
-    const times = [];
-    for (const camera of this.#cameras.values()) {
-      for (let at = camera.first; at < camera.frames.length; at += 1) times.push(camera.frames[at].timings.total);
-    }
-    return quantile(times.sort(rising), 0.99);
+    const parts = [...this.#cameras.values()].flatMap((camera) => camera.parts);
+    return quantile(times(parts, 'total'), 0.99);
   }
 
   /** Forgets everything, because the daemon restarted. */
@@ -119,7 +116,20 @@ export class History {
   }
 }
 
-const rising = (a, b) => a - b;
+/** Forgets a camera's oldest parts. */
+function forget(camera, now) {
+  const { parts } = camera;
+  while (parts.length > 0 && (now - parts[0].at > RECENT_MS || (camera.frames > MOST_FRAMES && parts.length > 1))) {
+    const { at, timings } = parts.shift();
+    camera.frames -= timings.length;
+    camera.since = at + PART_MS;
+  }
+}
+
+/** Returns the times of a stage, sorted. */
+function times(parts, stage) {
+  return parts.flatMap((part) => part.timings.map((timings) => timings[stage])).sort((a, b) => a - b);
+}
 
 function quantile(sorted, part) {
   if (sorted.length === 0) return null;

@@ -66,7 +66,12 @@ export class Inspector {
     write(byId('inspector-reason'), camera.reason ?? '');
     trends(history.points(camera.name));
     latency(STAGES.map((stage) => [stage, this.#recent ? history.stage(camera.name, stage) : camera.stages[stage]]));
-    detections(camera, history.detections(camera.name, performance.now()));
+    const recent = history.detections(camera.name, performance.now());
+    // Messages are forgotten by the second.
+    const span = recent.seconds >= 59 ? 'last minute' : `last ${Math.round(recent.seconds)} s`;
+    write(byId('latency-recent'), span);
+    write(byId('detections-span'), span);
+    detections(camera, recent);
     drops(camera);
     facts(byId('facts'), rows(camera));
     links(camera.name);
@@ -130,12 +135,10 @@ function time(us) {
   return us < 1_000_000 ? `${us / 1000} ms` : `${us / 1_000_000} s`;
 }
 
-/** Shows detections by label: of the last minute, the frames that have some, and since the start. */
+/** Shows detections by label: of the recent past, the frames that have some, and since the start. */
 function detections(camera, recent) {
   show(byId('no-detections'), camera.labels.length === 0);
   show(byId('detections'), camera.labels.length > 0);
-  const span = recent.seconds >= 59.5 ? 'last minute' : `last ${Math.max(1, Math.round(recent.seconds))} s`;
-  write(byId('detections-span'), span);
   const rows = camera.labels.slice(0, MOST_LABELS).map(({ label, total }) => [label, recent.labels.get(label), total]);
   const others = camera.labels.length - rows.length;
   write(byId('detections-others'), others > 0 ? `and ${plural(others, 'more label')}` : '');
