@@ -299,6 +299,49 @@ class LivePage(unittest.TestCase):
         page.set_viewport_size({"width": 320, "height": 640})
         self.no_sideways(page)
 
+    def test_a_spool_that_cannot_be_written_is_told(self):
+        sink = f'[[sink]]\ntype = "mqtt"\nname = "plant"\nurl = "mqtt://127.0.0.1:{free_port()}"\ndurable = true\nspool_directory = "{{dir}}/spool"\n'
+        daemon = self.daemon(pattern("bars", fps=10) + sink)
+        page = self.open(daemon)
+        wait("the sink that waits", lambda: "messages are kept on disk" in self.text(page, "#state"))
+        spool = daemon.path("spool")
+        shutil.rmtree(spool)
+        spool.write_text("in the way")
+        wait("the outage", lambda: "cannot write" in self.text(page, "#state"))
+        self.assertEqual(self.text(page, "#sinks .chip"), "Outage")
+        self.assertIn("the spool cannot be written: Not a directory", self.text(page, "#sinks .reason"))
+        self.assertEqual(page.get_attribute("#state", "data-level"), "bad")
+        self.accessible(page)
+        spool.unlink()
+        wait("the sink that waits again", lambda: "messages are kept on disk" in self.text(page, "#state"))
+
+    def test_a_spool_is_full_by_its_bytes_now(self):
+        daemon = self.daemon(pattern("bars", fps=10) + '[[sink]]\ntype = "file"\nname = "plant"\npath = "{dir}/out.jsonl"\n')
+        page = self.open(daemon)
+        changes = {}
+
+        def answer(route):
+            response = route.fetch()
+            status = response.json()
+            status["sinks"][0].update(changes)
+            route.fulfill(response=response, json=status)
+
+        page.route("**/api/v1/status", answer)
+        spool = {"bytes": 0, "limit_bytes": 100, "records": 1, "dropped": 0, "outage": None}
+        away = {"connected": False, "outage": "connection refused"}
+        told = [
+            (away, {"bytes": 70, "dropped": 7}, "Waiting, messages are kept on disk", "warn"),
+            (away, {"bytes": 97}, "Outage", "bad"),
+            ({"connected": True}, {"bytes": 97}, "Connected", "ok"),
+            ({"connected": True}, {"outage": "no space"}, "Connected, messages are not kept on disk", "warn"),
+        ]
+        for sink, facts, state, level in told:
+            changes.clear()
+            changes.update({"outage": None, **sink, "spool": {**spool, **facts}})
+            wait(state, lambda: (self.text(page, "#sinks .chip"), page.get_attribute("#state", "data-level")) == (state, level))
+        self.assertIn("plant: connected, messages are not kept on disk", self.text(page, "#state").lower())
+        page.unroute_all()
+
     def test_a_failed_tile_says_why(self):
         broken = '[[camera]]\nname = "broken"\n[camera.source]\ntype = "video"\nurl = "{dir}/no-video.mp4"\n'
         daemon = self.daemon(pattern("bars", fps=10) + broken)

@@ -51,7 +51,7 @@ pub struct SinkCounts {
 }
 
 /// Counters of a durable sink's spool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpoolCounts {
     /// Bytes on disk.
@@ -62,4 +62,14 @@ pub struct SpoolCounts {
     pub records: u64,
     /// Messages lost because the spool was full.
     pub dropped: u64,
+    /// Why the disk cannot be written now; new messages are kept in memory only.
+    pub outage: Option<String>,
+}
+
+impl SpoolCounts {
+    /// Returns whether the spool drops old messages to keep new ones, or will soon.
+    pub fn is_full(&self) -> bool {
+        // A full spool drops about 1/32 at a time.
+        self.bytes as f64 > 0.9 * self.limit_bytes as f64
+    }
 }

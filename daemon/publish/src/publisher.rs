@@ -325,7 +325,7 @@ impl RunningSink {
         let counters = &queue.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let [dropped_full, failed, unsent] = [&counters.dropped_full, &counters.failed, &counters.unsent].map(read);
-        let spool = *counters.spool.lock();
+        let spool = counters.spool.lock().clone();
         SinkCounts {
             name: self.config.name.clone(),
             kind: kind(&self.config).to_owned(),
@@ -337,7 +337,7 @@ impl RunningSink {
             dropped_full,
             failed,
             unsent,
-            lost: dropped_full + failed + unsent + spool.map_or(0, |spool| spool.dropped),
+            lost: dropped_full + failed + unsent + spool.as_ref().map_or(0, |spool| spool.dropped),
             readers: read(&counters.readers),
             reader_lost: read(&counters.reader_lost),
             readers_refused: read(&counters.readers_refused),
@@ -384,7 +384,7 @@ impl RunningSink {
         }
         let counts = self.counts();
         if counts.lost > 0 {
-            let kept = counts.spool.map_or(0, |spool| spool.records);
+            let kept = counts.spool.as_ref().map_or(0, |spool| spool.records);
             log::warn!(
                 "sink {}: lost {} of {} messages: {} by a full queue, {} by failed writes, {} unsent at the end{}",
                 self.config.name,

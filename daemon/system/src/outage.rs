@@ -59,6 +59,11 @@ impl Outage {
         self.current.as_ref().map_or_else(Instant::now, |current| current.next_try)
     }
 
+    /// Returns why the output cannot be written now.
+    pub fn reason(&self) -> Option<&str> {
+        self.current.as_ref().map(|current| current.reason.as_str())
+    }
+
     /// Records a failed attempt.
     pub fn failed(&mut self, reason: &str) {
         let now = Instant::now();

@@ -217,11 +217,14 @@ fn sinks(page: &mut MetricsText, sinks: &[SinkCounts]) {
         connected.add(&[("sink", &sink.name)], flag(is));
     }
     let spools: Vec<_> = sinks.iter().filter_map(|sink| Some((sink.name.as_str(), sink.spool.as_ref()?))).collect();
-    let columns: [Column<SpoolCounts>; 4] = [
+    let columns: [Column<SpoolCounts>; 5] = [
         (GAUGE, "visiond_spool_bytes", "Bytes on disk of a durable sink.", |spool| spool.bytes as f64),
         (GAUGE, "visiond_spool_limit_bytes", "Most bytes on disk of a durable sink.", |spool| spool.limit_bytes as f64),
         (GAUGE, "visiond_spool_messages", "Messages on disk that are not acknowledged.", |spool| spool.records as f64),
         (COUNTER, "visiond_spool_dropped_total", "Messages that a full spool dropped.", |spool| spool.dropped as f64),
+        (GAUGE, "visiond_spool_outage", "Whether the disk of a durable sink cannot be written.", |spool| {
+            flag(spool.outage.is_some())
+        }),
     ];
     page.table("sink", &spools, &columns);
 }

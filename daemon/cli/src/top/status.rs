@@ -154,13 +154,13 @@ pub fn sinks(seen: &StatusReport) -> TextTable {
 
 /// Returns the sink's state in the words of the live page.
 fn state(sink: &SinkCounts) -> &'static str {
-    match (&sink.outage, sink.connected, &sink.spool) {
-        (None, Some(true), _) => "connected",
-        (None, None, _) => "writing",
-        (_, _, Some(spool)) if spool.dropped == 0 || spool.bytes <= spool.limit_bytes / 2 => {
-            "waiting, messages are kept on disk"
-        }
-        _ => "outage",
+    let works = sink.outage.is_none() && sink.connected != Some(false);
+    match (works, sink.connected, &sink.spool) {
+        (true, _, Some(spool)) if spool.outage.is_some() => "connected, messages are not kept on disk",
+        (true, Some(_), _) => "connected",
+        (true, None, _) => "writing",
+        (false, _, Some(spool)) if spool.outage.is_none() && !spool.is_full() => "waiting, messages are kept on disk",
+        (false, ..) => "outage",
     }
 }
 
@@ -286,14 +286,20 @@ mod tests {
         let sink = |outage: Option<&str>, connected, spool| {
             state(&SinkCounts { outage: outage.map(str::to_owned), connected, spool, ..SinkCounts::default() })
         };
-        let spool = |bytes, dropped| Some(SpoolCounts { bytes, limit_bytes: 100, records: 1, dropped });
+        let spool = |bytes, dropped| {
+            Some(SpoolCounts { bytes, limit_bytes: 100, records: 1, dropped, ..SpoolCounts::default() })
+        };
+        let unwritable =
+            || Some(SpoolCounts { outage: Some("no space left on device".to_owned()), ..SpoolCounts::default() });
         let waiting = "waiting, messages are kept on disk";
         assert_eq!(sink(None, Some(true), spool(10, 0)), "connected");
         assert_eq!(sink(None, None, None), "writing");
         assert_eq!(sink(Some("connection refused"), Some(false), spool(10, 0)), waiting);
-        assert_eq!(sink(None, Some(false), spool(99, 0)), waiting);
-        assert_eq!(sink(Some("connection refused"), Some(false), spool(10, 7)), waiting, "it has room again");
-        assert_eq!(sink(Some("connection refused"), Some(false), spool(99, 7)), "outage");
+        assert_eq!(sink(None, Some(false), spool(80, 0)), waiting);
+        assert_eq!(sink(Some("connection refused"), Some(false), spool(99, 0)), "outage", "it drops soon");
+        assert_eq!(sink(Some("connection refused"), Some(false), spool(70, 7)), waiting, "it has room again");
+        assert_eq!(sink(Some("connection refused"), Some(false), unwritable()), "outage");
+        assert_eq!(sink(None, Some(true), unwritable()), "connected, messages are not kept on disk");
         assert_eq!(sink(Some("no space left on device"), None, None), "outage");
         assert_eq!(sink(None, Some(false), None), "outage");
     }

@@ -176,7 +176,14 @@ impl SpoolWriter {
 
     /// Publishes what the spool holds, and logs what is lost.
     pub fn report(&mut self, counters: &Counters) {
-        let Some(spool) = &self.spool else { return };
+        let outage = self.outage.reason().map(str::to_owned);
+        let limit_bytes = self.limit_bytes;
+        let Some(spool) = &self.spool else {
+            if outage.is_some() {
+                *counters.spool.lock() = Some(SpoolCounts { limit_bytes, outage, ..SpoolCounts::default() });
+            }
+            return;
+        };
         let (name, directory) = (&self.name, self.directory.display());
         let (dropped, damaged) = (spool.dropped, spool.damaged);
         if dropped > self.logged_dropped && self.full.pass(Instant::now()).is_some() {
@@ -195,9 +202,8 @@ impl SpoolWriter {
             );
             self.logged_damaged = damaged;
         }
-        let counts =
-            SpoolCounts { bytes: spool.bytes(), limit_bytes: self.limit_bytes, records: spool.records(), dropped };
-        *counters.spool.lock() = Some(counts);
+        let (bytes, records) = (spool.bytes(), spool.records());
+        *counters.spool.lock() = Some(SpoolCounts { bytes, limit_bytes, records, dropped, outage });
     }
 
     /// Syncs everything and closes the spool; returns how many messages are lost.

@@ -238,7 +238,7 @@ fn a_durable_sink_keeps_what_came_without_a_broker_over_restarts_in_order() {
         let sink = Running::start(&config(Some(folder.path())), &broker);
         sink.publish(start * 500..start * 500 + 500);
         let queue = sink.close();
-        let spool = queue.counters.spool.lock().unwrap();
+        let spool = queue.counters.spool.lock().clone().unwrap();
         assert_eq!((spool.records, spool.dropped), (start * 500 + 500, 0));
         assert_eq!(queue.counters.unsent.load(Ordering::Relaxed), 0);
     }
@@ -248,7 +248,7 @@ fn a_durable_sink_keeps_what_came_without_a_broker_over_restarts_in_order() {
     wait_until("all of it", || sink.written() == 1600);
     let queue = sink.close();
     assert_all(&broker, 0..1600);
-    assert_eq!(queue.counters.spool.lock().unwrap().records, 0);
+    assert_eq!(queue.counters.spool.lock().as_ref().unwrap().records, 0);
     assert_eq!(broker.lock().unwrap().arrivals.len(), 1600, "each once: nothing was acknowledged and sent again");
 }
 
@@ -267,12 +267,31 @@ fn a_sink_without_a_spool_counts_what_it_could_not_send() {
 }
 
 #[test]
+fn a_spool_that_cannot_be_written_is_reported_until_it_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("spool");
+    let broker = Arc::new(Mutex::new(Broker { down: true, ..Broker::default() }));
+    let sink = Running::start(&config(Some(&directory)), &broker);
+    let outage = || sink.queue.counters.spool.lock().as_ref().and_then(|spool| spool.outage.clone());
+    wait_until("the spool", || sink.queue.counters.spool.lock().is_some());
+    assert_eq!(outage(), None);
+    std::fs::remove_dir_all(&directory).unwrap();
+    std::fs::write(&directory, "in the way").unwrap();
+    sink.publish(0..10);
+    wait_until("the outage", || outage().is_some_and(|reason| reason.contains("Not a directory")));
+    std::fs::remove_file(&directory).unwrap();
+    wait_until("the end of the outage", || outage().is_none());
+    assert_eq!(sink.queue.counters.spool.lock().as_ref().unwrap().records, 10);
+    sink.close();
+}
+
+#[test]
 fn a_broker_that_takes_nothing_holds_up_neither_the_spool_nor_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let broker = Arc::new(Mutex::new(Broker { hangs: true, ..Broker::default() }));
     let sink = Running::start(&config(Some(folder.path())), &broker);
     sink.publish(0..1000);
-    wait_until("the spool", || sink.queue.counters.spool.lock().is_some_and(|spool| spool.records == 1000));
+    wait_until("the spool", || sink.queue.counters.spool.lock().as_ref().is_some_and(|spool| spool.records == 1000));
     sink.close();
     broker.lock().unwrap().hangs = false;
     let sink = Running::start(&config(Some(folder.path())), &broker);

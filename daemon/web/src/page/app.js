@@ -72,12 +72,12 @@ function sentence(text) {
 function state(status) {
   const inPhase = (phase) => status.cameras.filter((camera) => camera.phase === phase);
   const sinks = status.sinks.map((sink) => ({ name: sink.name, ...sinkState(sink) }));
-  const inLevel = (level) => sinks.filter((sink) => sink.level === level);
+  const warnings = new Set(sinks.filter((sink) => sink.level === 'warn').map((sink) => sink.state));
   const troubles = [
     ['bad', 'camera', inPhase('failed'), 'failed'],
     ['warn', 'camera', inPhase('waiting'), 'away'],
-    ['bad', 'sink', inLevel('bad'), 'cannot write'],
-    ['warn', 'sink', inLevel('warn'), 'waiting, messages are kept on disk'],
+    ['bad', 'sink', sinks.filter((sink) => sink.level === 'bad'), 'cannot write'],
+    ...[...warnings].map((state) => ['warn', 'sink', sinks.filter((sink) => sink.state === state), state.toLowerCase()]),
   ].filter(([, , list]) => list.length > 0);
   const text = troubles.map(([, part, list, trouble]) => `${part}${list.length > 1 ? 's' : ''} ${names(list)}: ${trouble}`).join('; ');
   if (troubles.length > 0) showState(worst(troubles.map(([level]) => level)), sentence(text));

@@ -135,11 +135,15 @@ export function worst(levels) {
   return ['bad', 'warn'].find((level) => levels.includes(level)) ?? null;
 }
 
-/** Returns a sink's state and its level: ok, warn if it cannot write but its spool has room, or bad. */
+/** Returns a sink's state and its level: ok, warn if its output or its spool cannot be written, or bad if both cannot. */
 export function sinkState({ outage, connected, spool }) {
-  if (!outage && connected !== false) return { state: connected ? 'Connected' : 'Writing', level: 'ok' };
-  const full = spool && spool.dropped > 0 && spool.bytes > spool.limit_bytes / 2;
-  return spool && !full ? { state: 'Waiting, messages are kept on disk', level: 'warn' } : { state: 'Outage', level: 'bad' };
+  if (!outage && connected !== false) {
+    if (spool?.outage) return { state: 'Connected, messages are not kept on disk', level: 'warn' };
+    return { state: connected ? 'Connected' : 'Writing', level: 'ok' };
+  }
+  // A full spool drops about 1/32 at a time.
+  const keeps = spool && !spool.outage && spool.bytes <= 0.9 * spool.limit_bytes;
+  return keeps ? { state: 'Waiting, messages are kept on disk', level: 'warn' } : { state: 'Outage', level: 'bad' };
 }
 
 function sink(it) {
@@ -149,7 +153,7 @@ function sink(it) {
   return {
     state,
     level,
-    reason: it.outage,
+    reason: [it.outage, spool?.outage && `the spool cannot be written: ${spool.outage}`].filter(Boolean).join('; '),
     rows: [
       ['Kind', it.kind],
       ['To', it.to],
