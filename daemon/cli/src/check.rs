@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long)]
     file_only: bool,
 
-    /// Print a valid configuration with all defaults filled in and secrets masked
+    /// Print a valid configuration with all defaults filled in and *** for what looks like a secret
     #[arg(long, conflicts_with = "json")]
     effective: bool,
 

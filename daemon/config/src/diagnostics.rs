@@ -97,7 +97,10 @@ impl Diagnostics {
             Class::Absence | Class::Warning => broken.is_empty(),
         });
         self.problems.sort_by_key(|problem| (problem.span.start, problem.severity()));
-        self.problems.into_iter().map(|problem| Diagnostic::locate(problem, path, text)).collect()
+        // The whole text: an option in one line may announce the secret in the next one.
+        let shown = redact_in_place(text);
+        let shown: Vec<&str> = shown.split('\n').collect();
+        self.problems.into_iter().map(|problem| Diagnostic::locate(problem, path, text, &shown)).collect()
     }
 }
 
@@ -131,7 +134,8 @@ impl Diagnostic {
         Self { file: path.to_owned(), message, ..Self::default() }
     }
 
-    fn locate(problem: Problem, path: &Path, text: &str) -> Self {
+    /// `shown`: the lines of `text` without secrets.
+    fn locate(problem: Problem, path: &Path, text: &str, shown: &[&str]) -> Self {
         let mut start = text.floor_char_boundary(problem.span.start);
         // Something missing at the end of the file is shown after its last line.
         if start == text.len() && problem.class == Class::Syntax {
@@ -142,14 +146,16 @@ impl Diagnostic {
         let source = text[line_start..line_end].trim_end_matches('\r');
         let end = problem.span.end.clamp(start, line_start + source.len().max(start - line_start));
         let marked = text.get(start..end).map_or(0, |part| part.chars().count());
+        let line = text[..line_start].matches('\n').count();
+        let shown = shown.get(line).map_or("", |line| line.trim_end_matches('\r'));
         Self {
             file: path.to_owned(),
-            line: Some(text[..line_start].matches('\n').count() + 1),
+            line: Some(line + 1),
             column: Some(text[line_start..start].chars().count() + 1),
             severity: problem.severity(),
             message: redact_urls(&problem.message),
             note: problem.note,
-            source: redact_in_place(source).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+            source: shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
             marked: marked.max(1),
         }
     }

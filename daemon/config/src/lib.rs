@@ -89,7 +89,7 @@ impl Config {
         schema::render(&self.write(), "").trim_start().to_owned()
     }
 
-    /// Returns the same with `***` in place of every secret.
+    /// Returns the same with `***` in place of what looks like a secret.
     pub fn to_toml_without_secrets(&self) -> String {
         let mut entries = self.write();
         redact::mask(&mut entries);

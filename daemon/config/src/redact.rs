@@ -4,12 +4,12 @@
 //! looks like one.
 
 use toml::Value;
-use visiond_system::redact::{MASK, announces_secret, redact};
+use visiond_system::redact::{MASK, redact, redact_arguments};
 
 use super::kinds::quote;
 use super::schema::{Entries, Written};
 
-/// Replaces every secret in `entries` with [`MASK`].
+/// Replaces what looks like a secret in `entries` with [`MASK`].
 pub fn mask(entries: &mut Entries) {
     // These keys name a credential, not a secret, so they stay visible.
     for (_, written) in entries.iter_mut().filter(|(key, _)| !matches!(*key, "token" | "login" | "credentials")) {
@@ -34,15 +34,11 @@ fn mask_value(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(redact(text)),
         Value::Array(items) => {
-            let mut is_secret = false;
-            let masked = items.iter().map(|item| match item {
-                Value::String(_) if std::mem::take(&mut is_secret) => Value::String(MASK.to_owned()),
-                item => {
-                    is_secret = item.as_str().is_some_and(announces_secret);
-                    mask_value(item)
-                }
-            });
-            Value::Array(masked.collect())
+            let arguments: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            Value::Array(match arguments {
+                Some(arguments) => redact_arguments(arguments).into_iter().map(Value::String).collect(),
+                None => items.iter().map(mask_value).collect(),
+            })
         }
         Value::Table(table) => Value::Table(table.iter().map(|(key, item)| (key.clone(), mask_value(item))).collect()),
         other => other.clone(),
@@ -79,7 +75,7 @@ mod tests {
             source = { type = "video", url = "/films/a b.mp4", input_args = ["-headers", "Authorization: Basic hush", "-rtsp_transport", "tcp"] }
             [[camera]]
             name = "e"
-            source = { type = "command", command = ["gst", "rtspsrc location=rtsp://u:hush@h/1", "user-pw=hush", "--password", "hush", "fdsink"] }
+            source = { type = "command", command = ["gst", "rtspsrc location=rtsp://u:hush@h/1", "user-pw=hush", "--password", "hush", "-u", "admin:hush", "fdsink"] }
             [[sink]]
             type = "mqtt"
             url = "mqtt://broker"
@@ -100,11 +96,12 @@ mod tests {
         url(&mut expected, 1, "rtsp://***@10.0.0.1/1");
         url(&mut expected, 2, "https://host/a.m3u8?token=***");
         let SourceConfig::Video(video) = &mut expected.cameras[3].source else { panic!("a video") };
-        video.input_args[1] = "Authorization:***".to_owned();
+        video.input_args[1] = "Authorization: ***".to_owned();
         let SourceConfig::Command(command) = &mut expected.cameras[4].source else { panic!("a command") };
-        command.command = ["gst", "rtspsrc location=rtsp://***@h/1", "user-pw=***", "--password", "***", "fdsink"]
-            .map(str::to_owned)
-            .into();
+        command.command =
+            ["gst", "rtspsrc location=rtsp://***@h/1", "user-pw=***", "--password", "***", "-u", "***", "fdsink"]
+                .map(str::to_owned)
+                .into();
         assert_eq!(Config::parse(&shown, Path::new("v.toml")).unwrap(), expected);
     }
 }

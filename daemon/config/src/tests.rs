@@ -355,6 +355,30 @@ fn every_number_that_toml_can_write_is_read() {
 }
 
 #[test]
+fn no_secret_is_shown_in_an_errors_line_or_sentence() {
+    let text = r#"[[camera]]
+name = "c"
+source = { type = "video", url = "http://h/?pass=hush&key=hush", input_args = ["-u", "me:hush"], fps = "x" }
+[[camera]]
+name = "d"
+[camera.source]
+type = "command"
+command = [
+  "sh", "-c", "grab --password hush", 5,
+  "--pass",
+  "hush", 5,
+]
+[[sink]]
+type = "nats"
+url = "http://h/?token=hush"
+"#;
+    let errors = Config::parse(text, Path::new("visiond.toml")).unwrap_err();
+    let shown: Vec<usize> = errors.findings.iter().filter(|f| f.source.contains('*')).filter_map(|f| f.line).collect();
+    assert!([3, 9, 11, 15].iter().all(|line| shown.contains(line)), "{errors}");
+    assert!(!errors.to_string().contains("hush"), "{errors}");
+}
+
+#[test]
 fn a_warning_does_not_keep_the_daemon_from_running() {
     let text = "[[model]]\nname = \"m\"\npath = \"m.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n\
                 [[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://192.0.2.7\"\nlogin = \"broker\"\n";

@@ -83,7 +83,7 @@ fn names(state: &AppState) -> impl Iterator<Item = String> + use<> {
     lanes.into_iter().flat_map(|lane| lane.cameras).map(|camera| camera.name.to_string())
 }
 
-/// `GET /api/v1/config`: the configuration in force, with every default and without secrets.
+/// `GET /api/v1/config`: the configuration in force, with every default, and `***` for what looks like a secret.
 pub async fn config(State(state): State<AppState>) -> Result<Json<Value>, Problem> {
     let unreadable = |error| Problem::internal(format!("cannot show the configuration in force: {error}"));
     let config = state.service.config().to_toml_without_secrets();

@@ -9,18 +9,17 @@ use std::fs;
 use std::path::Path;
 
 use regex_lite::Regex;
-use visiond_system::redact::SECRET_KEYS;
+use visiond_system::redact::redact_line;
 
 use super::checks::Row;
 use super::nodes::{DeviceNode, accounts};
 use super::report::{Report, Sandbox};
 
-/// Forms and their replacements; `KEYS` stands for [`SECRET_KEYS`]. The order matters: a URL's credentials and query go before
-/// its host's address.
-const FORMS: [(&str, &str); 10] = [
+/// Forms and their replacements, after [`redact_line`]. The order matters: a URL's credentials and query go before its host's
+/// address.
+const FORMS: [(&str, &str); 9] = [
     (r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@?#]*@", "$1<credentials>@"),
     (r"([A-Za-z][A-Za-z0-9+.-]*://[^\s?#]*)\?[^\s#]*", "$1?<query>"),
-    (r"(?i)((?:KEYS)\s*[=:]\s*)[^\s,;]+", "$1<secret>"),
     (r"(?i)(\bserial(?:[ _-]?(?:number|no|num))?\s*[=:#]\s*)[^\s,;]+", "$1<serial>"),
     // Any name, because an account may be of a directory service and not of this machine.
     (r"(/home/)[^/\s:;,()`\x22']+", "$1<user>"),
@@ -98,9 +97,7 @@ impl Redaction {
             add(&serial, SHORTEST_SERIAL, "<serial>");
             add(&by_id(&serial), SHORTEST_SERIAL, "<serial>");
         }
-        let keys = SECRET_KEYS.join("|");
-        let mut patterns: Vec<_> =
-            FORMS.iter().map(|(form, with)| (form.replace("KEYS", &keys), (*with).to_owned())).collect();
+        let mut patterns: Vec<_> = FORMS.iter().map(|(form, with)| ((*form).to_owned(), (*with).to_owned())).collect();
         let mut known: Vec<_> = known.into_iter().collect();
         known.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         for (text, mark) in known {
@@ -115,7 +112,7 @@ impl Redaction {
     /// Redacts a text.
     pub fn text(&self, text: &str) -> String {
         let redact = |text: String, (pattern, with): &(Regex, String)| pattern.replace_all(&text, with).into_owned();
-        self.patterns.iter().fold(text.to_owned(), redact)
+        self.patterns.iter().fold(redact_line(text), redact)
     }
 
     /// Redacts every text of a report, the sandbox's too.
@@ -233,7 +230,7 @@ mod tests {
                 "Linux version 5.15.148 (joe@acme-laptop) (gcc 11) #1",
                 "Linux version 5.15.148 (<user>@<host>) (gcc 11) #1",
             ),
-            ("token=abc123, MQTT_PASSWORD: x", "token=<secret>, MQTT_PASSWORD: <secret>"),
+            ("token=abc123, MQTT_PASSWORD: x", "token=***, MQTT_PASSWORD: ***"),
             ("GPU-6f3c1c5e-5d8f-4b6c-9a55-0123456789ab", "GPU-<uuid>"),
             ("machine 0123456789abcdef0123456789abcdef", "machine <serial>"),
         ] {
