@@ -95,6 +95,27 @@ fn a_stale_socket_hides_neither_the_service_nor_the_next_daemon() {
 }
 
 #[test]
+fn a_named_configuration_finds_only_the_daemon_that_runs_it() {
+    let runtime = tempfile::tempdir().unwrap();
+    let daemon = start(runtime.path());
+    let own = daemon.path("visiond.toml");
+    let (other, link) = (runtime.path().join("other.toml"), runtime.path().join("link.toml"));
+    std::fs::copy(&own, &other).unwrap();
+    std::os::unix::fs::symlink(&own, &link).unwrap();
+    for own in [&own, &link] {
+        assert!(stdout(&ask(runtime.path(), &["top", "--once", own.to_str().unwrap()])).contains("\nbars"));
+    }
+    let other = other.to_str().unwrap();
+    for args in [&["top", "--once", other][..], &["trace", "--seconds", "1", "-o", "-", other], &["reload", other]] {
+        let asked = ask(runtime.path(), args);
+        assert!(!asked.status.success(), "{args:?}");
+        assert!(stderr(&asked).contains("unix:/run/visiond/http.sock"), "{}", stderr(&asked));
+    }
+    let check = ask(runtime.path(), &["check", "--against-running", other]);
+    assert!(stdout(&check).contains("a reload would change nothing"), "a draft");
+}
+
+#[test]
 fn without_a_folder_that_is_the_users_alone_the_log_says_that_it_listens_nowhere() {
     let shared = tempfile::tempdir().unwrap();
     std::fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o777)).unwrap();

@@ -100,7 +100,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     if args.against_running {
         for one in checked.iter_mut().filter(|one| one.valid) {
             let daemon = DaemonArgs { config: Some(one.file.clone()), url: args.url.clone() };
-            let preview = preview(&Client::find(&daemon)?, &one.file)?;
+            // Any daemon of this user: the file may be a draft that no daemon runs.
+            let preview = preview(&Client::find(&daemon, None)?, &one.file)?;
             one.valid = preview.valid;
             one.against_running = Some(preview);
         }

@@ -1,14 +1,14 @@
 //! HTTP client for the running daemon.
 //!
 //! The address comes from the command line, else from `[http]` of the daemon's configuration, else it is the socket of the daemon
-//! that this user runs, else the service's.
+//! that this user runs, with the named configuration if there is one, else the service's.
 //! The client reads only `[http]`, so that an error elsewhere in the configuration does not keep it from connecting.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fmt, fs, io};
+use std::{env, fmt, fs, io, mem};
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
@@ -72,12 +72,6 @@ impl DaemonAddress {
         text.strip_prefix("http://").and_then(tcp).ok_or_else(|| "expected http://HOST:PORT or unix:/PATH".to_owned())
     }
 
-    /// Returns the address of the daemon that this user runs by hand, if its socket accepts connections, else the service's.
-    fn default_socket(runtime: &Runtime) -> Self {
-        let accepts = |path: &PathBuf| runtime.block_on(in_time(UnixStream::connect(path))).is_ok();
-        Self::Unix(visiond_web::user_socket().filter(accepts).unwrap_or_else(|| SOCKET.into()))
-    }
-
     /// Turns an entry of `listen` into an address to connect to from this machine.
     fn listening(text: &str, base: &Path) -> Option<Self> {
         if let Some(path) = text.strip_prefix("unix:") {
@@ -129,12 +123,17 @@ pub struct Client {
 pub type Reply = Response<Bytes>;
 
 impl Client {
-    /// Determines the daemon's address and token, without a request.
-    pub fn find(daemon: &DaemonArgs) -> Result<Self, ExitError> {
+    /// Determines the daemon's address and token.
+    ///
+    /// By default it is the daemon that this user runs by hand, if that accepts connections and its configuration is `runs`,
+    /// else the service.
+    pub fn find(daemon: &DaemonArgs, runs: Option<&Path>) -> Result<Self, ExitError> {
         let http = HttpTable::of(daemon.config.clone());
         let of_config = || http.listen.into_iter().min_by_key(|address| matches!(address, DaemonAddress::Tcp(..)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ExitError::system)?;
-        let address = daemon.url.clone().or_else(of_config).unwrap_or_else(|| DaemonAddress::default_socket(&runtime));
+        let known = daemon.url.clone().or_else(of_config);
+        let of_user = visiond_web::user_socket().filter(|_| known.is_none());
+        let address = known.unwrap_or_else(|| DaemonAddress::Unix(SOCKET.into()));
         let token = match (env::var(TOKEN).ok().filter(|token| !token.is_empty()), http.token, &address) {
             (Some(token), ..) => Ok(token),
             (None, Some(path), DaemonAddress::Tcp(_)) => {
@@ -142,7 +141,24 @@ impl Client {
             }
             _ => Err(None),
         };
-        Ok(Self { address, token, runtime })
+        let mut client = Self { address, token, runtime };
+        if let Some(socket) = of_user {
+            let accepts = client.runtime.block_on(in_time(UnixStream::connect(&socket))).is_ok();
+            let service = mem::replace(&mut client.address, DaemonAddress::Unix(socket));
+            if !accepts || runs.is_some_and(|named| !client.config().is_ok_and(|config| is_same(&config, named))) {
+                client.address = service;
+            }
+        }
+        Ok(client)
+    }
+
+    /// Gets the path of the daemon's configuration.
+    pub fn config(&self) -> Result<PathBuf, ExitError> {
+        #[derive(serde::Deserialize)]
+        struct Status {
+            config: PathBuf,
+        }
+        self.get_json("/api/v1/status").map(|Status { config }| config)
     }
 
     /// Gets the JSON at `path`.
@@ -261,6 +277,13 @@ impl Client {
     }
 }
 
+/// Whether `config`, the path that a daemon reports, is the file `named`.
+pub fn is_same(config: &Path, named: &Path) -> bool {
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // A relative path starts at the daemon's working directory, which this process does not know.
+    config.is_relative() || resolved(config) == resolved(named)
+}
+
 /// Waits at most [`CONNECT`] for a connection.
 async fn in_time<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -376,7 +399,7 @@ mod tests {
             fs::write(folder.path().join("token"), token).unwrap();
         }
         let server = thread::spawn(move || answer_once(&mut listener.accept().unwrap().0, answer));
-        let client = Client::find(&DaemonArgs { config: Some(config), url: None }).unwrap();
+        let client = Client::find(&DaemonArgs { config: Some(config), url: None }, None).unwrap();
         (client.get_json("/api/v1/status"), server.join().unwrap())
     }
 
@@ -413,7 +436,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("http.sock");
         let place = DaemonArgs { config: None, url: Some(DaemonAddress::Unix(socket.clone())) };
-        let client = Client::find(&place).unwrap();
+        let client = Client::find(&place, None).unwrap();
         let error = client.get_json::<Value>("/").unwrap_err().message;
         assert!(
             error.starts_with(&format!("cannot connect to visiond at unix:{}: No such file", socket.display())),

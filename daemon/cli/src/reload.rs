@@ -1,14 +1,13 @@
 //! `visiond reload`: makes the daemon read its configuration again and prints the result.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
-use serde::Deserialize;
 use visiond_service::reload::ReloadOutcome;
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::client::{Client, DaemonArgs};
+use crate::client::{Client, DaemonArgs, is_same};
 use crate::output::{print, print_json};
 
 /// Time limit for a reload, which may load several models.
@@ -37,15 +36,9 @@ Examples:
   visiond reload --json /etc/visiond/visiond.toml
   visiond reload --url http://127.0.0.1:8790";
 
-/// The part of the daemon's status that this command needs.
-#[derive(Deserialize)]
-struct Status {
-    config: PathBuf,
-}
-
 /// Requests the reload and waits for its result.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let client = Client::find(&args.daemon)?;
+    let client = Client::find(&args.daemon, args.daemon.config.as_deref())?;
     if let Some(named) = &args.daemon.config {
         is_its_own(&client, named)?;
     }
@@ -68,10 +61,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
 
 /// Fails if `named` is not the daemon's own configuration, because a reload reads only that one.
 fn is_its_own(client: &Client, named: &Path) -> Result<(), ExitError> {
-    let Status { config } = client.get_json("/api/v1/status")?;
-    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    // A relative path starts at the daemon's working directory, which this process does not know.
-    if config.is_relative() || resolved(&config) == resolved(named) {
+    let config = client.config()?;
+    if is_same(&config, named) {
         return Ok(());
     }
     let message = format!(

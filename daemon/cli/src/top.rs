@@ -75,7 +75,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     if !once {
         can_draw().map_err(undrawable)?;
     }
-    let client = Client::find(&args.daemon)?;
+    let client = Client::find(&args.daemon, args.daemon.config.as_deref())?;
     let first: StatusReport = client.get_json("/api/v1/status")?;
     if once {
         print(&status::text(&first, args.sort))?;

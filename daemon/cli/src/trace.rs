@@ -41,7 +41,7 @@ Examples:
 
 /// Records and writes the file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let client = Client::find(&args.daemon)?;
+    let client = Client::find(&args.daemon, args.daemon.config.as_deref())?;
     let patience = Duration::from_secs(args.seconds) + WRITING;
     let reply = client.ask(Method::POST, &format!("/api/v1/trace?seconds={}", args.seconds), None, patience)?;
     let body = client.success(reply)?.into_body();
