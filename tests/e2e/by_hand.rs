@@ -116,6 +116,27 @@ fn a_named_configuration_finds_only_the_daemon_that_runs_it() {
 }
 
 #[test]
+fn a_daemon_waits_for_no_lock_and_follows_no_link_to_its_socket() {
+    let runtime = tempfile::tempdir().unwrap();
+    let folder = runtime.path().join("visiond");
+    std::fs::create_dir(&folder).unwrap();
+    let locked = std::fs::File::open(&folder).unwrap();
+    locked.lock().unwrap();
+    let daemon = start(runtime.path());
+    assert!(daemon.log().contains("another daemon of this user is starting"), "{}", daemon.log());
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+
+    let runtime = tempfile::tempdir().unwrap();
+    let target = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(target.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(target.path(), runtime.path().join("visiond")).unwrap();
+    let daemon = start(runtime.path());
+    assert!(daemon.log().contains("visiond is a file or a link: remove it"), "{}", daemon.log());
+    assert_eq!(target.path().metadata().unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(target.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
 fn without_a_folder_that_is_the_users_alone_the_log_says_that_it_listens_nowhere() {
     let shared = tempfile::tempdir().unwrap();
     std::fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o777)).unwrap();

@@ -6,11 +6,11 @@
 pub mod connection;
 
 use std::env;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{Semaphore, watch};
@@ -193,15 +194,25 @@ pub fn user_socket() -> Option<PathBuf> {
 /// Opens the user's socket in its folder, which only the user may enter. The error is a sentence for the log.
 fn open_for_user(path: &Path, socket_mode: u32) -> Result<ListeningSocket, String> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let lock = || -> io::Result<File> {
+    let set_up = || -> io::Result<OwnedFd> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-        let lock = File::open(folder)?;
-        flock(&lock, FlockOperation::LockExclusive)?;
-        Ok(lock)
+        // Not through a link, which would change the mode of another folder.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(folder, flags, Mode::empty())?;
+        fchmod(&opened, Mode::RWXU)?;
+        Ok(opened)
     };
+    let opened = set_up().map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            format!("{} is a file or a link: remove it", folder.display())
+        }
+        _ => format!("cannot set up {}: {error}", folder.display()),
+    })?;
     // Without the lock, of two daemons that replace a stale socket at the same time one could remove the other's new socket.
-    let _lock = lock().map_err(|error| format!("cannot set up {}: {error}", folder.display()))?;
+    flock(&opened, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+        Errno::WOULDBLOCK => format!("another daemon of this user is starting: it has locked {}", folder.display()),
+        error => format!("cannot lock {}: {error}", folder.display()),
+    })?;
     let (listener, file) = unix_socket::bind(path, socket_mode).map_err(|error| error.to_string())?;
     Ok(ListeningSocket::Unix(listener, Some(file)))
 }
