@@ -1,9 +1,10 @@
 //! `visiond check` finds what `visiond run` refuses, in the same words, and changes nothing.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::SystemTime;
@@ -126,6 +127,8 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = tcp.local_addr().unwrap();
     let _served = UnixListener::bind(at("served")).unwrap();
+    let _datagrams = UnixDatagram::bind(at("datagrams")).unwrap();
+    symlink("gone/d", at("link")).unwrap();
     let lock = File::create(at("locked/lock")).unwrap();
     lock.lock().unwrap();
 
@@ -161,6 +164,14 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
         (format!("{PICTURES}directory = \"file\"\n"), 11, ERROR, 6, "cannot write to file: File exists"),
         (format!("{PICTURES}directory = \"file/x\"\n"), 11, ERROR, 6, "cannot write to file/x: Not a directory"),
         (format!("{FILE}path = \"gone/d\"\n"), 11, ERROR, 6, "sink file: cannot write gone/d: No such file"),
+        (format!("{FILE}path = \"link\"\n"), 11, ERROR, 6, "sink file: cannot write link: No such file"),
+        (
+            "[[sink]]\ntype = \"unix\"\npath = \"datagrams\"\n".into(),
+            11,
+            ERROR,
+            6,
+            "cannot find out whether another process serves datagrams: Protocol wrong type",
+        ),
         (format!("{FILE}path = \"folder\"\n"), 11, ERROR, 6, "sink file: cannot write folder: Is a directory"),
         (format!("{FILE}path = \"file/d\"\n"), 11, ERROR, 6, "sink file: cannot write file/d: Not a directory"),
         (
@@ -258,6 +269,11 @@ fn a_source_that_run_gives_up_check_reports_in_the_same_words_at_its_line() {
     for (source, words) in [
         ("type = \"video\"\nurl = \"gone.mp4\"", "cannot open the video gone.mp4: there is no such file"),
         (
+            "type = \"video\"\nurl = \"file:///nowhere/gone.mp4\"",
+            "cannot open the video file:///nowhere/gone.mp4: there is no such file",
+        ),
+        ("type = \"video\"\nurl = \"empty\"", "cannot open the video empty: it is a folder; name a file in it"),
+        (
             "type = \"video\"\nurl = \"text\"\nffmpeg = \"no/ffmpeg\"",
             "the program no/ffprobe, which reads videos, is missing",
         ),
@@ -266,6 +282,7 @@ fn a_source_that_run_gives_up_check_reports_in_the_same_words_at_its_line() {
         ("type = \"command\"\ncommand = [\"./text\"]", "cannot start ./text: this user may not execute it"),
         ("type = \"images\"\npath = \"gone\"", "cannot read pictures from gone: no such file or folder"),
         ("type = \"images\"\npath = \"empty\"", "there is no picture in the folder empty"),
+        ("type = \"images\"\npath = \"text\"", "cannot read the picture text: not a supported picture"),
     ] {
         let camera = format!("[[camera]]\nname = \"c\"\n[camera.source]\n{source}\n");
         let text = fill(&format!("{MODEL}{camera}[[sink]]\ntype = \"stdout\"\n"), folder.path());
@@ -275,6 +292,76 @@ fn a_source_that_run_gives_up_check_reports_in_the_same_words_at_its_line() {
         let at_source = |line: &&str| line.starts_with("c.toml:") && line.contains(words);
         assert_eq!(said(&checked).lines().filter(at_source).count(), 1, "{words}\n{}", said(&checked));
         assert!(said(&ran).contains(words), "{words}\n{}", said(&ran));
+    }
+}
+
+#[test]
+fn a_video_that_is_no_plain_file_is_left_to_ffmpeg() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("seq")).unwrap();
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-f", "lavfi", "-i", "testsrc=size=64x48:rate=5:duration=1", "seq/f%03d.png"]);
+    assert!(ffmpeg.current_dir(folder.path()).status().unwrap().success());
+    for source in [
+        r#"url = "seq/f%03d.png""#,
+        r#"url = "file:seq/f001.png""#,
+        r#"url = "seq/*.png", input_args = ["-f", "image2", "-pattern_type", "glob"]"#,
+        r#"url = "testsrc=duration=1:size=64x48:rate=5", input_args = ["-f", "lavfi"]"#,
+        r#"url = "nullsrc", input_args = ["-f", "lavfi"], max_frames = 3"#,
+    ] {
+        let camera =
+            format!("[[camera]]\nname = \"c\"\nsource = {{ type = \"video\", pace = \"fastest\", {source} }}\n");
+        let text = fill(&format!("{MODEL}{camera}[[sink]]\ntype = \"stdout\"\n"), folder.path());
+        fs::write(folder.path().join("c.toml"), text).unwrap();
+        let (checked, ran) = (in_folder(folder.path(), "check"), in_folder(folder.path(), "run"));
+        assert_eq!((checked.status.code(), ran.status.code()), (Some(0), Some(0)), "{}{}", said(&checked), said(&ran));
+        assert!(said(&checked).starts_with("c.toml: no error, 1 model"), "{source}: {}", said(&checked));
+    }
+}
+
+#[test]
+fn a_file_that_only_another_user_may_read_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let private = folder.path().join("private");
+    fs::create_dir(&private).unwrap();
+    let program = "source = { type = \"command\", command = [\"./private/grab\"] }";
+    let video = "source = { type = \"video\", url = \"private/v.mp4\", ffmpeg = \"private/ffmpeg\" }";
+    let picture = "source = { type = \"images\", path = \"v.jpg\" }";
+    let text = format!(
+        "[[model]]\nname = \"n\"\npath = \"private/n.onnx\"\n[[camera]]\nname = \"a\"\n{program}\n\
+         [[camera]]\nname = \"b\"\n{video}\n[[camera]]\nname = \"c\"\n{picture}\n\
+         annotate = {{ every = 1, directory = \"unlisted\" }}\n[[sink]]\ntype = \"stdout\"\n"
+    );
+    fs::write(folder.path().join("c.toml"), text).unwrap();
+    fs::write(folder.path().join("v.jpg"), "").unwrap();
+    fs::create_dir(folder.path().join("unlisted")).unwrap();
+    for (name, mode) in [("private", 0), ("v.jpg", 0), ("unlisted", 0o300)] {
+        fs::set_permissions(folder.path().join(name), Permissions::from_mode(mode)).unwrap();
+    }
+    // SAFETY: geteuid(2) has no conditions and cannot fail.
+    let mut check = if unsafe { libc::geteuid() } == 0 {
+        // Without these capabilities, the modes of files hold for root as well.
+        let mut check = Command::new("setpriv");
+        check.args(["--bounding-set", "-dac_override,-dac_read_search"]).arg(visiond());
+        check
+    } else {
+        Command::new(visiond())
+    };
+    let output = check.args(["check", "c.toml"]).current_dir(folder.path()).output().unwrap();
+    fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    for words in [
+        "model n: cannot read the model private/n.onnx: Permission denied",
+        "cannot start ./private/grab: this user may not execute it",
+        "cannot open the video private/v.mp4: Permission denied",
+        "cannot start private/ffprobe: Permission denied",
+        "cannot read the picture v.jpg: Permission denied",
+        "annotated pictures of camera c: cannot write to unlisted: Permission denied",
+    ] {
+        let found = said(&output);
+        let line = found.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}\n{found}"));
+        assert!(line.contains(": warning: "), "{line}");
+        assert!(line.ends_with("; visiond.service may not have this problem"), "{line}");
     }
 }
 
@@ -289,10 +376,9 @@ fn what_the_running_daemon_uses_is_no_error_of_its_configuration() {
     let output = run(["check".as_ref(), config.as_os_str()]);
     let found = said(&output);
     assert!(output.status.success(), "{found}");
-    let user = format!("; process {}, visiond, uses it and runs this configuration", daemon.pid());
-    for words in
-        ["h.sock is served by another process", "d.sock is served by another process", "it is in use by another"]
-    {
+    // No remedy: there is nothing to stop.
+    let user = format!(" is in use: process {}, visiond, runs this configuration", daemon.pid());
+    for words in ["h.sock is in use", "d.sock is in use", "spool/lock is in use"] {
         let line = found.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}\n{found}"));
         assert!(line.contains(": warning: ") && line.ends_with(&user), "{line}");
     }
@@ -304,6 +390,18 @@ fn what_the_running_daemon_uses_is_no_error_of_its_configuration() {
         assert!(!output.status.success(), "{command}: {}", said(&output));
     }
     assert_eq!(daemon.terminate().status.code(), Some(0));
+}
+
+#[test]
+fn without_a_sink_check_warns_as_run_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{MODEL}{PATTERN}[camera.annotate]\nevery = 1\ndirectory = \"pictures\"\n");
+    fs::write(folder.path().join("c.toml"), fill(&text, folder.path())).unwrap();
+    for command in ["check", "run"] {
+        let output = in_folder(folder.path(), command);
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(said(&output).contains("no [[sink]] is configured"), "{command}: {}", said(&output));
+    }
 }
 
 #[test]

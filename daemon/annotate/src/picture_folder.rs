@@ -33,7 +33,11 @@ pub struct PictureFolder {
 impl PictureFolder {
     /// Finds out whether [`PictureFolder::open`] would fail, without touching the folder.
     pub fn check(directory: &Path) -> io::Result<()> {
-        may_make(directory)
+        may_make(directory)?;
+        match fs::read_dir(directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Creates the folder if it is missing, and lists the pictures of this camera in it. `keep` 0 keeps all.

@@ -46,7 +46,11 @@ impl CommandSource {
         let layout = if is_raw { raw_layout(config).err() } else { None };
         let layout = layout.map(|error| SourceFault::new("container", error));
         let program = config.command.first().and_then(|name| Some((name, find_program::check(Path::new(name)).err()?)));
-        let program = program.map(|(name, error)| SourceFault::new("command", cannot_start(name, &error)));
+        let program = program.map(|(name, (error, certainty))| SourceFault {
+            key: "command",
+            error: cannot_start(name, &error),
+            certainty,
+        });
         layout.into_iter().chain(program).collect()
     }
 
@@ -293,7 +297,7 @@ fn leading_text(frame: &[u8]) -> Option<&str> {
     (line.contains(' ') && words.len() >= 3).then_some(line)
 }
 
-/// Returns the configured layout of raw frames.
+/// Returns the error of a program that cannot be started.
 fn cannot_start(program: &str, error: &io::Error) -> SourceError {
     match error.kind() {
         io::ErrorKind::NotFound => {
@@ -306,6 +310,7 @@ fn cannot_start(program: &str, error: &io::Error) -> SourceError {
     }
 }
 
+/// Returns the configured layout of raw frames.
 fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
     let (Some(format), Some(width), Some(height)) = (config.format, config.width, config.height) else {
         return Err(SourceError::permanent("`container = \"raw\"` requires `format`, `width` and `height`"));

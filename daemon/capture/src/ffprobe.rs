@@ -1,8 +1,11 @@
 //! Asks ffprobe about a video: size, rate, pixel format, colours.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{Access, access};
 use serde_json::Value;
 use visiond_config::types::VideoConfig;
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
@@ -100,9 +103,30 @@ pub fn is_remote(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
 }
 
-/// Returns the error of a video file that is missing.
-pub fn no_such_file(url: &str) -> SourceError {
-    SourceError::permanent(format!("cannot open the video {url}: there is no such file"))
+/// Finds out whether the file of `config` could be opened; of a stream, or of what only ffmpeg understands, it knows nothing.
+pub fn check_file(config: &VideoConfig) -> io::Result<()> {
+    let name = config.url.strip_prefix("file:").unwrap_or(&config.url);
+    // A protocol (concat:a|b), a sequence of pictures (%03d, *), or the input of another demuxer (testsrc with `-f lavfi`).
+    if name.contains([':', '%', '*', '?']) || !config.input_args.is_empty() {
+        return Ok(());
+    }
+    let path = Path::new(name);
+    if fs::metadata(path)?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(access(path, Access::READ_OK)?)
+}
+
+/// Returns the error of a video file that cannot be opened.
+pub fn cannot_open(config: &VideoConfig, error: &io::Error) -> SourceError {
+    let url = shown(&config.url);
+    SourceError::permanent(match error.kind() {
+        io::ErrorKind::NotFound => format!("cannot open the video {url}: there is no such file"),
+        io::ErrorKind::IsADirectory => {
+            format!("cannot open the video {url}: it is a folder; name a file in it, or set `type = \"images\"`")
+        }
+        _ => format!("cannot open the video {url}: {error}"),
+    })
 }
 
 /// Returns the ffprobe that belongs to `ffmpeg`.
@@ -133,8 +157,10 @@ fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     if is_remote(url) {
         return SourceError::transient(format!("cannot open the video {url}: {said}"));
     }
-    if !Path::new(url).exists() && said.contains("No such file") {
-        return no_such_file(url);
+    let missing = !Path::new(url).exists() && said.contains("No such file");
+    let failed = if missing { Err(io::ErrorKind::NotFound.into()) } else { check_file(config) };
+    if let Err(error) = failed {
+        return cannot_open(config, &error);
     }
     SourceError::permanent(format!("cannot read the video {url}: not a video, or damaged at its start ({said})"))
 }

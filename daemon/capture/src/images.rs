@@ -21,7 +21,7 @@ use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
 use super::pacer::SourcePacer;
-use super::picture::Loader;
+use super::picture::{self, Loader};
 use super::source::{Next, Source, SourceError, SourceFault};
 
 /// File name extensions to read from a folder, in lower case. The content decides the format.
@@ -58,21 +58,19 @@ struct KnownFile {
 impl ImagesSource {
     /// Finds out whether [`ImagesSource::open`] would fail.
     pub fn check(config: &ImagesConfig) -> Option<SourceFault> {
-        let checked = fs::metadata(&config.path)
-            .and_then(|found| if found.is_dir() { list(&config.path).map(Some) } else { Ok(None) });
-        let error = match checked {
-            Ok(Some(files)) if files.is_empty() && !config.watch => no_picture(&config.path),
+        let fault = |error, certainty| Some(SourceFault { key: "path", error, certainty });
+        let path = &config.path;
+        let files = match fs::metadata(path) {
+            Ok(found) if found.is_dir() => list(path),
+            Ok(found) if found.is_file() => return picture::check(path).err().and_then(|(e, c)| fault(e, c)),
             Ok(_) => return None,
-            Err(error) => {
-                let certainty = Certainty::of(&error, &config.path);
-                return Some(SourceFault {
-                    key: "path",
-                    error: cannot_read(&config.path, &error, config.watch),
-                    certainty,
-                });
-            }
+            Err(error) => Err(error),
         };
-        Some(SourceFault::new("path", error))
+        match files {
+            Ok(files) if files.is_empty() && !config.watch => fault(no_picture(path), Certainty::Certain),
+            Ok(_) => None,
+            Err(error) => fault(cannot_read(path, &error, config.watch), Certainty::of_reading(&error)),
+        }
     }
 
     /// Checks the picture, or scans the folder.

@@ -18,6 +18,7 @@ use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, MAX_SIDE, PixelFormat};
 use visiond_kernels::jpeg::{self, JpegDecoder};
+use visiond_system::preflight::Certainty;
 
 use super::source::SourceError;
 
@@ -39,6 +40,19 @@ pub fn load(path: &Path, memory: &Memory) -> Result<Frame, SourceError> {
     Loader::default().load(path, 0, buffer)
 }
 
+/// Finds out whether `path` can be read and begins as a picture does, without decoding it.
+pub(crate) fn check(path: &Path) -> Result<(), (SourceError, Certainty)> {
+    let mut loader = Loader::default();
+    loader.read_file(path).and_then(|()| loader.format().map(drop)).map_err(|reason| {
+        let certainty = reason.downcast_ref().map_or(Certainty::Certain, Certainty::of_reading);
+        (cannot_read(path, &*reason), certainty)
+    })
+}
+
+fn cannot_read(path: &Path, reason: &dyn std::error::Error) -> SourceError {
+    SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()))
+}
+
 /// Reads pictures one after the other into reused memory.
 #[derive(Default)]
 pub(crate) struct Loader {
@@ -55,8 +69,7 @@ impl Loader {
 
     /// Reads a picture into `buffer`, which grows as needed.
     pub fn load(&mut self, path: &Path, sequence: u64, mut buffer: PooledBuffer) -> Result<Frame, SourceError> {
-        let fail =
-            |reason: Reason| SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()));
+        let fail = |reason: Reason| cannot_read(path, &*reason);
         self.read_file(path).map_err(fail)?;
         let timestamp = clock::now(&SystemClock);
         let layout = self.decode(&mut buffer).map_err(fail)?;
@@ -79,10 +92,13 @@ impl Loader {
         }
     }
 
+    fn format(&self) -> Result<ImageFormat, Reason> {
+        let format = image::guess_format(&self.file);
+        format.map_err(|_| "not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".into())
+    }
+
     fn decode(&mut self, buffer: &mut PooledBuffer) -> Result<FrameLayout, Reason> {
-        let format = image::guess_format(&self.file)
-            .map_err(|_| "not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)")?;
-        let decoded = match format {
+        let decoded = match self.format()? {
             ImageFormat::Jpeg => {
                 let (width, height) = self.jpeg.header(&self.file)?;
                 let needed = rgb_bytes(width, height)?;

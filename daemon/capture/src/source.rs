@@ -90,7 +90,7 @@ pub struct SourceFault {
 }
 
 impl SourceFault {
-    /// Creates a fault that lasts until somebody changes something.
+    /// Creates a fault that lasts until the user fixes it.
     pub(super) fn new(key: &'static str, error: SourceError) -> Self {
         Self { key, error, certainty: Certainty::Certain }
     }

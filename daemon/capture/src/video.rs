@@ -7,14 +7,11 @@
 //!
 //! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-use visiond_config::is_url;
 use visiond_config::types::{Pace, VideoConfig, VideoPixels};
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
@@ -68,19 +65,18 @@ impl VideoSource {
             certainty: error.certainty(),
             error: SourceError::permanent(error.to_string()),
         });
-        let path = Path::new(&config.url);
-        let file = if is_url(&config.url) { None } else { fs::metadata(path).err() }.map(|error| SourceFault {
+        let file = ffprobe::check_file(config).err().map(|error| SourceFault {
             key: "url",
-            certainty: Certainty::of(&error, path),
-            error: match error.kind() {
-                io::ErrorKind::NotFound => ffprobe::no_such_file(&ffprobe::shown(&config.url)),
-                _ => SourceError::permanent(format!("cannot open the video {}: {error}", config.url)),
-            },
+            certainty: Certainty::of_reading(&error),
+            error: ffprobe::cannot_open(config, &error),
         });
         let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
         let program = programs.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
-        let program =
-            program.map(|(program, error)| SourceFault::new("ffmpeg", ffprobe::cannot_start(program, &error)));
+        let program = program.map(|(program, (error, certainty))| SourceFault {
+            key: "ffmpeg",
+            error: ffprobe::cannot_start(program, &error),
+            certainty,
+        });
         [login, file, program].into_iter().flatten().collect()
     }
 

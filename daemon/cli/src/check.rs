@@ -27,7 +27,8 @@ const PREVIEW: Duration = Duration::from_secs(30);
 /// secrets, certificates, programs, files, folders, sockets and addresses. Problems that persist until you fix them are errors.
 /// Problems that the service may not have are warnings: a camera that is not plugged in, a folder that systemd makes, a
 /// credential that systemd passes, a file that another user may read or write, an address that the running daemon uses.
-/// Changes nothing: creates no file, connects to nothing, starts no program.
+/// Changes nothing: creates no file, connects to nothing, starts no program. The one exception: loading a TensorRT engine
+/// powers the GPU on, and may write compiled kernels into visiond's cache.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -64,7 +65,8 @@ const AFTER_HELP: &str = "\
 Not checked:
   whether a camera streams, and in the configured format and size
   whether a URL answers, and a video file can be decoded
-  whether a command works: only that its program exists
+  whether a command works: only that its program may be started
+  whether the interpreter of a script exists
   whether a broker answers, and accepts the login or certificate
   whether a disk has room
   sockets that systemd passes to the daemon
@@ -147,7 +149,7 @@ fn check(path: &Path, whole_machine: bool) -> CheckedFile {
 fn warn_of_nothing(config: &Config, report: &mut Diagnostics) {
     if !config.cameras.iter().any(|camera| camera.enabled) {
         report.warning(0..0, ServiceError::NoCamera.to_string());
-    } else if config.sinks.is_empty() && config.cameras.iter().all(|camera| camera.annotate.is_none()) {
+    } else if config.sinks.is_empty() {
         report.warning(0..0, NO_SINK);
     }
 }

@@ -27,7 +27,7 @@ pub struct SinkError {
 }
 
 impl SinkError {
-    /// Creates an error that lasts until somebody changes something.
+    /// Creates an error that lasts until the user fixes it.
     pub fn certain(key: &'static str, reason: impl Into<String>) -> Self {
         Self { key, reason: reason.into(), certainty: Certainty::Certain }
     }

@@ -13,6 +13,7 @@ use visiond_kernels::frame::FrameError;
 use visiond_pipeline::model_runner::{Fault, RunError};
 use visiond_publish::PublishError;
 use visiond_system::exit::{Exit, ExitError};
+use visiond_system::preflight::Certainty;
 
 use crate::http_server::HttpError;
 
@@ -60,6 +61,16 @@ impl ServiceError {
     /// Creates the error of a model.
     pub(super) fn model(model: &str, error: impl Into<ModelError>) -> Self {
         Self::Model { model: model.to_owned(), error: Box::new(error.into()) }
+    }
+
+    /// Returns whether the service, whose user may read other files, would fail likewise.
+    pub fn certainty(&self) -> Certainty {
+        let Self::Model { error, .. } = self else { return Certainty::Certain };
+        match &**error {
+            ModelError::Engine(EngineError::Unreadable(_, error) | EngineError::ExternalData { error, .. })
+            | ModelError::Card(CardError::Read(_, error)) => Certainty::of_reading(error),
+            _ => Certainty::Certain,
+        }
     }
 
     /// Returns the exit status of a daemon that cannot start for this reason.

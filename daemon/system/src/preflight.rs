@@ -2,22 +2,24 @@
 //!
 //! `visiond check` reports with these what `visiond run` would refuse. Both take the text of an error from one place.
 
+use std::fmt;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access, major, minor};
 
-/// The folders that visiond.service makes when it starts (`RuntimeDirectory=`, `StateDirectory=`, `CacheDirectory=`).
-const SERVICE_FOLDERS: [&str; 3] = ["/run/visiond", "/var/lib/visiond", "/var/cache/visiond"];
+/// The folders that visiond.service makes when it starts (`RuntimeDirectory=`, `StateDirectory=`, `CacheDirectory=`);
+/// visiond@NAME.service makes the folder NAME in each.
+const SERVICE_FOLDERS: [&str; 4] = ["/run/visiond", "/var/run/visiond", "/var/lib/visiond", "/var/cache/visiond"];
 
 /// Whether what fails for this process fails for the service, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certainty {
-    /// It fails until somebody changes something.
+    /// It fails until the user fixes it.
     Certain,
     /// It fails for this user and outside of the service, which has other rights, folders and credentials.
     OnlyHere,
@@ -37,12 +39,21 @@ pub enum Resource {
 }
 
 impl Certainty {
-    /// Judges an error of `path`.
+    /// Judges an error of `path`, which visiond would create.
     pub fn of(error: &io::Error, path: &Path) -> Self {
-        let in_service_folder = || path.parent().is_some_and(|folder| SERVICE_FOLDERS.map(Path::new).contains(&folder));
+        let mut folders = path.ancestors().skip(1).take(2);
+        match error.kind() {
+            io::ErrorKind::NotFound if folders.any(|folder| SERVICE_FOLDERS.map(Path::new).contains(&folder)) => {
+                Self::OnlyHere
+            }
+            _ => Self::of_reading(error),
+        }
+    }
+
+    /// Judges an error of a file that visiond only reads or runs, which systemd does not make.
+    pub fn of_reading(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::OnlyHere,
-            io::ErrorKind::NotFound if in_service_folder() => Self::OnlyHere,
             _ => Self::Certain,
         }
     }
@@ -81,7 +92,11 @@ pub fn may_open_or_create(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
         Ok(_) => Ok(access(path, Access::READ_OK | Access::WRITE_OK)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => may_create_in(folder_of(path)),
+        // Opening a link that leads nowhere creates the file that it names.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
+            Ok(target) => may_open_or_create(&folder_of(path).join(target)),
+            Err(_) => may_create_in(folder_of(path)),
+        },
         Err(error) => Err(error),
     }
 }
@@ -93,7 +108,23 @@ pub fn is_special(path: &Path) -> bool {
 
 /// Whether a process listens at the Unix socket `path`, by the kernel's list of sockets.
 pub fn is_served(path: &Path) -> bool {
-    listening_unix(path).is_some()
+    unix_socket_at(path).is_some_and(|socket| socket.is_stream && socket.listens)
+}
+
+/// Whether a process has a Unix socket at `path` to which no stream can connect, such as one for datagrams.
+pub fn is_other_socket(path: &Path) -> bool {
+    unix_socket_at(path).is_some_and(|socket| !socket.is_stream)
+}
+
+/// Whether a listener at one address keeps another one from the other: the same, or a wildcard that includes it.
+pub fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let includes = |wildcard: IpAddr, ip: IpAddr| match wildcard {
+        // Unless a socket asks for IPv6 alone, it takes IPv4 as well.
+        IpAddr::V6(wildcard) => wildcard.is_unspecified(),
+        IpAddr::V4(wildcard) => wildcard.is_unspecified() && ip.is_ipv4(),
+    };
+    let (x, y) = (a.ip().to_canonical(), b.ip().to_canonical());
+    a.port() == b.port() && (x == y || includes(x, y) || includes(y, x))
 }
 
 /// Whether a process holds a lock on the file `path`, by the kernel's list of locks.
@@ -105,48 +136,98 @@ impl Resource {
     /// Returns the process that uses it; `None` if this user may not find out.
     pub fn user(&self) -> Option<u32> {
         let inodes = match self {
-            Self::Tcp(address) => listening_tcp(address.port()),
-            Self::Unix(path) => listening_unix(path).into_iter().collect(),
+            Self::Tcp(address) => listening_tcp(*address),
+            Self::Unix(path) => unix_socket_at(path).into_iter().map(|socket| socket.inode).collect(),
             Self::Lock(path) => return lock_owner(path),
         };
-        let sockets: Vec<PathBuf> = inodes.iter().map(|inode| format!("socket:[{inode}]").into()).collect();
-        let numbers =
-            fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let mut owners = numbers.filter(|number: &u32| {
-            let descriptors = fs::read_dir(format!("/proc/{number}/fd")).into_iter().flatten().flatten();
-            descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| sockets.contains(&link))
-        });
-        // systemd keeps the sockets that it passes: the service is the later one.
-        owners.by_ref().last()
+        socket_owner(&inodes)
     }
 }
 
-/// Returns the inodes of the TCP sockets that listen on `port`.
-fn listening_tcp(port: u16) -> Vec<String> {
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) | Self::Lock(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Returns the process that has one of the sockets open; `None` if this user may not find out.
+fn socket_owner(inodes: &[String]) -> Option<u32> {
+    let sockets: Vec<PathBuf> = inodes.iter().map(|inode| format!("socket:[{inode}]").into()).collect();
+    let numbers = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut owners = numbers.filter(|number: &u32| {
+        let descriptors = fs::read_dir(format!("/proc/{number}/fd")).into_iter().flatten().flatten();
+        descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| sockets.contains(&link))
+    });
+    // systemd keeps the sockets that it passes: the service is the later one.
+    owners.by_ref().last()
+}
+
+/// Returns the inodes of the TCP sockets that keep a new one from listening on `address`.
+fn listening_tcp(address: SocketAddr) -> Vec<String> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     let sockets = tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(|line| {
         let words: Vec<_> = line.split_whitespace().collect();
-        let here = words.get(1)?.rsplit_once(':')?.1;
         // State 0A is LISTEN.
-        let listens = *words.get(3)? == "0A" && u16::from_str_radix(here, 16) == Ok(port);
+        let listens = *words.get(3)? == "0A" && overlap(kernel_address(words.get(1)?)?, address);
         listens.then(|| words.get(9).map(|inode| (*inode).to_owned()))?
     });
     sockets.collect()
 }
 
-/// Returns the inode of the Unix socket that listens at `path`.
-fn listening_unix(path: &Path) -> Option<String> {
-    /// The flag of a socket that accepts connections, __SO_ACCEPTCON of linux/net.h.
-    const ACCEPTS: u32 = 1 << 16;
+/// Parses an address of /proc/net/tcp or tcp6: words of 32 bits in the machine's byte order, a colon and the port.
+fn kernel_address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let word = |at: usize| Some(u32::from_str_radix(ip.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let ip = match ip.len() {
+        8 => IpAddr::from(word(0)?),
+        _ => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?];
+            IpAddr::from(<[u8; 16]>::try_from(words.as_flattened()).ok()?)
+        }
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+/// A Unix socket in the kernel's list.
+struct UnixSocket {
+    is_stream: bool,
+    listens: bool,
+    inode: String,
+}
+
+/// Returns the Unix socket at `path`.
+fn unix_socket_at(path: &Path) -> Option<UnixSocket> {
     let full = path.canonicalize().ok()?;
     let table = fs::read_to_string("/proc/net/unix").ok()?;
     table.lines().skip(1).find_map(|line| {
-        let mut words = line.split_whitespace();
-        let (flags, inode) = (words.nth(3)?, words.nth(2)?);
-        let listed = Path::new(line.split_once(inode)?.1.trim_start());
-        let same = listed == path || (listed.is_absolute() && listed.canonicalize().is_ok_and(|listed| listed == full));
-        (same && u32::from_str_radix(flags, 16).ok()? & ACCEPTS != 0).then(|| inode.to_owned())
+        let (socket, listed) = unix_socket(line)?;
+        if listed.file_name() != full.file_name() {
+            return None;
+        }
+        // A relative path starts at the folder in which the process was.
+        let folder = match listed.is_absolute() {
+            true => PathBuf::from("/"),
+            false => format!("/proc/{}/cwd", socket_owner(std::slice::from_ref(&socket.inode))?).into(),
+        };
+        (folder.join(listed).canonicalize().ok()? == full).then_some(socket)
     })
+}
+
+/// Parses a line of /proc/net/unix: seven fields and, after one space, the path, which may have spaces.
+fn unix_socket(line: &str) -> Option<(UnixSocket, &Path)> {
+    /// The flag of a socket that accepts connections, __SO_ACCEPTCON of linux/net.h.
+    const ACCEPTS: u32 = 1 << 16;
+    let mut rest = line;
+    let mut fields = [""; 7];
+    for field in &mut fields {
+        (*field, rest) = rest.trim_start().split_once(' ')?;
+    }
+    let [_, _, _, flags, kind, _, inode] = fields;
+    let listens = u32::from_str_radix(flags, 16).ok()? & ACCEPTS != 0;
+    Some((UnixSocket { is_stream: kind == "0001", listens, inode: inode.to_owned() }, Path::new(rest)))
 }
 
 /// Returns the process that holds a lock on `path`.
@@ -165,7 +246,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::net::TcpListener;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::{UnixDatagram, UnixListener};
 
     use super::*;
 
@@ -182,6 +264,9 @@ mod tests {
         assert_eq!((Resource::Unix(socket.clone()).user(), Resource::Lock(lock).user()), (me, me));
         drop(listener);
         assert!(socket.exists() && !is_served(&socket), "a stale one");
+        let datagrams = UnixDatagram::bind(folder.path().join("d.sock")).unwrap();
+        let path = datagrams.local_addr().unwrap().as_pathname().unwrap().to_owned();
+        assert!(is_other_socket(&path) && !is_served(&path));
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(Resource::Tcp(tcp.local_addr().unwrap()).user(), me);
     }
@@ -201,6 +286,55 @@ mod tests {
         assert_eq!(kind(may_make(&file.join("below"))), io::ErrorKind::NotADirectory);
         let missing = io::Error::from(io::ErrorKind::NotFound);
         assert_eq!(Certainty::of(&missing, Path::new("/run/visiond/d.sock")), Certainty::OnlyHere);
-        assert_eq!(Certainty::of(&missing, Path::new("/run/visiond/sub/d.sock")), Certainty::Certain);
+        // visiond@yard.service makes this folder.
+        assert_eq!(Certainty::of(&missing, Path::new("/run/visiond/yard/d.sock")), Certainty::OnlyHere);
+        assert_eq!(Certainty::of(&missing, Path::new("/var/run/visiond/d.sock")), Certainty::OnlyHere);
+        assert_eq!(Certainty::of(&missing, Path::new("/run/visiond/yard/sub/d.sock")), Certainty::Certain);
+        assert_eq!(Certainty::of(&missing, Path::new("/run/d.sock")), Certainty::Certain);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_judged_by_the_folder_that_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink("new", at("to_new")).unwrap();
+        symlink("gone/new", at("to_gone")).unwrap();
+        may_open_or_create(&at("to_new")).unwrap();
+        assert_eq!(may_open_or_create(&at("to_gone")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_listener_elsewhere_on_the_port_is_not_the_user_of_an_address() {
+        let other = TcpListener::bind("127.0.0.2:0").unwrap();
+        let port = other.local_addr().unwrap().port();
+        let user = |ip: &str| Resource::Tcp(SocketAddr::new(ip.parse().unwrap(), port)).user();
+        assert_eq!(user("127.0.0.1"), None);
+        assert_eq!((user("127.0.0.2"), user("0.0.0.0")), (Some(std::process::id()), Some(std::process::id())));
+    }
+
+    #[test]
+    fn addresses_overlap_if_they_are_the_same_or_a_wildcard_includes_the_other() {
+        let overlap = |a: &str, b: &str| {
+            let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
+            assert_eq!(overlap(a, b), overlap(b, a));
+            overlap(a, b)
+        };
+        assert!(overlap("0.0.0.0:80", "127.0.0.1:80") && overlap("[::]:80", "127.0.0.1:80"));
+        assert!(overlap("[::]:80", "0.0.0.0:80") && overlap("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
+        assert!(!overlap("0.0.0.0:80", "127.0.0.1:81") && !overlap("0.0.0.0:80", "[::1]:80"));
+        assert!(!overlap("127.0.0.2:80", "127.0.0.1:80"));
+        assert_eq!(kernel_address("0100007F:1F90"), Some("127.0.0.1:8080".parse().unwrap()));
+        let six = "000080FE00000000FF01A8C0FE563412:0050";
+        assert_eq!(kernel_address(six), Some("[fe80::c0a8:1ff:1234:56fe]:80".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_line_of_the_kernel_s_list_is_split_by_its_fields() {
+        // The number of the first field is part of its inode's digits.
+        let line = "0000000000012345: 00000002 00000000 00010000 0001 01 12345 /tmp/12345 b.sock";
+        let (socket, path) = unix_socket(line).unwrap();
+        assert_eq!((socket.is_stream, socket.listens, &*socket.inode), (true, true, "12345"));
+        assert_eq!(path, Path::new("/tmp/12345 b.sock"));
+        assert!(unix_socket("0000000000000000: 00000002 00000000 00000000 0002 01 12346").is_none());
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use crate::outage::explain;
-use crate::preflight::{Certainty, Resource, folder_of, is_served, may_create_in, may_write};
+use crate::preflight::{Certainty, Resource, folder_of, is_other_socket, is_served, may_create_in, may_write};
 
 /// The longest path of a socket in bytes: `sun_path` has one more, for the NUL.
 const LONGEST_PATH: usize = 107;
@@ -27,7 +27,7 @@ pub enum SocketError {
     /// This process may not connect to a socket that exists.
     #[error("cannot find out whether another process serves {0}: {1}")]
     Unknown(PathBuf, io::Error),
-    /// A socket that nobody serves cannot be removed.
+    /// A socket that no process serves cannot be removed.
     #[error("cannot remove the stale socket {0}: {1}")]
     Stale(PathBuf, io::Error),
     /// The socket cannot be made.
@@ -92,6 +92,9 @@ pub fn check(path: &Path) -> Result<(), SocketError> {
         Err(_) => may_create.map_err(|error| SocketError::Make(owned(), error)),
         Ok(found) if !found.file_type().is_socket() => Err(SocketError::NotASocket(owned())),
         Ok(_) if is_served(path) => Err(SocketError::Served(owned())),
+        Ok(_) if is_other_socket(path) => {
+            Err(SocketError::Unknown(owned(), io::Error::from_raw_os_error(libc::EPROTOTYPE)))
+        }
         Ok(_) => {
             may_write(path).map_err(|error| SocketError::Unknown(owned(), error))?;
             may_create.map_err(|error| SocketError::Stale(owned(), error))

@@ -20,7 +20,7 @@ use visiond_service::loaded_model::LoadedModel;
 use visiond_service::{HttpError, ServiceError};
 use visiond_system::preflight::Certainty;
 
-use super::user::describe_user;
+use super::user::{User, describe_user};
 
 /// Reports why `run` would refuse the configuration in the file `path`. `root` is the parsed file of `config`.
 pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
@@ -29,7 +29,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     check_http(&config.http, root.get("http"), &mut report);
     for (index, model) in config.models.iter().enumerate() {
         if let Err(error) = check_model(model, config) {
-            report.report.error(span(entry("model", index), &["path"]), error.to_string());
+            report.refusal(span(entry("model", index), &["path"]), error.to_string(), &error.certainty());
         }
     }
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
@@ -62,8 +62,13 @@ impl Report<'_> {
             Certainty::Certain => self.report.error(span, sentence),
             Certainty::OnlyHere => self.report.warning(span, format!("{sentence}; {ONLY_HERE}")),
             Certainty::InUse(resource) => match describe_user(resource.user(), self.path) {
-                Ok(user) => self.report.warning(span, format!("{sentence}; {user}")),
-                Err(user) => self.report.error(span, format!("{sentence}; {user}")),
+                // The remedy in the sentence, to stop the other process, would be wrong.
+                User::This(user) => {
+                    self.report
+                        .warning(span, format!("{resource} is in use: {user}, visiond, runs this configuration"));
+                }
+                User::Unknown(user) => self.report.warning(span, format!("{sentence}; {user}")),
+                User::Other(user) => self.report.error(span, format!("{sentence}; {user}")),
             },
         }
     }
@@ -108,7 +113,7 @@ fn check_camera(camera: &CameraConfig, entry: TableEntry<'_, '_>, report: &mut R
     }
     for fault in visiond_capture::check(&camera.source) {
         let (span, sentence) = (span(entry, &["source", fault.key]), fault.error.to_string());
-        if fault.error.retry {
+        if fault.error.retry && fault.certainty == Certainty::Certain {
             report.report.warning(span, sentence);
         } else {
             report.refusal(span, sentence, &fault.certainty);

@@ -7,11 +7,21 @@ use std::path::{Path, PathBuf};
 
 use visiond_system::logging::escape;
 
-/// Describes the process `number`, which uses a resource of the configuration at `config`: `Ok` if it may be the daemon that
-/// runs this very configuration, `Err` if it is another program.
-pub fn describe_user(number: Option<u32>, config: &Path) -> Result<String, String> {
+/// The process that uses a resource of a configuration, in words.
+pub enum User {
+    /// The daemon that runs this very configuration: its process.
+    This(String),
+    /// Perhaps that daemon.
+    Unknown(String),
+    /// Another program.
+    Other(String),
+}
+
+/// Describes the process `number`, which uses a resource of the configuration at `config`.
+pub fn describe_user(number: Option<u32>, config: &Path) -> User {
     let Some(number) = number else {
-        return Ok("this user may not see which one; it may be the visiond that runs this configuration".to_owned());
+        let user = "this user may not see which one; it may be the visiond that runs this configuration";
+        return User::Unknown(user.to_owned());
     };
     let name = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
     let name = escape(name.trim_end());
@@ -19,11 +29,11 @@ pub fn describe_user(number: Option<u32>, config: &Path) -> Result<String, Strin
     let configs = if name == "visiond" { configurations(number) } else { Vec::new() };
     // systemd, process 1, opens the sockets that it passes to visiond.
     if configs.contains(&config.canonicalize().unwrap_or_default()) {
-        Ok(format!("{user} uses it and runs this configuration"))
+        User::This(format!("process {number}"))
     } else if number == 1 || (name == "visiond" && configs.is_empty()) {
-        Ok(format!("{user} uses it and may run this configuration"))
+        User::Unknown(format!("{user} uses it and may run this configuration"))
     } else {
-        Err(format!("{user} uses it"))
+        User::Other(format!("{user} uses it"))
     }
 }
 
