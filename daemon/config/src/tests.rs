@@ -241,7 +241,7 @@ path = "b"
             "28:1 raw frames need `width` and `height`, because they carry no header",
             "42:11 invalid `camera.source.pitches`: nv12 has 2 planes, not 1",
             "46:12 no camera has the name \"dor\": did you mean \"door\"?",
-            "49:8 another sink uses the path a already: give each sink its own",
+            "49:8 another sink uses the path ./a already: give each sink its own",
             "50:13 \"block\" would delay camera \"door\", whose source cannot wait: use \"drop_oldest\" or \
              \"drop_newest\", or exclude the camera with `cameras`",
             "54:8 another sink writes to standard output already: remove one of them",
@@ -282,6 +282,38 @@ fn a_brokers_url_has_no_login_and_certificates_need_tls() {
     let twice = "url = \"mqtt://broker\"\n[[sink]]\ntype = \"mqtt\"\nname = \"two\"\nurl = \"mqtt://broker\"\n";
     assert!(sink(twice).contains("another sink publishes the same topics to this broker"));
     assert_eq!(sink(&format!("{twice}topic_prefix = \"two\"")), "");
+}
+
+#[test]
+fn two_listeners_or_a_listener_and_a_sink_have_no_place_in_common() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("x")).unwrap();
+    let errors = |listen: &str, sinks: &str| {
+        let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"pattern\" }\n";
+        let text = format!("{MODEL}{camera}[http]\ntoken = \"web\"\nlisten = {listen}\n{sinks}");
+        match Config::parse(&text, &folder.path().join("v.toml")) {
+            Ok(_) => String::new(),
+            Err(errors) => errors.to_string(),
+        }
+    };
+    for (listen, words) in [
+        (r#"["0.0.0.0:80", "127.0.0.1:80"]"#, "127.0.0.1:80 and 0.0.0.0:80 overlap: remove one of them"),
+        (r#"["[::]:80", "0.0.0.0:80"]"#, "0.0.0.0:80 and [::]:80 overlap"),
+        (r#"["127.0.0.1:80", "127.0.0.1:80"]"#, "127.0.0.1:80 is listed twice"),
+        (r#"["unix:h", "unix:./h"]"#, "unix:./h is listed twice"),
+        (r#"["unix:x/../h", "unix:h"]"#, "unix:h is listed twice"),
+    ] {
+        assert!(errors(listen, "").contains(words), "{listen}: {}", errors(listen, ""));
+    }
+    for listen in [r#"["127.0.0.1:0", "127.0.0.1:0"]"#, r#"["127.0.0.1:80", "127.0.0.2:80", "127.0.0.1:81"]"#] {
+        assert_eq!(errors(listen, ""), "");
+    }
+    let sink = |name: &str, path: &str| format!("[[sink]]\nname = \"{name}\"\ntype = \"unix\"\npath = \"{path}\"\n");
+    assert!(errors(r#"["unix:h"]"#, &sink("a", "x/../h")).contains("a sink uses this path already"));
+    let twice = sink("a", "d") + &sink("b", "x/../d");
+    assert!(errors("[]", &twice).contains("another sink uses the path x/../d already"));
+    // Where the folder is missing, its parent is unknown: `gone` may be a link.
+    assert_eq!(errors("[]", &(sink("a", "d") + &sink("b", "gone/../d"))), "");
 }
 
 #[test]

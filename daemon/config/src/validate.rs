@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use toml::de::DeTable;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::{Diagnostics, nearest};
 use super::kinds::{CameraName, camera_in, is_loopback, resolve, split_broker};
@@ -99,20 +100,38 @@ pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
     spools(&sinks, base, diagnostics);
     same_outputs(&sinks, base, diagnostics);
     if let Some(http) = root.inner("http") {
-        addresses(&http, diagnostics);
+        addresses(&http, &sinks, base, diagnostics);
     }
 }
 
-/// Checks `listen`: an address that is reachable from the network requires a token, and no address may appear twice.
-fn addresses(http: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let mut seen = Vec::new();
+/// Checks `listen`: an address that is reachable from the network requires a token, no address may appear twice or include
+/// another one, and no sink may have the path of a socket.
+fn addresses(http: &PlacedTable<'_, '_>, sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
+    let path = |text| in_full(&resolve(base, text));
+    let outputs: Vec<_> = sinks.iter().filter_map(|sink| Some(path(sink.text("path")?.0))).collect();
+    let (mut seen, mut sockets): (Vec<(SocketAddr, &str)>, Vec<PathBuf>) = (Vec::new(), Vec::new());
     for (text, span) in http.texts("listen") {
-        if seen.contains(&text) && !text.ends_with(":0") {
-            diagnostics.error(span.clone(), format!("{text} is listed twice: remove one of them"));
+        if let Some(socket) = text.strip_prefix("unix:").filter(|path| !path.is_empty()).map(path) {
+            if sockets.contains(&socket) {
+                diagnostics.error(span, format!("{text} is listed twice: remove one of them"));
+            } else if outputs.contains(&socket) {
+                let message = "a sink uses this path already: name another one here or there";
+                diagnostics.error(span, message);
+            }
+            sockets.push(socket);
+            continue;
         }
-        seen.push(text);
-        let is_open = text.parse::<SocketAddr>().is_ok_and(|address| !is_loopback(address.ip()));
-        if is_open && !http.has("token") {
+        let Ok(address) = text.parse::<SocketAddr>() else { continue };
+        let other = seen.iter().find(|(other, _)| address.port() != 0 && overlap(*other, address));
+        if let Some((_, other)) = other {
+            let message = match *other == text {
+                true => format!("{text} is listed twice: remove one of them"),
+                false => format!("{text} and {other} overlap: remove one of them, or set another port"),
+            };
+            diagnostics.error(span.clone(), message);
+        }
+        seen.push((address, text));
+        if !is_loopback(address.ip()) && !http.has("token") {
             let message = "this address is reachable from the network: set `http.token`, or listen on 127.0.0.1";
             diagnostics.error(span, message);
         }
@@ -274,6 +293,14 @@ fn without_dots(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
+/// Returns the path with its folder as the file system knows it, for comparison. One whose folder is missing stays as it is.
+fn in_full(path: &Path) -> PathBuf {
+    match (folder_of(path).canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => without_dots(path),
+    }
+}
+
 /// Checks that no two enabled cameras use one device.
 fn same_device(cameras: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let mut seen: Vec<CameraName> = Vec::new();
@@ -332,10 +359,9 @@ fn spools(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnost
         if let Some((kind @ ("stdout" | "file" | "unix"), span)) = sink.text("type") {
             diagnostics.error(span, format!("`durable` requires a sink for a broker, not \"{kind}\": remove it"));
         }
-        let Some((folder, span)) = sink.text("spool_directory") else { continue };
-        let folder = without_dots(&resolve(base, folder));
+        let Some((shown, span)) = sink.text("spool_directory") else { continue };
+        let folder = in_full(&resolve(base, shown));
         if folders.contains(&folder) {
-            let shown = folder.display();
             let message = format!("another sink stores its messages in {shown} already: give each sink its own folder");
             diagnostics.error(span, message);
         }
@@ -358,7 +384,7 @@ fn same_outputs(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Di
                 let urls = sink.texts("url").map(|(url, _)| url.to_owned()).collect();
                 (SinkTarget::Nats { urls, subject: text_or("subject", "") }, url.span())
             }),
-            _ => sink.text("path").map(|(path, span)| (SinkTarget::Path(without_dots(&resolve(base, path))), span)),
+            _ => sink.text("path").map(|(path, span)| (SinkTarget::Path(in_full(&resolve(base, path))), span)),
         };
         let mut taken = false;
         if let Some((target, span)) = target {
@@ -372,8 +398,8 @@ fn same_outputs(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Di
                     SinkTarget::Nats { .. } => "publishes the same subjects to these servers: set another `subject`, \
                                                 or remove one of them"
                         .to_owned(),
-                    SinkTarget::Path(path) => {
-                        format!("uses the path {} already: give each sink its own", path.display())
+                    SinkTarget::Path(_) => {
+                        format!("uses the path {} already: give each sink its own", text_or("path", ""))
                     }
                 };
                 diagnostics.error(span, format!("another sink {message}"));
