@@ -366,9 +366,9 @@ impl RunningSink {
         while Instant::now() < patience() && !finished_by([&thread], patience().min(Instant::now() + LAST_PATIENCE)) {}
         if !thread.is_finished() {
             queue.abandon(|counters| &counters.unsent);
-            let spool = *queue.counters.spool.lock();
+            let spool = queue.counters.spool.lock().as_ref().map(|spool| spool.records);
             let kept = match spool {
-                Some(spool) => format!(" and {} messages in its spool", spool.records),
+                Some(records) => format!(" and {records} messages in its spool"),
                 None => {
                     Counters::add(&queue.counters.unsent, queue.counters.in_hand());
                     String::new()
