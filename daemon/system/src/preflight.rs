@@ -108,12 +108,12 @@ pub fn is_special(path: &Path) -> bool {
 
 /// Whether a process listens at the Unix socket `path`, by the kernel's list of sockets.
 pub fn is_served(path: &Path) -> bool {
-    unix_socket_at(path).is_some_and(|socket| socket.is_stream && socket.listens)
+    unix_socket_at(path, UnixSocket::serves).is_some()
 }
 
 /// Whether a process has a Unix socket at `path` to which no stream can connect, such as one for datagrams.
 pub fn is_other_socket(path: &Path) -> bool {
-    unix_socket_at(path).is_some_and(|socket| !socket.is_stream)
+    unix_socket_at(path, |socket| !socket.is_stream).is_some()
 }
 
 /// Whether a listener at one address keeps another one from the other: the same, or a wildcard that includes it.
@@ -137,7 +137,9 @@ impl Resource {
     pub fn user(&self) -> Option<u32> {
         let inodes = match self {
             Self::Tcp(address) => listening_tcp(*address),
-            Self::Unix(path) => unix_socket_at(path).into_iter().map(|socket| socket.inode).collect(),
+            Self::Unix(path) => {
+                unix_socket_at(path, UnixSocket::serves).into_iter().map(|socket| socket.inode).collect()
+            }
             Self::Lock(path) => return lock_owner(path),
         };
         socket_owner(&inodes)
@@ -198,13 +200,19 @@ struct UnixSocket {
     inode: String,
 }
 
-/// Returns the Unix socket at `path`.
-fn unix_socket_at(path: &Path) -> Option<UnixSocket> {
+impl UnixSocket {
+    fn serves(&self) -> bool {
+        self.is_stream && self.listens
+    }
+}
+
+/// Returns the Unix socket at `path` that is `wanted`: an accepted connection has its listener's path.
+fn unix_socket_at(path: &Path, wanted: impl Fn(&UnixSocket) -> bool) -> Option<UnixSocket> {
     let full = path.canonicalize().ok()?;
     let table = fs::read_to_string("/proc/net/unix").ok()?;
     table.lines().skip(1).find_map(|line| {
         let (socket, listed) = unix_socket(line)?;
-        if listed.file_name() != full.file_name() {
+        if !wanted(&socket) || listed.file_name() != full.file_name() {
             return None;
         }
         // A relative path starts at the folder in which the process was.
@@ -247,7 +255,7 @@ mod tests {
 
     use std::net::TcpListener;
     use std::os::unix::fs::symlink;
-    use std::os::unix::net::{UnixDatagram, UnixListener};
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
     use super::*;
 
@@ -260,6 +268,8 @@ mod tests {
         assert!(!is_served(&socket) && !is_locked(&lock));
         let listener = UnixListener::bind(&socket).unwrap();
         file.lock().unwrap();
+        // The connections have the same path in the kernel's list, before or after the listener.
+        let _connections: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
         assert!(is_served(&socket) && is_locked(&lock));
         assert_eq!((Resource::Unix(socket.clone()).user(), Resource::Lock(lock).user()), (me, me));
         drop(listener);
