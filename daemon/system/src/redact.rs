@@ -425,7 +425,7 @@ mod tests {
         #[test]
         fn no_value_of_a_secret_key_is_shown(
             keys in vec((select([&ENDS[..], &WORDS[..], &["api_key", "user-pw", "X-Auth"]].concat()), any::<bool>(), separator()), 1..4),
-            before in "(.{0,20}[^a-zA-Z0-9%])?", between in "[ &,;\"]", after in "([ &,;\"].{0,20})?", value in "[0-9]{9}",
+            before in "(.{0,20}[^a-zA-Z0-9%_.-])?", between in "[ &,;\"]", after in "([ &,;\"].{0,20})?", value in "[0-9]{9}",
         ) {
             let names: Vec<_> = keys.iter().map(|(key, ..)| format!("--{key}")).collect();
             let written = keys.into_iter().map(|(key, upper, separator)| {
