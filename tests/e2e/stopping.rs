@@ -251,13 +251,15 @@ fn stuck_disks_are_given_up_at_the_same_time_however_many_they_are() {
         );
         assert!(ended.log.contains(&lost), "{lost}\n{}", ended.log);
     }
+    // Whether the sink's thread or the one that syncs for it hangs: that depends on when the last sync began.
     let kept =
-        format!("sink spool: its output does not respond; leaving its thread and {count} messages in its spool behind");
-    assert!(ended.log.contains(&kept), "{kept}\n{}", ended.log);
-    let times: Vec<_> = ended.log.lines().filter(|line| line.contains("does not respond")).map(time_ms).collect();
-    assert_eq!(times.len(), FILES + 1);
+        [format!("{count} messages in its spool behind"), format!("sink spool: {count} messages stay in the spool")];
+    assert!(kept.iter().any(|words| ended.log.contains(words)), "{kept:?}\n{}", ended.log);
+    let given_up = |line: &&str| line.contains("sink file") && line.contains("does not respond");
+    let times: Vec<_> = ended.log.lines().filter(given_up).map(time_ms).collect();
+    assert_eq!(times.len(), FILES);
     // One after the other, with 150 ms each, they would take four times as long.
-    assert!(times[FILES] - times[0] < 1500, "{times:?}");
+    assert!(times[FILES - 1] - times[0] < 1500, "{times:?}");
 }
 
 #[test]
