@@ -44,7 +44,7 @@ SERVERS = r"^nats-server\b"
 # Commands without an end, and what they print when they work; `$ COMMAND` is one that succeeds then.
 ENDLESS = {
     r"^visiond run\b": r"camera gate: 046d:082d is missing",
-    r"^journalctl .*-f\b": r"visiond\[\d+\]: .*camera door",
+    r"^journalctl .*-f\b": r"visiond\[\d+\]: .*camera (door|gate|camera)\b",
     r"^mosquitto_sub\b": r'"schema":"visiond/1"',
     r"^socat\b": r'^\["door",[1-9]',
     r"^curl .* -N\b": r'"label":"person"',
