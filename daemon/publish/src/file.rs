@@ -158,6 +158,8 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn run(mut self: Box<Self>, queue: &Queue) -> SinkEnd {
+        // The disk may have been full when the sink was opened.
+        queue.counters.report_outage(&self.outage);
         loop {
             let message = match queue.pop(None) {
                 Popped::Message(message) => message,
@@ -177,6 +179,7 @@ impl Sink for FileSink {
                 match self.write(message.line()) {
                     Ok(()) => {
                         self.outage.recovered();
+                        queue.counters.report_outage(&self.outage);
                         Counters::add(&queue.counters.written, 1);
                         continue;
                     }
@@ -184,6 +187,7 @@ impl Sink for FileSink {
                         // The next attempt opens it again, and so finds a folder that was mounted in the meantime.
                         self.log = None;
                         self.outage.failed(&explain(&error));
+                        queue.counters.report_outage(&self.outage);
                     }
                 }
             }

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use visiond_config::types::{SinkConfig, WhenFull};
 use visiond_flow::message::Published;
 use visiond_flow::sink_counts::SpoolCounts;
+use visiond_system::outage::Outage;
 use visiond_system::stop::Stop;
 use visiond_system::wake_pipe::WakePipe;
 
@@ -44,6 +45,11 @@ pub struct Counters {
 impl Counters {
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Shows the output's outage, or that there is none, in the status.
+    pub fn report_outage(&self, outage: &Outage) {
+        *self.outage.lock() = outage.reason().map(str::to_owned);
     }
 
     /// Returns how many of the messages that a sink without a spool has taken are neither written nor given up.

@@ -136,9 +136,13 @@ impl Sink for StdoutSink {
             }
             let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
             match self.write(message.line(), queue) {
-                Ok(()) => self.outage.recovered(),
+                Ok(()) => {
+                    self.outage.recovered();
+                    queue.counters.report_outage(&self.outage);
+                }
                 Err(WriteFailure::Other(error)) => {
                     self.outage.failed(&explain(&error));
+                    queue.counters.report_outage(&self.outage);
                     self.outage.lost(1);
                     Counters::add(&queue.counters.failed, 1);
                 }
@@ -223,6 +227,7 @@ mod tests {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         assert_eq!(sink(full).run(&queue), SinkEnd::Closed);
         assert_eq!(queue.counters.failed.load(Ordering::Relaxed), 20);
+        assert!(queue.counters.outage.lock().as_ref().is_some_and(|why| why.contains("No space left")));
         assert_eq!(queue.counters.written.load(Ordering::Relaxed), 0);
     }
 

@@ -176,7 +176,11 @@ fn an_output_that_can_never_work_is_told_at_the_start() {
 
 #[test]
 fn a_full_device_is_survived_and_counted() {
-    let counts = publish_all(sink(file_kind(Path::new("/dev/full"), 100, 5)), 0..50);
+    let publisher = start(sink(file_kind(Path::new("/dev/full"), 100, 5)));
+    assert_eq!(publisher.counts()[0].outage, None);
+    (0..50).for_each(|sequence| publisher.publish(&message(sequence, 1)));
+    wait_until("the outage", || publisher.counts()[0].outage.as_ref().is_some_and(|why| why.contains("No space left")));
+    let counts = publisher.close(hang()).remove(0);
     assert_eq!((counts.written, counts.failed), (0, 50));
 }
 
@@ -203,6 +207,7 @@ fn a_full_disk_leaves_whole_lines_and_is_gone_on_with_once_there_is_room() {
         wait_until("it", || publisher.counts()[0].waiting == 0);
         publisher.counts()[0].written > before
     });
+    assert_eq!(publisher.counts()[0].outage, None);
     (200..220).for_each(|sequence| publisher.publish(&message(sequence, 1)));
     let counts = publisher.close(hang()).remove(0);
     let after = sequences(&path);
