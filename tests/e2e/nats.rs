@@ -279,6 +279,8 @@ fn a_missing_stream_is_reported_once_with_a_remedy() {
             || log.contains("JetStream is off: start the server")
     });
     terminated(daemon);
+    let without_a_stream = "start the server with -js if it has no streams at all";
+    log_with(&config(&url(bare.port), ""), without_a_stream);
 
     let server = NatsServer::start();
     for (keys, words) in [

@@ -190,7 +190,7 @@ impl NatsConnection {
         match error.kind() {
             PublishErrorKind::StreamNotFound => self.at(&format!(
                 "no stream accepts the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
-                 `create_stream`"
+                 `create_stream`; start the server with -js if it has no streams at all"
             )),
             PublishErrorKind::TimedOut => {
                 self.at(&format!("no acknowledgement within {} s", self.ack_timeout.as_secs_f32()))
