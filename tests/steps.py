@@ -325,8 +325,11 @@ def test(everything=False):
     if everything:
         fuzz = {**tested, "PYTHONPATH": str(CACHE / "fuzz")}
         steps.append(Step("fuzz", [sys.executable, "tests/web/fuzz.py"], ready, env=fuzz, title="the API, fuzzed by its own document"))
+        # The worst minutes of an hour of this seed.
+        chaos = ["tests/chaos/run", "--seconds", "300", "--seed", "3", "--first-round", "1"]
+        steps.append(Step("chaos", chaos, ready, env=tested, title="faults of everything around the daemon, five minutes"))
     if ship:
-        guests = ("packages", "unit", "e2e", "page", "consume", "demo", "fuzz", "doc", "ptx")
+        guests = ("packages", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "doc", "ptx")
         # First after the build, since most wait for it.
         steps.insert(1, Step("packages", ["./package", "all"], ("build",), title="packages"))
         steps += [
