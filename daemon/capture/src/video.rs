@@ -51,6 +51,8 @@ pub struct VideoSource {
 struct OpenVideo {
     info: VideoInfo,
     frames: PipeFrames,
+    /// Whether it is a stream on the network without a length, as a camera's.
+    is_live: bool,
     /// `None` if the file is read as fast as possible, or is live.
     pacer: Option<SourcePacer>,
     /// `None` between two rounds, and after the last.
@@ -125,7 +127,7 @@ impl VideoSource {
         let paced = config.pace == Pace::Realtime && !is_live;
         let pacer = paced.then(|| SourcePacer::new(info.fps.unwrap_or(USUAL_FPS)));
         let child = Some(spawn(config, &info, &self.label)?);
-        self.running = Some(OpenVideo { info, frames, pacer, child });
+        self.running = Some(OpenVideo { info, frames, is_live, pacer, child });
         Ok(())
     }
 
@@ -144,6 +146,10 @@ impl VideoSource {
         let round_frames = std::mem::take(&mut self.round_frames);
         if !status.success() || round_frames == 0 {
             return Err(self.failure(&ended(status, round_frames), &lines));
+        }
+        // ffmpeg also exits with 0 when a camera closes the connection, as it does when it restarts.
+        if running.is_live {
+            return Err(self.failure(&format!("the stream ended after {round_frames} frames"), &lines));
         }
         let url = &ffprobe::shown(&self.config.url);
         let short = expected.unwrap_or(0).saturating_sub(round_frames);
@@ -172,7 +178,7 @@ impl VideoSource {
         if self.running.is_none() {
             self.start(stop)?;
         }
-        let Some(OpenVideo { info, frames, pacer, child }) = &mut self.running else { return Ok(Next::End) };
+        let Some(OpenVideo { info, frames, pacer, child, .. }) = &mut self.running else { return Ok(Next::End) };
         let child = match child {
             Some(child) => child,
             None if self.config.repeat || self.sequence == 0 => child.insert(spawn(&self.config, info, &self.label)?),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use tempfile::TempDir;
@@ -236,4 +237,34 @@ fn stop_is_heard_while_ffmpeg_hangs() {
     source.config.timeout = Duration::from_millis(700);
     let error = source.next(&Stop::new().unwrap()).unwrap_err();
     assert!(error.to_string().contains("for 0.7 s") && error.retry, "{error}");
+}
+
+/// Serves a camera's pictures to each who asks, and closes the connection behind them; returns the URL.
+fn camera_that_closes(pictures: Vec<u8>) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=ffmpeg\r\n\r\n";
+            let mut request = [0; 4096];
+            // A prober that has seen enough leaves.
+            let _ = connection.read(&mut request);
+            let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(&pictures));
+        }
+    });
+    format!("http://{address}/camera.mjpeg")
+}
+
+#[test]
+fn a_camera_that_closes_its_stream_has_not_ended() {
+    let folder = TempDir::new().unwrap();
+    let name = make(&folder, "camera", &["-f", "lavfi", "-i", "testsrc2=s=64x48:d=2:r=10", "-f", "mpjpeg"]);
+    let url = camera_that_closes(std::fs::read(name).unwrap());
+    let (frames, _, error) = read_all(&config(&url));
+    let error = error.expect("an error, after which the camera is opened again");
+    assert!(error.retry, "{error}");
+    let said = format!("cannot read on in the video {url}: the stream ended after 20 frames");
+    assert!(error.to_string().starts_with(&said), "{error}");
+    assert_eq!(frames.len(), 20);
 }
