@@ -4,3 +4,4 @@
 mod golden;
 mod mock;
 mod nvidia;
+mod stub;

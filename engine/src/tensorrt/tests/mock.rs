@@ -171,7 +171,7 @@ fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
 }
 
 /// Compiles a library as `library`, with its file name as its soname where `arguments` say so or link against another.
-fn compiled_as(library: &Path, source: &str, arguments: &[&str]) -> PathBuf {
+pub(super) fn compiled_as(library: &Path, source: &str, arguments: &[&str]) -> PathBuf {
     let file = library.with_extension("c");
     std::fs::write(&file, source).unwrap();
     let mut cc = Command::new("cc");
@@ -286,7 +286,7 @@ fn each_method_of_every_version_is_the_one_that_is_called() {
 }
 
 /// Opens a library whose functions take and do what the test says.
-fn unsafe_open(path: &Path) -> Handle {
+pub(super) fn unsafe_open(path: &Path) -> Handle {
     // SAFETY: the library is the one that this test compiled.
     unsafe { Handle::new(path) }.unwrap()
 }

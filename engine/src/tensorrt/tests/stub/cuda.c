@@ -1,0 +1,87 @@
+// A driver whose GPU is the host's memory: allocations are malloc's, copies are memcpy's and done at once. What the tests do not
+// use is refused, not pretended.
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_SUPPORTED = 801 };
+typedef uint32_t result;
+typedef uint64_t address;
+
+// Allocations and streams that were not freed.
+static int alive;
+int stub_alive(void) { return alive; }
+
+result cuInit(unsigned flags) { return flags ? INVALID_VALUE : SUCCESS; }
+result cuDriverGetVersion(int *version) { *version = 12060; return SUCCESS; }
+result cuDeviceGetCount(int *count) { *count = 1; return SUCCESS; }
+result cuDeviceGet(int *device, int index) { *device = index; return index ? INVALID_VALUE : SUCCESS; }
+result cuDeviceGetName(char *name, int len, int device) {
+    (void)device;
+    strncpy(name, "Stub", len);
+    return SUCCESS;
+}
+result cuDeviceGetAttribute(int *value, int attribute, int device) {
+    (void)device;
+    // Compute capability 8.7, the sixteen multiprocessors of an Orin; nothing else is there.
+    *value = attribute == 75 ? 8 : attribute == 76 ? 7 : attribute == 16 ? 16 : 0;
+    return SUCCESS;
+}
+result cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; *bytes = 1 << 30; return SUCCESS; }
+result cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) { (void)device; (void)flags; return SUCCESS; }
+result cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = &alive; return SUCCESS; }
+result cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return SUCCESS; }
+result cuCtxSetCurrent(void *context) { return context == &alive ? SUCCESS : INVALID_VALUE; }
+result cuMemGetInfo_v2(size_t *free, size_t *total) { *free = *total = 1 << 30; return SUCCESS; }
+
+result cuMemAlloc_v2(address *found, size_t bytes) {
+    void *memory = bytes && bytes <= 1 << 30 ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
+    if (!memory)
+        return OUT_OF_MEMORY;
+    // What nobody wrote must show.
+    memset(memory, 0xee, bytes);
+    alive++;
+    *found = (address)(uintptr_t)memory;
+    return SUCCESS;
+}
+result cuMemFree_v2(address freed) {
+    free((void *)(uintptr_t)freed);
+    alive--;
+    return SUCCESS;
+}
+result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t bytes, void *stream) {
+    (void)stream;
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return SUCCESS;
+}
+result cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, void *stream) {
+    (void)stream;
+    memcpy(to, (void *)(uintptr_t)from, bytes);
+    return SUCCESS;
+}
+result cuStreamCreate(void **stream, unsigned flags) {
+    (void)flags;
+    *stream = malloc(1);
+    alive++;
+    return SUCCESS;
+}
+result cuStreamDestroy_v2(void *stream) {
+    free(stream);
+    alive--;
+    return SUCCESS;
+}
+result cuStreamSynchronize(void *stream) { (void)stream; return SUCCESS; }
+result cuGetErrorName(result code, const char **name) {
+    *name = code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == NOT_SUPPORTED ? "CUDA_ERROR_NOT_SUPPORTED" : NULL;
+    return *name ? SUCCESS : INVALID_VALUE;
+}
+
+#define REFUSED(name) result name(void) { return NOT_SUPPORTED; }
+REFUSED(cuMemAllocManaged) REFUSED(cuMemHostAlloc) REFUSED(cuMemFreeHost) REFUSED(cuMemHostGetDevicePointer_v2)
+REFUSED(cuMemHostRegister_v2) REFUSED(cuMemHostUnregister) REFUSED(cuMemcpyDtoDAsync_v2) REFUSED(cuMemsetD8Async)
+REFUSED(cuStreamWaitEvent) REFUSED(cuStreamAttachMemAsync) REFUSED(cuStreamBeginCapture_v2) REFUSED(cuStreamEndCapture)
+REFUSED(cuGraphInstantiateWithFlags) REFUSED(cuGraphDestroy) REFUSED(cuGraphExecDestroy) REFUSED(cuGraphLaunch)
+REFUSED(cuEventCreate) REFUSED(cuEventDestroy_v2) REFUSED(cuEventRecord) REFUSED(cuEventRecordWithFlags)
+REFUSED(cuEventSynchronize) REFUSED(cuEventQuery) REFUSED(cuEventElapsedTime) REFUSED(cuModuleLoadDataEx) REFUSED(cuModuleUnload)
+REFUSED(cuModuleGetFunction) REFUSED(cuLaunchKernel)
