@@ -252,7 +252,10 @@ mod tests {
         };
         let good = token("0123456789abcdef\r\n").unwrap();
         assert_eq!((good.as_str(), format!("{good:?}").as_str()), ("0123456789abcdef", "***"));
-        for weak in ["", "short", "0123456789abcde f", "0123456789abcdef\nmore", &"x".repeat(257)] {
+        assert_eq!(token(&"x".repeat(256)).unwrap().as_str().len(), 256);
+        let lengths = [8, 15, 257].map(|length| "x".repeat(length));
+        let others = ["", "short", "0123456789abcde f", "0123456789abcdef\nmore"];
+        for weak in others.into_iter().chain(lengths.iter().map(String::as_str)) {
             let error = token(weak).unwrap_err();
             assert!(error.contains("must be one line of 16 to 256"), "{error}");
             assert!(weak.is_empty() || !error.contains(weak), "{error}");

@@ -40,10 +40,7 @@ struct Socket {
 impl Notifier {
     /// Connects as `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` say.
     pub fn from_environment() -> Self {
-        let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-        let pid_fits = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
-        let watchdog = number("WATCHDOG_USEC").filter(|&usec| usec > 0 && pid_fits).map(Duration::from_micros);
-        Self::new(env::var_os("NOTIFY_SOCKET").as_deref(), watchdog)
+        Self::new(env::var_os("NOTIFY_SOCKET").as_deref(), watchdog_timeout(variable, std::process::id()))
     }
 
     fn new(address: Option<&OsStr>, watchdog: Option<Duration>) -> Self {
@@ -136,9 +133,7 @@ impl Socket {
 /// Returns the sockets that systemd passed (sd_listen_fds(3)) at the first call, and none after it.
 pub fn passed_sockets() -> Vec<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
-    let number = |name| env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
-    let ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
-    let count = number("LISTEN_FDS").filter(|count| ours && (1..=64).contains(count)).unwrap_or(0);
+    let count = passed_count(variable, std::process::id());
     if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
         return Vec::new();
     }
@@ -147,6 +142,24 @@ pub fn passed_sockets() -> Vec<OwnedFd> {
     // SAFETY: the descriptor is open, and this is its only owner: LISTEN_PID says that systemd passed it to this process, and
     // TAKEN lets only one call come here.
     (3..3 + count).filter(|fd| is_open(*fd)).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok()
+}
+
+/// Returns the watchdog's timeout if the environment has one for the process `pid`.
+fn watchdog_timeout(variable: impl Fn(&str) -> Option<String>, pid: u32) -> Option<Duration> {
+    let number = |name| variable(name).and_then(|text| text.parse::<u64>().ok());
+    let ours = number("WATCHDOG_PID").is_none_or(|watched| watched == u64::from(pid));
+    number("WATCHDOG_USEC").filter(|&usec| usec > 0 && ours).map(Duration::from_micros)
+}
+
+/// Returns how many sockets systemd passed to the process `pid`, from descriptor 3 on.
+fn passed_count(variable: impl Fn(&str) -> Option<String>, pid: u32) -> i32 {
+    let ours = variable("LISTEN_PID").and_then(|text| text.parse::<u32>().ok()) == Some(pid);
+    let count = variable("LISTEN_FDS").and_then(|text| text.parse::<i32>().ok());
+    count.filter(|count| ours && (1..=64).contains(count)).unwrap_or(0)
 }
 
 /// See [`Notifier::more_time`].
@@ -250,6 +263,28 @@ mod tests {
         alone.ready();
         assert!(!Notifier::new(Some(OsStr::new("vsock:2:1")), None).is_connected());
         Notifier::new(Some(OsStr::new("/nowhere/notify")), None).ready();
+    }
+
+    #[test]
+    fn a_watchdog_and_sockets_of_another_process_are_not_ours() {
+        let with = |set: &'static [(&str, &str)]| {
+            move |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
+        let watchdog = |set| watchdog_timeout(with(set), 42);
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(watchdog(&[("WATCHDOG_USEC", "1000000"), ("WATCHDOG_PID", "42")]), second);
+        assert_eq!(watchdog(&[("WATCHDOG_USEC", "1000000")]), second, "of the service, whatever its processes");
+        assert_eq!(watchdog(&[("WATCHDOG_USEC", "1000000"), ("WATCHDOG_PID", "41")]), None);
+        assert_eq!(watchdog(&[("WATCHDOG_USEC", "0"), ("WATCHDOG_PID", "42")]), None);
+        assert_eq!(watchdog(&[("WATCHDOG_PID", "42")]), None);
+        let sockets = |set| passed_count(with(set), 42);
+        assert_eq!(sockets(&[("LISTEN_FDS", "2"), ("LISTEN_PID", "42")]), 2);
+        assert_eq!(sockets(&[("LISTEN_FDS", "2"), ("LISTEN_PID", "41")]), 0);
+        assert_eq!(sockets(&[("LISTEN_FDS", "2")]), 0, "without LISTEN_PID");
+        for count in ["-1", "0", "65", "2147483648", "two"] {
+            let set = move |name: &str| Some(if name == "LISTEN_PID" { "42" } else { count }.to_owned());
+            assert_eq!(passed_count(set, 42), 0, "{count}");
+        }
     }
 
     #[test]
