@@ -5,16 +5,17 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use visiond_tests::web::{Place, Stream};
 use visiond_tests::{Daemon, root, visiond};
 
-const TOKEN: &str = "a-token-of-32-characters-or-so-1";
+pub const TOKEN: &str = "a-token-of-32-characters-or-so-1";
 
 /// One camera with the tiny model, and these lines in [http].
-fn config(http: &str) -> String {
+pub fn config(http: &str) -> String {
     let tiny = root().join("tests/vm/tiny.onnx");
     format!(
         "[engine]\nbackend = \"rten\"\nthreads = 1\n[[model]]\nname = \"tiny\"\npath = \"{}\"\n[[camera]]\nname = \"bars\"\n\
@@ -24,7 +25,7 @@ fn config(http: &str) -> String {
     )
 }
 
-fn start(http: &str) -> (Daemon, Place) {
+pub fn start(http: &str) -> (Daemon, Place) {
     let mut daemon = Daemon::start(&config(&format!("listen = [\"127.0.0.1:0\", \"unix:{{dir}}/http.sock\"]\n{http}")));
     let place = Place::address(&mut daemon);
     (daemon, place)
@@ -32,21 +33,27 @@ fn start(http: &str) -> (Daemon, Place) {
 
 /// With a token in a file; its folder is to live as long.
 fn start_with_token() -> (Daemon, Place, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
-    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
-    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    let (folder, token) = token_file();
     let (daemon, place) = start(&format!("token = \"{}\"", token.display()));
     (daemon, place, folder)
 }
 
+/// A file with the token, in a folder that is to live as long.
+pub fn token_file() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    (folder, token)
+}
+
 /// Asserts that messages keep arriving.
-fn goes_on(daemon: &mut Daemon) {
+pub fn goes_on(daemon: &mut Daemon) {
     let before = daemon.count("out.jsonl");
     daemon.wait_until("more messages", |d| d.count("out.jsonl") > before + 2);
 }
 
-fn end(daemon: Daemon) -> String {
+pub fn end(daemon: Daemon) -> String {
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     ended.log
@@ -265,28 +272,6 @@ fn malformed_oversized_and_unfinished_requests_are_refused_and_the_daemon_keeps_
 }
 
 #[test]
-fn a_client_beyond_the_connection_limit_gets_an_answer() {
-    let (mut daemon, place) = start("max_connections = 4");
-    // A connection made while the daemon started may still be counted: each of the four is admitted when it gets an answer.
-    let mut held: Vec<Box<dyn Stream>> = Vec::new();
-    daemon.wait_until("four connections to be let in", |_| {
-        let mut stream = place.connect();
-        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        let mut answer = [0; 4096];
-        if matches!(stream.read(&mut answer), Ok(12..)) && answer.starts_with(b"HTTP/1.1 200") {
-            held.push(stream);
-        }
-        held.len() == 4
-    });
-    let answer = place.get("/healthz");
-    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("5")), "{answer:?}");
-    assert_eq!(answer.json()["status"], 503);
-    drop(held);
-    daemon.wait_until("a closed connection to make room", |_| place.get("/healthz").status == 200);
-    end(daemon);
-}
-
-#[test]
 fn secrets_appear_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -377,26 +362,35 @@ fn systemds_folder_has_a_socket_by_default_and_an_open_address_needs_a_token() {
     assert!(ended.log.contains("set `http.token`, or listen on 127.0.0.1"), "{}", ended.log);
 }
 
+/// Starts the daemon with `listener` as descriptor 3, as systemd passes it, for the process that `pid` expands to in a shell.
+fn start_with_socket(listener: TcpListener, pid: &str) -> Daemon {
+    let script = format!("LISTEN_PID={pid} LISTEN_FDS=1 exec \"$0\" run \"$1\" 3<&0 </dev/null");
+    Daemon::start_with(&config("listen = [\"unix:{dir}/http.sock\"]"), |command| {
+        let path = PathBuf::from(command.get_args().last().unwrap());
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(script).arg(visiond()).arg(path).env_remove("XDG_RUNTIME_DIR");
+        *command = shell;
+        command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null()).stderr(Stdio::piped());
+    })
+}
+
 #[test]
 fn sockets_from_systemd_are_served() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::Tcp(listener.local_addr().unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("visiond.toml");
-    std::fs::write(&path, config("").replace("{dir}", &folder.path().display().to_string())).unwrap();
-    // As systemd passes it: descriptor 3, and the id of the process.
-    let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" run \"$1\" 3<&0 </dev/null";
-    let mut child = Command::new("sh")
-        .args(["-c", script])
-        .arg(visiond())
-        .arg(&path)
-        .stdin(Stdio::from(OwnedFd::from(listener)))
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let daemon = start_with_socket(listener, "$$");
     // The socket is open before the daemon is: an early client waits.
     assert_eq!(place.get("/healthz").text(), "ok\n");
-    // SAFETY: kill(2) takes two integers; the child has not been waited for, so the pid is still its own.
-    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
-    assert!(child.wait().unwrap().success());
+    end(daemon);
+}
+
+#[test]
+fn sockets_that_systemd_passed_to_another_process_are_left_alone() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut daemon = start_with_socket(listener, "1");
+    // The daemon serves its own socket after those of systemd.
+    assert_eq!(Place::socket(&mut daemon).get("/healthz").text(), "ok\n");
+    let log = end(daemon);
+    assert!(!log.contains(&address.to_string()), "{log}");
 }

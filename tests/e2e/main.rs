@@ -17,6 +17,7 @@ mod detect;
 mod documents;
 mod engines;
 mod http;
+mod limits;
 mod live;
 mod metrics;
 mod mqtt;

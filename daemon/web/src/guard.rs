@@ -7,28 +7,33 @@
 //!
 //! Requests that change state, and WebSockets, must be same-origin however the client authenticated (cross-site requests),
 //! unless a program sends the token itself.
+//!
+//! A stream outlives the check of its request: it ends when other rules come into force, and its client asks again.
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Extension, Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE, UPGRADE, WWW_AUTHENTICATE};
+use axum::http::header::{
+    AUTHORIZATION, CONNECTION, COOKIE, HOST, LOCATION, ORIGIN, RETRY_AFTER, SET_COOKIE, UPGRADE, WWW_AUTHENTICATE,
+};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, watch};
 use tokio::time::sleep;
 use visiond_config::is_loopback;
 use visiond_system::backoff::RateLimit;
 use visiond_system::credentials::Secret;
 
 use crate::errors::Problem;
-use crate::listen::connection::Peer;
+use crate::listen::connection::{Client, Peer};
 use crate::page;
 use crate::status::StatusCollector;
 
@@ -38,18 +43,24 @@ const COOKIE_NAME: &str = "visiond_session";
 const KEPT_S: u32 = 30 * 24 * 3600;
 /// How long the answer to a wrong token takes; concurrent ones wait for each other.
 const SLOW: Duration = Duration::from_millis(250);
+/// How many clients with a wrong token wait for their answer; more are refused at once, so that they hold no connections.
+const WAITING: usize = 4;
+/// How to authenticate.
+const BEARER: (HeaderName, &str) = (WWW_AUTHENTICATE, "Bearer realm=\"visiond\"");
+/// A client without the token does not keep its connection.
+const CLOSE: (HeaderName, &str) = (CONNECTION, "close");
 /// The shortest time between two log lines about wrong tokens.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The proof that a client must give.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The token and its cookie, as digests.
     token: Option<Digests>,
     allow_hosts: Vec<String>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Digests {
     token: [u8; 32],
     cookie: String,
@@ -107,7 +118,7 @@ impl Rules {
     }
 
     fn is_our_name(&self, headers: &HeaderMap) -> bool {
-        let Some(host) = authority(headers.get(HOST)) else { return false };
+        let Some(host) = authority(only(headers, HOST)) else { return false };
         let name = host.host();
         let ip = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         ip.is_ok_and(is_loopback)
@@ -131,10 +142,9 @@ enum Verdict {
 /// Checks every request before its handler runs.
 pub struct Guard {
     /// The rules in force.
-    pub rules: RwLock<Arc<Rules>>,
+    rules: watch::Sender<Arc<Rules>>,
     status: Arc<StatusCollector>,
-    /// Held for a while by each request with a wrong token; limits the log lines about them.
-    wrong_tokens: Mutex<RateLimit>,
+    wrong_tokens: WrongTokens,
 }
 
 /// Whether the client may see more than that the daemon runs.
@@ -144,33 +154,88 @@ pub struct Trusted(pub bool);
 impl Guard {
     /// Creates a guard that counts refused requests in `status`.
     pub fn new(status: &Arc<StatusCollector>) -> Arc<Self> {
-        Arc::new(Self {
-            rules: RwLock::default(),
-            status: Arc::clone(status),
-            wrong_tokens: Mutex::new(RateLimit::new(LOG_INTERVAL)),
-        })
+        Arc::new(Self { rules: watch::Sender::default(), status: Arc::clone(status), wrong_tokens: WrongTokens::new() })
+    }
+
+    /// Puts `rules` in force; streams that began under others end.
+    pub fn enforce(&self, rules: Rules) {
+        if **self.rules.borrow() == rules {
+            return;
+        }
+        // Not at the start, when there are none.
+        if self.rules.receiver_count() > 0 {
+            log::info!("http: the token or `allow_hosts` changed: streams over TCP end");
+        }
+        self.rules.send_replace(Arc::new(rules));
     }
 }
 
-/// Delays the answer to a wrong token, so that guessing is slow, also with many connections.
-async fn refuse_slowly(wrong_tokens: &Mutex<RateLimit>, peer: Peer) {
-    let mut log_limit = wrong_tokens.lock().await;
-    sleep(SLOW).await;
-    match log_limit.pass(Instant::now()) {
-        None => {}
-        Some(0) => log::warn!("http: {peer} sent a wrong token"),
-        Some(more) => log::warn!("http: {peer} sent a wrong token; {more} more since the last such line"),
+/// The permission of a request, for streams to watch.
+#[derive(Clone)]
+pub struct Admission {
+    client: Client,
+    /// Has a change when the rules are others than at the request.
+    rules: watch::Receiver<Arc<Rules>>,
+}
+
+/// Why visiond ends a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The rules changed: the client must show that it may go on.
+    Revoked,
+    /// The address is no longer served, or the daemon ends.
+    Closing,
+}
+
+impl Admission {
+    /// Waits until the stream has to end.
+    pub async fn ended(&mut self) -> Ended {
+        let by_rules = matches!(self.client.peer, Peer::Tcp(_));
+        // An error in the first: the guard is gone with the server. In the second: the address is no longer served.
+        tokio::select! {
+            _ = self.rules.changed(), if by_rules => Ended::Revoked,
+            _ = self.client.ending.changed() => Ended::Closing,
+        }
+    }
+}
+
+/// Slows down wrong tokens, and logs them.
+struct WrongTokens {
+    waiting: Semaphore,
+    /// Held for a while by each waiting client in turn.
+    turn: AsyncMutex<()>,
+    log_limit: Mutex<RateLimit>,
+}
+
+impl WrongTokens {
+    fn new() -> Self {
+        let log_limit = Mutex::new(RateLimit::new(LOG_INTERVAL));
+        Self { waiting: Semaphore::new(WAITING), turn: AsyncMutex::default(), log_limit }
+    }
+
+    /// Returns true after a while, one client at a time, and false at once if too many wait.
+    async fn slow_down(&self, peer: Peer) -> bool {
+        match self.log_limit.lock().pass(Instant::now()) {
+            None => {}
+            Some(0) => log::warn!("http: {peer} sent a wrong token"),
+            Some(more) => log::warn!("http: {peer} sent a wrong token; {more} more since the last such line"),
+        }
+        let Ok(_waiting) = self.waiting.try_acquire() else { return false };
+        let _turn = self.turn.lock().await;
+        sleep(SLOW).await;
+        true
     }
 }
 
 /// Passes a request on, or refuses it.
 pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<Peer>().copied();
-    // Every connection has a peer.
-    let Some(peer) = peer else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    let verdict = Arc::clone(&guard.rules.read()).judge(peer, request.method(), request.headers());
+    let client = request.extensions().get::<Client>().cloned();
+    // Every connection has a client.
+    let Some(client) = client else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    let rules = guard.rules.subscribe();
+    let verdict = rules.borrow().judge(client.peer, request.method(), request.headers());
     let path = request.uri().path();
-    let is_health = matches!(path, "/healthz" | "/readyz") && matches!(*request.method(), Method::GET | Method::HEAD);
+    let is_health = is_health(request.method(), request.uri());
     let is_login = path == "/login" && request.method() == Method::POST;
     match verdict {
         Verdict::Welcome => {}
@@ -178,9 +243,11 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
         Verdict::Unknown if is_login && is_same_origin(request.headers()) => {}
         Verdict::Elsewhere(why) => return Problem::new(StatusCode::FORBIDDEN, why).into_response(),
         Verdict::Unknown | Verdict::Wrong => {
-            guard.status.http.unauthorized.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if verdict == Verdict::Wrong {
-                refuse_slowly(&guard.wrong_tokens, peer).await;
+            guard.status.http.unauthorized.fetch_add(1, Ordering::Relaxed);
+            if verdict == Verdict::Wrong && !guard.wrong_tokens.slow_down(client.peer).await {
+                let why = "too many clients send a wrong token: send the right one as `Authorization: Bearer TOKEN`";
+                let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, why);
+                return ([(RETRY_AFTER, "1"), CLOSE], problem).into_response();
             }
             let answer = if path == "/" && request.method() == Method::GET {
                 (StatusCode::UNAUTHORIZED, page::login("")).into_response()
@@ -188,16 +255,17 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
                 let why = "the token is missing or wrong: send it as `Authorization: Bearer TOKEN`, or log in at /";
                 Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
             };
-            return ([(WWW_AUTHENTICATE, "Bearer realm=\"visiond\"")], answer).into_response();
+            return ([BEARER, CLOSE], answer).into_response();
         }
     }
     request.extensions_mut().insert(Trusted(verdict == Verdict::Welcome));
+    request.extensions_mut().insert(Admission { client, rules });
     next.run(request).await
 }
 
 /// `POST /login` with the form's field `token`.
-pub async fn login(State(guard): State<Arc<Guard>>, Extension(peer): Extension<Peer>, form: String) -> Response {
-    let rules = Arc::clone(&guard.rules.read());
+pub async fn login(State(guard): State<Arc<Guard>>, Extension(client): Extension<Client>, form: String) -> Response {
+    let rules = Arc::clone(&guard.rules.borrow());
     if rules.token.is_none() {
         return to_page(None);
     }
@@ -207,11 +275,19 @@ pub async fn login(State(guard): State<Arc<Guard>>, Extension(peer): Extension<P
     match rules.cookie_for(token.trim()) {
         Some(cookie) => to_page(Some(cookie)),
         None => {
-            refuse_slowly(&guard.wrong_tokens, peer).await;
-            let headers = [(WWW_AUTHENTICATE, "Bearer realm=\"visiond\"")];
-            (StatusCode::UNAUTHORIZED, headers, page::login("Wrong token.")).into_response()
+            guard.status.http.unauthorized.fetch_add(1, Ordering::Relaxed);
+            if !guard.wrong_tokens.slow_down(client.peer).await {
+                let say = page::login("Wrong token. Too many clients send one: try again in a second.");
+                return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1"), CLOSE], say).into_response();
+            }
+            (StatusCode::UNAUTHORIZED, [BEARER, CLOSE], page::login("Wrong token.")).into_response()
         }
     }
+}
+
+/// Whether a request asks for the daemon's health, which needs no token.
+pub fn is_health(method: &Method, uri: &Uri) -> bool {
+    matches!(uri.path(), "/healthz" | "/readyz") && matches!(*method, Method::GET | Method::HEAD)
 }
 
 fn to_page(cookie: Option<&str>) -> Response {
@@ -247,10 +323,21 @@ fn session(headers: &HeaderMap) -> Option<&[u8]> {
 
 /// Whether the request has no origin, or the origin is this server.
 fn is_same_origin(headers: &HeaderMap) -> bool {
-    let Some(origin) = headers.get(ORIGIN) else { return true };
-    let asked = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, rest)| rest);
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    if !headers.contains_key(ORIGIN) {
+        return true;
+    }
+    let asked = only(headers, ORIGIN)
+        .and_then(|origin| origin.to_str().ok())
+        .and_then(|origin| origin.split_once("://"))
+        .map(|(_, rest)| rest);
+    let host = only(headers, HOST).and_then(|host| host.to_str().ok());
     matches!((asked, host), (Some(asked), Some(host)) if asked.eq_ignore_ascii_case(host))
+}
+
+/// Returns the value of a header that must not be repeated: proxies and browsers may mean another line than visiond.
+fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(name).into_iter();
+    values.next().filter(|_| values.next().is_none())
 }
 
 fn authority(value: Option<&HeaderValue>) -> Option<Authority> {

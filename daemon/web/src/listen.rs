@@ -1,7 +1,9 @@
 //! Addresses, sockets, connections and their limits.
 //!
 //! A client has a limited time to send a request and to read the answer, and a request has a limited size. An idle connection is
-//! closed. A client that connects when all connections are taken gets an answer that says so.
+//! closed. TCP and Unix sockets each have `max_connections`, so that clients from the network cannot keep out those of the
+//! machine. A client that connects when all are taken gets an answer that says so, or the health of the daemon if it asks for
+//! that.
 
 pub mod connection;
 
@@ -15,11 +17,12 @@ use std::os::unix::net::UnixListener;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::header::RETRY_AFTER;
 use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use futures_util::FutureExt;
@@ -32,7 +35,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use visiond_config::is_loopback;
@@ -42,8 +45,9 @@ use visiond_system::credentials::Secret;
 use visiond_system::systemd;
 use visiond_system::unix_socket::{self, SocketFile};
 
-use self::connection::{Connection, Listener, ListeningSocket, Peer};
-use crate::guard::Rules;
+use self::connection::{Client, Connection, Counted, Listener, ListeningSocket, Peer};
+use crate::errors::Problem;
+use crate::guard::{Rules, is_health};
 use crate::status::StatusCollector;
 
 /// Time for the head of a request, from the connection or the end of the last answer.
@@ -56,8 +60,10 @@ const HEAD_BYTES: usize = 32 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// The most files that the daemon itself opens: cameras, files, sinks, libraries.
 const OWN_DESCRIPTORS: u64 = 512;
-/// How many clients at a time get the answer that all connections are taken; further ones are closed without an answer.
-const REFUSALS: usize = 32;
+/// How many clients at a time are answered when all connections are taken; further ones are closed without an answer.
+const SPARE: u64 = 32;
+/// Time for such a client to send its request and to read the answer.
+const SPARE_TIME: Duration = Duration::from_secs(1);
 
 /// An address that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +141,7 @@ impl PreparedListeners {
 /// Raises the process's limit of open files to what `max_connections` and the daemon itself need, so that a camera can always be
 /// reopened; logs a warning if the system does not allow it.
 fn raise_descriptor_limit(config: &HttpConfig) {
-    let needed = config.max_connections as u64 + OWN_DESCRIPTORS;
+    let needed = 2 * config.max_connections as u64 + SPARE + OWN_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return;
@@ -144,8 +150,8 @@ fn raise_descriptor_limit(config: &HttpConfig) {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(allowed)), ..limit });
     if raised.is_err() || allowed < needed {
         log::warn!(
-            "http: {} connections and the daemon need {needed} file descriptors, but the process may have {allowed}: raise \
-             LimitNOFILE= in the unit (`ulimit -Hn` in a shell), or lower max_connections",
+            "http: {} connections over TCP, as many over Unix sockets, and the daemon need {needed} file descriptors, but \
+             the process may have {allowed}: raise LimitNOFILE= in the unit (`ulimit -Hn` in a shell), or lower max_connections",
             config.max_connections
         );
     }
@@ -262,49 +268,59 @@ pub fn check(config: &HttpConfig) -> Vec<(Option<Address>, HttpError)> {
 
 /// The listeners that are served, and their connections.
 pub struct Acceptors {
-    serving: Vec<(Endpoint, AbortHandle, Option<Arc<SocketFile>>)>,
+    serving: Vec<Serving>,
     tasks: JoinSet<()>,
     connections: Arc<Connections>,
-    ending: watch::Sender<bool>,
+}
+
+/// A listener that is served.
+struct Serving {
+    endpoint: Endpoint,
+    task: AbortHandle,
+    file: Option<Arc<SocketFile>>,
+    /// Dropped to end the listener's connections.
+    _open: watch::Sender<()>,
 }
 
 /// The state that all connections share.
 struct Connections {
     router: TowerToHyperService<Router>,
     status: Arc<StatusCollector>,
-    limit: AtomicUsize,
-    /// Limits the clients that are being refused.
-    refusals: Arc<Semaphore>,
-    ending: watch::Receiver<bool>,
+    /// `max_connections`, for each kind of socket.
+    limit: AtomicU64,
+    tcp: Arc<AtomicU64>,
+    unix: Arc<AtomicU64>,
+    /// Those for which no connection was left.
+    spare: Arc<AtomicU64>,
 }
 
 impl Acceptors {
     /// Creates it without listeners.
     pub fn new(router: Router, status: Arc<StatusCollector>) -> Self {
-        let (ending, ends) = watch::channel(false);
         let connections = Connections {
             router: TowerToHyperService::new(router),
             status,
-            limit: AtomicUsize::new(0),
-            refusals: Arc::new(Semaphore::new(REFUSALS)),
-            ending: ends,
+            limit: AtomicU64::new(0),
+            tcp: Arc::default(),
+            unix: Arc::default(),
+            spare: Arc::default(),
         };
-        Self { serving: Vec::new(), tasks: JoinSet::new(), connections: Arc::new(connections), ending }
+        Self { serving: Vec::new(), tasks: JoinSet::new(), connections: Arc::new(connections) }
     }
 
     /// Serves the prepared listeners, and stops serving all others.
     pub fn serve(&mut self, prepared: PreparedListeners) {
-        self.connections.limit.store(prepared.max_connections, Ordering::Relaxed);
-        self.serving.retain(|(endpoint, task, _)| {
-            let stays = prepared.endpoints.iter().any(|(other, _)| other == endpoint);
+        self.connections.limit.store(prepared.max_connections as u64, Ordering::Relaxed);
+        self.serving.retain(|served| {
+            let stays = prepared.endpoints.iter().any(|(other, _)| *other == served.endpoint);
             if !stays {
-                task.abort();
-                log::info!("http: {} is no longer served", endpoint.address);
+                served.task.abort();
+                log::info!("http: {} is no longer served", served.endpoint.address);
             }
             stays
         });
-        for (_, _, file) in &self.serving {
-            if let Some(Err(error)) = file.as_deref().map(|file| file.set_mode(prepared.socket_mode)) {
+        for served in &self.serving {
+            if let Some(Err(error)) = served.file.as_deref().map(|file| file.set_mode(prepared.socket_mode)) {
                 log::error!("http: cannot change the mode of the socket: {error}");
             }
         }
@@ -314,8 +330,10 @@ impl Acceptors {
                 Ok((listener, file)) => {
                     log::info!("http: serving at {}", listener.shown(&endpoint.address));
                     let file = file.map(Arc::new);
-                    let task = self.tasks.spawn(accept(listener, file.clone(), Arc::clone(&self.connections)));
-                    self.serving.push((endpoint, task, file));
+                    let (open, ending) = watch::channel(());
+                    let accepting = accept(listener, file.clone(), ending, Arc::clone(&self.connections));
+                    let task = self.tasks.spawn(accepting);
+                    self.serving.push(Serving { endpoint, task, file, _open: open });
                 }
                 Err(error) => log::error!("http: cannot serve {}: {error}", endpoint.address),
             }
@@ -336,7 +354,6 @@ impl Acceptors {
         self.tasks.abort_all();
         while self.tasks.join_next().await.is_some() {}
         self.serving.clear();
-        let _ = self.ending.send(true);
         let status = Arc::clone(&self.connections.status);
         let all_gone = async {
             while status.http.connections.load(Ordering::Relaxed) > 0 {
@@ -349,13 +366,18 @@ impl Acceptors {
 }
 
 /// Accepts connections until the task is aborted, which also removes `_file`.
-async fn accept(listener: Listener, _file: Option<Arc<SocketFile>>, connections: Arc<Connections>) {
+async fn accept(
+    listener: Listener,
+    _file: Option<Arc<SocketFile>>,
+    ending: watch::Receiver<()>,
+    connections: Arc<Connections>,
+) {
     let mut complained = false;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 complained = false;
-                connections.let_in(stream, peer);
+                connections.let_in(stream, peer, ending.clone());
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
             Err(error) => {
@@ -368,52 +390,41 @@ async fn accept(listener: Listener, _file: Option<Arc<SocketFile>>, connections:
     }
 }
 
-/// Counts a connection until it is dropped.
-struct Counted(Arc<Connections>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.status.http.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Connections {
-    fn let_in(self: &Arc<Self>, stream: Connection, peer: Peer) {
-        let open = self.status.http.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        let counted = Counted(Arc::clone(self));
-        if open > self.limit.load(Ordering::Relaxed) as u64 {
-            self.status.http.refused.fetch_add(1, Ordering::Relaxed);
-            drop(counted);
-            self.refuse(stream);
+    fn let_in(self: &Arc<Self>, stream: Connection, peer: Peer, ending: watch::Receiver<()>) {
+        let kind = match peer {
+            Peer::Tcp(_) => &self.tcp,
+            Peer::Unix => &self.unix,
+        };
+        if let Some(counted) = Counted::new(&self.status, kind, self.limit.load(Ordering::Relaxed)) {
+            self.status.http.accepted.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(serve(Arc::clone(self), stream, Client { peer, ending, _counted: counted }, false));
             return;
         }
-        self.status.http.accepted.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(connection(counted, stream, peer));
-    }
-
-    /// Answers that all connections are taken, unless too many clients are being answered so.
-    fn refuse(&self, stream: Connection) {
-        let Ok(permit) = Arc::clone(&self.refusals).try_acquire_owned() else { return };
-        tokio::spawn(async move {
-            let _permit = permit;
-            let _ = timeout(Duration::from_secs(1), connection::refuse(stream)).await;
-        });
+        self.status.http.refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(counted) = Counted::new(&self.status, &self.spare, SPARE) {
+            let client = Client { peer, ending, _counted: counted };
+            tokio::spawn(timeout(SPARE_TIME, serve(Arc::clone(self), stream, client, true)));
+        }
     }
 }
 
-async fn connection(counted: Counted, stream: Connection, peer: Peer) {
-    let shared = Arc::clone(&counted.0);
-    let mut ending = shared.ending.clone();
+/// Serves a connection; if `is_spare`, for one request, which must be a health check.
+async fn serve(connections: Arc<Connections>, stream: Connection, client: Client, is_spare: bool) {
+    let mut ending = client.ending.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        let (router, status) = (shared.router.clone(), Arc::clone(&shared.status));
+        request.extensions_mut().insert(client.clone());
+        let (router, status) = (connections.router.clone(), Arc::clone(&connections.status));
         async move {
-            let answer = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
-            // The router has no errors; a panic was logged by the hook.
-            let answer: Response<Body> = match answer {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(never)) => match never {},
-                Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            let answer: Response<Body> = if is_spare && !is_health(request.method(), request.uri()) {
+                all_taken()
+            } else {
+                match AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await {
+                    Ok(Ok(answer)) => answer,
+                    Ok(Err(never)) => match never {},
+                    // A panic, which the hook logged; the router has no errors.
+                    Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+                }
             };
             status.http.answered(answer.status().as_u16());
             Ok::<_, std::convert::Infallible>(answer)
@@ -422,14 +433,22 @@ async fn connection(counted: Counted, stream: Connection, peer: Peer) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
+        .max_header_size(HEAD_BYTES)
         .max_buf_size(HEAD_BYTES)
+        .keep_alive(!is_spare)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     // An error here ends the connection; only the client could do something about it.
     tokio::select! {
         _ = &mut connection => return,
-        _ = ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
+        // An error: the sender was dropped.
+        _ = ending.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+fn all_taken() -> Response<Body> {
+    let why = "all connections are taken: try again later, or raise http.max_connections";
+    ([(RETRY_AFTER, "5")], Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
 }

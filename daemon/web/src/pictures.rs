@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use visiond_live::{CameraView, Live, Picture, ViewError, Watch};
 
 use crate::errors::{Problem, no_camera};
+use crate::guard::Admission;
 use crate::state::AppState;
 
 /// How long a client waits for a picture.
@@ -43,13 +44,19 @@ pub async fn snapshot(State(state): State<AppState>, name: Name, query: Paramete
 }
 
 /// `GET /cameras/{name}/stream.mjpeg`: pictures for as long as the camera runs.
-pub async fn mjpeg(State(state): State<AppState>, name: Name, query: Parameters) -> Result<Response, Problem> {
+pub async fn mjpeg(
+    State(state): State<AppState>,
+    Extension(mut admission): Extension<Admission>,
+    name: Name,
+    query: Parameters,
+) -> Result<Response, Problem> {
     let (view, overlay) = parse(&state.live, name, query)?;
     let watch = view.watch(overlay).map_err(|error| no_picture(&error))?;
     let pictures = stream::unfold((watch, view, state.live), async |(mut watch, view, live)| {
         let picture = next(&mut watch, &view, &live).await?;
         Some((picture, (watch, view, live)))
     });
+    let pictures = pictures.take_until(async move { admission.ended().await });
     // Browsers show a part when its closing boundary has arrived, so the boundary is sent with the part.
     let parts = pictures.flat_map(|picture| {
         let length = picture.jpeg.len();

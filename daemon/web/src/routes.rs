@@ -17,12 +17,14 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use crate::errors::{Problem, as_problem};
-use crate::guard::{self, Guard};
+use crate::guard::{self, Guard, Trusted};
 use crate::state::AppState;
 use crate::{api, metrics, page, pictures, stream};
 
 /// The largest body of a request, in bytes.
 const BODY_BYTES: usize = 64 << 10;
+/// The same without a token, for the login form.
+const LOGIN_BYTES: usize = 4 << 10;
 /// Time for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
@@ -70,12 +72,15 @@ pub fn router(state: AppState, guard: &Arc<Guard>) -> Router {
 /// Reads the body of a request before its handler runs, so that a slow or endless body holds up only its own client.
 async fn with_whole_body(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let problem = |status, why| Problem::new(status, why).into_response();
-    let too_large = || problem(StatusCode::PAYLOAD_TOO_LARGE, "the request's body is larger than 64 KiB");
-    if body.size_hint().lower() > BODY_BYTES as u64 {
+    let problem = |status, why: &str| Problem::new(status, why).into_response();
+    let is_trusted = parts.extensions.get::<Trusted>().is_some_and(|Trusted(trusted)| *trusted);
+    let most = if is_trusted { BODY_BYTES } else { LOGIN_BYTES };
+    let too_large =
+        || problem(StatusCode::PAYLOAD_TOO_LARGE, &format!("the request's body is larger than {} KiB", most >> 10));
+    if body.size_hint().lower() > most as u64 {
         return too_large();
     }
-    match timeout(BODY_TIME, Limited::new(body, BODY_BYTES).collect()).await {
+    match timeout(BODY_TIME, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body.to_bytes()))).await,
         Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
         Ok(Err(_)) => problem(StatusCode::BAD_REQUEST, "the request's body is truncated or malformed"),

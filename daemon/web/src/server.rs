@@ -84,7 +84,7 @@ async fn serve(prepared: PreparedListeners, mut to_do: UnboundedReceiver<Order>,
     let live = Arc::clone(&state.live);
     let mut acceptors = Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.status));
     let begin = |prepared: PreparedListeners, acceptors: &mut Acceptors| {
-        *guard.rules.write() = Arc::new(prepared.rules.clone());
+        guard.enforce(prepared.rules.clone());
         live.set_max_fps(prepared.max_fps);
         acceptors.serve(prepared);
     };

@@ -3,6 +3,7 @@
 //! An event is a message as every sink sends it. A reader that is too slow gets an event `{"lost": N}` with the number of
 //! messages it missed; other readers are not affected.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::iter;
 use std::sync::Arc;
@@ -11,18 +12,19 @@ use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
-use axum::extract::{Query, State};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt, stream};
 use serde::Deserialize;
-use tokio::time::interval;
+use tokio::time::{interval, timeout};
 use visiond_live::{Delivered, Filter, Subscription};
 
 use crate::errors::{Problem, no_camera};
+use crate::guard::{Admission, Ended};
 use crate::pictures::flag;
 use crate::state::AppState;
 use crate::status::StatusCollector;
@@ -34,6 +36,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const INCOMING_BYTES: usize = 4 << 10;
 /// The size of a WebSocket's write buffer.
 const OUTGOING_BYTES: usize = 16 << 10;
+/// Time for a WebSocket's reader to take the reason why it is closed.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// The most messages that are sent before the reader's messages are read again.
 const BATCH: usize = 64;
 
@@ -47,28 +51,35 @@ pub struct StreamQuery {
 /// `GET /api/v1/stream`
 pub async fn stream(
     State(state): State<AppState>,
+    Extension(mut admission): Extension<Admission>,
     query: Result<Query<StreamQuery>, QueryRejection>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
     let names = query.camera.iter().flat_map(|names| names.split(',')).filter(|name| !name.is_empty());
-    let cameras: Vec<_> = names.map(str::to_owned).collect();
+    // A set, because every message is compared with each of them.
+    let cameras: BTreeSet<_> = names.map(str::to_owned).collect();
+    let cameras = Vec::from_iter(cameras);
     let filter = Filter { cameras, only_detections: flag("only_detections", query.only_detections.as_deref())? };
     if let Some(unknown) = filter.cameras.iter().find(|camera| state.live.find(camera).is_none()) {
         return Err(no_camera(unknown));
     }
     if !headers.contains_key(header::UPGRADE) {
-        return Ok(server_sent_events(&state, filter));
+        return Ok(server_sent_events(&state, filter, admission));
     }
     Ok(match upgrade {
         Err(rejection) => rejection.into_response(),
         Ok(upgrade) => {
             let upgrade = upgrade.max_message_size(INCOMING_BYTES).max_frame_size(INCOMING_BYTES);
             let upgrade = upgrade.read_buffer_size(INCOMING_BYTES).write_buffer_size(OUTGOING_BYTES);
-            upgrade.on_upgrade(async move |socket| {
+            upgrade.on_upgrade(async move |mut socket| {
                 let reader = CountedReader::new(&state.status, |http| &http.websocket_readers);
-                talk(socket, state.live.messages().subscribe(filter), &reader).await;
+                let subscription = state.live.messages().subscribe(filter);
+                tokio::select! {
+                    () = talk(&mut socket, subscription, &reader) => {}
+                    why = admission.ended() => close(socket, why).await,
+                }
             })
         }
     })
@@ -98,7 +109,7 @@ impl Drop for CountedReader {
     }
 }
 
-fn server_sent_events(state: &AppState, filter: Filter) -> Response {
+fn server_sent_events(state: &AppState, filter: Filter, mut admission: Admission) -> Response {
     let reader = CountedReader::new(&state.status, |http| &http.event_readers);
     let subscription = state.live.messages().subscribe(filter);
     let events = stream::unfold((subscription, reader), async |(mut subscription, reader): (Subscription, _)| {
@@ -106,6 +117,7 @@ fn server_sent_events(state: &AppState, filter: Filter) -> Response {
         reader.count_lost(&delivered);
         Some((delivered, (subscription, reader)))
     });
+    let events = events.take_until(async move { admission.ended().await });
     let events = events.flat_map(|delivered| stream::iter(events_of(&delivered)));
     let mut answer =
         Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
@@ -122,21 +134,26 @@ fn events_of(delivered: &Delivered) -> impl Iterator<Item = Event> + use<> {
 }
 
 /// Sends messages until the reader disconnects or no longer answers pings.
-async fn talk(mut socket: WebSocket, mut subscription: Subscription, reader: &CountedReader) {
+async fn talk(socket: &mut WebSocket, mut subscription: Subscription, reader: &CountedReader) {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.reset();
     let mut answered = true;
     loop {
         tokio::select! {
             delivered = subscription.next() => {
-                if send(&mut socket, &mut subscription, delivered, reader).await.is_err() {
+                if send(socket, &mut subscription, delivered, reader).await.is_err() {
                     return;
                 }
             }
             said = socket.recv() => match said {
-                // Pings are answered by the library.
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-                Some(Ok(_)) => answered = true,
+                Some(Ok(_)) => {
+                    answered = true;
+                    // The library answers pings. Without this, it would keep the answers that the reader does not take.
+                    if socket.flush().await.is_err() {
+                        return;
+                    }
+                }
             },
             _ = heartbeat.tick() => {
                 if !answered || socket.send(Message::Ping(Bytes::new())).await.is_err() {
@@ -146,6 +163,16 @@ async fn talk(mut socket: WebSocket, mut subscription: Subscription, reader: &Co
             }
         }
     }
+}
+
+/// Closes the socket, with the reason if the reader takes it soon.
+async fn close(mut socket: WebSocket, why: Ended) {
+    let (code, reason) = match why {
+        Ended::Revoked => (close_code::POLICY, "the rules of access changed: connect again"),
+        Ended::Closing => (close_code::AWAY, "visiond no longer serves this address"),
+    };
+    let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+    let _ = timeout(CLOSE_TIME, socket.send(Message::Close(Some(frame)))).await;
 }
 
 /// Sends a message and those that wait behind it, with one flush.

@@ -22,7 +22,8 @@ section! {
         token: Option<PathBuf> as credential() => optional(r#""http-token""#),
         /// Permissions of Unix sockets, in octal: who may connect.
         socket_mode: u32 as mode() => default(0o660),
-        /// Maximum number of connections; further clients are asked to try again later.
+        /// Maximum number of connections over TCP, and as many again over Unix sockets; further clients are asked to try again
+        /// later.
         max_connections: usize as whole(1..=65_536) => default(1024),
         /// Maximum number of live pictures per second and camera.
         max_fps: f64 as real(0.1..=120.0) => default(10.0),

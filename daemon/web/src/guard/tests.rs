@@ -120,11 +120,58 @@ fn another_token_ends_the_sessions_of_the_old_one() {
 #[test]
 fn wrong_tokens_are_refused_slowly_and_one_at_a_time() {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-        let slow = Mutex::new(RateLimit::new(LOG_INTERVAL));
-        let mut first = std::pin::pin!(refuse_slowly(&slow, tcp()));
-        assert!(at_once(first.as_mut()).await.is_none(), "at once");
-        assert!(slow.try_lock().is_err(), "the next waits for the first");
-        first.await;
-        assert!(slow.try_lock().unwrap().pass(Instant::now()).is_none(), "it was logged");
+        let wrong_tokens = WrongTokens::new();
+        let mut waiting: Vec<_> = (0..WAITING).map(|_| Box::pin(wrong_tokens.slow_down(tcp()))).collect();
+        for one in &mut waiting {
+            assert!(at_once(one.as_mut()).await.is_none(), "at once");
+        }
+        assert!(wrong_tokens.log_limit.lock().pass(Instant::now()).is_none(), "it was logged");
+        for _ in 0..1000 {
+            assert_eq!(at_once(Box::pin(wrong_tokens.slow_down(tcp())).as_mut()).await, Some(false), "too many wait");
+        }
+        let mut left = waiting.split_off(1);
+        assert!(waiting.remove(0).await);
+        for one in &mut left[1..] {
+            assert!(at_once(one.as_mut()).await.is_none(), "all after one pause");
+        }
+        assert!(at_once(Box::pin(wrong_tokens.slow_down(tcp())).as_mut()).await.is_none(), "a place was free again");
+        drop(left);
+        let again = (0..WAITING).map(|_| Box::pin(wrong_tokens.slow_down(tcp()))).collect::<Vec<_>>();
+        for mut one in again {
+            assert!(at_once(one.as_mut()).await.is_none(), "clients that are gone wait no more");
+        }
     });
+}
+
+#[test]
+fn every_byte_of_a_digest_counts() {
+    let right = digest(TOKEN.as_bytes());
+    assert!(is_digest_of(TOKEN.as_bytes(), &right));
+    for at in 0..right.len() {
+        let mut other = right;
+        other[at] ^= 1;
+        assert!(!is_digest_of(TOKEN.as_bytes(), &other), "byte {at}");
+    }
+}
+
+#[test]
+fn a_repeated_host_or_origin_is_refused() {
+    let rules = Rules::new(None, &[]);
+    let ask = |lines: &[&str]| verdict(&rules, tcp(), Method::POST, lines) == Verdict::Welcome;
+    let (host, origin) = ("host: localhost:8790", "origin: http://localhost:8790");
+    assert!(ask(&[host, origin]));
+    assert!(!ask(&[host, "host: evil.example", origin]));
+    assert!(!ask(&["host: evil.example", host, origin]));
+    assert!(!ask(&[host, origin, "origin: http://evil.example"]));
+    assert!(!ask(&[host, "origin: http://evil.example", origin]));
+}
+
+#[test]
+fn the_rate_of_wrong_tokens_is_the_documented_one() {
+    let documents = include_str!("../../../../docs/http.md");
+    let rate = Duration::from_secs(1).div_duration_f64(SLOW);
+    assert!(
+        documents.contains(&format!("| {rate} answers per second, and {WAITING} that wait; ")),
+        "{rate}, {WAITING}"
+    );
 }

@@ -4,14 +4,19 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
 use tokio_io_timeout::TimeoutWriter;
 use visiond_config::types::Address;
 use visiond_system::unix_socket::SocketFile;
+
+use crate::status::StatusCollector;
 
 /// An opened socket that is not served yet.
 pub enum ListeningSocket {
@@ -21,13 +26,47 @@ pub enum ListeningSocket {
     Unix(std::os::unix::net::UnixListener, Option<SocketFile>),
 }
 
-/// A connection is closed if its client reads nothing of an answer for this time.
+/// A connection is closed if its client reads nothing of an answer for this time, or if its machine does not answer.
 const STALL: Duration = Duration::from_secs(30);
 /// The kernel's buffer for answers to a slow client, in bytes; by default it grows to 4 MB. It holds a few pictures, so that a
 /// slow client sees recent ones and none are made for a client that never reads, and gives 10 MB/s at 20 ms.
 const SEND_BUFFER: usize = 208 << 10;
 
-/// The client of a connection.
+/// The client of a request and its connection; the connection is counted while a clone lives.
+#[derive(Clone)]
+pub struct Client {
+    /// Where the client is.
+    pub peer: Peer,
+    /// Closed when the address is no longer served.
+    pub ending: watch::Receiver<()>,
+    /// Also held by what goes on after an upgrade, when hyper is done with the connection.
+    pub _counted: Arc<Counted>,
+}
+
+/// Counts a connection until it is dropped.
+pub struct Counted {
+    status: Arc<StatusCollector>,
+    kind: Arc<AtomicU64>,
+}
+
+impl Counted {
+    /// Counts a connection, in all and of its kind, unless `limit` of the kind are open.
+    pub fn new(status: &Arc<StatusCollector>, kind: &Arc<AtomicU64>, limit: u64) -> Option<Arc<Self>> {
+        let open = kind.fetch_add(1, Ordering::Relaxed) + 1;
+        status.http.connections.fetch_add(1, Ordering::Relaxed);
+        let counted = Self { status: Arc::clone(status), kind: Arc::clone(kind) };
+        (open <= limit).then(|| Arc::new(counted))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.kind.fetch_sub(1, Ordering::Relaxed);
+        self.status.http.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Where the client of a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// A process of this machine that the socket's permissions let in.
@@ -56,8 +95,12 @@ impl Listener {
     pub fn new(opened: ListeningSocket) -> io::Result<(Self, Option<SocketFile>)> {
         Ok(match opened {
             ListeningSocket::Tcp(listener) => {
-                // Connections inherit it; if it fails, they are served all the same.
-                let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
+                let socket = SockRef::from(&listener);
+                let probes = TcpKeepalive::new().with_time(STALL / 2).with_interval(STALL / 6);
+                // Connections inherit these; if one fails, they are served all the same.
+                let _ = socket.set_send_buffer_size(SEND_BUFFER);
+                let _ = socket.set_tcp_keepalive(&probes);
+                let _ = socket.set_tcp_user_timeout(Some(STALL));
                 (Self::Tcp(TcpListener::from_std(listener)?), None)
             }
             ListeningSocket::Unix(listener, file) => (Self::Unix(UnixListener::from_std(listener)?), file),
@@ -99,22 +142,29 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 /// A connection; its writes fail if the client reads nothing for [`STALL`].
 pub type Connection = Pin<Box<TimeoutWriter<Box<dyn Socket>>>>;
 
-/// Answers that all connections are taken, and closes the connection.
-pub async fn refuse(mut connection: Connection) {
-    // Reads the request first: closing a socket with unread bytes discards the answer.
-    let _ = connection.read(&mut [0; 4096]).await;
-    let body = r#"{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"all connections are taken: try again later, or raise http.max_connections"}"#;
-    let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nConnection: close";
-    let answer = format!("{head}\r\nRetry-After: 5\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    let _ = connection.write_all(answer.as_bytes()).await;
-    let _ = connection.shutdown().await;
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
+
+    #[test]
+    fn a_machine_that_is_gone_is_noticed_though_nothing_is_sent() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, accepting) = (listener.local_addr().unwrap(), listener.try_clone().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let _listener = runtime.block_on(async { Listener::new(ListeningSocket::Tcp(listener)).unwrap() });
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        accepting.set_nonblocking(false).unwrap();
+        let (accepted, _) = accepting.accept().unwrap();
+        let accepted = SockRef::from(&accepted);
+        assert!(accepted.keepalive().unwrap());
+        assert_eq!(accepted.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
+        assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
+    }
 
     #[test]
     fn little_is_held_for_a_client_that_does_not_read() {
