@@ -63,7 +63,7 @@ const OWN_DESCRIPTORS: u64 = 512;
 /// How many clients at a time are answered when all connections are taken; further ones are closed without an answer.
 const SPARE: u64 = 32;
 /// Time for such a client to send its request and to read the answer.
-const SPARE_TIME: Duration = Duration::from_secs(1);
+const SPARE_TIME: Duration = Duration::from_secs(3);
 
 /// An address that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
