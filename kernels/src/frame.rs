@@ -11,6 +11,10 @@ pub const MAX_PLANES: usize = 3;
 /// The maximum width or height of a frame, in pixels. Coordinates up to this are exact in f32.
 pub const MAX_SIDE: u32 = 16_384;
 
+/// The maximum offset of a plane, and the maximum size of a plane, in bytes. No real frame comes near, and the sum of both for
+/// every plane is far from overflowing.
+const MAX_BYTES: usize = 1 << 40;
+
 /// Bytes do not fit the description of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -53,6 +57,7 @@ impl FrameLayout {
     ) -> Result<Self, FrameError> {
         check_planes(format, width, height, pitches_bytes.iter().copied())?;
         let mut planes = [PlaneLayout::default(); MAX_PLANES];
+        // Three planes within the limits of `check_planes` are far from overflowing.
         let mut offset_bytes = 0;
         for (plane, &pitch_bytes) in pitches_bytes.iter().enumerate() {
             planes[plane] = PlaneLayout { offset_bytes, pitch_bytes };
@@ -70,6 +75,12 @@ impl FrameLayout {
         color: ColorDescription,
     ) -> Result<Self, FrameError> {
         check_planes(format, width, height, planes.iter().map(|plane| plane.pitch_bytes))?;
+        if let Some(plane) = planes.iter().find(|plane| plane.offset_bytes > MAX_BYTES) {
+            return Err(FrameError(format!(
+                "a plane {} bytes into the frame is out of range: the offset must be at most {MAX_BYTES} bytes",
+                plane.offset_bytes
+            )));
+        }
         let mut kept = [PlaneLayout::default(); MAX_PLANES];
         kept[..planes.len()].copy_from_slice(planes);
         Ok(Self { format, width, height, planes: kept, color })
@@ -275,6 +286,12 @@ fn check_planes(
                 "{format} {width} pixels wide needs a pitch of at least {row} bytes in plane {plane}, not {pitch}"
             )));
         }
+        let most = MAX_BYTES / format.plane_rows(plane, height);
+        if pitch > most {
+            return Err(FrameError(format!(
+                "a pitch of {pitch} bytes in plane {plane} is out of range: it must be at most {most} bytes"
+            )));
+        }
     }
     Ok(())
 }
@@ -325,6 +342,29 @@ mod tests {
         assert!(layout.view(&bytes[..205]).is_err());
         assert!(of(&[at(0, 8), at(100, 4)]).unwrap_err().to_string().contains("3 planes, not 2"));
         assert!(of(&[at(0, 8), at(100, 1), at(200, 4)]).unwrap_err().to_string().contains("plane 1"));
+    }
+
+    #[test]
+    fn what_would_overflow_is_refused() {
+        let color = ColorDescription::default();
+        for side in [0, MAX_SIDE + 1, 65_500, 99_999_999, u32::MAX] {
+            for (width, height) in [(side, 4), (4, side), (side, side)] {
+                let error = FrameLayout::packed(PixelFormat::I420, width, height, color).unwrap_err().to_string();
+                assert!(error.contains("each side must be 1 to 16384 pixels"), "{error}");
+            }
+        }
+        for pitch in [MAX_BYTES, usize::MAX / 4, usize::MAX] {
+            let bytes = [0; 64];
+            let plane = Plane { bytes: &bytes, pitch_bytes: pitch, device: None };
+            assert!(FrameLayout::with_pitches(PixelFormat::Nv12, 4, 4, &[8, pitch], color).is_err());
+            assert!(FrameView::new(PixelFormat::Grey, 4, 4, &[plane], color).is_err());
+            let place = PlaneLayout { offset_bytes: 0, pitch_bytes: pitch };
+            assert!(FrameLayout::with_planes(PixelFormat::Grey, 4, 4, &[place], color).is_err());
+        }
+        for offset_bytes in [MAX_BYTES + 1, usize::MAX] {
+            let place = PlaneLayout { offset_bytes, pitch_bytes: 4 };
+            assert!(FrameLayout::with_planes(PixelFormat::Grey, 4, 4, &[place], color).is_err());
+        }
     }
 
     #[test]
