@@ -1,5 +1,6 @@
 //! The memory of one buffer: one address range, from the driver or from visiond, with any number of memory planes.
 
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
 
 use super::ioctl::{MemoryType, RawBuffer};
 use crate::v4l2::device::{MAX_MEMORY_PLANES, Node};
+
+/// How often to look for room for the memory planes of a buffer.
+const ATTEMPTS: usize = 8;
 
 /// Where a buffer's memory planes are in its range: one after the other, each at the start of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +68,8 @@ unsafe impl Sync for BufferMemory {}
 /// Who owns a buffer's memory.
 #[derive(Debug)]
 enum MemoryOwner {
-    /// The driver; the memory is mapped.
-    Driver { _mapping: MmapRange },
+    /// The driver; the memory is mapped, plane by plane.
+    Driver { _mappings: Vec<Mapping> },
     /// visiond.
     Ours(UnifiedBuffer),
 }
@@ -95,12 +99,9 @@ impl BufferMemory {
     /// Maps the driver's buffer `index`.
     pub fn mapped(node: &Node, index: u32, planes: MemoryPlanes) -> io::Result<Self> {
         let places = RawBuffer::new(node, MemoryType::Mmap, index).query(node)?;
-        let mapping = MmapRange::reserve(planes.total())?;
-        for (plane, (offset, length)) in places.into_iter().enumerate().take(planes.count) {
-            mapping.fill(node, planes.starts[plane], length.min(planes.lengths[plane]), offset)?;
-        }
-        let start = mapping.start;
-        Ok(Self { registered: None, owner: MemoryOwner::Driver { _mapping: mapping }, start, planes })
+        let mappings = map(&node.file, &planes, &places)?;
+        let start = mappings.first().map(|mapping| mapping.start).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Self { registered: None, owner: MemoryOwner::Driver { _mappings: mappings }, start, planes })
     }
 
     /// Allocates memory of this kind.
@@ -125,44 +126,65 @@ impl BufferMemory {
     }
 }
 
-/// An address range, unmapped when dropped.
+/// Maps the memory planes of a buffer one after the other, each of them whole: the range of `planes` has no hole. `places` are
+/// their offsets in `file` and their lengths.
+fn map(file: &File, planes: &MemoryPlanes, places: &[(u32, usize); MAX_MEMORY_PLANES]) -> io::Result<Vec<Mapping>> {
+    // The planes were laid out by the first buffer's lengths.
+    if (0..planes.count).any(|plane| places[plane].1 < planes.lengths[plane]) {
+        return Err(io::Error::other("the driver's buffers differ in size"));
+    }
+    let plane = |index: usize, place| Mapping::new(place, planes.lengths[index], Some((file, places[index].0)));
+    if planes.count == 1 {
+        return Ok(vec![plane(0, None)?]);
+    }
+    for _ in 0..ATTEMPTS {
+        // Where there is room now. Not MAP_FIXED into a reservation: before Linux 6.12 a driver that refuses leaves a hole in it,
+        // in which another thread's memory may be when the reservation is unmapped.
+        let room = Mapping::new(None, planes.total(), None)?.start;
+        let mapped: io::Result<Vec<_>> =
+            (0..planes.count).map(|index| plane(index, Some(room.addr().get() + planes.starts[index]))).collect();
+        match mapped {
+            // Another thread was faster.
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            mapped => return mapped,
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EEXIST))
+}
+
+/// A mapping, unmapped when dropped. Nothing else is ever mapped where it is.
 #[derive(Debug)]
-struct MmapRange {
+struct Mapping {
     start: NonNull<u8>,
     length: usize,
 }
 
-impl MmapRange {
-    /// Reserves a range of zeros, whole pages.
-    fn reserve(length: usize) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours; the result is checked.
-        let start = unsafe { v4l2::mmap(ptr::null_mut(), length, access, flags, -1, 0)? };
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        Ok(Self { start, length })
-    }
-
-    /// Maps `length` bytes of the node's memory at `offset` to byte `at` of the range, which starts a page.
-    fn fill(&self, node: &Node, at: usize, length: usize, offset: u32) -> io::Result<()> {
-        if at.saturating_add(length) > self.length {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
+impl Mapping {
+    /// Maps `length` bytes of a file from an offset on, or zeros without a file: at `place`, which must be the start of a page, or
+    /// anywhere. Fails with EEXIST if something is mapped there.
+    fn new(place: Option<usize>, length: usize, file: Option<(&File, u32)>) -> io::Result<Self> {
         // Some drivers refuse a read-only mapping, according to the mmap page of V4L2's documentation.
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        let fd = node.file.as_raw_fd();
-        // SAFETY: the pages from `at` on are this value's own reservation (checked above), which nothing refers to yet.
-        let place = unsafe { self.start.as_ptr().add(at).cast() };
-        // SAFETY: as above: what the fixed mapping takes the place of is this reservation.
-        unsafe { v4l2::mmap(place, length, access, flags, fd, libc::off_t::from(offset))? };
-        Ok(())
+        let (fd, offset) = file.map_or((-1, 0), |(file, offset)| (file.as_raw_fd(), offset));
+        let kind = file.map_or(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, |_| libc::MAP_SHARED);
+        let flags = kind | place.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
+        let address = ptr::without_provenance_mut(place.unwrap_or(0));
+        // SAFETY: a new mapping replaces none: the kernel chooses the address, or checks that nothing is mapped there. The result
+        // is checked.
+        let start = unsafe { v4l2::mmap(address, length, access, flags, fd, libc::off_t::from(offset))? };
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let mapping = Self { start, length };
+        // Linux before 4.17 does not know the flag, and takes another address where the place is not free.
+        if place.is_some_and(|place| place != start.addr().get()) {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        Ok(mapping)
     }
 }
 
-impl Drop for MmapRange {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the range that `reserve` made; a reader of it borrows the buffer that holds this.
+        // SAFETY: exactly what `new` mapped, whole pages of it; a reader of it borrows the buffer that holds this.
         if let Err(error) = unsafe { v4l2::munmap(self.start.as_ptr().cast(), self.length) } {
             log::warn!("cannot unmap a camera's buffer: {error}");
         }
@@ -179,7 +201,68 @@ fn page_bytes() -> usize {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
+
+    /// A driver's memory: a page of each letter.
+    fn memory(letters: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        letters.iter().for_each(|&letter| file.write_all(&vec![letter; page_bytes()]).unwrap());
+        file
+    }
+
+    /// How many mappings of the file the process has.
+    fn mappings_of(file: &File) -> usize {
+        let inode = file.metadata().unwrap().ino().to_string();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        // Address, access, offset, device, inode.
+        maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&inode)).count()
+    }
+
+    #[test]
+    fn the_planes_of_a_driver_are_one_range_without_a_hole() {
+        let page = page_bytes();
+        let (file, planes) = (memory(b"abc"), MemoryPlanes::new([page, page - 7, page], 3).unwrap());
+        let offset = |pages: usize| (pages * page) as u32;
+        let places = [(offset(2), page), (offset(0), page - 7), (offset(1), page)];
+        let mappings = map(&file, &planes, &places).unwrap();
+        // SAFETY: three mappings of a page each, one after the other, which live on; nothing writes to the file.
+        let bytes = unsafe { slice::from_raw_parts(mappings[0].start.as_ptr(), planes.total()) };
+        assert_eq!([bytes[0], bytes[page], bytes[2 * page], bytes[3 * page - 1]], *b"cabb");
+        let alone = map(&file, &MemoryPlanes::new([page, 0, 0], 1).unwrap(), &places).unwrap();
+        // SAFETY: as above, of one page.
+        assert_eq!(unsafe { *alone[0].start.as_ptr() }, b'c');
+    }
+
+    #[test]
+    fn a_plane_that_the_driver_refuses_leaves_nothing_mapped_and_another_buffer_is_not_shorter() {
+        let page = page_bytes();
+        let (file, planes) = (memory(b"ab"), MemoryPlanes::new([page, page, 0], 2).unwrap());
+        // No offset is within a page.
+        assert!(map(&file, &planes, &[(0, page), (1, page), (0, 0)]).is_err());
+        assert_eq!(mappings_of(&file), 0);
+        let error = map(&file, &planes, &[(0, page), (page as u32, page - 1), (0, 0)]).unwrap_err();
+        assert!(error.to_string().contains("differ in size"), "{error}");
+    }
+
+    #[test]
+    fn a_mapping_takes_the_place_of_no_other_and_unmaps_itself_alone() {
+        let (page, file) = (page_bytes(), memory(b"ab"));
+        let other = Mapping::new(None, page, None).unwrap();
+        // SAFETY: the page is mapped, and this value's own.
+        unsafe { *other.start.as_ptr() = 7 };
+        let refused = Mapping::new(Some(other.start.addr().get()), page, Some((&file, 0))).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EEXIST));
+        // SAFETY: as above.
+        assert_eq!(unsafe { *other.start.as_ptr() }, 7);
+        let own = Mapping::new(None, page, Some((&file, 0))).unwrap();
+        assert_eq!(mappings_of(&file), 1);
+        drop(own);
+        assert_eq!(mappings_of(&file), 0);
+    }
 
     #[test]
     fn memory_planes_start_on_pages_of_their_own() {
