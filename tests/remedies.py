@@ -87,6 +87,7 @@ NO_REMEDY = {
     ],
     "it is counted, or logged for developers only": [
         ("daemon/capture/src/v4l2/extract.rs", "the driver marks it as damaged"),
+        ("kernels/src/jpeg/decode.rs", "its picture has {0}x{1} pixels"),
         ("daemon/capture/src/v4l2/extract.rs", "it is empty"),
         ("daemon/capture/src/v4l2/extract.rs", "it has {found} bytes of {needed}"),
         ("daemon/publish/src/nats/connection.rs", "not again"),

@@ -17,6 +17,9 @@ use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, SharedPages};
 /// 64 KiB is the largest base page of the supported kernels (aarch64 can be built with 4, 16 or 64 KiB pages).
 pub const PAGE_BYTES: usize = 64 * 1024;
 
+/// A buffer of frames that differ in size keeps up to this, 4K in RGB, after a smaller frame.
+pub const KEPT_BYTES: usize = 32 << 20;
+
 /// Who can access a buffer's bytes, and at what cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
@@ -165,6 +168,21 @@ impl UnifiedBuffer {
         self.len_bytes == 0
     }
 
+    /// Replaces the buffer, and loses its content, if it has less than `len_bytes`, or so much more that it should be freed.
+    ///
+    /// For frames that differ in size. One large picture must not cost its memory for good, and pictures of a similar size must
+    /// not allocate each time: a buffer stays up to twice the size, or twice [`KEPT_BYTES`]. The old one is freed first.
+    ///
+    /// # Errors
+    /// The memory cannot be allocated; the buffer may be empty then.
+    pub fn refit(&mut self, len_bytes: usize) -> Result<(), BufferError> {
+        if self.len_bytes < len_bytes || self.len_bytes / 2 > len_bytes.max(KEPT_BYTES) {
+            *self = self.memory.allocate(0)?;
+            *self = self.memory.allocate(len_bytes)?;
+        }
+        Ok(())
+    }
+
     /// Returns the address of the first byte, for a capture driver that fills the buffer.
     ///
     /// The caller ensures that nothing reads the bytes while they are written.
@@ -267,6 +285,18 @@ mod tests {
         buffer.as_mut_slice()[69_999] = 7;
         assert_eq!(buffer.as_slice()[69_999], 7);
         assert_eq!(buffer.kind(), MemoryKind::Host);
+    }
+
+    #[test]
+    fn a_buffer_follows_the_frames_size_and_is_kept_for_a_similar_one() {
+        let mut buffer = UnifiedBuffer::host(0).unwrap();
+        let mut after = |len_bytes| {
+            buffer.refit(len_bytes).unwrap();
+            buffer.len()
+        };
+        assert_eq!([100, 70, 200].map(&mut after), [100, 100, 200]);
+        let large = 2 * KEPT_BYTES;
+        assert_eq!([large, 1, 2 * large, large, 1].map(&mut after), [large, large, 2 * large, 2 * large, 1]);
     }
 
     #[test]

@@ -17,5 +17,5 @@
 mod decode;
 mod encode;
 
-pub use decode::{JpegDecoder, JpegError, exif};
+pub use decode::{JpegDecoder, JpegError, JpegHeader, exif};
 pub use encode::{EncodeError, JpegEncoder};

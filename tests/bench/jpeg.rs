@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::{env, fs, io};
 
-use visiond_kernels::jpeg::JpegDecoder;
+use visiond_kernels::jpeg::{JpegDecoder, JpegHeader};
 
 const ROUNDS: usize = 15;
 
@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
     let mut decoder = JpegDecoder::new();
     for file in arguments {
         let bytes = fs::read(&file)?;
-        let (width, height) = decoder.header(&bytes).map_err(io::Error::other)?;
+        let JpegHeader { width, height, .. } = decoder.header(&bytes).map_err(io::Error::other)?;
         let mut picture = vec![0; width as usize * height as usize * 3];
         let mut times = Vec::with_capacity(ROUNDS);
         for _ in 0..ROUNDS {

@@ -10,13 +10,29 @@ use visiond_kernels::cuda::Device;
 
 use super::source::SourceError;
 
-/// The memory that a source allocates its buffers from.
+/// The memory that a source allocates its buffers from, and its limits.
 #[derive(Debug, Clone)]
 pub struct Buffers {
     /// The kind of memory, and the GPU that can read it.
     pub memory: Memory,
     /// The number of buffers.
     pub count: usize,
+    /// The most pixels of a frame.
+    pub max_pixels: u64,
+    /// The most bytes that reading a picture may take.
+    pub max_picture_bytes: u64,
+}
+
+/// A camera, stream or picture has larger frames than the configuration allows.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error(
+    "it has {pixels} pixels ({width}x{height}), more than {most}: make it smaller, or raise `max_pixels` in `[buffers]`"
+)]
+pub struct TooManyPixels {
+    width: u32,
+    height: u32,
+    pixels: u64,
+    most: u64,
 }
 
 impl Buffers {
@@ -29,14 +45,25 @@ impl Buffers {
             (Some(device), None) => Memory::on(device, AutoMemory::of(device).kind())?,
             (Some(device), Some(kind)) => Memory::on(device, kind)?,
         };
-        Ok(Self { memory, count: config.count })
+        Ok(Self::of(config, memory))
+    }
+
+    fn of(config: &BufferConfig, memory: Memory) -> Self {
+        let BufferConfig { memory: _, count, max_pixels, max_picture_bytes } = *config;
+        Self { memory, count, max_pixels, max_picture_bytes }
+    }
+
+    /// Checks the size of frames that a driver, a program or a file states, before memory is allocated for them.
+    pub(super) fn check_size(&self, width: u32, height: u32) -> Result<(), TooManyPixels> {
+        let (pixels, most) = (u64::from(width) * u64::from(height), self.max_pixels);
+        if pixels > most { Err(TooManyPixels { width, height, pixels, most }) } else { Ok(()) }
     }
 
     /// Whether a source that has `other` could use these buffers instead.
     pub fn are_like(&self, other: &Self) -> bool {
         let parts = |buffers: &Self| {
-            let Self { memory, count } = buffers;
-            (memory.device().map(Arc::as_ptr), memory.kind(), *count)
+            let Self { memory, count, max_pixels, max_picture_bytes } = buffers;
+            (memory.device().map(Arc::as_ptr), memory.kind(), *count, *max_pixels, *max_picture_bytes)
         };
         parts(self) == parts(other)
     }
@@ -54,7 +81,7 @@ impl Buffers {
 
     /// Returns buffers in host memory.
     pub fn host(count: usize) -> Self {
-        Self { memory: Memory::host(), count }
+        Self::of(&BufferConfig { count, ..BufferConfig::default() }, Memory::host())
     }
 
     /// Allocates the buffers of a source whose frames have `bytes` bytes.
@@ -78,8 +105,26 @@ mod tests {
     #[test]
     fn a_model_on_the_cpu_has_host_memory_whatever_is_configured() {
         for memory in [None, Some(MemoryKind::Host), Some(MemoryKind::Mapped), Some(MemoryKind::Managed)] {
-            let buffers = Buffers::new(&BufferConfig { memory, count: 5 }, None).unwrap();
+            let buffers = Buffers::new(&BufferConfig { memory, count: 5, ..BufferConfig::default() }, None).unwrap();
             assert_eq!((buffers.memory.kind(), buffers.count), (MemoryKind::Host, 5));
         }
+    }
+
+    #[test]
+    fn a_reload_that_changes_a_limit_gets_other_buffers() {
+        let buffers = |config| Buffers::new(&config, None).unwrap();
+        let usual = buffers(BufferConfig::default());
+        assert!(usual.are_like(&Buffers::default()));
+        assert!(!usual.are_like(&buffers(BufferConfig { max_pixels: 1, ..BufferConfig::default() })));
+        assert!(!usual.are_like(&buffers(BufferConfig { max_picture_bytes: 1, ..BufferConfig::default() })));
+    }
+
+    #[test]
+    fn a_frame_has_at_most_as_many_pixels_as_the_configuration_says() {
+        let buffers = Buffers::default();
+        assert!(buffers.check_size(8192, 8192).is_ok());
+        let error = buffers.check_size(8192, 8193).unwrap_err().to_string();
+        assert!(error.starts_with("it has 67117056 pixels (8192x8193), more than 67108864: "), "{error}");
+        assert!(buffers.check_size(u32::MAX, u32::MAX).is_err());
     }
 }

@@ -132,6 +132,7 @@ impl CommandSource {
             SourceError::permanent(format!("cannot read what {} writes: {reason}", program(&self.config)))
         };
         let header = Y4mHeader::parse(&line).map_err(|error| wrong(error.to_string()))?;
+        self.buffers.check_size(header.width, header.height).map_err(|error| wrong(error.to_string()))?;
         let range = self.config.color_range.or(header.range).unwrap_or(ColorRange::Limited);
         let color = ColorDescription { matrix: self.config.color_matrix, range };
         let layout = FrameLayout::packed(header.format, header.width, header.height, color)

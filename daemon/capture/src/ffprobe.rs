@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,6 +19,12 @@ use super::source::SourceError;
 use super::y4m::ratio;
 
 const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// The rates that a file may state; `fps` of other sources has the same bounds.
+const RATES: RangeInclusive<f64> = 0.001..=1000.0;
+
+/// The most frames that a file may state: a hundred days at 500 frames per second. More would be a wrong count of lost frames.
+const MAX_FRAMES: u64 = u32::MAX as u64;
 
 /// Arguments of ffmpeg that ffprobe does not know. All but `-re` are followed by a value.
 const FFMPEG_ONLY: &str = "-re -readrate -stream_loop -ss -sseof -t -to -itsoffset -r -hwaccel -hwaccel_device \
@@ -192,14 +199,14 @@ fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     };
     let pixel_format = stream["pix_fmt"].as_str().ok_or("its pixel format is unknown: the file may be damaged")?;
     let (width, height) = if is_turned(stream) { (height, width) } else { (width, height) };
-    let rate = |name: &str| ratio(stream[name].as_str()?, '/').filter(|rate| *rate <= 1000.0);
+    let rate = |name: &str| ratio(stream[name].as_str()?, '/').filter(|rate| RATES.contains(rate));
     let text_number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok()).filter(|n| *n > 0.0);
     Ok(VideoInfo {
         width,
         height,
         pixel_format: pixel_format.to_owned(),
         fps: rate("avg_frame_rate").or_else(|| rate("r_frame_rate")),
-        frames: stream["nb_frames"].as_str().and_then(|text| text.parse().ok()),
+        frames: stream["nb_frames"].as_str().and_then(|text| text.parse().ok()).filter(|&frames| frames <= MAX_FRAMES),
         duration: text_number(&answer["format"]["duration"]).or_else(|| text_number(&stream["duration"])),
         codec: stream["codec_name"].as_str().unwrap_or("unknown codec").to_owned(),
         color: color(stream, pixel_format),
@@ -273,6 +280,32 @@ mod tests {
         assert_eq!(info.fps, None);
         let info = answer(r#"{"width":8,"height":8,"pix_fmt":"yuvj420p","tags":{"rotate":"180"}}"#).unwrap();
         assert_eq!(info.color, ColorDescription::JPEG);
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_not_believed() {
+        let of = |rate: &str, frames: &str| {
+            let info = answer(&format!(
+                r#"{{"width":8,"height":8,"pix_fmt":"yuv420p","avg_frame_rate":"{rate}","nb_frames":"{frames}"}}"#
+            ));
+            let VideoInfo { fps, frames, .. } = info.unwrap();
+            (fps, frames)
+        };
+        assert_eq!(of("1/1000", "4294967295"), (Some(0.001), Some(4_294_967_295)));
+        for (rate, frames) in [
+            ("1/4294967295", "4294967296"),
+            ("NaN/1", "18446744073709551615"),
+            ("inf/1", "-1"),
+            ("-25/1", "1e3"),
+            ("25/-0", ""),
+            ("1001/1", "NaN"),
+        ] {
+            assert_eq!(of(rate, frames), (None, None), "{rate} {frames}");
+        }
+        for side in ["-8", "0", "8.5", "1e3", "4294967296", "18446744073709551616", "null", "\"8\""] {
+            let error = answer(&format!(r#"{{"width":8,"height":{side},"pix_fmt":"gray"}}"#)).unwrap_err();
+            assert!(error.contains("size is unknown"), "{error}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ use visiond_system::stop::Stop;
 use super::buffers::Buffers;
 use super::pacer::SourcePacer;
 use super::picture::{self, Loader};
+use super::quarantine::Quarantine;
 use super::source::{Next, Source, SourceError, SourceFault};
 
 /// File name extensions to read from a folder, in lower case. The content decides the format.
@@ -33,6 +34,7 @@ pub(crate) struct ImagesSource {
     is_folder: bool,
     pool: FramePool,
     loader: Loader,
+    quarantine: Quarantine,
     pacer: Option<SourcePacer>,
     clock: Arc<dyn Clock>,
     /// Complete pictures to read.
@@ -73,11 +75,12 @@ impl ImagesSource {
         }
     }
 
-    /// Checks the picture, or scans the folder.
+    /// Checks the picture, or scans the folder. `state` is the folder that remembers pictures which ended visiond.
     pub fn open(
         config: &ImagesConfig,
         name: &str,
         buffers: &Buffers,
+        state: Option<&Path>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let path = config.path.display();
@@ -92,7 +95,8 @@ impl ImagesSource {
             is_folder: metadata.is_dir(),
             // Pictures differ in size: each buffer grows as needed.
             pool: buffers.pool(0)?,
-            loader: Loader::default(),
+            loader: Loader::new(buffers),
+            quarantine: Quarantine::open(state, name),
             pacer: config.fps.map(SourcePacer::new),
             clock,
             waiting: VecDeque::new(),
@@ -104,20 +108,22 @@ impl ImagesSource {
         };
         source.scan()?;
         if source.waiting.is_empty() && !(source.is_folder && config.watch) {
-            return Err(no_picture(&config.path));
+            return Err(if source.quarantine.is_empty() { no_picture(&config.path) } else { none_left(&config.path) });
         }
         Ok(source)
     }
 
     fn scan(&mut self) -> Result<(), SourceError> {
         if !self.is_folder {
-            self.waiting.push_back(self.config.path.clone());
+            if !self.quarantine.holds(&self.config.path) {
+                self.waiting.push_back(self.config.path.clone());
+            }
             return Ok(());
         }
         let is_watched = self.config.watch;
         let files = list(&self.config.path).map_err(|error| cannot_read(&self.config.path, &error, is_watched))?;
         if !is_watched {
-            self.waiting.extend(files.into_iter().map(|(path, _)| path));
+            self.waiting.extend(files.into_iter().map(|(path, _)| path).filter(|path| !self.quarantine.holds(path)));
             return Ok(());
         }
         let mut now = HashMap::with_capacity(files.len());
@@ -128,7 +134,9 @@ impl ImagesSource {
             // An empty file is about to be written.
             let is_complete = is_same || (!self.is_watching && file.bytes > 0);
             if is_complete && !was_handed_out && file.bytes > 0 {
-                self.waiting.push_back(path.clone());
+                if !self.quarantine.holds(&path) {
+                    self.waiting.push_back(path.clone());
+                }
                 file.handed_out = true;
             } else {
                 file.handed_out = was_handed_out;
@@ -152,6 +160,7 @@ impl Source for ImagesSource {
                 break path;
             }
             if self.is_folder && self.config.watch {
+                self.pool.trim();
                 let wake_ns = self.clock.monotonic_ns() + self.config.watch_interval.as_nanos() as u64;
                 if self.clock.sleep_until(wake_ns, stop) {
                     return Ok(Next::Stopped);
@@ -183,7 +192,10 @@ impl Source for ImagesSource {
             self.round_read += 1;
             return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
         };
-        match self.loader.load(&path, sequence, buffer) {
+        self.quarantine.begin(&path);
+        let loaded = self.loader.load(&path, sequence, buffer);
+        self.quarantine.end();
+        match loaded {
             Ok(mut frame) => {
                 self.round_read += 1;
                 frame.timestamp = clock::now(self.clock.as_ref());
@@ -215,6 +227,13 @@ fn no_picture(folder: &Path) -> SourceError {
     let (folder, endings) = (folder.display(), ENDINGS.join(", "));
     SourceError::permanent(format!(
         "there is no picture in the folder {folder} (file names ending in {endings}): add one, or set `watch = true`"
+    ))
+}
+
+fn none_left(path: &Path) -> SourceError {
+    SourceError::permanent(format!(
+        "there is no picture left in {}: see the skipped pictures above; replace them, or `touch` them to try again",
+        path.display()
     ))
 }
 

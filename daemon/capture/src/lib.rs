@@ -8,6 +8,7 @@ mod pacer;
 mod pattern;
 pub mod picture;
 mod pipe;
+mod quarantine;
 pub mod source;
 pub mod v4l2;
 mod video;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use visiond_config::types::SourceConfig;
 use visiond_flow::clock::SystemClock;
+use visiond_system::state;
 
 use self::source::{Source, SourceError};
 use crate::source::{Open, SourceFault};
@@ -53,7 +55,10 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
         SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
-        SourceConfig::Images(config) => Ok(Box::new(images::ImagesSource::open(config, name, buffers, clock)?)),
+        SourceConfig::Images(config) => {
+            let state = state::folder();
+            Ok(Box::new(images::ImagesSource::open(config, name, buffers, state.as_deref(), clock)?))
+        }
         SourceConfig::V4l2(config) => {
             let found = v4l2::find_camera::find(&config.device, None);
             let found = found.map_err(|error| SourceError::transient(error.to_string()))?;

@@ -18,7 +18,7 @@ impl SourcePacer {
     /// Returns when the next frame is due. The first is due now.
     pub fn due_ns(&mut self, now_ns: u64) -> u64 {
         let start_ns = *self.start_ns.get_or_insert(now_ns);
-        start_ns + (self.tick as f64 * self.interval_ns) as u64
+        start_ns.saturating_add((self.tick as f64 * self.interval_ns) as u64)
     }
 
     /// Moves on to the next frame, which is due an interval later.

@@ -7,6 +7,7 @@
 //!
 //! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
 
+use std::error::Error;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
@@ -119,9 +120,11 @@ impl VideoSource {
         let config = &self.config;
         let info = ffprobe::probe(config, &self.label, stop)?;
         let (format, color) = output_format(config, &info);
-        let layout = FrameLayout::packed(format, info.width, info.height, color).map_err(|error| {
-            SourceError::permanent(format!("cannot read the video {}: {error}", ffprobe::shown(&config.url)))
-        })?;
+        let wrong = |reason: &dyn Error| {
+            SourceError::permanent(format!("cannot read the video {}: {reason}", ffprobe::shown(&config.url)))
+        };
+        self.buffers.check_size(info.width, info.height).map_err(|error| wrong(&error))?;
+        let layout = FrameLayout::packed(format, info.width, info.height, color).map_err(|error| wrong(&error))?;
         let frames = PipeFrames::new(layout, &self.buffers, config.pace)?;
         let is_live = ffprobe::is_remote(&config.url) && info.duration.is_none();
         let paced = config.pace == Pace::Realtime && !is_live;

@@ -98,7 +98,7 @@ impl MediaDecoder<'_> {
         self.send(MediaItem::Begun { file })?;
         let is_url = path.to_str().is_some_and(|path| path.contains("://")) && !path.exists();
         let error = if !is_url && is_picture(path) {
-            match picture::load(path, &self.buffers.memory) {
+            match picture::load(path, self.buffers) {
                 Ok(frame) => return self.send(MediaItem::Frame { file, is_video: false, frame }),
                 Err(error) => error.message.to_string(),
             }

@@ -11,9 +11,10 @@ use std::time::Duration;
 use log::LevelFilter;
 use visiond_engine::engine::{Backend, DeviceChoice, EngineOptions};
 use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::frame::MAX_SIDE;
 use visiond_system::logging::LogTarget;
 
-use super::kinds::{Words, by_name, duration, duration_or_zero, fraction, list, name, path, text, whole, word};
+use super::kinds::{Words, by_name, duration, duration_or_zero, fraction, list, name, path, size, text, whole, word};
 use super::table_macros::section;
 use super::tables::{table, tables};
 
@@ -146,6 +147,12 @@ section! {
         memory: Option<MemoryKind> as word() => default(None),
         /// Buffers per camera: one being filled, one waiting, one in the lane, one being drawn.
         count: usize as whole(3..=32) => default(4),
+        /// Maximum number of pixels of a frame. visiond refuses a camera, stream or picture whose frames have more before it
+        /// allocates memory for them. The default is 8192 x 8192.
+        max_pixels: u64 as whole(1..=MAX_SIDE as u64 * MAX_SIDE as u64) => default(64 << 20),
+        /// Maximum memory for reading one picture: its file, what the decoder needs, and the frame. visiond judges that by the
+        /// file's header and skips a picture that needs more, so that no small file can use up the memory.
+        max_picture_bytes: u64 as size(MIB..=1 << 40) => default(512 * MIB),
     }
 }
 

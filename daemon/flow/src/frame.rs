@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use visiond_kernels::buffer::{BufferError, Memory, UnifiedBuffer};
+use visiond_kernels::buffer::{BufferError, KEPT_BYTES, Memory, UnifiedBuffer};
 use visiond_kernels::cuda::DeviceAddress;
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
 use visiond_system::stop::Stop;
@@ -165,6 +165,16 @@ impl FramePool {
         None
     }
 
+    /// Empties the free buffers that are larger than [`KEPT_BYTES`]. For a pool of pictures while there is none to read.
+    pub fn trim(&self) {
+        let free: Vec<_> = self.free.try_iter().collect();
+        for buffer in free {
+            let emptied = if buffer.len() > KEPT_BYTES { buffer.memory().allocate(0).ok() } else { None };
+            // The receiver is in this pool, so the send cannot fail.
+            let _ = self.return_queue.send(emptied.unwrap_or(buffer));
+        }
+    }
+
     fn lend(&self, buffer: UnifiedBuffer) -> PooledBuffer {
         PooledBuffer { buffer: Some(buffer), return_queue: self.return_queue.clone() }
     }
@@ -189,19 +199,14 @@ impl PooledBuffer {
         self.buffer.as_mut().map_or(&mut [], UnifiedBuffer::as_mut_slice)
     }
 
-    /// Grows the buffer to at least `bytes`: replaces it by a larger one of the same kind, and loses its content.
+    /// Gives the buffer at least `bytes` bytes, and loses its content: see [`UnifiedBuffer::refit`].
     ///
     /// For pictures, which differ in size; a camera's pool has the right size from the start.
     ///
     /// # Errors
     /// The memory cannot be allocated.
-    pub fn grow(&mut self, bytes: usize) -> Result<(), BufferError> {
-        if let Some(buffer) = &mut self.buffer
-            && buffer.len() < bytes
-        {
-            *buffer = buffer.memory().allocate(bytes)?;
-        }
-        Ok(())
+    pub fn refit(&mut self, bytes: usize) -> Result<(), BufferError> {
+        self.buffer.as_mut().map_or(Ok(()), |buffer| buffer.refit(bytes))
     }
 }
 
@@ -237,11 +242,18 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_grows_once_and_keeps_its_size_in_the_pool() {
-        let pool = FramePool::new(&Memory::host(), 1, 0).unwrap();
-        let mut buffer = pool.take().unwrap();
-        buffer.grow(100).unwrap();
-        drop(buffer);
-        assert_eq!(pool.take().unwrap().as_slice().len(), 100);
+    fn a_buffer_keeps_its_size_in_the_pool_until_that_is_trimmed() {
+        let pool = FramePool::new(&Memory::host(), 2, 0).unwrap();
+        let sizes = || {
+            let buffers: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+            buffers.iter().map(|buffer| buffer.as_slice().len()).collect::<Vec<_>>()
+        };
+        let (mut small, mut large) = (pool.take().unwrap(), pool.take().unwrap());
+        small.refit(KEPT_BYTES).unwrap();
+        large.refit(KEPT_BYTES + 1).unwrap();
+        drop((small, large));
+        assert_eq!(sizes(), [KEPT_BYTES, KEPT_BYTES + 1]);
+        pool.trim();
+        assert_eq!(sizes(), [KEPT_BYTES, 0]);
     }
 }

@@ -19,6 +19,7 @@ pub mod process;
 pub mod ranked_lock;
 pub mod redact;
 pub mod signals;
+pub mod state;
 pub mod stop;
 pub mod systemd;
 #[cfg(any(test, feature = "testing"))]

@@ -20,6 +20,9 @@ pub enum JpegError {
     /// The size of the picture is out of range.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// The picture has another size than the camera's frames.
+    #[error("its picture has {0}x{1} pixels")]
+    OtherSize(u32, u32),
     /// The buffer is too small for the picture.
     #[error("the picture needs {needed} bytes, but the buffer has {given}")]
     BufferTooSmall {
@@ -30,13 +33,24 @@ pub enum JpegError {
     },
 }
 
+/// The size of a picture, and what decoding it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JpegHeader {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// The most bytes that decoding allocates beside the file and the pixels.
+    pub working_bytes: u64,
+}
+
 /// Decodes JPEG pictures one after the other.
 #[derive(Debug, Default)]
 pub struct JpegDecoder {
     /// Made for the first picture.
     library: Option<Decompressor>,
-    /// The picture with the end marker added.
-    mended: Vec<u8>,
+    /// A camera's picture, or one with the end marker added.
+    copy: Vec<u8>,
     /// The four components before the conversion to RGB.
     cmyk: Vec<u8>,
 }
@@ -47,11 +61,12 @@ impl JpegDecoder {
         Self::default()
     }
 
-    /// Returns width and height in pixels without decoding.
-    pub fn header(&mut self, bytes: &[u8]) -> Result<(u32, u32), JpegError> {
+    /// Returns the size without decoding, and what decoding takes.
+    pub fn header(&mut self, bytes: &[u8]) -> Result<JpegHeader, JpegError> {
         let header = read_header(library(&mut self.library)?, bytes)?;
         let layout = layout(&header)?;
-        Ok((layout.width(), layout.height()))
+        let (width, height) = (layout.width(), layout.height());
+        Ok(JpegHeader { width, height, working_bytes: working_bytes(&header, bytes) })
     }
 
     /// Decodes into packed RGB at the start of `out`, whose content is lost even after an error.
@@ -59,47 +74,124 @@ impl JpegDecoder {
         let library = library(&mut self.library)?;
         let header = read_header(library, bytes)?;
         let layout = layout(&header)?;
-        let (needed, given) = (layout.size_bytes(), out.len());
-        let out = out.get_mut(..needed).ok_or(JpegError::BufferTooSmall { needed, given })?;
-        // A progressive picture may lack whole scans if the marker is missing.
-        let bytes = if header.is_progressive || has_end(bytes) {
+        let bytes = if lacks_end(&header, bytes) {
+            self.copy.clear();
+            self.copy.extend_from_slice(bytes);
+            self.copy.extend_from_slice(&END);
+            &self.copy
+        } else {
             bytes
-        } else {
-            self.mended.clear();
-            self.mended.extend_from_slice(bytes);
-            self.mended.extend_from_slice(&END);
-            &self.mended
         };
-        let (width, height) = (header.width, header.height);
-        if matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK) {
-            self.cmyk.resize(width * height * 4, 0);
-            let pixels = self.cmyk.as_mut_slice();
-            let format = turbojpeg::PixelFormat::CMYK;
-            let image = Image { pixels, width, pitch: width * 4, height, format };
-            library.decompress(bytes, image).map_err(damaged)?;
-            cmyk_to_rgb(&self.cmyk, out);
-        } else {
-            let image = Image { pixels: out, width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
-            library.decompress(bytes, image).map_err(damaged)?;
-        }
+        decompress(library, &header, bytes, &layout, &mut self.cmyk, out)?;
         Ok(layout)
     }
+
+    /// Decodes a camera's picture into `layout`, packed RGB, at the start of `out`. `shared` may change meanwhile.
+    ///
+    /// A driver's buffer is mapped memory that another process may write to (v4l2loopback). The library reads the header more
+    /// than once, and a size that grew in between would overflow `out`. So the picture is copied first: 0.2 to 0.5 MB at 1080p,
+    /// which takes some 20 to 50 us beside the 6 to 10 ms of decoding.
+    pub fn decode_shared(&mut self, shared: &[u8], layout: &FrameLayout, out: &mut [u8]) -> Result<(), JpegError> {
+        let library = library(&mut self.library)?;
+        self.copy.clear();
+        self.copy.extend_from_slice(shared);
+        let header = read_header(library, &self.copy)?;
+        let found = self::layout(&header)?;
+        if (found.width(), found.height()) != (layout.width(), layout.height()) {
+            return Err(JpegError::OtherSize(found.width(), found.height()));
+        }
+        if lacks_end(&header, &self.copy) {
+            self.copy.extend_from_slice(&END);
+        }
+        decompress(library, &header, &self.copy, &found, &mut self.cmyk, out)
+    }
+}
+
+/// Decodes `bytes`, which have the header `header`, into the start of `out`.
+fn decompress(
+    library: &mut Decompressor,
+    header: &DecompressHeader,
+    bytes: &[u8],
+    layout: &FrameLayout,
+    cmyk: &mut Vec<u8>,
+    out: &mut [u8],
+) -> Result<(), JpegError> {
+    let (needed, given) = (layout.size_bytes(), out.len());
+    let out = out.get_mut(..needed).ok_or(JpegError::BufferTooSmall { needed, given })?;
+    let (width, height) = (header.width, header.height);
+    if has_four_inks(header) {
+        cmyk.resize(width * height * 4, 0);
+        let image = Image {
+            pixels: cmyk.as_mut_slice(),
+            width,
+            pitch: width * 4,
+            height,
+            format: turbojpeg::PixelFormat::CMYK,
+        };
+        library.decompress(bytes, image).map_err(damaged)?;
+        cmyk_to_rgb(cmyk, out);
+    } else {
+        let image = Image { pixels: out, width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
+        library.decompress(bytes, image).map_err(damaged)?;
+    }
+    Ok(())
+}
+
+/// Returns the most bytes that decoding allocates beside the file and the pixels: the copy of a file that lacks its end, the four
+/// inks, and the coefficients of a picture that comes in several scans, which are 16-bit numbers as many as there are samples.
+fn working_bytes(header: &DecompressHeader, bytes: &[u8]) -> u64 {
+    // Sampling factors are at most 4, so a row or column of units has at most 32 pixels.
+    let padded = |side: usize| side.next_multiple_of(32) as u64;
+    let samples = padded(header.width) * padded(header.height);
+    let components = match header.colorspace {
+        Colorspace::Gray => 1,
+        Colorspace::CMYK | Colorspace::YCCK => 4,
+        _ => 3,
+    };
+    let coefficients = if header.is_progressive || has_several_scans(bytes) { samples * components * 2 } else { 0 };
+    let inks = if has_four_inks(header) { header.width as u64 * header.height as u64 * 4 } else { 0 };
+    let copy = if lacks_end(header, bytes) { (bytes.len() + END.len()) as u64 } else { 0 };
+    coefficients + inks + copy
+}
+
+fn has_four_inks(header: &DecompressHeader) -> bool {
+    matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK)
 }
 
 /// Returns the EXIF block (from its TIFF header on) of a JPEG picture, if it has one.
 pub fn exif(bytes: &[u8]) -> Option<&[u8]> {
-    let mut rest = bytes.strip_prefix(&[0xFF, 0xD8])?;
-    // Segments follow each other up to the first scan: marker, length (including itself), payload.
-    while let [0xFF, marker, high, low, ..] = *rest {
-        let length = usize::from(u16::from_be_bytes([high, low]));
-        let payload = rest.get(4..2 + length)?;
+    segments(bytes)
+        .take_while(|(marker, _)| *marker != SOS)
+        .find(|(marker, payload)| *marker == APP1 && payload.starts_with(b"Exif\0\0"))
+        .map(|(_, payload)| &payload[6..])
+}
+
+/// Whether the components do not all come in the first scan, as in a progressive picture. Then the library keeps the
+/// coefficients of the whole picture. Also true if it cannot be said.
+fn has_several_scans(bytes: &[u8]) -> bool {
+    let mut components = None;
+    for (marker, payload) in segments(bytes) {
         match marker {
-            APP1 if payload.starts_with(b"Exif\0\0") => return Some(&payload[6..]),
-            SOS => return None,
-            _ => rest = &rest[2 + length..],
+            // Start of frame, all kinds of it; the others are tables.
+            0xC0..=0xCF if !matches!(marker, 0xC4 | 0xC8 | 0xCC) => components = payload.get(5).copied(),
+            SOS => return components.is_none() || components != payload.first().copied(),
+            _ => {}
         }
     }
-    None
+    true
+}
+
+/// Returns the segments up to the first scan's, each with its marker and its payload.
+fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = bytes.strip_prefix(&[0xFF, 0xD8]).unwrap_or(&[]);
+    std::iter::from_fn(move || {
+        let [0xFF, marker, high, low, ..] = *rest else { return None };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        // The length includes itself.
+        let payload = rest.get(4..2 + length)?;
+        rest = if marker == SOS { &[] } else { &rest[2 + length..] };
+        Some((marker, payload))
+    })
 }
 
 const START: [u8; 3] = [0xFF, 0xD8, 0xFF];
@@ -130,10 +222,11 @@ fn layout(header: &DecompressHeader) -> Result<FrameLayout, JpegError> {
     Ok(FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?)
 }
 
-/// Whether the picture has its end marker, even if a camera padded the frame with zeros.
-fn has_end(bytes: &[u8]) -> bool {
+/// Whether the end marker must be added. A progressive picture may lack whole scans if the marker is missing.
+fn lacks_end(header: &DecompressHeader, bytes: &[u8]) -> bool {
+    // A camera may pad the frame with zeros.
     let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    bytes[..length].ends_with(&END)
+    !header.is_progressive && !bytes[..length].ends_with(&END)
 }
 
 /// Converts like OpenCV, for the inverted values that Adobe and all other programs write.

@@ -62,6 +62,34 @@ const TWO_FRAMES: &str =
     "printf 'YUV4MPEG2 W2 H2 F25:1 Ip C420mpeg2 XCOLORRANGE=FULL\\nFRAME\\nabcdefFRAME Ip Xfoo\\nghijkl'";
 
 #[test]
+fn a_header_with_a_size_that_cannot_be_is_refused_before_memory_is_taken() {
+    let refusal = |size: &str| {
+        let mut source = open(&config(&format!("printf 'YUV4MPEG2 {size} F25:1\\nFRAME\\n'"))).unwrap();
+        let error = next(&mut source).unwrap_err();
+        assert!(!error.retry && error.to_string().starts_with("cannot read what sh writes: "), "{error}");
+        error.to_string()
+    };
+    assert!(refusal("W16384 H16384").contains("it has 268435456 pixels (16384x16384), more than 67108864: "));
+    assert!(refusal("W16385 H2").contains("out of range"));
+    for size in ["W99999999 H99999999", "W4294967295 H4294967295"] {
+        assert!(refusal(size).contains("pixels"), "{size}");
+    }
+    for size in ["W4294967296 H2", "W-2 H2", "W0 H2", "W2 H0", "W2.5 H2", "WNaN H2", "W H2"] {
+        assert!(refusal(size).contains("has no width and height"), "{size}");
+    }
+}
+
+#[test]
+fn raw_frames_have_the_configured_range_and_limited_without_one() {
+    let range = |color_range| {
+        let config = CommandConfig { color_range, ..raw("printf 1234", PixelFormat::Grey, 2, 2) };
+        frame(&mut open(&config).unwrap()).layout.color().range
+    };
+    let (full, limited) = (ColorRange::Full, ColorRange::Limited);
+    assert_eq!([None, Some(full), Some(limited)].map(range), [limited, full, limited]);
+}
+
+#[test]
 fn y4m_frames_come_with_the_headers_shape_and_then_the_end() {
     let mut source = open(&config(TWO_FRAMES)).unwrap();
     let first = frame(&mut source);

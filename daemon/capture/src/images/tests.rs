@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use visiond_flow::clock::SystemClock;
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::frame::Frame;
+use visiond_kernels::buffer::KEPT_BYTES;
 use visiond_system::testing::{EVER, stopped_while_it_waits};
 
 use super::*;
@@ -24,7 +25,7 @@ fn config(path: &Path) -> ImagesConfig {
 }
 
 fn open(config: &ImagesConfig, clock: Arc<dyn Clock>) -> Result<ImagesSource, SourceError> {
-    ImagesSource::open(config, "test", &Buffers::host(3), clock)
+    ImagesSource::open(config, "test", &Buffers::host(3), None, clock)
 }
 
 fn picture(folder: &TempDir, name: &str, width: u32) -> PathBuf {
@@ -126,6 +127,48 @@ fn a_watched_folder_gives_each_picture_once_when_it_is_complete() {
     source.scan().unwrap();
     source.scan().unwrap();
     assert_eq!(source.waiting.pop_front(), Some(growing));
+}
+
+#[test]
+fn a_picture_that_ended_visiond_is_passed_over_until_it_is_replaced() {
+    let (folder, state) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let open = |config: &ImagesConfig| {
+        let clock = Arc::new(SimulatedClock::default());
+        ImagesSource::open(config, "test", &Buffers::host(3), Some(state.path()), clock)
+    };
+    let bad = picture(&folder, "bad.png", 3);
+    Quarantine::open(Some(state.path()), "test").begin(&bad);
+    for path in [folder.path(), &bad] {
+        let error = open(&config(path)).err().unwrap();
+        assert!(error.to_string().contains("no picture left") && !error.retry, "{error}");
+    }
+    picture(&folder, "good.png", 3);
+    assert_eq!(names(&mut open(&config(folder.path())).unwrap()), ["good.png"]);
+    let mut watching = open(&ImagesConfig { watch: true, ..config(folder.path()) }).unwrap();
+    assert_eq!(watching.waiting.len(), 1);
+    watching.waiting.clear();
+    picture(&folder, "bad.png", 40);
+    watching.scan().unwrap();
+    watching.scan().unwrap();
+    assert_eq!(watching.waiting.pop_front(), Some(bad.clone()));
+    assert_eq!(names(&mut open(&config(folder.path())).unwrap()), ["bad.png", "good.png"]);
+}
+
+#[test]
+fn while_a_watched_folder_has_no_new_picture_a_large_one_costs_nothing() {
+    let folder = TempDir::new().unwrap();
+    let watched = ImagesConfig { watch: true, ..config(folder.path()) };
+    let clock = Arc::new(SimulatedClock::default());
+    let mut source = open(&watched, clock).unwrap();
+    let mut buffer = source.pool.take().unwrap();
+    buffer.refit(2 * KEPT_BYTES).unwrap();
+    drop(buffer);
+    // The folder is empty: the next frame is that of a picture which comes while it waits.
+    picture(&folder, "a.png", 3);
+    assert!(matches!(source.next(&Stop::new().unwrap()).unwrap(), Next::Frame(_)));
+    let free: Vec<_> = std::iter::from_fn(|| source.pool.take()).collect();
+    let sizes: Vec<_> = free.iter().map(|buffer| buffer.as_slice().len()).collect();
+    assert!(sizes.iter().all(|&bytes| bytes <= 18), "{sizes:?}");
 }
 
 #[test]

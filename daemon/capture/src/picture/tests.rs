@@ -11,7 +11,7 @@ use super::*;
 
 /// 3x2, every pixel different.
 fn load(path: &Path) -> Result<Frame, SourceError> {
-    super::load(path, &Memory::host())
+    super::load(path, &Buffers::host(1))
 }
 
 fn picture() -> RgbImage {
@@ -115,6 +115,55 @@ fn what_is_no_picture_gets_a_sentence() {
     assert!(error(&write(&folder, "f.tif", &encoded(exact, ImageFormat::Tiff))).contains("floating-point"));
 }
 
+/// A PNG of that size without any pixels.
+fn empty_png(width: u32, height: u32, depth: u8, color: u8, interlaced: u8) -> Vec<u8> {
+    fn chunk(kind: &[u8; 4], data: &[u8]) -> Vec<u8> {
+        let mut crc = flate2::Crc::new();
+        crc.update(kind);
+        crc.update(data);
+        [&(data.len() as u32).to_be_bytes(), &kind[..], data, &crc.sum().to_be_bytes()].concat()
+    }
+    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[depth, color, 0, 0, interlaced]].concat();
+    [b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &header), chunk(b"IDAT", b""), chunk(b"IEND", b"")].concat()
+}
+
+#[test]
+fn the_limits_are_the_configurations_and_the_header_is_judged_alone() {
+    let folder = TempDir::new().unwrap();
+    for interlaced in [0, 1] {
+        let refusal = |width, height, depth, color| {
+            error(&write(&folder, "bomb.png", &empty_png(width, height, depth, color, interlaced)))
+        };
+        assert!(refusal(11_500, 11_500, 16, 6).contains("it has 132250000 pixels (11500x11500), more than 67108864: "));
+        assert!(refusal(7_000, 7_000, 16, 6).contains("reading it may take 547 MiB of memory, more than 512: make it"));
+        assert!(refusal(u32::MAX >> 1, 1, 8, 2).contains("limit"));
+        // What is allowed fails for what it lacks.
+        assert!(!refusal(6_700, 6_700, 16, 6).contains("more than"));
+    }
+    let limits = |max_pixels, max_picture_bytes| Buffers { max_pixels, max_picture_bytes, ..Buffers::host(1) };
+    let path = write(&folder, "small.bmp", &encoded(picture(), ImageFormat::Bmp));
+    let refusal = |limits| super::load(&path, &limits).unwrap_err().to_string();
+    assert!(super::load(&path, &limits(6, 1000)).is_ok());
+    assert!(
+        refusal(limits(5, 1000)).contains("it has 6 pixels (3x2), more than 5: make it smaller, or raise `max_pixels`")
+    );
+    assert!(refusal(limits(6, 100)).contains("reading it may take 1 MiB of memory"));
+    // A file that is larger by itself is not read.
+    assert!(refusal(limits(6, 10)).contains("reading it may take 1 MiB of memory"));
+}
+
+#[test]
+fn a_tiff_with_jpeg_inside_is_refused_because_nothing_checks_the_size_within() {
+    let folder = TempDir::new().unwrap();
+    let mut tiff = encoded(picture(), ImageFormat::Tiff);
+    // The tag Compression: 259, a short, one of them.
+    let tag = [3, 1, 3, 0, 1, 0, 0, 0];
+    let at = tiff.windows(tag.len()).position(|bytes| bytes == tag).unwrap();
+    assert!(load(&write(&folder, "plain.tif", &tiff)).is_ok());
+    tiff[at + tag.len()] = 7;
+    assert!(error(&write(&folder, "jpeg.tif", &tiff)).contains("save it as JPEG"));
+}
+
 #[test]
 fn a_small_file_that_claims_a_huge_picture_is_refused_before_memory_is_taken() {
     let folder = TempDir::new().unwrap();
@@ -127,4 +176,13 @@ fn a_small_file_that_claims_a_huge_picture_is_refused_before_memory_is_taken() {
     jpeg[at + 5..at + 9].copy_from_slice(&[0x3E, 0x80, 0x3E, 0x80]);
     let message = error(&write(&folder, "large.jpg", &jpeg));
     assert!(message.contains("256000000 pixels"), "{message}");
+    // Progressive, and of the largest size that the format can state.
+    jpeg[at + 1] = 0xC2;
+    jpeg[at + 5..at + 9].copy_from_slice(&[0xFF, 0xDC, 0xFF, 0xDC]);
+    let message = error(&write(&folder, "progressive.jpg", &jpeg));
+    assert!(message.contains("a frame of 65500x65500 is out of range"), "{message}");
+    // Within the pixels, but the coefficients of all scans are kept: 9 bytes a pixel.
+    jpeg[at + 5..at + 9].copy_from_slice(&[0x1F, 0x40, 0x1F, 0x40]);
+    let message = error(&write(&folder, "scans.jpg", &jpeg));
+    assert!(message.contains("reading it may take 550 MiB of memory, more than 512"), "{message}");
 }

@@ -173,7 +173,11 @@ fn interval(fps: f64) -> sys::v4l2_fract {
 }
 
 /// Describes the pictures: honours the driver's pitches; configured colours take precedence.
-fn picture(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<CameraPicture, PlanesError> {
+pub(super) fn picture(
+    pix: &PixFormat,
+    format: CameraFormat,
+    config: &V4l2Config,
+) -> Result<CameraPicture, PlanesError> {
     let CameraFormat::Raw(format) = format else {
         let rgb = FrameLayout::packed(PixelFormat::Rgb, pix.width, pix.height, ColorDescription::default())?;
         return Ok(CameraPicture::Jpeg(rgb));
@@ -238,6 +242,17 @@ mod tests {
         let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
         let color = planes.layout(&[0; 3]).unwrap().color();
         assert_eq!(color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited });
+        // The range is the configured one, else the driver's, in raw formats of every kind.
+        let range = |pix: &PixFormat, color_range| {
+            let config = V4l2Config { color_range, ..V4l2Config::default() };
+            let raw = picture(pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
+            let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
+            planes.layout(&[0; 3]).unwrap().color().range
+        };
+        let full = PixFormat { quantization: sys::v4l2_quantization_V4L2_QUANTIZATION_FULL_RANGE, ..pix };
+        let (limited, ours) = (ColorRange::Limited, ColorRange::Full);
+        assert_eq!([range(&pix, None), range(&full, None)], [limited, ours]);
+        assert_eq!([range(&pix, Some(ours)), range(&full, Some(limited))], [ours, limited]);
         let jpeg = picture(&pix, CameraFormat::Mjpeg, &config).unwrap();
         let CameraPicture::Jpeg(layout) = jpeg else { panic!("{jpeg:?}") };
         assert_eq!((layout.format(), layout.size_bytes()), (PixelFormat::Rgb, 64 * 4 * 3));

@@ -21,6 +21,10 @@ use super::stream::Stream;
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
+/// The most bytes that a driver may want for a pixel, beside [`SPARE_BYTES`]: twice those of the largest format.
+const MOST_BYTES_PER_PIXEL: usize = 8;
+const SPARE_BYTES: usize = 16 << 20;
+
 pub(super) struct OpenCamera {
     pub node: Arc<Node>,
     pub watch: SignalWatch,
@@ -62,7 +66,8 @@ impl FrameTimeout {
         if let Some(timeout) = configured {
             return Self { first: timeout, next: timeout };
         }
-        let seconds = fps.map_or(MOST, |fps| (10.0 / fps).clamp(LEAST, MOST));
+        // A driver's rate is none of ours.
+        let seconds = fps.filter(|&fps| fps > 0.0).map_or(MOST, |fps| (10.0 / fps).clamp(LEAST, MOST));
         let next = Duration::from_secs_f64(seconds);
         Self { first: next.max(Duration::from_secs(3)), next }
     }
@@ -91,6 +96,10 @@ impl OpenCamera {
         let choice = format_negotiation::choose(node, config)?;
         let mut negotiated = format_negotiation::set(node, config, choice, label)?;
         setting.after_format();
+        let NegotiatedFormat { pix, .. } = &negotiated;
+        self.buffers.check_size(pix.width, pix.height).map_err(|error| {
+            SourceError::permanent(format!("cannot read the frames of {}: {error}", node.path().display()))
+        })?;
         if let Some(rate) = timings.and_then(|timings| timings.rate()) {
             negotiated.fps = Some(rate);
         }
@@ -112,7 +121,10 @@ impl OpenCamera {
         let Self { node, config, buffers, .. } = self;
         let NegotiatedFormat { picture, pix, format, fps } = negotiated;
         let wanted = BufferRequest {
-            lengths: lengths(negotiated),
+            lengths: lengths(negotiated).map_err(|error| {
+                let device = node.path().display();
+                SourceError::permanent(format!("{device}: the driver describes its frames wrongly: {error}"))
+            })?,
             memory_plane_count: pix.memory_count.min(MAX_MEMORY_PLANES),
             is_jpeg: matches!(picture, CameraPicture::Jpeg(_)),
             io: config.io,
@@ -137,15 +149,32 @@ impl OpenCamera {
     }
 }
 
+/// A driver asks for buffers that no picture of its size needs.
+#[derive(Debug, thiserror::Error)]
+#[error("its buffers would have {length} bytes for frames of {width}x{height}")]
+struct WrongLength {
+    length: usize,
+    width: u32,
+    height: u32,
+}
+
 /// Returns the size of each memory plane: what the driver requests, and at least the picture with the driver's own pitches.
-fn lengths(negotiated: &NegotiatedFormat) -> [usize; MAX_MEMORY_PLANES] {
-    std::array::from_fn(|memory| {
-        let said = negotiated.pix.memories.get(memory).map_or(0, |memory| memory.size_bytes as usize);
-        match &negotiated.picture {
+fn lengths(negotiated: &NegotiatedFormat) -> Result<[usize; MAX_MEMORY_PLANES], WrongLength> {
+    let NegotiatedFormat { picture, pix, .. } = negotiated;
+    let mut lengths = [0; MAX_MEMORY_PLANES];
+    for (memory, length) in lengths.iter_mut().enumerate() {
+        let said = pix.memories[memory].size_bytes as usize;
+        *length = match picture {
             CameraPicture::Raw(planes) => said.max(planes.needed_bytes(memory)),
             CameraPicture::Jpeg(_) => said,
+        };
+        let (length, width, height) = (*length, pix.width, pix.height);
+        // Drivers pad rows and round sizes up a little, and let a JPEG have as many bytes as its pixels.
+        if length > width as usize * height as usize * MOST_BYTES_PER_PIXEL + SPARE_BYTES {
+            return Err(WrongLength { length, width, height });
         }
-    })
+    }
+    Ok(lengths)
 }
 
 /// Opens a node that captures pictures.
@@ -179,7 +208,34 @@ pub(super) fn check(device: &Path, capabilities: &Capabilities) -> Result<(), So
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_config::types::CameraFormat;
+    use visiond_kernels::frame::PixelFormat;
+
     use super::*;
+    use crate::v4l2::device::{MemoryPlaneFormat, PixFormat};
+
+    #[test]
+    fn buffers_that_no_picture_needs_are_refused() {
+        let of = |code: &[u8; 4], format, pitch_bytes, size_bytes| {
+            let mut pix = PixFormat { width: 640, height: 480, fourcc: *code, memory_count: 1, ..PixFormat::default() };
+            pix.memories[0] = MemoryPlaneFormat { pitch_bytes, size_bytes };
+            let config = V4l2Config::default();
+            let picture = format_negotiation::picture(&pix, format, &config).unwrap();
+            lengths(&NegotiatedFormat { picture, pix, format, fps: None })
+        };
+        let (yuyv, mjpeg) = (CameraFormat::Raw(PixelFormat::Yuyv), CameraFormat::Mjpeg);
+        assert_eq!(of(b"YUYV", yuyv, 1280, 1280 * 480 + 4096).unwrap(), [1280 * 480 + 4096, 0, 0]);
+        assert_eq!(of(b"YUYV", yuyv, 2048, 0).unwrap(), [2048 * 479 + 1280, 0, 0]);
+        assert_eq!(of(b"MJPG", mjpeg, 0, 640 * 480 * 2).unwrap(), [640 * 480 * 2, 0, 0]);
+        for (code, format, pitch_bytes, size_bytes) in
+            [(b"YUYV", yuyv, 1280, u32::MAX), (b"YUYV", yuyv, 1 << 20, 0), (b"MJPG", mjpeg, 0, 1 << 30)]
+        {
+            let error = of(code, format, pitch_bytes, size_bytes).unwrap_err().to_string();
+            assert!(error.contains("bytes for frames of 640x480"), "{error}");
+        }
+    }
 
     #[test]
     fn a_frame_may_take_ten_frames_time_within_bounds() {
@@ -187,6 +243,7 @@ mod tests {
         assert_eq!([Some(30.0), Some(10.0), Some(0.5), None].map(seconds), [1.0, 1.0, 5.0, 5.0]);
         assert_eq!(FrameTimeout::new(None, Some(30.0)).first, Duration::from_secs(3));
         assert_eq!(FrameTimeout::new(None, None).first, Duration::from_secs(5));
+        assert_eq!([0.0, -1.0, f64::NAN, f64::INFINITY].map(|fps| seconds(Some(fps))), [5.0, 5.0, 5.0, 1.0]);
         let minute = Duration::from_secs(60);
         assert_eq!(FrameTimeout::new(Some(minute), Some(30.0)), FrameTimeout { first: minute, next: minute });
     }

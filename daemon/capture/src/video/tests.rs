@@ -268,3 +268,23 @@ fn a_camera_that_closes_its_stream_has_not_ended() {
     assert!(error.to_string().starts_with(&said), "{error}");
     assert_eq!(frames.len(), 20);
 }
+
+#[test]
+fn a_video_that_states_a_size_beyond_the_limit_is_refused_before_memory_is_taken() {
+    let folder = TempDir::new().unwrap();
+    let refusal = |width: u64, height: u64| {
+        let answer = format!(r#"{{"streams":[{{"width":{width},"height":{height},"pix_fmt":"yuv420p"}}]}}"#);
+        let (ffmpeg, probe) = (folder.path().join("ffmpeg"), folder.path().join("ffprobe"));
+        for (stub, script) in [(&ffmpeg, "exit 1".to_owned()), (&probe, format!("echo '{answer}'"))] {
+            std::fs::write(stub, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let error = open(&VideoConfig { ffmpeg, ..config("a.mp4") }).err().unwrap();
+        assert!(!error.retry && error.to_string().starts_with("cannot read the video a.mp4: "), "{error}");
+        error.to_string()
+    };
+    assert!(refusal(16_384, 16_384).contains("it has 268435456 pixels (16384x16384), more than 67108864: "));
+    assert!(refusal(16_385, 2).contains("out of range"));
+    assert!(refusal(u64::from(u32::MAX), u64::from(u32::MAX)).contains("pixels"));
+    assert!(refusal(1 << 32, 2).contains("size is unknown"));
+}

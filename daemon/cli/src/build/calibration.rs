@@ -6,12 +6,11 @@ use std::fs::Metadata;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use visiond_capture::picture;
+use visiond_capture::{Buffers, picture};
 use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine_builder::ShapeProfile;
 use visiond_engine_builder::calibration::{CalibrationError, CalibrationFeed};
-use visiond_kernels::buffer::Memory;
 use visiond_kernels::preprocess::Preprocessor;
 use visiond_kernels::tensor::{DType, TensorMut};
 use visiond_service::loaded_model::LoadedModel;
@@ -75,7 +74,7 @@ impl CalibrationPictures {
 
     /// Fills `out` with a picture. The error is a sentence for [`CalibrationError::Picture`].
     fn fill(&mut self, path: &Path, out: &mut [u8]) -> Result<(), String> {
-        let frame = picture::load(path, &Memory::host()).map_err(|error| error.to_string())?;
+        let frame = picture::load(path, &Buffers::host(1)).map_err(|error| error.to_string())?;
         let shape = self.preprocessor.spec().shape();
         let mut fill = || {
             let mut tensor = TensorMut::new(DType::F32, &shape, out)?;

@@ -266,7 +266,7 @@ prop_compose! {
             .prop_map(|(backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout)| {
                 EngineConfig { backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout }
             }),
-        buffers in (word(), 3..=32_usize).prop_map(|(memory, count)| BufferConfig { memory, count }),
+        buffers in (word(), 3..=32_usize, 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),
         status in (duration(100, 3_600_000), prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)])
             .prop_map(|(interval, log_interval)| StatusConfig { interval, log_interval }),
         http in http(),

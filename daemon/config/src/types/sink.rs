@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use visiond_system::state;
+
 use super::{HOUR, MIB, MS, MqttSinkConfig, NatsSinkConfig, SECOND};
 use crate::kinds::{Words, duration_or_zero, flag, list, mode, name, path, real, size, size_or_zero, whole, word};
 use crate::table_macros::{section, union};
@@ -41,12 +43,7 @@ section! {
 impl SinkConfig {
     /// Returns the folder for messages on disk; `None` if neither the configuration nor systemd names one.
     pub fn spool(&self) -> Option<PathBuf> {
-        self.spool_directory.clone().or_else(|| {
-            let folders = std::env::var_os("STATE_DIRECTORY")?;
-            // systemd separates several folders by colons.
-            let first = std::env::split_paths(&folders).next()?;
-            Some(first.join("spool").join(&self.name))
-        })
+        self.spool_directory.clone().or_else(|| Some(state::folder()?.join("spool").join(&self.name)))
     }
 }
 

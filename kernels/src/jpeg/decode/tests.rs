@@ -71,7 +71,8 @@ fn every_kind_of_picture_is_what_libjpeg_makes_of_it() {
     let mut decoder = JpegDecoder::new();
     let mut out = vec![0; 1 << 16];
     for sample in samples() {
-        assert_eq!(decoder.header(&sample.jpeg), Ok(sample.size), "{}", sample.name);
+        let header = decoder.header(&sample.jpeg).unwrap();
+        assert_eq!((header.width, header.height), sample.size, "{}", sample.name);
         let layout = decoder.decode(&sample.jpeg, &mut out).unwrap();
         assert_eq!((layout.width(), layout.height()), sample.size, "{}", sample.name);
         assert_eq!(fnv(&out[..layout.size_bytes()]), sample.hash, "{}", sample.name);
@@ -111,6 +112,69 @@ fn errors_tell_what_is_wrong() {
     assert!(error.starts_with("the JPEG data is damaged") && !error.contains("tj3"), "{error}");
     let error = JpegDecoder::new().decode(&sample("grey"), &mut [0; 10]).unwrap_err();
     assert_eq!(error, JpegError::BufferTooSmall { needed: 37 * 29 * 3, given: 10 });
+}
+
+#[test]
+fn a_cameras_picture_of_another_size_is_refused() {
+    let (jpeg, mut decoder) = (sample("422-p0-37x29"), JpegDecoder::new());
+    let frame =
+        |width, height| FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default()).unwrap();
+    let mut out = vec![7; frame(37, 29).size_bytes() + 100];
+    decoder.decode_shared(&jpeg, &frame(37, 29), &mut out).unwrap();
+    assert_eq!(out[..37 * 29 * 3], decode(&jpeg).unwrap());
+    for (width, height) in [(36, 29), (37, 28), (38, 29), (29, 37)] {
+        let refused = decoder.decode_shared(&jpeg, &frame(width, height), &mut out);
+        assert_eq!(refused, Err(JpegError::OtherSize(37, 29)));
+    }
+    assert!(out[37 * 29 * 3..].iter().all(|&byte| byte == 7), "it wrote behind the frame");
+    let short = decoder.decode_shared(&jpeg, &frame(37, 29), &mut out[..100]);
+    assert_eq!(short, Err(JpegError::BufferTooSmall { needed: 37 * 29 * 3, given: 100 }));
+}
+
+/// Another process may write to a camera's buffer while it is decoded. Here a thread does so all the time, and makes the size in
+/// the header grow and shrink.
+#[test]
+fn a_size_that_changes_while_the_picture_is_decoded_changes_nothing_behind_the_frame() {
+    use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+    let jpeg = sample("420-p0-37x29");
+    let at = jpeg.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap() + 6;
+    let shared: Vec<AtomicU8> = jpeg.iter().map(|&byte| AtomicU8::new(byte)).collect();
+    // SAFETY: atomic bytes are bytes. That they change while they are read is what is tested.
+    let bytes = unsafe { std::slice::from_raw_parts(shared.as_ptr().cast::<u8>(), shared.len()) };
+    let layout = FrameLayout::packed(PixelFormat::Rgb, 37, 29, ColorDescription::default()).unwrap();
+    let mut out = vec![7; 1 << 20];
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                // The low byte of the height: 29, or 255.
+                shared[at].store(255, Relaxed);
+                shared[at].store(29, Relaxed);
+            }
+        });
+        let mut decoder = JpegDecoder::new();
+        for _ in 0..20_000 {
+            let _ = decoder.decode_shared(bytes, &layout, &mut out);
+        }
+        ended.store(true, Relaxed);
+    });
+    assert!(out[layout.size_bytes()..].iter().all(|&byte| byte == 7), "it wrote behind the frame");
+}
+
+#[test]
+fn what_decoding_takes_is_known_from_the_header() {
+    let working = |name: &str| JpegDecoder::new().header(&sample(name)).unwrap().working_bytes;
+    assert_eq!(working("420-p0-37x29"), 0);
+    // Coefficients of three components, 64x32 each: 37x29 in whole units.
+    assert_eq!(working("420-p1-37x29"), 64 * 32 * 3 * 2);
+    let jpeg = sample("420-p0-37x29");
+    let endless = &jpeg[..jpeg.len() - 2];
+    assert_eq!(JpegDecoder::new().header(endless).unwrap().working_bytes, jpeg.len() as u64);
+    // A sequential picture whose first scan lacks components has as many coefficients as a progressive one.
+    let mut several = jpeg.clone();
+    let scan = several.windows(2).position(|pair| pair == [0xFF, SOS]).unwrap();
+    several[scan + 4] = 1;
+    assert!(!has_several_scans(&jpeg) && has_several_scans(&several) && has_several_scans(b""));
 }
 
 #[test]

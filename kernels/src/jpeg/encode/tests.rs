@@ -5,7 +5,7 @@
 use super::*;
 use crate::color::ColorDescription;
 use crate::frame::FrameLayout;
-use crate::jpeg::JpegDecoder;
+use crate::jpeg::{JpegDecoder, JpegHeader};
 
 const FORMATS: [PixelFormat; 10] = [
     PixelFormat::Grey,
@@ -50,7 +50,7 @@ fn frame_of(format: PixelFormat, size: (u32, u32), color: ColorDescription, [y, 
 
 fn decoded(jpeg: &[u8]) -> (Vec<u8>, u32, u32) {
     let mut decoder = JpegDecoder::new();
-    let (width, height) = decoder.header(jpeg).unwrap();
+    let JpegHeader { width, height, .. } = decoder.header(jpeg).unwrap();
     let mut rgb = vec![0; (width * height * 3) as usize];
     decoder.decode(jpeg, &mut rgb).unwrap();
     (rgb, width, height)

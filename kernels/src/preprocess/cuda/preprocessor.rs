@@ -35,7 +35,6 @@ pub struct CudaPreprocessor {
     describe: Function,
     job: Job,
     max_batch: usize,
-    pinned: Memory,
     /// The descriptions of the batch's frames, written by the host.
     described: UnifiedBuffer,
     /// Their copy in the GPU's memory: every warp reads its frame's, and some GPUs do not cache pinned memory.
@@ -64,7 +63,6 @@ impl CudaPreprocessor {
             mappings: Vec::with_capacity(max_batch),
             sizes: TableCache::new(spec, device, max_batch.max(KEPT_SIZES))?,
             staging: pinned.allocate(0)?,
-            pinned,
             copied_bytes: 0,
         })
     }
@@ -83,9 +81,7 @@ impl CudaPreprocessor {
             return Err(PreprocessError::Invalid(format!("the preprocessor was made for {most} frames, not {given}")));
         }
         let staged: usize = frames.iter().filter(|frame| planes_of(frame).is_none()).map(staged_size).sum();
-        if staged > self.staging.len() {
-            self.staging = self.pinned.allocate(staged)?;
-        }
+        self.staging.refit(staged)?;
         self.mappings.clear();
         self.sizes.run += 1;
         let mut staged_bytes = 0;

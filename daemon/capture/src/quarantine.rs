@@ -1,0 +1,182 @@
+//! Remembers pictures that ended visiond, so that a restart does not read them again.
+//!
+//! A picture that makes a decoder crash, or the kernel kill visiond for its memory, would do so at every start. So the picture is
+//! noted in visiond's state folder before it is read, and the note removed afterwards. A note that is still there when the source
+//! opens names the picture that was being read when visiond ended. It is skipped until its size or its time changes.
+//!
+//! A note costs three system calls of some microseconds a picture, and is not synced: a power cut is no fault of a picture.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+
+/// The folder below the state folder.
+const FOLDER: &str = "pictures";
+
+/// The longest note or list that is read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A picture, and what changes when it is replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Picture {
+    /// Any bytes, not text alone.
+    path: OsString,
+    bytes: u64,
+    modified_ns: u128,
+}
+
+impl Picture {
+    /// Describes the picture at `path`; `None` if it is gone.
+    fn at(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(Self { path: path.into(), bytes: metadata.len(), modified_ns: modified.as_nanos() })
+    }
+
+    fn is_unchanged(&self) -> bool {
+        Self::at(Path::new(&self.path)).as_ref() == Some(self)
+    }
+}
+
+/// The pictures of a camera that ended visiond.
+#[derive(Debug, Default)]
+pub struct Quarantine {
+    pictures: Vec<Picture>,
+    /// Names the picture that is being read; empty in between. `None` without a state folder.
+    note: Option<File>,
+}
+
+impl Quarantine {
+    /// Reads what is remembered of the camera `name`, and logs each picture that is skipped. Without a state folder nothing is
+    /// remembered.
+    pub fn open(state: Option<&Path>, name: &str) -> Self {
+        let Some(state) = state else { return Self::default() };
+        let folder = state.join(FOLDER);
+        Self::read(&folder, name).unwrap_or_else(|error| {
+            let folder = folder.display();
+            log::warn!("camera {name}: cannot remember in {folder} which picture is read, continuing without: {error}");
+            Self::default()
+        })
+    }
+
+    fn read(folder: &Path, name: &str) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let list = folder.join(format!("{name}.skipped"));
+        let mut pictures: Vec<Picture> = match fs::metadata(&list) {
+            Ok(metadata) if metadata.len() <= MAX_BYTES => {
+                serde_json::from_slice(&fs::read(&list)?).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        let note = folder.join(format!("{name}.reading"));
+        let note = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(note)?;
+        let left = if note.metadata()?.len() <= MAX_BYTES { io::read_to_string(&note)? } else { String::new() };
+        // Anything else than a whole note was cut off by a power cut.
+        pictures.extend(serde_json::from_str::<Picture>(&left));
+        pictures.retain(Picture::is_unchanged);
+        let temporary = folder.join(format!("{name}.skipped.new"));
+        fs::write(&temporary, serde_json::to_vec(&pictures)?)?;
+        fs::rename(&temporary, &list)?;
+        note.set_len(0)?;
+        for Picture { path, .. } in &pictures {
+            let path = Path::new(path).display();
+            log::warn!(
+                "camera {name}: skipping {path}: visiond ended while it read this picture; to try again, replace it or change its \
+                 time (`touch {path}`)"
+            );
+        }
+        Ok(Self { pictures, note: Some(note) })
+    }
+
+    /// Whether no picture is skipped.
+    pub fn is_empty(&self) -> bool {
+        self.pictures.is_empty()
+    }
+
+    /// Whether the picture at `path` ended visiond, and is still the same.
+    pub fn holds(&self, path: &Path) -> bool {
+        self.pictures.iter().any(|picture| picture.path == path && picture.is_unchanged())
+    }
+
+    /// Notes that the picture at `path` is read now.
+    pub fn begin(&self, path: &Path) {
+        let Some(note) = &self.note else { return };
+        let written = serde_json::to_vec(&Picture::at(path)).map_err(io::Error::from);
+        if let Err(error) = written.and_then(|bytes| note.write_all_at(&bytes, 0)) {
+            log::debug!("cannot note that {} is read: {error}", path.display());
+        }
+    }
+
+    /// Notes that the picture was read.
+    pub fn end(&self) {
+        // Only a full disk or a broken one fails here, and `begin` failed before.
+        let _ = self.note.as_ref().map(|note| note.set_len(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn picture(folder: &TempDir, name: &[u8], bytes: &[u8]) -> PathBuf {
+        let path = folder.path().join(OsString::from_vec(name.to_vec()));
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_picture_that_was_being_read_is_skipped_until_it_changes() {
+        let (folder, state) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let open = |name| Quarantine::open(Some(state.path()), name);
+        let (good, bad) = (picture(&folder, b"good.png", b"12"), picture(&folder, b"b\xffd\n.png", b"123"));
+        let first = open("door");
+        first.begin(&good);
+        first.end();
+        first.begin(&bad);
+        drop(first);
+        // Every later start remembers it, whatever else is read.
+        for _ in 0..2 {
+            let later = open("door");
+            assert!(later.holds(&bad) && !later.holds(&good));
+            later.begin(&good);
+            later.end();
+        }
+        assert!(open("gate").is_empty(), "another camera's");
+        let later = open("door");
+        later.begin(&good);
+        drop(later);
+        let both = open("door");
+        assert!(both.holds(&bad) && both.holds(&good));
+        fs::write(&bad, b"1234").unwrap();
+        assert!(!both.holds(&bad), "it was replaced");
+        fs::remove_file(&good).unwrap();
+        assert!(open("door").is_empty());
+    }
+
+    #[test]
+    fn a_damaged_memory_and_none_at_all_stop_nothing() {
+        let (folder, state) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let bad = picture(&folder, b"bad.png", b"123");
+        fs::create_dir(state.path().join(FOLDER)).unwrap();
+        for name in ["door.skipped", "door.reading"] {
+            fs::write(state.path().join(FOLDER).join(name), b"{\"path\":\"/\xff").unwrap();
+        }
+        let damaged = Quarantine::open(Some(state.path()), "door");
+        damaged.begin(&bad);
+        drop(damaged);
+        Quarantine::open(Some(&bad), "door").begin(&bad);
+        Quarantine::open(None, "door").begin(&bad);
+    }
+}
