@@ -1,8 +1,8 @@
 //! The V4L2 source: cameras and capture cards.
 //!
 //! Frames come by the best I/O method that the driver and the GPU accept (see [`io_method`]), most often without a copy: the
-//! buffer that the driver filled goes through the pipeline, and back to the driver once it was read. JPEG is decoded from the
-//! driver's buffer into the kind of memory that the model reads.
+//! buffer that the driver filled goes through the pipeline, and back to the driver once it was read. JPEG is copied,
+//! because another process may write to the driver's buffer, and decoded into the kind of memory that the model reads.
 //!
 //! While its input has no signal, the camera stays open and waits for one.
 

@@ -63,6 +63,7 @@ mod tests {
         assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_SRGB, 0, 0), (ColorMatrix::Bt601, ColorRange::Limited));
         assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_SMPTE170M, 0, 0), (ColorMatrix::Bt601, ColorRange::Limited));
         assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_JPEG, 0, 0), (ColorMatrix::Bt601, ColorRange::Full));
+        assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_RAW, 0, 0), (ColorMatrix::Bt601, ColorRange::Full));
         assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_REC709, 0, 0), (ColorMatrix::Bt709, ColorRange::Limited));
         assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_BT2020, 0, 0), (ColorMatrix::Bt2020, ColorRange::Limited));
     }
@@ -75,5 +76,7 @@ mod tests {
         assert_eq!(said, (ColorMatrix::Bt709, ColorRange::Full));
         let jpeg = sys::v4l2_colorspace_V4L2_COLORSPACE_JPEG;
         assert_eq!(of(jpeg, 0, sys::v4l2_quantization_V4L2_QUANTIZATION_LIM_RANGE).1, ColorRange::Limited);
+        let raw = sys::v4l2_colorspace_V4L2_COLORSPACE_RAW;
+        assert_eq!(of(raw, 0, sys::v4l2_quantization_V4L2_QUANTIZATION_LIM_RANGE).1, ColorRange::Limited);
     }
 }

@@ -178,14 +178,42 @@ pub(super) fn decode(
     if bytes.is_empty() {
         return Err(Damage::Empty);
     }
-    let found = jpeg.decode(bytes, out).map_err(|error| Damage::Undecodable(error.to_string()))?;
-    if (found.width(), found.height()) != (layout.width(), layout.height()) {
-        let size = format!("its picture has {}x{} pixels", found.width(), found.height());
-        return Err(Damage::Undecodable(size));
-    }
-    Ok(())
+    jpeg.decode_shared(bytes, layout, out).map_err(|error| Damage::Undecodable(error.to_string()))
 }
 
 fn undamaged(flags: u32) -> Result<(), Damage> {
     if flags & sys::V4L2_BUF_FLAG_ERROR != 0 { Err(Damage::Marked) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_kernels::color::ColorDescription;
+    use visiond_kernels::frame::PixelFormat;
+
+    use super::super::device::PixFormat;
+    use super::super::stream::tests::{filled, stream};
+    use super::*;
+
+    #[test]
+    fn a_raw_picture_that_is_marked_empty_or_short_is_damaged() {
+        let pix = PixFormat { width: 64, height: 64, fourcc: *b"GREY", memory_count: 1, ..PixFormat::default() };
+        let planes = Planes::new(&pix, PixelFormat::Grey, ColorDescription::default()).unwrap();
+        // Of buffers of 4096 bytes.
+        let (stream, mut buffer) = (stream(1), filled(0));
+        let damage = |buffer: &FilledBuffer| whole(&stream, buffer, &planes).map_err(|damage| damage.to_string());
+        assert_eq!(damage(&buffer), Err("it is empty".to_owned()));
+        buffer.used[0] = Used { start: 0, end: 4096 };
+        assert_eq!(damage(&buffer), Ok(()));
+        buffer.used[0] = Used { start: 0, end: 4095 };
+        assert_eq!(damage(&buffer), Err("it has 4095 bytes of 4096".to_owned()));
+        buffer.used[0] = Used { start: 1, end: 4096 };
+        assert_eq!(damage(&buffer), Err("it has 4095 bytes of 4096".to_owned()));
+        buffer.used[0] = Used { start: 0, end: 4096 };
+        buffer.flags = sys::V4L2_BUF_FLAG_ERROR | sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC;
+        assert_eq!(damage(&buffer), Err("the driver marks it as damaged".to_owned()));
+        buffer.flags = sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC;
+        assert_eq!(damage(&buffer), Ok(()));
+    }
 }

@@ -136,6 +136,26 @@ mod tests {
     }
 
     #[test]
+    fn with_an_odd_width_a_row_of_chroma_pairs_is_a_byte_longer_than_one_of_luma() {
+        for (code, format) in [
+            (b"NV12", PixelFormat::Nv12),
+            (b"NV21", PixelFormat::Nv21),
+            (b"NV16", PixelFormat::Nv16),
+            (b"NV61", PixelFormat::Nv61),
+        ] {
+            for pitch in [0, 599] {
+                let odd = Planes::new(&pix(code, 599, &[pitch]), format, ColorDescription::default()).unwrap();
+                let layout = odd.layout(&[0; 3]).unwrap();
+                let chroma_rows = format.plane_rows(1, 4);
+                assert_eq!(layout.planes()[1], PlaneLayout { offset_bytes: 599 * 4, pitch_bytes: 600 }, "{format}");
+                assert_eq!(odd.needed_bytes(0), 599 * 4 + 600 * chroma_rows, "{format}");
+            }
+        }
+        let odd = Planes::new(&pix(b"YU12", 599, &[599]), PixelFormat::I420, ColorDescription::default()).unwrap();
+        assert_eq!(odd.needed_bytes(0), 599 * 4 + 300 * 2 * 2);
+    }
+
+    #[test]
     fn yv12_has_its_chroma_planes_the_other_way_round() {
         assert_eq!(places(b"YV12", PixelFormat::I420, &[640], [0; 3]), [(0, 640), (640 * 5, 320), (640 * 4, 320)]);
         let apart = places(b"YM21", PixelFormat::I420, &[640, 320, 384], [0, 4096, 8192]);

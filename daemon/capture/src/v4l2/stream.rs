@@ -263,4 +263,4 @@ impl Drop for Stream {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -72,4 +72,6 @@ fn jpeg_becomes_rgb_and_half_a_picture_nothing() {
     extract::decode(&padded, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(extract::decode(&bytes[..bytes.len() / 2], 0, &layout(16), &mut jpeg, &mut out).is_err());
     assert!(extract::decode(&bytes, 0, &layout(32), &mut jpeg, &mut out).unwrap_err().to_string().contains("16x16"));
+    let marked = extract::decode(&bytes, sys::V4L2_BUF_FLAG_ERROR, &layout(16), &mut jpeg, &mut out).unwrap_err();
+    assert_eq!(marked.to_string(), "the driver marks it as damaged");
 }

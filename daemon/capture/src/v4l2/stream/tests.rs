@@ -5,7 +5,7 @@ use std::fs::File;
 use super::*;
 
 /// A stream of visiond's memory, without a driver.
-fn stream(buffers: usize) -> Stream {
+pub fn stream(buffers: usize) -> Stream {
     let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
     let planes = MemoryPlanes::new([4096, 0, 0], 1).unwrap();
     let buffers = (0..buffers).map(|_| Arc::new(BufferMemory::unified(&Memory::host(), planes).unwrap())).collect();
@@ -13,7 +13,7 @@ fn stream(buffers: usize) -> Stream {
     Stream { buffers, node, memory: MemoryType::UserPtr, return_queue, returned, lent_count: 0 }
 }
 
-fn filled(index: u32) -> FilledBuffer {
+pub fn filled(index: u32) -> FilledBuffer {
     FilledBuffer { index, ..FilledBuffer::simulated(0, 0) }
 }
 
