@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use serde_json::Value;
-use visiond_kernels::jpeg::JpegDecoder;
+use visiond_kernels::jpeg::{JpegDecoder, JpegHeader};
 use visiond_tests::{Daemon, HANG, root};
 
 const TEXT: &str = r#"
@@ -153,7 +153,7 @@ fn sequence(message: &Value) -> u64 {
 /// The picture's size and the colour of the pixel at `x`, `y`.
 fn pixel(jpeg: &[u8], x: u32, y: u32) -> ((u32, u32), [u8; 3]) {
     let mut decoder = JpegDecoder::new();
-    let (width, height) = decoder.header(jpeg).unwrap();
+    let JpegHeader { width, height, .. } = decoder.header(jpeg).unwrap();
     let mut rgb = vec![0; (width * height * 3) as usize];
     decoder.decode(jpeg, &mut rgb).unwrap();
     let at = ((y * width + x) * 3) as usize;

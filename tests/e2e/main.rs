@@ -24,6 +24,7 @@ mod mqtt;
 mod nats;
 mod nothing_lost;
 mod package;
+mod pictures;
 mod reload;
 mod reload_command;
 mod running;
