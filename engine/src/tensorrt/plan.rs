@@ -9,6 +9,6 @@ mod tests;
 
 pub use build_command::{build_command, has_plan_name, rebuild_command};
 pub use error::PlanError;
-pub(crate) use file::{PlanBytes, check_length};
 pub use file::{PlanFile, is_plan_file};
+pub(crate) use file::{check_length, read_plan};
 pub use header::{Plan, PlanHeader, is_plan};

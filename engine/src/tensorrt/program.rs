@@ -12,24 +12,28 @@ use super::engine::{Scratch, TrtEngine};
 use super::error::TensorRtError;
 use super::error_recorder::Reported;
 use super::library::Library;
-use super::plan::{self, Plan, PlanBytes, PlanError, PlanHeader, rebuild_command};
+use super::plan::{self, Plan, PlanError, PlanHeader, rebuild_command};
 use super::sidecar::Sidecar;
 use super::tensor::Direction;
 use super::version::Version;
-use crate::backend::{Backend, BackendModel, EngineError, EngineOptions, InputTensor, Program, ProgramContext};
+use crate::backend::{
+    Backend, BackendModel, EngineError, EngineOptions, InputTensor, ModelFile, Program, ProgramContext,
+};
 
 /// Loads the engine at `path`, as the model that every backend makes and as the engine on the GPU.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<(BackendModel, Arc<TrtEngine>), EngineError> {
-    let bytes = PlanBytes::open(path, options.sha256.is_some())?;
-    plan::check_length(path, bytes.as_slice())?;
-    let file = bytes.model_file(path);
-    let Some(Plan { header, offset, mut metadata }) = Plan::parse(bytes.as_slice()) else {
+    let bytes = plan::read_plan(path)?;
+    plan::check_length(path, &bytes)?;
+    let file = ModelFile::new(path, &bytes);
+    let Some(Plan { header, offset, mut metadata }) = Plan::parse(&bytes) else {
         let command = rebuild_command(path);
         return Err(PlanError::NotAPlan(path.to_owned(), command).into());
     };
     file.check_sha256(options.sha256.as_deref())?;
     let (library, device) = library_and_gpu(path, &header, options)?;
-    let engine = TrtEngine::load(library, &device, &bytes.as_slice()[offset..]);
+    let engine = TrtEngine::load(library, &device, &bytes[offset..]);
+    // TensorRT has its own copy by now.
+    drop(bytes);
     if !plan::has_plan_name(path) {
         log::info!("{} is a TensorRT engine, although its name does not say so", path.display());
     }

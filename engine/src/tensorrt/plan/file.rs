@@ -1,95 +1,29 @@
 //! Reads an engine file without TensorRT and without a GPU.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::os::fd::AsRawFd;
+use std::io::Read;
 use std::path::Path;
-use std::ptr::NonNull;
 
 use super::build_command::{has_plan_name, rebuild_command};
 use super::error::PlanError;
 use super::header::{HEADER_BYTES, MOST_METADATA, Plan, PlanHeader, is_plan};
 use crate::backend::{EngineError, ModelFile, open_model_file};
 
-/// The bytes of an engine file.
-pub(crate) enum PlanBytes {
-    /// Mapped: TensorRT reads them in the page cache.
-    Mapped(MappedFile),
-    /// Read into our own memory, so that they cannot change between the hash and the use.
-    Read(Vec<u8>),
-}
-
-impl PlanBytes {
-    /// Maps the file at `path`, or reads it if its bytes are to be compared with a hash.
-    pub(crate) fn open(path: &Path, read: bool) -> Result<Self, EngineError> {
-        let unreadable = |error| EngineError::Unreadable(path.to_owned(), error);
-        let (mut file, len) = open_model_file(path)?;
-        if len == 0 {
-            return Err(if has_plan_name(path) {
-                PlanError::Empty(path.to_owned(), rebuild_command(path)).into()
-            } else {
-                EngineError::Empty(path.to_owned())
-            });
-        }
-        if read {
-            let mut bytes = Vec::new();
-            bytes.try_reserve_exact(len + 1).map_err(|error| unreadable(error.into()))?;
-            file.read_to_end(&mut bytes).map_err(unreadable)?;
-            return Ok(Self::Read(bytes));
-        }
-        MappedFile::new(&file, len).map(Self::Mapped).map_err(unreadable)
-    }
-
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Mapped(mapping) => mapping.as_slice(),
-            Self::Read(bytes) => bytes,
-        }
-    }
-
-    /// Returns path, size and SHA-256.
-    pub(crate) fn model_file(&self, path: &Path) -> ModelFile {
-        ModelFile::new(path, self.as_slice())
-    }
-}
-
-/// A file mapped for reading.
-pub(crate) struct MappedFile {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: any thread may read the mapping; nothing writes to it.
-unsafe impl Send for MappedFile {}
-// SAFETY: as above.
-unsafe impl Sync for MappedFile {}
-
-impl MappedFile {
-    /// Maps the `len` bytes of `file`, at least 1.
-    fn new(file: &File, len: usize) -> std::io::Result<Self> {
-        let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_POPULATE);
-        // SAFETY: a new mapping at an address of the system's choice; the descriptor is open during the call and not needed
-        // after it.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
-        Ok(Self { start, len })
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: the mapping is `len` readable bytes and lives as long as `self`. Engines are replaced by renaming (`visiond
-        // build` does), which leaves a mapped file unchanged; writing into an engine file while it is being loaded breaks the
-        // load, as with a program's file.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for MappedFile {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length and nothing borrows from it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+/// Reads the engine file at `path` into memory.
+///
+/// It is never mapped: a mapped file that another program truncates ends the process with SIGBUS at the next read, inside
+/// TensorRT's parser too. In memory, the bytes that were hashed are also the ones that run.
+pub(crate) fn read_plan(path: &Path) -> Result<Vec<u8>, EngineError> {
+    let unreadable = |error| EngineError::Unreadable(path.to_owned(), error);
+    let (mut file, len) = open_model_file(path)?;
+    let mut bytes = Vec::new();
+    // One byte more than expected, so that reading to the end does not allocate again.
+    bytes.try_reserve_exact(len.saturating_add(1)).map_err(|error| unreadable(error.into()))?;
+    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.is_empty() {
+        true if has_plan_name(path) => Err(PlanError::Empty(path.to_owned(), rebuild_command(path)).into()),
+        true => Err(EngineError::Empty(path.to_owned())),
+        false => Ok(bytes),
     }
 }
 
@@ -105,19 +39,20 @@ pub struct PlanFile {
 impl PlanFile {
     /// Reads the file at `path`; `None` if neither its content nor its name is an engine's.
     pub fn read(path: &Path) -> Result<Option<Self>, EngineError> {
-        let bytes = match PlanBytes::open(path, false) {
-            Err(EngineError::Empty { .. }) if !has_plan_name(path) => return Ok(None),
-            bytes => bytes?,
-        };
-        if !is_plan(bytes.as_slice()) {
+        // Only a file that begins like an engine is read as a whole.
+        if open_model_file(path)?.1 > 0 && !is_plan_file(path) {
             return Ok(None);
         }
-        check_length(path, bytes.as_slice())?;
-        let Some(plan) = Plan::parse(bytes.as_slice()) else {
+        let bytes = match read_plan(path) {
+            Err(EngineError::Empty { .. }) => return Ok(None),
+            bytes => bytes?,
+        };
+        check_length(path, &bytes)?;
+        let Some(plan) = Plan::parse(&bytes) else {
             let command = rebuild_command(path);
             return Err(PlanError::NotAPlan(path.to_owned(), command).into());
         };
-        Ok(Some(Self { file: bytes.model_file(path), plan }))
+        Ok(Some(Self { file: ModelFile::new(path, &bytes), plan }))
     }
 }
 
@@ -187,5 +122,16 @@ mod tests {
         std::fs::write(&engine, &bytes[..20]).unwrap();
         let error = PlanFile::read(&engine).unwrap_err().to_string();
         assert!(error.contains("is truncated") && error.contains("visiond build"), "{error}");
+    }
+
+    #[test]
+    fn an_engine_file_that_is_cut_off_while_it_is_loaded_stays_whole_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("net.engine");
+        let engine = vec![7; 1 << 20];
+        std::fs::write(&path, &engine).unwrap();
+        let bytes = read_plan(&path).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        assert!(bytes == engine);
     }
 }
