@@ -32,10 +32,7 @@ pub struct SharedScratch(pub(super) Arc<DeviceBuffer>);
 
 /// An engine that is loaded onto a GPU.
 pub struct TrtEngine {
-    // Fields drop in order: the engine before its runtime, both before the recorder that they call.
-    engine: Owned<EngineClass>,
-    _runtime: Owned<Runtime>,
-    recorder: Arc<ErrorRecorder>,
+    deserialized: Deserialized,
     library: &'static Library,
     device: Arc<Device>,
     tensors: Vec<TrtTensor>,
@@ -56,14 +53,9 @@ impl TrtEngine {
     /// Loads the engine in `plan`, the bytes that TensorRT wrote, without any wrapping.
     pub fn load(library: &'static Library, device: &Arc<Device>, plan: &[u8]) -> Result<Arc<Self>, EngineError> {
         device.bind()?;
-        // Before the runtime, which points to it: an early return drops locals in reverse order.
         let recorder = ErrorRecorder::new(library.abi().layout);
-        let runtime = library.create_runtime()?;
-        let engine = deserialize(library, &runtime, &recorder, plan)?;
         let mut loaded = Self {
-            engine,
-            _runtime: runtime,
-            recorder,
+            deserialized: Deserialized::new(library, recorder, plan)?,
             library,
             device: device.clone(),
             tensors: Vec::new(),
@@ -80,7 +72,7 @@ impl TrtEngine {
 
     /// Reads everything about the engine that does not change.
     fn describe(&mut self) -> Result<(), TensorRtError> {
-        let engine = self.engine.get();
+        let engine = self.deserialized.engine.get();
         let abi = self.abi();
         // SAFETY: the engine is alive; the getters take no arguments and change nothing; `text` copies before the next call.
         let (count, profiles, layers, name) = unsafe {
@@ -118,7 +110,7 @@ impl TrtEngine {
     }
 
     fn tensor_of(&self, name: String, c_name: &CString) -> Result<TrtTensor, TensorRtError> {
-        let engine = self.engine.get();
+        let engine = self.deserialized.engine.get();
         let c_name = c_name.as_ptr();
         // SAFETY: the engine lives, and the name is one of its tensors' and outlives the calls, which change nothing.
         let (mode, dtype, location, format, format_text) = unsafe {
@@ -169,7 +161,7 @@ impl TrtEngine {
     }
 
     fn engine_shape(&self, name: *const std::ffi::c_char) -> Result<Option<Vec<i64>>, TensorRtError> {
-        let engine = self.engine.get();
+        let engine = self.deserialized.engine.get();
         // SAFETY: the engine lives, the name outlives the call, and of the two methods a layout has the one with its `Dims`.
         unsafe {
             if EngineClass::TENSOR_SHAPE_8.is_in(self.abi()) {
@@ -186,7 +178,7 @@ impl TrtEngine {
         profile: i32,
         selector: i32,
     ) -> Result<Option<Vec<usize>>, TensorRtError> {
-        let engine = self.engine.get();
+        let engine = self.deserialized.engine.get();
         // SAFETY: as in `engine_shape`; the profile is below their number, the selector is kMIN, kOPT or kMAX.
         let sizes = unsafe {
             if EngineClass::PROFILE_SHAPE_8.is_in(self.abi()) {
@@ -271,12 +263,16 @@ impl TrtEngine {
     ) -> Result<T, EngineError> {
         let _making = self.making.lock();
         self.device.bind()?;
-        Ok(make(self.engine.get())?)
+        Ok(make(self.deserialized.engine.get())?)
     }
 
     /// Returns the error for a refused call, with the reported errors.
     pub(super) fn refused(&self, doing: impl Into<String>) -> TensorRtError {
-        TensorRtError::Refused { version: self.library.version(), doing: doing.into(), reported: self.recorder.take() }
+        TensorRtError::Refused {
+            version: self.library.version(),
+            doing: doing.into(),
+            reported: self.deserialized.recorder.take(),
+        }
     }
 }
 
@@ -291,6 +287,28 @@ impl Drop for TrtEngine {
 impl fmt::Debug for TrtEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TrtEngine({} tensors, {} layers, {})", self.tensors.len(), self.layers, self.library.version())
+    }
+}
+
+/// What TensorRT makes of a plan.
+pub(super) struct Deserialized {
+    // Fields drop in order: the engine before its runtime, both before the recorder that they call.
+    engine: Owned<EngineClass>,
+    _runtime: Owned<Runtime>,
+    recorder: Arc<ErrorRecorder>,
+}
+
+impl Deserialized {
+    /// Deserializes a plan; runtime and engine report to `recorder`.
+    pub(super) fn new(
+        library: &'static Library,
+        recorder: Arc<ErrorRecorder>,
+        plan: &[u8],
+    ) -> Result<Self, TensorRtError> {
+        // An early return drops it before the parameter that it points to.
+        let runtime = library.create_runtime()?;
+        let engine = deserialize(library, &runtime, &recorder, plan)?;
+        Ok(Self { engine, _runtime: runtime, recorder })
     }
 }
 

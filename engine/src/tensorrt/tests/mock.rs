@@ -5,8 +5,10 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Weak};
 
 use libloading::os::unix::Library as Handle;
+use parking_lot::Mutex;
 
 use super::super::abi::builder::{Builder, Config, Network, Parser, Profile as BuildProfile, Tensor, TimingCache};
 use super::super::abi::runtime::{Context, Engine, HostMemory, Inspector, Runtime};
@@ -62,7 +64,9 @@ const void *mock_this(void) { return last_this; }
 int mock_deleted(void) { return deleted; }
 static void note(const char *name, int slot, const void *self) { last_class = name; last_slot = slot; last_this = self; }
 static void complete(void *self) { (void)self; deleted = -1000; }
-static void deleting(void *self) { (void)self; deleted++; }
+static void (*on_delete)(void *);
+void mock_on_delete(void (*tell)(void *)) { on_delete = tell; }
+static void deleting(void *self) { deleted++; if (on_delete) on_delete(self); }
 static const void *own_table[2] = { (void *)complete, (void *)deleting };
 static struct dims last_dims;
 static void *the_logger;
@@ -344,6 +348,42 @@ fn flow(library: &'static Library, mock: &Mock) {
     drop::<Owned<Engine>>(loaded);
     drop::<Owned<Runtime>>(runtime);
     assert_eq!(mock.number("mock_deleted"), deleted + 2, "objects are deleted by the deleting destructor");
+}
+
+/// The recorder that the objects of a mock report to, and for each object that was deleted whether the recorder lived.
+static REPORTED_TO: Mutex<Weak<ErrorRecorder>> = Mutex::new(Weak::new());
+static DELETED: Mutex<Vec<(usize, bool)>> = Mutex::new(Vec::new());
+
+unsafe extern "C" fn note_deletion(object: *mut c_void) {
+    DELETED.lock().push((object.addr(), REPORTED_TO.lock().upgrade().is_some()));
+}
+
+#[test]
+fn runtime_and_engine_are_deleted_before_the_recorder_that_they_report_to() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, version) in MOCKED {
+        let path = compiled(folder.path(), &format!("deletes_{number}"), &source(number, version));
+        let library = Library::get(Some(&path)).unwrap();
+        let mock = Mock { handle: unsafe_open(&path), abi: library.abi(), version };
+        // SAFETY: the function takes a function of this type, which takes any address.
+        unsafe {
+            type OnDelete = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void));
+            mock.handle.get::<OnDelete>(b"mock_on_delete").unwrap()(note_deletion);
+        }
+        let deleted_after = |plan: &[u8]| {
+            let recorder = ErrorRecorder::new(mock.abi.layout);
+            *REPORTED_TO.lock() = Arc::downgrade(&recorder);
+            let loaded = engine::Deserialized::new(library, recorder, plan);
+            let is_loaded = loaded.is_ok();
+            assert_eq!(DELETED.lock().is_empty(), is_loaded, "an error deletes what was made");
+            drop(loaded);
+            assert!(REPORTED_TO.lock().upgrade().is_none(), "the recorder is freed at last");
+            (is_loaded, std::mem::take(&mut *DELETED.lock()))
+        };
+        let [runtime, engine] = ["VRuntime", "VCudaEngine"].map(|class| mock.object(class).addr());
+        assert_eq!(deleted_after(b"garbage"), (false, vec![(runtime, true)]), "{version}");
+        assert_eq!(deleted_after(b"plan"), (true, vec![(engine, true), (runtime, true)]), "{version}");
+    }
 }
 
 /// Loads an engine that needs a plugin: `Ok`, or which one is missing.

@@ -38,9 +38,9 @@ fn has_gpu() -> bool {
 fn a_runtime_answers_through_our_table() {
     for library in rtx() {
         assert!(library.is_rtx());
+        let recorder = ErrorRecorder::new(library.abi().layout);
         let runtime = library.create_runtime().unwrap();
         let object = runtime.get();
-        let recorder = ErrorRecorder::new(library.abi().layout);
         // SAFETY: the runtime lives and takes these arguments; the recorder goes after it.
         unsafe {
             assert_eq!(call!(object, Runtime::LOGGER()).unwrap(), library.logger().as_ptr());
