@@ -16,6 +16,7 @@ mod commands;
 mod detect;
 mod documents;
 mod engines;
+mod hostile_models;
 mod http;
 mod limits;
 mod live;

@@ -21,12 +21,13 @@ use visiond_engine::detector::DetectorError;
 use visiond_flow::message::{Message, Timings};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::nvtx;
-use visiond_service::loaded_model::LoadedModel;
-use visiond_service::run_exit;
+use visiond_service::{model_trial, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 use visiond_system::process;
+use visiond_system::stop::Stop;
 
+use crate::load_limits::LoadLimits;
 use crate::output::print_report;
 use crate::sample_model::ModelArgs;
 use engine::{EngineReport, WholeFrames};
@@ -59,6 +60,9 @@ pub struct Args {
     /// Keep frames for a GPU in this kind of memory: mapped, managed, host, or auto to choose as the daemon does
     #[arg(long, value_name = "KIND", default_value = "auto", value_parser = parse_word::<MemoryChoice>)]
     memory: MemoryChoice,
+
+    #[command(flatten)]
+    trial: LoadLimits,
 
     /// Show the time of each layer of a TensorRT engine
     #[arg(long)]
@@ -96,7 +100,7 @@ type MemoryChoice = Option<MemoryKind>;
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let model = args.model.config()?;
     let engine = EngineConfig { backend: args.backend, threads: args.threads.into(), ..EngineConfig::default() };
-    let loaded = LoadedModel::load(&model, &engine)?;
+    let loaded = model_trial::load(&model, &args.trial.of(engine), &Stop::new().map_err(ExitError::system)?)?;
     if args.layers && loaded.engine.tensorrt().is_none() {
         let message = "--layers requires a TensorRT engine; build one with `visiond build`";
         return Err(ExitError::new(Exit::Usage, message));

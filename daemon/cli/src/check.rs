@@ -27,7 +27,7 @@ const PREVIEW: Duration = Duration::from_secs(30);
 /// secrets, certificates, programs, files, folders, sockets and addresses. Problems that persist until you fix them are errors.
 /// Problems that the service may not have are warnings: a camera that is not plugged in, a folder that systemd makes, a
 /// credential that systemd passes, a file that another user may read or write, an address that the running daemon uses.
-/// Changes nothing: creates no file, connects to nothing, starts no program. The one exception: loading a TensorRT engine
+/// Changes nothing: creates no file, connects to nothing, starts no program but itself, to try the models. The one exception: loading a TensorRT engine
 /// powers the GPU on, and may write compiled kernels into visiond's cache.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]

@@ -19,11 +19,12 @@ use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
 use visiond_flow::message::{DetectionMessage, Message, MessageModel, Timings};
-use visiond_service::loaded_model::LoadedModel;
-use visiond_service::run_exit;
+use visiond_service::{model_trial, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{clear_live_line, escape};
+use visiond_system::stop::Stop;
 
+use crate::load_limits::LoadLimits;
 use crate::media_decoder::{MediaItem, VideoArgs, decode};
 use crate::output::{complain, print_bytes};
 use crate::progress::Progress;
@@ -66,6 +67,9 @@ pub struct Args {
     backend: BackendChoice,
 
     #[command(flatten)]
+    trial: LoadLimits,
+
+    #[command(flatten)]
     video: VideoArgs,
 }
 
@@ -84,7 +88,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let pictures = args.annotate.as_deref().map(|folder| AnnotatedPictures::open(folder, &args.files)).transpose()?;
     let (score_threshold, classes) = (args.score_threshold, args.classes);
     let model = ModelConfig { score_threshold, classes, max_batch: 1, ..args.model.config()? };
-    let loaded = LoadedModel::load(&model, &EngineConfig { backend: args.backend, ..EngineConfig::default() })?;
+    let engine = args.trial.of(EngineConfig { backend: args.backend, ..EngineConfig::default() });
+    let loaded = model_trial::load(&model, &engine, &Stop::new().map_err(ExitError::system)?)?;
     // Before the buffers, so that the GPU's kernels are loaded when kinds of memory are compared.
     let detector = loaded.required_detector()?;
     let buffers =

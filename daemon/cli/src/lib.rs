@@ -11,6 +11,7 @@ mod completions;
 mod config_path;
 mod detect;
 mod inspect;
+mod load_limits;
 mod man;
 mod media_decoder;
 mod output;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use visiond_kernels::nvtx;
+use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{self, Verbosity};
 
@@ -48,6 +50,9 @@ pub unsafe fn main() -> ExitCode {
         visiond_system::cache::keep_kernels();
     }
 
+    if let Some(exit) = model_trial::answer(std::env::args_os()) {
+        return exit.leave();
+    }
     let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {

@@ -15,6 +15,7 @@ use visiond_engine::compare::{self, Agreement};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 
+use crate::load_limits::LoadLimits;
 use crate::media_decoder::{VideoArgs, decode, pictures_of};
 use crate::output::print_report;
 use comparison::Comparison;
@@ -62,6 +63,9 @@ pub struct Args {
     #[command(flatten)]
     limits: AgreementLimits,
 
+    #[command(flatten)]
+    trial: LoadLimits,
+
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -88,8 +92,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         files.extend(pictures_of(folder)?);
     }
     files.extend(args.video.iter().cloned());
-    let models =
-        comparison::load([(&args.first, args.backend_a), (&args.second, args.backend_b)], args.card.as_deref())?;
+    let named = [(&*args.first, args.backend_a), (&*args.second, args.backend_b)];
+    let models = comparison::load(named, args.card.as_deref(), &args.trial)?;
     let of_card = || (f64::from(models[0].card.score_threshold) * 1e6).round() / 1e6;
     let threshold = args.limits.score_threshold.unwrap_or_else(of_card);
     let limits = AgreementLimits { score_threshold: Some(threshold), ..args.limits };

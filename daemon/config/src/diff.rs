@@ -58,12 +58,13 @@ impl ConfigDiff {
         // Without `..`, so that a new table does not compile until it is compared.
         let Config { log, device, engine, buffers, status, http, models: _, cameras: _, sinks: _ } = old;
         let mut changes = Self::default();
-        // Settings that a model is loaded and run with.
-        let EngineConfig { canary_timeout, .. } = engine;
-        let same_engine = EngineConfig { canary_timeout: *canary_timeout, ..new.engine.clone() } == *engine;
+        // Settings that a model is loaded and run with: all but the limits of a trial.
+        let EngineConfig { canary_timeout, load_timeout, load_memory_bytes, .. } = new.engine;
+        let engine = EngineConfig { canary_timeout, load_timeout, load_memory_bytes, ..engine.clone() };
+        let same_engine = engine == new.engine;
         let tables = [
             ("log", *log != new.log),
-            ("engine", *canary_timeout != new.engine.canary_timeout),
+            ("engine", engine != old.engine),
             ("status", *status != new.status),
             ("http", *http != new.http),
         ];
@@ -255,7 +256,9 @@ mod tests {
         let top = |table: &str| described("\n", &format!("\n{table}\n"));
         assert_eq!(top("[log]\nlevel = \"debug\"\n[status]\ninterval = \"2s\""), "[log] changed, [status] changed");
         assert_eq!(top("[engine]\nthreads = 2"), "model objects loaded again");
-        assert_eq!(top("[engine]\ncanary_timeout = \"2s\""), "[engine] changed");
+        for limit in ["canary_timeout = \"2s\"", "load_timeout = \"2s\"", "load_memory_bytes = \"1 GiB\""] {
+            assert_eq!(top(&format!("[engine]\n{limit}")), "[engine] changed");
+        }
         assert_eq!(top("[buffers]\ncount = 6"), "camera door opened again, camera yard opened again");
     }
 

@@ -34,7 +34,7 @@ use types::{CameraConfig, Config, ModelConfig, SinkConfig};
 
 pub use diagnostics::ConfigErrors;
 pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
-pub use units::parse_duration;
+pub use units::{format_size, parse_duration, parse_size};
 
 /// Maximum size of a configuration in bytes; a larger file is something else.
 const MAX_BYTES: u64 = 4 << 20;

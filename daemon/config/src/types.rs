@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
+use serde::{Deserialize, Serialize};
 use visiond_engine::engine::{Backend, DeviceChoice, EngineOptions};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::frame::MAX_SIDE;
@@ -104,11 +105,18 @@ section! {
         /// Time limit for the trial of a model that a reload brings. visiond runs the new model on one frame of each of its
         /// cameras first, and rejects the reload if that takes longer.
         canary_timeout: Duration as duration(MS..=HOUR) => default(10 * SECOND),
+        /// Time limit for the trial of an `.onnx` model in a process of its own. Before visiond loads such a model, at the start
+        /// too, another process loads it and runs it once, so that a damaged or hostile model ends that process and not visiond.
+        load_timeout: Duration as duration(SECOND..=HOUR) => default(60 * SECOND),
+        /// Maximum memory that this process may use, in addition to six times the size of the model's files. Raise it if a
+        /// model that you trust needs more.
+        load_memory_bytes: u64 as size(64 * MIB..=1 << 40) => default(512 * MIB),
     }
 }
 
 /// Backend for `.onnx` models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BackendChoice {
     /// ONNX Runtime if found, else rten.
     Auto,

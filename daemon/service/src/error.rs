@@ -1,6 +1,7 @@
 //! Why the service cannot start, or refuses another configuration.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use visiond_annotate::annotator::AnnotateError;
@@ -69,6 +70,7 @@ impl ServiceError {
         match &**error {
             ModelError::Engine(EngineError::Unreadable(_, error) | EngineError::ExternalData { error, .. })
             | ModelError::Card(CardError::Read(_, error)) => Certainty::of_reading(error),
+            ModelError::Trial(TrialError::Refused { certainty, .. }) => certainty.clone(),
             _ => Certainty::Certain,
         }
     }
@@ -81,6 +83,7 @@ impl ServiceError {
                 ModelError::Engine(_) => Exit::Model,
                 ModelError::Card(_) => Exit::Config,
                 ModelError::Detector(error) => detector_exit(error),
+                ModelError::Trial(error) => error.exit(),
                 ModelError::Canary(error) => error.exit(),
             },
             Self::Annotate(_) | Self::Publish(_) => Exit::Output,
@@ -108,9 +111,78 @@ pub enum ModelError {
     /// It does not fit its card or limits.
     #[error(transparent)]
     Detector(#[from] DetectorError),
+    /// Its trial in a process of its own failed.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
     /// Its trial failed.
     #[error(transparent)]
     Canary(#[from] CanaryError),
+}
+
+/// Why a trial in a process of its own failed; the texts go behind the model's name.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The process refused the model, as visiond would have.
+    #[error("{text}")]
+    Refused {
+        /// The error.
+        text: String,
+        /// Its exit status.
+        exit: Exit,
+        /// Whether the service would fail likewise.
+        certainty: Certainty,
+    },
+    /// The process crashed, or was ended.
+    #[error(
+        "cannot use {path}: the process that tried it {how}; the file is damaged or made to do harm, or the backend has a \
+         fault: export the model again, or try another backend"
+    )]
+    Ended {
+        /// The model.
+        path: PathBuf,
+        /// "was ended by SIGSEGV", "exited with status 1".
+        how: String,
+    },
+    /// The process needs more memory than it may use.
+    #[error(
+        "cannot use {path}: it needs more memory than {limit} and six times its size; if you trust it, raise \
+         `load_memory_bytes` in [engine], or --load-memory"
+    )]
+    Memory {
+        /// The model.
+        path: PathBuf,
+        /// `load_memory_bytes`, with its unit.
+        limit: String,
+    },
+    /// The process did not end in time.
+    #[error(
+        "cannot use {path}: it did not load and run once within {} s; it is too slow or never ends: use a smaller model, or \
+         raise `load_timeout` in [engine], or --load-timeout",
+        limit.as_secs_f64()
+    )]
+    TooSlow {
+        /// The model.
+        path: PathBuf,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The file is another one than the one that was tried.
+    #[error("cannot use {0}: it changed while it was tried; write a new model to a file beside it, then rename that")]
+    Changed(PathBuf),
+    /// The process cannot be started.
+    #[error("cannot start the process that tries the model: {0}")]
+    Start(io::Error),
+}
+
+impl TrialError {
+    /// Returns the exit status for this error.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Refused { exit, .. } => *exit,
+            Self::Ended { .. } | Self::Memory { .. } | Self::TooSlow { .. } | Self::Changed(_) => Exit::Model,
+            Self::Start(_) => Exit::Failure,
+        }
+    }
 }
 
 /// Returns the exit status for a run that failed.

@@ -7,6 +7,7 @@ mod canary;
 mod error;
 mod http_server;
 pub mod loaded_model;
+pub mod model_trial;
 mod prepared_config;
 pub mod reload;
 mod service;

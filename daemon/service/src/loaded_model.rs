@@ -23,7 +23,7 @@ pub struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// Loads a model as configured.
+    /// Loads a model as configured, in this process: [`model_trial::load`](crate::model_trial::load) tries it first.
     pub fn load(model: &ModelConfig, engine: &EngineConfig) -> Result<Self, ServiceError> {
         let name = &model.name;
         let refuse = |error: ModelError| ServiceError::model(name, error);

@@ -16,10 +16,11 @@ use visiond_live::Live;
 use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
 use visiond_pipeline::supervisor::{CameraSpec, LaneSpec};
+use visiond_system::stop::Stop;
 
 use crate::canary::{self, TrialModel};
 use crate::error::ServiceError;
-use crate::loaded_model::LoadedModel;
+use crate::model_trial;
 
 /// The running configuration, from which the next one takes over what has not changed.
 #[derive(Clone, Default)]
@@ -96,12 +97,14 @@ fn files_of(model: &ModelConfig) -> ModelFiles {
 impl PreparedConfig {
     /// Loads every new model and opens every new folder of pictures; nothing that runs is touched.
     ///
-    /// `has_lane` says whether a model's lane can go on with the model that it has. With `trial_frames`, every new model is tried on them.
+    /// `has_lane` says whether a model's lane can go on with the model that it has. With `trial_frames`, every new model is tried on them. `stop`
+    /// ends the trials in other processes.
     pub fn new(
         mut config: Config,
         before: &RunningConfig,
         has_lane: impl Fn(&str) -> bool,
         trial_frames: Option<&Live>,
+        stop: &Stop,
     ) -> Result<Self, ServiceError> {
         let changes = ConfigDiff::between(&before.config, &config);
         if trial_frames.is_some() {
@@ -109,7 +112,7 @@ impl PreparedConfig {
         }
         let mut prepared = Self { changes, lanes: Vec::new(), running: RunningConfig::default() };
         for model in config.used_models() {
-            prepared.add_lane(&config, model, before, &has_lane, trial_frames)?;
+            prepared.add_lane(&config, model, before, &has_lane, trial_frames, stop)?;
         }
         if prepared.lanes.is_empty() {
             return Err(ServiceError::NoCamera);
@@ -125,6 +128,7 @@ impl PreparedConfig {
         before: &RunningConfig,
         has_lane: &impl Fn(&str) -> bool,
         trial_frames: Option<&Live>,
+        stop: &Stop,
     ) -> Result<(), ServiceError> {
         let name: Arc<str> = model.name.as_str().into();
         let files = files_of(model);
@@ -136,7 +140,7 @@ impl PreparedConfig {
         }
         let (lane_model, facts) = match known.filter(|_| !self.changes.models.contains_key(&*name)) {
             Some(known) => (None, known.facts.clone()),
-            None => load(config, model, trial_frames)?,
+            None => load(config, model, trial_frames, stop)?,
         };
         let buffers = Buffers::new(&config.buffers, facts.device.as_ref()).map_err(ServiceError::Buffers)?;
         if known.is_none_or(|known| !known.buffers.are_like(&buffers)) {
@@ -194,8 +198,9 @@ fn load(
     config: &Config,
     model: &ModelConfig,
     trial_frames: Option<&Live>,
+    stop: &Stop,
 ) -> Result<(Option<LaneModel>, LoadedFacts), ServiceError> {
-    let loaded = LoadedModel::load(model, &config.engine)?;
+    let loaded = model_trial::load(model, &config.engine, stop)?;
     let backend = loaded.engine.backend_description().to_owned();
     log::info!("model {}: {} on {backend}", model.name, model.path.display());
     let detector = loaded.required_detector()?;

@@ -85,7 +85,7 @@ impl Service {
     /// Starts what `config` asks for; it publishes at most `messages`, if that is set.
     pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, ServiceError> {
         let PreparedConfig { lanes, running, .. } =
-            PreparedConfig::new(config, &RunningConfig::default(), |_| false, None)?;
+            PreparedConfig::new(config, &RunningConfig::default(), |_| false, None, stop)?;
         let live = Live::new();
         let context = SinkContext { live: Arc::clone(&live), device: running.config.device.resolved().into() };
         let publisher = Arc::new(Publisher::start(&running.config.sinks, &context, stop)?);
@@ -133,7 +133,7 @@ impl Service {
             (state.running.clone(), state.pipeline.hold().ok_or_else(ending)?)
         };
         let PreparedConfig { changes, lanes, running } =
-            PreparedConfig::new(config, &before, |model| hold.has(model), Some(&self.live))?;
+            PreparedConfig::new(config, &before, |model| hold.has(model), Some(&self.live), &self.stop)?;
         let sinks = self.publisher.prepare(&running.config.sinks)?;
         let serve = self.web.get().map(|server| server.prepare(&running.config.http)).transpose()?;
 

@@ -176,13 +176,33 @@ impl Drop for Child {
     }
 }
 
-/// Returns how a program ended, for the middle of a sentence: "exited with status 1" or "was ended by signal 9".
+/// Returns how a program ended, for the middle of a sentence: "exited with status 1" or "was ended by SIGKILL".
 pub fn how_it_ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, Some(signal)) => match signal_name(signal) {
+            Some(name) => format!("was ended by {name}"),
+            None => format!("was ended by signal {signal}"),
+        },
         (None, None) => status.to_string(),
     }
+}
+
+/// Returns the name of a signal that ends programs.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL",
+        libc::SIGINT => "SIGINT",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGSYS => "SIGSYS",
+        libc::SIGTERM => "SIGTERM",
+        _ => return None,
+    })
 }
 
 /// Makes descriptor 3 of the program the pipe to read, and sends its standard output to its standard error.

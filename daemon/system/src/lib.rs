@@ -7,6 +7,7 @@ pub mod backoff;
 pub mod board;
 pub mod cache;
 pub mod child_process;
+pub mod confine;
 pub mod credentials;
 pub mod exit;
 pub mod find_program;

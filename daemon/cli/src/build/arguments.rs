@@ -8,6 +8,8 @@ use visiond_engine_builder::{
     ComputeCapability, HardwareCompatibility, ShapeProfile, ShapeRange, parse_input_shapes, parse_profile,
 };
 
+use crate::load_limits::LoadLimits;
+
 /// Build a TensorRT engine from an ONNX model for this machine's GPU
 ///
 /// Uses TensorRT's own builder and ONNX parser, loaded at run time: TensorRT 8.5 to 11, or TensorRT for RTX, which can build
@@ -139,6 +141,9 @@ pub struct Args {
     /// Load TensorRT from FILE [default: VISIOND_TENSORRT_LIBRARY, else the newest one found]
     #[arg(long, value_name = "FILE", help_heading = "Builder")]
     pub tensorrt_library: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub trial: LoadLimits,
 }
 
 const AFTER_HELP: &str = "\

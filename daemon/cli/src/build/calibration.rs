@@ -13,9 +13,10 @@ use visiond_engine_builder::ShapeProfile;
 use visiond_engine_builder::calibration::{CalibrationError, CalibrationFeed};
 use visiond_kernels::preprocess::Preprocessor;
 use visiond_kernels::tensor::{DType, TensorMut};
-use visiond_service::loaded_model::LoadedModel;
+use visiond_service::model_trial;
 use visiond_system::cache;
 use visiond_system::exit::{Exit, ExitError};
+use visiond_system::stop::Stop;
 
 use super::arguments::Args;
 use crate::media_decoder::pictures_of;
@@ -42,7 +43,8 @@ impl CalibrationPictures {
             input_shapes: shapes.map(|(name, range)| (name.clone(), range.opt.clone())).collect(),
             ..ModelConfig::default()
         };
-        let loaded = LoadedModel::load(&model, &EngineConfig::default())?;
+        let engine = args.trial.of(EngineConfig::default());
+        let loaded = model_trial::load(&model, &engine, &Stop::new().map_err(ExitError::system)?)?;
         let spec = loaded.required_detector()?.preprocess_spec().clone();
         if spec.dtype != DType::F32 {
             let message = format!(

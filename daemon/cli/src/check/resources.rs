@@ -16,9 +16,10 @@ use visiond_capture::v4l2::{controls, find_camera};
 use visiond_config::diagnostics::Diagnostics;
 use visiond_config::types::{Address, CameraConfig, Config, HttpConfig, ModelConfig, SourceConfig, V4l2Config};
 use visiond_publish::PublishError;
-use visiond_service::loaded_model::LoadedModel;
+use visiond_service::model_trial;
 use visiond_service::{HttpError, ServiceError};
 use visiond_system::preflight::Certainty;
+use visiond_system::stop::Stop;
 
 use super::user::{User, describe_user};
 
@@ -44,7 +45,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
 
 /// Loads the model and makes its detector and buffers as `run` does.
 fn check_model(model: &ModelConfig, config: &Config) -> Result<(), ServiceError> {
-    let loaded = LoadedModel::load(model, &config.engine)?;
+    let loaded = model_trial::load(model, &config.engine, &Stop::new().map_err(ServiceError::System)?)?;
     loaded.required_detector()?;
     Buffers::new(&config.buffers, loaded.device()).map(drop).map_err(ServiceError::Buffers)
 }

@@ -5,20 +5,23 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 
 use serde::Serialize;
-use visiond_config::types::{BackendChoice, EngineConfig};
+use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::card::{Card, CardError};
 use visiond_engine::compare::{Agreement, CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};
 use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptions};
-use visiond_engine::engine::{Engine, ModelFile};
+use visiond_engine::engine::{Engine, EngineOptions, ModelFile};
 use visiond_flow::frame::Frame;
 use visiond_kernels::frame::FrameView;
-use visiond_service::{detector_exit, run_exit};
+use visiond_service::{ServiceError, detector_exit, model_trial, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
+use visiond_system::stop::Stop;
 
+use crate::load_limits::LoadLimits;
 use crate::media_decoder::MediaItem;
 use crate::output::complain;
 use crate::progress::Progress;
+use crate::sample_model::stem;
 
 /// The two models, and their differences so far.
 pub struct Comparison {
@@ -116,11 +119,24 @@ pub struct ModelWithCard {
 }
 
 /// Loads both models. If only one of them has a card, both use it.
-pub fn load(named: [(&Path, BackendChoice); 2], card: Option<&Path>) -> Result<[ModelWithCard; 2], ExitError> {
+pub fn load(
+    named: [(&Path, BackendChoice); 2],
+    card: Option<&Path>,
+    trial: &LoadLimits,
+) -> Result<[ModelWithCard; 2], ExitError> {
+    let stop = Stop::new().map_err(ExitError::system)?;
     let [a, b] = named.map(|(path, backend)| {
-        let config = EngineConfig { backend, ..EngineConfig::default() };
-        let engine = Engine::load(path, &config.options(&BTreeMap::new()))
-            .map_err(|error| ExitError::new(Exit::Model, error))?;
+        let config = trial.of(EngineConfig { backend, ..EngineConfig::default() });
+        let card_file = card.map(Path::to_owned);
+        let model = ModelConfig { name: stem(path), path: path.to_owned(), card: card_file, ..ModelConfig::default() };
+        let sha256 = match model_trial::try_model(&model, &config, &stop) {
+            // Loading it was no problem, and the card of the other model may do.
+            Err(error) if error.exit() == Exit::Config => None,
+            Err(ServiceError::Model { error, .. }) => return Err(ExitError::new(Exit::Model, error)),
+            tried => tried?,
+        };
+        let options = EngineOptions { sha256, ..config.options(&BTreeMap::new()) };
+        let engine = Engine::load(path, &options).map_err(|error| ExitError::new(Exit::Model, error))?;
         let card = Card::for_model(path, card, engine.metadata(), engine.inputs(), engine.outputs());
         Ok::<_, ExitError>((engine, card))
     });

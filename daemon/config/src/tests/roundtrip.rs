@@ -259,13 +259,22 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn engine()(
+        backend in word(), onnxruntime_library in of(path()), tensorrt_library in of(path()), gpu in 0..=63_u32,
+        threads in 0..=1024_usize, canary_timeout in duration(1, 3_600_000),
+        load_timeout in duration(1_000, 3_600_000), load_memory_bytes in 1_u64 << 26..=1 << 40,
+    ) -> EngineConfig {
+        EngineConfig {
+            backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout, load_timeout, load_memory_bytes,
+        }
+    }
+}
+
+prop_compose! {
     fn config()(
         device in of(select(vec!["gate-7".to_owned(), "x".to_owned()])).prop_map(|name| DeviceConfig { name }),
         log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
-        engine in (word(), of(path()), of(path()), 0..=63_u32, 0..=1024_usize, duration(1, 3_600_000))
-            .prop_map(|(backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout)| {
-                EngineConfig { backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout }
-            }),
+        engine in engine(),
         buffers in (word(), 3..=32_usize, 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),
         status in (duration(100, 3_600_000), prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)])
             .prop_map(|(interval, log_interval)| StatusConfig { interval, log_interval }),

@@ -1,0 +1,37 @@
+//! The limits of a model's trial, for commands that read no configuration.
+
+use std::time::Duration;
+
+use visiond_config::parse_size;
+use visiond_config::types::EngineConfig;
+
+use crate::value_parsers::duration;
+
+/// Flags that limit the process that tries an .onnx model.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LoadLimits {
+    /// Let the trial of an .onnx model use SIZE of memory, and six times the model's size [default: 512MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Trial of the model")]
+    load_memory: Option<u64>,
+
+    /// Let the trial of an .onnx model take TIME [default: 1min]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Trial of the model")]
+    load_timeout: Option<Duration>,
+}
+
+impl LoadLimits {
+    /// Returns `engine` with these limits.
+    pub fn of(&self, engine: EngineConfig) -> EngineConfig {
+        EngineConfig {
+            load_memory_bytes: self.load_memory.unwrap_or(engine.load_memory_bytes),
+            load_timeout: self.load_timeout.unwrap_or(engine.load_timeout),
+            ..engine
+        }
+    }
+}
+
+/// Parses a size above zero, such as `2GiB`.
+fn size(text: &str) -> Result<u64, String> {
+    let size = parse_size(text).ok().filter(|size| *size > 0);
+    size.ok_or_else(|| "expected a size with a unit, such as 512MiB or 2GiB".to_owned())
+}

@@ -1,0 +1,344 @@
+//! The trial of an ONNX model in a process of its own, before visiond itself loads it.
+//!
+//! A damaged or hostile model can overflow a backend's stack, ask for all memory, or never return. So visiond first starts
+//! itself as another process, which loads the same file with the same options and runs the whole detector once on grey
+//! frames, with limits on memory, stack and time. That process prints one line: the file is sound, or why it is refused.
+//! A TensorRT engine gets no trial: it is a program, and trusted as one.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use visiond_config::format_size;
+use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
+use visiond_engine::engine::EngineError;
+use visiond_engine::onnx::file::OnnxFile;
+use visiond_engine::tensorrt::plan;
+use visiond_system::child_process::{Child, Filled, how_it_ended};
+use visiond_system::confine::{STACK_BYTES, confine, limit_stack};
+use visiond_system::exit::{self, Exit};
+use visiond_system::preflight::Certainty;
+use visiond_system::stop::Stop;
+
+use crate::canary;
+use crate::error::{CanaryError, ModelError, ServiceError, TrialError};
+use crate::loaded_model::LoadedModel;
+
+/// First argument of the process. No command has this name, so no help lists it.
+const COMMAND: &str = "try-model";
+
+/// The program of this process, even if an upgrade has replaced its file.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// Whether this program calls [`answer`] at its start.
+static ANSWERS: AtomicBool = AtomicBool::new(false);
+
+/// The environment that the process keeps: where libraries are. Secrets are in none of them.
+const ENVIRONMENT: [&str; 4] = ["HOME", "LD_LIBRARY_PATH", "ORT_DYLIB_PATH", "XDG_CACHE_HOME"];
+
+/// How much memory the trial may use for each byte of the model: the file, what is parsed from it, weights as f32, weights
+/// packed for matrix products, and growth of the allocator.
+const MEMORY_PER_BYTE: u64 = 6;
+
+/// Stack of the thread that tries the model: less than that of any thread of the daemon, which have 2 MiB, so that what fits
+/// here fits there.
+const TRIAL_STACK_BYTES: usize = STACK_BYTES as usize - (256 << 10);
+
+/// Width and height of the grey frames.
+const FRAME_SIZE: (u32, u32) = (64, 48);
+
+/// Maximum length of the printed line, and of the error in it. Names from the file may be as long as the file.
+const ANSWER_BYTES: usize = 64 << 10;
+const TEXT_CHARS: usize = 4_000;
+
+/// What libraries print when memory runs out: Rust's allocator, C++'s, ONNX Runtime's arena, the C library.
+const OUT_OF_MEMORY: [&str; 4] =
+    ["memory allocation of ", "bad_alloc", "Failed to allocate memory", "Cannot allocate memory"];
+
+/// What to load, and how; paths are arguments of their own, because JSON has only text.
+#[derive(Debug, Serialize, Deserialize)]
+struct Request {
+    backend: BackendChoice,
+    threads: usize,
+    sha256: Option<String>,
+    input_shapes: BTreeMap<String, Vec<usize>>,
+    max_batch: usize,
+    memory_bytes: u64,
+}
+
+/// What the process found.
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    /// It loaded the file with this SHA-256 and ran it.
+    Sound { sha256: String },
+    /// An error like those of [`LoadedModel::load`], its exit status, and whether it may be this user's alone.
+    Refused { text: String, exit: u8, only_here: bool },
+}
+
+/// Tries a model in a process of its own, then loads it in this one: the bytes that were tried, and no others.
+///
+/// # Errors
+/// As [`try_model`]; or the file changed meanwhile.
+pub fn load(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Result<LoadedModel, ServiceError> {
+    let Some(sha256) = try_model(model, engine, stop)? else {
+        return LoadedModel::load(model, engine);
+    };
+    let pinned = ModelConfig { sha256: Some(sha256), ..model.clone() };
+    LoadedModel::load(&pinned, engine).map_err(|error| match error {
+        ServiceError::Model { error, .. }
+            if model.sha256.is_none() && matches!(*error, ModelError::Engine(EngineError::OtherSha256 { .. })) =>
+        {
+            ServiceError::model(&model.name, TrialError::Changed(model.path.clone()))
+        }
+        error => error,
+    })
+}
+
+/// Tries a model in a process of its own.
+///
+/// Returns the SHA-256 of the file that was tried, or `None` for a TensorRT engine, which needs no trial, and in a program that
+/// never calls [`answer`] and so cannot be started for one: a test.
+///
+/// # Errors
+/// The model cannot be loaded or run, the process ended or reached a limit of `engine`, or `stop` was raised.
+pub fn try_model(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Result<Option<String>, ServiceError> {
+    if !ANSWERS.load(Ordering::Relaxed) || plan::is_plan_file(&model.path) {
+        return Ok(None);
+    }
+    let refuse = |error: TrialError| ServiceError::model(&model.name, error);
+    let deadline = Instant::now() + engine.load_timeout;
+    let mut child =
+        Child::spawn(command(model, engine), "trial", None).map_err(|error| refuse(TrialError::Start(error)))?;
+    let mut line = vec![0; ANSWER_BYTES];
+    let filled = child.fill(&mut line, stop, deadline).map_err(|error| refuse(TrialError::Start(error)))?;
+    let read = match filled {
+        Filled::Ended(read) => read,
+        Filled::Full => ANSWER_BYTES,
+        Filled::Stopped => return Err(ServiceError::Ending),
+        Filled::TimedOut => {
+            return Err(refuse(TrialError::TooSlow { path: model.path.clone(), limit: engine.load_timeout }));
+        }
+    };
+    let status = child.exit_status(stop);
+    if stop.is_raised() {
+        return Err(ServiceError::Ending);
+    }
+    judge(&model.path, engine, &line[..read], status, &child.last_lines()).map(Some).map_err(refuse)
+}
+
+/// Returns the command that tries a model.
+fn command(model: &ModelConfig, engine: &EngineConfig) -> Command {
+    let request = Request {
+        backend: engine.backend,
+        threads: engine.threads,
+        sha256: model.sha256.clone(),
+        input_shapes: model.input_shapes.clone(),
+        max_batch: model.max_batch,
+        memory_bytes: engine.load_memory_bytes,
+    };
+    let mut command = Command::new(THIS_PROGRAM);
+    // Text, numbers, and maps with text as keys always have a JSON form.
+    command.arg0("visiond").arg(COMMAND).arg(serde_json::to_string(&request).unwrap_or_default()).arg(&model.path);
+    for path in [&model.card, &engine.onnxruntime_library] {
+        command.arg(path.as_deref().map_or(OsStr::new(""), Path::as_os_str));
+    }
+    let kept = ENVIRONMENT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.env_clear().envs(kept);
+    limit_stack(&mut command);
+    command
+}
+
+/// Returns the SHA-256 of a sound file; else why the model is refused. `said` are the last lines of standard error.
+fn judge(
+    path: &Path,
+    engine: &EngineConfig,
+    line: &[u8],
+    status: Option<ExitStatus>,
+    said: &[String],
+) -> Result<String, TrialError> {
+    let too_large = || TrialError::Memory { path: path.to_owned(), limit: format_size(engine.load_memory_bytes) };
+    let out_of_memory = |text: &str| OUT_OF_MEMORY.iter().any(|words| text.contains(words));
+    match serde_json::from_slice(line) {
+        Ok(Answer::Sound { sha256 }) if status.is_some_and(|status| status.success()) => Ok(sha256),
+        Ok(Answer::Refused { text, .. }) if out_of_memory(&text) => Err(too_large()),
+        Ok(Answer::Refused { text, exit, only_here }) => {
+            let certainty = if only_here { Certainty::OnlyHere } else { Certainty::Certain };
+            Err(TrialError::Refused { text, exit: Exit::from_code(exit).unwrap_or(Exit::Model), certainty })
+        }
+        _ if said.iter().any(|line| out_of_memory(line)) => Err(too_large()),
+        _ => {
+            let how = status.map_or_else(|| "did not end".to_owned(), how_it_ended);
+            let said = said.last().map(|line| format!(" ({line})")).unwrap_or_default();
+            Err(TrialError::Ended { path: path.to_owned(), how: how + &said })
+        }
+    }
+}
+
+/// Runs the trial if this process was started for one; returns the exit status, or `None` if it was not.
+///
+/// `arguments` are those of the process. Standard output gets the answer.
+pub fn answer(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit> {
+    ANSWERS.store(true, Ordering::Relaxed);
+    let mut arguments = arguments.into_iter().skip(1);
+    if arguments.next()? != COMMAND {
+        return None;
+    }
+    let mut next = || arguments.next().unwrap_or_default();
+    let (request, path, card, library) = (next(), next(), next(), next());
+    // Whatever the backend's threads do, nothing of them matters any more once the answer is out.
+    exit::skip_cleanup();
+    let Ok(request) = serde_json::from_slice::<Request>(request.as_encoded_bytes()) else { return Some(Exit::Usage) };
+    let some = |path: OsString| Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
+    let model = ModelConfig {
+        name: "model".to_owned(),
+        path: path.into(),
+        card: some(card),
+        sha256: request.sha256,
+        input_shapes: request.input_shapes,
+        max_batch: request.max_batch,
+        ..ModelConfig::default()
+    };
+    let engine = EngineConfig {
+        backend: request.backend,
+        onnxruntime_library: some(library),
+        threads: request.threads,
+        load_memory_bytes: request.memory_bytes,
+        ..EngineConfig::default()
+    };
+    let answer = match load_and_run_in_thread(model, engine) {
+        Ok(sha256) => Answer::Sound { sha256 },
+        Err(error) => refusal(&error),
+    };
+    let line = serde_json::to_vec(&answer).unwrap_or_default();
+    // Without a reader there is nothing to answer.
+    let _ = std::io::stdout().write_all(&line).and_then(|()| std::io::stdout().flush());
+    Some(Exit::Success)
+}
+
+fn refusal(error: &ServiceError) -> Answer {
+    let text = match error {
+        // The daemon puts its own name of the model in front.
+        ServiceError::Model { error, .. } => error.to_string(),
+        other => other.to_string(),
+    };
+    let only_here = error.certainty() != Certainty::Certain;
+    Answer::Refused { text: text.chars().take(TEXT_CHARS).collect(), exit: error.exit().code(), only_here }
+}
+
+/// Limits this process and does [`load_and_run`] on a thread with a limited stack.
+fn load_and_run_in_thread(model: ModelConfig, engine: EngineConfig) -> Result<String, ServiceError> {
+    let threads = match engine.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    // Stacks count as a whole, however little of them is used.
+    let fixed = engine.load_memory_bytes.saturating_add(threads as u64 * STACK_BYTES);
+    let work = move || {
+        let limit = |size: u64| {
+            let bytes = fixed.saturating_add(size.saturating_mul(MEMORY_PER_BYTE));
+            confine(bytes).map_err(ServiceError::System)
+        };
+        let size = std::fs::metadata(&model.path).map_or(0, |metadata| metadata.len());
+        limit(size)?;
+        limit(size.saturating_add(external_bytes(&model.path)))?;
+        load_and_run(&model, &engine)
+    };
+    let thread = std::thread::Builder::new().name("trial".to_owned()).stack_size(TRIAL_STACK_BYTES).spawn(work);
+    // The panic hook has printed a panic.
+    thread.map_err(ServiceError::System)?.join().unwrap_or(Err(ServiceError::Panic))
+}
+
+/// Returns the size of the files beside the model that hold weights; 0 if the model cannot be read, which loading it reports.
+fn external_bytes(path: &Path) -> u64 {
+    let Ok(file) = OnnxFile::read(path) else { return 0 };
+    let size = |name: &PathBuf| Some(std::fs::metadata(path.parent()?.join(name)).ok()?.len());
+    file.external_files.iter().filter_map(size).fold(0, u64::saturating_add)
+}
+
+/// Loads a model in this process and runs its detector once with as many grey frames as it takes; returns the file's SHA-256.
+pub fn load_and_run(model: &ModelConfig, engine: &EngineConfig) -> Result<String, ServiceError> {
+    let loaded = LoadedModel::load(model, engine)?;
+    let mut detector = loaded.required_detector()?;
+    let refuse = |error: CanaryError| ServiceError::model(&model.name, error);
+    let sample = canary::grey(FRAME_SIZE).map_err(refuse)?;
+    let frames = detector.batch();
+    let ran = canary::run_on(&mut detector, &sample, frames);
+    ran.map_err(|error| refuse(CanaryError::Run { sample: "a grey frame".to_owned(), error }))?;
+    Ok(loaded.engine.file().sha256.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    /// As wait(2) has them.
+    const SIGABRT: i32 = 6;
+    const SIGSEGV: i32 = 11;
+
+    /// Returns the judgement of a line on standard output, a status as wait(2) has it, and lines on standard error.
+    fn judged(line: &str, status: i32, said: &[&str]) -> Result<String, String> {
+        let engine = EngineConfig { load_memory_bytes: 1 << 30, ..EngineConfig::default() };
+        let said: Vec<_> = said.iter().map(|line| (*line).to_owned()).collect();
+        let status = Some(ExitStatus::from_raw(status));
+        judge(Path::new("net.onnx"), &engine, line.as_bytes(), status, &said).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_an_answer_and_an_end_in_order_make_a_sound_model() {
+        let sound = r#"{"Sound":{"sha256":"c56a"}}"#;
+        assert_eq!(judged(sound, 0, &["a warning"]), Ok("c56a".to_owned()));
+        let crashed = |how: &str| {
+            Err(format!(
+                "cannot use net.onnx: the process that tried it {how}; the file is damaged or made to do harm, or the backend \
+                 has a fault: export the model again, or try another backend"
+            ))
+        };
+        assert_eq!(judged(sound, SIGSEGV, &[]), crashed("was ended by SIGSEGV"));
+        assert_eq!(judged("", SIGABRT, &["a", "double free"]), crashed("was ended by SIGABRT (double free)"));
+        assert_eq!(judged("", 0, &[]), crashed("exited with status 0"));
+        assert_eq!(judged(&sound[..9], 0, &[]), crashed("exited with status 0"));
+        assert_eq!(judged(r#"{"Sound":{}}"#, 2 << 8, &[]), crashed("exited with status 2"));
+    }
+
+    #[test]
+    fn an_error_is_passed_on_in_its_own_words_unless_memory_ran_out() {
+        let refused = |text: &str| {
+            let answer = Answer::Refused { text: text.to_owned(), exit: 3, only_here: true };
+            judged(&serde_json::to_string(&answer).unwrap(), 0, &[]).unwrap_err()
+        };
+        assert_eq!(refused("its card has no head"), "its card has no head");
+        let too_large = "cannot use net.onnx: it needs more memory than 1 GiB and six times its size; if you trust it, raise \
+                         `load_memory_bytes` in [engine], or --load-memory";
+        assert_eq!(refused("ONNX Runtime cannot load it: std::bad_alloc"), too_large);
+        let said = ["memory allocation of 400000000000 bytes failed", "Aborted"];
+        assert_eq!(judged("", SIGABRT, &said).unwrap_err(), too_large);
+    }
+
+    #[test]
+    fn the_process_gets_no_variable_but_those_that_name_libraries() {
+        let model = ModelConfig { path: "-net.onnx".into(), ..ModelConfig::default() };
+        let command = command(&model, &EngineConfig::default());
+        let arguments: Vec<_> = command.get_args().collect();
+        assert_eq!((arguments[0], arguments[2], arguments[3]), (COMMAND.as_ref(), "-net.onnx".as_ref(), "".as_ref()));
+        for (name, _) in command.get_envs() {
+            assert!(ENVIRONMENT.iter().any(|kept| name == *kept), "{name:?}");
+        }
+        assert!(answer(["visiond".into(), "run".into()]).is_none());
+        assert!(answer(["visiond".into()]).is_none());
+    }
+
+    #[test]
+    fn another_visiond_that_asks_otherwise_gets_a_status_and_no_answer() {
+        assert_eq!(answer(["visiond".into(), COMMAND.into(), "{}".into()]), Some(Exit::Usage));
+    }
+}

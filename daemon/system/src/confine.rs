@@ -1,0 +1,46 @@
+//! Limits for a process that does something that may go wrong.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::system::sysinfo;
+
+/// Stack of every thread of a process after [`limit_stack`], unless the thread asks for another.
+pub const STACK_BYTES: u64 = 2 << 20;
+
+/// Limits the stack of the program's threads to [`STACK_BYTES`], as those of Rust. The C library reads the limit as the program
+/// begins, and its own default of 8 MiB counts as memory as a whole, for every thread.
+pub fn limit_stack(command: &mut Command) {
+    let hook = || limit(Resource::Stack, STACK_BYTES);
+    // SAFETY: between fork and exec the hook makes only two system calls, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hook) };
+}
+
+/// Lets this process, for the rest of its life, use at most `bytes` of memory of its own, and leave no core dump.
+///
+/// The limit is that of RLIMIT_DATA: private memory that can be written. Address space would be the wrong measure, because
+/// allocators and thread stacks reserve more than they use. Memory of the machine is the upper bound. If it runs out all the
+/// same, the kernel ends this process first.
+///
+/// # Errors
+/// The system refuses a limit.
+pub fn confine(bytes: u64) -> io::Result<()> {
+    let machine = sysinfo();
+    let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
+    // It is only a wish; without /proc it stays one. Before the process is no longer dumpable, which takes /proc/self from it.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    limit(Resource::Data, bytes.min(all))?;
+    limit(Resource::Core, 0)?;
+    // A core dump that goes to a program ignores the limit.
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Sets a soft limit, no higher than the hard one.
+fn limit(resource: Resource, wanted: u64) -> io::Result<()> {
+    let maximum = getrlimit(resource).maximum;
+    let current = Some(maximum.map_or(wanted, |maximum| wanted.min(maximum)));
+    Ok(setrlimit(resource, Rlimit { current, maximum })?)
+}

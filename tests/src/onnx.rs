@@ -1,0 +1,155 @@
+//! ONNX models that are well-formed and mean harm, written field by field: a classifier of three classes for pictures of 32 x
+//! 32, with something added.
+
+use std::path::{Path, PathBuf};
+
+/// The card of every model here.
+const CARD: &str = "name = \"hostile\"\n[head]\nfamily = \"classifier\"\n[classes]\nnames = [\"a\", \"b\", \"c\"]\n";
+
+/// Element types of ONNX.
+const FLOAT: u64 = 1;
+const INT64: u64 = 7;
+const BOOL: u64 = 9;
+
+/// What a model does.
+#[derive(Debug, Clone, Copy)]
+pub enum Model {
+    /// What it says.
+    Good,
+    /// Declares a value whose type is a sequence of a sequence and so on, so many levels deep.
+    Nested(usize),
+    /// Makes a tensor of as many f32 as this, a number that is known only while it runs.
+    Filled(f32),
+    /// The same by `Expand`.
+    Expanded(f32),
+    /// Never ends.
+    Loop,
+}
+
+/// Writes a model and its card into `folder`; returns the model's path.
+pub fn write(folder: &Path, name: &str, model: Model) -> PathBuf {
+    let path = folder.join(name).with_extension("onnx");
+    std::fs::write(&path, bytes(model)).expect("the model is written");
+    std::fs::write(path.with_extension("toml"), CARD).expect("its card is written");
+    path
+}
+
+/// Returns the bytes of a model.
+pub fn bytes(model: Model) -> Vec<u8> {
+    // The mean of each colour, and something to add that hangs on what the model does.
+    let mut graph = vec![node("GlobalAveragePool", &["images"], "means", &[])];
+    graph.push(node("Flatten", &["means"], "scores", &[]));
+    // A number that is zero, but only a run shows that: the size of a tensor may hang on it.
+    graph.push(node("ReduceMax", &["images"], "most", &[int("keepdims", 0)]));
+    graph.push(node("Mul", &["most", "zero"], "nothing", &[]));
+    let size = |graph: &mut Vec<Vec<u8>>| {
+        graph.push(node("Add", &["nothing", "count"], "large", &[]));
+        graph.push(node("Cast", &["large"], "large_int", &[int("to", INT64)]));
+        graph.push(node("Reshape", &["large_int", "one_dim"], "large_shape", &[]));
+    };
+    let mut count = 1.0;
+    match model {
+        Model::Good | Model::Nested(_) => graph.push(node("Identity", &["nothing"], "extra", &[])),
+        Model::Filled(elements) => {
+            count = elements;
+            size(&mut graph);
+            graph.push(node("ConstantOfShape", &["large_shape"], "many", &[]));
+            graph.push(node("Gather", &["many", "first"], "extra", &[]));
+        }
+        Model::Expanded(elements) => {
+            count = elements;
+            size(&mut graph);
+            graph.push(node("Expand", &["nothing", "large_shape"], "many", &[]));
+            graph.push(node("Gather", &["many", "first"], "extra", &[]));
+        }
+        Model::Loop => graph.push(node("Loop", &["", "yes", "nothing"], "extra", &[endless()])),
+    }
+    graph.push(node("Add", &["scores", "extra"], "output", &[]));
+    let mut graph: Vec<u8> = graph.iter().flat_map(|node| field(1, node)).collect();
+    graph.extend(text(2, "hostile"));
+    let initializers = [
+        tensor("zero", FLOAT, &[], &0_f32.to_le_bytes()),
+        tensor("count", FLOAT, &[], &count.to_le_bytes()),
+        tensor("one_dim", INT64, &[1], &1_i64.to_le_bytes()),
+        tensor("first", INT64, &[], &0_i64.to_le_bytes()),
+        tensor("yes", BOOL, &[], &[1]),
+    ];
+    graph.extend(initializers.iter().flat_map(|tensor| field(5, tensor)));
+    graph.extend(field(11, &value("images", FLOAT, &[1, 3, 32, 32])));
+    graph.extend(field(12, &value("output", FLOAT, &[1, 3])));
+    if let Model::Nested(levels) = model {
+        // TypeProto { tensor_type }, then TypeProto { sequence_type { elem_type } } around it, level by level.
+        let mut kind = field(1, &number(1, FLOAT));
+        for _ in 0..levels {
+            kind = field(4, &field(1, &kind));
+        }
+        graph.extend(field(13, &[text(1, "means"), field(2, &kind)].concat()));
+    }
+    let opset = [text(1, ""), number(2, 13)].concat();
+    [number(1, 8), field(7, &graph), field(8, &opset)].concat()
+}
+
+/// The body of a loop whose condition stays true.
+fn endless() -> Vec<u8> {
+    let nodes = [node("Identity", &["go"], "go_on", &[]), node("Identity", &["state"], "next", &[])];
+    let mut graph: Vec<u8> = nodes.iter().flat_map(|node| field(1, node)).collect();
+    graph.extend(text(2, "body"));
+    for (name, kind) in [("round", INT64), ("go", BOOL), ("state", FLOAT)] {
+        graph.extend(field(11, &value(name, kind, &[])));
+    }
+    for (name, kind) in [("go_on", BOOL), ("next", FLOAT)] {
+        graph.extend(field(12, &value(name, kind, &[])));
+    }
+    [text(1, "body"), field(6, &graph), number(20, 5)].concat()
+}
+
+/// A `NodeProto` with one output.
+fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = inputs.iter().flat_map(|input| text(1, input)).collect();
+    bytes.extend([text(2, output), text(3, output), text(4, operator)].concat());
+    bytes.extend(attributes.iter().flat_map(|attribute| field(5, attribute)));
+    bytes
+}
+
+/// An `AttributeProto` with a whole number.
+fn int(name: &str, value: u64) -> Vec<u8> {
+    [text(1, name), number(3, value), number(20, 2)].concat()
+}
+
+/// A `TensorProto`.
+fn tensor(name: &str, kind: u64, dims: &[u64], data: &[u8]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = dims.iter().flat_map(|size| number(1, *size)).collect();
+    bytes.extend([number(2, kind), text(8, name), field(9, data)].concat());
+    bytes
+}
+
+/// A `ValueInfoProto` of a tensor.
+fn value(name: &str, kind: u64, dims: &[u64]) -> Vec<u8> {
+    let shape: Vec<u8> = dims.iter().flat_map(|size| field(1, &number(1, *size))).collect();
+    let tensor = [number(1, kind), field(2, &shape)].concat();
+    [text(1, name), field(2, &field(1, &tensor))].concat()
+}
+
+fn text(number: u64, text: &str) -> Vec<u8> {
+    field(number, text.as_bytes())
+}
+
+/// A field with a length.
+fn field(number: u64, content: &[u8]) -> Vec<u8> {
+    [varint(number << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
+}
+
+/// A field with a number.
+fn number(number: u64, value: u64) -> Vec<u8> {
+    [varint(number << 3), varint(value)].concat()
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
