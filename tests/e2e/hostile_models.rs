@@ -208,3 +208,17 @@ fn a_model_that_needs_more_memory_than_usual_gets_it_where_that_is_configured() 
         assert_eq!(accepted.status.code(), Some(0), "{}", stderr(&accepted));
     }
 }
+
+#[test]
+fn the_stacks_of_many_threads_fit_into_the_memory_of_a_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = onnx::write(folder.path(), "good", Model::Good);
+    for backend in backends() {
+        let mut command = command();
+        // As on a machine with so many cores.
+        command.args(["bench", "--frames", "1", "--warmup", "0", "--threads", "160", "--load-memory", "64MiB"]);
+        command.args(["--backend", backend, "--model"]).arg(&model).arg("--source").arg(picture("chelsea.png"));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+}
