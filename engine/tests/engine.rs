@@ -285,3 +285,21 @@ fn an_output_is_there_only_after_a_run() {
         assert!(matches!(session.output(1), Err(EngineError::NoOutput { .. })));
     }
 }
+
+#[test]
+fn weights_in_another_file_stay_when_that_file_is_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let weights = directory.path().join("w.data");
+    let flat = || Some(dims(&[4096]));
+    let nodes = vec![node("Mul", &["x", "w"], &["y"])];
+    let mut graph = graph(nodes, vec![value("x", DataType::FLOAT, flat())], vec![value("y", DataType::FLOAT, flat())]);
+    graph.initializer.push(external("w", &[4096], "w.data"));
+    let path = write(directory.path(), "m.onnx", &model(graph));
+    for backend in backends() {
+        std::fs::write(&weights, 2_f32.to_le_bytes().repeat(4096)).unwrap();
+        let mut session = load(backend, &path).session().unwrap();
+        set_f32(&mut session, 0, &[3.0; 4096]);
+        std::fs::File::options().write(true).open(&weights).unwrap().set_len(0).unwrap();
+        assert_eq!(run(&mut session).1, [6.0; 4096]);
+    }
+}

@@ -11,7 +11,7 @@ use libloading::Library;
 use crate::backend::EngineError;
 use crate::dynamic_library::{as_file, file_of, loader_error, search_directories};
 
-/// The oldest usable minor version (1.17): this asks for that version of the C API, and newer libraries keep it.
+/// The oldest usable minor version (1.18): this asks for that version of the C API, and newer libraries keep it.
 pub const MINIMUM_MINOR_VERSION: u32 = ort::MINOR_VERSION;
 
 /// The names of the library, in search order.

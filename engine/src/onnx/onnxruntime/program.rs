@@ -1,6 +1,7 @@
 //! A model that ONNX Runtime runs.
 
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::Arc;
 
 use ort::logging::LogLevel;
@@ -34,7 +35,8 @@ pub(in crate::onnx) fn load(
     model: OnnxModel<'_>,
     options: &EngineOptions,
 ) -> Result<Box<dyn Program>, EngineError> {
-    let session = build(runtime, &model, options).map_err(|error| load_error(&model, &error.to_string()))?;
+    let weights = model.external_files.iter().map(|name| external_file(&model, name)).collect::<Result<Vec<_>, _>>()?;
+    let session = build(runtime, &model, weights, options).map_err(|error| load_error(&model, &error.to_string()))?;
     let zero = |_| load_error(&model, "a tensor's name has a zero byte in it");
     let names = |infos: &[TensorInfo]| {
         infos.iter().map(|info| CString::new(info.name.as_str()).map_err(zero)).collect::<Result<Vec<_>, _>>()
@@ -44,7 +46,23 @@ pub(in crate::onnx) fn load(
     Ok(Box::new(Arc::new(OnnxRuntimeProgram { session, memory, input_names, output_names })))
 }
 
-fn build(runtime: &Runtime, model: &OnnxModel<'_>, options: &EngineOptions) -> ort::Result<Session> {
+/// A file with weights, by its name in the model, and its bytes.
+type ExternalFile<'a> = (&'a Path, Arc<[u8]>);
+
+/// Reads a file with weights.
+fn external_file<'a>(model: &OnnxModel<'_>, name: &'a Path) -> Result<ExternalFile<'a>, EngineError> {
+    let file = model.directory().join(name);
+    let bytes = std::fs::read(&file);
+    let unreadable = |error| EngineError::ExternalData { path: model.path.to_owned(), file, error };
+    Ok((name, bytes.map_err(unreadable)?.into()))
+}
+
+fn build(
+    runtime: &Runtime,
+    model: &OnnxModel<'_>,
+    weights: Vec<ExternalFile<'_>>,
+    options: &EngineOptions,
+) -> ort::Result<Session> {
     let mut builder = Session::builder(&runtime.environment)?
         .with_log_level(log_level())?
         .with_intra_threads(options.thread_count())?
@@ -52,11 +70,16 @@ fn build(runtime: &Runtime, model: &OnnxModel<'_>, options: &EngineOptions) -> o
         // A lane waits between frames; spinning threads would burn a core each.
         .with_intra_op_spinning(false)?
         .with_inter_op_spinning(false)?
-        // The model is loaded from memory; its external weights are beside the file that it was read from.
+        // The model is loaded from memory; external weights of a subgraph are beside the file that it was read from.
         .with_config_entry(
             "session.model_external_initializers_file_folder_path",
             model.directory().to_string_lossy(),
         )?;
+    // ONNX Runtime copies them. By itself it would map the files for as long as the session lives, and one that is truncated
+    // meanwhile ends the process with SIGBUS.
+    for (name, bytes) in weights {
+        builder = builder.with_external_initializer_file_in_memory(name, bytes)?;
+    }
     builder.commit_from_memory(&model.bytes)
 }
 
