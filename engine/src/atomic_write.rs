@@ -1,6 +1,6 @@
 //! Writes a file completely or not at all, even if the power fails.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -8,22 +8,37 @@ use std::path::Path;
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let temporary = folder.join(format!(".{name}.{}.part", std::process::id()));
-    let written = write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    write_atomically_by(&folder.join(format!(".{name}.{}.part", std::process::id())), path, bytes)
+}
+
+/// As [`write_atomically`], by a temporary file of that name in the same folder.
+pub fn write_atomically_by(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let written = write(temporary, bytes).and_then(|()| fs::rename(temporary, path));
     if written.is_err() {
         // Do not leave a partial file on a disk that may be full.
-        let _ = fs::remove_file(&temporary);
+        let _ = fs::remove_file(temporary);
         return written;
     }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Sync the directory too, so that the rename survives. Some file systems do not support this.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = create(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+/// Creates a file in the place of what has its name: one that a killed process left, or a link or FIFO, which would lead
+/// elsewhere or block.
+pub fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 #[cfg(test)]
@@ -31,6 +46,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_the_temporary_file_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, temporary, other] = ["file", "part", "other"].map(|name| folder.path().join(name));
+        fs::write(&other, b"precious").unwrap();
+        std::os::unix::fs::symlink(&other, &temporary).unwrap();
+        write_atomically_by(&temporary, &path, b"new").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"new".to_vec(), b"precious".to_vec()));
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {

@@ -161,10 +161,10 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             6,
             "http: cannot make the socket gone/h: No such file",
         ),
-        (format!("{PICTURES}directory = \"file\"\n"), 11, ERROR, 6, "cannot write to file: File exists"),
-        (format!("{PICTURES}directory = \"file/x\"\n"), 11, ERROR, 6, "cannot write to file/x: Not a directory"),
-        (format!("{FILE}path = \"gone/d\"\n"), 11, ERROR, 6, "sink file: cannot write gone/d: No such file"),
-        (format!("{FILE}path = \"link\"\n"), 11, ERROR, 6, "sink file: cannot write link: No such file"),
+        (format!("{PICTURES}directory = \"file\"\n"), 11, ERROR, 0, "cannot write to file: File exists"),
+        (format!("{PICTURES}directory = \"file/x\"\n"), 11, ERROR, 0, "cannot write to file/x: Not a directory"),
+        (format!("{FILE}path = \"gone/d\"\n"), 11, ERROR, 0, "sink file: cannot write gone/d: No such file"),
+        (format!("{FILE}path = \"link\"\n"), 11, ERROR, 0, "sink file: cannot write link: No such file"),
         (
             "[[sink]]\ntype = \"unix\"\npath = \"datagrams\"\n".into(),
             11,
@@ -172,8 +172,8 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             6,
             "cannot find out whether another process serves datagrams: Protocol wrong type",
         ),
-        (format!("{FILE}path = \"folder\"\n"), 11, ERROR, 6, "sink file: cannot write folder: Is a directory"),
-        (format!("{FILE}path = \"file/d\"\n"), 11, ERROR, 6, "sink file: cannot write file/d: Not a directory"),
+        (format!("{FILE}path = \"folder\"\n"), 11, ERROR, 0, "sink file: cannot write folder: Is a directory"),
+        (format!("{FILE}path = \"file/d\"\n"), 11, ERROR, 0, "sink file: cannot write file/d: Not a directory"),
         (
             "[[sink]]\ntype = \"unix\"\npath = \"file\"\n".into(),
             11,
@@ -217,8 +217,8 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             6,
             "sink mqtt: `durable` needs a folder, and $STATE_DIRECTORY",
         ),
-        (format!("{MQTT}{DURABLE}\"file\"\n"), 13, ERROR, 6, "sink mqtt: cannot open the spool file: File exists"),
-        (format!("{MQTT}{DURABLE}\"locked\"\n"), 13, ERROR, 6, "cannot open the spool locked: it is in use by another"),
+        (format!("{MQTT}{DURABLE}\"file\"\n"), 13, ERROR, 0, "sink mqtt: cannot open the spool file: File exists"),
+        (format!("{MQTT}{DURABLE}\"locked\"\n"), 13, ERROR, 0, "cannot open the spool locked: it is in use by another"),
         (format!("{MQTTS}ca = \"gone.pem\"\n"), 12, ERROR, 6, "sink mqtt: cannot read gone.pem: No such file"),
         (format!("{MQTTS}ca = \"text.pem\"\n"), 12, ERROR, 6, "text.pem has no certificate in PEM format"),
         (
@@ -257,7 +257,11 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
         let output = in_folder(folder.path(), "run");
         let refused = said(&output);
         assert_eq!(output.status.code(), Some(*status), "{more}\n{refused}");
-        assert!(refused.contains(words), "{words}\n{refused}");
+        // Files of a sink and folders of pictures cost their own messages, and not the start.
+        let reason = words.rsplit_once(": ").map_or(*words, |(_, reason)| reason);
+        let goes_on = |line: &str| line.contains("cannot be written: ") && line.contains(reason);
+        let found = refused.lines().any(|line| line.contains(words) || *status == 0 && goes_on(line));
+        assert!(found, "{words}\n{refused}");
     }
 }
 

@@ -1,7 +1,9 @@
 //! A durable sink: the broker is away, the daemon is killed, and everything that it accepted arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use visiond_tests::mosquitto::{Message, Mosquitto};
 use visiond_tests::{Daemon, root, run, stderr, wait_until};
@@ -131,8 +133,114 @@ fn a_durable_sink_reports_what_it_needs() {
     // Two processes never share a spool.
     let mut first = Daemon::start(&text);
     first.wait_until("the spool", |_| folder.path().join("lock").exists());
-    let second = Daemon::start(&text).finish();
-    assert_ne!(second.status.code(), Some(0));
-    assert!(second.log.contains("is in use by another process: end that process"), "{}", second.log);
+    let mut second = Daemon::start(&text);
+    second.wait_for_log("it is in use by another process: end that process");
+    assert_eq!(second.terminate().status.code(), Some(0));
     assert_eq!(first.terminate().status.code(), Some(0));
+}
+
+/// Builds the library that makes a disk fail; see spool/disk.c.
+fn failing_disk(folder: &Path) -> PathBuf {
+    let library = folder.join("disk.so");
+    let source = root().join("tests/e2e/spool/disk.c");
+    let mut cc = Command::new("cc");
+    let built = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).arg("-ldl").status().unwrap();
+    assert!(built.success());
+    library
+}
+
+/// Returns everything that the segments would have after a power cut.
+fn after_a_power_cut(disk: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in fs::read_dir(disk).unwrap() {
+        let entry = entry.unwrap();
+        if !entry.file_name().to_str().unwrap().starts_with("names-") {
+            continue;
+        }
+        for line in fs::read_to_string(entry.path()).unwrap().lines() {
+            let (inode, name) = line.split_once(' ').unwrap();
+            if name.ends_with(".spool") {
+                bytes.extend(fs::read(disk.join(format!("inode-{inode}"))).unwrap_or_default());
+            }
+        }
+    }
+    bytes
+}
+
+/// Asserts that each of the messages is in `bytes`.
+fn assert_kept(expected: &BTreeMap<String, Vec<String>>, bytes: &[u8]) {
+    for id in expected.values().flatten() {
+        assert!(bytes.windows(id.len()).any(|part| part == id.as_bytes()), "{id} is not on the disk");
+    }
+}
+
+#[test]
+fn accepted_messages_survive_a_power_cut_though_a_sync_has_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = failing_disk(folder.path());
+    let mut broker = Mosquitto::start();
+    broker.end(libc::SIGKILL);
+    // The first segment's data, the folder, and data again.
+    for (number, every) in [(1, "0 s"), (2, "0 s"), (3, "0 s"), (4, "0 s"), (1, "100 ms"), (3, "100 ms")] {
+        let (spool, disk) = (folder.path().join("spool-q"), folder.path().join("disk"));
+        fs::create_dir(&disk).unwrap();
+        let config = config(&broker, &spool, &format!("spool_sync = \"{every}\""));
+        let mut daemon = Daemon::start_with(&config, |command| {
+            command.env("LD_PRELOAD", &library).env("DISK", &disk).env("FAIL_SYNC", number.to_string());
+        });
+        daemon.wait_for_log("cannot sync the spool");
+        daemon.wait_until("more messages", |daemon| {
+            let log = daemon.log();
+            let after = log.split_once("cannot sync the spool").unwrap().1;
+            after.matches("sink mqtt: accepted").count() > 30 && after.contains("is synced again")
+        });
+        daemon.signal(libc::SIGKILL);
+        let log = daemon.finish().log;
+        // With a time between syncs, later messages may be lost.
+        let log = if every == "0 s" { &log } else { log.split_once("cannot sync the spool").unwrap().0 };
+        let mut expected = BTreeMap::new();
+        accepted(log, &mut expected);
+        assert_kept(&expected, &after_a_power_cut(&disk));
+        fs::remove_dir_all(&spool).unwrap();
+        fs::remove_dir_all(&disk).unwrap();
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_ends_neither_the_daemon_nor_the_sink() {
+    let folder = tempfile::tempdir().unwrap();
+    let (library, spool) = (failing_disk(folder.path()), folder.path().join("spool-q"));
+    let mut broker = Mosquitto::start();
+    broker.end(libc::SIGKILL);
+    let file = "[[sink]]\ntype = \"file\"\npath = \"{dir}/out.jsonl\"";
+    let config = config(&broker, &spool, file);
+    let mut runs = [BTreeMap::new(), BTreeMap::new()];
+    for run in &mut runs {
+        let mut daemon = Daemon::start(&config);
+        daemon.wait_until("messages", |daemon| daemon.log().matches("sink mqtt: accepted").count() > 20);
+        daemon.signal(libc::SIGKILL);
+        accepted(&daemon.finish().log, run);
+    }
+    let mut segments: Vec<_> = fs::read_dir(&spool).unwrap().map(|entry| entry.unwrap().path()).collect();
+    segments.retain(|path| path.extension().is_some_and(|end| end == "spool"));
+    segments.sort();
+    let newest = segments.last().unwrap();
+    let bytes = fs::read(newest).unwrap();
+
+    broker.resume();
+    let reader = broker.reader("visiond/gate/cameras/+/detections", &[]);
+    let mut daemon = Daemon::start_with(&config, |command| {
+        command.env("LD_PRELOAD", &library).env("FAIL_READ", newest.file_name().unwrap());
+    });
+    let older: BTreeSet<&String> = runs[0].values().flatten().collect();
+    daemon.wait_until("what the other segment has, and more", |daemon| {
+        let ids: BTreeSet<String> = reader.under("/detections").iter().map(id).collect();
+        older.iter().all(|id| ids.contains(*id)) && ids.len() > older.len() + 20 && daemon.count("out.jsonl") > 20
+    });
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    let aside = format!("{}.unreadable", newest.display());
+    let words = format!("cannot read {}: Input/output error", newest.display());
+    assert!(ended.log.contains(&words) && ended.log.contains(&format!("renamed it to {aside}")), "{}", ended.log);
+    assert_eq!(fs::read(aside).unwrap(), bytes, "nothing of it is deleted");
 }

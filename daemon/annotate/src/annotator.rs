@@ -17,7 +17,7 @@ use visiond_flow::frame::Frame;
 use visiond_flow::message::Message;
 use visiond_flow::metrics::Counter;
 use visiond_flow::trace;
-use visiond_system::outage::{Outage, explain};
+use visiond_system::outage::{IfUnusable, Outage, explain};
 use visiond_system::preflight::Certainty;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::threads::finished_by;
@@ -47,7 +47,7 @@ fn cannot_write(config: &AnnotateConfig, camera: &str, error: &io::Error) -> Ann
 }
 
 /// Counts of a camera's annotated pictures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AnnotateCounts {
     /// Pictures stored.
@@ -56,6 +56,8 @@ pub struct AnnotateCounts {
     pub dropped_busy: u64,
     /// Pictures that could not be drawn or stored.
     pub failed: u64,
+    /// Why the folder cannot be written now.
+    pub outage: Option<String>,
 }
 
 /// The same, counted by the lane and the drawing thread.
@@ -64,6 +66,7 @@ struct Counters {
     written: Counter,
     dropped_busy: Counter,
     failed: Counter,
+    outage: Mutex<Option<String>>,
 }
 
 /// A frame to draw, with its detections.
@@ -114,13 +117,15 @@ pub struct Annotator {
 }
 
 impl Annotator {
-    /// Creates the folder if it is missing, lists the camera's pictures in it, and starts the thread.
+    /// Starts the thread, which creates the folder if it is missing and lists the camera's pictures in it.
     ///
     /// # Errors
-    /// The folder cannot be written, or the thread cannot be started.
-    pub fn start(config: &AnnotateConfig, camera: &str) -> Result<Self, AnnotateError> {
-        let folder = PictureFolder::open(&config.directory, camera, config.format, config.keep)
-            .map_err(|error| cannot_write(config, camera, &error))?;
+    /// The thread cannot be started or, with [`IfUnusable::Refuse`], the folder cannot be written.
+    pub fn start(config: &AnnotateConfig, camera: &str, if_unusable: IfUnusable) -> Result<Self, AnnotateError> {
+        let mut folder = PictureFolder::new(&config.directory, camera, config.format, config.keep);
+        if if_unusable == IfUnusable::Refuse {
+            folder.open().map_err(|error| cannot_write(config, camera, &error))?;
+        }
         let counters = Arc::new(Counters::default());
         let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()));
         let converter = RgbConverter::default();
@@ -147,7 +152,7 @@ impl Annotator {
         })
     }
 
-    /// Finds out whether [`Annotator::start`] would fail, without touching the folder.
+    /// Finds out whether a reload would refuse the folder, without touching it.
     pub fn check(config: &AnnotateConfig, camera: &str) -> Result<(), AnnotateError> {
         PictureFolder::check(&config.directory).map_err(|error| cannot_write(config, camera, &error))
     }
@@ -183,8 +188,9 @@ impl Annotator {
 
     /// Returns the counts so far.
     pub fn counts(&self) -> AnnotateCounts {
-        let Counters { written, dropped_busy, failed } = &*self.counters;
-        AnnotateCounts { written: written.get(), dropped_busy: dropped_busy.get(), failed: failed.get() }
+        let Counters { written, dropped_busy, failed, outage } = &*self.counters;
+        let outage = outage.lock().clone();
+        AnnotateCounts { written: written.get(), dropped_busy: dropped_busy.get(), failed: failed.get(), outage }
     }
 
     /// Stores the frame that waits, ends the thread by `deadline`, and returns the counts.
@@ -229,6 +235,8 @@ impl Drop for Drawer {
 
 impl Drawer {
     fn run(&mut self) {
+        let opened = self.folder.open();
+        self.note(&opened);
         while let Some((frame, message)) = self.slot.take() {
             if !self.outage.may_try() {
                 self.lost();
@@ -248,17 +256,21 @@ impl Drawer {
             draw(&mut picture, &message.detections);
             let stored =
                 encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(message.sequence, &bytes));
+            self.note(&stored);
             match stored {
-                Ok(()) => {
-                    self.outage.recovered();
-                    self.counters.written.add(1);
-                }
-                Err(error) => {
-                    self.outage.failed(&explain(&error));
-                    self.lost();
-                }
+                Ok(()) => self.counters.written.add(1),
+                Err(_) => self.lost(),
             }
         }
+    }
+
+    /// Notes whether the folder can be written.
+    fn note(&mut self, result: &io::Result<()>) {
+        match result {
+            Ok(()) => self.outage.recovered(),
+            Err(error) => self.outage.failed(&explain(error)),
+        }
+        *self.counters.outage.lock() = self.outage.reason().map(str::to_owned);
     }
 
     fn lost(&mut self) {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Cursor, Write};
+use std::fs;
+use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,6 +11,7 @@ use image::RgbImage;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use visiond_config::types::PictureFormat;
+use visiond_engine::atomic_write::{create, write_atomically_by};
 use visiond_system::preflight::may_make;
 
 /// JPEG quality: the edges of letters stay clean, and a 1080p picture has about 500 KB.
@@ -28,6 +29,7 @@ pub struct PictureFolder {
     keep: usize,
     /// Stored pictures, oldest first; empty if all are kept.
     stored: VecDeque<PathBuf>,
+    is_open: bool,
 }
 
 impl PictureFolder {
@@ -40,23 +42,37 @@ impl PictureFolder {
         }
     }
 
-    /// Creates the folder if it is missing, and lists the pictures of this camera in it. `keep` 0 keeps all.
-    pub fn open(directory: &Path, camera: &str, format: PictureFormat, keep: usize) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        let mut folder =
-            Self { directory: directory.to_owned(), camera: camera.to_owned(), format, keep, stored: VecDeque::new() };
-        folder.try_writing()?;
+    /// Names a folder, which is not touched yet. `keep` 0 keeps all pictures.
+    pub fn new(directory: &Path, camera: &str, format: PictureFormat, keep: usize) -> Self {
+        let (directory, camera) = (directory.to_owned(), camera.to_owned());
+        Self { directory, camera, format, keep, stored: VecDeque::new(), is_open: false }
+    }
+
+    /// Creates the folder if it is missing, and lists the pictures of this camera in it. Does nothing if that was done before.
+    pub fn open(&mut self) -> io::Result<()> {
+        if self.is_open {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.directory)?;
+        self.try_writing()?;
         let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(directory)? {
+        for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            if keep > 0 && folder.has_picture(&entry.file_name()) {
-                found.push((entry.metadata()?.modified()?, entry.path()));
+            if self.keep == 0 || !self.has_picture(&entry.file_name()) {
+                continue;
+            }
+            // Another program may have removed it.
+            if let Ok(picture) = entry.metadata()
+                && picture.is_file()
+            {
+                found.push((picture.modified()?, entry.path()));
             }
         }
         found.sort();
-        folder.stored = found.into_iter().map(|(_, path)| path).collect();
-        folder.remove_old();
-        Ok(folder)
+        self.stored = found.into_iter().map(|(_, path)| path).collect();
+        self.remove_old();
+        self.is_open = true;
+        Ok(())
     }
 
     /// Returns the format of the pictures.
@@ -64,10 +80,11 @@ impl PictureFolder {
         self.format
     }
 
-    /// Stores a picture, under a temporary name first, so that other programs see complete pictures only.
+    /// Stores a picture, under a temporary name first, so that other programs see complete pictures only, even after a power cut.
     pub fn store(&mut self, sequence: u64, encoded: &[u8]) -> io::Result<()> {
+        self.open()?;
         let path = self.directory.join(format!("{}-{sequence:08}.{}", self.camera, extension(self.format)));
-        write_then_rename(&self.temporary(), &path, encoded)?;
+        write_atomically_by(&self.temporary(), &path, encoded)?;
         if self.keep > 0 {
             // After a restart the numbers start again, and a picture replaces the older one of the same name.
             self.stored.retain(|stored| *stored != path);
@@ -96,7 +113,7 @@ impl PictureFolder {
     /// Makes a folder that cannot be written an error at the start, and removes a file that a killed process left.
     fn try_writing(&self) -> io::Result<()> {
         let temporary = self.temporary();
-        match File::create(&temporary) {
+        match create(&temporary) {
             Ok(_) => fs::remove_file(&temporary),
             // A disk that is full now may have room later.
             Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Ok(()),
@@ -127,22 +144,6 @@ pub fn encode(picture: &RgbImage, format: PictureFormat) -> io::Result<Vec<u8>> 
     };
     encoded.map_err(io::Error::other)?;
     Ok(bytes.into_inner())
-}
-
-/// Writes a file under a temporary name in the same folder, then renames it: other programs see it complete or not at all.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    write_then_rename(&path.with_file_name(format!(".{name}{TEMPORARY}")), path, bytes)
-}
-
-fn write_then_rename(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let written =
-        File::create(temporary).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(temporary, path));
-    if written.is_err() {
-        // The rest takes room on a disk that may be full.
-        let _ = fs::remove_file(temporary);
-    }
-    written
 }
 
 /// Returns the extension of file names.

@@ -62,7 +62,9 @@ pub struct SpoolCounts {
     pub records: u64,
     /// Messages lost because the spool was full.
     pub dropped: u64,
-    /// Why the disk cannot be written now; new messages are kept in memory only.
+    /// Files that could not be read since the start, and were set aside.
+    pub unreadable: u64,
+    /// Why the disk cannot be used now; new messages are kept in memory only.
     pub outage: Option<String>,
 }
 

@@ -285,7 +285,7 @@ mod tests {
         camera.count_published(&message("street", &["person", "person", "dog"]));
         camera.count_published(&message("street", &["person"]));
         camera.count_dropped(DropCause::Overload, 1);
-        let counts = AnnotateCounts { written: 2, dropped_busy: 1, failed: 0 };
+        let counts = AnnotateCounts { written: 2, dropped_busy: 1, failed: 0, outage: None };
         let camera = CameraSummary::new("street", "ended", &camera.snapshot(), 2.0);
         Summary {
             seconds: 2.0,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind};
 use visiond_flow::trace;
-use visiond_system::outage::{Outage, explain};
+use visiond_system::outage::{IfUnusable, Outage, explain};
 use visiond_system::preflight::{Certainty, is_special, may_open_or_create};
 
 use super::queue::{Counters, Popped, Queue};
@@ -54,8 +54,8 @@ struct OpenLog {
 }
 
 impl FileSink {
-    /// Opens the file. Fails if waiting cannot help; waits for room on a full disk.
-    pub fn open(name: &str, config: &FileSinkConfig) -> Result<Self, SinkError> {
+    /// Creates the sink, whose thread opens the file. With [`IfUnusable::Refuse`], opens it now, and fails if waiting cannot help.
+    pub fn open(name: &str, config: &FileSinkConfig, if_unusable: IfUnusable) -> Result<Self, SinkError> {
         let mut sink = Self {
             name: name.to_owned(),
             path: config.path.clone(),
@@ -65,15 +65,17 @@ impl FileSink {
             outage: Outage::new(label(name, &config.path)),
             rotate_at: config.rotate_bytes,
         };
-        match OpenLog::open(&sink.path, name) {
-            Ok(log) => sink.log = Some(log),
-            Err(error) if is_passing(&error) => sink.outage.failed(&explain(&error)),
-            Err(error) => return Err(cannot_write(&config.path, &error)),
+        if if_unusable == IfUnusable::Refuse {
+            match sink.opened() {
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => sink.outage.failed(&explain(&error)),
+                Err(error) => return Err(cannot_write(&config.path, &error)),
+            }
         }
         Ok(sink)
     }
 
-    /// Finds out whether [`FileSink::open`] would fail, without touching the file.
+    /// Finds out whether a reload would refuse the file, without touching it.
     pub fn check(config: &FileSinkConfig) -> Result<(), SinkError> {
         let path = &config.path;
         let checked = may_open_or_create(path).and_then(|()| if is_special(path) { Err(no_file()) } else { Ok(()) });
@@ -158,7 +160,11 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn run(mut self: Box<Self>, queue: &Queue) -> SinkEnd {
-        // The disk may have been full when the sink was opened.
+        if self.outage.may_try()
+            && let Err(error) = self.opened()
+        {
+            self.outage.failed(&explain(&error));
+        }
         queue.counters.report_outage(&self.outage);
         loop {
             let message = match queue.pop(None) {
@@ -288,7 +294,7 @@ pub(super) fn numbered(path: &Path, n: u32) -> PathBuf {
     name.into()
 }
 
-/// Whether waiting can solve it, so that the daemon may start.
+/// Whether waiting can solve it.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     !matches!(

@@ -15,6 +15,7 @@ use visiond_config::types::{SinkConfig, SinkKind};
 use visiond_flow::message::{Message, Published};
 use visiond_flow::sink_counts::SinkCounts;
 use visiond_system::logging::{self, Subject};
+use visiond_system::outage::IfUnusable;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
@@ -107,8 +108,8 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// An output can never work as configured: its folder is missing, or another process serves its socket. A problem that can
-    /// pass, such as a full disk, is logged and retried instead.
+    /// A sink's keys are wrong, or another process serves its socket. A file or a spool that cannot be used is logged and retried
+    /// instead.
     pub fn start(sinks: &[SinkConfig], context: &SinkContext, stop: &Stop) -> Result<Self, PublishError> {
         survive_size_limits();
         let context = context.clone();
@@ -125,20 +126,25 @@ impl Publisher {
         let wake_thread = WakeThread::start(move || woken.wake())
             .map_err(|error| PublishError::Thread { reason: error.to_string() })?;
         let publisher = Self { shared, wake_thread };
-        let RetiredSinks(none) = publisher.change(publisher.prepare(sinks)?)?;
+        let RetiredSinks(none) = publisher.change(publisher.prepare(sinks, IfUnusable::Retry)?)?;
         debug_assert!(none.is_empty());
         Ok(publisher)
     }
 
     /// Opens the sinks whose place no running sink writes to. Does not touch the running sinks.
-    pub fn prepare(&self, sinks: &[SinkConfig]) -> Result<PreparedSinks, PublishError> {
+    ///
+    /// # Errors
+    ///
+    /// A sink's keys are wrong or, with [`IfUnusable::Refuse`], its place can never be used as configured: its folder is missing,
+    /// for example. A problem that can pass, such as a full disk, is logged and retried instead.
+    pub fn prepare(&self, sinks: &[SinkConfig], if_unusable: IfUnusable) -> Result<PreparedSinks, PublishError> {
         if let Some((number, error)) = shared_spool(sinks) {
             return Err(PublishError::Open { sink: sinks[number].name.clone(), error });
         }
         let before = self.shared.sinks();
         let runs = |sink: &SinkConfig| before.iter().any(|running| same_output(&running.config, sink));
         let prepared = sinks.iter().map(|sink| {
-            let opened = if runs(sink) { None } else { Some(open(sink, &self.shared.context)?) };
+            let opened = if runs(sink) { None } else { Some(open(sink, &self.shared.context, if_unusable)?) };
             Ok((sink.clone(), opened))
         });
         prepared.collect::<Result<_, _>>().map(PreparedSinks)
@@ -409,7 +415,7 @@ fn place(config: &SinkConfig) -> String {
     }
 }
 
-/// Returns why [`Publisher::start`] would refuse each of `sinks`, and its number among them. Opens and connects nothing.
+/// Returns why [`Publisher::prepare`] would refuse each of `sinks`, and its number among them. Opens and connects nothing.
 pub fn check(sinks: &[SinkConfig]) -> Vec<(usize, SinkError)> {
     let shared = shared_spool(sinks).into_iter();
     let each = sinks.iter().enumerate().flat_map(|(number, sink)| {
@@ -453,17 +459,21 @@ fn survive_size_limits() {
 }
 
 /// Opens a sink. A sink for a broker is a [`BrokerSink`] around the client of its protocol.
-fn open(sink: &SinkConfig, context: &SinkContext) -> Result<Box<dyn Sink>, PublishError> {
+fn open(sink: &SinkConfig, context: &SinkContext, if_unusable: IfUnusable) -> Result<Box<dyn Sink>, PublishError> {
     let name = &sink.name;
     let open = || -> Result<Box<dyn Sink>, SinkError> {
         Ok(match &sink.kind {
             SinkKind::Stdout => Box::new(stdout::StdoutSink::open(name)?),
-            SinkKind::File(config) => Box::new(file::FileSink::open(name, config)?),
+            SinkKind::File(config) => Box::new(file::FileSink::open(name, config, if_unusable)?),
             SinkKind::Unix(config) => Box::new(unix::UnixSink::open(name, config)?),
             SinkKind::Mqtt(config) => {
-                Box::new(BrokerSink::open(sink, mqtt::MqttClient::open(sink, config, context.clone())?)?)
+                let client = mqtt::MqttClient::open(sink, config, context.clone())?;
+                Box::new(BrokerSink::open(sink, client, if_unusable)?)
             }
-            SinkKind::Nats(config) => Box::new(BrokerSink::open(sink, nats::NatsClient::open(name, config, context)?)?),
+            SinkKind::Nats(config) => {
+                let client = nats::NatsClient::open(name, config, context)?;
+                Box::new(BrokerSink::open(sink, client, if_unusable)?)
+            }
         })
     };
     open().map_err(|error| PublishError::Open { sink: name.clone(), error })

@@ -8,9 +8,12 @@
 //! ```
 //! Only the cursor is changed in place. Segments are appended to, and deleted when everything in them is acknowledged or the
 //! spool is full. A start never appends to an old segment. Reading skips what a crash, a power cut or a disk fault damaged, at
-//! the end of a segment or anywhere in it. `docs/spool.md` explains to users what follows from this.
+//! the end of a segment or anywhere in it. A file that cannot be read is renamed to `NAME.unreadable`, and the spool goes on
+//! without it. After a sync that failed, what it was about is written again. `docs/spool.md` explains to users what follows from
+//! this.
 
 mod cursor;
+mod files;
 mod lock;
 mod record;
 mod segment;
@@ -18,6 +21,7 @@ mod segment;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +37,8 @@ pub use lock::OpenError;
 const SEGMENTS: u64 = 32;
 /// The longest segment in bytes, unless one batch is longer.
 const LONGEST_SEGMENT: u64 = 8 << 20;
+/// How many bytes may wait for a sync. They are kept in memory.
+const MOST_UNSYNCED: usize = 16 << 20;
 
 #[derive(Debug)]
 pub struct Spool {
@@ -51,18 +57,33 @@ pub struct Spool {
     pub dropped: u64,
     /// Places where no record could be read.
     pub damaged: u64,
+    /// Files that could not be read, and were set aside.
+    pub unreadable: u64,
     unsynced: Unsynced,
     /// Last, so that the lock is released after everything else.
     _lock: Lock,
 }
 
-/// Files that a power cut could still damage.
+/// The writes that a power cut could still undo.
 #[derive(Debug, Default)]
 pub struct Unsynced {
-    segments: Vec<Arc<File>>,
+    records: Vec<UnsyncedRecords>,
     /// The folder, if file names in it are new.
     directory: Option<PathBuf>,
     cursor: Option<Arc<File>>,
+    /// A sync failed. Linux then forgets what it could not write, and the next sync succeeds without it.
+    failed: bool,
+}
+
+/// Bytes of a segment, kept until they are synced.
+#[derive(Debug)]
+struct UnsyncedRecords {
+    /// The first number of the segment.
+    first: u64,
+    file: Arc<File>,
+    /// Where they begin in the file.
+    start: u64,
+    bytes: Vec<u8>,
 }
 
 /// The file of the [`AckCursor`].
@@ -78,48 +99,75 @@ impl Spool {
         Lock::check(directory)
     }
 
-    /// Opens the spool in `directory`, and creates it if it is missing. Opens whatever it finds there, and reads what is
-    /// readable.
+    /// Opens the spool in `directory`, and creates it if it is missing. Reads what is readable of what it finds there, and sets
+    /// aside what is not.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, OpenError> {
-        fs::create_dir_all(directory)?;
-        let lock = Lock::take(directory)?;
-        let cursor = AckCursor::open(&directory.join(CURSOR))?;
-        let mut segments: VecDeque<_> = Segment::list(directory)?.into();
-        let mut next_number = cursor.number + 1;
-        // A segment without a whole record is useless, and would be in the way of a new segment of its name.
-        while let Some(newest) = segments.back() {
-            next_number = next_number.max(newest.first);
-            match newest.last(directory)? {
-                Some(last) => {
-                    next_number = next_number.max(last + 1);
-                    if last <= cursor.number {
-                        segments.drain(..).try_for_each(|old| remove(&old.path(directory)))?;
-                    }
-                    break;
-                }
-                None => {
-                    remove(&newest.path(directory))?;
-                    segments.pop_back();
-                }
-            }
+        files::create_folder(directory)?;
+        let (lock_path, cursor_path) = (directory.join(lock::FILE), directory.join(CURSOR));
+        let in_file = |path: &Path, error| OpenError::File { path: path.to_owned(), error };
+        let mut unreadable = 0;
+        if fs::symlink_metadata(&lock_path).is_ok_and(|found| !found.is_file()) {
+            files::set_aside(&lock_path, &files::not_a_file())?;
+            unreadable += 1;
         }
+        let lock = Lock::take(directory)?;
+        let cursor = match AckCursor::open(&cursor_path) {
+            Err(error) if !files::is_passing(&error) && fs::symlink_metadata(&cursor_path).is_ok() => {
+                // Without it, messages are sent again.
+                files::set_aside(&cursor_path, &error)?;
+                unreadable += 1;
+                AckCursor::open(&cursor_path)
+            }
+            other => other,
+        };
+        let cursor = cursor.map_err(|error| in_file(&cursor_path, error))?;
         let mut spool = Self {
             directory: directory.to_owned(),
             limit_bytes,
-            segments,
+            segments: VecDeque::new(),
             writer: None,
             reader: None,
             next_to_read: cursor.number + 1,
-            next_number,
+            next_number: cursor.number + 1,
             cursor,
             dropped: 0,
             damaged: 0,
+            unreadable,
             unsynced: Unsynced::default(),
             _lock: lock,
         };
+        for first in Segment::list(directory)? {
+            match Segment::find(directory, first) {
+                Ok(segment) => spool.segments.push_back(segment),
+                Err(error) => spool.set_aside(first, error)?,
+            }
+        }
+        spool.read_newest()?;
         spool.forget_acknowledged();
+        let next_number = spool.next_number;
         spool.next_to_read = spool.segments.front().map_or(next_number, |oldest| spool.next_to_read.max(oldest.first));
         Ok(spool)
+    }
+
+    /// Finds out the next message's number. Removes or sets aside newest segments without a readable record, which would be in the
+    /// way of a new one of that name.
+    fn read_newest(&mut self) -> Result<(), OpenError> {
+        while let Some(&newest) = self.segments.back() {
+            self.next_number = self.next_number.max(newest.first);
+            match newest.last(&self.directory) {
+                Ok(Some(last)) => {
+                    self.next_number = self.next_number.max(last + 1);
+                    if last <= self.cursor.number {
+                        std::mem::take(&mut self.segments).into_iter().for_each(|old| self.remove(old));
+                    }
+                    return Ok(());
+                }
+                Ok(None) => self.remove(newest),
+                Err(error) => self.set_aside(newest.first, error)?,
+            }
+            self.segments.pop_back();
+        }
+        Ok(())
     }
 
     /// Returns the next message's number, or a larger one.
@@ -130,7 +178,7 @@ impl Spool {
     /// Appends messages: all of them or, after an error, none. When the spool is full, deletes its oldest segments.
     ///
     /// One write(2) into the page cache for all of them: a killed process loses none, a power cut may lose those that are not
-    /// synced yet. 64 messages of 1 KB take about 30 us.
+    /// synced yet. They stay in memory until then. 64 messages of 1 KB take about 30 us.
     pub fn append<'a>(&mut self, messages: impl Iterator<Item = &'a QueuedMessage>) -> io::Result<()> {
         let mut records = Vec::new();
         let mut numbers: Option<(u64, u64)> = None;
@@ -140,6 +188,11 @@ impl Spool {
             }
         }
         let Some((first, last)) = numbers else { return Ok(()) };
+        let unsynced = self.unsynced_bytes();
+        if unsynced > 0 && unsynced + records.len() > MOST_UNSYNCED {
+            let mib = MOST_UNSYNCED >> 20;
+            return Err(io::Error::other(format!("the disk has not synced the last {mib} MiB; check that disk")));
+        }
         let bytes = records.len() as u64;
         let segment_bytes = (self.limit_bytes / SEGMENTS).min(LONGEST_SEGMENT);
         if self.writer.as_ref().is_some_and(|writer| !writer.is_empty() && writer.bytes + bytes > segment_bytes) {
@@ -148,39 +201,47 @@ impl Spool {
         while self.segments.len() > usize::from(self.writer.is_some()) && self.bytes() + bytes > self.limit_bytes {
             self.drop_oldest(first);
         }
-        let writer = match &mut self.writer {
+        let mut writer = match self.writer.take() {
             Some(writer) => writer,
-            none => {
-                let writer = match SegmentWriter::create(&self.directory, first) {
-                    // The folder was deleted.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        fs::create_dir_all(&self.directory)?;
-                        SegmentWriter::create(&self.directory, first)
-                    }
-                    other => other,
-                }?;
-                self.segments.push_back(Segment { first, bytes: writer.bytes });
-                self.unsynced.directory = Some(self.directory.clone());
-                none.insert(writer)
-            }
+            None => self.create_segment(first)?,
         };
+        let start = writer.bytes;
         if let Err(error) = writer.append(&records) {
             if writer.is_empty()
                 && let Some(empty) = self.segments.pop_back()
             {
-                let _ = remove(&empty.path(&self.directory));
+                self.remove(empty);
             }
-            self.writer = None;
             return Err(error);
         }
         if let Some(segment) = self.segments.back_mut() {
             segment.bytes = writer.bytes;
+            self.unsynced.add(segment.first, &writer.file, start, &records);
         }
-        if !self.unsynced.segments.iter().any(|known| Arc::ptr_eq(known, &writer.file)) {
-            self.unsynced.segments.push(Arc::clone(&writer.file));
-        }
+        self.writer = Some(writer);
         self.next_number = last + 1;
         Ok(())
+    }
+
+    /// Begins a segment whose first record will have the number `first`.
+    fn create_segment(&mut self, first: u64) -> io::Result<SegmentWriter> {
+        let create = || SegmentWriter::create(&self.directory, first);
+        let writer = match create() {
+            // The folder was deleted.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                files::create_folder(&self.directory)?;
+                create()
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.set_aside(first, error)?;
+                SegmentWriter::create(&self.directory, first)
+            }
+            other => other,
+        }?;
+        self.segments.push_back(Segment { first, bytes: writer.bytes });
+        self.unsynced.directory = Some(self.directory.clone());
+        self.unsynced.add(first, &writer.file, 0, segment::HEAD);
+        Ok(writer)
     }
 
     /// Notes that the numbers below `next_number` belong to messages that are not written.
@@ -195,8 +256,8 @@ impl Spool {
         self.next_to_read >= self.next_number
     }
 
-    /// Returns the next message, in the order of the numbers; `None` if everything was read. After an error, reading continues
-    /// with the next segment.
+    /// Returns the next message, in the order of the numbers; `None` if everything was read. A segment that cannot be read is set
+    /// aside. After an error, the same message can be read later.
     pub fn read(&mut self) -> io::Result<Option<QueuedMessage>> {
         while !self.is_read() {
             // The last segment that begins at or before the number, otherwise the first.
@@ -221,14 +282,41 @@ impl Spool {
                     return Ok(Some(message));
                 }
                 Ok(None) => self.leave(at),
-                Err(error) => {
-                    self.damaged += 1;
-                    self.leave(at);
-                    return Err(error);
-                }
+                Err(error) => self.give_up(at, error)?,
             }
         }
         Ok(None)
+    }
+
+    /// Goes on without the segment at this index, which cannot be read because of `error`.
+    fn give_up(&mut self, at: usize, error: io::Error) -> io::Result<()> {
+        let Some(&segment) = self.segments.get(at) else { return Ok(()) };
+        self.set_aside(segment.first, error)?;
+        self.leave(at);
+        self.reader = None;
+        if at + 1 == self.segments.len() {
+            self.writer = None;
+        }
+        self.segments.remove(at);
+        Ok(())
+    }
+
+    /// Renames the segment of this first number, which cannot be read because of `error`. Fails if it is to be read again later.
+    fn set_aside(&mut self, first: u64, error: io::Error) -> io::Result<()> {
+        if files::is_passing(&error) {
+            return Err(error);
+        }
+        let path = Segment { first, bytes: 0 }.path(&self.directory);
+        match files::set_aside(&path, &error) {
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
+                log::error!("cannot read {}: {error}; its messages are lost", path.display());
+            }
+            // A disk that refuses this refuses more than one file.
+            other => other?,
+        }
+        self.unreadable += 1;
+        self.next_number = self.next_number.max(first.saturating_add(1));
+        Ok(())
     }
 
     /// Marks everything as read, because it is sent from memory.
@@ -257,9 +345,33 @@ impl Spool {
         if self.writer.as_ref().is_some_and(SegmentWriter::is_deleted) {
             self.writer = None;
         }
-        let Unsynced { segments, directory, cursor } = &self.unsynced;
-        let some = !segments.is_empty() || directory.is_some() || cursor.is_some();
+        let Unsynced { records, directory, cursor, .. } = &self.unsynced;
+        let some = !records.is_empty() || directory.is_some() || cursor.is_some();
         some.then(|| std::mem::take(&mut self.unsynced))
+    }
+
+    /// Takes back what could not be synced. The next sync begins with writing it again; new messages go into a new segment.
+    pub fn not_synced(&mut self, mut failed: Unsynced) {
+        self.writer = None;
+        // Others were deleted meanwhile.
+        failed.records.retain(|records| self.segments.iter().any(|segment| segment.first == records.first));
+        failed.records.append(&mut self.unsynced.records);
+        if failed.cursor.take().is_some() {
+            self.cursor.write_again();
+        }
+        let directory = failed.directory.or(self.unsynced.directory.take());
+        self.unsynced =
+            Unsynced { records: failed.records, directory, cursor: self.unsynced.cursor.take(), failed: true };
+    }
+
+    /// Returns how many bytes of records wait for a sync that has not begun.
+    pub fn unsynced_bytes(&self) -> usize {
+        self.unsynced.records.iter().map(|records| records.bytes.len()).sum()
+    }
+
+    /// Whether a sync should not wait until its time.
+    pub fn should_sync(&self) -> bool {
+        self.unsynced_bytes() > MOST_UNSYNCED / 4
     }
 
     pub fn bytes(&self) -> u64 {
@@ -311,30 +423,42 @@ impl Spool {
         }
     }
 
-    fn remove(&self, segment: Segment) {
+    fn remove(&mut self, segment: Segment) {
+        self.unsynced.records.retain(|records| records.first != segment.first);
         let path = segment.path(&self.directory);
-        if let Err(error) = remove(&path) {
-            log::warn!("cannot remove {}: {error}", path.display());
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log::warn!("cannot remove {}: {error}", path.display());
+            }
+            _ => {}
         }
     }
 }
 
 impl Unsynced {
-    /// Syncs all of it to disk: the data before what refers to it.
-    pub fn sync(self) -> io::Result<()> {
-        self.segments.iter().try_for_each(|file| file.sync_data())?;
-        if let Some(directory) = self.directory {
-            File::open(directory)?.sync_all()?;
+    fn add(&mut self, first: u64, file: &Arc<File>, start: u64, bytes: &[u8]) {
+        match self.records.last_mut() {
+            Some(last) if last.first == first => last.bytes.extend_from_slice(bytes),
+            _ => self.records.push(UnsyncedRecords { first, file: Arc::clone(file), start, bytes: bytes.to_vec() }),
         }
-        self.cursor.map_or(Ok(()), |cursor| cursor.sync_data())
     }
-}
 
-/// Removes a file that may be gone already.
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+    /// Syncs all of it to disk: the data before what refers to it. After an error, all of it counts as not synced.
+    pub fn sync(&mut self) -> io::Result<()> {
+        let synced = self.try_sync();
+        self.failed = synced.is_err();
+        synced
+    }
+
+    fn try_sync(&self) -> io::Result<()> {
+        if self.failed {
+            self.records.iter().try_for_each(|records| records.file.write_all_at(&records.bytes, records.start))?;
+        }
+        self.records.iter().try_for_each(|records| records.file.sync_data())?;
+        if let Some(directory) = &self.directory {
+            files::sync_folder(directory)?;
+        }
+        self.cursor.as_ref().map_or(Ok(()), |cursor| cursor.sync_data())
     }
 }
 

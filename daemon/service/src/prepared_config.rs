@@ -16,6 +16,7 @@ use visiond_live::Live;
 use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
 use visiond_pipeline::supervisor::{CameraSpec, LaneSpec};
+use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 
 use crate::canary::{self, TrialModel};
@@ -97,8 +98,8 @@ fn files_of(model: &ModelConfig) -> ModelFiles {
 impl PreparedConfig {
     /// Loads every new model and opens every new folder of pictures; nothing that runs is touched.
     ///
-    /// `has_lane` says whether a model's lane can go on with the model that it has. With `trial_frames`, every new model is tried on them. `stop`
-    /// ends the trials in other processes.
+    /// `has_lane` says whether a model's lane can go on with the model that it has. A reload has `trial_frames`: every new model is
+    /// tried on them, and a folder that cannot be written is an error. `stop` ends the trials in other processes.
     pub fn new(
         mut config: Config,
         before: &RunningConfig,
@@ -149,7 +150,9 @@ impl PreparedConfig {
                 self.changes.cameras.entry(camera.name.clone()).or_insert(Change::Changed);
             }
         }
-        let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers, before)).collect::<Result<_, _>>()?;
+        let if_unusable = if trial_frames.is_some() { IfUnusable::Refuse } else { IfUnusable::Retry };
+        let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers, before, if_unusable));
+        let cameras = cameras.collect::<Result<_, _>>()?;
         let path = model.path.clone();
         self.running.models.push(RunningModel { name: Arc::clone(&name), path, files, facts, buffers });
         self.lanes.push(LaneSpec { model: name, new_model: lane_model, cameras });
@@ -161,6 +164,7 @@ impl PreparedConfig {
         camera: &CameraConfig,
         buffers: &Buffers,
         before: &RunningConfig,
+        if_unusable: IfUnusable,
     ) -> Result<CameraSpec, ServiceError> {
         let name: Arc<str> = camera.name.as_str().into();
         let opens = self.changes.cameras.contains_key(&*name);
@@ -169,7 +173,7 @@ impl PreparedConfig {
             (None, _) => None,
             (Some(_), None) => before.pictures.iter().find(|pictures| pictures.camera == name).cloned(),
             (Some(config), Some(Change::Added | Change::Changed | Change::Removed)) => {
-                let annotator = Annotator::start(config, &name)?;
+                let annotator = Annotator::start(config, &name, if_unusable)?;
                 let (camera, directory) = (Arc::clone(&name), config.directory.clone());
                 Some(Pictures { camera, directory, annotator: Arc::new(annotator) })
             }

@@ -16,6 +16,7 @@ use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext};
 use visiond_publish::SinkContext;
 use visiond_publish::{PublishError, Publisher};
+use visiond_system::outage::IfUnusable;
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
 use visiond_system::{logging, process};
@@ -134,7 +135,7 @@ impl Service {
         };
         let PreparedConfig { changes, lanes, running } =
             PreparedConfig::new(config, &before, |model| hold.has(model), Some(&self.live), &self.stop)?;
-        let sinks = self.publisher.prepare(&running.config.sinks)?;
+        let sinks = self.publisher.prepare(&running.config.sinks, IfUnusable::Refuse)?;
         let serve = self.web.get().map(|server| server.prepare(&running.config.http)).transpose()?;
 
         let mut state = self.state.lock();
@@ -257,7 +258,7 @@ impl Service {
         let cameras = views.iter().flat_map(|view| &view.cameras).map(|camera| {
             let summary = CameraSummary::new(&camera.name, camera.phase().name(), &camera.snapshot(), seconds);
             match pictures.iter().find(|(pictures, _)| pictures.camera == camera.name) {
-                Some((pictures, counts)) => summary.with_pictures(&pictures.directory, *counts),
+                Some((pictures, counts)) => summary.with_pictures(&pictures.directory, counts.clone()),
                 None => summary,
             }
         });

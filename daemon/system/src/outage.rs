@@ -14,6 +14,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Consequence for messages without a spool.
 const LOST: &str = "lost";
 
+/// What to do about an output that cannot be used as it is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfUnusable {
+    /// Log it, and try again later: at a start, because the cameras and the other outputs can do without it. Its own thread opens
+    /// it, so that a disk that hangs holds up nothing else.
+    Retry,
+    /// Refuse the configuration, unless the problem can pass: at a reload, because the running one stays in force.
+    Refuse,
+}
+
 /// State of an output: it works, or when to retry it.
 #[derive(Debug)]
 pub struct Outage {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -77,6 +77,13 @@ pub async fn at_once<F: Future>(future: F) -> Option<F::Output> {
         Poll::Pending => Poll::Ready(None),
     })
     .await
+}
+
+/// Makes a FIFO, which blocks whoever opens it carelessly.
+pub fn make_fifo(path: &Path) {
+    let path = std::ffi::CString::new(path.to_str().expect("a path for a test")).expect("a path for a test");
+    // SAFETY: mkfifo(3) reads a NUL-terminated path that lives through the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{path:?}");
 }
 
 /// A file system of a few pages; unmounted when dropped.

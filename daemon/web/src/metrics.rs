@@ -119,6 +119,11 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
             family.add(&[("camera", &camera.name), ("outcome", outcome)], count as f64);
         }
     }
+    let help = "Whether the folder of a camera's annotated pictures cannot be written.";
+    let mut family = page.family(GAUGE, "visiond_pictures_outage", help);
+    for (camera, counts) in cameras.iter().filter_map(|camera| Some((camera, camera.pictures.as_ref()?))) {
+        family.add(&[("camera", &camera.name)], flag(counts.outage.is_some()));
+    }
 }
 
 fn stages(page: &mut MetricsText, cameras: &[CameraFacts]) {
@@ -217,12 +222,15 @@ fn sinks(page: &mut MetricsText, sinks: &[SinkCounts]) {
         connected.add(&[("sink", &sink.name)], flag(is));
     }
     let spools: Vec<_> = sinks.iter().filter_map(|sink| Some((sink.name.as_str(), sink.spool.as_ref()?))).collect();
-    let columns: [Column<SpoolCounts>; 5] = [
+    let columns: [Column<SpoolCounts>; 6] = [
         (GAUGE, "visiond_spool_bytes", "Bytes on disk of a durable sink.", |spool| spool.bytes as f64),
         (GAUGE, "visiond_spool_limit_bytes", "Most bytes on disk of a durable sink.", |spool| spool.limit_bytes as f64),
         (GAUGE, "visiond_spool_messages", "Messages on disk that are not acknowledged.", |spool| spool.records as f64),
         (COUNTER, "visiond_spool_dropped_total", "Messages that a full spool dropped.", |spool| spool.dropped as f64),
-        (GAUGE, "visiond_spool_outage", "Whether the disk of a durable sink cannot be written.", |spool| {
+        (COUNTER, "visiond_spool_unreadable_total", "Files of a spool that could not be read.", |s| {
+            s.unreadable as f64
+        }),
+        (GAUGE, "visiond_spool_outage", "Whether the disk of a durable sink cannot be used.", |spool| {
             flag(spool.outage.is_some())
         }),
     ];

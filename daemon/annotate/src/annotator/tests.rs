@@ -10,8 +10,7 @@ use visiond_flow::timestamp::{Instant as Marks, Timestamp};
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
-use visiond_system::testing::TinyDisk;
-use visiond_system::testing::{hang, wait_until};
+use visiond_system::testing::{TinyDisk, finishes, hang, make_fifo, wait_until};
 
 use super::*;
 
@@ -54,7 +53,9 @@ fn the_newest_pictures_are_kept_also_over_a_restart_and_beside_other_cameras() {
     }
     let pool = pool();
     for (format, range) in [(PictureFormat::Jpeg, 0..5), (PictureFormat::Png, 5..7)] {
-        let annotator = Annotator::start(&AnnotateConfig { keep: 3, format, ..config(&directory) }, "door").unwrap();
+        let annotator =
+            Annotator::start(&AnnotateConfig { keep: 3, format, ..config(&directory) }, "door", IfUnusable::Retry)
+                .unwrap();
         for sequence in range {
             annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
         }
@@ -74,11 +75,11 @@ fn only_what_is_asked_for_is_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let pool = pool();
     let asked = AnnotateConfig { every: 4, on_detection: true, ..config(folder.path()) };
-    let annotator = Annotator::start(&asked, "door").unwrap();
+    let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
     for sequence in 0..10 {
         annotator.offer_wait(frame(&pool, sequence), message(sequence, usize::from(sequence == 6)));
     }
-    assert_eq!(annotator.close(hang()), AnnotateCounts { written: 4, dropped_busy: 0, failed: 0 });
+    assert_eq!(annotator.close(hang()), AnnotateCounts { written: 4, dropped_busy: 0, failed: 0, outage: None });
     assert_eq!(
         names(folder.path()),
         ["door-00000000.jpg", "door-00000004.jpg", "door-00000006.jpg", "door-00000008.jpg"]
@@ -89,7 +90,7 @@ fn only_what_is_asked_for_is_drawn() {
 fn a_busy_drawer_drops_frames_by_count_and_gives_their_buffers_back() {
     let folder = tempfile::tempdir().unwrap();
     let pool = pool();
-    let annotator = Annotator::start(&config(folder.path()), "door").unwrap();
+    let annotator = Annotator::start(&config(folder.path()), "door", IfUnusable::Retry).unwrap();
     let mut offered = 0;
     while annotator.counts().dropped_busy < 20 {
         // The pool of four hang runs dry: one waits, one is being converted.
@@ -123,16 +124,57 @@ fn a_lane_that_waits_is_released_by_close() {
         annotator.close(Instant::now());
         lane.join().unwrap();
     });
-    assert_eq!(annotator.counts(), AnnotateCounts { written: 0, dropped_busy: 1, failed: 0 });
+    assert_eq!(annotator.counts(), AnnotateCounts { written: 0, dropped_busy: 1, failed: 0, outage: None });
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_told_at_the_start() {
+fn a_folder_that_cannot_be_is_refused_at_a_reload() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
-    let error = Annotator::start(&config(&file), "door").unwrap_err().to_string();
+    let error = Annotator::start(&config(&file), "door", IfUnusable::Refuse).unwrap_err().to_string();
     assert!(error.starts_with("annotated pictures of camera door: ") && error.contains("cannot write to"), "{error}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_costs_pictures_until_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("out");
+    fs::write(&directory, "x").unwrap();
+    let pool = pool();
+    let annotator = Annotator::start(&config(&directory), "door", IfUnusable::Retry).unwrap();
+    wait_until("the outage", || annotator.counts().outage.is_some_and(|reason| reason.contains("File exists")));
+    fs::remove_file(&directory).unwrap();
+    let mut sequence = 0;
+    wait_until("a picture", || {
+        annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+        sequence += 1;
+        wait_until("the drawer", || annotator.counts().failed + annotator.counts().written == sequence);
+        annotator.counts().written == 1
+    });
+    assert_eq!(annotator.close(hang()).outage, None);
+    assert_eq!(names(&directory), [format!("door-{:08}.jpg", sequence - 1)]);
+}
+
+#[test]
+fn a_fifo_or_a_link_in_the_place_of_the_unfinished_picture_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (directory, precious) = (folder.path().to_owned(), folder.path().join("precious"));
+    let unfinished = directory.join(".door.visiond-part");
+    fs::write(&precious, "x").unwrap();
+    let obstacles: [&dyn Fn(); 2] =
+        [&|| make_fifo(&unfinished), &|| std::os::unix::fs::symlink(&precious, &unfinished).unwrap()];
+    for obstacle in obstacles {
+        obstacle();
+        let directory = directory.clone();
+        let start = move || Annotator::start(&config(&directory), "door", IfUnusable::Refuse).unwrap();
+        let annotator = finishes("the start", start);
+        obstacle();
+        let pool = pool();
+        annotator.offer_wait(frame(&pool, 0), message(0, 1));
+        wait_until("a picture", || annotator.counts().written == 1);
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "x");
+    }
 }
 
 #[test]
@@ -144,7 +186,7 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
     fs::write(disk.join("ballast"), vec![0; 60 * 1024]).unwrap();
     let directory = disk.join("out");
     let pool = pool();
-    let annotator = Annotator::start(&config(&directory), "door").unwrap();
+    let annotator = Annotator::start(&config(&directory), "door", IfUnusable::Retry).unwrap();
     for sequence in 0..3 {
         annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
     }
@@ -159,6 +201,9 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
         wait_until("the drawer", || annotator.counts().failed + annotator.counts().written == sequence);
         annotator.counts().written == 1
     });
-    assert_eq!(annotator.close(hang()), AnnotateCounts { written: 1, dropped_busy: 0, failed: sequence - 1 });
+    assert_eq!(
+        annotator.close(hang()),
+        AnnotateCounts { written: 1, dropped_busy: 0, failed: sequence - 1, outage: None }
+    );
     assert_eq!(names(&directory), [format!("door-{:08}.jpg", sequence - 1)]);
 }

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use visiond_annotate::picture_folder::{encode, write_atomically};
+use visiond_annotate::picture_folder::encode;
 use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_capture::source::Next;
 use visiond_config::types::PictureFormat;
+use visiond_engine::atomic_write::write_atomically;
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
 use visiond_flow::message::rfc3339;

@@ -1,4 +1,5 @@
-//! Checks whether `visiond run` could start a configuration on this machine, with the functions that `run` itself calls first.
+//! Checks whether `visiond run` could start a configuration on this machine and write all of its outputs, with the functions that
+//! `run` itself calls first.
 //!
 //! What persists until the user fixes it is an error. What may be gone when the service starts is a warning: a camera may be
 //! plugged in, systemd creates /run/visiond and passes credentials, and the service's user may read and write where this user

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use visiond_annotate::draw::draw;
-use visiond_annotate::picture_folder::{encode, extension, write_atomically};
+use visiond_annotate::picture_folder::{encode, extension};
 use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_config::types::PictureFormat;
+use visiond_engine::atomic_write::write_atomically;
 use visiond_flow::message::Message;
 use visiond_kernels::frame::FrameView;
 use visiond_system::exit::ExitError;

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use visiond_config::types::SinkConfig;
 use visiond_flow::message::Published;
+use visiond_system::outage::IfUnusable;
 
 use super::spool_writer::SpoolWriter;
 use super::{QueuedMessage, WINDOW};
@@ -22,9 +23,9 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Opens the outbox of a sink. Fails if the sink's spool can never be opened.
-    pub fn open(config: &SinkConfig) -> Result<Self, SinkError> {
-        let spool_writer = config.durable.then(|| SpoolWriter::open(config)).transpose()?;
+    /// Opens the outbox of a sink. Fails if the sink has no folder for its spool or, with [`IfUnusable::Refuse`], cannot use it.
+    pub fn open(config: &SinkConfig, if_unusable: IfUnusable) -> Result<Self, SinkError> {
+        let spool_writer = config.durable.then(|| SpoolWriter::open(config, if_unusable)).transpose()?;
         Ok(Self { next_number: 1, fresh: VecDeque::new(), spool_writer })
     }
 
@@ -101,6 +102,10 @@ impl Outbox {
         let writer = self.spool_writer.as_mut()?;
         if let Some(message) = writer.read() {
             return Some(message);
+        }
+        if writer.spool.as_ref().is_some_and(|spool| !spool.is_read()) {
+            // It cannot be read for the moment, and goes first.
+            return None;
         }
         // A message stays here for longer than a call only while the disk refuses it.
         let (message, _) = writer.unwritten.pop_front()?;

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use visiond_config::types::SinkConfig;
 use visiond_flow::trace;
 use visiond_system::backoff::{Backoff, RateLimit};
+use visiond_system::outage::IfUnusable;
 
 use super::outbox::Outbox;
 use super::queue_reader::{CLOSE_TIMEOUT, QueueReader};
@@ -29,8 +30,8 @@ pub struct BrokerSink<C> {
 
 impl<C: BrokerClient> BrokerSink<C> {
     /// Opens the sink; its thread connects.
-    pub fn open(config: &SinkConfig, client: C) -> Result<Self, SinkError> {
-        Ok(Self { name: config.name.clone(), client, outbox: Outbox::open(config)? })
+    pub fn open(config: &SinkConfig, client: C, if_unusable: IfUnusable) -> Result<Self, SinkError> {
+        Ok(Self { name: config.name.clone(), client, outbox: Outbox::open(config, if_unusable)? })
     }
 }
 

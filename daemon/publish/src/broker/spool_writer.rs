@@ -11,18 +11,22 @@ use tokio::task::JoinHandle;
 use visiond_config::types::SinkConfig;
 use visiond_flow::sink_counts::SpoolCounts;
 use visiond_system::backoff::RateLimit;
-use visiond_system::outage::{Outage, explain};
+use visiond_system::outage::{IfUnusable, Outage, explain};
 use visiond_system::preflight::Certainty;
 
 use super::QueuedMessage;
 use crate::queue::Counters;
 use crate::sink::SinkError;
-use crate::spool::{OpenError, Spool};
+use crate::spool::{OpenError, Spool, Unsynced};
 
 /// How long to wait before retrying a spool that another sink of this process still holds.
 const HANDOVER: Duration = Duration::from_millis(20);
 /// How often to log a problem that persists.
 const QUIET: Duration = Duration::from_secs(60);
+/// How often to look whether a sync has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long to wait before retrying a sync or a read that failed.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// The spool of a durable sink, and the messages that could not be written to it.
 pub struct SpoolWriter {
@@ -39,19 +43,35 @@ pub struct SpoolWriter {
     /// When to try to open it next, while `spool` is `None`.
     open_again: Instant,
     outage: Outage,
+    /// Why the spool cannot be read, and when to read again.
+    read_failure: Option<(String, Instant)>,
     /// When to sync what was written.
     sync_due: Option<Instant>,
-    syncing: Option<JoinHandle<io::Result<()>>>,
-    sync_failed: RateLimit,
+    syncing: Option<Syncing>,
+    /// Why the last sync failed.
+    sync_failure: Option<String>,
+    complaints: RateLimit,
+    unreadable: RateLimit,
+    /// For the log: messages that count as accepted once they are synced.
+    unaccepted: Vec<String>,
     full: RateLimit,
     /// How many dropped messages and damaged places were logged.
     logged_dropped: u64,
     logged_damaged: u64,
 }
 
+/// A sync on another thread.
+struct Syncing {
+    task: JoinHandle<(Unsynced, io::Result<()>)>,
+    /// The messages that it is about, see [`SpoolWriter::unaccepted`].
+    unaccepted: Vec<String>,
+    look_again: Instant,
+}
+
 impl SpoolWriter {
-    /// Opens the spool of a sink. Fails if waiting cannot help.
-    pub fn open(config: &SinkConfig) -> Result<Self, SinkError> {
+    /// Prepares the spool of a sink, whose thread opens it. With [`IfUnusable::Refuse`], opens it now, and fails if waiting cannot
+    /// help.
+    pub fn open(config: &SinkConfig, if_unusable: IfUnusable) -> Result<Self, SinkError> {
         let directory = folder(config)?;
         let mut writer = Self {
             name: config.name.clone(),
@@ -63,27 +83,29 @@ impl SpoolWriter {
             unwritten: VecDeque::new(),
             memory_only: BTreeSet::new(),
             open_again: Instant::now(),
+            read_failure: None,
             sync_due: None,
             syncing: None,
-            sync_failed: RateLimit::new(QUIET),
+            sync_failure: None,
+            complaints: RateLimit::new(QUIET),
+            unreadable: RateLimit::new(QUIET),
+            unaccepted: Vec::new(),
             full: RateLimit::new(QUIET),
             logged_dropped: 0,
             logged_damaged: 0,
         };
-        match writer.open_spool() {
-            // The old sink of this process hands it over in a moment.
-            Ok(()) | Err(OpenError::HeldByThisProcess) => {}
-            Err(OpenError::Io(error))
-                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
-            {
-                writer.outage.failed(&explain(&error));
+        if if_unusable == IfUnusable::Refuse {
+            match writer.open_spool() {
+                // The old sink of this process hands it over in a moment.
+                Ok(()) | Err(OpenError::HeldByThisProcess) => {}
+                Err(error) if error.is_full_disk() => writer.outage.failed(&error.to_string()),
+                Err(error) => return Err(cannot_open(&writer.directory, &error)),
             }
-            Err(error) => return Err(cannot_open(&writer.directory, &error)),
         }
         Ok(writer)
     }
 
-    /// Finds out whether [`SpoolWriter::open`] would fail, without touching the folder.
+    /// Finds out whether a reload would refuse the spool, without touching the folder.
     pub fn check(config: &SinkConfig) -> Result<(), SinkError> {
         let directory = folder(config)?;
         Spool::check(&directory).map_err(|error| cannot_open(&directory, &error))
@@ -104,7 +126,10 @@ impl SpoolWriter {
             None => Some(self.open_again),
             Some(_) => (!self.unwritten.is_empty()).then(|| self.outage.next_try()),
         };
-        [write, self.sync_due].into_iter().flatten().min()
+        // Without a connection nothing reads when the time has come.
+        let read = self.read_failure.as_ref().map(|(_, again)| *again).filter(|again| *again > Instant::now());
+        let sync = self.syncing.as_ref().map(|syncing| syncing.look_again).or(self.sync_due);
+        [write, read, sync].into_iter().flatten().min()
     }
 
     /// Opens a spool that could not be opened, and syncs what is due.
@@ -121,8 +146,11 @@ impl SpoolWriter {
                 }
             }
         }
-        if self.sync_due.is_some_and(|due| now >= due) {
-            self.sync();
+        if self.syncing.as_ref().is_some_and(|syncing| now >= syncing.look_again) {
+            self.end_sync(now);
+        }
+        if self.syncing.is_none() && self.sync_due.is_some_and(|due| now >= due) {
+            self.begin_sync(now);
         }
     }
 
@@ -137,30 +165,41 @@ impl SpoolWriter {
             return false;
         }
         self.outage.recovered();
-        if self.sync_every.is_zero()
-            && let Some(Err(error)) = spool.unsynced().map(|unsynced| unsynced.sync())
-        {
-            self.complain(&error);
-        }
+        let should_sync = spool.should_sync();
         if log::log_enabled!(log::Level::Trace) {
-            for (QueuedMessage { id, camera, .. }, sequence) in &self.unwritten {
-                log::trace!("sink {}: accepted {id} {camera} {sequence}", self.name);
-            }
+            let words = |(QueuedMessage { id, camera, .. }, sequence): &_| format!("{id} {camera} {sequence}");
+            self.unaccepted.extend(self.unwritten.iter().map(words));
         }
-        self.schedule_sync();
+        if !self.sync_every.is_zero() {
+            self.accept();
+            self.schedule_sync(if should_sync { Duration::ZERO } else { self.sync_every });
+        } else if self.sync_failure.is_none() && self.syncing.is_none() {
+            self.sync_and_wait();
+        } else {
+            // A disk that fails must not hold up the sink.
+            self.schedule_sync(TRY_AGAIN);
+        }
         true
     }
 
     pub fn read(&mut self) -> Option<QueuedMessage> {
         let spool = self.spool.as_mut()?;
-        loop {
-            match spool.read() {
-                Ok(found) => return found,
-                Err(error) => log::error!(
-                    "sink {}: cannot read a part of the spool {}, skipping it: {error}",
-                    self.name,
-                    self.directory.display()
-                ),
+        if self.read_failure.as_ref().is_some_and(|(_, again)| Instant::now() < *again) {
+            return None;
+        }
+        match spool.read() {
+            Ok(found) => {
+                self.read_failure = None;
+                found
+            }
+            Err(error) => {
+                let reason = explain(&error);
+                if self.unreadable.pass(Instant::now()).is_some() {
+                    let (name, directory) = (&self.name, self.directory.display());
+                    log::error!("sink {name}: cannot read the spool {directory}, its messages wait: {reason}");
+                }
+                self.read_failure = Some((format!("reading it fails: {reason}"), Instant::now() + TRY_AGAIN));
+                None
             }
         }
     }
@@ -168,7 +207,9 @@ impl SpoolWriter {
     /// Writes the acknowledged number. If that fails, messages are sent twice after a restart.
     pub fn write_cursor(&mut self) {
         match self.spool.as_mut().map(Spool::write_cursor) {
-            Some(Ok(true)) => self.schedule_sync(),
+            // With 0 only the cursor is left, and an old cursor costs only messages that are sent twice.
+            Some(Ok(true)) if self.sync_every.is_zero() => self.schedule_sync(Duration::from_secs(1)),
+            Some(Ok(true)) => self.schedule_sync(self.sync_every),
             Some(Err(error)) => self.complain(&error),
             Some(Ok(false)) | None => {}
         }
@@ -177,6 +218,8 @@ impl SpoolWriter {
     /// Publishes what the spool holds, and logs what is lost.
     pub fn report(&mut self, counters: &Counters) {
         let outage = self.outage.reason().map(str::to_owned);
+        let outage = outage.or_else(|| self.sync_failure.clone());
+        let outage = outage.or_else(|| self.read_failure.as_ref().map(|(reason, _)| reason.clone()));
         let limit_bytes = self.limit_bytes;
         let Some(spool) = &self.spool else {
             if outage.is_some() {
@@ -202,17 +245,16 @@ impl SpoolWriter {
             );
             self.logged_damaged = damaged;
         }
-        let (bytes, records) = (spool.bytes(), spool.records());
-        *counters.spool.lock() = Some(SpoolCounts { bytes, limit_bytes, records, dropped, outage });
+        let (bytes, records, unreadable) = (spool.bytes(), spool.records(), spool.unreadable);
+        *counters.spool.lock() = Some(SpoolCounts { bytes, limit_bytes, records, dropped, unreadable, outage });
     }
 
     /// Syncs everything and closes the spool; returns how many messages are lost.
     pub fn close(mut self) -> u64 {
         self.write_cursor();
-        if let Some(mut spool) = self.spool.take() {
-            if let Some(Err(error)) = spool.unsynced().map(|unsynced| unsynced.sync()) {
-                self.complain(&error);
-            }
+        self.end_sync(Instant::now());
+        self.sync_and_wait();
+        if let Some(spool) = self.spool.take() {
             let records = spool.records();
             if records > 0 {
                 log::info!("sink {}: {records} messages stay in the spool {}", self.name, self.directory.display());
@@ -231,32 +273,77 @@ impl SpoolWriter {
         Ok(())
     }
 
-    fn schedule_sync(&mut self) {
-        // With 0 only the cursor is left, and an old cursor costs only messages that are sent twice.
-        let after = if self.sync_every.is_zero() { Duration::from_secs(1) } else { self.sync_every };
-        self.sync_due.get_or_insert_with(|| Instant::now() + after);
+    /// Syncs after this time at the latest.
+    fn schedule_sync(&mut self, after: Duration) {
+        let due = Instant::now() + after;
+        self.sync_due = Some(self.sync_due.map_or(due, |known| known.min(due)));
     }
 
-    /// Syncs on another thread, one sync at a time, so that syncs do not pile up on a slow disk.
-    fn sync(&mut self) {
-        if let Some(syncing) = &mut self.syncing {
-            match syncing.now_or_never() {
-                None => {
-                    self.sync_due = Some(Instant::now() + Duration::from_millis(100));
-                    return;
+    /// Begins a sync on another thread, one at a time, so that syncs do not pile up on a slow disk.
+    fn begin_sync(&mut self, now: Instant) {
+        self.sync_due = None;
+        let Some(mut unsynced) = self.spool.as_mut().and_then(Spool::unsynced) else {
+            // What a sync that failed was about is acknowledged and deleted.
+            return self.synced(Unsynced::default(), Ok(()));
+        };
+        let task = tokio::task::spawn_blocking(move || {
+            let synced = unsynced.sync();
+            (unsynced, synced)
+        });
+        let unaccepted = std::mem::take(&mut self.unaccepted);
+        self.syncing = Some(Syncing { task, unaccepted, look_again: now + LOOK_AGAIN });
+    }
+
+    /// Ends the sync that was begun, if it is done.
+    fn end_sync(&mut self, now: Instant) {
+        let Some(Syncing { mut task, unaccepted, .. }) = self.syncing.take() else { return };
+        match (&mut task).now_or_never() {
+            None => self.syncing = Some(Syncing { task, unaccepted, look_again: now + LOOK_AGAIN }),
+            Some(Ok((unsynced, synced))) => {
+                let newer = std::mem::replace(&mut self.unaccepted, unaccepted);
+                self.synced(unsynced, synced);
+                self.unaccepted.extend(newer);
+            }
+            // The task never panics and is never cancelled.
+            Some(Err(_)) => {}
+        }
+    }
+
+    /// Syncs on this thread.
+    fn sync_and_wait(&mut self) {
+        if let Some(mut unsynced) = self.spool.as_mut().and_then(Spool::unsynced) {
+            let synced = unsynced.sync();
+            self.synced(unsynced, synced);
+        }
+    }
+
+    /// Notes the end of a sync.
+    fn synced(&mut self, unsynced: Unsynced, synced: io::Result<()>) {
+        match synced {
+            Ok(()) => {
+                if self.sync_failure.take().is_some() {
+                    log::info!("sink {}: the spool {} is synced again", self.name, self.directory.display());
                 }
-                Some(Ok(Err(error))) => self.complain(&error),
-                // The task never panics and is never cancelled.
-                Some(Ok(Ok(())) | Err(_)) => {}
+                self.accept();
+            }
+            Err(error) => {
+                self.complain(&error);
+                self.sync_failure = Some(format!("syncing it fails: {}", explain(&error)));
+                if let Some(spool) = &mut self.spool {
+                    spool.not_synced(unsynced);
+                }
+                self.sync_due = Some(Instant::now() + TRY_AGAIN);
             }
         }
-        self.sync_due = None;
-        let unsynced = self.spool.as_mut().and_then(Spool::unsynced);
-        self.syncing = unsynced.map(|unsynced| tokio::task::spawn_blocking(move || unsynced.sync()));
+    }
+
+    /// Logs the messages that count as accepted now.
+    fn accept(&mut self) {
+        self.unaccepted.drain(..).for_each(|words| log::trace!("sink {}: accepted {words}", self.name));
     }
 
     fn complain(&mut self, error: &io::Error) {
-        if self.sync_failed.pass(Instant::now()).is_some() {
+        if self.complaints.pass(Instant::now()).is_some() {
             log::error!(
                 "sink {}: cannot sync the spool {}, a power cut may lose messages: {}",
                 self.name,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind, WhenFull};
 use visiond_flow::message::Message;
+use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_system::testing::{never, wait_until};
 
@@ -135,7 +136,7 @@ struct Running {
 
 impl Running {
     fn start(config: &SinkConfig, broker: &Arc<Mutex<Broker>>) -> Self {
-        let sink = Box::new(BrokerSink::open(config, Fake::new(broker)).unwrap());
+        let sink = Box::new(BrokerSink::open(config, Fake::new(broker), IfUnusable::Retry).unwrap());
         let queue = Arc::new(Queue::of(config, &Stop::new().unwrap()));
         let thread = {
             let queue = Arc::clone(&queue);

@@ -16,7 +16,7 @@ use super::tests::*;
 use super::*;
 
 fn change(publisher: &Publisher, sinks: &[SinkConfig]) {
-    publisher.change(publisher.prepare(sinks).unwrap()).unwrap().close(hang());
+    publisher.change(publisher.prepare(sinks, IfUnusable::Refuse).unwrap()).unwrap().close(hang());
 }
 
 fn named(name: &str, kind: SinkKind) -> SinkConfig {
@@ -60,7 +60,7 @@ fn a_sink_that_cannot_be_opened_leaves_all_as_it_was() {
     let publisher = Publisher::start(std::slice::from_ref(&stays), &context(), &Stop::new().unwrap()).unwrap();
     let bad = named("bad", file_kind(Path::new("/nowhere/at/all"), 0, 5));
     let socket = named("socket", SinkKind::Unix(unix_kind(&new)));
-    let error = publisher.prepare(&[socket, bad]).err().unwrap();
+    let error = publisher.prepare(&[socket, bad], IfUnusable::Refuse).err().unwrap();
     assert!(error.to_string().starts_with("sink bad: cannot write /nowhere/at/all"), "{error}");
     assert!(!new.exists(), "what was opened for it is taken back");
     publisher.publish(&message(7, 0));

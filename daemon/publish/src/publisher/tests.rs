@@ -15,8 +15,9 @@ use std::time::Duration;
 use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind, UnixSinkConfig, WhenFull};
 use visiond_flow::sink_counts::SinkCounts;
 use visiond_flow::testing::door_message as message;
+use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
-use visiond_system::testing::{TinyDisk, finishes, hang, never, wait_until};
+use visiond_system::testing::{TinyDisk, finishes, hang, make_fifo, never, wait_until};
 
 use super::{PublishError, Publisher};
 use crate::sink::SinkContext;
@@ -155,11 +156,12 @@ fn somebody_elses_last_line_is_ended_not_removed() {
 }
 
 #[test]
-fn an_output_that_can_never_work_is_told_at_the_start() {
+fn an_output_that_can_never_work_is_refused_at_a_reload() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |kind| match Publisher::start(&[sink(kind)], &context(), &Stop::new().unwrap()) {
+    let publisher = Publisher::start(&[], &context(), &Stop::new().unwrap()).unwrap();
+    let open = |kind| match publisher.prepare(&[sink(kind)], IfUnusable::Refuse) {
         Err(error @ PublishError::Open { .. }) => error.to_string(),
-        other => panic!("{other:?}"),
+        _ => panic!("it was opened"),
     };
     let missing = open(file_kind(&folder.path().join("no/d.jsonl"), 0, 5));
     assert!(missing.starts_with("sink test: ") && missing.ends_with("; make its folder"), "{missing}");
@@ -172,6 +174,30 @@ fn an_output_that_can_never_work_is_told_at_the_start() {
     assert_eq!(fs::read_to_string(&no_socket).unwrap(), "precious");
     let long = open(SinkKind::Unix(unix_kind(&folder.path().join("x".repeat(120)))));
     assert!(long.contains("more than 107 bytes"), "{long}");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_costs_its_own_messages_and_is_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (good, bad) = (folder.path().join("good"), folder.path().join("away/bad"));
+    let fifo = folder.path().join("fifo");
+    make_fifo(&fifo);
+    let sinks = [&good, &bad, &fifo, &folder.path().to_owned()].map(|path| sink(file_kind(path, 0, 5)));
+    let publisher = Publisher::start(&sinks, &context(), &Stop::new().unwrap()).unwrap();
+    let outage = |number: usize| publisher.counts()[number].outage.clone().unwrap_or_default();
+    for (number, words) in [(1, "make its folder"), (2, "it is not a file"), (3, "name a file in it")] {
+        wait_until("the outage", || outage(number).contains(words));
+    }
+    fs::create_dir(folder.path().join("away")).unwrap();
+    let mut sequence = 0;
+    wait_until("the folder to be found", || {
+        publisher.publish(&message(sequence, 1));
+        sequence += 1;
+        publisher.counts()[1].written > 0
+    });
+    assert_eq!(outage(1), "");
+    publisher.close(hang());
+    assert_eq!(sequences(&good), (0..sequence).collect::<Vec<_>>());
 }
 
 #[test]

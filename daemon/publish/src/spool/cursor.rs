@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::files;
+
 /// The first bytes of a copy.
 const MARK: [u8; 8] = *b"vsr ack\n";
 /// Mark, number, and CRC-32 of both.
@@ -21,22 +23,23 @@ pub struct AckCursor {
     next: usize,
     /// Everything up to this number is acknowledged; [`AckCursor::write`] writes it to disk.
     pub number: u64,
-    written: u64,
+    /// The number in the file, unless it has to be written again.
+    written: Option<u64>,
 }
 
 impl AckCursor {
     /// Opens the cursor, and creates it if it is missing; its number is 0 if no copy is whole.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        let [first, second] = PLACES.map(|place| read(&file, place));
+        let file = files::open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?;
+        let (first, second) = (read(&file, PLACES[0])?, read(&file, PLACES[1])?);
         let number = first.max(second).unwrap_or(0);
         let next = usize::from(first > second);
-        Ok(Self { file: Arc::new(file), next, number, written: number })
+        Ok(Self { file: Arc::new(file), next, number, written: Some(number) })
     }
 
     /// Writes a new number, 20 bytes; returns whether it was new.
     pub fn write(&mut self) -> io::Result<bool> {
-        if self.written == self.number {
+        if self.written == Some(self.number) {
             return Ok(false);
         }
         let mut bytes = [0; PLACE];
@@ -46,14 +49,27 @@ impl AckCursor {
         bytes[16..].copy_from_slice(&crc.to_le_bytes());
         self.file.write_all_at(&bytes, PLACES[self.next])?;
         self.next = 1 - self.next;
-        self.written = self.number;
+        self.written = Some(self.number);
         Ok(true)
+    }
+
+    /// Makes [`AckCursor::write`] write the number again, because it may not have reached the disk.
+    pub fn write_again(&mut self) {
+        self.written = None;
     }
 }
 
-fn read(file: &File, place: u64) -> Option<u64> {
+/// Returns the number at `place`, or `None` if the copy there is not whole.
+fn read(file: &File, place: u64) -> io::Result<Option<u64>> {
     let mut bytes = [0; PLACE];
-    file.read_exact_at(&mut bytes, place).ok()?;
+    match file.read_exact_at(&mut bytes, place) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    Ok(number(&bytes))
+}
+
+fn number(bytes: &[u8; PLACE]) -> Option<u64> {
     let crc = u32::from_le_bytes(bytes[16..].try_into().ok()?);
     let number = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
     (bytes[..8] == MARK && crc == crc32fast::hash(&bytes[..16])).then_some(number)

@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 use visiond_system::outage::explain;
 use visiond_system::preflight::{Certainty, Resource, is_locked};
 
+use super::files;
+
 /// The folders that this process has locked.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
@@ -28,16 +30,23 @@ pub enum OpenError {
     HeldByOtherProcess,
     #[error("{}", explain(.0))]
     Io(#[from] io::Error),
+    #[error("{}: {}", path.display(), explain(error))]
+    File { path: PathBuf, error: io::Error },
 }
 
 impl OpenError {
+    pub fn is_full_disk(&self) -> bool {
+        let (Self::Io(error) | Self::File { error, .. }) = self else { return false };
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
     /// Returns whether the service would fail to open `directory` likewise.
     pub fn certainty(&self, directory: &Path) -> Certainty {
         match self {
             Self::HeldByThisProcess | Self::HeldByOtherProcess => {
                 Certainty::InUse(Resource::Lock(directory.join(FILE)))
             }
-            Self::Io(error) => Certainty::of(error, directory),
+            Self::Io(error) | Self::File { error, .. } => Certainty::of(error, directory),
         }
     }
 }
@@ -59,7 +68,8 @@ impl Lock {
             return Err(OpenError::HeldByThisProcess);
         }
         let path = directory.join(FILE);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let file = files::open(&path, OpenOptions::new().write(true).create(true).truncate(false))
+            .map_err(|error| OpenError::File { path, error })?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::HeldByOtherProcess),

@@ -8,11 +8,12 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::files;
 use super::record::{self, DecodedRecord};
 use crate::broker::QueuedMessage;
 
 /// The first bytes of a segment, which show people what the file is.
-const HEAD: &[u8; 16] = b"visiond spool 1\n";
+pub const HEAD: &[u8; 16] = b"visiond spool 1\n";
 /// The end of its name.
 const SUFFIX: &str = ".spool";
 const CHUNK: usize = 256 << 10;
@@ -30,18 +31,24 @@ impl Segment {
         directory.join(format!("{:016x}{SUFFIX}", self.first))
     }
 
-    /// Lists the segments in `directory`, oldest first.
-    pub fn list(directory: &Path) -> io::Result<Vec<Self>> {
+    /// Lists the first numbers of what has a segment's name in `directory`, oldest first.
+    pub fn list(directory: &Path) -> io::Result<Vec<u64>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
+            let name = entry?.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)).filter(|digits| digits.len() == 16);
-            let Some(first) = number.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else { continue };
-            found.push(Self { first, bytes: entry.metadata()?.len() });
+            found.extend(number.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
         }
-        found.sort_by_key(|segment| segment.first);
+        found.sort_unstable();
         Ok(found)
+    }
+
+    /// Finds the segment whose first number is `first`.
+    pub fn find(directory: &Path, first: u64) -> io::Result<Self> {
+        let mut segment = Self { first, bytes: 0 };
+        let found = fs::symlink_metadata(segment.path(directory))?;
+        segment.bytes = found.len();
+        if found.is_file() { Ok(segment) } else { Err(files::not_a_file()) }
     }
 
     /// Returns the largest number in it; `None` if it has no whole record.
@@ -120,7 +127,7 @@ impl SegmentReader {
     /// Reads a whole segment.
     pub fn open(directory: &Path, segment: Segment) -> io::Result<Self> {
         let mut reader = Self::behind(directory, Segment { bytes: HEAD.len() as u64, ..segment });
-        reader.file = Some(File::open(&reader.path)?);
+        reader.file = Some(files::open(&reader.path, OpenOptions::new().read(true))?);
         Ok(reader)
     }
 
@@ -174,7 +181,7 @@ impl SegmentReader {
         self.buffer.resize(had + bytes.max(CHUNK).min(room), 0);
         let file = match &mut self.file {
             Some(file) => file,
-            closed => closed.insert(File::open(&self.path)?),
+            closed => closed.insert(files::open(&self.path, OpenOptions::new().read(true))?),
         };
         let read = loop {
             match file.read_at(&mut self.buffer[had..], from) {

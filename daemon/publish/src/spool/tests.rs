@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use proptest::prelude::*;
+use visiond_system::testing::{finishes, make_fifo};
 
 use super::*;
 
@@ -241,8 +242,110 @@ fn a_folder_that_was_taken_away_is_made_anew() {
     fs::remove_dir_all(&directory).unwrap();
     spool.unsynced();
     append(&mut spool, 3..5);
-    assert!(spool.read().is_err());
     assert_eq!(read_all(&mut spool), [3, 4]);
+    assert_eq!(spool.unreadable, 1);
+}
+
+/// What can stand in the place of a file that cannot be read: a folder, a FIFO, a link.
+fn obstacles() -> [fn(&Path); 3] {
+    [|path| fs::create_dir(path).unwrap(), make_fifo, |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap()]
+}
+
+#[test]
+fn an_unreadable_segment_is_set_aside_and_the_others_go_out() {
+    for obstacle in obstacles() {
+        for first in [1, 5, 9] {
+            let folder = tempfile::tempdir().unwrap();
+            for first in [1, 5, 9] {
+                append(&mut open(folder.path()), first..first + 4);
+            }
+            let path = folder.path().join(format!("{first:016x}.spool"));
+            let kept = folder.path().join("kept");
+            fs::rename(&path, &kept).unwrap();
+            obstacle(&path);
+            let directory = folder.path().to_owned();
+            let mut spool = finishes("the start", move || open(&directory));
+            let others: Vec<_> = (1..13).filter(|number| !(first..first + 4).contains(number)).collect();
+            assert_eq!(read_all(&mut spool), others);
+            assert_eq!(spool.unreadable, 1);
+            let aside = folder.path().join(format!("{first:016x}.spool.unreadable"));
+            assert!(fs::symlink_metadata(&aside).is_ok());
+            // It goes on, under names of its own.
+            let next = spool.next_number();
+            append(&mut spool, next..next + 2);
+            assert_eq!(read_all(&mut spool), [next, next + 1]);
+            drop(spool);
+            let mut again = others.clone();
+            again.extend([next, next + 1]);
+            assert_eq!(read_all(&mut open(folder.path())), again);
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_becomes_unreadable_is_renamed_and_never_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    for first in [1, 5] {
+        append(&mut open(folder.path()), first..first + 4);
+    }
+    let mut spool = open(folder.path());
+    append(&mut spool, 9..11);
+    let of = |first: u64| folder.path().join(format!("{first:016x}.spool"));
+    // An earlier one of the same name is not replaced.
+    fs::write(folder.path().join("0000000000000005.spool.unreadable"), "older").unwrap();
+    for first in [5, 9] {
+        fs::remove_file(of(first)).unwrap();
+        fs::create_dir(of(first)).unwrap();
+    }
+    assert_eq!(read_all(&mut spool), [1, 2, 3, 4]);
+    append(&mut spool, 11..12);
+    assert_eq!(read_all(&mut spool), [11]);
+    spool.acknowledge(11);
+    append(&mut spool, 12..13);
+    assert_eq!(spool.unreadable, 2);
+    let name = |name: &str| folder.path().join(name);
+    assert_eq!(fs::read(name("0000000000000005.spool.unreadable")).unwrap(), b"older");
+    assert!(name("0000000000000005.spool.unreadable.1").is_dir() && name("0000000000000009.spool.unreadable").is_dir());
+}
+
+#[test]
+fn a_cursor_or_lock_that_is_no_file_is_set_aside() {
+    for obstacle in obstacles() {
+        for name in [CURSOR, lock::FILE] {
+            let folder = tempfile::tempdir().unwrap();
+            append(&mut open(folder.path()), 1..4);
+            fs::remove_file(folder.path().join(name)).unwrap();
+            obstacle(&folder.path().join(name));
+            let directory = folder.path().to_owned();
+            let mut spool = finishes("the start", move || open(&directory));
+            assert_eq!(read_all(&mut spool), [1, 2, 3]);
+            spool.acknowledge(3);
+            spool.write_cursor().unwrap();
+            assert_eq!(spool.unreadable, 1);
+            assert!(fs::symlink_metadata(folder.path().join(format!("{name}.unreadable"))).is_ok());
+            drop(spool);
+            assert!(read_all(&mut open(folder.path())).is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_stands_where_a_new_segment_would_be_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    fs::create_dir(folder.path().join("0000000000000001.spool")).unwrap();
+    append(&mut spool, 1..3);
+    assert_eq!(read_all(&mut spool), [1, 2]);
+    assert!(folder.path().join("0000000000000001.spool.unreadable").is_dir());
+}
+
+#[test]
+fn a_process_without_descriptors_skips_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    append(&mut open(folder.path()), 1..4);
+    let mut spool = open(folder.path());
+    assert!(spool.give_up(0, io::Error::from_raw_os_error(libc::EMFILE)).is_err());
+    assert_eq!((read_all(&mut spool), spool.unreadable), (vec![1, 2, 3], 0));
 }
 
 #[derive(Debug, Clone)]

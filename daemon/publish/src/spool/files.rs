@@ -1,0 +1,67 @@
+//! Opens the spool's files, whatever stands in their place, and sets aside what cannot be read.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use visiond_system::outage::explain;
+use visiond_system::preflight::folder_of;
+
+/// The end of the name of a file that was set aside.
+const SET_ASIDE: &str = "unreadable";
+/// How many files of one name can be set aside.
+const MOST_SET_ASIDE: u32 = 1000;
+
+/// Opens a plain file.
+pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // Opening a FIFO would block, and a link could lead to a file of another program.
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
+}
+
+/// Creates a folder and those above it, so that a power cut does not undo it.
+pub fn create_folder(folder: &Path) -> io::Result<()> {
+    let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(folder)?;
+    for made in missing {
+        // Another user's folder may not be readable.
+        let _ = sync_folder(folder_of(made));
+    }
+    Ok(())
+}
+
+/// Syncs the names in a folder to disk.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        // The file system cannot do this.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        other => other,
+    }
+}
+
+pub fn not_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")
+}
+
+/// Whether the process or the machine lacks something at the moment, so that the file itself may be fine.
+pub fn is_passing(error: &io::Error) -> bool {
+    let passing = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::EINTR];
+    error.raw_os_error().is_some_and(|number| passing.contains(&number))
+}
+
+/// Renames a file that cannot be read because of `error`, so that it is in the way of nothing, and logs that.
+pub fn set_aside(path: &Path, error: &io::Error) -> io::Result<()> {
+    let name = |number| match number {
+        0 => format!("{}.{SET_ASIDE}", path.display()),
+        _ => format!("{}.{SET_ASIDE}.{number}", path.display()),
+    };
+    let is_free = |name: &PathBuf| fs::symlink_metadata(name).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let free = (0..MOST_SET_ASIDE).map(|number| PathBuf::from(name(number))).find(is_free);
+    let to = free.ok_or(io::ErrorKind::AlreadyExists)?;
+    fs::rename(path, &to)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot rename {}: {error}", path.display())))?;
+    let (path, to, reason) = (path.display(), to.display(), explain(error));
+    log::error!("cannot read {path}: {reason}; renamed it to {to} and went on without it");
+    Ok(())
+}
