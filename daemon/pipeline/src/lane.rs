@@ -180,24 +180,30 @@ struct LaneState {
     complaints: RateLimit,
 }
 
-impl Lane {
-    /// Runs the model on frames until the mailbox has ended or is stopped.
-    pub fn run(self, mut model: LaneModel) {
-        logging::about(Subject::Model, Arc::clone(&self.metrics.name));
-        let max_in_flight = model.runner.as_ref().map_or(1, |runner| runner.max_in_flight());
-        let mut state = LaneState {
+impl LaneState {
+    fn new(max_in_flight: usize, eager: bool) -> Self {
+        Self {
             taken: Vec::new(),
             works: VecDeque::new(),
             in_flight: VecDeque::with_capacity(max_in_flight),
             spare: Vec::with_capacity(max_in_flight),
             found: Vec::new(),
-            pacer: RunPacer::new(max_in_flight, self.mailbox.has_lossless()),
+            pacer: RunPacer::new(max_in_flight, eager),
             counted: RunCounts::default(),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
             lost: None,
             complaints: RateLimit::new(Duration::from_secs(10)),
-        };
+        }
+    }
+}
+
+impl Lane {
+    /// Runs the model on frames until the mailbox has ended or is stopped.
+    pub fn run(self, mut model: LaneModel) {
+        logging::about(Subject::Model, Arc::clone(&self.metrics.name));
+        let max_in_flight = model.runner.as_ref().map_or(1, |runner| runner.max_in_flight());
+        let mut state = LaneState::new(max_in_flight, self.mailbox.has_lossless());
         // After a panic `state` may hold half a batch, which `discard` clears; all else in `self` is atomic or locked.
         while catch_unwind(AssertUnwindSafe(|| self.serve(&mut model, &mut state))).is_err() {
             // The panic hook has logged where and why.

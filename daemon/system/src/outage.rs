@@ -133,3 +133,22 @@ pub fn explain(error: &io::Error) -> String {
     };
     format!("{error}; {remedy}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_end_at_the_longest_and_begin_again_after_a_success() {
+        let mut outage = Outage::new("test: the disk".to_owned());
+        for _ in 0..2 {
+            outage.failed("full");
+            assert!(outage.next_try() <= Instant::now() + FIRST_WAIT);
+            (0..40).for_each(|_| outage.failed("full"));
+            let now = Instant::now();
+            assert!(outage.next_try() <= now + LONGEST_WAIT, "{:?}", outage.next_try() - now);
+            outage.recovered();
+            assert!(outage.may_try() && outage.reason().is_none());
+        }
+    }
+}

@@ -100,6 +100,44 @@ impl Opener for Device {
     }
 }
 
+/// Notes how long it should pause, and pauses no moment.
+struct Impatient {
+    script: VecDeque<Opening>,
+    is_device: bool,
+    pauses: Arc<parking_lot::Mutex<Vec<Duration>>>,
+}
+
+impl Opener for Impatient {
+    fn open(&mut self) -> Result<Box<dyn Source>, SourceError> {
+        self.script.pop_front().unwrap().give()
+    }
+
+    fn is_device(&self) -> bool {
+        self.is_device
+    }
+
+    fn wait(&mut self, pause: Duration, _: &Stop) -> Wake {
+        self.pauses.lock().push(pause);
+        if self.script.is_empty() { Wake::Stopped } else { Wake::TimedOut }
+    }
+}
+
+/// Returns the pauses of a camera between the openings of a script, in milliseconds.
+fn pauses(is_device: bool, retry_policy: RetryPolicy, script: Vec<Opening>) -> Vec<u128> {
+    let pauses = Arc::default();
+    let open = Impatient { script: script.into(), is_device, pauses: Arc::clone(&pauses) };
+    let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
+    let run = start_by(retry_policy, Delivery::Lossless, &active_cameras, &Arc::default(), Box::new(open));
+    run.sequences();
+    run.thread.join().unwrap();
+    let pauses = pauses.lock().iter().map(Duration::as_millis).collect();
+    pauses
+}
+
+fn away() -> Opening {
+    Opening::Error(SourceError::transient("no such device"))
+}
+
 fn start(active_cameras: &Arc<ActiveCameras>, script: Vec<Opening>) -> Run {
     start_with(active_cameras, &Arc::default(), scripted(script))
 }
@@ -124,10 +162,22 @@ fn start_with(active_cameras: &Arc<ActiveCameras>, sequence: &Arc<AtomicU64>, op
 
 /// One that has failed is tried again every `failed`.
 fn start_retrying(failed: Duration, active_cameras: &Arc<ActiveCameras>, sequence: &Arc<AtomicU64>, open: Open) -> Run {
+    let (first, limit) = (Duration::from_millis(1), Duration::from_millis(4));
+    let retry_policy = RetryPolicy { first, limit, failed, ..RetryPolicy::default() };
+    start_by(retry_policy, Delivery::Lossless, active_cameras, sequence, open)
+}
+
+fn start_by(
+    retry_policy: RetryPolicy,
+    delivery: Delivery,
+    active_cameras: &Arc<ActiveCameras>,
+    sequence: &Arc<AtomicU64>,
+    open: Open,
+) -> Run {
     let (stop, active_cameras) = (Stop::new().unwrap(), Arc::clone(active_cameras));
     let metrics = Arc::new(CameraMetrics::new("door".into()));
     let mailbox = Arc::new(Mailbox::default());
-    let slot = mailbox.add(testing::camera(&metrics), Delivery::Lossless);
+    let slot = mailbox.add(testing::camera(&metrics), delivery);
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open,
@@ -135,12 +185,7 @@ fn start_retrying(failed: Duration, active_cameras: &Arc<ActiveCameras>, sequenc
         slot,
         sequence: Arc::clone(sequence),
         active_cameras: Arc::clone(&active_cameras),
-        retry_policy: RetryPolicy {
-            first: Duration::from_millis(1),
-            limit: Duration::from_millis(4),
-            failed,
-            ..RetryPolicy::default()
-        },
+        retry_policy,
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
     };
@@ -205,6 +250,42 @@ fn losses_are_counted_by_their_cause() {
     assert!(run.sequences().is_empty());
     run.thread.join().unwrap();
     assert_eq!(run.metrics.snapshot().dropped, [4, 2, 0, 0]);
+}
+
+#[test]
+fn a_frame_that_a_newer_one_replaces_is_dropped_by_overload() {
+    use Event::{Ends, Frame};
+    let script = vec![Opening::Source(vec![Frame(0), Frame(1), Frame(2), Ends])];
+    let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
+    let run =
+        start_by(RetryPolicy::default(), Delivery::NewestWins, &active_cameras, &Arc::default(), scripted(script));
+    run.thread.join().unwrap();
+    let mut dropped = [0; 4];
+    dropped[DropCause::Overload as usize] = 2;
+    assert_eq!((run.metrics.snapshot().captured, run.metrics.snapshot().dropped), (3, dropped));
+}
+
+#[test]
+fn pauses_grow_to_the_limit_of_their_kind() {
+    let errors = || (0..12).map(|_| away()).collect();
+    for (is_device, limit) in [(true, 1_500), (false, 5_000)] {
+        let pauses = pauses(is_device, RetryPolicy::default(), errors());
+        assert!(pauses[0] <= 250 && pauses.iter().all(|pause| *pause <= limit), "{pauses:?}");
+        assert!(pauses[6..].iter().all(|pause| *pause >= limit * 3 / 4 - 1), "{pauses:?}");
+    }
+}
+
+#[test]
+fn the_next_pause_is_short_again_only_after_a_source_that_was_stable() {
+    for is_device in [true, false] {
+        for (stable, is_short) in [(Duration::ZERO, true), (EVER, false)] {
+            let retry_policy = RetryPolicy { stable, device_stable: stable, ..RetryPolicy::default() };
+            let mut script: Vec<_> = (0..4).map(|_| away()).collect();
+            script.push(Opening::Source(vec![Event::Frame(0), Event::Dies]));
+            let pauses = pauses(is_device, retry_policy, script);
+            assert_eq!((pauses.len(), pauses[4] <= 250), (5, is_short), "{pauses:?}");
+        }
+    }
 }
 
 #[test]

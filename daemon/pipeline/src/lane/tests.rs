@@ -51,15 +51,27 @@ fn start_with_runs(
         metrics: Arc::clone(&lane_metrics),
         mailbox: Arc::clone(&mailbox),
         model_swap: Arc::clone(&model_swap),
-        publish,
         message_limit: Arc::new(MessageLimit::new(message_limit, &stop)),
-        clock: Arc::new(SystemClock),
-        stop: stop.clone(),
-        end: stop.clone(),
         gpu_lost: Arc::clone(&lost),
+        ..alone(publish, &stop)
     };
     let thread = std::thread::spawn(move || lane.run(fake_model("fake", batch, max_in_flight, act)));
     Bench { mailbox, model_swap, messages, cameras: metrics, lane: lane_metrics, stop, lost, thread }
+}
+
+/// A lane without cameras.
+fn alone(publish: PublishFn, stop: &Stop) -> Lane {
+    Lane {
+        metrics: Arc::new(LaneMetrics::new("fake".into())),
+        mailbox: Arc::default(),
+        model_swap: Arc::default(),
+        publish,
+        message_limit: Arc::new(MessageLimit::new(None, stop)),
+        clock: Arc::new(SystemClock),
+        stop: stop.clone(),
+        end: stop.clone(),
+        gpu_lost: GpuLost::default(),
+    }
 }
 
 /// A lane's fake model.
@@ -107,6 +119,8 @@ fn every_frame_becomes_a_message_with_its_timings() {
     assert_eq!((&*last.camera, &*last.detections[0].label, last.frame.width), ("cam0", "class 4", 4));
     let t = last.timings_us;
     assert!(t.total + 5 >= t.capture + t.queue + t.preprocess + t.infer + t.postprocess, "{t:?}");
+    let age_us = (SystemClock.monotonic_ns() - last.monotonic_ns) / 1000;
+    assert!(t.total <= age_us, "{t:?}, and it is {age_us} us old");
     assert_eq!((cameras[0].published(), lane.runs.get(), lane.errors.get()), (5, 5, 0));
     assert_eq!(lane.activity(), Activity::Ended);
     assert!(lane.had_frame());
@@ -161,6 +175,21 @@ fn a_model_that_fails_again_and_again_is_built_anew() {
     let (messages, _, lane) = bench.end();
     assert_eq!(messages.len(), 1);
     assert_eq!((lane.errors.get(), lane.rebuilds.get()), (3, 1));
+}
+
+#[test]
+fn a_run_that_succeeds_makes_the_next_pause_short_again() {
+    let (publish, messages) = message_channel();
+    let lane = alone(publish, &Stop::new().unwrap());
+    let (mut runner, mut state) = (Fake::new(1, 1, |_| Act::See), LaneState::new(1, false));
+    let pauses: Vec<_> = (0..5).map(|_| state.backoff.pause()).collect();
+    state.failures = FAILURES_UNTIL_REBUILD - 1;
+    let metrics = Arc::new(CameraMetrics::new("cam".into()));
+    let queued = QueuedFrame { frame: frame(&pool(1), 0).unwrap(), queued_ns: SystemClock.monotonic_ns() };
+    state.taken.push((camera(&metrics), queued));
+    lane.begin(&mut runner, &fake_model("fake", 1, 1, |_| Act::See).facts, &mut state);
+    assert!(lane.finish_oldest(&mut runner, &mut state) && messages.try_recv().is_ok());
+    assert!(state.backoff.pause() <= pauses[1] && state.failures == 0, "{pauses:?}");
 }
 
 #[test]

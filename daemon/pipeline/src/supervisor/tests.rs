@@ -204,3 +204,28 @@ fn a_lane_that_is_asked_for_no_more_ends_and_the_others_go_on() {
     assert!(!bench.stop.is_raised());
     bench.end();
 }
+
+#[test]
+fn a_frame_that_waits_when_its_camera_is_removed_is_dropped_by_overload() {
+    let (stop, orders) = (Stop::new().unwrap(), Arc::default());
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    // The first message holds the lane up until `go_on` is dropped.
+    let publish = Arc::new(move |_: &Arc<Message>| _ = gate.lock().recv());
+    let live = visiond_live::Live::new();
+    let context =
+        PipelineContext { publish, live, messages: None, retry_policy: RetryPolicy::default(), stop: stop.clone() };
+    let mut pipeline = Pipeline::start(lane(true, vec![starts("a", &orders)]), context).unwrap();
+    let camera = Arc::clone(&pipeline.lanes()[0].cameras[0]);
+    // One is in the lane, one waits, and the camera has the third in its hand.
+    wait_until("a frame to wait", || camera.snapshot().captured >= 3);
+    pipeline.change(lane(false, vec![starts("b", &orders)])).unwrap();
+    let snapshot = camera.snapshot();
+    let mut dropped = [0; 4];
+    dropped[DropCause::Overload as usize] = 1;
+    assert_eq!(snapshot.dropped, dropped);
+    drop(go_on);
+    stop.raise();
+    pipeline.halt();
+    assert!(pipeline.join(hang()));
+}

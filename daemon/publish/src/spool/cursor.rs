@@ -74,3 +74,33 @@ fn number(bytes: &[u8; PLACE]) -> Option<u64> {
     let number = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
     (bytes[..8] == MARK && crc == crc32fast::hash(&bytes[..16])).then_some(number)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_is_torn_costs_the_newest_number_alone_also_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cursor");
+        for restarts in [false, true] {
+            let mut cursor = AckCursor::open(&path).unwrap();
+            for _ in 0..5 {
+                if restarts {
+                    cursor = AckCursor::open(&path).unwrap();
+                }
+                let before = cursor.number;
+                let was = PLACES.map(|place| read(&cursor.file, place).unwrap());
+                cursor.number += 1;
+                assert!(cursor.write().unwrap());
+                let is = PLACES.map(|place| read(&cursor.file, place).unwrap());
+                let torn = (0..2).find(|place| is[*place] == Some(before + 1)).unwrap();
+                assert_eq!(is[1 - torn], was[1 - torn]);
+                // What the torn write leaves.
+                assert!(before == 0 || is[1 - torn] == Some(before), "{was:?} became {is:?}");
+            }
+        }
+    }
+}
