@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -180,9 +181,10 @@ fn accepted_messages_survive_a_power_cut_though_a_sync_has_failed() {
     let library = failing_disk(folder.path());
     let mut broker = Mosquitto::start();
     broker.end(libc::SIGKILL);
-    // The first segment's data, the folder, and data again.
-    for (number, every) in [(1, "0 s"), (2, "0 s"), (3, "0 s"), (4, "0 s"), (1, "100 ms"), (3, "100 ms")] {
-        let (spool, disk) = (folder.path().join("spool-q"), folder.path().join("disk"));
+    // The first segment's data, two folders, and data again.
+    for (number, every) in [(1, "0 s"), (2, "0 s"), (3, "0 s"), (4, "0 s"), (1, "100 ms"), (4, "100 ms")] {
+        let (made, disk) = (folder.path().join("on-disk"), folder.path().join("disk"));
+        let spool = made.join("spool");
         fs::create_dir(&disk).unwrap();
         let config = config(&broker, &spool, &format!("spool_sync = \"{every}\""));
         let mut daemon = Daemon::start_with(&config, |command| {
@@ -201,7 +203,9 @@ fn accepted_messages_survive_a_power_cut_though_a_sync_has_failed() {
         let mut expected = BTreeMap::new();
         accepted(log, &mut expected);
         assert_kept(&expected, &after_a_power_cut(&disk));
-        fs::remove_dir_all(&spool).unwrap();
+        // The new folder has a name that lasts.
+        assert!(disk.join(format!("names-{}", fs::metadata(&made).unwrap().ino())).exists());
+        fs::remove_dir_all(&made).unwrap();
         fs::remove_dir_all(&disk).unwrap();
     }
 }
@@ -209,7 +213,7 @@ fn accepted_messages_survive_a_power_cut_though_a_sync_has_failed() {
 #[test]
 fn a_segment_that_cannot_be_read_ends_neither_the_daemon_nor_the_sink() {
     let folder = tempfile::tempdir().unwrap();
-    let (library, spool) = (failing_disk(folder.path()), folder.path().join("spool-q"));
+    let (library, spool) = (failing_disk(folder.path()), folder.path().join("on-disk"));
     let mut broker = Mosquitto::start();
     broker.end(libc::SIGKILL);
     let file = "[[sink]]\ntype = \"file\"\npath = \"{dir}/out.jsonl\"";
@@ -243,4 +247,40 @@ fn a_segment_that_cannot_be_read_ends_neither_the_daemon_nor_the_sink() {
     let words = format!("cannot read {}: Input/output error", newest.display());
     assert!(ended.log.contains(&words) && ended.log.contains(&format!("renamed it to {aside}")), "{}", ended.log);
     assert_eq!(fs::read(aside).unwrap(), bytes, "nothing of it is deleted");
+}
+
+#[test]
+fn annotated_pictures_survive_a_power_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let (library, disk) = (failing_disk(folder.path()), folder.path().join("disk"));
+    let pictures = folder.path().join("on-disk");
+    fs::create_dir(&disk).unwrap();
+    let tiny = root().join("tests/vm/tiny.onnx");
+    let config = format!(
+        "[[model]]\nname = \"bars\"\npath = {tiny:?}\n[engine]\nbackend = \"rten\"\n[[camera]]\nname = \"door\"\n\
+         source = {{ type = \"pattern\", width = 128, height = 64, fps = 20 }}\n\
+         annotate = {{ every = 1, directory = {pictures:?} }}\n"
+    );
+    let mut daemon = Daemon::start_with(&config, |command| {
+        command.env("LD_PRELOAD", &library).env("DISK", &disk);
+    });
+    let stored = || {
+        let entries = fs::read_dir(&pictures).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let mut stored: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "jpg")).collect();
+        stored.sort();
+        stored
+    };
+    daemon.wait_until("pictures", |_| stored().len() > 3);
+    daemon.signal(libc::SIGKILL);
+    daemon.finish();
+    let mut stored = stored();
+    // The newest has its name perhaps for no more than a moment.
+    stored.pop();
+    let names = fs::read_to_string(disk.join(format!("names-{}", fs::metadata(&pictures).unwrap().ino()))).unwrap();
+    for path in stored {
+        let inode = fs::metadata(&path).unwrap().ino();
+        assert!(names.contains(&format!("{inode} {}\n", path.file_name().unwrap().to_str().unwrap())), "{names}");
+        let (on_disk, whole) = (fs::read(disk.join(format!("inode-{inode}"))).unwrap(), fs::read(&path).unwrap());
+        assert!(on_disk == whole, "{} has {} bytes of {}", path.display(), on_disk.len(), whole.len());
+    }
 }

@@ -18,7 +18,7 @@ mod lock;
 mod record;
 mod segment;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -68,8 +68,8 @@ pub struct Spool {
 #[derive(Debug, Default)]
 pub struct Unsynced {
     records: Vec<UnsyncedRecords>,
-    /// The folder, if file names in it are new.
-    directory: Option<PathBuf>,
+    /// Folders in which names are new.
+    folders: BTreeSet<PathBuf>,
     cursor: Option<Arc<File>>,
     /// A sync failed. Linux then forgets what it could not write, and the next sync succeeds without it.
     failed: bool,
@@ -102,7 +102,7 @@ impl Spool {
     /// Opens the spool in `directory`, and creates it if it is missing. Reads what is readable of what it finds there, and sets
     /// aside what is not.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, OpenError> {
-        files::create_folder(directory)?;
+        let folders = files::create_folder(directory)?.into_iter().collect();
         let (lock_path, cursor_path) = (directory.join(lock::FILE), directory.join(CURSOR));
         let in_file = |path: &Path, error| OpenError::File { path: path.to_owned(), error };
         let mut unreadable = 0;
@@ -133,7 +133,7 @@ impl Spool {
             dropped: 0,
             damaged: 0,
             unreadable,
-            unsynced: Unsynced::default(),
+            unsynced: Unsynced { folders, ..Unsynced::default() },
             _lock: lock,
         };
         for first in Segment::list(directory)? {
@@ -225,12 +225,11 @@ impl Spool {
 
     /// Begins a segment whose first record will have the number `first`.
     fn create_segment(&mut self, first: u64) -> io::Result<SegmentWriter> {
-        let create = || SegmentWriter::create(&self.directory, first);
-        let writer = match create() {
+        let writer = match SegmentWriter::create(&self.directory, first) {
             // The folder was deleted.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                files::create_folder(&self.directory)?;
-                create()
+                self.unsynced.folders.extend(files::create_folder(&self.directory)?);
+                SegmentWriter::create(&self.directory, first)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.set_aside(first, error)?;
@@ -239,7 +238,7 @@ impl Spool {
             other => other,
         }?;
         self.segments.push_back(Segment { first, bytes: writer.bytes });
-        self.unsynced.directory = Some(self.directory.clone());
+        self.unsynced.folders.insert(self.directory.clone());
         self.unsynced.add(first, &writer.file, 0, segment::HEAD);
         Ok(writer)
     }
@@ -345,8 +344,8 @@ impl Spool {
         if self.writer.as_ref().is_some_and(SegmentWriter::is_deleted) {
             self.writer = None;
         }
-        let Unsynced { records, directory, cursor, .. } = &self.unsynced;
-        let some = !records.is_empty() || directory.is_some() || cursor.is_some();
+        let Unsynced { records, folders, cursor, .. } = &self.unsynced;
+        let some = !records.is_empty() || !folders.is_empty() || cursor.is_some();
         some.then(|| std::mem::take(&mut self.unsynced))
     }
 
@@ -359,9 +358,8 @@ impl Spool {
         if failed.cursor.take().is_some() {
             self.cursor.write_again();
         }
-        let directory = failed.directory.or(self.unsynced.directory.take());
-        self.unsynced =
-            Unsynced { records: failed.records, directory, cursor: self.unsynced.cursor.take(), failed: true };
+        failed.folders.append(&mut self.unsynced.folders);
+        self.unsynced = Unsynced { cursor: self.unsynced.cursor.take(), failed: true, ..failed };
     }
 
     /// Returns how many bytes of records wait for a sync that has not begun.
@@ -455,9 +453,7 @@ impl Unsynced {
             self.records.iter().try_for_each(|records| records.file.write_all_at(&records.bytes, records.start))?;
         }
         self.records.iter().try_for_each(|records| records.file.sync_data())?;
-        if let Some(directory) = &self.directory {
-            files::sync_folder(directory)?;
-        }
+        self.folders.iter().try_for_each(|folder| files::sync_folder(folder))?;
         self.cursor.as_ref().map_or(Ok(()), |cursor| cursor.sync_data())
     }
 }

@@ -1,6 +1,6 @@
 // Preloaded into visiond: a disk that fails, and that loses power.
 //
-// It is about files in folders whose path has "/spool-". The folder $DISK gets what such a disk would still have after a power cut:
+// It is about files in folders whose path has "/on-disk". The folder $DISK gets what such a disk would still have after a power cut:
 // inode-NUMBER with the synced bytes of each file, and names-NUMBER with the names that a synced folder has, one a line with its
 // inode. Sync number $FAIL_SYNC fails and, as in Linux, the bytes count as written from then on. Reading a file whose name is
 // $FAIL_READ fails.
@@ -35,7 +35,7 @@ static int path_of(int fd, char *path, size_t size) {
     if (length <= 0)
         return 0;
     path[length] = 0;
-    return strstr(path, "/spool-") != NULL;
+    return strstr(path, "/on-disk") != NULL;
 }
 
 static int disk_file(const char *kind, ino_t inode, int flags) {
@@ -44,10 +44,9 @@ static int disk_file(const char *kind, ino_t inode, int flags) {
     return open(path, O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
 }
 
-ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t start) {
+static ssize_t note(int fd, ssize_t written, off64_t start) {
     char path[4096];
     struct stat found;
-    ssize_t written = REAL(pwrite64)(fd, bytes, count, start);
     if (written > 0 && getenv("DISK") && path_of(fd, path, sizeof path) && !fstat(fd, &found)) {
         pthread_mutex_lock(&lock);
         if (dirty_count == MOST)
@@ -58,6 +57,15 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t start) {
         pthread_mutex_unlock(&lock);
     }
     return written;
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t start) {
+    return note(fd, REAL(pwrite64)(fd, bytes, count, start), start);
+}
+
+ssize_t write(int fd, const void *bytes, size_t count) {
+    off_t start = lseek(fd, 0, SEEK_CUR);
+    return note(fd, REAL(write)(fd, bytes, count), start);
 }
 
 // Puts the dirty bytes of a file on the disk, or forgets them.
@@ -89,13 +97,18 @@ static int sync_of(int fd, int (*real)(int)) {
     if (S_ISREG(found.st_mode)) {
         flush(path, found.st_ino, !fails);
     } else if (!fails) {
-        int names = disk_file("names", found.st_ino, O_TRUNC);
+        int names = disk_file("new", found.st_ino, O_TRUNC);
         DIR *folder = opendir(path);
         for (struct dirent *entry; folder && (entry = readdir(folder));)
             if (entry->d_type == DT_REG)
                 dprintf(names, "%lu %s\n", (unsigned long)entry->d_ino, entry->d_name);
         closedir(folder);
         close(names);
+        // In one step, because the test may kill visiond here.
+        char from[4096], to[4096];
+        snprintf(from, sizeof from, "%s/new-%lu", getenv("DISK"), (unsigned long)found.st_ino);
+        snprintf(to, sizeof to, "%s/names-%lu", getenv("DISK"), (unsigned long)found.st_ino);
+        rename(from, to);
     }
     pthread_mutex_unlock(&lock);
     errno = EIO;

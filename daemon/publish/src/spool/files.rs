@@ -20,22 +20,19 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
 }
 
-/// Creates a folder and those above it, so that a power cut does not undo it.
-pub fn create_folder(folder: &Path) -> io::Result<()> {
+/// Creates a folder and those above it that are missing; returns the folders to sync, so that a power cut does not undo it.
+pub fn create_folder(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
     fs::create_dir_all(folder)?;
-    for made in missing {
-        // Another user's folder may not be readable.
-        let _ = sync_folder(folder_of(made));
-    }
-    Ok(())
+    Ok(missing.into_iter().map(|made| folder_of(made).to_owned()).collect())
 }
 
 /// Syncs the names in a folder to disk.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    match File::open(folder)?.sync_all() {
-        // The file system cannot do this.
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // The file system cannot do this, or a folder of another user cannot be opened.
+        Err(error) if matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied) => Ok(()),
         other => other,
     }
 }
