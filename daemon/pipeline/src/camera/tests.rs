@@ -124,14 +124,13 @@ impl Opener for Impatient {
 
 /// Returns the pauses of a camera between the openings of a script, in milliseconds.
 fn pauses(is_device: bool, retry_policy: RetryPolicy, script: Vec<Opening>) -> Vec<u128> {
-    let pauses = Arc::default();
+    let pauses: Arc<parking_lot::Mutex<Vec<Duration>>> = Arc::default();
     let open = Impatient { script: script.into(), is_device, pauses: Arc::clone(&pauses) };
     let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
     let run = start_by(retry_policy, Delivery::Lossless, &active_cameras, &Arc::default(), Box::new(open));
     run.sequences();
     run.thread.join().unwrap();
-    let pauses = pauses.lock().iter().map(Duration::as_millis).collect();
-    pauses
+    pauses.lock().iter().map(Duration::as_millis).collect()
 }
 
 fn away() -> Opening {
