@@ -196,6 +196,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::schema::Shape;
+    use crate::tables::Section;
 
     const BASE: &str = r#"
         [[model]]
@@ -275,6 +277,129 @@ mod tests {
         );
         assert_eq!(off.models.get("objects"), Some(&Change::Removed));
         assert_eq!((off.cameras["door"], off.pictures["yard"]), (Change::Removed, Change::Removed));
+    }
+
+    /// Keys, each with two values.
+    type TwoValues = &'static [(&'static str, &'static str, &'static str)];
+
+    /// The keys of each type of sink.
+    const SINKS: &[(&str, TwoValues)] = &[
+        ("stdout", &[]),
+        ("file", &[("path", "\"a\"", "\"b\""), ("rotate_bytes", "\"1 MiB\"", "\"2 MiB\""), ("rotate_keep", "1", "2")]),
+        (
+            "unix",
+            &[
+                ("path", "\"a\"", "\"b\""),
+                ("mode", "\"0660\"", "\"0600\""),
+                ("max_readers", "1", "2"),
+                ("reader_buffer_bytes", "\"1 MiB\"", "\"2 MiB\""),
+            ],
+        ),
+        (
+            "mqtt",
+            &[
+                ("url", "\"mqtts://a\"", "\"mqtts://b\""),
+                ("protocol", "\"5\"", "\"3.1.1\""),
+                ("login", "\"a\"", "\"b\""),
+                ("ca", "\"a\"", "\"b\""),
+                ("certificate", "\"a\"", "\"b\""),
+                ("key", "\"a\"", "\"b\""),
+                ("client_id", "\"a\"", "\"b\""),
+                ("keep_alive", "\"1s\"", "\"2s\""),
+                ("topic_prefix", "\"a\"", "\"b\""),
+                ("qos_detections", "1", "2"),
+                ("qos_state", "1", "2"),
+                ("retain", "false", "true"),
+                ("message_expiry", "\"1s\"", "\"2s\""),
+                ("state_interval", "\"1s\"", "\"2s\""),
+                ("occupancy_hold", "\"1s\"", "\"2s\""),
+                ("snapshot_interval", "\"1s\"", "\"2s\""),
+                ("snapshot_overlay", "false", "true"),
+                ("home_assistant", "true", "false"),
+                ("discovery_prefix", "\"a\"", "\"b\""),
+                ("count_labels", "[\"a\"]", "[\"b\"]"),
+            ],
+        ),
+        (
+            "nats",
+            &[
+                ("url", "[\"tls://a\"]", "[\"tls://a\", \"tls://b\"]"),
+                ("login", "\"a\"", "\"b\""),
+                ("credentials", "", "\"b\""),
+                ("ca", "\"a\"", "\"b\""),
+                ("certificate", "\"a\"", "\"b\""),
+                ("key", "\"a\"", "\"b\""),
+                ("stream", "\"a\"", "\"b\""),
+                ("create_stream", "true", "false"),
+                ("stream_max_age", "\"1h\"", "\"2h\""),
+                ("stream_max_bytes", "\"1 MiB\"", "\"2 MiB\""),
+                ("subject", "\"a.{camera}\"", "\"b.{camera}\""),
+                ("ack_timeout", "\"1s\"", "\"2s\""),
+            ],
+        ),
+    ];
+
+    /// The keys that every type has.
+    const EVERY_SINK: TwoValues = &[
+        ("name", "\"a\"", "\"b\""),
+        ("cameras", "[\"door\"]", "[\"yard\"]"),
+        ("only_detections", "false", "true"),
+        ("queue", "1", "2"),
+        ("when_full", "\"drop_oldest\"", "\"drop_newest\""),
+        ("max_rate", "1.0", "2.0"),
+    ];
+
+    /// The keys that a broker's sink needs in addition.
+    const EVERY_BROKER: TwoValues = &[
+        ("durable", "true", "false"),
+        ("spool_directory", "\"a\"", "\"b\""),
+        ("spool_bytes", "\"1 MiB\"", "\"2 MiB\""),
+        ("spool_sync", "\"1s\"", "\"2s\""),
+    ];
+
+    #[test]
+    fn every_key_of_every_sink_is_a_change_and_those_of_its_output_make_another_output() {
+        let output = ["path", "url", "topic_prefix", "subject", "durable", "spool_directory"];
+        let cameras = BASE.split("[[sink]]").next().unwrap();
+        let own = SinkConfig::keys();
+        let Some(Shape::Union(variants)) =
+            own.iter().map(|key| &key.shape).find(|shape| matches!(shape, Shape::Union(_)))
+        else {
+            panic!("a sink has types")
+        };
+        assert_eq!(
+            SINKS.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            variants.iter().map(|v| v.name).collect::<Vec<_>>()
+        );
+        for ((type_name, keys), variant) in SINKS.iter().zip(variants) {
+            let is_broker = matches!(*type_name, "mqtt" | "nats");
+            let named = |keys: TwoValues| keys.iter().map(|key| key.0).collect::<Vec<_>>();
+            assert_eq!(named(keys), variant.keys.iter().map(|key| key.name).collect::<Vec<_>>(), "{type_name}");
+            let common = own.iter().filter(|key| !matches!(key.shape, Shape::Union(_))).map(|key| key.name);
+            assert_eq!([named(EVERY_SINK), named(EVERY_BROKER)].concat(), common.collect::<Vec<_>>());
+            let keys: Vec<_> =
+                keys.iter().chain(EVERY_SINK).chain(EVERY_BROKER.iter().filter(|_| is_broker)).copied().collect();
+            let with = |changed: Option<&str>| {
+                let mut text = format!("{cameras}[[sink]]\ntype = \"{type_name}\"\n");
+                for (key, first, other) in &keys {
+                    let value = if changed == Some(key) { other } else { first };
+                    // One excludes the other.
+                    let absent = value.is_empty() || (*key == "login" && changed == Some("credentials"));
+                    text += &if absent { String::new() } else { format!("{key} = {value}\n") };
+                }
+                config(&text)
+            };
+            let before = with(None);
+            assert_eq!(ConfigDiff::between(&before, &with(None)), ConfigDiff::default());
+            for (key, ..) in &keys {
+                let after = with(Some(key));
+                let changes = ConfigDiff::between(&before, &after);
+                let name = after.sinks[0].name.clone();
+                assert!(changes.sinks.contains_key(&name), "{type_name}: {key}: {changes}");
+                let same = same_output(&before.sinks[0], &after.sinks[0]);
+                assert_eq!(same, !output.contains(key), "{type_name}: {key}");
+            }
+        }
     }
 
     #[test]
