@@ -23,7 +23,7 @@ FOREIGN = {
     "Argus": r"No cameras available|Failed to create CaptureSession|\(Argus\) Error FileOperationFailed: Connecting to nvargus-daemon failed",
     "dpkg": r"package architecture \(…\) does not match system \(…\)",
     "systemd": r"Failed to (set up|determine) [\w ]+|Watchdog timeout|visiond\.service",
-    "nats-server": r"subjects overlap with an existing stream|insufficient storage resources available|nats: Permissions Violation for",
+    "nats-server": r"subjects overlap with an existing stream|insufficient storage resources available|Permissions Violation for",
     "Prometheus": r"server returned HTTP status 401",
     "TensorRT": r"Serialization assertion",
     "a command": r"systemctl status|v4l2-ctl",

@@ -91,7 +91,6 @@ NO_REMEDY = {
         ("kernels/src/jpeg/decode.rs", "its picture has {0}x{1} pixels"),
         ("daemon/capture/src/v4l2/extract.rs", "it is empty"),
         ("daemon/capture/src/v4l2/extract.rs", "it has {found} bytes of {needed}"),
-        ("daemon/publish/src/nats/connection.rs", "not again"),
         ("daemon/publish/src/spool/lock.rs", "another sink of this process holds it"),
     ],
     "it is the outcome that the user asked for": [
@@ -114,6 +113,8 @@ NO_REMEDY = {
         ("daemon/publish/src/broker/tls.rs", "cannot set up TLS"),
         ("daemon/publish/src/mqtt/codec.rs", "there is no such quality of service"),
         ("daemon/publish/src/mqtt/connect.rs", "is not a broker's URL"),
+        ("daemon/publish/src/nats/connect.rs", "is not a broker's URL"),
+        ("daemon/publish/src/nats/connect.rs", "cannot write CONNECT as JSON"),
         ("daemon/publish/src/nats.rs", "there is no connection"),
         ("daemon/system/src/child_process.rs", "no pipe for standard"),
         ("daemon/system/src/child_process.rs", "the thread that starts programs has ended"),

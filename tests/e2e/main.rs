@@ -17,6 +17,7 @@ mod detect;
 mod documents;
 mod engines;
 mod hostile_models;
+mod hostile_broker;
 mod http;
 mod limits;
 mod live;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
 use visiond_config::types::SinkConfig;
 
 pub use sink::BrokerSink;
@@ -25,6 +26,31 @@ pub const WINDOW: usize = 256;
 
 /// How often the sink calls [`BrokerClient::tick`].
 pub const TICK: Duration = Duration::from_millis(250);
+
+/// How many bytes a broker may send between two answers to something that visiond sent: far more than a broker has to say, and
+/// soon received by a sink that gives up a broker that never stops.
+pub const UNASKED_BYTES: usize = 4 << 20;
+
+/// The longest text of a broker's that visiond repeats, in characters.
+const REPEATED_CHARS: usize = 200;
+
+/// A TCP connection, with TLS or without.
+pub trait TcpOrTls: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
+
+/// Returns why a broker that sent more than [`UNASKED_BYTES`] is given up.
+pub fn unasked(who: &str) -> String {
+    format!("the {who} sent {} MiB that answer nothing", UNASKED_BYTES >> 20)
+}
+
+/// Cuts a broker's text for the log.
+pub fn shorten(text: &str) -> String {
+    match text.char_indices().nth(REPEATED_CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {

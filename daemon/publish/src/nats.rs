@@ -4,12 +4,17 @@
 //! written once the stream has acknowledged it; the sink does not wait for one acknowledgement before it sends the next
 //! message.
 //!
-//! One connection keeps a camera's messages in order. The NATS client must not reconnect by itself, because it would send what
-//! it still holds before what was lost with the connection. [`BrokerSink`](super::broker::BrokerSink) reconnects, and starts
-//! with the oldest unacknowledged message.
+//! One connection keeps a camera's messages in order. [`BrokerSink`](super::broker::BrokerSink) reconnects, and starts with the
+//! oldest unacknowledged message.
+//!
+//! The client is ours: those to be had reconnect by themselves, and send what they still hold before what was lost with the
+//! connection; and they keep whatever a server sends, without a bound.
 
+mod answer;
 mod auth;
+mod connect;
 mod connection;
+mod protocol;
 mod stream;
 
 use std::collections::VecDeque;
@@ -84,17 +89,17 @@ impl BrokerClient for NatsClient {
     async fn connect(&mut self) -> Result<(), String> {
         self.connection = None;
         let auth = Self::check(&self.config).map_err(|error| error.reason)?;
-        let mut connection = NatsConnection::open(&self.config, auth, &self.device, &self.name).await?;
+        let mut connection = NatsConnection::open(&self.config, &auth, &self.device, &self.name).await?;
         stream::prepare(&mut connection, &self.config, &self.subjects).await?;
         let mut again: Vec<_> = self.recent.iter().map(|(_, message)| message).collect();
         // Acknowledgements may come in any order; the messages are sent in order.
         again.sort_by_key(|message| message.number);
         for message in again {
-            connection.send(self.subjects.of(&message.camera), message, false).await?;
+            connection.send(self.subjects.of(&message.camera), message, false).await;
         }
         // The server refuses a camera's messages in order, so none before this one is unacknowledged.
         if let Some(message) = &self.unclaimed {
-            connection.send(self.subjects.of(&message.camera), message, false).await?;
+            connection.send(self.subjects.of(&message.camera), message, false).await;
             connection.settle().await?;
         }
         self.unclaimed = None;
@@ -104,7 +109,10 @@ impl BrokerClient for NatsClient {
 
     async fn send(&mut self, message: &QueuedMessage) -> Result<(), String> {
         match &mut self.connection {
-            Some(connection) => connection.send(self.subjects.of(&message.camera), message, true).await,
+            Some(connection) => {
+                connection.send(self.subjects.of(&message.camera), message, true).await;
+                Ok(())
+            }
             None => Err("there is no connection".to_owned()),
         }
     }

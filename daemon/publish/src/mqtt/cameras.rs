@@ -20,6 +20,10 @@ use crate::sink::SinkContext;
 
 /// How many retained messages may wait to be sent before states and pictures wait too, because the broker accepts nothing.
 const MOST_WAITING: usize = 256;
+/// How many of them may wait before visiond clears nothing more of what the broker retained earlier: the next session does.
+const MOST_CLEARED: usize = 4 * MOST_WAITING;
+/// Longer topics are not visiond's, in bytes.
+const LONGEST_TOPIC: usize = 1024;
 /// How long to receive what the broker retained earlier.
 const RETAINED_SCAN: Duration = Duration::from_secs(3);
 /// How long to wait for a camera's next frame, to publish it as a picture.
@@ -128,7 +132,8 @@ impl RetainedCameras {
 
     /// Handles a message that the broker retained earlier: clears it if its camera is gone.
     pub fn incoming(&mut self, session: &mut MqttSession, message: &Incoming) {
-        if !message.retained || message.payload.is_empty() {
+        let is_ours = message.retained && !message.payload.is_empty() && message.topic.len() <= LONGEST_TOPIC;
+        if !is_ours || session.own_waiting() > MOST_CLEARED {
             return;
         }
         match self.topics.camera_of_state(&message.topic) {

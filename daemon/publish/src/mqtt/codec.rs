@@ -9,6 +9,8 @@ use rumqttc::mqttbytes::v4;
 use rumqttc::v5::mqttbytes::v5;
 use visiond_config::types::MqttProtocol;
 
+use crate::broker::shorten;
+
 /// The media type of detections and states.
 pub const JSON: &str = "application/json";
 
@@ -92,6 +94,8 @@ pub enum Packet {
     PubRec(u16, Result<(), String>),
     /// PUBCOMP (QoS 2): the exchange is complete.
     PubComp(u16),
+    /// UNSUBACK: a subscription has ended.
+    UnsubAck,
     /// PINGRESP.
     PingResp,
     /// DISCONNECT: the broker ends the session, and why.
@@ -141,7 +145,9 @@ impl Codec {
                 v4::Packet::Connect(connect).write(out, usize::MAX).map(drop).map_err(|error| error.to_string())
             }
             MqttProtocol::V5 => {
-                let connect = v5::Connect { keep_alive, client_id, clean_start: true, properties: None };
+                let mut properties = v5::ConnectProperties::new();
+                properties.max_packet_size = u32::try_from(MAX_INCOMING).ok();
+                let connect = v5::Connect { keep_alive, client_id, clean_start: true, properties: Some(properties) };
                 let login = login.map(|(username, password)| v5::Login { username, password });
                 let qos = rumqttc::v5::mqttbytes::QoS::AtLeastOnce;
                 let will = will.map(|(topic, text)| v5::LastWill::new(topic, text, qos, true, None));
@@ -243,6 +249,7 @@ fn packet_v3(packet: &v4::Packet) -> Packet {
         v4::Packet::PubAck(ack) => Packet::PubAck(ack.pkid, Ok(())),
         v4::Packet::PubRec(ack) => Packet::PubRec(ack.pkid, Ok(())),
         v4::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
+        v4::Packet::UnsubAck(_) => Packet::UnsubAck,
         v4::Packet::PingResp => Packet::PingResp,
         v4::Packet::Publish(message) => Packet::Publish(Incoming {
             topic: message.topic.clone(),
@@ -279,6 +286,7 @@ fn packet_v5(packet: v5::Packet) -> Packet {
             Packet::PubRec(ack.pkid, accepted.then_some(()).ok_or_else(|| describe(ack.reason, words)))
         }
         v5::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
+        v5::Packet::UnsubAck(_) => Packet::UnsubAck,
         v5::Packet::PingResp(_) => Packet::PingResp,
         v5::Packet::Publish(message) => Packet::Publish(Incoming {
             topic: String::from_utf8_lossy(&message.topic).into_owned(),
@@ -318,7 +326,7 @@ fn describe(reason: impl std::fmt::Debug, words: Option<String>) -> String {
         out.push(c.to_ascii_lowercase());
     }
     match words {
-        Some(words) => format!("{out} ({words})"),
+        Some(words) => format!("{out} ({})", shorten(&words)),
         None => out,
     }
 }
@@ -379,6 +387,42 @@ mod tests {
         assert_eq!(read(MqttProtocol::V5, &[0xE0, 2, 0x8E, 0]), Ok(Some(Packet::TakenOver)));
         let limits = BrokerLimits { in_flight: 20, ..BrokerLimits::default() };
         assert_eq!(read(MqttProtocol::V5, &[0x20, 6, 0, 0, 3, 0x21, 0, 20]), Ok(Some(Packet::ConnAck(limits))));
+    }
+
+    #[test]
+    fn each_limit_that_a_broker_announces_is_known() {
+        let read = |protocol, bytes: &[u8]| Codec(protocol).decode(&mut BytesMut::from(bytes));
+        let default = BrokerLimits::default();
+        for (property, limits) in [
+            (&[0x21, 0, 20][..], BrokerLimits { in_flight: 20, ..default }),
+            (&[0x24, 1], BrokerLimits { qos: 1, ..default }),
+            (&[0x25, 0], BrokerLimits { retain: false, ..default }),
+            (&[0x25, 1], default),
+            (&[0x27, 0, 0, 1, 0], BrokerLimits { packet_bytes: 256, ..default }),
+            (&[0x13, 0, 9], BrokerLimits { keep_alive_seconds: Some(9), ..default }),
+            (&[], default),
+        ] {
+            let bytes = property.len() as u8;
+            let connack = [&[0x20, 3 + bytes, 0, 0, bytes], property].concat();
+            assert_eq!(read(MqttProtocol::V5, &connack), Ok(Some(Packet::ConnAck(limits))));
+        }
+        // MQTT 3.1.1 announces none: Mosquitto's.
+        let limits = BrokerLimits { in_flight: 20, ..default };
+        assert_eq!(read(MqttProtocol::V3, &[0x20, 2, 0, 0]), Ok(Some(Packet::ConnAck(limits))));
+    }
+
+    #[test]
+    fn a_broker_knows_the_largest_packet_that_is_accepted() {
+        let mut out = BytesMut::new();
+        Codec(MqttProtocol::V5).connect(&Connect::default(), &mut out).unwrap();
+        let v5::Packet::Connect(connect, ..) = v5::Packet::read(&mut out, None).unwrap() else { panic!() };
+        assert_eq!(connect.properties.unwrap().max_packet_size, Some(1 << 20));
+    }
+
+    #[test]
+    fn a_brokers_words_are_cut() {
+        let said = describe(v5::PubAckReason::NotAuthorized, Some("x".repeat(60_000)));
+        assert!(said.starts_with("not authorized (xxx") && said.len() < 300, "{said}");
     }
 
     #[test]

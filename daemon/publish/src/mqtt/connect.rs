@@ -11,8 +11,8 @@ use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig};
 
 use super::codec::{Codec, Connect, Packet, SessionRefusal};
-use super::session::{MqttSession, TcpOrTls, describe_io_error};
-use crate::broker::tls;
+use super::session::{MqttSession, describe_io_error};
+use crate::broker::{TcpOrTls, tls};
 
 /// Starts a session. The error is a sentence that names the broker.
 pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, String> {

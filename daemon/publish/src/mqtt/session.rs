@@ -12,19 +12,15 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::ReadBuf;
 
 use super::codec::{BrokerLimits, Codec, DISCONNECT, Incoming, PINGREQ, Packet, Publish, pubrel};
+use crate::broker::{TcpOrTls, UNASKED_BYTES, unasked};
 
 /// How many bytes may wait for the socket before the session makes no more packets.
 const OUTPUT_BYTES: usize = 256 << 10;
 /// How long to wait before a refused message is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
-
-/// A TCP connection, with TLS or without.
-pub trait TcpOrTls: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
@@ -36,6 +32,15 @@ pub enum SessionEvent {
     Lost(String),
     /// The session is lost: another client has connected with the same client id.
     TakenOver,
+}
+
+/// A message without an acknowledgement.
+struct InFlight {
+    /// The sink's number; `None` for a state or a picture.
+    number: Option<u64>,
+    publish: Publish,
+    /// Whether PUBREL has gone out (QoS 2).
+    released: bool,
 }
 
 /// A session that the broker has accepted.
@@ -51,8 +56,8 @@ pub struct MqttSession {
     /// Messages without a number of the sink's: states and pictures.
     own: VecDeque<Publish>,
     messages: VecDeque<(u64, Publish)>,
-    /// By packet id; with the number of the sink's, `None` for a state or a picture.
-    in_flight: BTreeMap<u16, (Option<u64>, Publish)>,
+    /// Sent messages without an acknowledgement, by packet id.
+    in_flight: BTreeMap<u16, InFlight>,
     last_number: u16,
     /// Messages of QoS 0, each with the value of `written` once its last byte is out.
     leaving: VecDeque<(u64, u64)>,
@@ -62,8 +67,14 @@ pub struct MqttSession {
     keep_alive: Duration,
     received_at: Instant,
     sent_at: Instant,
-    /// When the PINGREQ went out that the broker has not answered yet.
+    /// When the last PINGREQ went out, if nothing has come since.
     pinged_at: Option<Instant>,
+    /// Whether the broker owes a PINGRESP.
+    pinged: bool,
+    /// Whether there is a subscription that the broker has not ended yet.
+    subscribed: bool,
+    /// Bytes since the last answer to something that visiond sent.
+    unasked: usize,
     /// Why the broker refused the last message.
     refusal: Option<String>,
     /// Whether a refused state or picture was logged.
@@ -102,6 +113,9 @@ impl MqttSession {
             received_at: now,
             sent_at: now,
             pinged_at: None,
+            pinged: false,
+            subscribed: false,
+            unasked: 0,
             refusal: None,
             complained: false,
             refused_until: None,
@@ -118,9 +132,9 @@ impl MqttSession {
         self.own.push_back(publish);
     }
 
-    /// Returns the number of states and pictures that wait to be sent.
+    /// Returns the number of states and pictures that wait to be sent, or for their acknowledgement.
     pub fn own_waiting(&self) -> usize {
-        self.own.len()
+        self.own.len() + self.in_flight.values().filter(|sent| sent.number.is_none()).count()
     }
 
     /// Subscribes to topic filters, or unsubscribes from them.
@@ -130,6 +144,7 @@ impl MqttSession {
         if self.codec.subscribe(topics, listen, number, &mut self.output).is_err() {
             self.output.truncate(before);
         }
+        self.subscribed |= listen;
     }
 
     /// Queues a message and writes what the socket accepts now.
@@ -167,7 +182,7 @@ impl MqttSession {
             // Half of it, because the broker measures the same time at its end.
             None if since(self.received_at.min(self.sent_at)) >= self.keep_alive / 2 => {
                 self.output.extend_from_slice(&PINGREQ);
-                self.pinged_at = Some(now);
+                (self.pinged_at, self.pinged) = (Some(now), true);
             }
             None => {}
         }
@@ -194,7 +209,7 @@ impl MqttSession {
                 Poll::Ready(_) => {}
                 // Everything that can be written and read now was.
                 Poll::Pending => {
-                    let said = self.own.is_empty() && self.in_flight.values().all(|(number, _)| number.is_some());
+                    let said = self.own.is_empty() && self.in_flight.values().all(|sent| sent.number.is_some());
                     return if said && self.output.is_empty() { Poll::Ready(true) } else { Poll::Pending };
                 }
             }
@@ -288,7 +303,7 @@ impl MqttSession {
             match number {
                 Some(number) if id == 0 => self.leaving.push_back((self.written + self.output.len() as u64, number)),
                 _ if id == 0 => {}
-                number => drop(self.in_flight.insert(id, (number, publish))),
+                number => drop(self.in_flight.insert(id, InFlight { number, publish, released: false })),
             }
         }
     }
@@ -314,6 +329,10 @@ impl MqttSession {
             return Poll::Ready(Err("the broker closed the connection".to_owned()));
         }
         self.input.extend_from_slice(buffer.filled());
+        self.unasked += buffer.filled().len();
+        if self.unasked > UNASKED_BYTES {
+            return Poll::Ready(Err(unasked("broker")));
+        }
         (self.received_at, self.pinged_at) = (Instant::now(), None);
         Poll::Ready(self.decode())
     }
@@ -332,24 +351,41 @@ impl MqttSession {
     fn received(&mut self, packet: Packet) {
         match packet {
             Packet::PubAck(id, Ok(())) | Packet::PubComp(id) => {
-                if let Some((Some(number), _)) = self.in_flight.remove(&id) {
+                let Some(sent) = self.in_flight.remove(&id) else { return };
+                self.unasked = 0;
+                if let Some(number) = sent.number {
                     if self.refusal.take().is_some() {
                         log::info!("the broker accepts messages again");
                     }
                     self.events.push_back(SessionEvent::Acknowledged(number));
                 }
             }
-            Packet::PubRec(id, Ok(())) => self.output.extend_from_slice(&pubrel(id)),
+            // Once for each message, so that a broker that repeats itself and reads nothing fills no memory.
+            Packet::PubRec(id, Ok(())) => match self.in_flight.get_mut(&id) {
+                Some(sent) if sent.publish.qos == 2 && !sent.released => {
+                    sent.released = true;
+                    self.output.extend_from_slice(&pubrel(id));
+                }
+                _ => {}
+            },
             Packet::PubAck(id, Err(reason)) | Packet::PubRec(id, Err(reason)) => {
-                if let Some((number, publish)) = self.in_flight.remove(&id) {
+                if let Some(InFlight { number, publish, .. }) = self.in_flight.remove(&id) {
+                    self.unasked = 0;
                     self.refused(number, publish, reason);
                 }
             }
+            Packet::UnsubAck => self.subscribed = false,
+            Packet::PingResp if self.pinged => (self.pinged, self.unasked) = (false, 0),
             Packet::Disconnect(reason) => {
                 self.lost = Some(SessionEvent::Lost(format!("the broker ended the session: {reason}")));
             }
             Packet::TakenOver => self.lost = Some(SessionEvent::TakenOver),
-            Packet::Publish(message) => self.events.push_back(SessionEvent::Incoming(message)),
+            Packet::Publish(message) => {
+                if self.subscribed {
+                    self.unasked = 0;
+                }
+                self.events.push_back(SessionEvent::Incoming(message));
+            }
             Packet::ConnAck(_) | Packet::Refused(_) | Packet::PingResp | Packet::Other => {}
         }
     }

@@ -1,12 +1,12 @@
 //! How the device authenticates to a NATS server.
 
-use std::io;
-
-use async_nats::{Auth, AuthError};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nkeys::KeyPair;
 use visiond_config::types::NatsSinkConfig;
 use visiond_system::credentials::{Login, Secret};
 
+use super::protocol::Proof;
 use crate::sink::SinkError;
 
 /// The credentials that the device shows to the server.
@@ -44,21 +44,19 @@ impl ClientAuth {
     }
 
     /// Answers the server's challenge at the start of a connection.
-    pub fn answer(&self, nonce: &[u8]) -> Result<Auth, AuthError> {
-        let mut auth = Auth::new();
-        match self {
-            Self::Nothing => {}
+    pub fn answer(&self, nonce: &str) -> Result<Proof, String> {
+        Ok(match self {
+            Self::Nothing => Proof::default(),
             Self::Login(user, password) => {
-                (auth.username, auth.password) = (Some(user.clone()), Some(password.clone()));
+                Proof { user: Some(user.clone()), pass: Some(password.clone()), ..Proof::default() }
             }
             Self::Credentials { jwt, seed } => {
-                let signed = KeyPair::from_seed(seed).and_then(|pair| pair.sign(nonce));
+                let signed = KeyPair::from_seed(seed).and_then(|pair| pair.sign(nonce.as_bytes()));
                 // The error of the seed is not shown: its text might contain a part of the seed.
-                auth.signature = Some(signed.map_err(|_| AuthError::new(io::Error::other("the seed cannot sign")))?);
-                auth.jwt = Some(jwt.clone());
+                let signed = signed.map_err(|_| "the seed cannot sign".to_owned())?;
+                Proof { jwt: Some(jwt.clone()), sig: Some(URL_SAFE_NO_PAD.encode(signed)), ..Proof::default() }
             }
-        }
-        Ok(auth)
+        })
     }
 
     /// Returns what to do when the server rejects the authentication.
@@ -98,9 +96,9 @@ mod tests {
             "-----BEGIN NATS USER JWT-----\r\neyJ0.x-y_z\r\n------END NATS USER JWT------\r\n\r\n***\r\n\
              -----BEGIN USER NKEY SEED-----\r\n{seed}\r\n------END USER NKEY SEED------\r\n"
         );
-        let auth = parse(&text).unwrap().answer(b"nonce").unwrap();
+        let auth = parse(&text).unwrap().answer("nonce").unwrap();
         assert_eq!(auth.jwt.as_deref(), Some("eyJ0.x-y_z"));
-        pair.verify(b"nonce", &auth.signature.unwrap()).unwrap();
+        pair.verify(b"nonce", &URL_SAFE_NO_PAD.decode(auth.sig.unwrap()).unwrap()).unwrap();
         for cut in ["", "user:password", &text[..40], &text.replace(&seed, "SUAX")] {
             assert!(parse(cut).is_none(), "{cut}");
         }

@@ -1,248 +1,325 @@
 //! A connection to a NATS server, until it is lost.
+//!
+//! All waiting for the server is in [`NatsConnection::next`] and [`NatsConnection::request`]. The future of `next` may be
+//! dropped at any await, because the connection keeps what was read or half written.
 
-use std::collections::VecDeque;
-use std::error::Error as _;
-use std::future::{Future, ready};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use async_nats::jetstream;
-use async_nats::jetstream::context::{ContextBuilder, PublishError, PublishErrorKind};
-use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::publish::PublishAck;
-use async_nats::{AuthError, Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, Subject};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use visiond_config::split_broker;
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::ReadBuf;
 use visiond_config::types::NatsSinkConfig;
 
+use super::answer::acknowledgement;
 use super::auth::ClientAuth;
-use crate::broker::{QueuedMessage, WINDOW, tls};
-
-/// How long one server may take to answer, before the client tries the next.
-const ANSWER: Duration = Duration::from_secs(4);
+use super::connect::{Accepted, ENDED, describe_io_error, explain_server, open};
+use super::protocol::{self, PING, PONG, Reply, ServerOp, decode};
+use crate::broker::{QueuedMessage, TcpOrTls, UNASKED_BYTES, unasked};
+use crate::sink::SinkError;
 
 /// How often to ping a silent server; the connection is lost after two unanswered pings.
-const PING: Duration = Duration::from_secs(10);
-
-type Acknowledgement = Pin<Box<dyn Future<Output = (QueuedMessage, bool, Result<PublishAck, PublishError>)> + Send>>;
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const MOST_PINGS: u32 = 2;
+/// A server that has so many bytes to read gets no PONG until it reads.
+const MOST_UNREAD: usize = 256 << 10;
+/// The status of an answer that says that no one receives what it answers.
+const NO_RESPONDERS: u16 = 503;
 
 pub struct NatsConnection {
-    client: Client,
-    pub jetstream: jetstream::Context,
+    stream: Box<dyn TcpOrTls>,
+    /// Bytes that were read: at most a message and its line, and what one read returns.
+    input: BytesMut,
+    output: BytesMut,
+    unflushed: bool,
+    /// How writing failed. The server may have said why before it closed.
+    broken: Option<String>,
     /// The sink's name, for the log.
     pub sink: String,
     /// The servers, for errors.
     servers: String,
-    stream: Option<String>,
-    ack_timeout: Duration,
-    acknowledgements: FuturesUnordered<Acknowledgement>,
+    /// The stream that has to accept the messages.
+    stream_name: Option<String>,
+    pub ack_timeout: Duration,
+    max_payload: usize,
+    /// Where answers arrive: this, and a number.
+    inbox: String,
+    last_reply: u64,
+    /// Sent messages without an acknowledgement, oldest first, by the number of their answer.
+    in_flight: BTreeMap<u64, InFlight>,
     /// The numbers of messages that are too large for this server.
     pub left_out: VecDeque<u64>,
     /// The message that no stream accepted, for which the connection is given up.
     pub unclaimed: Option<QueuedMessage>,
-    /// Receives why the connection is lost.
-    lost: UnboundedReceiver<String>,
+    /// The headers of one message, here to be used again.
+    headers: String,
+    /// Bytes since the last answer to something that visiond sent.
+    unasked: usize,
+    received_at: Instant,
+    /// PINGs since then.
+    pings: u32,
+    /// Whether the server owes a PONG.
+    pinged: bool,
+}
+
+struct InFlight {
+    message: QueuedMessage,
+    /// Whether the sink waits for the acknowledgement.
+    news: bool,
+    sent: Instant,
 }
 
 impl NatsConnection {
     /// Connects to the first server that answers.
-    pub async fn open(config: &NatsSinkConfig, auth: ClientAuth, device: &str, sink: &str) -> Result<Self, String> {
+    pub async fn open(config: &NatsSinkConfig, auth: &ClientAuth, device: &str, sink: &str) -> Result<Self, String> {
         let servers = config.url.join(", ");
-        let addresses: Result<Vec<_>, _> = config.url.iter().map(|url| url.parse::<ServerAddr>()).collect();
-        let addresses = addresses.map_err(|error| format!("{servers}: {error}"))?;
-        let auth = Arc::new(auth);
-        let connected = Arc::new(AtomicBool::new(false));
-        let (loses, lost) = unbounded_channel();
-        // The NATS client would reconnect by itself. This fails, because the callback gives no credentials from then on; the
-        // client gives up after as many attempts as there are servers.
-        let show = {
-            let (auth, connected) = (Arc::clone(&auth), Arc::clone(&connected));
-            move |nonce: Vec<u8>| {
-                let again = connected.load(Ordering::Relaxed);
-                ready(if again { Err(AuthError::new(io::Error::other("not again"))) } else { auth.answer(&nonce) })
-            }
-        };
-        let mut options = ConnectOptions::with_auth_callback(show)
-            .name(format!("visiond {device} {sink}"))
-            .connection_timeout(ANSWER)
-            .ping_interval(PING)
-            .max_reconnects(addresses.len())
-            .reconnect_delay_callback(|_| Duration::ZERO)
-            .ignore_discovered_servers()
-            .require_tls(config.ca.is_some() || config.certificate.is_some())
-            .event_callback(move |event| {
-                let reason = match event {
-                    Event::Disconnected => Some("the server has ended the connection".to_owned()),
-                    Event::ServerError(error) => Some(explain_server(&error.to_string())),
-                    _ => None,
-                };
-                // The receiver is gone if the connection was given up already.
-                let _ = reason.map(|reason| loses.send(reason));
-                ready(())
-            });
-        if let Some(ca) = &config.ca {
-            options = options.add_root_certificates(ca.clone());
-        }
-        if let (Some(certificate), Some(key)) = (&config.certificate, &config.key) {
-            options = options.add_client_certificate(certificate.clone(), key.clone());
-        }
-        let client = options.connect(addresses).await.map_err(|error| explain(&error, &servers, &auth))?;
-        connected.store(true, Ordering::Relaxed);
-        // Messages that are sent again may be in flight in addition to the window.
-        let jetstream =
-            ContextBuilder::new().timeout(config.ack_timeout).max_ack_inflight(4 * WINDOW).build(client.clone());
-        Ok(Self {
-            client,
-            jetstream,
+        let inbox = inbox().map_err(|error| error.reason)?;
+        let accepted = open(config, auth, &format!("visiond {device} {sink}")).await?;
+        let mut connection = Self::new(accepted, inbox, servers, sink, config);
+        let subscription = format!("SUB {}* 1\r\n", connection.inbox);
+        connection.output.extend_from_slice(subscription.as_bytes());
+        Ok(connection)
+    }
+
+    fn new(accepted: Accepted, inbox: String, servers: String, sink: &str, config: &NatsSinkConfig) -> Self {
+        Self {
+            stream: accepted.stream,
+            input: accepted.input,
+            output: BytesMut::new(),
+            unflushed: false,
+            broken: None,
             sink: sink.to_owned(),
             servers,
-            stream: config.stream.clone(),
+            stream_name: config.stream.clone(),
             ack_timeout: config.ack_timeout,
-            acknowledgements: FuturesUnordered::new(),
+            max_payload: accepted.max_payload,
+            inbox,
+            last_reply: 0,
+            in_flight: BTreeMap::new(),
             left_out: VecDeque::new(),
             unclaimed: None,
-            lost,
+            headers: String::new(),
+            unasked: 0,
+            received_at: Instant::now(),
+            pings: 0,
+            pinged: false,
+        }
+    }
+
+    /// Queues a message and writes what the socket accepts now. `news`: the sink waits for its acknowledgement. Copies the
+    /// message once; the sink bounds how many are in flight.
+    pub async fn send(&mut self, subject: &str, message: &QueuedMessage, news: bool) {
+        protocol::headers(&message.id, self.stream_name.as_deref(), &mut self.headers);
+        if self.headers.len() + message.line.len() > self.max_payload {
+            log::error!(
+                "sink {}: {} rejects {} of camera {} as too large: leaving it out; raise max_payload there",
+                self.sink,
+                self.servers,
+                message.id,
+                message.camera
+            );
+            if news {
+                self.left_out.push_back(message.number);
+            }
+            return;
+        }
+        let reply = self.reply_subject();
+        protocol::publish(subject, &reply, &self.headers, &message.line, &mut self.output);
+        self.in_flight.insert(self.last_reply, InFlight { message: message.clone(), news, sent: Instant::now() });
+        poll_fn(|context| {
+            // `next` reports the error.
+            let _ = self.write(context);
+            Poll::Ready(())
         })
-    }
-
-    /// Waits for `work`, or for the loss of the connection.
-    pub async fn unless_lost<T>(&mut self, work: impl Future<Output = T>) -> Result<T, String> {
-        tokio::select! {
-            biased;
-            Some(reason) = self.lost.recv() => Err(self.at(&reason)),
-            done = work => Ok(done),
-        }
-    }
-
-    /// Hands a message to the NATS client, which sends it. `news`: the sink waits for its acknowledgement.
-    pub async fn send(&mut self, subject: Subject, message: &QueuedMessage, news: bool) -> Result<(), String> {
-        let mut publish = PublishMessage::build().payload(message.line.clone()).message_id(&message.id);
-        if let Some(stream) = &self.stream {
-            publish = publish.expected_stream(stream);
-        }
-        let message = message.clone();
-        match self.jetstream.send_publish(subject, publish).await {
-            Ok(acknowledgement) => {
-                let acknowledgement = acknowledgement.into_future();
-                self.acknowledgements.push(Box::pin(async move { (message, news, acknowledgement.await) }));
-                Ok(())
-            }
-            Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
-                log::error!(
-                    "sink {}: {} rejects {} of camera {} as too large: leaving it out; raise max_payload there",
-                    self.sink,
-                    self.servers,
-                    message.id,
-                    message.camera
-                );
-                if news {
-                    self.left_out.push_back(message.number);
-                }
-                Ok(())
-            }
-            Err(error) => Err(self.at(&error.to_string())),
-        }
+        .await;
     }
 
     /// Returns the next message that the stream has acknowledged; `None` if the sink does not wait for it. The future may be
     /// dropped at any time.
     pub async fn next(&mut self) -> Result<Option<QueuedMessage>, String> {
-        tokio::select! {
-            biased;
-            Some((message, news, acknowledgement)) = self.acknowledgements.next() => match acknowledgement {
-                Ok(_) => Ok(news.then_some(message)),
-                Err(error) => Err(self.explain_publish(&error, &message)),
-            },
-            Some(reason) = self.lost.recv() => Err(self.at(&reason)),
-            // The sender of `lost` lives as long as the client.
-            else => std::future::pending().await,
+        loop {
+            let until = self.in_flight.values().next().map(|oldest| oldest.sent + self.ack_timeout);
+            let Some((number, reply)) = self.reply(until).await? else {
+                return Err(self.at(&format!("no acknowledgement within {} s", self.ack_timeout.as_secs_f32())));
+            };
+            let Some(InFlight { message, news, .. }) = self.in_flight.remove(&number) else { continue };
+            self.unasked = 0;
+            return match self.refusal(&message, &reply) {
+                None => Ok(news.then_some(message)),
+                Some(reason) => {
+                    self.unclaimed = Some(message);
+                    Err(self.at(&reason))
+                }
+            };
         }
     }
 
     /// Waits until the stream has acknowledged everything that was sent.
     pub async fn settle(&mut self) -> Result<(), String> {
-        while !self.acknowledgements.is_empty() {
+        while !self.in_flight.is_empty() {
             self.next().await?;
         }
         Ok(())
     }
 
-    /// Sends what the client holds, and closes the connection.
-    pub async fn close(self, within: Duration) {
-        // The next connection sends what does not go out in time.
-        let _ = tokio::time::timeout(within, self.client.flush()).await;
+    /// Asks a service of the server, while no message is in flight; `None` if it does not answer in time, or does not exist.
+    pub async fn request(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Bytes>, String> {
+        let (reply, until) = (self.reply_subject(), Instant::now() + self.ack_timeout);
+        let wanted = self.last_reply;
+        protocol::publish(subject, &reply, "", payload, &mut self.output);
+        while let Some((number, reply)) = self.reply(Some(until)).await? {
+            if number == wanted {
+                self.unasked = 0;
+                return Ok((reply.status != Some(NO_RESPONDERS)).then_some(reply.payload));
+            }
+        }
+        Ok(None)
     }
 
-    fn explain_publish(&mut self, error: &PublishError, message: &QueuedMessage) -> String {
-        // The server's own reason comes before the silence that follows.
-        if let Ok(reason) = self.lost.try_recv() {
-            return self.at(&reason);
-        }
-        let camera = &message.camera;
-        if !matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe) {
-            self.unclaimed = Some(message.clone());
-        }
-        match error.kind() {
-            PublishErrorKind::StreamNotFound => self.at(&format!(
-                "no stream accepts the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
-                 `create_stream`; start the server with -js if it has no streams at all"
-            )),
-            PublishErrorKind::TimedOut => {
-                self.at(&format!("no acknowledgement within {} s", self.ack_timeout.as_secs_f32()))
-            }
-            PublishErrorKind::BrokenPipe => self.at("the server has ended the connection"),
-            _ => {
-                let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                self.at(&format!("the stream rejects the messages of camera {camera}: {why}"))
-            }
-        }
+    /// Sends what is queued, and closes the connection.
+    pub async fn close(mut self, within: Duration) {
+        let ended = async {
+            let _ = poll_fn(|context| self.write(context)).await;
+            let _ = poll_fn(|context| Pin::new(&mut *self.stream).poll_shutdown(context)).await;
+        };
+        // The next connection sends what does not go out in time.
+        let _ = tokio::time::timeout(within, ended).await;
     }
 
     /// Prefixes `what` with the servers' addresses.
     pub fn at(&self, what: &str) -> String {
         format!("{}: {what}", self.servers)
     }
+
+    /// Returns the subject of the next answer.
+    fn reply_subject(&mut self) -> String {
+        self.last_reply += 1;
+        format!("{}{}", self.inbox, self.last_reply)
+    }
+
+    /// Returns why the stream does not accept a message; `None` if it does.
+    fn refusal(&self, message: &QueuedMessage, reply: &Reply) -> Option<String> {
+        let camera = &message.camera;
+        if reply.status == Some(NO_RESPONDERS) {
+            return Some(format!(
+                "no stream accepts the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
+                 `create_stream`; start the server with -js if it has no streams at all"
+            ));
+        }
+        let why = acknowledgement(&reply.payload).err()?;
+        Some(format!("the stream rejects the messages of camera {camera}: {why}"))
+    }
+
+    /// Returns the next answer and its number; `None` if there is none until then. Pings a silent server meanwhile.
+    async fn reply(&mut self, until: Option<Instant>) -> Result<Option<(u64, Reply)>, String> {
+        loop {
+            let ping_at = self.received_at + PING_INTERVAL * (self.pings + 1);
+            let wake_at = until.map_or(ping_at, |until| until.min(ping_at));
+            let answer = poll_fn(|context| self.poll_reply(context));
+            match tokio::time::timeout_at(wake_at.into(), answer).await {
+                Ok(Ok(answer)) => return Ok(Some(answer)),
+                Ok(Err(reason)) => return Err(self.at(&reason)),
+                Err(_) if until.is_some_and(|until| until <= wake_at) => return Ok(None),
+                Err(_) if self.pings == MOST_PINGS => {
+                    let seconds = (PING_INTERVAL * (MOST_PINGS + 1)).as_secs();
+                    let silent = format!("no word from the server for {seconds} s: check the server and the network");
+                    return Err(self.at(&silent));
+                }
+                Err(_) => {
+                    self.output.extend_from_slice(PING);
+                    self.pings += 1;
+                    self.pinged = true;
+                }
+            }
+        }
+    }
+
+    fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<(u64, Reply), String>> {
+        loop {
+            while let Some(op) = decode(&mut self.input)? {
+                if let Some(answer) = self.received(op)? {
+                    return Poll::Ready(Ok(answer));
+                }
+            }
+            if self.broken.is_none()
+                && let Poll::Ready(Err(error)) = self.write(context)
+            {
+                self.broken = Some(describe_io_error(&error));
+            }
+            match (self.read(context), &self.broken) {
+                (Poll::Ready(Ok(())), _) => {}
+                (_, Some(reason)) => return Poll::Ready(Err(reason.clone())),
+                (Poll::Ready(Err(reason)), None) => return Poll::Ready(Err(reason)),
+                (Poll::Pending, None) => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Handles an operation; returns an answer with its number.
+    fn received(&mut self, op: ServerOp) -> Result<Option<(u64, Reply)>, String> {
+        match op {
+            ServerOp::Message(reply) => {
+                let number = reply.subject.strip_prefix(&self.inbox).and_then(|number| number.parse().ok());
+                return Ok(number.map(|number| (number, reply)));
+            }
+            ServerOp::Ping if self.output.len() < MOST_UNREAD => self.output.extend_from_slice(PONG),
+            ServerOp::Pong if self.pinged => (self.pinged, self.unasked) = (false, 0),
+            ServerOp::Info(info) => self.max_payload = info.max_payload,
+            ServerOp::Error(error) => return Err(explain_server(&error)),
+            ServerOp::Ping | ServerOp::Pong | ServerOp::Ok => {}
+        }
+        Ok(None)
+    }
+
+    /// Reads once.
+    fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        let mut chunk = [0; 4096];
+        let mut buffer = ReadBuf::new(&mut chunk);
+        if let Err(error) = ready!(Pin::new(&mut *self.stream).poll_read(context, &mut buffer)) {
+            return Poll::Ready(Err(describe_io_error(&error)));
+        }
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Err(ENDED.to_owned()));
+        }
+        self.input.extend_from_slice(buffer.filled());
+        self.unasked += buffer.filled().len();
+        if self.unasked > UNASKED_BYTES {
+            return Poll::Ready(Err(unasked("server")));
+        }
+        (self.received_at, self.pings) = (Instant::now(), 0);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is queued; ready when nothing is left to write.
+    fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.output.is_empty() {
+            let n = ready!(Pin::new(&mut *self.stream).poll_write(context, &self.output))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.output.advance(n);
+            self.unflushed = true;
+        }
+        if self.unflushed {
+            ready!(Pin::new(&mut *self.stream).poll_flush(context))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
-/// Adds a remedy to an error from the server.
-fn explain_server(error: &str) -> String {
-    let remedy = if error.to_lowercase().contains("permissions violation") {
-        "; allow this login to publish its subjects and to subscribe to _INBOX.>, see docs/nats.md"
-    } else {
-        ""
-    };
-    format!("the server says: {error}{remedy}")
+/// Makes a subject that no other client can guess, so that none can acknowledge messages in the stream's place.
+fn inbox() -> Result<String, SinkError> {
+    let mut random = [0; 16];
+    let provider = rustls::crypto::ring::default_provider();
+    let failed = |_| SinkError::certain("url", "the system gives no random numbers: check /dev/urandom");
+    provider.secure_random.fill(&mut random).map_err(failed)?;
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("_INBOX.{digits}."))
 }
 
-/// Returns why the connection failed.
-fn explain(error: &ConnectError, servers: &str, auth: &ClientAuth) -> String {
-    let host = split_broker(servers.split(", ").next().unwrap_or(servers)).map_or(servers, |(_, host, _)| host);
-    let (mut words, mut tls) = (Vec::new(), None);
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        tls = tls.or_else(|| tls::explain(error.downcast_ref()?, host, "nats"));
-        let text = error.to_string();
-        if !words.iter().any(|word: &String| word.contains(&text)) {
-            words.push(text);
-        }
-        cause = error.source();
-    }
-    if let Some(why) = tls {
-        return format!("{servers}: {why}");
-    }
-    let why = words.join(": ");
-    match error.kind() {
-        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-            format!("{servers}: the server {}", auth.remedy())
-        }
-        ConnectErrorKind::TimedOut => format!("{servers}: no answer within {} s", ANSWER.as_secs()),
-        ConnectErrorKind::Dns => format!("{servers}: unknown host name: {why}"),
-        _ if why.contains("refused") => format!("{servers}: {why}: check that nats-server runs there"),
-        _ => format!("{servers}: {why}"),
-    }
-}
+#[cfg(test)]
+mod tests;

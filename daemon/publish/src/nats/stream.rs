@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use async_nats::Subject;
-use async_nats::jetstream::ErrorCode;
-use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::stream::Config;
+use serde_json::json;
 use visiond_config::types::NatsSinkConfig;
 
+use super::answer::{Refusal, api_answer};
 use super::connection::NatsConnection;
+
+// Error codes of JetStream.
+const STREAM_NOT_FOUND: u64 = 10059;
+const STREAM_NAME_EXIST: u64 = 10058;
+const NOT_ENABLED: u64 = 10076;
+const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
 
 /// Creates the configured stream if it is missing and should be created.
 pub async fn prepare(
@@ -18,48 +22,62 @@ pub async fn prepare(
     subjects: &Subjects,
 ) -> Result<(), String> {
     let Some(name) = &config.stream else { return Ok(()) };
-    let jetstream = connection.jetstream.clone();
-    let found = connection.unless_lost(jetstream.get_stream(name)).await?;
-    let Err(error) = found else { return Ok(()) };
-    let GetStreamErrorKind::JetStream(reason) = error.kind() else {
+    let Some(found) = ask(connection, &format!("$JS.API.STREAM.INFO.{name}"), b"").await? else {
         let why = "no answer from JetStream: start the server with -js, and allow this login to query streams";
         return Err(connection.at(why));
     };
-    let why = match reason.error_code() {
-        ErrorCode::STREAM_NOT_FOUND if config.create_stream => None,
-        ErrorCode::STREAM_NOT_FOUND => {
+    let Err(refusal) = found else { return Ok(()) };
+    let why = match refusal.err_code {
+        STREAM_NOT_FOUND if config.create_stream => None,
+        STREAM_NOT_FOUND => {
             Some(format!("there is no stream {name}: create it (`nats stream add`), or set `create_stream`"))
         }
-        ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
+        NOT_ENABLED | NOT_ENABLED_FOR_ACCOUNT => {
             Some("JetStream is off: start the server with -js, or enable it for this account".to_owned())
         }
-        _ => Some(format!("cannot query the stream {name}: {reason}")),
+        _ => Some(format!("cannot query the stream {name}: {refusal}")),
     };
     if let Some(why) = why {
         return Err(connection.at(&why));
     }
     let limit = |bytes: u64| if bytes == 0 { -1 } else { i64::try_from(bytes).unwrap_or(i64::MAX) };
-    let wanted = Config {
-        name: name.clone(),
-        subjects: vec![subjects.all.clone()],
-        max_age: config.stream_max_age,
-        max_bytes: limit(config.stream_max_bytes),
-        description: Some("what visiond sees".to_owned()),
-        ..Config::default()
-    };
-    let Err(error) = connection.unless_lost(jetstream.create_stream(wanted)).await? else {
-        log::info!("sink {}: created the stream {name} for {}", connection.sink, subjects.all);
-        return Ok(());
-    };
-    let reason = match error.kind() {
-        // Another device created it first.
-        CreateStreamErrorKind::JetStream(reason) if reason.error_code() == ErrorCode::STREAM_NAME_EXIST => {
+    let wanted = json!({
+        "name": name,
+        "subjects": [subjects.all],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "old",
+        "num_replicas": 1,
+        "max_consumers": -1,
+        "max_msgs": -1,
+        "max_bytes": limit(config.stream_max_bytes),
+        // In nanoseconds; 584 years at most.
+        "max_age": u64::try_from(config.stream_max_age.as_nanos()).unwrap_or(u64::MAX),
+        "description": "what visiond sees",
+    });
+    let created = ask(connection, &format!("$JS.API.STREAM.CREATE.{name}"), wanted.to_string().as_bytes()).await?;
+    let reason = match created {
+        Some(Ok(())) => {
+            log::info!("sink {}: created the stream {name} for {}", connection.sink, subjects.all);
             return Ok(());
         }
-        CreateStreamErrorKind::JetStream(reason) => reason.to_string(),
-        _ => error.to_string(),
+        // Another device created it first.
+        Some(Err(refusal)) if refusal.err_code == STREAM_NAME_EXIST => return Ok(()),
+        Some(Err(refusal)) => refusal.to_string(),
+        None => format!("no answer within {} s", connection.ack_timeout.as_secs_f32()),
     };
     Err(connection.at(&format!("cannot create the stream {name}: {reason}")))
+}
+
+/// Asks JetStream; `None` if it does not answer.
+async fn ask(
+    connection: &mut NatsConnection,
+    subject: &str,
+    payload: &[u8],
+) -> Result<Option<Result<(), Refusal>>, String> {
+    let answer = connection.request(subject, payload).await?;
+    // What is no answer of JetStream's counts as none.
+    Ok(answer.and_then(|answer| api_answer(&answer)))
 }
 
 #[derive(Debug)]
@@ -68,7 +86,7 @@ pub struct Subjects {
     template: String,
     /// A wildcard for every device and camera.
     pub all: String,
-    cameras: HashMap<Arc<str>, Subject>,
+    cameras: HashMap<Arc<str>, String>,
 }
 
 impl Subjects {
@@ -83,9 +101,9 @@ impl Subjects {
     }
 
     /// Returns the subject of a camera's messages.
-    pub fn of(&mut self, camera: &Arc<str>) -> Subject {
-        let subject = || Subject::from(self.template.replace("{camera}", camera));
-        self.cameras.entry(Arc::clone(camera)).or_insert_with(subject).clone()
+    pub fn of(&mut self, camera: &Arc<str>) -> &str {
+        let subject = || self.template.replace("{camera}", camera);
+        self.cameras.entry(Arc::clone(camera)).or_insert_with(subject)
     }
 }
 
@@ -96,9 +114,9 @@ mod tests {
     #[test]
     fn names_stand_in_their_places_and_a_stream_takes_them_all() {
         let mut subjects = Subjects::new("visiond.{device}.cam-{camera}.detections", "gate-7");
-        assert_eq!(subjects.of(&"door".into()).as_str(), "visiond.gate-7.cam-door.detections");
-        assert_eq!(subjects.of(&"yard".into()).as_str(), "visiond.gate-7.cam-yard.detections");
-        assert_eq!(subjects.of(&"door".into()).as_str(), "visiond.gate-7.cam-door.detections");
+        assert_eq!(subjects.of(&"door".into()), "visiond.gate-7.cam-door.detections");
+        assert_eq!(subjects.of(&"yard".into()), "visiond.gate-7.cam-yard.detections");
+        assert_eq!(subjects.of(&"door".into()), "visiond.gate-7.cam-door.detections");
         assert_eq!(subjects.all, "visiond.*.*.detections");
         assert_eq!(Subjects::new("all", "gate-7").all, "all");
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rumqttc::v5::mqttbytes::v5;
-use tokio::io::{DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, duplex};
 use visiond_config::types::MqttProtocol;
 use visiond_system::testing::{EVER, HANG, at_once};
 
@@ -22,8 +22,8 @@ fn publish(text: &str, qos: u8) -> Publish {
     Publish { topic: "t".into(), payload, qos, retain: false, content_type: None, id: None, expiry_seconds: None }
 }
 
-/// Returns what the broker has received: each packet as `number text`, `release number`, or its kind.
-async fn got(broker: &mut DuplexStream) -> Vec<String> {
+/// Returns the bytes that the broker has received.
+async fn bytes_got(broker: &mut DuplexStream) -> BytesMut {
     let mut bytes = BytesMut::new();
     poll_fn(|context| {
         let mut chunk = [0; 4096];
@@ -36,6 +36,12 @@ async fn got(broker: &mut DuplexStream) -> Vec<String> {
         }
     })
     .await;
+    bytes
+}
+
+/// Returns what the broker has received: each packet as `number text`, `release number`, or its kind.
+async fn got(broker: &mut DuplexStream) -> Vec<String> {
+    let mut bytes = bytes_got(broker).await;
     let mut packets = Vec::new();
     while let Ok(packet) = v5::Packet::read(&mut bytes, None) {
         packets.push(match packet {
@@ -116,6 +122,146 @@ fn what_is_refused_is_sent_again_later_in_its_order() {
         session.tick(Instant::now() + REFUSED_WAIT);
         assert_eq!(now(&mut session).await, None);
         assert_eq!(got(&mut broker).await, ["4 0", "5 1"]);
+    });
+}
+
+#[test]
+fn a_packet_id_is_used_again_only_once_it_is_free() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        session.send(0, publish("a", 1)).await;
+        session.send(1, publish("b", 1)).await;
+        says(&mut broker, &[0x40, 2, 0, 2]).await;
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(1)));
+        // The ids begin again behind the highest; 1 is still in flight.
+        session.last_number = u16::MAX - 1;
+        for (number, text) in ["c", "d", "e"].into_iter().enumerate() {
+            session.send(number as u64 + 2, publish(text, 1)).await;
+        }
+        assert_eq!(got(&mut broker).await, ["1 a", "2 b", "65535 c", "2 d", "3 e"]);
+        says(&mut broker, &[0x40, 2, 0, 1]).await;
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(0)));
+    });
+}
+
+#[test]
+fn an_exactly_once_message_that_is_refused_is_not_released_but_sent_again() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        session.send(7, publish("a", 2)).await;
+        assert_eq!(got(&mut broker).await, ["1 a"]);
+        // PUBREC: quota exceeded.
+        says(&mut broker, &[0x50, 4, 0, 1, 0x97, 0]).await;
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, [""; 0]);
+        session.tick(Instant::now() + REFUSED_WAIT);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["2 a"]);
+        says(&mut broker, &[0x50, 2, 0, 2, 0x70, 2, 0, 2]).await;
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(7)));
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["release 2"]);
+    });
+}
+
+#[test]
+fn a_broker_that_cannot_retain_or_has_a_lower_quality_gets_what_it_accepts() {
+    run(async {
+        for (limits, qos, retain) in [
+            (BrokerLimits::default(), 2, true),
+            (BrokerLimits { retain: false, ..BrokerLimits::default() }, 2, false),
+            (BrokerLimits { qos: 1, ..BrokerLimits::default() }, 1, true),
+            (BrokerLimits { qos: 0, ..BrokerLimits::default() }, 0, true),
+        ] {
+            let (mut session, mut broker) = session_with(limits, 1 << 16);
+            session.send(1, Publish { retain: true, ..publish("message", 2) }).await;
+            session.publish(Publish { retain: true, ..publish("state", 2) });
+            while now(&mut session).await.is_some() {}
+            let mut bytes = bytes_got(&mut broker).await;
+            for _ in 0..2 {
+                let v5::Packet::Publish(packet) = v5::Packet::read(&mut bytes, None).unwrap() else { panic!() };
+                assert_eq!((packet.qos as u8, packet.retain), (qos, retain), "{limits:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_broker_that_repeats_itself_and_reads_nothing_fills_no_memory() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        session.send(1, publish("a", 2)).await;
+        session.send(2, publish("b", 1)).await;
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["1 a", "2 b"]);
+        // PUBREC: of a message that waits for it; of one that waits for PUBACK; of none.
+        let repeated = [0x50, 2, 0, 1, 0x50, 2, 0, 2, 0x50, 2, 0, 3].repeat(1000);
+        says(&mut broker, &repeated).await;
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["release 1"]);
+    });
+}
+
+#[test]
+fn a_broker_that_never_stops_is_given_up() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 20);
+        session.send(1, publish("a", 1)).await;
+        // PINGRESP; then PUBACK of what is in flight, after which the broker may send as much again.
+        let chunk = [0xd0, 0].repeat(1 << 19);
+        for _ in 0..4 {
+            says(&mut broker, &chunk).await;
+            assert_eq!(now(&mut session).await, None);
+        }
+        says(&mut broker, &[0x40, 2, 0, 1]).await;
+        let given_up = SessionEvent::Lost("the broker sent 4 MiB that answer nothing".to_owned());
+        assert_eq!(now(&mut session).await, Some(given_up));
+    });
+}
+
+#[test]
+fn messages_of_a_subscription_are_asked_for_until_it_has_ended() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 20);
+        session.subscribe(&["a/#".to_owned()], true);
+        let message = |bytes: usize| [&[0x30, 0xff, 0xff, 0x3f, 0, 1, b'a', 0][..], &vec![b'x'; bytes - 8]].concat();
+        let message = message((1 << 20) + 3);
+        let mut said = async |session: &mut MqttSession| {
+            for part in message.chunks(1 << 19) {
+                says(&mut broker, part).await;
+                if let Some(event) = now(session).await {
+                    return event;
+                }
+            }
+            panic!("no event")
+        };
+        for _ in 0..5 {
+            assert!(matches!(said(&mut session).await, SessionEvent::Incoming(_)));
+        }
+        session.subscribe(&["a/#".to_owned()], false);
+        assert!(matches!(said(&mut session).await, SessionEvent::Incoming(_)), "it was on its way");
+        // UNSUBACK.
+        session.received(Packet::UnsubAck);
+        for _ in 0..3 {
+            assert!(matches!(said(&mut session).await, SessionEvent::Incoming(_)));
+        }
+        assert!(matches!(said(&mut session).await, SessionEvent::Lost(_)));
+    });
+}
+
+#[test]
+fn states_that_no_one_acknowledges_count_as_waiting() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        for _ in 0..3 {
+            session.publish(publish("state", 1));
+        }
+        session.send(1, publish("message", 1)).await;
+        assert_eq!(session.own_waiting(), 3);
+        assert_eq!(got(&mut broker).await, ["1 state", "2 state", "3 state", "4 message"]);
+        says(&mut broker, &[0x40, 2, 0, 2]).await;
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(session.own_waiting(), 2);
     });
 }
 

@@ -1,0 +1,269 @@
+//! The bytes of the NATS client protocol: bounded in what a server may say.
+
+use std::fmt::Write as _;
+
+use bytes::{Buf, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::broker::shorten;
+
+/// The longest line accepted from a server, in bytes. INFO of a large cluster takes a few KiB.
+const LINE_BYTES: usize = 64 << 10;
+/// The largest message accepted from a server, in bytes. visiond receives only acknowledgements and JetStream's answers.
+const MESSAGE_BYTES: u64 = 1 << 20;
+
+pub const PING: &[u8] = b"PING\r\n";
+pub const PONG: &[u8] = b"PONG\r\n";
+
+/// INFO: what a server announces of itself, as far as visiond needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ServerInfo {
+    /// The largest message that the server accepts, in bytes with its headers.
+    pub max_payload: usize,
+    /// What a client with an nkey has to sign.
+    pub nonce: String,
+    pub tls_required: bool,
+}
+
+impl Default for ServerInfo {
+    /// The defaults of nats-server.
+    fn default() -> Self {
+        Self { max_payload: 1 << 20, nonce: String::new(), tls_required: false }
+    }
+}
+
+/// CONNECT: starts a session.
+#[derive(Serialize)]
+pub struct Connect {
+    /// Whether to acknowledge each line with `+OK`.
+    pub verbose: bool,
+    pub pedantic: bool,
+    pub tls_required: bool,
+    pub name: String,
+    pub lang: &'static str,
+    pub version: &'static str,
+    /// 1: INFO may come again.
+    pub protocol: u8,
+    pub headers: bool,
+    /// Whether to answer a message that nobody receives with status 503.
+    pub no_responders: bool,
+    #[serde(flatten)]
+    pub proof: Proof,
+}
+
+/// The members of CONNECT that authenticate the device.
+#[derive(Default, Serialize)]
+pub struct Proof {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pass: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwt: Option<String>,
+    /// The signed nonce in Base64 for URLs, without padding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sig: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerOp {
+    Info(ServerInfo),
+    /// MSG or HMSG.
+    Message(Reply),
+    Ping,
+    Pong,
+    Ok,
+    /// -ERR, without its quotes.
+    Error(String),
+}
+
+/// A message from the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    pub subject: String,
+    /// The status in its headers; 503: no one receives what this answers.
+    pub status: Option<u16>,
+    pub payload: Bytes,
+}
+
+/// Takes the next operation out of `input`; `None` if it is incomplete. Fails, at the latest when `input` holds
+/// [`MESSAGE_BYTES`] and a line, if the server sends what visiond does not accept.
+pub fn decode(input: &mut BytesMut) -> Result<Option<ServerOp>, String> {
+    let searched = &input[..input.len().min(LINE_BYTES)];
+    let Some(end) = searched.iter().position(|&byte| byte == b'\n') else {
+        let too_long = searched.len() == LINE_BYTES;
+        return if too_long { Err("the server sent a line of more than 64 KiB".to_owned()) } else { Ok(None) };
+    };
+    let text = std::str::from_utf8(&input[..end]).map_err(|_| "the server sent a line that is no text".to_owned())?;
+    let unknown = || format!("the server sent {:?}, which is not NATS", shorten(text.trim_end()));
+    let (verb, rest) = text.trim_end().split_once([' ', '\t']).unwrap_or((text.trim_end(), ""));
+    let op = match verb.to_ascii_uppercase().as_str() {
+        "PING" => ServerOp::Ping,
+        "PONG" => ServerOp::Pong,
+        "+OK" => ServerOp::Ok,
+        "-ERR" => ServerOp::Error(shorten(rest.trim().trim_matches('\''))),
+        "INFO" => ServerOp::Info(serde_json::from_str(rest).map_err(|_| unknown())?),
+        verb @ ("MSG" | "HMSG") => {
+            let head = MessageHead::parse(rest, verb == "HMSG").ok_or_else(unknown)?;
+            if head.bytes > MESSAGE_BYTES {
+                let (bytes, most) = (head.bytes, MESSAGE_BYTES);
+                return Err(format!("the server announced a message of {bytes} bytes; visiond accepts {most}"));
+            }
+            // The message and a line feed follow.
+            let (header_bytes, bytes) = (head.header_bytes as usize, head.bytes as usize);
+            if input.len() < end + 1 + bytes + 2 {
+                return Ok(None);
+            }
+            let subject = head.subject.to_owned();
+            input.advance(end + 1);
+            let headers = input.split_to(header_bytes);
+            let payload = input.split_to(bytes - header_bytes).freeze();
+            if !input.starts_with(b"\r\n") {
+                return Err("the server sent a message that is longer than announced".to_owned());
+            }
+            input.advance(2);
+            return Ok(Some(ServerOp::Message(Reply { subject, status: status(&headers), payload })));
+        }
+        _ => return Err(unknown()),
+    };
+    input.advance(end + 1);
+    Ok(Some(op))
+}
+
+/// What stands behind MSG or HMSG: `SUBJECT SID [REPLY] [HEADER BYTES] BYTES`.
+struct MessageHead<'l> {
+    subject: &'l str,
+    header_bytes: u64,
+    /// With the headers.
+    bytes: u64,
+}
+
+impl<'l> MessageHead<'l> {
+    fn parse(line: &'l str, has_headers: bool) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace();
+        let (subject, _sid) = (words.next()?, words.next()?);
+        let bytes = words.next_back()?.parse().ok()?;
+        let header_bytes = if has_headers { words.next_back()?.parse().ok()? } else { 0 };
+        // At most the subject for an answer is left.
+        (header_bytes <= bytes && words.count() <= 1).then_some(Self { subject, header_bytes, bytes })
+    }
+}
+
+/// Returns the status of a message's headers: `NATS/1.0 503`.
+fn status(headers: &[u8]) -> Option<u16> {
+    let line = headers.split(|&byte| byte == b'\r' || byte == b'\n').next()?;
+    std::str::from_utf8(line).ok()?.strip_prefix("NATS/1.0")?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Makes the headers of a message: its id, and the stream that has to accept it.
+pub fn headers(id: &str, stream: Option<&str>, out: &mut String) {
+    out.clear();
+    // Writing to a string cannot fail.
+    let _ = write!(out, "NATS/1.0\r\nNats-Msg-Id: {id}\r\n");
+    if let Some(stream) = stream {
+        let _ = write!(out, "Nats-Expected-Stream: {stream}\r\n");
+    }
+    out.push_str("\r\n");
+}
+
+/// Appends PUB, or HPUB if there are headers, of a message to be answered to `reply`.
+pub fn publish(subject: &str, reply: &str, headers: &str, payload: &[u8], out: &mut BytesMut) {
+    let bytes = headers.len() + payload.len();
+    let _ = match headers.len() {
+        0 => write!(out, "PUB {subject} {reply} {bytes}\r\n"),
+        header_bytes => write!(out, "HPUB {subject} {reply} {header_bytes} {bytes}\r\n"),
+    };
+    for part in [headers.as_bytes(), payload, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decoded(bytes: &[u8]) -> Result<Option<ServerOp>, String> {
+        decode(&mut BytesMut::from(bytes))
+    }
+
+    #[test]
+    fn each_operation_is_read_once_it_is_whole() {
+        let reply = |status, payload: &'static [u8]| {
+            ServerOp::Message(Reply { subject: "_INBOX.x.7".to_owned(), status, payload: Bytes::from_static(payload) })
+        };
+        let info = ServerInfo { max_payload: 1000, nonce: "n".to_owned(), tls_required: true };
+        for (bytes, op) in [
+            (&b"PING\r\n"[..], ServerOp::Ping),
+            (b"pong\r\n", ServerOp::Pong),
+            (b"+OK\r\n", ServerOp::Ok),
+            (b"-ERR 'Unknown Subject'\r\n", ServerOp::Error("Unknown Subject".to_owned())),
+            (b"INFO {\"max_payload\":1000,\"nonce\":\"n\",\"tls_required\":true,\"x\":[]} \r\n", ServerOp::Info(info)),
+            (b"INFO {}\r\n", ServerOp::Info(ServerInfo::default())),
+            (b"MSG _INBOX.x.7 1 2\r\n{}\r\n", reply(None, b"{}")),
+            (b"MSG _INBOX.x.7 1  other 2\r\n\r\n\r\n", reply(None, b"\r\n")),
+            (b"HMSG _INBOX.x.7 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", reply(Some(503), b"")),
+            (b"HMSG _INBOX.x.7 1 other 18 20\r\nNATS/1.0\r\na: b\r\n\r\n{}\r\n", reply(None, b"{}")),
+        ] {
+            for cut in 0..bytes.len() {
+                assert_eq!(decoded(&bytes[..cut]), Ok(None), "{:?}", String::from_utf8_lossy(&bytes[..cut]));
+            }
+            let mut input = BytesMut::from(&[bytes, b"PI"].concat()[..]);
+            assert_eq!(decode(&mut input), Ok(Some(op)));
+            assert_eq!(&input[..], b"PI");
+        }
+    }
+
+    #[test]
+    fn what_is_not_nats_or_too_large_is_an_error_that_names_it() {
+        for (bytes, words) in [
+            (&b"HTTP/1.1 400 Bad Request\r\n"[..], "\"HTTP/1.1 400 Bad Request\", which is not NATS"),
+            (b"INFO {\r\n", "which is not NATS"),
+            (b"MSG x 1\r\n", "which is not NATS"),
+            (b"MSG x 1 a b 2\r\n", "which is not NATS"),
+            (b"MSG x 1 -2\r\n", "which is not NATS"),
+            (b"MSG x 1 99999999999999999999999\r\n", "which is not NATS"),
+            (b"HMSG x 1 3 2\r\n", "which is not NATS"),
+            (b"MSG x 1 2\r\nabcd", "longer than announced"),
+            (b"MSG x 1 1048577\r\n", "announced a message of 1048577 bytes"),
+            (b"HMSG x 1 1 18446744073709551615\r\n", "announced a message of 18446744073709551615 bytes"),
+            (&[b'x'; LINE_BYTES], "a line of more than 64 KiB"),
+            (&[0xff, b'\n'], "no text"),
+        ] {
+            let error = decoded(bytes).unwrap_err();
+            assert!(error.contains(words) && error.len() < 300, "{error}");
+        }
+        assert_eq!(decoded(&[b'x'; LINE_BYTES - 1]), Ok(None));
+    }
+
+    #[test]
+    fn a_message_is_written_with_its_lengths() {
+        let (mut headers_of, mut out) = (String::new(), BytesMut::new());
+        headers("0-1", Some("visiond"), &mut headers_of);
+        publish("a.b", "_INBOX.x.1", &headers_of, b"{}", &mut out);
+        publish("a.b", "_INBOX.x.2", "", b"{}", &mut out);
+        assert_eq!(
+            &out[..],
+            b"HPUB a.b _INBOX.x.1 61 63\r\nNATS/1.0\r\nNats-Msg-Id: 0-1\r\nNats-Expected-Stream: visiond\r\n\r\n{}\r\n\
+              PUB a.b _INBOX.x.2 2\r\n{}\r\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_or_are_held_without_bound(
+            bytes in prop::collection::vec(
+                prop_oneof![any::<u8>(), prop::sample::select(&b"MSGHINFO +OK-ERR 0123456789\r\n{}\""[..])], 0..200,
+            ),
+            start in prop::sample::select(&["", "MSG x 1 ", "HMSG x 1 ", "INFO {", "-ERR "][..]),
+        ) {
+            let mut input = BytesMut::from(start);
+            input.extend_from_slice(&bytes);
+            while let Ok(Some(_)) = decode(&mut input) {}
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Brokers that send what no broker should: what the daemon's memory, its log and its other sinks show of that.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use visiond_tests::{Daemon, root};
+
+/// How much all connections to a broker get together.
+const MOST_SENT: u64 = 400 << 20;
+/// By how much the daemon's memory may grow meanwhile.
+const MOST_GROWN: u64 = 64 << 20;
+
+/// A broker that answers each connection with a greeting, then repeats some bytes and reads nothing.
+struct HostileBroker {
+    port: u16,
+    sent: Arc<AtomicU64>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl HostileBroker {
+    fn start(greet: fn(&mut TcpStream) -> std::io::Result<()>, bytes: Vec<u8>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (sent, connections) = (Arc::<AtomicU64>::default(), Arc::<AtomicUsize>::default());
+        let this = Self {
+            port: listener.local_addr().unwrap().port(),
+            sent: Arc::clone(&sent),
+            connections: Arc::clone(&connections),
+        };
+        let chunk = bytes.repeat((64 << 10) / bytes.len() + 1);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                connections.fetch_add(1, Ordering::SeqCst);
+                if greet(&mut stream).is_err() {
+                    continue;
+                }
+                while sent.load(Ordering::SeqCst) < MOST_SENT && stream.write_all(&chunk).is_ok() {
+                    sent.fetch_add(chunk.len() as u64, Ordering::SeqCst);
+                }
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        });
+        this
+    }
+}
+
+/// The most memory that the daemon has had, in bytes.
+fn peak(daemon: &Daemon) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+fn config(sink: &str) -> String {
+    let tiny = root().join("tests/vm/tiny.onnx");
+    format!(
+        r#"
+[device]
+name = "gate"
+[engine]
+backend = "rten"
+threads = 1
+[[model]]
+name = "bars"
+path = "{}"
+[[camera]]
+name = "door"
+source = {{ type = "pattern", width = 128, height = 64, fps = 50 }}
+[[sink]]
+type = "file"
+path = "{{dir}}/out.jsonl"
+{sink}"#,
+        tiny.display()
+    )
+}
+
+/// Adds a sink to a running daemon: its memory stays bounded, its log says `words`, it connects again, and the file gets every
+/// message. Takes turns with the other such tests, which all send as fast as they can.
+fn assert_bounded(words: &str, broker: &HostileBroker, sink: &str) {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock();
+    let mut daemon = Daemon::start(&config(""));
+    daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 20);
+    let before = peak(&daemon);
+    daemon.reconfigure(&config(sink));
+    daemon.wait_until("further connections", |_| {
+        broker.connections.load(Ordering::SeqCst) >= 3 || broker.sent.load(Ordering::SeqCst) >= MOST_SENT
+    });
+    let grown = peak(&daemon).saturating_sub(before);
+    let sent = broker.sent.load(Ordering::SeqCst);
+    assert!(grown < MOST_GROWN, "{} MiB more, of {} MiB sent: {words}", grown >> 20, sent >> 20);
+    daemon.wait_for_log(words);
+    let count = daemon.count("out.jsonl");
+    daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= count + 20);
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    assert!(ended.log.lines().all(|line| line.len() < 1000), "{}", ended.log);
+    assert!(!ended.log.contains("sink file: lost"), "{}", ended.log);
+}
+
+fn assert_nats_bounded(words: &str, greet: fn(&mut TcpStream) -> std::io::Result<()>, bytes: &[u8]) {
+    let broker = HostileBroker::start(greet, bytes.to_vec());
+    let sink =
+        format!("[[sink]]\ntype = \"nats\"\nurl = [\"nats://127.0.0.1:{}\"]\nack_timeout = \"1h\"\n", broker.port);
+    assert_bounded(words, &broker, &sink);
+}
+
+fn assert_mqtt_bounded(words: &str, protocol: &str, bytes: &[u8]) {
+    let greet = if protocol == "5" { accept_mqtt_5 } else { accept_mqtt_3 };
+    let broker = HostileBroker::start(greet, bytes.to_vec());
+    let url = format!("mqtt://127.0.0.1:{}", broker.port);
+    assert_bounded(words, &broker, &format!("[[sink]]\ntype = \"mqtt\"\nurl = \"{url}\"\nprotocol = \"{protocol}\"\n"));
+}
+
+/// Greets as a NATS server does, and says nothing more.
+fn accept_nats(stream: &mut TcpStream) -> std::io::Result<()> {
+    stream
+        .write_all(b"INFO {\"server_id\":\"x\",\"version\":\"2.11.0\",\"headers\":true,\"max_payload\":1048576}\r\n")?;
+    let (mut received, mut byte) = (Vec::new(), [0]);
+    while !received.ends_with(b"PING\r\n") {
+        stream.read_exact(&mut byte)?;
+        received.push(byte[0]);
+    }
+    stream.write_all(b"PONG\r\n")
+}
+
+/// Greets as a NATS server does, and announces this before the endless rest.
+macro_rules! accept_nats_and_send {
+    ($start:literal) => {
+        |stream| {
+            accept_nats(stream)?;
+            stream.write_all($start)
+        }
+    };
+}
+
+fn read_connect(stream: &mut TcpStream) -> std::io::Result<()> {
+    // One packet of less than 128 bytes.
+    let mut connect = [0; 2];
+    stream.read_exact(&mut connect)?;
+    stream.read_exact(&mut vec![0; usize::from(connect[1])])
+}
+
+fn accept_mqtt_5(stream: &mut TcpStream) -> std::io::Result<()> {
+    read_connect(stream)?;
+    stream.write_all(&[0x20, 3, 0, 0, 0])
+}
+
+fn accept_mqtt_3(stream: &mut TcpStream) -> std::io::Result<()> {
+    read_connect(stream)?;
+    stream.write_all(&[0x20, 2, 0, 0])
+}
+
+#[test]
+fn a_nats_server_whose_lines_have_no_end_is_given_up() {
+    let words = "the server sent a line of more than 64 KiB";
+    assert_nats_bounded(words, |stream| stream.write_all(b"INFO {\"server_id\":\""), b"x");
+    assert_nats_bounded(words, accept_nats_and_send!(b"-ERR '"), b"x");
+    assert_nats_bounded(words, accept_nats_and_send!(b"MSG "), b"x");
+}
+
+#[test]
+fn a_nats_server_that_announces_a_huge_message_is_given_up() {
+    let words = "the server announced a message of 1099511627776 bytes";
+    assert_nats_bounded(words, accept_nats_and_send!(b"MSG x 1 1099511627776\r\n"), b"x");
+    assert_nats_bounded(words, accept_nats_and_send!(b"HMSG x 1 12 1099511627776\r\n"), b"x");
+}
+
+#[test]
+fn a_nats_server_that_never_stops_is_given_up() {
+    let words = "the server sent 4 MiB that answer nothing";
+    assert_nats_bounded(words, accept_nats, b"+OK\r\n");
+    assert_nats_bounded(words, accept_nats, b"PING\r\n");
+    assert_nats_bounded(words, accept_nats, b"MSG _INBOX.x.1 1 2\r\n{}\r\n");
+    assert_nats_bounded(words, accept_nats, b"INFO {\"max_payload\":1048576}\r\n");
+}
+
+#[test]
+fn an_mqtt_broker_that_announces_a_huge_packet_is_given_up() {
+    // PUBLISH of 256 MiB.
+    for protocol in ["5", "3.1.1"] {
+        assert_mqtt_bounded("the broker sent an invalid packet", protocol, &[0x30, 0xff, 0xff, 0xff, 0x7f]);
+    }
+}
+
+#[test]
+fn an_mqtt_broker_that_never_stops_is_given_up() {
+    let words = "the broker sent 4 MiB that answer nothing";
+    let retained =
+        |topic: &str| [&[0x31, (topic.len() + 5) as u8, 0, topic.len() as u8], topic.as_bytes(), b"{}x"].concat();
+    for protocol in ["5", "3.1.1"] {
+        // PINGRESP; PUBREC, which wants PUBREL each; a retained state of a camera that is gone, which wants to be cleared.
+        assert_mqtt_bounded(words, protocol, &[0xd0, 0]);
+        assert_mqtt_bounded(words, protocol, &[0x50, 2, 0, 9]);
+    }
+    assert_mqtt_bounded(words, "3.1.1", &retained("visiond/gate/cameras/gone/state"));
+}
