@@ -137,8 +137,11 @@ def run_all(steps):
         while waiting or running:
             for step in [step for step in running if step.passed is not None]:
                 running.remove(step)
-                word = "ok  " if step.passed else "FAIL"
+                nothing = step.passed and not step.counts[0]
+                word = "skip" if nothing else "ok  " if step.passed else "FAIL"
                 show(f"{word} {step.seconds:6.0f} s  {step.title}")
+                if nothing:
+                    show(tail(step.log, 3))
                 if not step.passed and step.log.exists():
                     show(tail(step.log) + f"\n      all of it: {step.log.relative_to(ROOT)}")
             for step in list(waiting):
@@ -244,13 +247,21 @@ def changed_packages():
             return [name for name in tested if name in changed]
         changed |= more
 
+def no_deny():
+    """Why the crates cannot be compared with deny.toml."""
+    machine = platform.machine()
+    return None if machine in ("x86_64", "aarch64") else f"cargo-deny is not published for {machine}"
+
 def lints(after=()):
+    deny = ["cargo-deny", "--locked", "check", "-D", "unmatched-skip", "--hide-inclusion-graph", "bans", "licenses", "sources"]
     return [
         Step("format", cargo("fmt", "--all", "--check")),
         Step("links", [sys.executable, "tests/links.py"], title="links in the documents"),
         Step("messages", [sys.executable, "tests/messages.py"], title="messages in the documents"),
         Step("remedies", [sys.executable, "tests/remedies.py"], title="errors have remedies"),
         Step("imports", [sys.executable, "tests/imports.py"], title="no imports in circles"),
+        Step("crates", deny, after, title="crates: bans, licences, sources, duplicates", skipped=no_deny()),
+        Step("advisories", [sys.executable, "tests/advisories.py"], after, title="crates: known vulnerabilities", skipped=no_deny()),
         Step("lints", cargo("clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"), after, "cargo"),
     ]
 
