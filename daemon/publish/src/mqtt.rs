@@ -173,3 +173,50 @@ impl BrokerClient for MqttClient {
 }
 
 const NOT_CONNECTED: &str = "there is no connection";
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use visiond_config::types::Config;
+    use visiond_live::Live;
+
+    use super::*;
+
+    fn sink(keys: &str) -> SinkConfig {
+        let text = format!("[[sink]]\ntype = \"mqtt\"\n{keys}\n");
+        Config::parse(&text, Path::new("test.toml")).unwrap().sinks.remove(0)
+    }
+
+    #[test]
+    fn only_what_a_session_begins_with_makes_a_new_one() {
+        let proof = "url = \"mqtts://a\"\ncertificate = \"a\"\nkey = \"a\"";
+        for (before, after, reconnects) in [
+            (PLAIN, PLAIN, false),
+            (PLAIN, "url = \"mqtt://b\"", true),
+            (PLAIN, "url = \"mqtt://a\"\nprotocol = \"3.1.1\"", true),
+            (PLAIN, "url = \"mqtt://a\"\nlogin = \"a\"", true),
+            (PLAIN, "url = \"mqtt://a\"\nclient_id = \"a\"", true),
+            (PLAIN, "url = \"mqtt://a\"\nkeep_alive = \"1s\"", true),
+            // The client id has it.
+            (PLAIN, "url = \"mqtt://a\"\nname = \"other\"", true),
+            ("url = \"mqtts://a\"", "url = \"mqtts://a\"\nca = \"a\"", true),
+            (proof, &proof.replace("certificate = \"a\"", "certificate = \"b\""), true),
+            (proof, &proof.replace("key = \"a\"", "key = \"b\""), true),
+            (PLAIN, "url = \"mqtt://a\"\nqos_detections = 2\nretain = true\nmessage_expiry = \"1s\"", false),
+            (PLAIN, "url = \"mqtt://a\"\nqos_state = 2\nstate_interval = \"2s\"\noccupancy_hold = \"2s\"", false),
+            (PLAIN, "url = \"mqtt://a\"\nsnapshot_interval = \"2s\"\nsnapshot_overlay = false", false),
+            (PLAIN, "url = \"mqtt://a\"\nhome_assistant = true\ncount_labels = [\"a\"]", false),
+        ] {
+            let (plain, context) = (sink(PLAIN), SinkContext { live: Live::new(), device: "gate".into() });
+            let SinkKind::Mqtt(config) = &plain.kind else { panic!() };
+            let mut client = MqttClient::open(&plain, config, context).unwrap();
+            client.configure(&sink(before));
+            assert_eq!(client.configure(&sink(after)), !reconnects, "{before}\n{after}");
+        }
+    }
+
+    const PLAIN: &str = "url = \"mqtt://a\"";
+}

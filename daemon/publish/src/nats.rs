@@ -156,3 +156,41 @@ impl BrokerClient for NatsClient {
         same
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use bytes::Bytes;
+    use visiond_config::types::Config;
+    use visiond_live::Live;
+
+    use super::*;
+
+    fn sink(keys: &str) -> SinkConfig {
+        let text = format!("[[sink]]\ntype = \"nats\"\nurl = [\"nats://a\"]\n{keys}\n");
+        Config::parse(&text, Path::new("test.toml")).unwrap().sinks.remove(0)
+    }
+
+    #[test]
+    fn another_subject_or_stream_gets_nothing_again_that_the_former_acknowledged() {
+        let before = sink("");
+        let SinkKind::Nats(config) = &before.kind else { panic!() };
+        let context = SinkContext { live: Live::new(), device: "gate".into() };
+        let message =
+            QueuedMessage { number: 1, id: "0-1".into(), camera: "door".into(), line: Bytes::from_static(b"{}") };
+        for (keys, subject, same) in [
+            ("only_detections = true", "visiond.gate.door.detections", true),
+            ("subject = \"a.{device}.{camera}\"", "a.gate.door", false),
+            ("stream = \"a\"", "visiond.gate.door.detections", false),
+            ("ack_timeout = \"9s\"", "visiond.gate.door.detections", false),
+        ] {
+            let mut client = NatsClient::open("nats", config, &context).unwrap();
+            client.remember(message.clone());
+            assert_eq!(client.configure(&sink(keys)), same, "{keys}");
+            assert_eq!((client.subjects.of(&message.camera), client.recent.is_empty()), (subject, !same), "{keys}");
+        }
+    }
+}

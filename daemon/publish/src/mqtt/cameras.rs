@@ -230,3 +230,34 @@ impl RetainedCameras {
         Publish::retained(topic, payload, self.config.qos_state, Some(content_type))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use bytes::BytesMut;
+    use visiond_config::types::MqttProtocol;
+
+    use super::super::codec::{BrokerLimits, Codec};
+    use super::*;
+
+    #[test]
+    fn a_broker_that_invents_cameras_without_end_fills_no_memory() {
+        let (config, live) = (MqttSinkConfig::default(), Live::new());
+        let context = SinkContext { live, device: "gate".into() };
+        let topics = Topics::new("visiond", "gate");
+        let mut cameras = RetainedCameras::new(&SinkConfig::default(), &config, &context, &topics);
+        let (stream, _broker) = tokio::io::duplex(1);
+        let (codec, limits, keep_alive) = (Codec(MqttProtocol::V5), BrokerLimits::default(), Duration::from_secs(20));
+        let mut session = MqttSession::new(Box::new(stream), codec, limits, keep_alive, BytesMut::new());
+        let mut invent = |camera: &str| {
+            let (topic, payload) = (topics.state(camera), Bytes::from_static(b"{}"));
+            cameras.incoming(&mut session, &Incoming { topic, payload, retained: true });
+            session.own_waiting()
+        };
+        assert_eq!(invent(&"x".repeat(LONGEST_TOPIC)), 0);
+        assert_eq!(invent("gone"), 2, "its state and its picture are cleared");
+        let most = (0..10_000).map(|number| invent(&format!("gone-{number}"))).max().unwrap();
+        assert!((MOST_CLEARED..MOST_CLEARED + 3).contains(&most), "{most}");
+    }
+}
