@@ -1,11 +1,12 @@
 //! Brokers that send what no broker should: what the daemon's memory, its log and its other sinks show of that.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use visiond_tests::{Daemon, root};
+use visiond_tests::{Daemon, certificates, root};
 
 /// How much all connections to a broker get together.
 const MOST_SENT: u64 = 400 << 20;
@@ -43,6 +44,11 @@ impl HostileBroker {
         });
         this
     }
+
+    /// Whether it has had further connections, or has sent everything.
+    fn is_done(&self) -> bool {
+        self.connections.load(Ordering::SeqCst) >= 3 || self.sent.load(Ordering::SeqCst) >= MOST_SENT
+    }
 }
 
 /// The most memory that the daemon has had, in bytes.
@@ -77,19 +83,16 @@ path = "{{dir}}/out.jsonl"
 
 /// Adds a sink to a running daemon: its memory stays bounded, its log says `words`, it connects again, and the file gets every
 /// message. Takes turns with the other such tests, which all send as fast as they can.
-fn assert_bounded(words: &str, broker: &HostileBroker, sink: &str) {
-    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+fn assert_bounded(words: &str, sink: &str, mut done: impl FnMut() -> bool) {
+    static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
     let mut daemon = Daemon::start(&config(""));
     daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 20);
     let before = peak(&daemon);
     daemon.reconfigure(&config(sink));
-    daemon.wait_until("further connections", |_| {
-        broker.connections.load(Ordering::SeqCst) >= 3 || broker.sent.load(Ordering::SeqCst) >= MOST_SENT
-    });
+    daemon.wait_until("further connections", |_| done());
     let grown = peak(&daemon).saturating_sub(before);
-    let sent = broker.sent.load(Ordering::SeqCst);
-    assert!(grown < MOST_GROWN, "{} MiB more, of {} MiB sent: {words}", grown >> 20, sent >> 20);
+    assert!(grown < MOST_GROWN, "{} MiB more: {words}", grown >> 20);
     daemon.wait_for_log(words);
     let count = daemon.count("out.jsonl");
     daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= count + 20);
@@ -103,14 +106,15 @@ fn assert_nats_bounded(words: &str, greet: fn(&mut TcpStream) -> std::io::Result
     let broker = HostileBroker::start(greet, bytes.to_vec());
     let sink =
         format!("[[sink]]\ntype = \"nats\"\nurl = [\"nats://127.0.0.1:{}\"]\nack_timeout = \"1h\"\n", broker.port);
-    assert_bounded(words, &broker, &sink);
+    assert_bounded(words, &sink, || broker.is_done());
 }
 
 fn assert_mqtt_bounded(words: &str, protocol: &str, bytes: &[u8]) {
     let greet = if protocol == "5" { accept_mqtt_5 } else { accept_mqtt_3 };
     let broker = HostileBroker::start(greet, bytes.to_vec());
     let url = format!("mqtt://127.0.0.1:{}", broker.port);
-    assert_bounded(words, &broker, &format!("[[sink]]\ntype = \"mqtt\"\nurl = \"{url}\"\nprotocol = \"{protocol}\"\n"));
+    let sink = format!("[[sink]]\ntype = \"mqtt\"\nurl = \"{url}\"\nprotocol = \"{protocol}\"\n");
+    assert_bounded(words, &sink, || broker.is_done());
 }
 
 /// Greets as a NATS server does, and says nothing more.
@@ -174,6 +178,53 @@ fn a_nats_server_that_never_stops_is_given_up() {
     assert_nats_bounded(words, accept_nats, b"PING\r\n");
     assert_nats_bounded(words, accept_nats, b"MSG _INBOX.x.1 1 2\r\n{}\r\n");
     assert_nats_bounded(words, accept_nats, b"INFO {\"max_payload\":1048576}\r\n");
+}
+
+/// A NATS server with TLS that announces a huge message on each of three connections; it prints its port first.
+const HOSTILE_TLS: &str = r#"
+import socket, ssl, sys
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+for _ in range(3):
+    client = listener.accept()[0]
+    client.sendall(b'INFO {"server_id":"x","version":"2.11.0","headers":true,"tls_required":true}\r\n')
+    try:
+        client = context.wrap_socket(client, server_side=True)
+        received = b""
+        while not received.endswith(b"PING\r\n"):
+            received += client.recv(4096) or sys.exit("no PING")
+        client.sendall(b"PONG\r\nMSG x 1 1099511627776\r\n")
+        for _ in range(200):
+            client.sendall(bytes(1 << 20))
+    except OSError:
+        pass
+    client.close()
+"#;
+
+struct KilledAtTheEnd(Child);
+
+impl Drop for KilledAtTheEnd {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+#[test]
+fn tls_changes_nothing_about_that() {
+    let folder = tempfile::tempdir().unwrap();
+    certificates::make(folder.path(), "DNS:localhost,IP:127.0.0.1");
+    let file = |name: &str| folder.path().join(name);
+    let mut server = Command::new("python3");
+    server.args(["-c", HOSTILE_TLS]).args([file("server.pem"), file("server.key")]).stdout(Stdio::piped());
+    let mut server = KilledAtTheEnd(server.spawn().unwrap());
+    let mut port = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    let (url, ca) = (format!("tls://localhost:{}", port.trim()), file("ca.pem").display().to_string());
+    let sink = format!("[[sink]]\ntype = \"nats\"\nurl = [\"{url}\"]\nca = \"{ca}\"\nack_timeout = \"1h\"\n");
+    let words = "the server announced a message of 1099511627776 bytes";
+    assert_bounded(words, &sink, || server.0.try_wait().unwrap().is_some());
 }
 
 #[test]
