@@ -3,11 +3,15 @@
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use nkeys::KeyPair;
+use serde_json::{Value, json};
 use visiond_tests::nats::NatsServer;
 use visiond_tests::port::Port;
 use visiond_tests::{Daemon, Finished, certificates, root};
@@ -345,6 +349,59 @@ fn tls_and_a_login_prove_both_ends_and_errors_leave_out_the_password() {
     let unknown = "unknown certificate issuer: set `ca` to the signing CA";
     log_with(&sink("tls", "other-ca.pem", "right", &proof), unknown);
     log_with(&sink("tls", "ca.pem", "right", ""), "rejects this device's certificate");
+}
+
+/// Returns a token as `nsc` makes them: `nats` is what its subject may do, and `issuer` vouches for it.
+fn token(issuer: &KeyPair, subject: &KeyPair, nats: &Value) -> String {
+    let claims = json!({ "jti": "x", "iat": 1, "iss": issuer.public_key(), "sub": subject.public_key(), "nats": nats });
+    let header = json!({ "typ": "JWT", "alg": "ed25519-nkey" });
+    let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+    let signed = format!("{header}.{claims}");
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(issuer.sign(signed.as_bytes()).unwrap()))
+}
+
+#[test]
+fn credentials_open_a_server_that_knows_no_passwords() {
+    let (operator, account, user) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_user());
+    let system = KeyPair::new_account();
+    let server = NatsServer::start_with(|folder| {
+        // The system's own account must not store messages.
+        let kinds = ["subs", "data", "payload", "imports", "exports", "conn", "leaf", "mem_storage", "disk_storage"];
+        let account_token = |one: &KeyPair, limits: &[&str]| {
+            let limits: Value = limits.iter().map(|limit| ((*limit).to_owned(), json!(-1))).collect();
+            let nats = json!({ "type": "account", "version": 2, "limits": limits });
+            format!("{}: {}", one.public_key(), token(&operator, one, &nats))
+        };
+        let (of_account, of_system) = (account_token(&account, &kinds), account_token(&system, &kinds[..7]));
+        let operator_token = token(&operator, &operator, &json!({ "type": "operator", "version": 2 }));
+        std::fs::write(folder.join("operator.jwt"), operator_token).unwrap();
+        format!(
+            "operator: \"{}\"\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{ {of_account}, {of_system} }}\n",
+            folder.join("operator.jwt").display(),
+            system.public_key()
+        )
+    });
+    let rights = json!({ "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1 });
+    let credentials = |user: &KeyPair, of: &KeyPair| {
+        let (token, seed) = (token(&account, of, &rights), user.seed().unwrap());
+        format!(
+            "-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n\
+             -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+        )
+    };
+    let (right, wrong) = (server.path("right.creds"), server.path("wrong.creds"));
+    std::fs::write(&right, credentials(&user, &user)).unwrap();
+    std::fs::write(&wrong, credentials(&KeyPair::new_user(), &user)).unwrap();
+    let sink = |file: &Path| config(&url(server.port), &format!("{MADE}credentials = \"{}\"\n", file.display()));
+    let read = async || {
+        async_nats::ConnectOptions::with_credentials_file(&right).await.unwrap().connect(url(server.port)).await
+    };
+    let mut daemon = Daemon::start(&sink(&right));
+    daemon.wait_until("messages", |_| stored_with(read()).len() >= 10);
+    terminated(daemon);
+    let log = log_with(&sink(&wrong), "the server rejects these credentials: check `credentials`");
+    assert!(!log.contains(&user.seed().unwrap()), "{log}");
+    log_with(&config(&url(server.port), MADE), "the server requires authentication: set `login` or `credentials`");
 }
 
 #[test]
