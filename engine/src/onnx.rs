@@ -10,6 +10,7 @@ pub mod onnxruntime;
 mod reshape;
 mod rten;
 pub(crate) mod schema;
+mod tensor;
 pub(crate) mod wire;
 
 pub(crate) use load::load;

@@ -3,7 +3,7 @@
 mod description;
 mod engine;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -63,7 +63,7 @@ struct OnnxDescription<'a> {
     outputs: Vec<Value>,
     /// Inputs and outputs that visiond cannot use.
     unusable: Vec<Value>,
-    external_files: &'a BTreeSet<PathBuf>,
+    external_files: Vec<&'a PathBuf>,
     metadata: &'a BTreeMap<String, String>,
     operators: &'a BTreeMap<String, usize>,
     card: &'a CardDescription,
@@ -106,7 +106,7 @@ fn description<'a>(file: &'a OnnxFile, card: &'a CardDescription, guesses: &[Hea
         inputs: file.inputs.iter().map(tensor_json).collect(),
         outputs: file.outputs.iter().map(tensor_json).collect(),
         unusable: unusable.collect(),
-        external_files: &file.external_files,
+        external_files: file.external_files.keys().collect(),
         metadata: &file.metadata,
         operators: &file.operators,
         card,
@@ -123,7 +123,7 @@ fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess]) -> Strin
     out.extend(file.outputs.iter().map(|info| line("output", info)));
     out.extend(file.foreign.iter().map(|value| line("unusable", format!("{} is {}", value.name, value.found))));
     let weights = |path: &PathBuf| line("weights", format!("in {} beside the model", path.display()));
-    out.extend(file.external_files.iter().map(weights));
+    out.extend(file.external_files.keys().map(weights));
     out += &metadata_lines(&file.metadata);
     let operators: Vec<_> = file.operators.iter().map(|(name, number)| format!("{name} {number}")).collect();
     out += &line("operators", operators.join(", "));

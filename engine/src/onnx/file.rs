@@ -1,6 +1,7 @@
 //! Reads what an `.onnx` file says about itself, without a backend.
 //!
-//! Keeps only the graph's inputs and outputs, the operators' names and the metadata; skips the weights. The format:
+//! Keeps only the graph's inputs and outputs, the operators' names and the metadata. Visits everything else, too, and refuses
+//! tensors whose data does not fit their dimensions, and deep nesting: backends only see files that passed. The format:
 //! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,10 +11,12 @@ use std::path::{Path, PathBuf};
 use visiond_kernels::tensor::DType;
 
 use super::schema::{dtype, element_name, number};
+use super::tensor::{self, MAX_RANK, TensorError, fixed_count, message_of, shown, varint_count};
 use super::wire::{Field, WireError, fields, last, text};
 use crate::backend::{Dim, EngineError, ModelFile, TensorInfo, open_model_file};
 
-/// Limits graphs inside nodes (`If`, `Loop`) inside graphs. No exporter comes near this, and a recursive parser needs a limit.
+/// Limits graphs inside nodes (`If`, `Loop`) inside graphs, and sequences of sequences. No exporter comes near this, and a
+/// recursive parser needs a limit: rten has none, and the stack overflows.
 const MAX_DEPTH: usize = 32;
 
 /// A model's file, as it describes itself.
@@ -35,10 +38,20 @@ pub struct OnnxFile {
     pub ir_version: i64,
     /// The program that wrote the file, with its version; empty if the file does not name it.
     pub producer: String,
-    /// How often each operator occurs, including subgraphs; operators of other domains are named `domain.Operator`.
+    /// How often each operator occurs, including subgraphs and functions; operators of other domains are named
+    /// `domain.Operator`.
     pub operators: BTreeMap<String, usize>,
     /// Files beside the model that hold weights, named as in the model.
-    pub external_files: BTreeSet<PathBuf>,
+    pub external_files: BTreeMap<PathBuf, ExternalWeights>,
+}
+
+/// The weights that a model has in one other file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExternalWeights {
+    /// The size in bytes that the file must have.
+    pub end_bytes: u64,
+    /// The tensor that ends there, as an error names it.
+    pub tensor: String,
 }
 
 /// An input or output of a type that visiond cannot feed or read.
@@ -101,7 +114,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
         ir_version: 0,
         producer: String::new(),
         operators: BTreeMap::new(),
-        external_files: BTreeSet::new(),
+        external_files: BTreeMap::new(),
     };
     let mut found_graph = false;
     model.model(bytes, &mut found_graph).map_err(|error| {
@@ -113,8 +126,12 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
             ParseError::Wire(WireError::Malformed) => malformed(&path, "the file is damaged; copy or export it again"),
             ParseError::Depth => malformed(
                 &path,
-                "its graphs are nested too deeply to be read safely; export it with fewer nested loops and branches",
+                "its graphs or types are nested too deeply to be read safely; export it with fewer nested loops and branches",
             ),
+            ParseError::Refused { what, reason } => {
+                let what = if what.is_empty() { "a tensor without a name" } else { &what };
+                malformed(&path, &format!("{what} {reason}; copy or export it again"))
+            }
         }
     })?;
     if !found_graph && model.opsets.is_empty() {
@@ -138,6 +155,31 @@ fn malformed(path: &Path, reason: &str) -> EngineError {
 enum ParseError {
     Wire(WireError),
     Depth,
+    /// What is refused (empty: a tensor without a name), and why, as a phrase that follows the name.
+    Refused {
+        what: String,
+        reason: String,
+    },
+}
+
+impl ParseError {
+    fn of_tensor(error: TensorError, name: &str) -> Self {
+        match error {
+            TensorError::Wire(error) => Self::Wire(error),
+            TensorError::Refused(reason) => {
+                let what = if name.is_empty() { String::new() } else { format!("tensor `{}`", shown(name)) };
+                Self::Refused { what, reason }
+            }
+        }
+    }
+
+    /// Says where a tensor without a name is.
+    fn inside(self, place: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Refused { what, reason } if what.is_empty() => Self::Refused { what: place(), reason },
+            other => other,
+        }
+    }
 }
 
 impl From<WireError> for ParseError {
@@ -153,9 +195,19 @@ impl OnnxFile {
             match field.number {
                 number::MODEL_IR_VERSION => self.ir_version = field.number_value(),
                 number::MODEL_GRAPH => {
-                    *found_graph = true;
+                    once(found_graph)?;
                     self.outer_graph(field.bytes())?;
                 }
+                // No backend runs these graphs, but they may read them.
+                number::MODEL_TRAINING_INFO => {
+                    for field in fields(field.bytes()) {
+                        let field = field?;
+                        if matches!(field.number, number::TRAINING_INITIALIZATION | number::TRAINING_ALGORITHM) {
+                            self.graph(field.bytes(), 0, None)?;
+                        }
+                    }
+                }
+                number::MODEL_FUNCTIONS => self.function(field.bytes())?,
                 number::MODEL_OPSET_IMPORT => {
                     let domain = text(field.bytes(), number::FIRST)?;
                     let domain = if domain.is_empty() { "ai.onnx".to_owned() } else { domain };
@@ -199,7 +251,7 @@ impl OnnxFile {
         Ok(())
     }
 
-    /// Counts operators and collects external files; collects the names of weights if `weights` is given.
+    /// Counts operators, checks tensors and collects external files; collects the names of weights if `weights` is given.
     fn graph(
         &mut self,
         graph: &[u8],
@@ -211,21 +263,31 @@ impl OnnxFile {
         }
         for field in fields(graph) {
             let field = field?;
+            let name = match field.number {
+                number::GRAPH_NODE => {
+                    self.node(field.bytes(), depth)?;
+                    continue;
+                }
+                number::GRAPH_INPUT | number::GRAPH_OUTPUT | number::GRAPH_VALUE_INFO => {
+                    check_value(field.bytes())?;
+                    continue;
+                }
+                number::GRAPH_INITIALIZER => self.tensor(message_of(&field)?)?,
+                number::GRAPH_SPARSE_INITIALIZER => self.sparse_tensor(message_of(&field)?)?,
+                _ => continue,
+            };
+            weights.as_mut().map(|weights| weights.insert(name));
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, function: &[u8]) -> Result<(), ParseError> {
+        for field in fields(function) {
+            let field = field?;
             match field.number {
-                number::GRAPH_NODE => self.node(field.bytes(), depth)?,
-                number::GRAPH_INITIALIZER => {
-                    let name = self.tensor(field.bytes())?;
-                    weights.as_mut().map(|weights| weights.insert(name));
-                }
-                number::GRAPH_SPARSE_INITIALIZER => {
-                    for field in fields(field.bytes()) {
-                        let field = field?;
-                        if field.number == number::SPARSE_VALUES {
-                            let name = self.tensor(field.bytes())?;
-                            weights.as_mut().map(|weights| weights.insert(name));
-                        }
-                    }
-                }
+                number::FUNCTION_NODE => self.node(field.bytes(), 0)?,
+                number::FUNCTION_ATTRIBUTE => self.attribute(field.bytes(), 0)?,
+                number::FUNCTION_VALUE_INFO => check_value(field.bytes())?,
                 _ => {}
             }
         }
@@ -233,18 +295,16 @@ impl OnnxFile {
     }
 
     fn node(&mut self, node: &[u8], depth: usize) -> Result<(), ParseError> {
-        for attribute in fields(node) {
-            let attribute = attribute?;
-            if attribute.number != number::NODE_ATTRIBUTE {
-                continue;
-            }
-            for field in fields(attribute.bytes()) {
-                let field = field?;
-                match field.number {
-                    number::ATTRIBUTE_TENSOR => drop(self.tensor(field.bytes())?),
-                    number::ATTRIBUTE_GRAPH | number::ATTRIBUTE_GRAPHS => self.graph(field.bytes(), depth + 1, None)?,
-                    _ => {}
-                }
+        for field in fields(node) {
+            let field = field?;
+            if field.number == number::NODE_ATTRIBUTE {
+                self.attribute(field.bytes(), depth).map_err(|error| {
+                    let name =
+                        |message, number| text(message, number).map_or_else(|_| String::new(), |name| shown(&name));
+                    let attribute = name(field.bytes(), number::ATTRIBUTE_NAME);
+                    let (node, operator) = (name(node, number::NODE_NAME), name(node, number::NODE_OP_TYPE));
+                    error.inside(|| format!("attribute `{attribute}` of node `{node}` ({operator})"))
+                })?;
             }
         }
         let operator = qualified(&text(node, number::NODE_DOMAIN)?, &text(node, number::NODE_OP_TYPE)?);
@@ -252,19 +312,108 @@ impl OnnxFile {
         Ok(())
     }
 
-    /// Notes where the tensor's bytes are and returns the tensor's name.
-    fn tensor(&mut self, tensor: &[u8]) -> Result<String, ParseError> {
-        for field in fields(tensor) {
+    fn attribute(&mut self, attribute: &[u8], depth: usize) -> Result<(), ParseError> {
+        let [mut tensor, mut graph, mut sparse, mut declared] = [false; 4];
+        for field in fields(attribute) {
             let field = field?;
-            if field.number == number::TENSOR_EXTERNAL_DATA {
-                let (key, value) = entry(field.bytes())?;
-                if key == "location" {
-                    self.external_files.insert(PathBuf::from(value));
+            match field.number {
+                number::ATTRIBUTE_TENSOR => once(&mut tensor)?,
+                number::ATTRIBUTE_GRAPH => once(&mut graph)?,
+                number::ATTRIBUTE_SPARSE_TENSOR => once(&mut sparse)?,
+                number::ATTRIBUTE_TYPE_PROTO => once(&mut declared)?,
+                _ => {}
+            }
+            match field.number {
+                number::ATTRIBUTE_FLOAT | number::ATTRIBUTE_FLOATS => drop(fixed_count(&field, 4)?),
+                number::ATTRIBUTE_INT | number::ATTRIBUTE_INTS | number::ATTRIBUTE_TYPE => drop(varint_count(&field)?),
+                number::ATTRIBUTE_STRING | number::ATTRIBUTE_STRINGS => drop(message_of(&field)?),
+                number::ATTRIBUTE_TENSOR | number::ATTRIBUTE_TENSORS => drop(self.tensor(message_of(&field)?)?),
+                number::ATTRIBUTE_SPARSE_TENSOR | number::ATTRIBUTE_SPARSE_TENSORS => {
+                    self.sparse_tensor(message_of(&field)?)?;
                 }
+                number::ATTRIBUTE_GRAPH | number::ATTRIBUTE_GRAPHS => {
+                    self.graph(message_of(&field)?, depth + 1, None)?;
+                }
+                number::ATTRIBUTE_TYPE_PROTO | number::ATTRIBUTE_TYPE_PROTOS => check_type(message_of(&field)?, 0)?,
+                _ => {}
             }
         }
-        Ok(text(tensor, number::TENSOR_NAME)?)
+        Ok(())
     }
+
+    /// Checks a tensor, notes the file that its data is in, and returns its name.
+    fn tensor(&mut self, message: &[u8]) -> Result<String, ParseError> {
+        let name = text(message, number::TENSOR_NAME)?;
+        let tensor = tensor::check(message).map_err(|error| ParseError::of_tensor(error, &name))?;
+        if let Some((path, end_bytes)) = tensor.external {
+            let weights = self.external_files.entry(path).or_default();
+            if end_bytes > weights.end_bytes {
+                *weights = ExternalWeights { end_bytes, tensor: shown(&name) };
+            }
+        }
+        Ok(name)
+    }
+
+    /// Does the same for a sparse tensor, whose name is that of its values.
+    fn sparse_tensor(&mut self, message: &[u8]) -> Result<String, ParseError> {
+        let mut name = String::new();
+        for field in fields(message) {
+            let field = field?;
+            match field.number {
+                number::SPARSE_VALUES => name = self.tensor(message_of(&field)?)?,
+                number::SPARSE_INDICES => drop(self.tensor(message_of(&field)?)?),
+                _ => {}
+            }
+        }
+        tensor::check_sparse(message).map_err(|error| ParseError::of_tensor(error, &name))?;
+        Ok(name)
+    }
+}
+
+/// Notes that a message occurred, and refuses its second occurrence: one reader would merge the two, another take the last.
+fn once(found: &mut bool) -> Result<(), WireError> {
+    if std::mem::replace(found, true) { Err(WireError::Malformed) } else { Ok(()) }
+}
+
+/// Checks the type in a `ValueInfoProto`.
+fn check_value(value: &[u8]) -> Result<(), ParseError> {
+    for field in fields(value) {
+        let field = field?;
+        if field.number == number::VALUE_TYPE {
+            let name = || text(value, number::VALUE_NAME).map_or_else(|_| String::new(), |name| shown(&name));
+            check_type(field.bytes(), 0).map_err(|error| error.inside(|| format!("the value `{}`", name())))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks how deep types are nested in a `TypeProto`, and the number of their dimensions.
+fn check_type(message: &[u8], depth: usize) -> Result<(), ParseError> {
+    if depth > MAX_DEPTH {
+        return Err(ParseError::Depth);
+    }
+    for field in fields(message) {
+        let field = field?;
+        let (wanted, is_shape) = match field.number {
+            number::TYPE_TENSOR | number::TYPE_SPARSE => (number::TENSOR_TYPE_SHAPE, true),
+            number::TYPE_SEQUENCE | number::TYPE_OPTIONAL => (number::TYPE_ELEMENT, false),
+            number::TYPE_MAP => (number::TYPE_MAP_VALUE, false),
+            _ => continue,
+        };
+        for inner in fields(field.bytes()) {
+            let inner = inner?;
+            if inner.number != wanted {
+                continue;
+            }
+            if !is_shape {
+                check_type(inner.bytes(), depth + 1)?;
+            } else if fields(inner.bytes()).filter_map(Result::ok).count() > MAX_RANK {
+                let reason = format!("has more than {MAX_RANK} dimensions");
+                return Err(ParseError::Refused { what: String::new(), reason });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns `Operator` for the standard domain and `domain.Operator` for others.

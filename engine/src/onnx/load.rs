@@ -1,9 +1,10 @@
 //! Reads a model and hands it to a backend.
 
 use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind};
 use std::path::{Component, Path};
 
-use super::file::{OnnxFile, parse, read_with_bytes};
+use super::file::{ExternalWeights, OnnxFile, parse, read_with_bytes};
 use super::model::{OnnxModel, guarded};
 use super::onnxruntime::program;
 use super::onnxruntime::runtime::Runtime;
@@ -17,7 +18,7 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel,
     read.file.check_sha256(options.sha256.as_deref())?;
     let (read, bytes) = reshaped(path, read, bytes, &options.input_shapes)?;
     let runtime = choose(path, options)?;
-    let external_files = read.external_files.into_iter().collect();
+    let external_files = read.external_files.into_keys().collect();
     let model = OnnxModel { path, bytes, inputs: &read.inputs, outputs: &read.outputs, external_files };
     let (backend, description) = match runtime {
         Some(runtime) => (Backend::OnnxRuntime, runtime.description()),
@@ -68,11 +69,11 @@ fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     Err(EngineError::ValueType { path: path.to_owned(), direction, name, found })
 }
 
-/// Refuses a model whose weight files are missing or outside its directory. Without this check a backend would report a missing
-/// file in its own words, and a model could read files of the system and return them in its outputs.
+/// Refuses a model whose weight files are missing, too short or outside its directory. Without this check a backend would report
+/// a missing file in its own words, and a model could read files of the system and return them in its outputs.
 fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for name in &read.external_files {
+    for (name, weights) in &read.external_files {
         let outside = || {
             let reason = format!(
                 "it reads weights from `{}`, outside its own directory; export it with its weights beside it",
@@ -86,7 +87,6 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
         }
         let file = directory.join(name);
         let external = |error| EngineError::ExternalData { path: path.to_owned(), file: file.clone(), error };
-        std::fs::File::open(&file).map_err(external)?;
         // A link may lead outside only if the model itself is a link: a cache that keeps both as links to its store.
         let real = |path: &Path| path.canonicalize().map_err(external);
         let (home, store) = (real(directory)?, real(path)?);
@@ -94,6 +94,20 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
         if !found.starts_with(home) && !store.parent().is_some_and(|store| found.starts_with(store)) {
             return Err(outside());
         }
+        // Not opened yet: that would wait for the writer of a pipe.
+        let metadata = file.metadata().map_err(external)?;
+        if !metadata.is_file() {
+            return Err(external(Error::new(
+                ErrorKind::InvalidInput,
+                "it is a pipe or a device; put the weights into a file",
+            )));
+        }
+        if metadata.len() < weights.end_bytes {
+            let (has, ExternalWeights { end_bytes, tensor }) = (metadata.len(), weights);
+            let reason = format!("it has {has} bytes, but tensor `{tensor}` ends at byte {end_bytes}");
+            return Err(external(Error::new(ErrorKind::UnexpectedEof, reason)));
+        }
+        std::fs::File::open(&file).map_err(external)?;
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ pub mod number {
     pub const MODEL_GRAPH: u64 = 7;
     pub const MODEL_OPSET_IMPORT: u64 = 8;
     pub const MODEL_METADATA: u64 = 14;
+    pub const MODEL_TRAINING_INFO: u64 = 20;
+    pub const MODEL_FUNCTIONS: u64 = 25;
     /// The highest field number of `ModelProto` so far.
     pub const MODEL_LAST: u64 = 26;
     pub const GRAPH_NODE: u64 = 1;
@@ -21,6 +23,11 @@ pub mod number {
     pub const GRAPH_OUTPUT: u64 = 12;
     pub const GRAPH_VALUE_INFO: u64 = 13;
     pub const GRAPH_SPARSE_INITIALIZER: u64 = 15;
+    pub const TRAINING_INITIALIZATION: u64 = 1;
+    pub const TRAINING_ALGORITHM: u64 = 2;
+    pub const FUNCTION_NODE: u64 = 7;
+    pub const FUNCTION_ATTRIBUTE: u64 = 11;
+    pub const FUNCTION_VALUE_INFO: u64 = 12;
     pub const NODE_INPUT: u64 = 1;
     pub const NODE_OUTPUT: u64 = 2;
     pub const NODE_NAME: u64 = 3;
@@ -28,19 +35,36 @@ pub mod number {
     pub const NODE_ATTRIBUTE: u64 = 5;
     pub const NODE_DOMAIN: u64 = 7;
     pub const ATTRIBUTE_NAME: u64 = 1;
+    pub const ATTRIBUTE_FLOAT: u64 = 2;
     pub const ATTRIBUTE_INT: u64 = 3;
+    pub const ATTRIBUTE_STRING: u64 = 4;
     pub const ATTRIBUTE_TENSOR: u64 = 5;
     pub const ATTRIBUTE_GRAPH: u64 = 6;
+    pub const ATTRIBUTE_FLOATS: u64 = 7;
+    pub const ATTRIBUTE_INTS: u64 = 8;
+    pub const ATTRIBUTE_STRINGS: u64 = 9;
+    pub const ATTRIBUTE_TENSORS: u64 = 10;
     pub const ATTRIBUTE_GRAPHS: u64 = 11;
+    pub const ATTRIBUTE_TYPE_PROTO: u64 = 14;
+    pub const ATTRIBUTE_TYPE_PROTOS: u64 = 15;
     pub const ATTRIBUTE_TYPE: u64 = 20;
+    pub const ATTRIBUTE_SPARSE_TENSOR: u64 = 22;
+    pub const ATTRIBUTE_SPARSE_TENSORS: u64 = 23;
     pub const TENSOR_DIMS: u64 = 1;
     pub const TENSOR_DATA_TYPE: u64 = 2;
     pub const TENSOR_FLOAT_DATA: u64 = 4;
     pub const TENSOR_INT32_DATA: u64 = 5;
+    pub const TENSOR_STRING_DATA: u64 = 6;
+    pub const TENSOR_INT64_DATA: u64 = 7;
     pub const TENSOR_NAME: u64 = 8;
     pub const TENSOR_RAW_DATA: u64 = 9;
+    pub const TENSOR_DOUBLE_DATA: u64 = 10;
+    pub const TENSOR_UINT64_DATA: u64 = 11;
     pub const TENSOR_EXTERNAL_DATA: u64 = 13;
+    pub const TENSOR_DATA_LOCATION: u64 = 14;
     pub const SPARSE_VALUES: u64 = 1;
+    pub const SPARSE_INDICES: u64 = 2;
+    pub const SPARSE_DIMS: u64 = 3;
     pub const VALUE_NAME: u64 = 1;
     pub const VALUE_TYPE: u64 = 2;
     pub const TYPE_TENSOR: u64 = 1;
@@ -48,6 +72,8 @@ pub mod number {
     pub const TYPE_MAP: u64 = 5;
     pub const TYPE_SPARSE: u64 = 8;
     pub const TYPE_OPTIONAL: u64 = 9;
+    pub const TYPE_ELEMENT: u64 = 1;
+    pub const TYPE_MAP_VALUE: u64 = 2;
     pub const TENSOR_TYPE_ELEMENT: u64 = 1;
     pub const TENSOR_TYPE_SHAPE: u64 = 2;
     pub const SHAPE_DIM: u64 = 1;
@@ -65,6 +91,7 @@ pub mod element {
     pub const UINT8: i64 = 2;
     pub const INT32: i64 = 6;
     pub const INT64: i64 = 7;
+    pub const STRING: i64 = 8;
     pub const BOOL: i64 = 9;
     pub const FLOAT16: i64 = 10;
     pub const BFLOAT16: i64 = 16;
@@ -84,6 +111,58 @@ pub(super) fn dtype(element: i64) -> Option<DType> {
     })
 }
 
+/// How the elements of a `TensorProto` are stored.
+pub(super) struct Storage {
+    /// The size of an element in `raw_data` and in other files; 0 for strings, which are never stored there.
+    bits: u64,
+    /// The field for elements that are not raw.
+    pub(super) field: u64,
+    /// The size of what a value of that field holds: a complex number has two values, and a value has two 4-bit integers.
+    bits_per_value: u64,
+}
+
+impl Storage {
+    /// Returns the size of `count` elements as raw data; `count` is below 2^59.
+    pub(super) fn bytes(&self, count: u64) -> u64 {
+        self.needed(count, 8)
+    }
+
+    /// Returns the number of values of the typed field for `count` elements; `count` is below 2^59.
+    pub(super) fn values(&self, count: u64) -> u64 {
+        if self.bits == 0 { count } else { self.needed(count, self.bits_per_value) }
+    }
+
+    fn needed(&self, count: u64, unit_bits: u64) -> u64 {
+        (u128::from(count) * u128::from(self.bits)).div_ceil(unit_bits.into()) as u64
+    }
+}
+
+/// Returns how a `TensorProto.DataType` is stored, if it is a known one.
+pub(super) fn storage(element: i64) -> Option<Storage> {
+    let (bits, field) = match element {
+        1 => (32, number::TENSOR_FLOAT_DATA),
+        2 | 3 | 9 | 17..=20 | 24 => (8, number::TENSOR_INT32_DATA),
+        4 | 5 | 10 | 16 => (16, number::TENSOR_INT32_DATA),
+        6 => (32, number::TENSOR_INT32_DATA),
+        7 => (64, number::TENSOR_INT64_DATA),
+        element::STRING => (0, number::TENSOR_STRING_DATA),
+        11 => (64, number::TENSOR_DOUBLE_DATA),
+        12 => (32, number::TENSOR_UINT64_DATA),
+        13 => (64, number::TENSOR_UINT64_DATA),
+        14 => (64, number::TENSOR_FLOAT_DATA),
+        15 => (128, number::TENSOR_DOUBLE_DATA),
+        21..=23 => (4, number::TENSOR_INT32_DATA),
+        25 | 26 => (2, number::TENSOR_INT32_DATA),
+        _ => return None,
+    };
+    let bits_per_value = match element {
+        14 => 32,
+        15 => 64,
+        _ => bits.max(8),
+    };
+    Some(Storage { bits, field, bits_per_value })
+}
+
 /// Returns the name of a `TensorProto.DataType` that visiond does not support.
 pub(super) fn element_name(element: i64) -> String {
     match element {
@@ -98,6 +177,9 @@ pub(super) fn element_name(element: i64) -> String {
         16 => "bf16",
         17..=20 => "8-bit floats",
         21 | 22 => "4-bit integers",
+        23 => "4-bit floats",
+        24 => "8-bit exponents",
+        25 | 26 => "2-bit integers",
         _ => return format!("element type {element}"),
     }
     .to_owned()

@@ -97,7 +97,8 @@ impl<'a> Fields<'a> {
     fn field(&mut self, start: &'a [u8]) -> Result<Field<'a>, WireError> {
         let tag = self.varint()?;
         let number = tag >> 3;
-        if number == 0 {
+        // Some readers ignore what is beyond 32 bits, so that they would see another field than this one.
+        if number == 0 || tag > u32::MAX.into() {
             return Err(WireError::Malformed);
         }
         let value = match tag & 7 {
@@ -190,6 +191,14 @@ mod tests {
     fn a_length_beyond_the_end_is_an_error_and_costs_no_memory() {
         let bytes = [0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1];
         assert_eq!(fields(&bytes).collect::<Vec<_>>(), [Err(WireError::Truncated)]);
+    }
+
+    #[test]
+    fn a_field_number_beyond_32_bits_is_an_error() {
+        let mut bytes = Vec::new();
+        write_varint(&mut bytes, 1 << 32 | 5 << 3);
+        bytes.push(1);
+        assert_eq!(fields(&bytes).collect::<Vec<_>>(), [Err(WireError::Malformed)]);
     }
 
     proptest! {
