@@ -166,6 +166,41 @@ fn boxes_come_back_into_the_frame_suppressed_and_clipped() {
     }
 }
 
+/// A head with suppression after it and one without: both have the limits of the card, or else of the options.
+#[test]
+fn the_limits_of_score_and_number_hold() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Is(1)), || D::Is(1)));
+    for backend in backends() {
+        let engine = load(backend, &path);
+        for family in ["ssd", "detr"] {
+            let mut card = card("[input]\nfit = \"stretch\"\n");
+            let text = format!("[head]\nfamily = \"{family}\"\nunit = \"pixels\"\nformat = \"xyxy\"\n");
+            card.head = Card::from_toml(&text, Path::new("head.toml")).unwrap().head;
+            let look = |card: &Card, limits: DetectorOptions| {
+                look_at_shade(&mut Detector::new(&engine, card, &limits).unwrap(), 102)
+            };
+            let all = look(&card, DetectorOptions::default());
+            assert!(all.len() >= 3, "{backend}, {family}: {all:?}");
+            let best = all[0].score;
+            let count = |score: f32| all.iter().filter(|found| found.score >= score).count();
+            for most in 1..=2 {
+                let limited = look(&card, DetectorOptions { max_detections: Some(most), ..DetectorOptions::default() });
+                assert_eq!(limited, all[..most], "{backend}, {family}");
+            }
+            // A score that is exactly the threshold stays.
+            for threshold in [best, best.next_up(), all[2].score, all[2].score.next_up()] {
+                let limits = DetectorOptions { score_threshold: Some(threshold), ..DetectorOptions::default() };
+                assert_eq!(look(&card, limits).len(), count(threshold), "{backend}, {family}, {threshold}");
+            }
+            card.max_detections = 1;
+            assert_eq!(look(&card, DetectorOptions::default()), all[..1], "{backend}, {family}");
+            card.score_threshold = best.next_up();
+            assert_eq!(look(&card, DetectorOptions::default()), [], "{backend}, {family}");
+        }
+    }
+}
+
 #[test]
 fn each_slot_of_a_batch_has_its_own_result() {
     let directory = tempfile::tempdir().unwrap();
@@ -268,11 +303,13 @@ fn other_inputs_are_filled_by_the_card() {
     let path = write(directory.path(), "m.onnx", &model(graph));
     for backend in backends() {
         let engine = load(backend, &path);
-        let new = |more: &str| {
+        let sized = |more: &str, size: Option<(u32, u32)>| {
             let mut card = card(&format!("[extra_inputs]\n{more}\n[input]\nfit = \"stretch\"\n"));
             card.classes.truncate(1);
+            card.input.size = size;
             Detector::new(&engine, &card, &DetectorOptions { max_batch: 2, ..DetectorOptions::default() })
         };
+        let new = |more: &str| sized(more, None);
         for fill in ["size = \"input-size\"", "size = [4, 4]"] {
             let mut detector = new(fill).unwrap();
             for frames in [2, 1] {
@@ -282,6 +319,11 @@ fn other_inputs_are_filled_by_the_card() {
                     assert_eq!(found[0].box_in_source, Some([0.0, 0.0, 8.0, 4.0]), "{backend}, {fill}");
                 }
             }
+        }
+        // Of an input of 8x4, width and height are the whole frame; height and width are a box of 4x8, cut off below.
+        for (fill, right) in [("input-size", 8.0), ("input-size-hw", 4.0)] {
+            let found = look_at_shade(&mut sized(&format!("size = \"{fill}\""), Some((8, 4))).unwrap(), 255);
+            assert_eq!(found[0].box_in_source, Some([0.0, 0.0, right, 4.0]), "{backend}, {fill}");
         }
         let says = |more: &str| new(more).err().unwrap().to_string();
         assert!(says("").contains("also needs the input `size i64 [n, 2]`"), "{}", says(""));

@@ -43,7 +43,12 @@ enum HostRun {
 
 impl HostRunner {
     /// Fills the extra inputs.
-    pub(super) fn new(mut session: Session, inputs: ModelInputs, card: &Card) -> Result<Self, DetectorError> {
+    pub(super) fn new(mut session: Session, mut inputs: ModelInputs, card: &Card) -> Result<Self, DetectorError> {
+        // A session for another size than the model declares was rewritten, and its batch is fixed.
+        inputs.open_batch.retain(|&index| {
+            let dims = session.inputs()[index].shape.as_ref();
+            dims.is_none_or(|dims| dims.first().is_some_and(|dim| dim.fixed().is_none()))
+        });
         let preprocessor = Preprocessor::new(inputs.spec.clone())?;
         let input_size = (inputs.spec.width, inputs.spec.height);
         let extras = session.inputs().iter().map(|info| card.extra_inputs.get(&info.name)).collect::<Vec<_>>();
