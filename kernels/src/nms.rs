@@ -249,9 +249,25 @@ mod tests {
         let mut found = all.clone();
         nms(&mut found, &NmsOptions { max_detections: 0, ..OPTIONS });
         assert!(found.is_empty());
-        let mut found = all;
+        let mut found = all.clone();
         Nms::default().best(&mut found, 0.75, 1);
         assert_eq!(rows(&found), [9]);
+        let mut found = all;
+        Nms::default().best(&mut found, 0.75, 100);
+        assert_eq!(rows(&found), [9, 8]);
+    }
+
+    #[test]
+    fn a_score_of_exactly_the_threshold_stays() {
+        let apart = [[0.0, 0.0, 1.0, 1.0], [5.0, 0.0, 6.0, 1.0], [9.0, 0.0, 10.0, 1.0]];
+        let scores = [0.3, 0.3_f32.next_up(), 0.3_f32.next_down()];
+        let all: Vec<_> = (0..3).map(|i| candidate(apart[i], scores[i], 0, i as u32)).collect();
+        let mut found = all.clone();
+        nms(&mut found, &NmsOptions { score_threshold: 0.3, ..OPTIONS });
+        assert_eq!(rows(&found), [1, 0]);
+        let mut found = all;
+        Nms::default().best(&mut found, 0.3, 100);
+        assert_eq!(rows(&found), [1, 0]);
     }
 
     fn candidates() -> impl Strategy<Value = Vec<Candidate>> {

@@ -16,6 +16,7 @@ use super::*;
 use crate::backend::Dim;
 use crate::backend::TensorInfo;
 use crate::heads::build;
+use crate::heads::spec::Keypoints;
 use crate::heads::{Family, HeadSpec};
 
 fn card(text: &str) -> Card {
@@ -130,6 +131,37 @@ net.toml:14:10: `preset` cannot be `coco`: did you mean `coco80`?
  14 | preset = \"coco\"
     |          ^^^^^^";
     assert_eq!(message, wanted, "\n{message}\n");
+}
+
+#[test]
+fn numbers_beyond_their_bounds_are_refused() {
+    let input = |line: &str| errors(&format!("[input]\nfit = \"crop\"\n{line}\n[head]\nfamily = \"yolov8\"\n"));
+    for fraction in ["10", "1.001", "0", "-0.5"] {
+        let message = input(&format!("crop_fraction = {fraction}"));
+        assert!(message.contains(&format!("`crop_fraction` is {fraction}, not a number from 0.01 to 1")), "{message}");
+    }
+    let detect = |line: &str| errors(&format!("[head]\nfamily = \"yolov8\"\n[detect]\n{line}\n"));
+    for key in ["score_threshold", "iou_threshold"] {
+        for value in ["-0.1", "1.1"] {
+            let message = detect(&format!("{key} = {value}"));
+            assert!(message.contains(&format!("`{key}` is {value}, not a number from 0 to 1")), "{message}");
+        }
+    }
+    for value in ["0", "100001"] {
+        let message = detect(&format!("max_detections = {value}"));
+        assert!(message.contains(&format!("`max_detections` is {value}, not a number from 1 to 100000")), "{message}");
+    }
+    for family in ["yolov8", "yolo-nms"] {
+        for shape in ["[17, 1]", "[17, 4]", "[17]", "[17, 3, 1]"] {
+            let message = errors(&format!("[head]\nfamily = \"{family}\"\nkeypoints = {shape}\n"));
+            assert!(message.contains("must be a number of points and 2 (x, y) or 3 (x, y, score)"), "{message}");
+        }
+        for (shape, scored) in [("[17, 2]", false), ("[17, 3]", true)] {
+            let head = card(&format!("[head]\nfamily = \"{family}\"\nkeypoints = {shape}\n")).head;
+            let (HeadSpec::Yolov8 { keypoints, .. } | HeadSpec::YoloNms { keypoints, .. }) = head else { panic!() };
+            assert_eq!(keypoints, Some(Keypoints { count: 17, scored }));
+        }
+    }
 }
 
 #[test]

@@ -351,6 +351,40 @@ fn decode_garbage(
     Ok(())
 }
 
+/// Returns the scores that a head finds in `values`, which fill its outputs in turn, best first.
+fn scores_in(
+    head: &mut Box<dyn Head>,
+    infos: &[TensorInfo],
+    shapes: &[Vec<usize>],
+    values: &[f32],
+    size: (u32, u32),
+    score_threshold: f32,
+) -> Option<Vec<f32>> {
+    let mut left = values.iter().cycle();
+    let mut bytes: Vec<Vec<u8>> = Vec::new();
+    for (info, shape) in infos.iter().zip(shapes) {
+        let count = shape.iter().product();
+        bytes.push(match info.dtype {
+            DType::I64 => vec![0; count * 8],
+            _ => left.by_ref().take(count).flat_map(|value| value.to_ne_bytes()).collect(),
+        });
+    }
+    let named: Vec<NamedOutput<'_>> = infos
+        .iter()
+        .zip(shapes)
+        .zip(&bytes)
+        .map(|((info, shape), bytes)| NamedOutput {
+            name: &info.name,
+            tensor: TensorRef::new(info.dtype, shape, bytes).unwrap(),
+        })
+        .collect();
+    let mut out = Decoded::default();
+    head.decode(&HeadInput { outputs: &named, input_size: size, score_threshold }, &mut out).ok()?;
+    let mut scores: Vec<f32> = out.candidates.iter().map(|candidate| candidate.score).collect();
+    scores.sort_by(|a, b| b.total_cmp(a));
+    Some(scores)
+}
+
 pub(super) fn thresholds() -> impl Strategy<Value = f32> {
     prop_oneof![Just(0.0_f32), 0.0..1.0_f32, Just(1.0)]
 }
@@ -396,6 +430,30 @@ proptest! {
         // A few combinations contradict themselves: no strides, a background on top of chosen classes.
         if let Ok(mut head) = build(&spec, &infos, size, classes) {
             decode_garbage(&mut head, &infos, &shapes, &values, size, score_threshold)?;
+        }
+    }
+
+    #[test]
+    fn a_threshold_removes_what_scores_below_it_and_nothing_else(
+        spec in specs(),
+        classes in 1..4_usize,
+        rows in 1..9_usize,
+        side in 8..70_u32,
+        variant in 0..3_usize,
+        // Above 1 an objectness or a class would not be a probability.
+        values in prop::collection::vec(0.0_f32..1.0, 1..100),
+        pick in any::<prop::sample::Index>(),
+    ) {
+        let size = (side, side);
+        let infos = right_outputs(&spec, classes, rows, size, variant);
+        let shapes = shapes_of(&infos);
+        let Ok(mut head) = build(&spec, &infos, size, classes) else { return Ok(()) };
+        let mut scores = |threshold: f32| scores_in(&mut head, &infos, &shapes, &values, size, threshold);
+        let Some(all) = scores(0.0).filter(|all| !all.is_empty()) else { return Ok(()) };
+        let score = all[pick.index(all.len())];
+        for threshold in [score, score.next_up()] {
+            let above: Vec<f32> = all.iter().copied().filter(|&score| score >= threshold).collect();
+            prop_assert_eq!(scores(threshold), Some(above), "{} of {:?}", threshold, spec);
         }
     }
 

@@ -134,8 +134,10 @@ fn damaged_metadata_is_told_with_its_key() {
     assert!(message.contains("names no class"), "{message}");
     let message = refused(&[("names", &names), ("imgsz", "[-1, 640]")]);
     assert!(message.contains("`imgsz` is \"[-1, 640]\", not a height and a width"), "{message}");
-    let message = refused(&[("names", &names), ("task", "pose"), ("kpt_shape", "17")]);
-    assert!(message.contains("`kpt_shape`"), "{message}");
+    for shape in ["17", "[17]", "[17, 1]", "[17, 4]", "[0, 3]", "[1001, 3]"] {
+        let message = refused(&[("names", &names), ("task", "pose"), ("kpt_shape", shape)]);
+        assert!(message.contains("`kpt_shape`") && message.contains("as in [17, 3]"), "{message}");
+    }
     let message = refused(&[("names", &names), ("task", "obb")]);
     assert!(message.contains("task is `obb`, which visiond does not support"), "{message}");
     let message = refused(&[("names", "{0: 'a', 1: 'b', 2: 'c'}")]);
