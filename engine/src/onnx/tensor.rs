@@ -92,7 +92,7 @@ pub(super) fn check(message: &[u8]) -> Result<Tensor, TensorError> {
         return refused(format!("{of} has {has} {unit} and needs more than 2^63 bytes"));
     };
     let needed_bytes = storage.bytes(count);
-    let entries = External::read(&entries).map_err(|reason| TensorError::Refused(format!("{of} {reason}")))?;
+    let entries = External::read(&of, &entries)?;
     match location {
         LOCATION_INLINE => check_data(&of, &found, count, needed_bytes, &storage)?,
         LOCATION_EXTERNAL if found.raw_bytes > 0 || !found.typed.is_empty() => {
@@ -224,33 +224,32 @@ struct External {
 }
 
 impl External {
-    fn read(entries: &[&[u8]]) -> Result<Self, String> {
-        let damaged = |_| "has a damaged entry about another file".to_owned();
+    fn read(of: &str, entries: &[&[u8]]) -> Result<Self, TensorError> {
         let (mut external, mut keys) = (Self::default(), Vec::new());
         for entry in entries {
-            let key = text(entry, number::FIRST).map_err(damaged)?;
-            let value = last(entry, number::SECOND).map_err(damaged)?;
+            let key = text(entry, number::FIRST)?;
+            let value = last(entry, number::SECOND)?.map_or(&[][..], |value| value.bytes());
+            let name = shown(&key);
             // A backend opens the name as it stands, so what is checked must be the same bytes.
-            let value = std::str::from_utf8(value.map_or(&[], |field| field.bytes()));
-            let value = value.map_err(|_| format!("has a value of `{}` that is not UTF-8", shown(&key)))?;
-            let size = || match value.bytes().all(|byte| byte.is_ascii_digit()) {
-                true => value.parse().map_err(|_| ()),
-                false => Err(()),
+            let Ok(value) = std::str::from_utf8(value) else {
+                return refused(format!("{of} has a value of `{name}` that is not UTF-8"));
             };
-            let size =
-                || size().map_err(|()| format!("has the {} `{}`, which is not a size", shown(&key), shown(value)));
+            let size = || match value.parse() {
+                Ok(size) if value.bytes().all(|byte| byte.is_ascii_digit()) => Ok(Some(size)),
+                _ => refused(format!("{of} has the {name} `{}`, which is not a size", shown(value))),
+            };
             match key.as_str() {
                 "location" if value.contains(IN_MEMORY) => {
-                    return Err(format!("has its data at an address in memory (`{}`)", shown(value)));
+                    return refused(format!("{of} has its data at an address in memory (`{}`)", shown(value)));
                 }
                 "location" => external.path = Some(PathBuf::from(value)),
-                "offset" => external.offset = Some(size()?),
-                "length" => external.length = Some(size()?),
+                "offset" => external.offset = size()?,
+                "length" => external.length = size()?,
                 "checksum" => {}
-                _ => return Err(format!("has the unknown entry `{}` about another file", shown(&key))),
+                _ => return refused(format!("{of} has the unknown entry `{name}` about another file")),
             }
             if keys.contains(&key) {
-                return Err(format!("has two entries `{key}` about another file"));
+                return refused(format!("{of} has two entries `{name}` about another file"));
             }
             keys.push(key);
         }
