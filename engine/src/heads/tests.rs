@@ -441,7 +441,7 @@ proptest! {
         side in 8..70_u32,
         variant in 0..3_usize,
         // Above 1 an objectness or a class would not be a probability.
-        values in prop::collection::vec(0.0_f32..1.0, 1..100),
+        values in prop::collection::vec(prop_oneof![4 => 0.0_f32..1.0, 1 => Just(1.0)], 1..100),
         pick in any::<prop::sample::Index>(),
     ) {
         let size = (side, side);
