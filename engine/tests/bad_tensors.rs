@@ -507,3 +507,41 @@ fn nesting_ends_where_a_parser_is_still_safe() {
     let text = refused(&with_in_graph(&relu(), number::GRAPH_VALUE_INFO, &value), "rank");
     assert!(text.contains("the value `v` has more than 64 dimensions"), "{text}");
 }
+
+/// A chain of functions, each of which calls the next `calls` times; the last is the first again if `cycle`.
+fn functions(levels: usize, calls: usize, cycle: bool) -> Vec<u8> {
+    let call = |operator: &str| {
+        let node = with(&part(number::NODE_INPUT, b"a"), number::NODE_OUTPUT, b"b");
+        let node = with(&node, number::NODE_OP_TYPE, operator.as_bytes());
+        if operator == "Relu" { node } else { with(&node, number::NODE_DOMAIN, b"local") }
+    };
+    let mut model = with_in_graph(&relu(), number::GRAPH_NODE, &call("f0"));
+    for level in 0..levels {
+        let next = match level + 1 {
+            next if next < levels => format!("f{next}"),
+            _ if cycle => "f0".to_owned(),
+            _ => "Relu".to_owned(),
+        };
+        let mut function = part(number::FUNCTION_NAME, format!("f{level}").as_bytes());
+        (0..calls).for_each(|_| write_bytes(&mut function, number::FUNCTION_NODE, &call(&next)));
+        let function = with(&function, number::FUNCTION_DOMAIN, b"local");
+        model = with(&model, number::MODEL_FUNCTIONS, &function);
+    }
+    model
+}
+
+#[test]
+fn functions_that_never_end_are_refused() {
+    let read = accepted(&functions(3, 2, false), "three levels");
+    assert_eq!((read.operators["local.f0"], read.operators["local.f2"], read.operators["Relu"]), (1, 2, 3));
+    accepted(&functions(32, 1, false), "32 levels");
+    accepted(&functions(15, 2, false), "65,534 nodes");
+    for levels in [1, 2, 5] {
+        assert!(refused(&functions(levels, 1, true), "a cycle").contains("nested too deeply"));
+    }
+    assert!(refused(&functions(33, 1, false), "33 levels").contains("nested too deeply"));
+    for levels in [16, 30] {
+        let text = refused(&functions(levels, 2, false), "doubled");
+        assert!(text.contains("its functions expand to more than 100000 nodes"), "{text}");
+    }
+}

@@ -19,6 +19,10 @@ use crate::backend::{Dim, EngineError, ModelFile, TensorInfo, open_model_file};
 /// recursive parser needs a limit: rten has none, and the stack overflows.
 const MAX_DEPTH: usize = 32;
 
+/// Limits the nodes that a model has once its functions are expanded: ONNX Runtime copies the body of each for each call, so that
+/// a small file can become an endless graph.
+const MAX_EXPANDED: u64 = 100_000;
+
 /// A model's file, as it describes itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnnxFile {
@@ -126,7 +130,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
             ParseError::Wire(WireError::Malformed) => malformed(&path, "the file is damaged; copy or export it again"),
             ParseError::Depth => malformed(
                 &path,
-                "its graphs or types are nested too deeply to be read safely; export it with fewer nested loops and branches",
+                "its graphs, types or functions are nested too deeply to be read safely; export it with fewer levels",
             ),
             ParseError::Refused { what, reason } => {
                 let what = if what.is_empty() { "a tensor without a name" } else { &what };
@@ -190,6 +194,7 @@ impl From<WireError> for ParseError {
 
 impl OnnxFile {
     fn model(&mut self, bytes: &[u8], found_graph: &mut bool) -> Result<(), ParseError> {
+        let mut functions = Functions::new();
         for field in fields(bytes) {
             let field = field?;
             match field.number {
@@ -207,7 +212,14 @@ impl OnnxFile {
                         }
                     }
                 }
-                number::MODEL_FUNCTIONS => self.function(field.bytes())?,
+                number::MODEL_FUNCTIONS => {
+                    let outside = std::mem::take(&mut self.operators);
+                    self.function(field.bytes())?;
+                    let inside = std::mem::replace(&mut self.operators, outside);
+                    let name = text(field.bytes(), number::FUNCTION_NAME)?;
+                    let name = qualified(&text(field.bytes(), number::FUNCTION_DOMAIN)?, &name);
+                    add(functions.entry(name).or_default(), &inside);
+                }
                 number::MODEL_OPSET_IMPORT => {
                     let domain = text(field.bytes(), number::FIRST)?;
                     let domain = if domain.is_empty() { "ai.onnx".to_owned() } else { domain };
@@ -221,6 +233,11 @@ impl OnnxFile {
                 _ => {}
             }
         }
+        if expanded(&self.operators, &functions, &mut BTreeMap::new(), 0)? > MAX_EXPANDED {
+            let reason = format!("expand to more than {MAX_EXPANDED} nodes");
+            return Err(ParseError::Refused { what: "its functions".to_owned(), reason });
+        }
+        functions.values().for_each(|inside| add(&mut self.operators, inside));
         let producer = [number::MODEL_PRODUCER_NAME, number::MODEL_PRODUCER_VERSION].map(|part| text(bytes, part));
         let [name, version] = producer;
         self.producer = format!("{} {}", name?, version?).trim().to_owned();
@@ -368,6 +385,43 @@ impl OnnxFile {
         tensor::check_sparse(message).map_err(|error| ParseError::of_tensor(error, &name))?;
         Ok(name)
     }
+}
+
+/// How often each operator occurs in each function, by the name of the function.
+type Functions = BTreeMap<String, BTreeMap<String, usize>>;
+
+fn add(sum: &mut BTreeMap<String, usize>, operators: &BTreeMap<String, usize>) {
+    for (operator, count) in operators {
+        *sum.entry(operator.clone()).or_default() += count;
+    }
+}
+
+/// Returns how many nodes the functions that `operators` call expand to. `known` has the functions that were counted.
+fn expanded<'a>(
+    operators: &'a BTreeMap<String, usize>,
+    functions: &'a Functions,
+    known: &mut BTreeMap<&'a str, u64>,
+    depth: usize,
+) -> Result<u64, ParseError> {
+    if depth > MAX_DEPTH {
+        // A function that calls itself ends here, too.
+        return Err(ParseError::Depth);
+    }
+    let mut nodes = 0_u64;
+    for (operator, &count) in operators {
+        let Some(inside) = functions.get(operator) else { continue };
+        let each = match known.get(operator.as_str()) {
+            Some(&each) => each,
+            None => {
+                let own = inside.values().sum::<usize>() as u64;
+                let each = own.saturating_add(expanded(inside, functions, known, depth + 1)?);
+                known.insert(operator, each);
+                each
+            }
+        };
+        nodes = nodes.saturating_add(each.saturating_mul(count as u64));
+    }
+    Ok(nodes)
 }
 
 /// Notes that a message occurred, and refuses its second occurrence: one reader would merge the two, another take the last.

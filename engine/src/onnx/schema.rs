@@ -25,7 +25,9 @@ pub mod number {
     pub const GRAPH_SPARSE_INITIALIZER: u64 = 15;
     pub const TRAINING_INITIALIZATION: u64 = 1;
     pub const TRAINING_ALGORITHM: u64 = 2;
+    pub const FUNCTION_NAME: u64 = 1;
     pub const FUNCTION_NODE: u64 = 7;
+    pub const FUNCTION_DOMAIN: u64 = 10;
     pub const FUNCTION_ATTRIBUTE: u64 = 11;
     pub const FUNCTION_VALUE_INFO: u64 = 12;
     pub const NODE_INPUT: u64 = 1;
