@@ -209,6 +209,9 @@ fn dimensions_are_checked_even_if_there_is_nothing_in_them() {
     assert!(text.contains("tensor `w` has the dimension -1"), "{text}");
     let text = refused_tensor(&raw("w", 1, &[0, 1 << 40, 1 << 40], 0));
     assert!(text.contains("needs more than 2^63 bytes"), "{text}");
+    assert!(refused_tensor(&raw("w", 1, &[0, 1 << 59], 0)).contains("needs more than 2^63 bytes"));
+    let most = raw("w", 1, &[0, (1 << 59) - 1], 0);
+    accepted(&with_in_graph(&relu(), number::GRAPH_INITIALIZER, &most), "no element");
     let text = refused_tensor(&raw("w", 1, &[1; 65], 4));
     assert!(text.contains("tensor `w` has more than 64 dimensions"), "{text}");
     for dims in [&[][..], &[1; 64]] {
