@@ -7,7 +7,9 @@ use std::path::Path;
 
 use common::*;
 use proptest::prelude::*;
-use rten_onnx::onnx::{DataType, ModelProto, OperatorSetIdProto, TypeProto, TypeProtoSequence, ValueInfoProto};
+use rten_onnx::onnx::{
+    DataType, ModelProto, OperatorSetIdProto, TensorProto, TypeProto, TypeProtoSequence, ValueInfoProto,
+};
 use visiond_engine::engine::{Backend, Engine, EngineError, EngineOptions};
 use visiond_engine::onnx::file::OnnxFile;
 
@@ -184,6 +186,32 @@ fn shapes_that_do_not_fit_inside_are_an_error_of_the_run() {
         // The session goes on with a shape that fits.
         session.set_input_shape(0, &[3]).unwrap();
         assert_eq!(run(&mut session).1, [1.0, 2.0, 3.0]);
+    }
+}
+
+#[test]
+fn a_computed_shape_whose_product_wraps_is_an_error_of_the_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let x = value("x", DataType::FLOAT, Some(dims(&[8])));
+    let mut graph =
+        graph(vec![node("Expand", &["x", "shape"], &["y"])], vec![x], vec![value("y", DataType::FLOAT, None)]);
+    // 2^64 elements.
+    let shape = TensorProto {
+        name: Some("shape".to_owned()),
+        dims: vec![4],
+        data_type: Some(DataType::INT64),
+        int64_data: vec![1 << 30, 1 << 29, 4, 8],
+        ..TensorProto::default()
+    };
+    graph.initializer.push(shape);
+    let path = write(directory.path(), "m.onnx", &model(graph));
+    for backend in backends() {
+        let result = Engine::load(&path, &options(backend)).and_then(|engine| engine.session()?.run());
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, EngineError::Run(..) | EngineError::Load(..) | EngineError::Panicked(..)),
+            "{backend}: {error}"
+        );
     }
 }
 

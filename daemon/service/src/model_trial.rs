@@ -258,7 +258,7 @@ fn load_and_run_in_thread(model: ModelConfig, engine: EngineConfig) -> Result<St
 fn external_bytes(path: &Path) -> u64 {
     let Ok(file) = OnnxFile::read(path) else { return 0 };
     let size = |name: &PathBuf| Some(std::fs::metadata(path.parent()?.join(name)).ok()?.len());
-    file.external_files.iter().filter_map(size).fold(0, u64::saturating_add)
+    file.external_files.keys().filter_map(size).fold(0, u64::saturating_add)
 }
 
 /// Loads a model in this process and runs its detector once with as many grey frames as it takes; returns the file's SHA-256.
