@@ -64,8 +64,11 @@ const METHODS: [(&str, &[&str]); 3] = [
     ),
 ];
 
+/// Reads a number.
+type Read = fn(&[u8]) -> f64;
+
 /// A number each for every type that sessions carry: TensorRT's, ours, and how bytes of it are read.
-const TYPES: [(u8, DType, fn(&[u8]) -> f64); 6] = [
+const TYPES: [(u8, DType, Read); 6] = [
     (0, DType::F32, |bytes| f32::from_le_bytes(bytes.try_into().unwrap()).into()),
     (2, DType::I8, |bytes| (bytes[0] as i8).into()),
     (3, DType::I32, |bytes| i32::from_le_bytes(bytes.try_into().unwrap()).into()),
