@@ -12,6 +12,7 @@ mod by_hand;
 mod canary;
 mod capture;
 mod check;
+mod children;
 mod commands;
 mod detect;
 mod documents;

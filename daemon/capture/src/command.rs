@@ -15,7 +15,7 @@ use visiond_flow::frame::PooledBuffer;
 use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::{ColorDescription, ColorRange};
 use visiond_kernels::frame::FrameLayout;
-use visiond_system::child_process::{self, Child};
+use visiond_system::child_process::{self, Child, Launch};
 use visiond_system::find_program;
 use visiond_system::stop::Stop;
 
@@ -84,10 +84,8 @@ impl CommandSource {
         };
         let mut command = Command::new(program);
         command.args(args);
-        if self.config.fd == 3 {
-            child_process::move_output(&mut command);
-        }
-        let child = Child::spawn(command, &self.label, None).map_err(|error| cannot_start(program, &error))?;
+        let launch = Launch { label: &self.label, on_descriptor_3: self.config.fd == 3, ..Launch::default() };
+        let child = Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))?;
         self.child = Some(child);
         self.has_header = false;
         self.run_frames = 0;

@@ -4,16 +4,15 @@ use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::fs::{Access, access};
 use serde_json::Value;
 use visiond_config::types::VideoConfig;
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
-use visiond_system::child_process::Child;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
+use super::decoder_process::{self, is_remote};
 use super::pipe::{ReadError, fill};
 use super::source::SourceError;
 use super::y4m::ratio;
@@ -52,16 +51,14 @@ pub struct VideoInfo {
 
 /// Asks ffprobe about the video of `config`.
 pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo, ReadError> {
-    let program = beside(&config.ffmpeg);
-    let mut command = Command::new(&program);
-    command
-        .args(["-v", "error", "-hide_banner", "-print_format", "json", "-show_program_version", "-show_format"])
-        .args(["-show_streams", "-select_streams", "v"])
-        .args(probe_args(&config.input_args))
-        .arg("-i")
-        .arg(input(&config.url));
-    let mut child =
-        Child::spawn(command, label, secret(&config.url)).map_err(|error| cannot_start(&program, &error))?;
+    let mut args =
+        ["-v", "error", "-hide_banner", "-print_format", "json", "-show_program_version", "-show_format"].to_vec();
+    args.extend(["-show_streams", "-select_streams", "v"]);
+    args.extend(probe_args(&config.input_args));
+    let input = input(&config.url);
+    args.extend(["-i", &input]);
+    let args = args.into_iter().map(str::to_owned).collect();
+    let mut child = decoder_process::spawn(&beside(&config.ffmpeg), config, label, args)?;
     let mut answer = vec![0; MAX_ANSWER_BYTES];
     match fill(&mut child, &mut answer, stop, config.timeout, "answer", || shown(&config.url)) {
         Err(ReadError::Ended(read)) => answer.truncate(read),
@@ -83,31 +80,6 @@ pub fn input(url: &str) -> String {
 /// Returns a URL for the log and for messages: without secrets, like the lines of ffmpeg.
 pub fn shown(url: &str) -> String {
     redact_line(url)
-}
-
-/// Returns user and password of a URL.
-pub fn secret(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let host = rest.split(['/', '?', '#']).next()?;
-    host.rsplit_once('@').map(|(secret, _)| secret).filter(|secret| !secret.is_empty())
-}
-
-/// Returns the error of a program that cannot be started.
-pub fn cannot_start(program: &Path, error: &std::io::Error) -> SourceError {
-    let name = program.display();
-    if error.kind() == std::io::ErrorKind::NotFound {
-        SourceError::permanent(format!(
-            "the program {name}, which reads videos, is missing: install it (`apt install ffmpeg`) or set the source's key \
-             `ffmpeg` to its path"
-        ))
-    } else {
-        SourceError::transient(format!("cannot start {name}: {error}"))
-    }
-}
-
-/// Whether `url` is remote: such a video may go away and come back.
-pub fn is_remote(url: &str) -> bool {
-    url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
 }
 
 /// Finds out whether the file of `config` could be opened; of a stream, or of what only ffmpeg understands, it knows nothing.

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod command;
+mod decoder_process;
 mod ffprobe;
 pub mod images;
 mod pacer;

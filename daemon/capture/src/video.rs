@@ -8,8 +8,7 @@
 //! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
 
 use std::error::Error;
-use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use visiond_system::preflight::Certainty;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
+use super::decoder_process;
 use super::ffprobe::{self, VideoInfo};
 use super::pacer::SourcePacer;
 use super::pipe::{PipeFrames, ReadError};
@@ -77,7 +77,7 @@ impl VideoSource {
         let program = programs.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
         let program = program.map(|(program, (error, certainty))| SourceFault {
             key: "ffmpeg",
-            error: ffprobe::cannot_start(program, &error),
+            error: decoder_process::cannot_start(program, &error),
             certainty,
         });
         [login, file, program].into_iter().flatten().collect()
@@ -105,7 +105,7 @@ impl VideoSource {
             sequence: 0,
             round_frames: 0,
         };
-        if !ffprobe::is_remote(&source.config.url) {
+        if !decoder_process::is_remote(&source.config.url) {
             let never =
                 Stop::new().map_err(|error| SourceError::transient(format!("cannot make an eventfd: {error}")))?;
             if let Err(ReadError::Failed(error)) = source.start(&never) {
@@ -126,7 +126,7 @@ impl VideoSource {
         self.buffers.check_size(info.width, info.height).map_err(|error| wrong(&error))?;
         let layout = FrameLayout::packed(format, info.width, info.height, color).map_err(|error| wrong(&error))?;
         let frames = PipeFrames::new(layout, &self.buffers, config.pace)?;
-        let is_live = ffprobe::is_remote(&config.url) && info.duration.is_none();
+        let is_live = decoder_process::is_remote(&config.url) && info.duration.is_none();
         let paced = config.pace == Pace::Realtime && !is_live;
         let pacer = paced.then(|| SourcePacer::new(info.fps.unwrap_or(USUAL_FPS)));
         let child = Some(spawn(config, &info, &self.label)?);
@@ -174,7 +174,7 @@ impl VideoSource {
         let url = &ffprobe::shown(&self.config.url);
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
         let message = format!("cannot read on in the video {url}: {what}{said}");
-        if ffprobe::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
+        if decoder_process::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
 
     fn read_next(&mut self, stop: &Stop) -> Result<Next, ReadError> {
@@ -276,10 +276,7 @@ fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
 }
 
 fn spawn(config: &VideoConfig, info: &VideoInfo, label: &str) -> Result<Child, SourceError> {
-    let mut command = Command::new(&config.ffmpeg);
-    command.args(arguments(config, info));
-    Child::spawn(command, label, ffprobe::secret(&config.url))
-        .map_err(|error| ffprobe::cannot_start(Path::new(&config.ffmpeg), &error))
+    decoder_process::spawn(&config.ffmpeg, config, label, arguments(config, info))
 }
 
 fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {

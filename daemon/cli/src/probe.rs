@@ -13,6 +13,8 @@ use visiond_engine::{onnx, tensorrt};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::cuda::Device;
 use visiond_system::board::{self, Board};
+use visiond_system::child_process::isolate;
+use visiond_system::confinement;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::find_program::find_program;
 use visiond_system::logging::escape;
@@ -49,6 +51,8 @@ struct ProbeReport {
     engines: Vec<EngineFacts>,
     gpu: Gpus,
     programs: Vec<ExternalProgram>,
+    /// What confines ffmpeg.
+    confinement: confinement::Available,
     systemd: bool,
     cameras: Vec<Camera>,
     chosen: Defaults,
@@ -141,6 +145,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         },
         programs: ["ffmpeg", "ffprobe"].map(program).into(),
+        confinement: confinement::available(),
         systemd: Path::new("/run/systemd/system").is_dir(),
         chosen: Defaults {
             engine,
@@ -213,7 +218,9 @@ pub(super) fn engines() -> Vec<EngineFacts> {
 fn program(name: &'static str) -> ExternalProgram {
     let path = find_program(Path::new(name));
     let version = path.as_ref().and_then(|path| {
-        let output = Command::new(path).arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        let mut command = Command::new(path);
+        isolate(&mut command);
+        let output = command.arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
         String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
     });
     let remedy = path.is_none().then_some(INSTALL_FFMPEG);
@@ -249,6 +256,7 @@ fn text(report: &ProbeReport) -> String {
         });
         line(program.name, &found.unwrap_or_else(missing));
     }
+    line("confinement", &format!("ffmpeg runs confined by {}", report.confinement));
     for (head, text) in report.cameras.iter().flat_map(|camera| camera.lines(false)) {
         line(head, &text);
     }
@@ -294,6 +302,7 @@ mod tests {
             engines: Vec::new(),
             gpu: Gpus::find(&board),
             programs: Vec::new(),
+            confinement: confinement::Available { seccomp: true, landlock: 7 },
             systemd: true,
             cameras: Vec::new(),
             chosen: Defaults { engine: "rten", prebuilt: None, memory: "host", model: None, camera: None },

@@ -3,8 +3,12 @@
 //! The program ends when its [`Child`] is dropped (SIGTERM to the group, after a grace period SIGKILL) and when visiond dies
 //! (parent-death signal). Its standard error goes to the log at level debug. The last lines are kept, because they explain
 //! a failure.
+//!
+//! No program gets descriptors of visiond, or the variables by which systemd passes secrets, sockets and duties to the service
+//! ([`isolate`]). One that decodes data of strangers can be confined, too.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -22,6 +26,7 @@ use rustix::process::{
 };
 
 use crate::backoff::Backoff;
+use crate::confinement::{self, Confinement, confine};
 use crate::redact::redact_line;
 use crate::stop::{Stop, Wake};
 use crate::threads::finished_by;
@@ -41,7 +46,29 @@ const KEPT_LINES: usize = 8;
 /// Maximum bytes of one line of standard error; a longer line is split.
 const LINE_BYTES: usize = 400;
 
-/// The descriptor that a program may write its frames to in place of standard output, see [`move_output`].
+/// Variables that systemd sets for the service's own process (systemd.exec(5), "Environment Variables Set or Propagated by the
+/// Service Manager"). One that ends with `_` is the start of several. The folders, such as STATE_DIRECTORY, stay.
+const OF_THE_SERVICE: [&str; 17] = [
+    "CREDENTIALS_DIRECTORY",
+    "ENCRYPTED_CREDENTIALS_DIRECTORY",
+    "NOTIFY_SOCKET",
+    "LISTEN_",
+    "WATCHDOG_",
+    "MEMORY_PRESSURE_",
+    "FDSTORE",
+    "JOURNAL_STREAM",
+    "INVOCATION_ID",
+    "SYSTEMD_EXEC_PID",
+    "MAINPID",
+    "MANAGERPID",
+    "MANAGERPIDFDID",
+    "REMOTE_",
+    "TRIGGER_",
+    "DEBUG_INVOCATION",
+    "LOG_NAMESPACE",
+];
+
+/// The descriptor that a program may write its frames to in place of standard output, see [`Launch::on_descriptor_3`].
 const FRAMES_FD: libc::c_int = 3;
 
 /// How filling a buffer ended.
@@ -57,6 +84,19 @@ pub enum Filled {
     TimedOut,
 }
 
+/// How a program is started.
+#[derive(Debug, Default)]
+pub struct Launch<'a> {
+    /// Precedes its lines in the log.
+    pub label: &'a str,
+    /// A stream's user and password: `***` replaces them in its lines.
+    pub secret: Option<&'a str>,
+    /// Whether it writes to descriptor 3. Its standard output then goes where its standard error goes.
+    pub on_descriptor_3: bool,
+    /// What it may do; `None`: what visiond may.
+    pub confinement: Option<Confinement>,
+}
+
 /// A running program.
 #[derive(Debug)]
 pub struct Child {
@@ -69,15 +109,23 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `command` with its standard output (with [`move_output`]: its descriptor 3) on a pipe.
-    ///
-    /// `label` precedes its lines in the log. `***` replaces `secret`, a stream's user and password, in them.
-    pub fn spawn(mut command: Command, label: &str, secret: Option<&str>) -> io::Result<Self> {
+    /// Starts `command` with its output on a pipe.
+    pub fn spawn(mut command: Command, launch: &Launch<'_>) -> io::Result<Self> {
+        let Launch { label, secret, on_descriptor_3, confinement } = launch;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        isolate(&mut command);
+        // After `isolate`, which would close descriptor 3.
+        if *on_descriptor_3 {
+            move_output(&mut command);
+        }
         die_with_parent(&mut command);
+        if let Some(confinement) = confinement {
+            confine(&mut command, confinement)?;
+            log::debug!("{label}: confined by {}", confinement::available());
+        }
         let mut process = spawn_from_lasting_thread(command)?;
         let (output, errors) = (process.stdout.take(), process.stderr.take());
-        let (label, secret) = (label.to_owned(), secret.map(str::to_owned));
+        let (label, secret) = ((*label).to_owned(), secret.map(str::to_owned));
         let errors = errors.ok_or_else(|| io::Error::other("no pipe for standard error")).and_then(|pipe| {
             let output = output.ok_or_else(|| io::Error::other("no pipe for standard output"))?;
             Ok((output, ErrorLines::read(pipe, label, secret)?))
@@ -205,12 +253,50 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     })
 }
 
+/// Keeps from the program visiond's descriptors other than standard input, output and error, and its variables from systemd.
+pub fn isolate(command: &mut Command) {
+    let is_of_the_service = |name: &OsString| {
+        let name = name.to_string_lossy();
+        OF_THE_SERVICE.iter().any(|known| name == *known || (known.ends_with('_') && name.starts_with(known)))
+    };
+    std::env::vars_os().map(|(name, _)| name).filter(is_of_the_service).for_each(|name| {
+        command.env_remove(name);
+    });
+    // SAFETY: between fork and exec the hook makes only async-signal-safe calls, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(close_on_exec) };
+}
+
+/// Makes exec close every descriptor but standard input, output and error. Libraries may have opened some without O_CLOEXEC.
+///
+/// They are not closed at once, because `Command` reports a failed exec on one. Async-signal-safe.
+fn close_on_exec() -> io::Result<()> {
+    // SAFETY: close_range(2) takes three numbers, touches no memory and is a plain system call.
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, FRAMES_FD, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) } == 0;
+    if done { Ok(()) } else { close_each_on_exec() }
+}
+
+/// The same before Linux 5.11, as in JetPack 5.
+fn close_each_on_exec() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit(2) writes one `rlimit`, and is async-signal-safe.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    for fd in FRAMES_FD..libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX) {
+        // SAFETY: fcntl(2) with F_SETFD takes numbers, touches no memory and is async-signal-safe. Of a descriptor that is not
+        // open, it reports that.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
 /// Makes descriptor 3 of the program the pipe to read, and sends its standard output to its standard error.
 ///
 /// Both are duplicates, so neither is closed on exec. Only number 3 is safe: [`Command`] opens descriptors before it forks, each
 /// with the lowest free number, and keeps the last of them (which reports a failed exec) until exec. Standard input, output and
 /// error come before it, so it is never 3.
-pub fn move_output(command: &mut Command) {
+fn move_output(command: &mut Command) {
     let hook = || {
         for (from, to) in [(libc::STDOUT_FILENO, FRAMES_FD), (libc::STDERR_FILENO, libc::STDOUT_FILENO)] {
             // SAFETY: dup2(2) takes two numbers, touches no memory and is async-signal-safe. Standard output and error are in
@@ -377,7 +463,7 @@ mod tests {
     fn sh(script: &str) -> Child {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Child::spawn(command, "test", None).unwrap()
+        Child::spawn(command, &Launch::default()).unwrap()
     }
 
     fn is_alive(pid: i32) -> bool {
@@ -417,8 +503,8 @@ mod tests {
         let mut command = Command::new("sh");
         // A program of its own inherits it, too.
         command.args(["-c", "echo to the log; printf abcd >&3; sh -c 'echo and this; printf efgh >&3'"]);
-        move_output(&mut command);
-        let mut child = Child::spawn(command, "test", None).unwrap();
+        let launch = Launch { on_descriptor_3: true, ..Launch::default() };
+        let mut child = Child::spawn(command, &launch).unwrap();
         let mut buffer = [0; 8];
         assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Full);
         assert_eq!(&buffer, b"abcdefgh");
@@ -426,9 +512,39 @@ mod tests {
         assert!(child.exit_status(&stop).unwrap().success());
         assert_eq!(child.last_lines(), ["to the log", "and this"]);
 
-        let mut missing = Command::new("/nonexistent/program");
-        move_output(&mut missing);
-        assert_eq!(Child::spawn(missing, "test", None).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let missing = Command::new("/nonexistent/program");
+        assert_eq!(Child::spawn(missing, &launch).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_program_gets_no_descriptor_and_no_duty_of_the_service() {
+        // A library's: open in this process and not closed on exec.
+        let leaked = std::fs::File::open("/dev/null").unwrap();
+        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+        for on_descriptor_3 in [false, true] {
+            let stop = Stop::new().unwrap();
+            let mut command = Command::new("sh");
+            // `ls` opens the folder itself.
+            command.args(["-c", "exec ls /proc/self/fd >&2"]);
+            let mut child = Child::spawn(command, &Launch { on_descriptor_3, ..Launch::default() }).unwrap();
+            assert_eq!(child.fill(&mut [0; 4], &stop, hang()).unwrap(), Filled::Ended(0));
+            assert!(child.exit_status(&stop).unwrap().success());
+            let expected: &[_] = if on_descriptor_3 { &["0", "1", "2", "3", "4"] } else { &["0", "1", "2", "3"] };
+            assert_eq!(child.last_lines(), expected);
+        }
+        drop(leaked);
+    }
+
+    #[test]
+    fn descriptors_are_closed_on_exec_by_an_older_kernel_too() {
+        let leaked = std::fs::File::open("/dev/null").unwrap();
+        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+        let mut command = Command::new("ls");
+        command.arg("/proc/self/fd").stdin(Stdio::null());
+        // SAFETY: it makes only async-signal-safe calls.
+        unsafe { command.pre_exec(close_each_on_exec) };
+        assert_eq!(String::from_utf8(command.output().unwrap().stdout).unwrap(), "0\n1\n2\n3\n");
+        drop(leaked);
     }
 
     #[test]
@@ -470,7 +586,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_an_error() {
-        let error = Child::spawn(Command::new("/nonexistent/program"), "test", None).unwrap_err();
+        let error = Child::spawn(Command::new("/nonexistent/program"), &Launch::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

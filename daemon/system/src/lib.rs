@@ -8,6 +8,7 @@ pub mod board;
 pub mod cache;
 pub mod child_process;
 pub mod confine;
+pub mod confinement;
 pub mod credentials;
 pub mod exit;
 pub mod find_program;

@@ -107,6 +107,7 @@ fn sources(folder: &TempDir) -> Vec<SourceConfig> {
             max_frames: None,
             ffmpeg: "ffmpeg".into(),
             input_args: Vec::new(),
+            confined: true,
             pixels: VideoPixels::Bgr,
             color_matrix: None,
             color_range: None,

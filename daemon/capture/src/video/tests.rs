@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::process::Command;
 
 use tempfile::TempDir;
 use visiond_flow::clock::SystemClock;
@@ -35,6 +36,7 @@ fn config(url: &str) -> VideoConfig {
         max_frames: None,
         ffmpeg: PathBuf::from("ffmpeg"),
         input_args: Vec::new(),
+        confined: true,
         pixels: VideoPixels::Bgr,
         color_matrix: None,
         color_range: None,

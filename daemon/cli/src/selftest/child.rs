@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use visiond_system::child_process::{Signal, die_with_parent, signal_group};
+use visiond_system::child_process::{Signal, die_with_parent, isolate, signal_group};
 
 /// Time limit for the pipes of a program that has exited: programs that it left behind may still hold them.
 const PIPES_TIME: Duration = Duration::from_secs(3);
@@ -64,6 +64,7 @@ pub fn supervise(
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |error| SuperviseError::Run { program: program.clone(), error };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    isolate(command);
     die_with_parent(command);
     let mut child = command.spawn().map_err(failed)?;
     // Both readers drop their end of the channel when their pipe closes.

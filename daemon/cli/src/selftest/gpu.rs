@@ -19,7 +19,7 @@ use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
-use visiond_system::child_process::die_with_parent;
+use visiond_system::child_process::{die_with_parent, isolate};
 
 use super::checks::{AreaTest, Failed, Seen, gib};
 
@@ -120,6 +120,7 @@ fn compile(test: &mut AreaTest) -> Result<(), Failed> {
 fn measure(cache: &Path) -> Result<f64, Failed> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["selftest", "--compile-kernels"]).env("CUDA_CACHE_PATH", cache).env_remove("CUDA_CACHE_DISABLE");
+    isolate(&mut command);
     die_with_parent(&mut command);
     let output = command.stdin(Stdio::null()).output()?;
     String::from_utf8_lossy(&output.stdout).trim().parse().map_err(|_| {

@@ -163,6 +163,10 @@ section! {
         ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
         /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`.
         input_args: Vec<String> as list(text()) => default(Vec::new()),
+        /// Confine ffmpeg and ffprobe to what they need. They read the video, files that `input_args` name, and what every user
+        /// may read of the system; write nothing; use the network only for a URL or with `input_args`; and use devices only if
+        /// `input_args` name an accelerator or a decoder. Set this to `false` if your ffmpeg requires more.
+        confined: bool as flag() => default(true),
         /// Pixels that ffmpeg outputs. "bgr" equals OpenCV's VideoCapture bit for bit; "native" is the file's own YUV planes,
         /// half the bytes, which visiond converts.
         pixels: VideoPixels as word() => default(VideoPixels::Bgr),

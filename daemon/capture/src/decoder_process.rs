@@ -1,0 +1,192 @@
+//! Starts ffmpeg and ffprobe, which decode data of strangers, confined to what they need.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use visiond_config::types::VideoConfig;
+use visiond_system::child_process::{Child, Launch};
+use visiond_system::confinement::{Confinement, Sockets};
+use visiond_system::find_program::find_program;
+
+use super::source::SourceError;
+
+/// Starts of ffmpeg's options that use hardware, or may: they name an accelerator, a device or a decoder.
+const HARDWARE: [&str; 7] = ["-hwaccel", "-init_hw_device", "-vaapi_device", "-qsv_device", "-c", "-codec", "-vcodec"];
+
+/// Values of `-f` that read devices.
+const DEVICE_FORMATS: [&str; 8] =
+    ["v4l2", "video4linux2", "kmsgrab", "fbdev", "decklink", "libdc1394", "iec61883", "x11grab"];
+
+/// Ends of files that name other files beside them.
+const LISTS: [&str; 9] = ["m3u8", "m3u", "mpd", "ffconcat", "concat", "txt", "sdp", "ifo", "cue"];
+
+/// Starts ffmpeg, or the ffprobe beside it, for the video of `config`.
+pub fn spawn(program: &Path, config: &VideoConfig, label: &str, args: Vec<String>) -> Result<Child, SourceError> {
+    let mut command = Command::new(program);
+    command.args(args);
+    let confinement = confinement(program, config);
+    let launch = Launch { label, secret: secret(&config.url), confinement, ..Launch::default() };
+    Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))
+}
+
+/// Returns the error of a program that cannot be started.
+pub fn cannot_start(program: &Path, error: &io::Error) -> SourceError {
+    let name = program.display();
+    if error.kind() == io::ErrorKind::NotFound {
+        SourceError::permanent(format!(
+            "the program {name}, which reads videos, is missing: install it (`apt install ffmpeg`) or set the source's key \
+             `ffmpeg` to its path"
+        ))
+    } else {
+        SourceError::transient(format!("cannot start {name}: {error}"))
+    }
+}
+
+/// Whether `url` is remote: such a video may go away and come back.
+pub fn is_remote(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
+}
+
+/// Returns user and password of a URL.
+fn secret(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next()?;
+    host.rsplit_once('@').map(|(secret, _)| secret).filter(|secret| !secret.is_empty())
+}
+
+/// Returns what the decoder of `config` may use; `None`: what visiond may.
+fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
+    // A snap starts by a program that becomes root, which no confined program can.
+    let is_snap =
+        find_program(program).and_then(|found| found.canonicalize().ok()).is_some_and(|it| it.ends_with("snap"));
+    if !config.confined || is_snap {
+        return None;
+    }
+    let VideoConfig { url, input_args, .. } = config;
+    let is_hardware = |pair: &[String]| {
+        let (option, value) = (&pair[0], pair.get(1).map_or("", String::as_str));
+        let option = option.split_once(':').map_or(option.as_str(), |(option, _)| option);
+        option.starts_with("-hwaccel")
+            || HARDWARE.contains(&option)
+            || (option == "-f" && DEVICE_FORMATS.contains(&value))
+    };
+    // The last pair has one argument.
+    let pairs = (0..input_args.len()).map(|at| &input_args[at..(at + 2).min(input_args.len())]);
+    Some(Confinement {
+        // An argument may name a certificate, or another input.
+        readable: readable(url).into_iter().chain(input_args.iter().map(PathBuf::from)).collect(),
+        sockets: match is_remote(url) {
+            true if is_multicast_name(url) => Sockets::InternetAndUnix,
+            true => Sockets::Internet,
+            false if input_args.is_empty() => Sockets::None,
+            // `-protocol_whitelist` for a list of URLs, or another input.
+            false => Sockets::Internet,
+        },
+        devices: url.starts_with("/dev/") || pairs.into_iter().any(is_hardware),
+    })
+}
+
+/// The files that `url` names: for a list of files, or a pattern, their folder. ffmpeg may have protocols and filters around them,
+/// as in `concat:a.ts|b.ts`.
+fn readable(url: &str) -> Vec<PathBuf> {
+    if is_remote(url) {
+        return Vec::new();
+    }
+    let pieces = url.split(['|', ':', '=', ',', ';']).filter(|piece| !piece.is_empty());
+    let file = |name: &str| {
+        let path = Path::new(name);
+        let is_list = path.extension().is_some_and(|end| LISTS.iter().any(|list| end.eq_ignore_ascii_case(list)));
+        match path.parent() {
+            Some(folder) if is_list || name.contains(['*', '%', '?']) => {
+                Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
+            }
+            _ => path.exists().then(|| path.to_owned()),
+        }
+    };
+    std::iter::once(url).chain(pieces).filter_map(file).collect()
+}
+
+/// Whether a URL's host has a name of multicast DNS, which programs ask Avahi for.
+fn is_multicast_name(url: &str) -> bool {
+    let authority = url.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let name = host.split(':').next().unwrap_or_default();
+    name.trim_end_matches('.').to_ascii_lowercase().ends_with(".local")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn of(url: &str, input_args: &[&str]) -> Confinement {
+        let input_args = input_args.iter().map(|&arg| arg.to_owned()).collect();
+        let config = VideoConfig { url: url.to_owned(), input_args, ..VideoConfig::default() };
+        confinement(Path::new("ffmpeg"), &config).unwrap()
+    }
+
+    #[test]
+    fn a_video_is_readable_by_itself_and_a_list_with_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (film, list) = (path("a:b.mp4"), path("live.m3u8"));
+        for file in [&film, &list] {
+            std::fs::write(file, "").unwrap();
+        }
+        let whole = folder.path().to_owned();
+        for (url, readable) in [
+            (film.clone(), PathBuf::from(&film)),
+            (format!("file:{list}"), whole.clone()),
+            (path("%03d.png"), whole.clone()),
+            (path("*.png"), whole.clone()),
+            (format!("concat:{}|{list}", path("gone.ts")), whole),
+        ] {
+            assert!(of(&url, &[]).readable.contains(&readable), "{url}");
+        }
+        assert_eq!(of(&film, &[]).readable, [PathBuf::from(&film)]);
+        assert_eq!(of("*.png", &[]).readable, [PathBuf::from("."), PathBuf::from(".")]);
+        assert!(of("testsrc=duration=1", &[]).readable.is_empty());
+        assert!(of("rtsp://cam/etc/*", &[]).readable.is_empty());
+        let ca = ["-ca_file", "/data/ca.pem"];
+        assert!(of("https://cam/1", &ca).readable.contains(&PathBuf::from("/data/ca.pem")));
+    }
+
+    #[test]
+    fn only_what_comes_over_the_network_gets_sockets() {
+        for (url, args, sockets) in [
+            ("/films/a.mp4", &[][..], Sockets::None),
+            ("file:///films/a.mp4", &[], Sockets::None),
+            ("/films/a.m3u8", &["-protocol_whitelist", "file,http,tcp"], Sockets::Internet),
+            ("rtsp://user:word@10.0.0.1:554/1", &[], Sockets::Internet),
+            ("rtsp://10.0.0.1/a.local", &[], Sockets::Internet),
+            ("rtsp://user:w@rd@Door.Local:554/1", &[], Sockets::InternetAndUnix),
+        ] {
+            assert_eq!(of(url, args).sockets, sockets, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_accelerator_a_decoder_or_a_device_opens_devices() {
+        for args in [
+            &["-hwaccel", "cuda"][..],
+            &["-hwaccel_device", "/dev/dri/renderD128"],
+            &["-rtsp_transport", "tcp", "-c:v", "h264_nvmpi"],
+            &["-vcodec", "h264_v4l2m2m"],
+            &["-f", "v4l2"],
+        ] {
+            assert!(of("rtsp://cam/1", args).devices, "{args:?}");
+        }
+        assert!(of("/dev/video0", &[]).devices);
+        for args in [&["-f", "lavfi"][..], &["-rtsp_transport", "tcp"], &["-cookies", "a=b"], &["-f"]] {
+            assert!(!of("x", args).devices, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn a_video_that_need_not_be_confined_is_not() {
+        let config = VideoConfig { confined: false, ..VideoConfig::default() };
+        assert_eq!(confinement(Path::new("ffmpeg"), &config), None);
+    }
+}
