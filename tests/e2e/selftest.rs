@@ -95,6 +95,12 @@ fn the_report_identifies_no_person_and_is_shown_as_it_was_written() {
     // For the run in the sandbox it is not redacted, or rows of one name would have two.
     let raw = json(&run(["selftest", "--inner=85000ms", "--only", "cameras", &camera]));
     assert_eq!(rows(&raw, "cameras"), [(format!("/dev/{host}: opens").as_str(), "fail")]);
+    // It also tries calls that the unit refuses, which this shell allows.
+    assert_eq!(rows(&raw, "sandbox"), [("system calls", "fail")]);
+    let calls = raw["rows"].as_array().unwrap().iter().find(|row| row["check"] == "system calls").unwrap();
+    assert!(
+        calls["seen"].as_str().unwrap().starts_with("allowed: ") && calls["seen"].as_str().unwrap().contains("ptrace")
+    );
     // A file that cannot be written is an error before anything is tested.
     for file in ["/no/such/folder/board.tar.gz", folder.path().to_str().unwrap()] {
         let output = run(["selftest", "--report", file, "--only", "board"]);

@@ -118,8 +118,13 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         // Before minutes of tests, so that a path that cannot be written is an early error.
         archive::make(path)?;
     }
-    let report = test(&args);
+    let mut report = test(&args);
     logging::clear_live_line();
+    if args.inner.is_some() {
+        let mut test = AreaTest::new(Area::Sandbox, true, Instant::now());
+        sandbox::system_calls(&mut test);
+        report.rows.extend(test.rows);
+    }
     if args.is_child() {
         // The parent process redacts it.
         return print_json(&report).map(|()| exit(&report));

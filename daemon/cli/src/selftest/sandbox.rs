@@ -31,6 +31,9 @@ pub const AREAS: [Area; 7] =
 /// The row that says whether all of it ran.
 pub const CHECK: &str = "the unit's sandbox";
 
+/// The row about system calls that visiond never makes.
+const SYSTEM_CALLS: &str = "system calls";
+
 /// Replaces the rows of an area that cannot pass there.
 const NO_ARGUS: &str = "not tested there: the unit's own /tmp (PrivateTmp=) hides /tmp/argus_socket; sources that use Argus need the \
                         drop-in systemd/argus.conf, see docs/jetson.md";
@@ -117,7 +120,10 @@ fn rerun(
     patience: Duration,
 ) -> Option<Sandbox> {
     match printed_report(test, &mut command, patience) {
-        Ok(report) => {
+        Ok(mut report) => {
+            let (own, others) = report.rows.iter().cloned().partition(|row| row.area == Area::Sandbox);
+            report.rows = others;
+            test.rows.extend::<Vec<Row>>(own);
             differences(test, shell, &report, areas);
             // Variables of the environment may be secrets.
             let is_variable = |argument: &&mut String| argument.starts_with("--property=Environment=");
@@ -153,6 +159,28 @@ fn printed_report(test: &mut AreaTest, command: &mut Vec<String>, patience: Dura
             _ => return Err(format!("systemd-run: {exited}").into()),
         }
     }
+}
+
+/// Tests that the unit refuses system calls that visiond never makes. Only in the sandbox: a shell refuses few of them.
+pub fn system_calls(test: &mut AreaTest) {
+    const CALLS: [(&str, libc::c_long); 7] = [
+        ("io_uring_setup", libc::SYS_io_uring_setup),
+        ("keyctl", libc::SYS_keyctl),
+        ("mount", libc::SYS_mount),
+        ("process_vm_readv", libc::SYS_process_vm_readv),
+        ("process_vm_writev", libc::SYS_process_vm_writev),
+        ("ptrace", libc::SYS_ptrace),
+        ("userfaultfd", libc::SYS_userfaultfd),
+    ];
+    let is_refused = |call: libc::c_long| {
+        // SAFETY: the arguments are no valid request of any of these calls, which therefore fails without reading or writing memory.
+        let result = unsafe { libc::syscall(call, -1_i64, 0_usize, 0_usize, 0_usize, 0_usize, -1_i64) };
+        result == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+    };
+    let (refused, allowed): (Vec<_>, Vec<_>) = CALLS.iter().partition(|(_, call)| is_refused(*call));
+    let (word, calls) = if allowed.is_empty() { ("refused", refused) } else { ("allowed", allowed) };
+    let names: Vec<_> = calls.into_iter().map(|&(name, _)| name).collect();
+    test.verdict(SYSTEM_CALLS, "refused", format!("{word}: {}", names.join(", ")), word == "refused");
 }
 
 /// Whether the unit has a /tmp of its own, without the socket of NVIDIA's camera daemon.
@@ -319,6 +347,8 @@ mod tests {
             "DevicePolicy=closed",
             "DeviceAllow=char-81 rw",
             "CapabilityBoundingSet=",
+            "KeyringMode=private",
+            "SystemCallFilter=~@privileged @resources @keyring",
         ] {
             assert!(has(property), "{property} of {properties:?}");
         }

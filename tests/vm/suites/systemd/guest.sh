@@ -9,11 +9,10 @@ u stranger -" >/usr/lib/sysusers.d/readers.conf
 mkdir -p /home/reader
 touch /tmp/outside
 chmod 666 /dev/hwrng
-if [ "$version" -ge 253 ]; then
-  for unit in visiond.service visiond@.service; do
-    install -D -m 644 /opt/notify-reload.conf /usr/lib/systemd/system/$unit.d/notify-reload.conf
-  done
-fi
+for unit in visiond.service visiond@.service; do
+  if [ "$version" -ge 249 ]; then install -D -m 644 -t /usr/lib/systemd/system/$unit.d /opt/landlock.conf; fi
+  if [ "$version" -ge 253 ]; then install -D -m 644 -t /usr/lib/systemd/system/$unit.d /opt/notify-reload.conf; fi
+done
 check "the user is made" systemd-sysusers
 check "the folder for configurations is made" systemd-tmpfiles --create visiond.conf
 udevadm control --reload
