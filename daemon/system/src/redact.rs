@@ -9,8 +9,8 @@ use std::ops::Range;
 /// The text that replaces a secret.
 pub const MASK: &str = "***";
 
-/// Ends of the names of secrets, lower case: `MQTT_PASSWORD`, `apikey`.
-const ENDS: [&str; 15] = [
+/// Ends of the names of secrets, lower case and without `-`, `_` and `.`: `MQTT_PASSWORD`, `apikey`, `pass-phrase`.
+const ENDS: [&str; 21] = [
     "authorization",
     "cookie",
     "cookies",
@@ -25,6 +25,12 @@ const ENDS: [&str; 15] = [
     "token",
     "apikey",
     "accesskey",
+    "authkey",
+    "privatekey",
+    "secretkey",
+    "sharedkey",
+    "streamkey",
+    "pw",
     "login",
 ];
 
@@ -33,6 +39,9 @@ const WORDS: [&str; 8] = ["auth", "bearer", "key", "pass", "psk", "pw", "sig", "
 
 /// Last words of the names of users. `user:password` behind one is secret.
 const USERS: [&str; 3] = ["u", "user", "userpwd"];
+
+/// How far to look for the rest of a form that is not on one word. Bounds the time for a long line.
+const FAR: usize = 256;
 
 /// Where the value behind a key ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +78,6 @@ pub fn redact_urls(text: &str) -> String {
 pub fn redact_in_place(text: &str) -> String {
     let secrets = secrets(text, Extent::Line);
     let users = users(text);
-    let is_in = |ranges: &[Range<usize>], at| ranges.iter().any(|range| range.contains(&at));
     let hide = |(at, c): (usize, char)| {
         let separates = c.is_whitespace() || "\"',]}".contains(c);
         if is_in(&users, at) || (is_in(&secrets, at) && !separates) { '*' } else { c }
@@ -109,7 +117,8 @@ impl Kind {
             b"-_".contains(&before) || (before.is_ascii_lowercase() && here.is_ascii_uppercase())
         };
         let last = name.char_indices().skip(1).filter(is_new).last().map_or(0, |(at, _)| at);
-        let (last, lower) = (name[last..].to_ascii_lowercase(), name.to_ascii_lowercase());
+        let last = name[last..].to_ascii_lowercase();
+        let lower = name.replace(['-', '_', '.'], "").to_ascii_lowercase();
         if lower.ends_with("authorization") || lower.ends_with("cookie") || lower.ends_with("cookies") {
             Some(Self::Header)
         } else if ENDS.iter().any(|end| lower.ends_with(end)) || WORDS.contains(&last.as_str()) {
@@ -123,17 +132,30 @@ impl Kind {
 /// The bytes of `text` that are secret: in order, none empty, none overlapping.
 fn secrets(text: &str, extent: Extent) -> Vec<Range<usize>> {
     let mut found = users(text);
+    // The end of the line, and of the last value that goes so far: it covers the names in it.
+    let (mut line_end, mut covered) = (0, 0);
     for name in names(text) {
-        let known = Kind::of(&text[name.clone()]).and_then(|kind| Some((kind, value(text, &name)?)));
+        if name.end <= covered {
+            continue;
+        }
+        let value = || value(text, &name).or_else(|| element(text, &name));
+        let known = Kind::of(&text[name.clone()]).and_then(|kind| Some((kind, value()?)));
         // `-uadmin:hush`, as curl takes it.
         let attached = || text[name.clone()].starts_with("-u").then_some((Kind::User, name.start + 2));
-        let Some((kind, value)) = known.or_else(attached) else { continue };
+        let bearer = || Some((Kind::Secret, bearer(text, &name)?));
+        let Some((kind, value)) = known.or_else(attached).or_else(bearer) else { continue };
         let extent = match kind {
             Kind::User => Extent::Word,
             Kind::Header if extent == Extent::Word => Extent::Line,
             _ => extent,
         };
-        let range = value..end(text, value, extent);
+        if line_end < value {
+            line_end = text[value..].find('\n').map_or(text.len(), |length| value + length);
+        }
+        let range = value..end(text, value, line_end, extent);
+        if range.end >= line_end {
+            covered = range.end;
+        }
         let shown = &text[range.clone()];
         let is_secret = match kind {
             Kind::User => shown.split_once(':').is_some_and(|(_, rest)| !rest.is_empty() && !rest.starts_with("//")),
@@ -166,11 +188,13 @@ fn names(text: &str) -> impl Iterator<Item = Range<usize>> {
 /// The start of the value behind a name: behind `=` or `:`, or behind an option and a blank.
 fn value(text: &str, name: &Range<usize>) -> Option<usize> {
     let behind = &text[name.end..];
-    let unquoted = without(behind, &['"', '\'', '\\', ' ', '\t']);
+    let is_index = text[..name.start].strip_suffix('[').is_some_and(|list| list.ends_with(char::is_alphanumeric));
+    let unquoted = without(if is_index { behind.trim_start_matches(']') } else { behind }, &BLANK);
     if let Some(value) = separated(unquoted) {
         // TOML: the path of a key's file.
         let is_path = &text[name.clone()] == "key" && behind.starts_with(' ') && value.trim_start().starts_with("\"/");
-        return (!is_path).then(|| text.len() - without(value, &['"', '\'', '\\', ' ', '\t']).len());
+        // `:=`, `=>` and `==` are one separator.
+        return (!is_path).then(|| text.len() - without(value.trim_start_matches(['=', '>']), &BLANK).len());
     }
     let value = behind.trim_start_matches(|c: char| c.is_whitespace() || "\"'\\,".contains(c));
     let blank = &behind[..behind.len() - value.len()];
@@ -178,11 +202,30 @@ fn value(text: &str, name: &Range<usize>) -> Option<usize> {
     (text[name.clone()].starts_with('-') && is_apart).then(|| text.len() - value.len())
 }
 
+/// What may stand around a separator.
+const BLANK: [char; 5] = ['"', '\'', '\\', ' ', '\t'];
+
+/// The start of an XML element's text, if `name` is the element's name: `<wsse:Password Type="x">`.
+fn element(text: &str, name: &Range<usize>) -> Option<usize> {
+    let before = &text[..name.start];
+    let space = before.strip_suffix(':').map(|before| before.trim_end_matches(|c: char| c.is_ascii_alphanumeric()));
+    let near = &text[name.end..text.floor_char_boundary(name.end + FAR)];
+    let end = near.find(['<', '>']).map(|at| name.end + at).filter(|at| text[*at..].starts_with('>'))?;
+    space.unwrap_or(before).ends_with('<').then_some(end + 1)
+}
+
+/// The start of the token behind `Bearer` and a blank. A word of prose has no digit and no full stop inside.
+fn bearer(text: &str, name: &Range<usize>) -> Option<usize> {
+    let rest = text[name.end..].strip_prefix(' ').filter(|_| text[name.clone()].eq_ignore_ascii_case("bearer"))?;
+    let token = rest.split_whitespace().next()?.trim_end_matches(['.', ',', ':']);
+    token.contains(|c: char| c == '.' || c.is_ascii_digit()).then_some(name.end + 1)
+}
+
 /// `text` without `chars` at its start, percent-encoded ones too.
 fn without<'a>(mut text: &'a str, chars: &[char]) -> &'a str {
     loop {
         let trimmed = text.trim_start_matches(chars);
-        let rest = ["%20", "%22", "%27"].iter().find_map(|escaped| trimmed.strip_prefix(escaped));
+        let rest = ["%20", "%22", "%27", "%5D", "%5d"].iter().find_map(|escaped| trimmed.strip_prefix(escaped));
         match rest {
             Some(rest) => text = rest,
             None => return trimmed,
@@ -202,16 +245,15 @@ fn separated(text: &str) -> Option<&str> {
     rest.strip_prefix('3')?.strip_prefix(['d', 'D', 'a', 'A'])
 }
 
-/// The end of the value that starts at `start`.
-fn end(text: &str, start: usize, extent: Extent) -> usize {
-    let mut value = &text[start..];
-    if extent == Extent::Text {
-        return text.len();
+/// The end of the value that starts at `start`, in a line that ends at `line_end`.
+fn end(text: &str, start: usize, line_end: usize, extent: Extent) -> usize {
+    match extent {
+        Extent::Text => return text.len(),
+        Extent::Line => return line_end,
+        Extent::Word => {}
     }
-    value = value.lines().next().unwrap_or_default();
-    if extent == Extent::Line {
-        return start + value.len();
-    }
+    let value = &text[start..line_end];
+    let is_element = text[..start].ends_with('>');
     let opening = text[..start].chars().next_back().filter(|c| "\"'".contains(*c));
     if let Some(quote) = opening {
         let is_escaped = text[..start - 1].ends_with('\\');
@@ -222,11 +264,17 @@ fn end(text: &str, start: usize, extent: Extent) -> usize {
     let ends = |(at, c): &(usize, char)| {
         let rest = &value[at + c.len_utf8()..];
         let is_last = rest.chars().next().is_none_or(char::is_whitespace);
-        c.is_whitespace() || "\"'`&".contains(*c) || (",;".contains(*c) && is_last)
+        c.is_whitespace() || "\"'`&".contains(*c) || (",;".contains(*c) && is_last) || (is_element && *c == '<')
     };
     let word = &value[..value.char_indices().find(ends).map_or(value.len(), |(at, _)| at)];
     // The colon between a URL and the reason that follows it.
     start + word.trim_end_matches(':').len()
+}
+
+/// Whether `at` is in one of `ranges`, which are in order and do not overlap.
+fn is_in(ranges: &[Range<usize>], at: usize) -> bool {
+    let before = ranges.partition_point(|range| range.start <= at);
+    ranges[..before].last().is_some_and(|range| range.contains(&at))
 }
 
 /// `ranges` in order, those that touch joined.
@@ -242,36 +290,84 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     merged
 }
 
-/// What follows the scheme of each URL, up to a blank or a quote.
+/// What follows the scheme of each URL: up to the closing quote if one opens before the scheme, else up to a blank.
 fn urls(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let lower = text.to_ascii_lowercase();
     let mut from = 0;
-    let schemes = |from: usize| {
-        let scheme = |mark: &str| Some((from + lower[from..].find(mark)?, mark.len()));
-        ["://", ":\\/\\/", "%3a%2f%2f"].into_iter().filter_map(scheme).min()
-    };
-    while let Some((scheme, length)) = schemes(from) {
-        let start = scheme + length;
-        let end =
-            text[start..].find(|c: char| c.is_whitespace() || "\"'".contains(c)).map_or(text.len(), |n| start + n);
+    while let Some(Range { start: mark, end: start }) = scheme_mark(text, from) {
+        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
+        let opening = text[..mark].trim_end_matches(is_scheme).chars().next_back().filter(|c| "\"'".contains(*c));
+        let rest = &text[start..];
+        // A password may hold a quote, too: the closing one is followed by what ends a word.
+        let closes = |(at, _): &(usize, &str)| {
+            rest[at + 1..].chars().next().is_none_or(|c| c.is_whitespace() || ",;:)]}>|&".contains(c))
+        };
+        let near = &rest[..rest.floor_char_boundary(FAR)];
+        let quoted = opening.and_then(|quote| near.match_indices(quote).find(closes)).map(|(at, _)| at);
+        let length = quoted.unwrap_or_else(|| rest.find(char::is_whitespace).unwrap_or(rest.len()));
+        let end = start + length.max(spaced_user(rest, length));
         found.push(start..end);
         from = end;
     }
     found
 }
 
-/// The users of URLs, `user:password` in `rtsp://user:password@host`.
-///
-/// Up to the last `@` before a blank or a quote: a password may hold any character that should have been escaped.
-fn users(text: &str) -> Vec<Range<usize>> {
-    let is_escaped = text.to_ascii_lowercase().contains("%3a%2f%2f");
-    let user = |url: Range<usize>| {
-        let word = &text[url.clone()];
-        let end = word.rfind('@').max(word.rfind("%40").filter(|_| is_escaped))?;
-        (end > 0).then(|| url.start..url.start + end)
+/// The next `://` at or behind `from`. Its colon and slashes may be percent-encoded, also twice, and slashes may be escaped.
+fn scheme_mark(text: &str, from: usize) -> Option<Range<usize>> {
+    let after = |text: &str, forms: &[&str]| {
+        let is = |form: &&&str| text.get(..form.len()).is_some_and(|start| start.eq_ignore_ascii_case(form));
+        forms.iter().find(is).map_or(0, |form| form.len())
     };
-    urls(text).into_iter().filter_map(user).collect()
+    const SLASHES: [&str; 4] = ["/", "\\/", "%2f", "%252f"];
+    text[from..].match_indices([':', '%']).find_map(|(at, _)| {
+        let start = from + at;
+        let colon = start + after(&text[start..], &[":", "%3a", "%253a"]);
+        let first = colon + after(&text[colon..], &SLASHES);
+        let second = first + after(&text[first..], &SLASHES);
+        (start < colon && colon < first && first < second).then_some(start..second)
+    })
+}
+
+/// How far the user of a URL reaches if its password has a blank: `user:a b@host`. `length` is where the blank is.
+fn spaced_user(url: &str, length: usize) -> usize {
+    let word = &url[..length];
+    // A port is a number, and a path has a slash.
+    let is_user = word.split_once(':').is_some_and(|(_, rest)| rest.contains(|c: char| !c.is_ascii_digit()));
+    let near = &url[..url.floor_char_boundary(length + FAR)];
+    let end = near.find(['@', '\n', '"', '\'']).filter(|end| url[*end..].starts_with('@') && length < *end);
+    end.filter(|end| is_user && !url[..*end].contains(['/', '?', '#'])).map_or(0, |end| end + 1)
+}
+
+/// The users of URLs, `user:password` in `rtsp://user:password@host`, and without a scheme in `user:password@host`.
+///
+/// Up to the last `@` of a URL: a password may hold any character that should have been escaped.
+fn users(text: &str) -> Vec<Range<usize>> {
+    let urls = urls(text);
+    let mut users: Vec<_> = urls
+        .iter()
+        .filter_map(|url| {
+            let word = &text[url.clone()];
+            let slash = text.get(url.start - 2..url.start).unwrap_or_default();
+            let is_escaped = slash.eq_ignore_ascii_case("2f");
+            let end = ["@", "%40", "%2540"]
+                .iter()
+                .filter(|at| **at == "@" || is_escaped)
+                .filter_map(|at| word.rfind(at))
+                .max()?;
+            (end > 0).then(|| url.start..url.start + end)
+        })
+        .collect();
+    for (at, _) in text.match_indices('@').filter(|(at, _)| !is_in(&urls, *at)) {
+        let is_outside = |c: char| c.is_whitespace() || "\"'`=,;|()".contains(c);
+        let from = text.floor_char_boundary(at.saturating_sub(FAR));
+        let word = text[from..at].rsplit(is_outside).next().unwrap_or_default().trim_start_matches('/');
+        let start = at - word.len();
+        let has_password = word.split_once(':').is_some_and(|(user, rest)| !user.is_empty() && !rest.is_empty());
+        if has_password && text[at + 1..].starts_with(|c: char| c.is_alphanumeric() || c == '[') {
+            users.push(start..at);
+        }
+    }
+    merged(users)
 }
 
 fn replaced(text: &str, secrets: &[Range<usize>]) -> String {
@@ -397,6 +493,48 @@ mod tests {
     }
 
     #[test]
+    fn other_spellings_are_hidden_too() {
+        for text in [
+            "RTSP://Admin:hush@CAM/1",
+            "rtsp://admin:it's-hush@cam/1",
+            "rtsp://admin:a\"hush@cam/1",
+            "'rtsp://admin:it's-hush@cam/1' and more",
+            "rtsp://admin:very hush@cam/1",
+            "rtsp://admin:hush@[fe80::1%25eth0]:554/1",
+            "rtsp://admin:%68hush%40x@cam/1",
+            "rtsp:%2F%2Fadmin:hush@cam",
+            "url=rtsp%3A//admin:hush@cam",
+            "url=rtsp%253A%252F%252Fadmin%253Ahush%2540cam",
+            "//admin:hush@cam/1",
+            "admin:hush@10.0.0.5:554/stream",
+            "rtsp://a:hush@h,rtsp://b:hush@i|rtsp://c:hush@j",
+            "http://cam/#access_token=hush",
+            "http://cam/;pwd=hush;x=1",
+            "http://cam/?a=1;PassWord=hush;b=2",
+            "http://cam/?user[password]=hush",
+            "http://cam/?user%5Bpassword%5D=hush",
+            "http://cam/?x=%26password%3Dhush",
+            "pass-word=hush pass_phrase=hush api.key=hush userpw=hush session-id=hush AuthKey=hush",
+            "password := hush, password => hush, password == hush",
+            "<Password>hush</Password> <wsse:Password Type=\"x\">hush</wsse:Password>",
+            "Bearer hush.hush",
+            "-headers 'Authorization: Digest username=\"hush\", response=\"hush\"'",
+            "-headers \"X-Auth-Token: hush\\r\\nCookie: a=hush\\r\\n\"",
+            "rtspsrc location=rtsp://cam user-id=x user-pw=\"hush hush\" ! fdsink",
+            "rtspsrc location=\"rtsp://admin:hush@cam/1\" proxy-pw=hush ! fdsink",
+            "srt://cam:9000?mode=caller&passphrase=hush&pbkeylen=16",
+            "--proxy-user admin:hush -U admin:hush --user=admin:hush",
+            "PGPASSWORD=hush MQTT_PWD='hush' x",
+        ] {
+            for shown in [redact(text), redact_line(text), redact_in_place(text)] {
+                assert!(!shown.contains("hush"), "{text}: {shown}");
+            }
+            let is_url = text.contains("://") && !text.contains(['=', ' ']);
+            assert!(!is_url || !redact_urls(text).contains("hush"), "{text}");
+        }
+    }
+
+    #[test]
     fn harmless_text_stays() {
         for text in [
             "/films/secret garden.mp4",
@@ -414,6 +552,10 @@ mod tests {
             "rtspsrc location=rtsp://cam/1 user-id=admin latency=0 ! rtph264depay ! h264parse ! fdsink fd=3",
             "v4l2src ! video/x-raw,format=NV12,width=640 ! x264enc bitrate=500 key-int-max=30 ! bypass=true",
             "https://host/a.m3u8?mail=a%40b&keys=1&tokens=2&monkey=3",
+            "[tls @ 0x55d] [h264 @ 0x1f] visiond@north.service: film@home.mp4 12:30 a@b",
+            "http://10.0.0.1:8790 answers, and so does me@host",
+            "bearer token missing, Bearer realm",
+            "camera[0]: x, [auth]",
         ] {
             for shown in [redact(text), redact_line(text), redact_in_place(text), redact_urls(text)] {
                 assert_eq!(shown, text);
