@@ -21,6 +21,7 @@ mod hostile_broker;
 mod hostile_models;
 mod http;
 mod limits;
+mod leaving;
 mod live;
 mod metrics;
 mod mqtt;

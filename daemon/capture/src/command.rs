@@ -17,6 +17,7 @@ use visiond_kernels::color::{ColorDescription, ColorRange};
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{self, Child, Launch};
 use visiond_system::find_program;
+use visiond_system::redact::{redact_arguments, redact_line};
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
@@ -111,8 +112,9 @@ impl CommandSource {
             let bytes = buffer.as_ref().map_or(&frames.discarded[..], PooledBuffer::as_slice);
             if let Some(text) = leading_text(bytes) {
                 return Err(ReadError::Failed(SourceError::transient(format!(
-                    "{} writes text where a frame should begin ({text:?}), which shifts all later frames: {}",
+                    "{} writes text where a frame should begin ({:?}), which shifts all later frames: {}",
                     program(config),
+                    redact_line(text),
                     frames_alone(config)
                 ))));
             }
@@ -262,7 +264,7 @@ impl Source for CommandSource {
     }
 
     fn describe(&self) -> String {
-        let command = self.config.command.join(" ");
+        let command = redact_arguments(self.config.command.iter().map(String::as_str)).join(" ");
         match &self.frames {
             Some(PipeFrames { layout, .. }) => {
                 format!("command `{command}`, {}x{} {}", layout.width(), layout.height(), layout.format())

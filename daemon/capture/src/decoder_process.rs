@@ -26,7 +26,7 @@ pub fn spawn(program: &Path, config: &VideoConfig, label: &str, args: Vec<String
     let mut command = Command::new(program);
     command.args(args);
     let confinement = confinement(program, config);
-    let launch = Launch { label, secret: secret(&config.url), confinement, ..Launch::default() };
+    let launch = Launch { label, confinement, ..Launch::default() };
     Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))
 }
 
@@ -46,13 +46,6 @@ pub fn cannot_start(program: &Path, error: &io::Error) -> SourceError {
 /// Whether `url` is remote: such a video may go away and come back.
 pub fn is_remote(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
-}
-
-/// Returns user and password of a URL.
-fn secret(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let host = rest.split(['/', '?', '#']).next()?;
-    host.rsplit_once('@').map(|(secret, _)| secret).filter(|secret| !secret.is_empty())
 }
 
 /// Returns what the decoder of `config` may use; `None`: what visiond may.

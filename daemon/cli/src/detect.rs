@@ -25,8 +25,8 @@ use visiond_system::logging::{clear_live_line, escape};
 use visiond_system::stop::Stop;
 
 use crate::load_limits::LoadLimits;
-use crate::media_decoder::{MediaItem, VideoArgs, decode};
-use crate::output::{complain, print_bytes};
+use crate::media_decoder::{MediaItem, VideoArgs, decode, shown};
+use crate::output::{complain, escape_json, print_bytes};
 use crate::progress::Progress;
 use crate::sample_model::ModelArgs;
 use crate::value_parsers::fraction;
@@ -206,7 +206,7 @@ impl DetectionPrinter {
         let now = Instant::now();
         Self {
             json,
-            name_width: widest(&mut files.iter().map(|file| file.to_string_lossy().chars().count())).max(4),
+            name_width: widest(&mut files.iter().map(|file| shown(file).chars().count())).max(4),
             label_width: widest(&mut labels.iter().map(|label| label.chars().count())).max(5),
             header_printed: false,
             out_is_terminal: io::stdout().is_terminal(),
@@ -222,7 +222,7 @@ impl DetectionPrinter {
     /// Starts a file.
     fn begin(&mut self, file: &Path) {
         self.files += 1;
-        self.current = (escape(&file.to_string_lossy()), Instant::now(), 0);
+        self.current = (escape(&shown(file)), Instant::now(), 0);
     }
 
     /// Prints the detections of a frame.
@@ -230,7 +230,8 @@ impl DetectionPrinter {
         self.frames += 1;
         self.current.2 += 1;
         self.detections += message.detections.len();
-        let text = if self.json { message.to_line() } else { self.rows(message, is_video).into_bytes() };
+        let json = || escape_json(&String::from_utf8_lossy(&message.to_line())).into_bytes();
+        let text = if self.json { json() } else { self.rows(message, is_video).into_bytes() };
         if !text.is_empty() {
             if self.out_is_terminal {
                 clear_live_line();

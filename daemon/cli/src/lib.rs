@@ -37,7 +37,7 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{self, Verbosity};
 
 use arguments::{Cli, Command, command};
-use output::{complain, print};
+use output::{complain, print, print_usage_error};
 
 /// Parses the command line, runs the command, and returns its exit status.
 ///
@@ -56,9 +56,13 @@ pub unsafe fn main() -> ExitCode {
     let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
-            // Clap prints help to standard output and errors to standard error. A closed pipe does not matter here.
+            if error.use_stderr() {
+                print_usage_error(&error.render().to_string());
+                return Exit::Usage.into();
+            }
+            // Help and versions, with colours. A closed pipe does not matter here.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
+            return Exit::Success.into();
         }
     };
     logging::start(Verbosity { level: cli.log_level, steps: cli.verbose.min(9) as i8 - cli.quiet.min(9) as i8 });

@@ -14,6 +14,7 @@ use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
+use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
 use crate::output::thread_error;
@@ -115,7 +116,7 @@ impl MediaDecoder<'_> {
     fn read_video(&self, file: usize, path: &Path) -> Option<Result<(), SourceError>> {
         let VideoArgs { every, max_frames } = *self.video;
         let url = path.to_string_lossy().into_owned();
-        let name: Arc<str> = url.as_str().into();
+        let name: Arc<str> = shown(path).into();
         let video = VideoConfig { url, pace: Pace::Fastest, max_frames, ..VideoConfig::default() };
         let mut source = match visiond_capture::open(&SourceConfig::Video(video), &name, self.buffers) {
             Ok(source) => source,
@@ -141,6 +142,12 @@ impl MediaDecoder<'_> {
     fn send(&self, item: MediaItem) -> Option<()> {
         self.out.send(item).ok()
     }
+}
+
+/// The name of a file in messages and tables: of a URL without its secrets.
+pub fn shown(path: &Path) -> String {
+    let name = path.to_string_lossy();
+    if name.contains("://") { redact_line(&name) } else { name.into_owned() }
 }
 
 /// Returns whether the file is a picture from its first bytes, or the picture decoder has the better error for it: missing,

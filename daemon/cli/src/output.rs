@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use visiond_system::exit::{Exit, ExitError};
-use visiond_system::logging::clear_live_line;
+use visiond_system::logging::{clear_live_line, escape_lines, is_unprintable};
 use visiond_system::outage::explain;
+use visiond_system::redact::redact_urls;
 
 /// Clears the live line and writes `visiond: message` to standard error. A message of several lines is a list of errors,
 /// each with its file, and gets no prefix.
@@ -14,12 +15,17 @@ pub fn complain(message: &str) {
     clear_live_line();
     let program = if message.contains('\n') { "" } else { "visiond: " };
     // If standard error is closed, no other place is left for the message.
-    let _ = writeln!(io::stderr(), "{program}{message}");
+    let _ = writeln!(io::stderr(), "{program}{}", escape_lines(&redact_urls(message)));
 }
 
-/// Writes `text` to standard output and flushes it.
+/// Writes clap's text about a wrong command line, which repeats arguments, to standard error.
+pub fn print_usage_error(text: &str) {
+    let _ = write!(io::stderr(), "{}", escape_lines(&redact_urls(text)));
+}
+
+/// Writes `text` to standard output and flushes it. Names in it may come from strangers: escapes what a terminal would act on.
 pub fn print(text: &str) -> Result<(), ExitError> {
-    print_bytes(text.as_bytes())
+    print_bytes(escape_lines(text).as_bytes())
 }
 
 /// Writes `bytes` to standard output and flushes it.
@@ -36,7 +42,18 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), ExitError> {
 /// Formats `value` as a line of JSON, or as indented lines.
 pub fn to_json(value: &impl serde::Serialize, indented: bool) -> Result<String, ExitError> {
     let text = if indented { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
-    text.map(|text| text + "\n").map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))
+    text.map(|text| escape_json(&text) + "\n")
+        .map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))
+}
+
+/// Escapes what a terminal would act on in JSON, which means the same then. serde_json leaves C1 codes and marks of direction.
+pub fn escape_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // All of them are below U+10000.
+        if is_unprintable(c) && c != '\n' { out += &format!("\\u{:04x}", u32::from(c)) } else { out.push(c) }
+    }
+    out
 }
 
 /// Writes `report` to standard output as JSON if `json`, else as the text that `text` makes of it.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use visiond_system::logging::is_unprintable;
 use visiond_system::redact::{redact_in_place, redact_urls};
 
 /// Whether the daemon rejects the file.
@@ -155,7 +156,7 @@ impl Diagnostic {
             severity: problem.severity(),
             message: redact_urls(&problem.message),
             note: problem.note,
-            source: shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+            source: shown.chars().map(|c| if is_unprintable(c) { ' ' } else { c }).collect(),
             marked: marked.max(1),
         }
     }

@@ -27,7 +27,8 @@ use rustix::process::{
 
 use crate::backoff::Backoff;
 use crate::confinement::{self, Confinement, confine};
-use crate::redact::redact_line;
+use crate::logging::is_unprintable;
+use crate::redact::{MASK, hidden_in_arguments, redact_line};
 use crate::stop::{Stop, Wake};
 use crate::threads::finished_by;
 
@@ -43,8 +44,11 @@ const PIPE_BYTES: usize = 1 << 20;
 /// Number of lines of standard error to keep.
 const KEPT_LINES: usize = 8;
 
-/// Maximum bytes of one line of standard error; a longer line is split.
-const LINE_BYTES: usize = 400;
+/// Maximum bytes of one line of standard error; a longer line is cut.
+const LINE_BYTES: usize = 4096;
+
+/// Maximum characters of a line that are logged and kept.
+const LINE_CHARS: usize = 400;
 
 /// Variables that systemd sets for the service's own process (systemd.exec(5), "Environment Variables Set or Propagated by the
 /// Service Manager"). One that ends with `_` is the start of several. The folders, such as STATE_DIRECTORY, stay.
@@ -89,8 +93,6 @@ pub enum Filled {
 pub struct Launch<'a> {
     /// Precedes its lines in the log.
     pub label: &'a str,
-    /// A stream's user and password: `***` replaces them in its lines.
-    pub secret: Option<&'a str>,
     /// Whether it writes to descriptor 3. Its standard output then goes where its standard error goes.
     pub on_descriptor_3: bool,
     /// What it may do; `None`: what visiond may.
@@ -111,7 +113,9 @@ pub struct Child {
 impl Child {
     /// Starts `command` with its output on a pipe.
     pub fn spawn(mut command: Command, launch: &Launch<'_>) -> io::Result<Self> {
-        let Launch { label, secret, on_descriptor_3, confinement } = launch;
+        let Launch { label, on_descriptor_3, confinement } = launch;
+        let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let secrets = hidden_in_arguments(arguments.iter().map(String::as_str));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         isolate(&mut command);
         // After `isolate`, which would close descriptor 3.
@@ -125,10 +129,10 @@ impl Child {
         }
         let mut process = spawn_from_lasting_thread(command)?;
         let (output, errors) = (process.stdout.take(), process.stderr.take());
-        let (label, secret) = ((*label).to_owned(), secret.map(str::to_owned));
+        let label = (*label).to_owned();
         let errors = errors.ok_or_else(|| io::Error::other("no pipe for standard error")).and_then(|pipe| {
             let output = output.ok_or_else(|| io::Error::other("no pipe for standard output"))?;
-            Ok((output, ErrorLines::read(pipe, label, secret)?))
+            Ok((output, ErrorLines::read(pipe, label, secrets)?))
         });
         match errors {
             Ok((output, errors)) => {
@@ -373,7 +377,7 @@ struct ErrorLines {
 }
 
 impl ErrorLines {
-    fn read(mut pipe: ChildStderr, label: String, secret: Option<String>) -> io::Result<Self> {
+    fn read(mut pipe: ChildStderr, label: String, secrets: Vec<String>) -> io::Result<Self> {
         let stop = Stop::new()?;
         // The program's end of the pipe is another file description, so its writes block as before.
         rustix::io::ioctl_fionbio(&pipe, true)?;
@@ -381,7 +385,7 @@ impl ErrorLines {
         let (thread_stop, thread_kept) = (stop.clone(), Arc::clone(&kept));
         let thread = std::thread::Builder::new().name("stderr".to_owned()).spawn(move || {
             let keep = |line: &[u8]| {
-                let line = clean(line, secret.as_deref());
+                let line = clean(line, &secrets);
                 if line.is_empty() {
                     return;
                 }
@@ -400,11 +404,12 @@ impl ErrorLines {
                 match pipe.read(&mut chunk) {
                     Ok(n) if n > 0 => {
                         for &byte in &chunk[..n] {
-                            if byte == b'\n' || byte == b'\r' || line.len() == LINE_BYTES {
+                            if byte == b'\n' || byte == b'\r' {
                                 keep(&line);
                                 line.clear();
+                            } else if line.len() < LINE_BYTES {
+                                line.push(byte);
                             }
-                            line.push(byte);
                         }
                         if thread_stop.is_raised() {
                             chunks_after_stop -= 1;
@@ -446,11 +451,18 @@ impl ErrorLines {
     }
 }
 
-/// Returns a line without secrets, control characters, and spaces at its ends.
-fn clean(line: &[u8], secret: Option<&str>) -> String {
+/// Returns a line without secrets (those of the program's arguments, and others), characters that a terminal acts on, and spaces at its ends, and not too long.
+fn clean(line: &[u8], secrets: &[String]) -> String {
+    // The last word of a line that was cut may be a part of a secret that nothing shows to be one.
+    let is_cut = line.len() == LINE_BYTES;
+    let blank = line.iter().rposition(u8::is_ascii_whitespace).filter(|_| is_cut);
+    let line = if is_cut { &line[..blank.unwrap_or(0)] } else { line };
     let text = String::from_utf8_lossy(line);
-    let text = secret.map_or_else(|| text.to_string(), |secret| text.replace(secret, "***"));
-    redact_line(text.trim()).chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+    let text = secrets.iter().fold(text.into_owned(), |text, secret| text.replace(secret, MASK));
+    let text = redact_line(text.trim());
+    let end = text.char_indices().nth(LINE_CHARS).map_or(text.len(), |(at, _)| at);
+    let more = if is_cut || end < text.len() { "…" } else { "" };
+    text[..end].chars().map(|c| if is_unprintable(c) { '\u{FFFD}' } else { c }).collect::<String>() + more
 }
 
 #[cfg(test)]
@@ -549,8 +561,27 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_repeated() {
-        let line = clean(b" rtsp://me:word@camera/1: 401 Unauthorized\n", Some("me:word"));
+        let line = clean(b" rtsp://me:word@camera/1: 401 Unauthorized\n", &["me:word".to_owned()]);
         assert_eq!(line, "rtsp://***@camera/1: 401 Unauthorized");
+    }
+
+    #[test]
+    fn no_part_of_a_secret_in_a_long_line_is_shown() {
+        for length in (350..450).chain(LINE_BYTES - 60..LINE_BYTES + 10) {
+            for secret in
+                ["rtsp://admin:hushhushhush@cam/1", "https://cam/1?token=hushhushhush", "-x password=hushhushhush"]
+            {
+                let line = format!("{:>length$} {secret}: 401", "x");
+                let read = &line.as_bytes()[..line.len().min(LINE_BYTES)];
+                let line = clean(read, &[]);
+                assert!(!line.contains("hu") && line.chars().count() <= LINE_CHARS + 1, "{line}");
+            }
+        }
+        let stop = Stop::new().unwrap();
+        let mut child = sh("printf 'x%8000s password=hush y\\nend\\n' ' ' >&2");
+        assert_eq!(child.fill(&mut [0; 4], &stop, hang()).unwrap(), Filled::Ended(0));
+        assert!(child.exit_status(&stop).unwrap().success());
+        assert_eq!(child.last_lines(), ["x…", "end"]);
     }
 
     #[test]

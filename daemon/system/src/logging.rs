@@ -21,6 +21,8 @@ use parking_lot::Mutex;
 
 use journal::Journal;
 
+use crate::redact::redact_urls;
+
 pub use subject::{Subject, about, subject};
 
 /// Target of the log.
@@ -153,17 +155,34 @@ fn stderr_line(level: Level, message: &str, now: &jiff::Timestamp) -> String {
     format!("{now:.3} {level:5} {message}\n")
 }
 
-/// Returns the message on one line; for other crates, with its target in front.
+/// Returns the message on one line, without the secrets of URLs; for other crates, with its target in front.
 fn message(record: &Record<'_>) -> String {
-    let text = escape(&record.args().to_string());
+    // Whoever logs a command, or another program's words, hides more. This covers what passes through errors and other crates.
+    let text = escape(&redact_urls(&record.args().to_string()));
     if record.target().starts_with("visiond") { text } else { format!("{}: {text}", escape(record.target())) }
 }
 
-/// Escapes the control characters of `text`, so that external input can neither forge lines nor move the cursor.
+/// Whether a terminal acts on `c` instead of showing it: control characters, C1 codes among them, ends of lines, and marks that
+/// change the direction of the text around them.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Escapes what a terminal would act on, so that external input can neither forge lines nor move the cursor.
 pub fn escape(text: &str) -> String {
+    escape_if(text, is_unprintable)
+}
+
+/// The same for a text of several lines: line feeds and tabs stay.
+pub fn escape_lines(text: &str) -> String {
+    escape_if(text, |c| is_unprintable(c) && c != '\n' && c != '\t')
+}
+
+fn escape_if(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+        if is_escaped(c) { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out
 }
@@ -221,6 +240,24 @@ mod tests {
         );
         assert_eq!(message(&record("rten::load")), "rten::load: camera door: lost\\u{1b}[2J\\nagain");
         assert_eq!(journal::priority(Level::Warn), 4);
+    }
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_escaped() {
+        let hostile = "a\x1b[2J\x07\u{9b}31m\u{202e}b\u{2066}\u{2028}\r\n\tc\u{7f}";
+        let shown = "a\\u{1b}[2J\\u{7}\\u{9b}31m\\u{202e}b\\u{2066}\\u{2028}\\r\\n\\tc\\u{7f}";
+        assert_eq!(escape(hostile), shown);
+        assert_eq!(escape_lines(hostile), shown.replace("\\n\\t", "\n\t"));
+        for text in ["Tür 3 – ‹door›", "猫 👩\u{200d}🚒", "کتاب\u{200c}ها"] {
+            assert_eq!(escape(text), text);
+        }
+    }
+
+    #[test]
+    fn a_line_has_no_secret_of_a_url() {
+        let args = format_args!("cannot reach rtsp://admin:hush@cam/1 and http://h/?token=hush");
+        let record = Record::builder().args(args).level(Level::Warn).target("hyper").build();
+        assert_eq!(message(&record), "hyper: cannot reach rtsp://***@cam/1 and http://h/?token=***");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `password=`, or behind an option such as `--password`. These functions hide what looks like one, rather too much than too
 //! little. They cannot know every form.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The text that replaces a secret.
@@ -42,6 +43,9 @@ const USERS: [&str; 3] = ["u", "user", "userpwd"];
 
 /// How far to look for the rest of a form that is not on one word. Bounds the time for a long line.
 const FAR: usize = 256;
+
+/// Bytes of the shortest secret that is looked for in other text.
+const LEAST: usize = 4;
 
 /// Where the value behind a key ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +101,29 @@ pub fn redact_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec
         if is_announced { MASK.to_owned() } else { redact(argument) }
     };
     arguments.into_iter().map(redact_next).collect()
+}
+
+/// Returns what [`redact_arguments`] hides, longest first, so that it can be found where the program repeats it. Leaves out what is
+/// too short to be told from other text.
+pub fn hidden_in_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut before = "";
+    let mut found = BTreeSet::new();
+    for argument in arguments {
+        let both = format!("{before} {argument}");
+        let start = before.len() + 1;
+        // A value that goes to the end of the argument, and the word that it begins with, unless the whole argument is announced.
+        let to_the_end = secrets(&both, Extent::Text).into_iter().filter(|range| range.start >= start);
+        let words = secrets(&both, Extent::Word).into_iter().filter(|range| range.start > start);
+        for value in to_the_end.chain(words).map(|range| &both[range]) {
+            found.insert(value.to_owned());
+            // The password of `user:password`.
+            found.extend(value.split_once(':').map(|(_, password)| password.to_owned()));
+        }
+        before = argument;
+    }
+    let mut found: Vec<_> = found.into_iter().filter(|value| value.len() >= LEAST).collect();
+    found.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    found
 }
 
 /// The kind of a value, by its name.
@@ -469,6 +496,18 @@ mod tests {
         ] {
             assert_eq!(redact_in_place(line), shown);
         }
+    }
+
+    #[test]
+    fn what_is_hidden_in_arguments_is_found_elsewhere() {
+        let arguments =
+            ["-i", "rtsp://admin:hu sh@cam/1?token=abcde&x=1", "--password", "very hush", "-q", "pw=ab", "film"];
+        let hidden = hidden_in_arguments(arguments);
+        for secret in ["admin:hu sh", "hu sh", "abcde", "very hush"] {
+            assert!(hidden.iter().any(|hidden| hidden == secret), "{secret}: {hidden:?}");
+        }
+        assert!(hidden.iter().all(|hidden| hidden.len() >= LEAST && !hidden.contains("film")), "{hidden:?}");
+        assert!(hidden.is_sorted_by_key(|hidden| std::cmp::Reverse(hidden.len())));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use visiond_kernels::frame::FrameView;
 use visiond_system::exit::ExitError;
 use visiond_system::outage::explain;
 
+use crate::media_decoder::shown;
 use crate::output::create_folder;
 use crate::sample_model::stem;
 
@@ -76,7 +77,8 @@ impl AnnotatedPictures {
 fn different_stems(files: &[PathBuf]) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let named = |file: &PathBuf| {
-        let stem = stem(file);
+        // Of a URL without its secrets.
+        let stem = stem(Path::new(&shown(file))).replace('*', "_");
         let numbered = (2..).map(|n| format!("{stem}-{n}"));
         let free = std::iter::once(stem.clone()).chain(numbered).find(|name| taken.insert(name.clone()));
         // Always found, because the numbers do not end.
@@ -93,9 +95,10 @@ mod tests {
 
     #[test]
     fn files_of_the_same_stem_get_pictures_of_their_own() {
-        let files = ["a/photo.jpg", "b/photo.png", "photo-2.jpg", "c/photo.jpg", "rtsp://10.0.0.1/live"];
+        let files =
+            ["a/photo.jpg", "b/photo.png", "photo-2.jpg", "c/photo.jpg", "rtsp://10.0.0.1/live", "rtsp://a:b@cam"];
         let stems = different_stems(&files.map(PathBuf::from));
-        assert_eq!(stems, ["photo", "photo-2", "photo-2-2", "photo-3", "live"]);
+        assert_eq!(stems, ["photo", "photo-2", "photo-2-2", "photo-3", "live", "___@cam"]);
     }
 
     #[test]
