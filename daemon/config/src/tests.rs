@@ -101,6 +101,57 @@ fn a_syntax_error_hides_only_its_consequences() {
 }
 
 #[test]
+fn every_unknown_key_is_reported() {
+    let text = "levl = 1\n[log]\nlevl = 1\ntarge = 2\nnone = 3\n[engin]\nx = 1\n[[model]]\nname = \"n\"\npath = \"n\"\nscor = 1\nnam = 2\n\
+                [[camera]]\nname = \"a\"\ncolour = 1\nsource = { type = \"pattern\", wide = 1, high = 2, fpss = 3 }\n";
+    let found = sentences(text);
+    let unknown: Vec<_> = found.iter().filter_map(|s| s.split_once(" unknown key `")?.1.split_once('`')).collect();
+    let mut keys: Vec<_> = unknown.into_iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    let expected = [
+        "camera.colour",
+        "camera.source.fpss",
+        "camera.source.high",
+        "camera.source.wide",
+        "engin",
+        "levl",
+        "log.levl",
+        "log.none",
+        "log.targe",
+        "model.nam",
+        "model.scor",
+    ];
+    assert_eq!(keys, expected, "{found:#?}");
+}
+
+#[test]
+fn amounts_are_accepted_from_the_documented_least_to_the_documented_most() {
+    const MIB: u64 = 1 << 20;
+    const HOUR_MS: u64 = 3_600_000;
+    const SPOOL: &str = "url = \"mqtt://b\"\ndurable = true\nspool_directory = \"s\"\nspool_bytes";
+    const TIMEOUT: &str = "[[camera]]\nname = \"a\"\nsource.type = \"video\"\nsource.url = \"u\"\nsource.timeout";
+    let sink = |kind: &str, keys: &str| format!("[[sink]]\ntype = \"{kind}\"\n{keys}");
+    for (start, least, most, is_zero_accepted, unit) in [
+        (sink("mqtt", SPOOL), MIB, 1 << 40, false, "B"),
+        (sink("nats", "url = [\"nats://b\"]\nstream_max_bytes"), MIB, 1 << 50, true, "B"),
+        (sink("file", "path = \"p\"\nrotate_bytes"), 4096, 1 << 40, true, "B"),
+        (sink("unix", "path = \"p\"\nreader_buffer_bytes"), 4096, 1 << 30, false, "B"),
+        ("[status]\ninterval".to_owned(), 100, HOUR_MS, false, "ms"),
+        (TIMEOUT.to_owned(), 100, HOUR_MS, false, "ms"),
+    ] {
+        let is_refused = |value: u64| {
+            // The first line makes every one of them invalid.
+            let found = sentences(&format!("log = 1\n{start} = \"{value} {unit}\"\n"));
+            assert!(!found.iter().any(|s| s.contains("unknown key")), "{found:#?}");
+            found.iter().any(|s| s.contains(" from ") && s.contains(" to "))
+        };
+        assert!(!is_refused(least) && !is_refused(most), "{start}");
+        assert!(is_refused(least - 1) && is_refused(most + 1), "{start}");
+        assert_eq!(is_refused(0), !is_zero_accepted, "{start}");
+    }
+}
+
+#[test]
 fn a_duplicate_key_is_reported() {
     let found = sentences("[log]\nlevel = \"info\"\nlevel = \"warn\"\n");
     assert_eq!(found, ["3:1 invalid TOML: duplicate key"]);
