@@ -381,7 +381,8 @@ fn users(text: &str) -> Vec<Range<usize>> {
                 .filter(|at| **at == "@" || is_escaped)
                 .filter_map(|at| word.rfind(at))
                 .max()?;
-            (end > 0).then(|| url.start..url.start + end)
+            // What is masked stays as long as it is, so that columns in a file's line stay.
+            (!word[..end].trim_matches('*').is_empty()).then(|| url.start..url.start + end)
         })
         .collect();
     for (at, _) in text.match_indices('@').filter(|(at, _)| !is_in(&urls, *at)) {

@@ -9,6 +9,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use regex_lite::Regex;
+use visiond_system::child_process::isolate;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::redact::Redaction;
@@ -120,8 +121,9 @@ fn kernel_log() -> Option<String> {
     ["dmesg", "journalctl --dmesg --boot --no-pager --output=short-monotonic --no-hostname"].iter().find_map(
         |command| {
             let mut words = command.split(' ');
-            let output =
-                Command::new(words.next()?).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+            let mut command = Command::new(words.next()?);
+            isolate(&mut command);
+            let output = command.args(words).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
             let is_usable = output.status.success() && !output.stdout.is_empty();
             is_usable.then(|| relevant(&String::from_utf8_lossy(&output.stdout)))
         },

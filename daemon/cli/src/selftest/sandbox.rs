@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use visiond_config::types::CameraName;
+use visiond_system::child_process::isolate;
 use visiond_system::find_program::find_program;
 
 use super::checks::{Area, AreaTest, Failed, LEAST_TIME, NO_TIME, Outcome, Row};
@@ -202,6 +203,7 @@ fn hides_argus(properties: &[String]) -> bool {
 fn installed() -> Option<String> {
     let systemctl = find_program(Path::new("systemctl"))?;
     let mut command = Command::new(systemctl);
+    isolate(&mut command);
     let output = command.args(["cat", UNIT]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (output.status.success() && text.contains("[Service]")).then_some(text)
