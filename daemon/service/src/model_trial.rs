@@ -20,10 +20,10 @@ use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::engine::EngineError;
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::plan;
-use visiond_system::child_process::{Child, Filled, how_it_ended};
-use visiond_system::confine::{STACK_BYTES, confine, limit_stack};
+use visiond_system::child_process::{Child, Filled, Launch, how_it_ended};
 use visiond_system::exit::{self, Exit};
 use visiond_system::preflight::Certainty;
+use visiond_system::process_limits::{STACK_BYTES, limit_process, limit_stack};
 use visiond_system::stop::Stop;
 
 use crate::canary;
@@ -113,8 +113,8 @@ pub fn try_model(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Res
     }
     let refuse = |error: TrialError| ServiceError::model(&model.name, error);
     let deadline = Instant::now() + engine.load_timeout;
-    let mut child =
-        Child::spawn(command(model, engine), "trial", None).map_err(|error| refuse(TrialError::Start(error)))?;
+    let launch = Launch { label: "trial", ..Launch::default() };
+    let mut child = Child::spawn(command(model, engine), &launch).map_err(|error| refuse(TrialError::Start(error)))?;
     let mut line = vec![0; ANSWER_BYTES];
     let filled = child.fill(&mut line, stop, deadline).map_err(|error| refuse(TrialError::Start(error)))?;
     let read = match filled {
@@ -242,7 +242,7 @@ fn load_and_run_in_thread(model: ModelConfig, engine: EngineConfig) -> Result<St
     let work = move || {
         let limit = |size: u64| {
             let bytes = fixed.saturating_add(size.saturating_mul(MEMORY_PER_BYTE));
-            confine(bytes).map_err(ServiceError::System)
+            limit_process(bytes).map_err(ServiceError::System)
         };
         let size = std::fs::metadata(&model.path).map_or(0, |metadata| metadata.len());
         limit(size)?;

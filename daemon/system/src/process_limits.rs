@@ -27,7 +27,7 @@ pub fn limit_stack(command: &mut Command) {
 ///
 /// # Errors
 /// The system refuses a limit.
-pub fn confine(bytes: u64) -> io::Result<()> {
+pub fn limit_process(bytes: u64) -> io::Result<()> {
     let machine = sysinfo();
     let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
     // It is only a wish; without /proc it stays one. Before the process is no longer dumpable, which takes /proc/self from it.
