@@ -1,5 +1,5 @@
-//! A model that means harm changes nothing: a process of its own tries it, and that one overflows its stack, runs out of memory
-//! or never ends.
+//! A model that means harm changes nothing: it is refused as it is read, or a process of its own tries it, and that one runs out of
+//! memory or never ends.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -10,12 +10,12 @@ use visiond_tests::{Daemon, assert_no_panic, backends, command, fill, picture, r
 
 const MODEL: i32 = 4;
 
-/// The models, and what the error says of each. ONNX Runtime's own parser refuses the nested one.
-const HOSTILE: [(&str, Model, &[&str]); 4] = [
-    ("nested", Model::Nested(20_000), &["was ended by SIG", "ONNX Runtime cannot load"]),
-    ("filled", Model::Filled(1e11), &["it needs more memory than 512 MiB and six times its size"]),
-    ("expanded", Model::Expanded(1e9), &["it needs more memory than 512 MiB and six times its size"]),
-    ("loop", Model::Loop, &["it did not load and run once within 2 s"]),
+/// The models, and what the error says of each.
+const HOSTILE: [(&str, Model, &str); 4] = [
+    ("nested", Model::Nested(20_000), "nested too deeply to be read safely"),
+    ("filled", Model::Filled(1e11), "it needs more memory than 512 MiB and six times its size"),
+    ("expanded", Model::Expanded(1e9), "it needs more memory than 512 MiB and six times its size"),
+    ("loop", Model::Loop, "it did not load and run once within 2 s"),
 ];
 
 /// A daemon whose model is called good.onnx.
@@ -63,10 +63,10 @@ fn write_models(folder: &Path) {
 }
 
 /// Asserts that a model is refused with its name and the reason.
-fn assert_refused(said: &str, name: &str, reasons: &[&str]) {
+fn assert_refused(said: &str, name: &str, reason: &str) {
     assert_no_panic(said);
     assert!(said.contains(&format!("{name}.onnx")), "{name} is not named: {said}");
-    assert!(reasons.iter().any(|reason| said.contains(reason)), "{name}: {said}");
+    assert!(said.contains(reason), "{name}: {said}");
 }
 
 fn detect(folder: &Path, name: &str, more: &[&str]) -> Output {
@@ -116,10 +116,10 @@ fn detect_refuses_each_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     write_models(folder.path());
     for backend in backends() {
-        for (name, _, reasons) in HOSTILE {
+        for (name, _, reason) in HOSTILE {
             let output = detect(folder.path(), name, &["--backend", backend]);
             let said = stderr(&output);
-            assert_refused(&said, name, reasons);
+            assert_refused(&said, name, reason);
             assert_eq!(output.status.code(), Some(MODEL), "{said}");
             assert_eq!(said.matches(".onnx").count(), 1, "the error is printed once: {said}");
         }
@@ -141,11 +141,11 @@ fn inspect_describes_each_without_loading_it() {
 #[test]
 fn a_start_with_one_of_them_is_refused_as_with_any_wrong_model() {
     for backend in backends() {
-        for (name, _, reasons) in HOSTILE {
+        for (name, _, reason) in HOSTILE {
             let config = with_model(CONFIG, name).replace("rten", backend);
             let ended = start(&config).finish();
             assert_eq!(ended.status.code(), Some(MODEL), "{}", ended.log);
-            assert_refused(&ended.log, name, reasons);
+            assert_refused(&ended.log, name, reason);
         }
     }
 }
@@ -156,11 +156,11 @@ fn a_reload_with_one_of_them_leaves_everything_as_it_runs() {
         let config = CONFIG.replace("rten", backend);
         let mut daemon = start(&config);
         daemon.wait_until("detections", |daemon| daemon.count("out.jsonl") > 5);
-        for (name, _, reasons) in HOSTILE {
+        for (name, _, reason) in HOSTILE {
             let before = daemon.count("out.jsonl");
             let outcome = reload(&daemon, &with_model(&config, name));
             assert_eq!((outcome["applied"].as_bool(), outcome["exit_status"].as_i64()), (Some(false), Some(4)));
-            assert_refused(outcome["error"].as_str().unwrap(), name, reasons);
+            assert_refused(outcome["error"].as_str().unwrap(), name, reason);
             daemon.wait_until("more detections", |daemon| daemon.count("out.jsonl") > before + 5);
             assert!(trials(&daemon).is_empty(), "no process is left");
         }
