@@ -47,7 +47,7 @@ pub struct JpegHeader {
 /// Decodes JPEG pictures one after the other.
 #[derive(Debug, Default)]
 pub struct JpegDecoder {
-    /// Made for the first picture.
+    /// Of the last picture.
     library: Option<Decompressor>,
     /// A camera's picture, or one with the end marker added.
     copy: Vec<u8>,
@@ -199,15 +199,12 @@ const END: [u8; 2] = [0xFF, 0xD9];
 const SOS: u8 = 0xDA;
 const APP1: u8 = 0xE1;
 
+/// Makes the library's object anew, which takes 0.2 us: it would decode a picture that lacks its tables with those of the picture
+/// before it.
 fn library(library: &mut Option<Decompressor>) -> Result<&mut Decompressor, JpegError> {
-    Ok(match library {
-        Some(made) => made,
-        none => {
-            let mut made = Decompressor::new().map_err(damaged)?;
-            made.set_scan_limit(MAX_SCANS).map_err(damaged)?;
-            none.insert(made)
-        }
-    })
+    let mut made = Decompressor::new().map_err(damaged)?;
+    made.set_scan_limit(MAX_SCANS).map_err(damaged)?;
+    Ok(library.insert(made))
 }
 
 fn read_header(library: &mut Decompressor, bytes: &[u8]) -> Result<DecompressHeader, JpegError> {

@@ -88,6 +88,19 @@ fn a_camera_may_leave_out_the_standard_tables() {
 }
 
 #[test]
+fn no_picture_is_decoded_with_the_tables_of_the_one_before_it() {
+    let whole = sample("422-p0-37x29");
+    let (without_huffman, without_quantization) = (without_segments(&whole, 0xC4), without_segments(&whole, 0xDB));
+    for before in ["optimized", "420-p1-37x29", "grey"] {
+        let (mut decoder, mut out) = (JpegDecoder::new(), vec![0; 1 << 16]);
+        decoder.decode(&sample(before), &mut out).unwrap();
+        let layout = decoder.decode(&without_huffman, &mut out).unwrap();
+        assert_eq!(out[..layout.size_bytes()], decode(&whole).unwrap(), "the standard tables, not those of {before}");
+        assert!(decoder.decode(&without_quantization, &mut out).is_err(), "with the tables of {before}");
+    }
+}
+
+#[test]
 fn a_camera_may_leave_out_the_end_marker_and_pad_the_frame() {
     let whole = sample("420-p0-37x29");
     let picture = decode(&whole).unwrap();
