@@ -339,6 +339,8 @@ def test(everything=False):
         # The worst minutes of an hour of this seed.
         chaos = ["tests/chaos/run", "--seconds", "300", "--seed", "3", "--first-round", "1"]
         steps.append(Step("chaos", chaos, ready, env=tested, title="faults of everything around the daemon, five minutes"))
+        # Its own build, with everything instrumented.
+        steps.append(Step("fuzz-bytes", ["tests/fuzz/run"], ("build",), cores=2, title="files, streams and peers, fuzzed by coverage"))
     if ship:
         guests = ("packages", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "doc", "ptx")
         # First after the build, since most wait for it.

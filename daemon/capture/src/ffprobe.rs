@@ -151,7 +151,7 @@ pub fn reason<'a>(line: &'a str, url: &str) -> &'a str {
 }
 
 /// Parses ffprobe's answer. The error is a sentence: only the error of [`probe`] contains it.
-fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
+pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     let answer: Value =
         serde_json::from_slice(answer).map_err(|error| format!("ffprobe's answer is not JSON: {error}"))?;
     // ffmpeg shows a text file as an old terminal would.

@@ -4,6 +4,8 @@ mod buffers;
 mod command;
 mod decoder_process;
 mod ffprobe;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod images;
 mod pacer;
 mod pattern;

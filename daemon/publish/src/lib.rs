@@ -8,6 +8,8 @@
 
 mod broker;
 mod file;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod mqtt;
 mod nats;
 mod poll;

@@ -11,6 +11,8 @@
 
 mod api;
 mod errors;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod guard;
 mod listen;
 mod metrics;

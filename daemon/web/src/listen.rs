@@ -308,6 +308,13 @@ impl Acceptors {
         Self { serving: Vec::new(), tasks: JoinSet::new(), connections: Arc::new(connections) }
     }
 
+    /// Serves a client that has no socket.
+    #[cfg(feature = "fuzz")]
+    pub fn serve_one(&self, stream: impl connection::Socket + 'static, peer: Peer) {
+        self.connections.limit.store(16, Ordering::Relaxed);
+        self.connections.let_in(connection::limited(Box::new(stream)), peer);
+    }
+
     /// Serves the prepared listeners, and stops serving all others.
     pub fn serve(&mut self, prepared: PreparedListeners) {
         self.connections.limit.store(prepared.max_connections as u64, Ordering::Relaxed);

@@ -128,10 +128,15 @@ impl Listener {
             }
             Self::Unix(listener) => (Box::new(listener.accept().await?.0) as _, Peer::Unix),
         };
-        let mut connection = TimeoutWriter::new(socket);
-        connection.set_timeout(Some(STALL));
-        Ok((Box::pin(connection), peer))
+        Ok((limited(socket), peer))
     }
+}
+
+/// Returns the connection of a socket.
+pub fn limited(socket: Box<dyn Socket>) -> Connection {
+    let mut connection = TimeoutWriter::new(socket);
+    connection.set_timeout(Some(STALL));
+    Box::pin(connection)
 }
 
 /// The bytes of a TCP or Unix socket.

@@ -1,0 +1,224 @@
+"""What the fuzz targets begin with: files of this repository, and what real peers say, by target; and words to put into them.
+
+tests/fuzz/run writes them into files. What fuzzing found beyond them is in tests/fuzz/corpus.
+"""
+
+import json
+import re
+import struct
+import zlib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def files(*patterns):
+    return [path.read_bytes() for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+
+
+def config():
+    # Of the file with every key, the keys alone.
+    lines = (ROOT / "config/visiond.toml").read_text().splitlines()
+    every_key = "\n".join(line.lstrip("#") for line in lines if not line.startswith("# ") and line not in ("", "#"))
+    return [*files("config/demo.toml", "config/examples/*.toml", "systemd/deb/*.toml"), every_key.encode()]
+
+
+def jpeg():
+    lines = (ROOT / "kernels/src/jpeg/golden.txt").read_text().splitlines()
+    return [bytes.fromhex(line.split()[4]) for line in lines]
+
+
+def plan():
+    trt = lambda magic: magic + bytes(12) + struct.pack("<Q", 64) + bytes([10, 3, 0, 1]) + bytes(4) + struct.pack("<Q", 9) + bytes(24)
+    engines = [trt(magic) for magic in (b"ftrt", b"ptrt", b"vtrt")]
+    metadata = json.dumps({"names": {"0": "person"}, "stride": 32, "task": "detect"}).encode()
+    wrapped = struct.pack("<I", len(metadata)) + metadata + engines[0]
+    sidecar = {
+        "visiond": "0.1.0", "built_at": "2026-01-31T12:00:00Z", "build_seconds": 12.5, "engine": {"sha256": "ab"},
+        "tensorrt": "TensorRT 10.3.0", "cuda": "12.6", "gpu": "Orin", "sm": "8.7", "compute_capabilities": [],
+        "options": ["--fp16"], "onnx": {"path": "net.onnx", "sha256": "cd"}, "profiles": [{"images": "1x3x640x640"}],
+        "precision": "fp16", "metadata": {"names": "{0: 'person'}"},
+    }  # fmt: skip
+    return [*engines, wrapped, json.dumps(sidecar).encode()]
+
+
+def ffprobe():
+    stream = {
+        "codec_name": "h264", "width": 640, "height": 360, "pix_fmt": "yuv420p", "avg_frame_rate": "30000/1001",
+        "r_frame_rate": "30/1", "nb_frames": "75", "duration": "2.5", "color_space": "bt709", "color_range": "pc",
+        "disposition": {"attached_pic": 0}, "side_data_list": [{"rotation": -90}], "tags": {"rotate": "180"},
+    }  # fmt: skip
+    answer = lambda *streams: {"program_version": {"version": "5.1.9"}, "streams": streams, "format": {"duration": "2.5", "format_name": "avi"}}
+    answers = [answer(stream), answer({**stream, "disposition": {"attached_pic": 1}}), answer(), {**answer(stream), "program_version": {}}]
+    return [json.dumps(one).encode() for one in answers]
+
+
+def http():
+    get = lambda path, *lines: "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
+    def post(path, body, *lines):
+        return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *lines, "", body]).encode()
+    paths = json.loads((ROOT / "docs/openapi.json").read_text())["paths"]
+    changes = json.dumps({"path": "/etc/visiond/visiond.toml", "text": (ROOT / "config/demo.toml").read_text()})
+    return [
+        *(get(path.replace("{name}", "kestrel-7f3d")) for path in paths),
+        get("/api/v1/log?after=3"), get("/api/v1/stream?camera=a,b&only_detections=true", "Accept: text/event-stream"),
+        get("/", "Cookie: a=b; visiond_session=c", "Accept-Encoding: gzip", "Origin: http://localhost"),
+        get("/metrics", "Authorization: Bearer fuzzing", "Connection: close"), get("/healthz") + get("/readyz"),
+        post("/login", "token=fuzzing&x=%20", "Content-Type: application/x-www-form-urlencoded"),
+        post("/api/v1/changes", changes, "Content-Type: application/json"), post("/api/v1/reload", ""),
+        post("/api/v1/trace?seconds=1", ""),
+        b"POST /api/v1/changes HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n3\r\n{\"a\r\n0\r\n\r\n",
+        b"HEAD /healthz HTTP/1.0\r\n\r\n",
+    ]  # fmt: skip
+
+
+def websocket():
+    def frame(opcode, payload, final=True):
+        length = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack(">H", len(payload))
+        return bytes([opcode | 0x80 * final]) + length + b"mask" + bytes(byte ^ b"mask"[at % 4] for at, byte in enumerate(payload))
+    text, ping, close = frame(1, b"hello"), frame(9, b"x"), frame(8, struct.pack(">H", 1000) + b"bye")
+    return [text + close, ping + text + close, frame(1, b"a", False) + ping + frame(0, b"b") + close, frame(2, bytes(4096)) + close]
+
+
+def mqtt():
+    # The first byte chooses the options, PAUSE lets the sink speak: see `fuzz::mqtt` in daemon/publish.
+    pause = b"\xff"
+    acks = lambda kind: b"".join(bytes([kind, 2, 0, number]) for number in range(1, 9))
+    word = lambda text: struct.pack(">H", len(text)) + text
+    publish = lambda topic, body: bytes([0x31, 2 + len(topic) + 1 + len(body)]) + word(topic) + b"\0" + body
+    limits = bytes([0x20, 11, 0, 0, 8, 0x21, 0, 20, 0x27, 0, 0, 16, 0])
+    accepted, accepted_3, refused = b"\x20\x03\0\0\0", b"\x20\x02\0\0", b"\x20\x03\0\x87\0"
+    disconnect = b"\xe0\x02\x8e\0"
+    discovery = publish(b"homeassistant/device/visiond-gate-door/config", b'{"o":{"name":"visiond"},"dev":{"ids":["visiond-gate"]}}')
+    return [
+        b"\x02" + accepted + pause + acks(0x40), b"\x03" + accepted_3 + pause + acks(0x40),
+        b"\x04" + accepted + pause + acks(0x50) + pause + acks(0x70), b"\x02" + limits + pause + acks(0x40) + pause + disconnect,
+        b"\x02" + refused, b"\x02" + accepted + pause + b"\x90\x04\0\x01\0\0" + discovery + b"\xd0\0" + pause + acks(0x40),
+        b"\x02" + accepted + pause + b"\x40\x04\0\x01\x87\0" + b"\xe0\x02\x8b\0",
+    ]  # fmt: skip
+
+
+def nats():
+    # The first byte chooses the options, PAUSE lets the sink speak, @R is where it waits for an answer: see `fuzz::nats`.
+    pause = b"\xff"
+    info = {"server_id": "A", "version": "2.10.0", "host": "0.0.0.0", "port": 4222, "headers": True, "max_payload": 1048576, "proto": 1, "jetstream": True}
+    hello = b"INFO " + json.dumps(info).encode() + b"\r\n" + pause + b"PONG\r\n"
+    def answer(body, sid=1):
+        body = json.dumps(body).encode()
+        return b"MSG @R %d %d\r\n%s\r\n" % (sid, len(body), body)
+    missing = {"type": "io.nats.jetstream.api.v1.stream_info_response", "error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
+    config = {"name": "visiond", "subjects": ["visiond.*.*.detections"], "retention": "limits", "max_consumers": -1, "max_msgs": -1, "max_bytes": -1,
+              "max_age": 0, "max_msg_size": -1, "storage": "file", "discard": "old", "num_replicas": 1, "duplicate_window": 120000000000}
+    state = {"messages": 0, "bytes": 0, "first_seq": 0, "first_ts": "0001-01-01T00:00:00Z", "last_seq": 0, "last_ts": "0001-01-01T00:00:00Z", "consumer_count": 0}
+    found = {"type": "io.nats.jetstream.api.v1.stream_info_response", "config": config, "created": "2026-01-01T00:00:00Z", "state": state}
+    acks = [answer({"stream": "visiond", "seq": number}) for number in range(1, 5)]
+    nobody = b"HMSG @R 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"
+    return [
+        b"\x00" + hello + pause + pause.join(acks), b"\x00" + hello + pause + b"".join(acks), b"\x01" + hello + pause + answer(found) + pause + b"".join(acks),
+        b"\x02" + hello + pause + answer(missing) + pause + answer(found) + pause + b"".join(acks), b"\x00" + hello + pause + nobody,
+        b"\x00" + hello + pause + b"-ERR 'Permissions Violation for Publish to \"x\"'\r\nPING\r\n", b"\x00" + b"-ERR 'Authorization Violation'\r\n",
+        b"\x00" + hello + pause + answer({"error": {"code": 503, "err_code": 10077, "description": "maximum messages exceeded"}}),
+    ]  # fmt: skip
+
+
+def spool():
+    def record(number, line=b"{}"):
+        body = struct.pack("<QBH", number, 2, 4) + b"id" + b"door" + line
+        checked = struct.pack("<I", len(body)) + body
+        return b"\xf5vsr" + struct.pack("<I", zlib.crc32(checked)) + checked
+    def cursor(number):
+        head = b"vsr ack\n" + struct.pack("<Q", number)
+        return head + struct.pack("<I", zlib.crc32(head))
+    part = lambda content: struct.pack("<H", len(content)) + content
+    segment = lambda first, count: b"visiond spool 1\n" + b"".join(map(record, range(first, first + count)))
+    # An even first byte: a cursor and segments, each behind its length. An odd one: up to three faults.
+    whole = [b"\0", part(cursor(2)), part(segment(1, 4)), part(segment(5, 4)), part(segment(9, 2))]
+    last = [b"\0", part(cursor(0)), part(b"visiond spool 1\n" + record(2**64 - 1))]
+    damage = [b"\1" + struct.pack("<BHBBB", file, at, kind, 20, 3) for file, at, kind in [(0, 3, 0), (1, 50, 1), (2, 70, 2), (3, 90, 3)]]
+    return [b"".join(whole), b"".join(whole[:3]), b"".join(last), b"\0" + part(cursor(2**64 - 1)), *damage]
+
+
+def ultralytics():
+    names = str({number: f"c{number}" for number in range(3)})
+    text = lambda shapes, **pairs: "\n".join([shapes, "author=Ultralytics", *(f"{key}={value}" for key, value in pairs.items())]).encode()
+    common = {"names": names, "stride": 32, "imgsz": "[480, 640]"}
+    return [
+        text("1x7x8400", task="detect", description="Ultralytics YOLO11n model trained on coco.yaml", **common),
+        text("1x300x6", task="detect", end2end=True, args="{'batch': 1, 'nms': True}", **common),
+        text("1x58x8400", task="pose", kpt_shape="[17, 3]", **common), text("1x39x8400 1x32x160x160", task="segment", **common),
+        text("1x3", task="classify", channels=1, **common), text("1x25200x8", names="['a', \"b\"]", stride="32"),
+        text("1x300x7", task="detect", description="Ultralytics RT-DETR", **common),
+    ]  # fmt: skip
+
+
+def redact():
+    return [
+        line.encode()
+        for line in ["rtsp://admin:p@ss@10.0.0.1:554/1", "https://host/a.m3u8?token=abc&x=1\n--password", "Authorization: Basic YTpi\n-u admin:pw",
+                     "a: b\n{\"apikey\": \"x\"}", "url=http%3A%2F%2Fu%3Ap%40h\n'", "[camera]\nkey = \"/etc/key\"", "--streamKey 'a b'\n\\\"", "MQTT_PASSWORD='"]
+    ]  # fmt: skip
+
+
+def y4m():
+    return [line.encode() for line in ["YUV4MPEG2 W768 H576 F10:1 Ip A0:0 C420jpeg XYSCSS=420JPEG XCOLORRANGE=FULL", "YUV4MPEG2 W5 H3 I? F0:0 Cmono",
+                                       "YUV4MPEG2 W640 H480 F30000:1001 C420paldv XCOLORRANGE=LIMITED"]]  # fmt: skip
+
+
+SEEDS = {
+    "card": lambda: files("config/models/*.toml"),
+    "config": config,
+    "ffprobe": ffprobe,
+    # Choices and numbers, not a format: those in the corpus are all there is.
+    "heads": lambda: [bytes(range(256))],
+    "http": http,
+    "jpeg": jpeg,
+    "mqtt": mqtt,
+    "nats": nats,
+    "onnx": lambda: files("tests/vm/*.onnx", "tests/gpu/*.onnx", "daemon/cli/src/selftest/*.onnx", "tests/golden/*.onnx"),
+    "plan": plan,
+    "redact": redact,
+    "spool": spool,
+    "ultralytics": ultralytics,
+    "websocket": websocket,
+    "y4m": y4m,
+}
+
+
+def toml_words(*patterns):
+    """Keys and values of configurations, those in comments too."""
+    lines = [match for text in files(*patterns) for match in re.findall(r"^#?(\[.*\]|\w+ *=) *(.*)$", text.decode(), re.M)]
+    return {word.strip() for line in lines for word in line}
+
+
+def json_words(value):
+    """Names and texts of a JSON value."""
+    if isinstance(value, dict):
+        return set(value).union(*map(json_words, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(json_words, value))
+    return {value} if isinstance(value, str) else set()
+
+
+def words(target):
+    """A dictionary for a target, where words are what its format consists of."""
+    found = {
+        "card": lambda: toml_words("config/models/*.toml") | set(re.findall(r'\("([a-z-]+)", ', "".join(
+            path.read_text() for path in (ROOT / "engine/src/card").glob("*.rs")))),
+        "config": lambda: toml_words("config/visiond.toml", "config/examples/*.toml"),
+        "ffprobe": lambda: {f'"{word}"' for seed in ffprobe() for word in json_words(json.loads(seed))},
+        "http": lambda: set(json.loads((ROOT / "docs/openapi.json").read_text())["paths"]) | set(
+            "GET POST HEAD OPTIONS PUT HTTP/1.1 HTTP/1.0 Host: Origin: Cookie: Authorization: Bearer Basic Connection: close keep-alive Upgrade "
+            "websocket Content-Length: Content-Type: application/json Transfer-Encoding: chunked Expect: 100-continue Accept: text/html "
+            "localhost 127.0.0.1 [::1] camera.example camera= only_detections= after= seconds= token= visiond_session= \r\n %2f %00".split(" ")),
+        "nats": lambda: {f'"{word}"' for seed in nats() for found in re.findall(rb"\{.*\}", seed) for word in json_words(json.loads(found))}
+            | set("INFO MSG HMSG PING PONG +OK -ERR @R NATS/1.0 503 404 \r\n Nats-Msg-Id:".split(" ")),
+        "plan": lambda: {"ftrt", "ptrt", "vtrt", "engine", "onnx", "sha256", "profiles", "metadata", "layout"},
+        "redact": lambda: set("rtsp:// %3a%2f%2f :\\/\\/ @ %40 password= passwd: token=%22 --token -u -uadmin:x Authorization: Cookie: api_key= "
+                              "\"key\": \\\" ' & ; , %3D %253D %26 user=".split(" ")),
+        "spool": lambda: {b"\xf5vsr", b"vsr ack\n", b"visiond spool 1\n"},
+        "ultralytics": lambda: set("author=Ultralytics\n names= task= detect pose segment classify stride= imgsz= kpt_shape= end2end= args= True "
+                                   "False None {'nms':True} channels= \\x \\u \\U description= rt-detr".split(" ")),
+        "y4m": lambda: set("YUV4MPEG2  W H F30:1 Ip It C420jpeg C420mpeg2 C420paldv Cmono XCOLORRANGE=FULL XCOLORRANGE=LIMITED".split(" ")),
+    }.get(target)  # fmt: skip
+    found = {word if isinstance(word, bytes) else word.encode() for word in found()} if found else set()
+    return sorted(word for word in found if word)

@@ -1,0 +1,5 @@
+//! What ffprobe answers about a video.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| visiond_capture::fuzz::ffprobe(data));

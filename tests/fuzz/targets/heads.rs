@@ -1,0 +1,159 @@
+//! Raw outputs into every head: shapes that fit and shapes that do not, NaN, infinities, any bytes.
+//!
+//! What comes out is finite, passes the threshold, and lies in the frame once it is mapped there.
+
+#![no_main]
+
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use visiond_engine::engine::{Dim, TensorInfo};
+use visiond_engine::heads::spec::{
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, HeadSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, NanodetSpec, YoloxSpec,
+};
+use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
+use visiond_kernels::letterbox::{Fit, Mapping};
+use visiond_kernels::nms::{Nms, NmsOptions};
+use visiond_kernels::tensor::{DType, TensorRef};
+
+/// The most elements of an output.
+const MOST_ELEMENTS: usize = 1 << 14;
+
+const NAMES: [&str; 8] = ["output", "boxes", "scores", "labels", "num_dets", "hm", "wh", "reg"];
+const FORMATS: [BoxFormat; 4] = [BoxFormat::Xyxy, BoxFormat::Yxyx, BoxFormat::Cxcywh, BoxFormat::Xywh];
+const ACTIVATIONS: [Activation; 3] = [Activation::None, Activation::Sigmoid, Activation::Softmax];
+const BACKGROUNDS: [Background; 3] = [Background::None, Background::First, Background::Last];
+const UNITS: [BoxUnit; 2] = [BoxUnit::Pixels, BoxUnit::Normalized];
+
+fn option<T>(u: &mut Unstructured<'_>, some: impl FnOnce(&mut Unstructured<'_>) -> Result<T>) -> Result<Option<T>> {
+    if u.arbitrary()? { some(u).map(Some) } else { Ok(None) }
+}
+
+fn strides(u: &mut Unstructured<'_>) -> Result<Vec<u32>> {
+    (0..u.int_in_range(0..=4)?).map(|_| u.int_in_range(0..=64)).collect()
+}
+
+fn keypoints(u: &mut Unstructured<'_>) -> Result<Option<Keypoints>> {
+    option(u, |u| Ok(Keypoints { count: u.int_in_range(0..=5)?, scored: u.arbitrary()? }))
+}
+
+fn boxes(u: &mut Unstructured<'_>) -> Result<BoxesSpec> {
+    Ok(BoxesSpec {
+        activation: option(u, |u| u.choose(&ACTIVATIONS).copied())?,
+        format: option(u, |u| u.choose(&FORMATS).copied())?,
+        unit: option(u, |u| u.choose(&UNITS).copied())?,
+        background: option(u, |u| u.choose(&BACKGROUNDS).copied())?,
+        multi_label: option(u, |u| u.arbitrary())?,
+        ..BoxesSpec::default()
+    })
+}
+
+fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
+    Ok(match u.int_in_range(0..=9)? {
+        0 => HeadSpec::Yolov5 { masks: u.int_in_range(0..=3)? },
+        1 => HeadSpec::Yolov8 { keypoints: keypoints(u)?, masks: u.int_in_range(0..=3)? },
+        2 => HeadSpec::YoloNms { keypoints: keypoints(u)?, unit: *u.choose(&UNITS)? },
+        3 => HeadSpec::Yolox(YoloxSpec { decoded: u.arbitrary()?, strides: strides(u)? }),
+        4 => HeadSpec::Nanodet(NanodetSpec {
+            strides: strides(u)?,
+            reg_max: u.int_in_range(0..=16)?,
+            sigmoid: u.arbitrary()?,
+            cell_centre: u.arbitrary()?,
+        }),
+        5 => HeadSpec::Ssd(boxes(u)?),
+        6 => HeadSpec::Detr(boxes(u)?),
+        7 => HeadSpec::Heatmap(HeatmapSpec {
+            style: if u.arbitrary()? { HeatmapStyle::CenterFace } else { HeatmapStyle::CenterNet },
+            stride: u.int_in_range(0..=64)?,
+            sigmoid: u.arbitrary()?,
+            ..HeatmapSpec::default()
+        }),
+        8 => HeadSpec::Blazeface(BlazefaceSpec { strides: option(u, strides)? }),
+        _ => HeadSpec::Classifier {
+            activation: option(u, |u| u.choose(&ACTIVATIONS).copied())?,
+            background: *u.choose(&BACKGROUNDS)?,
+        },
+    })
+}
+
+/// An output's declaration and its real shape, which is the declared one more often than not.
+fn output(u: &mut Unstructured<'_>) -> Result<(TensorInfo, Vec<usize>)> {
+    let rank = u.int_in_range(0..=7)?;
+    let shape: Vec<usize> = (0..rank).map(|_| u.int_in_range(0..=99)).collect::<Result<_>>()?;
+    let declared = match u.int_in_range(0..=7)? {
+        0 => None,
+        1 => Some(vec![Dim::Dynamic(String::new()); shape.len()]),
+        2 => Some((0..rank).map(|_| u.int_in_range(0..=99).map(Dim::Fixed)).collect::<Result<_>>()?),
+        _ => Some(shape.iter().copied().map(Dim::Fixed).collect()),
+    };
+    let dtype = *u.choose(&[DType::F32, DType::F32, DType::F16, DType::I64, DType::I32, DType::U8])?;
+    Ok((TensorInfo { name: (*u.choose(&NAMES)?).to_owned(), dtype, shape: declared }, shape))
+}
+
+fn check(u: &mut Unstructured<'_>) -> Result<()> {
+    let spec = spec(u)?;
+    let outputs = (0..u.int_in_range(1..=6)?).map(|_| output(u)).collect::<Result<Vec<_>>>()?;
+    let size = (u.int_in_range(1..=640)?, u.int_in_range(1..=640)?);
+    let classes = u.int_in_range(0..=8)?;
+    let score_threshold = f32::from(u.arbitrary::<u8>()?) / 255.0;
+    let fits = [Fit::Letterbox, Fit::LetterboxTopLeft, Fit::Stretch, Fit::Crop { fraction: 0.875 }];
+    let frame = (u.int_in_range(1..=4096)?, u.int_in_range(1..=4096)?);
+    let mapping = Mapping::new(*u.choose(&fits)?, frame, size);
+    let infos: Vec<_> = outputs.iter().map(|(info, _)| info.clone()).collect();
+    let Ok(mut head) = build(&spec, &infos, size, classes) else { return Ok(()) };
+    if outputs
+        .iter()
+        .any(|(_, shape)| shape.iter().try_fold(1, |n: usize, d| n.checked_mul(*d)).is_none_or(|n| n > MOST_ELEMENTS))
+    {
+        return Ok(());
+    }
+    // What is left, over and over.
+    let rest = u.bytes(u.len())?;
+    let mut rest = rest.iter().chain([0, 0, 0, 0x3f].iter().take(if rest.is_empty() { 4 } else { 0 })).cycle();
+    let bytes: Vec<Vec<u8>> = outputs
+        .iter()
+        .map(|(info, shape)| {
+            rest.by_ref().take(shape.iter().product::<usize>() * info.dtype.size_bytes()).copied().collect()
+        })
+        .collect();
+    let mut named = Vec::new();
+    for ((info, shape), bytes) in outputs.iter().zip(&bytes) {
+        let Ok(tensor) = TensorRef::new(info.dtype, shape, bytes) else { panic!("{info} of {} bytes", bytes.len()) };
+        named.push(NamedOutput { name: &info.name, tensor });
+    }
+    let _ = head.filter(&infos, size, score_threshold);
+    let input = HeadInput { outputs: &named, input_size: size, score_threshold };
+    let mut out = Decoded::default();
+    if head.decode(&input, &mut out).is_err() {
+        return Ok(());
+    }
+    let (mut nms, needs_nms) = (Nms::default(), head.needs_nms() && !out.boxless);
+    let options = NmsOptions { iou_threshold: 0.5, score_threshold, max_detections: 50, class_agnostic: false };
+    for candidate in &out.candidates {
+        assert!(candidate.box_in_input.iter().all(|edge| edge.is_finite()), "{spec:?} {candidate:?}");
+        assert!(candidate.score.is_finite() && candidate.score >= score_threshold, "{spec:?} {candidate:?}");
+        for point in out.keypoints_of(candidate.row) {
+            assert!(point.x.is_finite() && point.y.is_finite(), "{spec:?} {point:?}");
+        }
+    }
+    if needs_nms {
+        nms.run(&mut out.candidates, &options);
+    } else {
+        nms.best(&mut out.candidates, score_threshold, options.max_detections);
+    }
+    assert!(out.candidates.len() <= options.max_detections);
+    assert!(out.candidates.is_sorted_by(|a, b| a.score >= b.score), "{spec:?}");
+    for candidate in &out.candidates {
+        let [x1, y1, x2, y2] = mapping.box_to_source(candidate.box_in_input);
+        let (width, height) = (frame.0 as f32, frame.1 as f32);
+        let is_inside =
+            [x1, x2].iter().all(|x| (0.0..=width).contains(x)) && [y1, y2].iter().all(|y| (0.0..=height).contains(y));
+        assert!(is_inside, "{spec:?} {:?} is {:?} in {frame:?}", candidate.box_in_input, [x1, y1, x2, y2]);
+    }
+    Ok(())
+}
+
+fuzz_target!(|data: &[u8]| {
+    // Too few bytes for a case.
+    let _ = check(&mut Unstructured::new(data));
+});

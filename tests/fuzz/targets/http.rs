@@ -1,0 +1,12 @@
+//! HTTP requests, of a client of this machine and of one from the network without the token.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use visiond_fuzz::web::WebDaemon;
+
+static DAEMON: LazyLock<WebDaemon> = LazyLock::new(WebDaemon::start);
+
+fuzz_target!(|data: &[u8]| DAEMON.check(data));

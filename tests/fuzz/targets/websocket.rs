@@ -1,0 +1,12 @@
+//! The frames of a WebSocket's client, behind the request that opens it.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use visiond_fuzz::web::{WebDaemon, upgrade};
+
+static DAEMON: LazyLock<WebDaemon> = LazyLock::new(WebDaemon::start);
+
+fuzz_target!(|data: &[u8]| DAEMON.check(&[upgrade(), data].concat()));
