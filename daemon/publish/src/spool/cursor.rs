@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::files;
+use super::record::LARGEST_NUMBER;
 
 /// The first bytes of a copy.
 const MARK: [u8; 8] = *b"vsr ack\n";
@@ -72,7 +73,8 @@ fn read(file: &File, place: u64) -> io::Result<Option<u64>> {
 fn number(bytes: &[u8; PLACE]) -> Option<u64> {
     let crc = u32::from_le_bytes(bytes[16..].try_into().ok()?);
     let number = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
-    (bytes[..8] == MARK && crc == crc32fast::hash(&bytes[..16])).then_some(number)
+    let is_whole = bytes[..8] == MARK && crc == crc32fast::hash(&bytes[..16]);
+    (is_whole && number <= LARGEST_NUMBER).then_some(number)
 }
 
 #[cfg(test)]

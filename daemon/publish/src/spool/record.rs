@@ -17,6 +17,8 @@ const MARK: [u8; 4] = *b"\xf5vsr";
 const HEAD: usize = 12;
 /// Bytes of the body before the texts.
 const FIXED: usize = 11;
+/// The largest number of a message; a larger one is damage, and what counts on from it would overflow.
+pub const LARGEST_NUMBER: u64 = u64::MAX >> 1;
 /// The longest body; anything longer is not a record.
 const LONGEST_BODY: usize = 64 << 20;
 
@@ -66,8 +68,8 @@ pub fn decode(bytes: &[u8]) -> DecodedRecord {
         return DecodedRecord::Damaged;
     }
     match message(&checked[4..]) {
-        Some(message) => DecodedRecord::Record(message, HEAD + len),
-        None => DecodedRecord::Damaged,
+        Some(message) if message.number <= LARGEST_NUMBER => DecodedRecord::Record(message, HEAD + len),
+        _ => DecodedRecord::Damaged,
     }
 }
 

@@ -37,7 +37,8 @@ impl Segment {
         for entry in fs::read_dir(directory)? {
             let name = entry?.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)).filter(|digits| digits.len() == 16);
-            found.extend(number.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
+            let first = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            found.extend(first.filter(|first| *first <= record::LARGEST_NUMBER));
         }
         found.sort_unstable();
         Ok(found)

@@ -194,6 +194,24 @@ fn a_full_spool_gives_up_its_oldest_and_counts_them() {
     assert!(smaller.bytes() <= 8 << 10);
 }
 
+/// Found by fuzzing: what counts on from such a number overflows.
+#[test]
+fn a_number_that_no_message_can_have_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in [u64::MAX, record::LARGEST_NUMBER + 1] {
+        let mut records = b"visiond spool 1\n".to_vec();
+        record::encode(&message(1, 5), &mut records);
+        record::encode(&message(number, 5), &mut records);
+        let mut cursor = [b"vsr ack\n".as_slice(), &number.to_le_bytes()].concat();
+        cursor.extend_from_slice(&crc32fast::hash(&cursor).to_le_bytes());
+        fs::write(folder.path().join(format!("{:016x}.spool", 1)), records).unwrap();
+        fs::write(folder.path().join(format!("{number:016x}.spool")), b"visiond spool 1\n").unwrap();
+        fs::write(folder.path().join("cursor"), cursor).unwrap();
+        let mut spool = open(folder.path());
+        assert_eq!((spool.next_number(), read_all(&mut spool)), (2, vec![1]), "{number}");
+    }
+}
+
 #[test]
 fn a_spool_has_one_user() {
     let folder = tempfile::tempdir().unwrap();
