@@ -274,8 +274,10 @@ impl Spool {
                 self.damaged += std::mem::take(&mut reader.damaged);
                 found
             });
+            // A larger number belongs to a later segment, and would hide what is there.
+            let end = self.segments.get(at + 1).map_or(self.next_number, |next| next.first);
             match found {
-                Ok(Some(message)) if message.number < self.next_to_read => {}
+                Ok(Some(message)) if !(self.next_to_read..end).contains(&message.number) => {}
                 Ok(Some(message)) => {
                     self.next_to_read = message.number + 1;
                     return Ok(Some(message));

@@ -212,6 +212,23 @@ fn a_number_that_no_message_can_have_is_not_read() {
     }
 }
 
+/// Found by fuzzing. A copy of another spool's segment may have such a record.
+#[test]
+fn a_record_that_belongs_behind_later_segments_hides_none_of_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    for numbers in [[1, 7], [5, 6]] {
+        let mut records = b"visiond spool 1\n".to_vec();
+        for number in numbers {
+            record::encode(&message(number, 5), &mut records);
+        }
+        fs::write(folder.path().join(format!("{:016x}.spool", numbers[0])), records).unwrap();
+    }
+    let mut spool = open(folder.path());
+    assert_eq!(read_all(&mut spool), [1, 5, 6]);
+    append(&mut spool, 7..8);
+    assert_eq!(read_all(&mut spool), [7]);
+}
+
 #[test]
 fn a_spool_has_one_user() {
     let folder = tempfile::tempdir().unwrap();
