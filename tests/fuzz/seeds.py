@@ -28,6 +28,10 @@ def jpeg():
     return [bytes.fromhex(line.split()[4]) for line in lines]
 
 
+def onnx():
+    return files("tests/vm/*.onnx", "tests/gpu/*.onnx", "daemon/cli/src/selftest/*.onnx", "tests/golden/*.onnx")
+
+
 def plan():
     trt = lambda magic: magic + bytes(12) + struct.pack("<Q", 64) + bytes([10, 3, 0, 1]) + bytes(4) + struct.pack("<Q", 9) + bytes(24)
     engines = [trt(magic) for magic in (b"ftrt", b"ptrt", b"vtrt")]
@@ -165,6 +169,7 @@ def y4m():
 
 
 SEEDS = {
+    "backend": onnx,
     "card": lambda: files("config/models/*.toml"),
     "config": config,
     "ffprobe": ffprobe,
@@ -174,7 +179,7 @@ SEEDS = {
     "jpeg": jpeg,
     "mqtt": mqtt,
     "nats": nats,
-    "onnx": lambda: files("tests/vm/*.onnx", "tests/gpu/*.onnx", "daemon/cli/src/selftest/*.onnx", "tests/golden/*.onnx"),
+    "onnx": onnx,
     "plan": plan,
     "redact": redact,
     "spool": spool,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use visiond_system::credentials::Secret;
 
@@ -24,7 +25,7 @@ impl MemoryServer {
     /// Creates the server; with a token, clients from the network must send it.
     pub fn new(state: &AppState, token: Option<&Secret>) -> Self {
         let guard = Guard::new(&state.status);
-        *guard.rules.write() = Arc::new(Rules::new(token, &["camera.example".to_owned()]));
+        guard.enforce(Rules::new(token, &["camera.example".to_owned()]));
         Self(Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.status)))
     }
 
@@ -34,7 +35,9 @@ impl MemoryServer {
     pub async fn answer(&self, bytes: &[u8], is_remote: bool) -> Vec<u8> {
         let (ours, mut theirs) = duplex(1 << 20);
         let peer = if is_remote { Peer::Tcp(SocketAddr::from(([192, 0, 2, 1], 4711))) } else { Peer::Unix };
-        self.0.serve_one(ours, peer);
+        // The address is served until this is dropped.
+        let (_serving, ending) = watch::channel(());
+        self.0.serve_one(ours, peer, ending);
         let mut answer = Vec::new();
         let talk = async {
             // The server may close the connection before it has read everything.

@@ -310,9 +310,9 @@ impl Acceptors {
 
     /// Serves a client that has no socket.
     #[cfg(feature = "fuzz")]
-    pub fn serve_one(&self, stream: impl connection::Socket + 'static, peer: Peer) {
+    pub fn serve_one(&self, stream: impl connection::Socket + 'static, peer: Peer, ending: watch::Receiver<()>) {
         self.connections.limit.store(16, Ordering::Relaxed);
-        self.connections.let_in(connection::limited(Box::new(stream)), peer);
+        self.connections.let_in(connection::limited(Box::new(stream)), peer, ending);
     }
 
     /// Serves the prepared listeners, and stops serving all others.

@@ -57,6 +57,13 @@ fn check(bytes: usize) {
     }
 }
 
+/// Ends this process with the answer if it was started to try a model, as `visiond` does at its start.
+pub fn answer_trial() {
+    if let Some(exit) = visiond_service::model_trial::answer(std::env::args_os()) {
+        std::process::exit(exit.code().into());
+    }
+}
+
 /// A file in memory, with the bytes of the last input.
 pub struct InputFile {
     file: File,

@@ -9,4 +9,4 @@ use visiond_fuzz::web::WebDaemon;
 
 static DAEMON: LazyLock<WebDaemon> = LazyLock::new(WebDaemon::start);
 
-fuzz_target!(|data: &[u8]| DAEMON.check(data));
+fuzz_target!(init: visiond_fuzz::answer_trial(), |data: &[u8]| DAEMON.check(data));
