@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use visiond_engine::engine::{Backend, Engine, EngineOptions};
@@ -32,7 +33,17 @@ fn library(folder: &str) -> Option<PathBuf> {
     let cache = || Some(Path::new(&std::env::var_os("HOME")?).join(".cache/visiond/tensorrt"));
     let path = named.clone().or_else(cache)?.join(folder).join("libtensorrt_rtx.so.1");
     let there = path.exists() || named.is_some();
+    if !there {
+        skip(&format!("{} is not there: run tests/setup --test", path.display()));
+    }
     there.then_some(path)
+}
+
+/// Reports that the running test cannot test what it should, so that `tests/steps.py` counts it as skipped: the test runner passes
+/// on what tests write to standard error, unlike what they print.
+fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
 }
 
 fn nanodet() -> Vec<u8> {
@@ -112,7 +123,7 @@ fn an_engine_of_another_release_is_refused_by_its_header_with_or_without_a_gpu()
 #[test]
 fn without_a_gpu_an_engine_says_so() {
     if Device::open(0).is_ok() {
-        return;
+        return skip("this machine has a GPU");
     }
     let files = Files::new();
     let said = files.refusal("net.engine", &rtx([1, 6, 1], 0x7e), &here());

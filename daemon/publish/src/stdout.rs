@@ -233,10 +233,7 @@ mod tests {
 
     #[test]
     fn a_file_on_a_full_disk_gets_the_rest_of_its_last_line_once_there_is_room() {
-        let Some(disk) = TinyDisk::mount(32 * 1024) else {
-            eprintln!("not run: mounting needs root");
-            return;
-        };
+        let Some(disk) = TinyDisk::mount(32 * 1024) else { return };
         let (path, ballast) = (disk.join("out.jsonl"), disk.join("ballast"));
         std::fs::write(&ballast, vec![0; 16 * 1024]).unwrap();
         let queue = Arc::new(queue_of(100));

