@@ -180,15 +180,15 @@ fn secrets(text: &str, extent: Extent) -> Vec<Range<usize>> {
             line_end = text[value..].find('\n').map_or(text.len(), |length| value + length);
         }
         let range = value..end(text, value, line_end, extent);
-        if range.end >= line_end {
-            covered = range.end;
-        }
         let shown = &text[range.clone()];
         let is_secret = match kind {
             Kind::User => shown.split_once(':').is_some_and(|(_, rest)| !rest.is_empty() && !rest.starts_with("//")),
             _ => !shown.is_empty(),
         };
         if is_secret {
+            if range.end >= line_end {
+                covered = range.end;
+            }
             found.push(range);
         }
     }
@@ -513,6 +513,8 @@ mod tests {
 
     #[test]
     fn every_occurrence_is_hidden() {
+        // A user's name that is not secret hides nothing that follows it.
+        assert_eq!(redact_line("u:'a b password=hush now"), "u:'a b password=*** now");
         for text in [
             "http://cam/?user=a&pass=hush&key=hush",
             "http://cam/?pwd=hush&x=1&token=hush",
