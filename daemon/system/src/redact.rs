@@ -329,7 +329,7 @@ fn urls(text: &str) -> Vec<Range<usize>> {
         let closes = |(at, _): &(usize, &str)| {
             rest[at + 1..].chars().next().is_none_or(|c| c.is_whitespace() || ",;:)]}>|&".contains(c))
         };
-        let near = &rest[..rest.floor_char_boundary(FAR)];
+        let near = rest[..rest.floor_char_boundary(FAR)].lines().next().unwrap_or_default();
         let quoted = opening.and_then(|quote| near.match_indices(quote).find(closes)).map(|(at, _)| at);
         let length = quoted.unwrap_or_else(|| rest.find(char::is_whitespace).unwrap_or(rest.len()));
         let end = start + length.max(spaced_user(rest, length));
@@ -453,6 +453,7 @@ mod tests {
 
     #[test]
     fn in_a_line_of_a_file_nothing_moves() {
+        assert_eq!(redact_in_place("'rtsp://a\n:b@c' d"), "'rtsp://a\n:b@c' d");
         for (text, shown) in [
             ("url = \"rtsp://admin:pw@cam/1?x=a@b\" # at", "url = \"rtsp://******************@b\" # at"),
             ("url = \"rtsp://a:p@s/s@cam/1", "url = \"rtsp://*******@cam/1"),
