@@ -344,8 +344,8 @@ def test(everything=False):
         # Of an hour of this seed, the minutes after which it took longest until all worked again.
         chaos = ["tests/chaos/run", "--seconds", "300", "--seed", "3", "--first-round", "44"]
         steps.append(Step("chaos", chaos, ready, env=tested, title="faults of everything around the daemon, five minutes"))
-        # Its own build, with everything instrumented.
-        steps.append(Step("fuzz-bytes", ["tests/fuzz/run"], ("build",), cores=2, title="files, streams and peers, fuzzed by coverage"))
+        # Its own build, with everything instrumented. One seed, so that a change fails for what it changed.
+        steps.append(Step("fuzz-bytes", ["tests/fuzz/run", "--seed", "1"], ("build",), cores=2, title="files, streams and peers, fuzzed by coverage"))
     if ship:
         guests = ("packages", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "doc", "ptx")
         # First after the build, since most wait for it.
