@@ -162,7 +162,7 @@ class Daemon:
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self):
-        """SIGCONT; the watchdog's time begins anew."""
+        """SIGCONT; the watchdog's time starts again."""
         self.pinged = time.monotonic()
         self.process.send_signal(signal.SIGCONT)
 

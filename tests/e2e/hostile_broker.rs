@@ -51,13 +51,6 @@ impl HostileBroker {
     }
 }
 
-/// The most memory that the daemon has had, in bytes.
-fn peak(daemon: &Daemon) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
 fn config(sink: &str) -> String {
     let tiny = root().join("tests/vm/tiny.onnx");
     format!(
@@ -88,10 +81,10 @@ fn assert_bounded(words: &str, sink: &str, mut done: impl FnMut() -> bool) {
     let _one = ONE.lock();
     let mut daemon = Daemon::start(&config(""));
     daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 20);
-    let before = peak(&daemon);
+    let before = daemon.memory_kib("VmHWM") << 10;
     daemon.reconfigure(&config(sink));
     daemon.wait_until("further connections", |_| done());
-    let grown = peak(&daemon).saturating_sub(before);
+    let grown = (daemon.memory_kib("VmHWM") << 10).saturating_sub(before);
     assert!(grown < MOST_GROWN, "{} MiB more: {words}", grown >> 20);
     daemon.wait_for_log(words);
     let count = daemon.count("out.jsonl");

@@ -94,13 +94,6 @@ fn trials(daemon: &Daemon) -> Vec<i32> {
     children.flat_map(|pids| pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
 }
 
-/// The most memory that the daemon ever had, in MiB.
-fn peak_mib(daemon: &Daemon) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() >> 10
-}
-
 #[test]
 fn the_model_to_which_harm_is_added_is_good() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,7 +157,7 @@ fn a_reload_with_one_of_them_leaves_everything_as_it_runs() {
             daemon.wait_until("more detections", |daemon| daemon.count("out.jsonl") > before + 5);
             assert!(trials(&daemon).is_empty(), "no process is left");
         }
-        let peak = peak_mib(&daemon);
+        let peak = daemon.memory_kib("VmHWM") / 1024;
         assert!(peak < 512, "{peak} MiB");
         let outcome = reload(&daemon, &config);
         assert_eq!(outcome["applied"], true, "{outcome}");

@@ -311,7 +311,7 @@ fn what_a_web_socket_sends_is_limited() {
         daemon.wait_until(&format!("attack {n} to be closed"), |_| http(&socket, "websocket_readers") == 0);
     }
     // Empty fragments without end, and pings whose answers the client does not read, take no memory.
-    let before = resident(&daemon, "VmRSS");
+    let before = daemon.memory_kib("VmRSS");
     for (first, again) in [(frame(&[0x01, 0x80], 0), frame(&[0x00, 0x80], 0)), (Vec::new(), frame(&[0x89, 0xfd], 125))]
     {
         let Place::Tcp(address) = place else { unreachable!("an address") };
@@ -328,7 +328,7 @@ fn what_a_web_socket_sends_is_limited() {
         }
     }
     goes_on(&mut daemon);
-    let grown = resident(&daemon, "VmHWM").saturating_sub(before);
+    let grown = daemon.memory_kib("VmHWM").saturating_sub(before);
     assert!(grown < 10 << 10, "{grown} KiB more");
     end(daemon);
 }
@@ -370,13 +370,6 @@ fn pipelined_requests_are_answered_one_after_another() {
     end(daemon);
 }
 
-/// Returns a value in KiB from the daemon's /proc/PID/status.
-fn resident(daemon: &Daemon, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
 #[test]
 fn readers_that_stall_cost_little_memory() {
     let text = config("listen = [\"127.0.0.1:0\", \"unix:{dir}/http.sock\"]\nmax_fps = 20.0");
@@ -384,13 +377,13 @@ fn readers_that_stall_cost_little_memory() {
     let place = Place::address(&mut daemon);
     let socket = Place::socket(&mut daemon);
     goes_on(&mut daemon);
-    let before = resident(&daemon, "VmRSS");
+    let before = daemon.memory_kib("VmRSS");
     let stalled: Vec<_> = STREAMS.iter().cycle().take(500).map(|(path, headers)| open(&place, path, headers)).collect();
     assert!(stalled.iter().all(|open| matches!(open.status, 101 | 200)));
     let begin = daemon.count("out.jsonl");
     // Ten seconds of messages and pictures: more than the sockets hold.
     daemon.wait_until("200 messages", |daemon| daemon.count("out.jsonl") > begin + 200);
-    let grown = resident(&daemon, "VmHWM").saturating_sub(before);
+    let grown = daemon.memory_kib("VmHWM").saturating_sub(before);
     assert!(grown < 100 << 10, "{grown} KiB more");
     assert_eq!(socket.get("/healthz").status, 200);
     drop(stalled);

@@ -59,13 +59,6 @@ fn black(path: &Path, side: u32) {
     fs::rename(temporary, path).unwrap();
 }
 
-/// Returns a line of the process's memory in MiB: `VmRSS`, or `VmHWM`, the most so far.
-fn memory_mib(daemon: &Daemon, line: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap();
-    value.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-}
-
 fn put(folder: &TempDir, name: &str, media: &str) -> PathBuf {
     let path = folder.path().join(name);
     fs::copy(picture(media), &path).unwrap();
@@ -78,7 +71,7 @@ fn a_large_picture_costs_half_a_gibibyte_at_most_and_nothing_for_good() {
     put(&pictures, "a.png", "chelsea.png");
     let mut daemon = watch(&pictures, &state);
     daemon.wait_until("the first picture", |daemon| daemon.count("out.jsonl") == 1);
-    let before = memory_mib(&daemon, "VmHWM");
+    let before = daemon.memory_kib("VmHWM") / 1024;
     black(&pictures.path().join("b.png"), LARGE);
     daemon.wait_until("the large picture", |daemon| daemon.count("out.jsonl") == 2);
     // A gibibyte of pixels in a file of 5 MB.
@@ -86,9 +79,10 @@ fn a_large_picture_costs_half_a_gibibyte_at_most_and_nothing_for_good() {
     daemon.wait_for_log(
         "it has 132250000 pixels (11500x11500), more than 67108864: make it smaller, or raise `max_pixels`",
     );
-    let most = memory_mib(&daemon, "VmHWM") - before;
+    let most = daemon.memory_kib("VmHWM") / 1024 - before;
     assert!(most <= 512, "reading took {most} MiB");
-    daemon.wait_until("the end of the large picture's memory", |daemon| memory_mib(daemon, "VmRSS") < before + 64);
+    daemon
+        .wait_until("the end of the large picture's memory", |daemon| daemon.memory_kib("VmRSS") / 1024 < before + 64);
     put(&pictures, "d.png", "coffee.png");
     daemon.wait_until("the next picture", |daemon| daemon.count("out.jsonl") == 3);
 }

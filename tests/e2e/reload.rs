@@ -144,11 +144,9 @@ impl Managed {
 }
 
 /// Reads a daemon's threads, descriptors and resident kilobytes in `/proc`.
-fn size(daemon: &Daemon) -> (usize, usize, usize) {
+fn size(daemon: &Daemon) -> (usize, usize, u64) {
     let count = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", daemon.pid())).unwrap().count();
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    (count("task"), count("fd"), resident.split_whitespace().next().unwrap().parse().unwrap())
+    (count("task"), count("fd"), daemon.memory_kib("VmRSS"))
 }
 
 fn sequences(messages: &[Value]) -> Vec<u64> {

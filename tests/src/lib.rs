@@ -165,6 +165,13 @@ impl Daemon {
         i32::try_from(self.child.id()).expect("a pid")
     }
 
+    /// The process's memory in KiB, by its name in /proc/PID/status: `VmRSS`, or `VmHWM`, the most so far.
+    pub fn memory_kib(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a running daemon");
+        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect("this line");
+        value.trim().trim_end_matches(" kB").parse().expect("a number of kB")
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill(2) takes two integers; the child has not been waited for, so the pid is still its own.

@@ -34,7 +34,7 @@ pub struct Confinement {
 /// The sockets that a program may make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sockets {
-    /// None.
+    /// No sockets at all.
     #[default]
     None,
     /// IPv4 and IPv6.

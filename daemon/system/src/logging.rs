@@ -157,7 +157,7 @@ fn stderr_line(level: Level, message: &str, now: &jiff::Timestamp) -> String {
 
 /// Returns the message on one line, without the secrets of URLs; for other crates, with its target in front.
 fn message(record: &Record<'_>) -> String {
-    // Whoever logs a command, or another program's words, hides more. This covers what passes through errors and other crates.
+    // Callers that log a command or another program's words hide more. This covers what passes through errors and other crates.
     let text = escape(&redact_urls(&record.args().to_string()));
     if record.target().starts_with("visiond") { text } else { format!("{}: {text}", escape(record.target())) }
 }

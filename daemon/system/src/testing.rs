@@ -79,7 +79,7 @@ pub async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// Makes a FIFO, which blocks whoever opens it carelessly.
+/// Makes a FIFO, whose opening blocks without O_NONBLOCK.
 pub fn make_fifo(path: &Path) {
     let path = std::ffi::CString::new(path.to_str().expect("a path for a test")).expect("a path for a test");
     // SAFETY: mkfifo(3) reads a NUL-terminated path that lives through the call.

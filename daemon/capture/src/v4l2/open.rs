@@ -66,7 +66,7 @@ impl FrameTimeout {
         if let Some(timeout) = configured {
             return Self { first: timeout, next: timeout };
         }
-        // A driver's rate is none of ours.
+        // A driver's rate, unlike ours, has no limits.
         let seconds = fps.filter(|&fps| fps > 0.0).map_or(MOST, |fps| (10.0 / fps).clamp(LEAST, MOST));
         let next = Duration::from_secs_f64(seconds);
         Self { first: next.max(Duration::from_secs(3)), next }

@@ -27,7 +27,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Returns whether JetStream has done what it was asked for; `None` if the answer is none of its own.
+/// Returns whether JetStream has done what it was asked for; `None` if the answer has another form than JetStream's.
 pub fn api_answer(payload: &[u8]) -> Option<Result<(), Refusal>> {
     #[derive(Deserialize)]
     struct Answer {

@@ -46,7 +46,7 @@ pub struct Connect {
     /// 1: INFO may come again.
     pub protocol: u8,
     pub headers: bool,
-    /// Whether to answer a message that nobody receives with status 503.
+    /// Whether the server answers a message without a receiver with status 503.
     pub no_responders: bool,
     #[serde(flatten)]
     pub proof: Proof,
