@@ -53,8 +53,6 @@ PUT_INTO = [
     ("engine/src/onnx/file.rs", "without a declared type", "{path}: {direction} `{name}` is {found}"),
     ("engine/src/onnx/onnxruntime/program.rs", "a sequence or map", "output `{name}` is {found}"),
     ("engine/src/onnx/onnxruntime/program.rs", "a tensor of ", "output `{name}` is {found}"),
-    ("engine/src/detector/model_inputs.rs", "f32, f16", "input `{info}` does not take a picture"),
-    ("engine/src/detector/model_inputs.rs", "{order}", "input `{info}` does not take a picture"),
     ("engine/src/tensorrt/plan/file.rs", "at least", "{path} is truncated"),
     ("engine/src/tensorrt/plugins.rs", "", "{what} is missing; {remedy}"),
     ("engine/builder/src/options.rs", "", "`{text}`: {problem}: write an input"),
@@ -92,6 +90,8 @@ NO_REMEDY = {
         ("daemon/capture/src/v4l2/extract.rs", "it is empty"),
         ("daemon/capture/src/v4l2/extract.rs", "it has {found} bytes of {needed}"),
         ("daemon/publish/src/spool/lock.rs", "another sink of this process holds it"),
+        # Ends the reading of an array; the entry's own error is printed.
+        ("daemon/cli/src/verify/reference.rs", "an entry is wrong"),
     ],
     "it is the outcome that the user asked for": [
         ("engine/builder/src/calibration.rs", "the build was cancelled"),

@@ -9,8 +9,8 @@ mod tensor_info;
 
 pub use error::EngineError;
 pub use model_file::ModelFile;
-pub(crate) use model_file::open_model_file;
+pub(crate) use model_file::{open_model_file, read_small_file, read_small_text};
 pub use options::{Backend, DeviceChoice, EngineOptions};
 pub(crate) use program::{BackendModel, InputTensor, Program, ProgramContext};
-pub(crate) use tensor_info::picture_size;
 pub use tensor_info::{Dim, TensorInfo, dims_text};
+pub(crate) use tensor_info::{one_line, picture_size};

@@ -4,9 +4,11 @@
 //! the defaults, so `[head] family = "yolov8"` and the names of the classes make a complete card. Ultralytics' exports contain
 //! their own ([`crate::ultralytics`]).
 
+mod class_name;
 mod error;
 mod head;
 mod load;
+mod preprocess;
 mod presets;
 mod sections;
 #[cfg(test)]
@@ -14,19 +16,25 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::letterbox::Placement;
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 
+pub(crate) use self::class_name::{MAX_NAME_CHARS, is_too_long};
+pub(crate) use self::preprocess::Way;
+use crate::backend::one_line;
+use crate::heads::spec::HeatmapStyle;
 use crate::heads::{Family, HeadSpec};
 
+pub(crate) use error::CardPlaces;
 pub use error::{CardError, CardProblem};
+pub use presets::{coco_class, has_coco_classes};
 
 /// A model card: what a model's file does not say about itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Card {
     /// The model's name in messages.
     pub name: String,
-    /// Where the card comes from: a path, or "its Ultralytics metadata".
+    /// Where the card comes from: a path, of the model with "its Ultralytics metadata" if that is the card.
     pub origin: String,
     /// How frames become the model's input.
     pub input: InputCard,
@@ -44,28 +52,42 @@ pub struct Card {
     pub max_detections: usize,
     /// Whether NMS also compares boxes of different classes.
     pub class_agnostic: bool,
+    /// Where its file has which key.
+    pub(crate) places: CardPlaces,
 }
 
+/// The limit of families whose own code has none: more detections than a picture shows objects, and few enough to compare.
+const NO_LIMIT: usize = 1000;
+
 impl Card {
+    /// Returns a sentence about the card's `key`, such as `head.family`, with its place in the file.
+    pub(crate) fn problem_at(&self, key: &str, message: &str) -> String {
+        match self.places.problem(key, message) {
+            Some(problem) => problem.to_string(),
+            None => format!("{}: {}", self.origin, one_line(message)),
+        }
+    }
+
     /// Makes a card of a head alone, with its family's defaults.
     pub(crate) fn with_head(head: HeadSpec) -> Self {
-        let input = InputCard {
-            name: None,
-            size: None,
-            fit: Fit::Letterbox,
-            sampling: Sampling::default(),
-            pad: 114.0,
-            order: ChannelOrder::Rgb,
-            layout: None,
-            scale: 1.0 / 255.0,
-            mean: [0.0; 3],
-            std: [1.0; 3],
+        let way = match &head {
+            HeadSpec::Yolov5 { .. } => Way::YOLOV5,
+            HeadSpec::Yolov8 { .. } | HeadSpec::YoloNms { .. } => Way::ULTRALYTICS,
+            HeadSpec::Yolox(_) => Way::MEGVII_YOLOX,
+            HeadSpec::Nanodet(_) => Way::NANODET,
+            HeadSpec::Ssd(_) => Way::STRETCH,
+            HeadSpec::Detr(_) => Way::RT_DETR,
+            HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::CenterFace => Way::CENTERFACE,
+            HeadSpec::Heatmap(_) => Way::CENTERNET,
+            HeadSpec::Blazeface(_) => Way::MEDIAPIPE,
+            HeadSpec::Classifier { .. } => Way::TORCHVISION,
         };
         let family = head.family();
+        let faces = matches!(&head, HeadSpec::Heatmap(spec) if spec.style == HeatmapStyle::CenterFace);
         let yolo = Self {
             name: String::new(),
             origin: String::new(),
-            input: input.clone(),
+            input: way.input(),
             extra_inputs: BTreeMap::new(),
             head,
             classes: Vec::new(),
@@ -73,62 +95,23 @@ impl Card {
             iou_threshold: 0.45,
             max_detections: 300,
             class_agnostic: false,
+            places: CardPlaces::default(),
         };
         match family {
-            Family::Yolov5 => yolo,
+            Family::Yolov5 => Self { max_detections: 1000, ..yolo },
             Family::Yolov8 | Family::YoloNms => Self { iou_threshold: 0.7, ..yolo },
-            Family::Yolox => Self {
-                input: InputCard { fit: Fit::LetterboxTopLeft, order: ChannelOrder::Bgr, scale: 1.0, ..input },
-                score_threshold: 0.3,
-                ..yolo
-            },
-            Family::Nanodet => Self {
-                input: InputCard {
-                    pad: 0.0,
-                    order: ChannelOrder::Bgr,
-                    scale: 1.0,
-                    mean: [103.53, 116.28, 123.675],
-                    std: [57.375, 57.12, 58.395],
-                    ..input
-                },
-                score_threshold: 0.4,
-                iou_threshold: 0.6,
-                max_detections: 100,
-                ..yolo
-            },
-            Family::Ssd => Self {
-                input: InputCard { fit: Fit::Stretch, ..input },
-                score_threshold: 0.5,
-                iou_threshold: 0.5,
-                max_detections: 200,
-                ..yolo
-            },
-            Family::Detr => Self { input: InputCard { fit: Fit::Stretch, ..input }, score_threshold: 0.5, ..yolo },
+            Family::Yolox => Self { score_threshold: 0.3, max_detections: NO_LIMIT, ..yolo },
+            Family::Nanodet => Self { score_threshold: 0.4, iou_threshold: 0.6, max_detections: 100, ..yolo },
+            Family::Ssd => Self { score_threshold: 0.5, iou_threshold: 0.5, ..yolo },
+            Family::Detr => Self { score_threshold: 0.5, ..yolo },
             Family::Heatmap => Self {
-                input: InputCard { fit: Fit::Stretch, scale: 1.0, ..input },
-                score_threshold: 0.4,
+                score_threshold: if faces { 0.5 } else { 0.3 },
                 iou_threshold: 0.3,
-                max_detections: 100,
+                max_detections: if faces { NO_LIMIT } else { 100 },
                 ..yolo
             },
-            Family::Blazeface => Self {
-                input: InputCard { pad: 0.0, scale: 1.0 / 127.5, mean: [1.0; 3], ..input },
-                score_threshold: 0.5,
-                iou_threshold: 0.3,
-                max_detections: 100,
-                ..yolo
-            },
-            Family::Classifier => Self {
-                input: InputCard {
-                    fit: Fit::Crop { fraction: 0.875 },
-                    mean: [0.485, 0.456, 0.406],
-                    std: [0.229, 0.224, 0.225],
-                    ..input
-                },
-                score_threshold: 0.1,
-                max_detections: 5,
-                ..yolo
-            },
+            Family::Blazeface => Self { score_threshold: 0.5, iou_threshold: 0.3, max_detections: NO_LIMIT, ..yolo },
+            Family::Classifier => Self { score_threshold: 0.1, max_detections: 5, ..yolo },
         }
     }
 }
@@ -140,8 +123,8 @@ pub struct InputCard {
     pub name: Option<String>,
     /// Width and height; `None` uses what the model declares.
     pub size: Option<(u32, u32)>,
-    /// How the frame is fitted into the input.
-    pub fit: Fit,
+    /// How the frame is placed in the input.
+    pub placement: Placement,
     /// How pixels are sampled.
     pub sampling: Sampling,
     /// The padding value, 0 to 255.

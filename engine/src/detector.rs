@@ -7,6 +7,7 @@
 mod cuda;
 mod error;
 mod host;
+mod input_checks;
 mod model_inputs;
 mod run;
 mod runner;
@@ -15,18 +16,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use visiond_kernels::frame::FrameView;
-use visiond_kernels::nms::{Nms, NmsOptions};
+use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 
 use self::cuda::CudaRunner;
 use self::host::HostRunner;
-use self::model_inputs::ModelInputs;
+use self::model_inputs::{ModelInputs, SettledSizes};
 use self::runner::{Runner, RunnerAndHead};
 use crate::backend::{Dim, TensorInfo};
 use crate::card::Card;
 use crate::engine::Engine;
-use crate::heads::{self, Decoded, Head};
+use crate::heads::{self, Decoded, Head, HeadError, HeadInput, NamedOutput};
 
 pub use error::DetectorError;
 pub use run::{Detection, DetectorOptions, Keypoint, RunCounts, RunId, RunTimings};
@@ -52,13 +53,14 @@ impl Detector {
         if max_batch < options.max_batch {
             log::info!("{} takes at most {max_batch} frames per run", engine.file().path.display());
         }
-        let inputs = model_inputs::plan(engine.inputs(), card, max_batch, &|name| engine.overrides(name))?;
+        let inputs = plan(engine, card, max_batch)?;
         let (input_size, batch) = ((inputs.spec.width, inputs.spec.height), inputs.batch);
         let nms_options = NmsOptions {
             iou_threshold: options.iou_threshold.unwrap_or(card.iou_threshold),
             score_threshold: options.score_threshold.unwrap_or(card.score_threshold),
             max_detections: options.max_detections.unwrap_or(card.max_detections),
             class_agnostic: card.class_agnostic,
+            overlap: Overlap::default(),
         };
         let (runner, head) = runner(engine, inputs, card, options, nms_options.score_threshold)?;
         Ok(Self {
@@ -80,7 +82,82 @@ impl Detector {
         card: &Card,
         max_batch: usize,
     ) -> Result<BTreeMap<String, Vec<usize>>, DetectorError> {
-        Ok(model_inputs::plan(engine.inputs(), card, max_batch, &|name| engine.overrides(name))?.shapes)
+        Ok(plan(engine, card, max_batch)?.shapes)
+    }
+
+    /// Checks a card against the inputs and outputs that an ONNX model declares, without running it.
+    ///
+    /// # Errors
+    /// The first contradiction, with its place in the card.
+    pub fn check_card(card: &Card, inputs: &[TensorInfo], outputs: &[TensorInfo]) -> Result<(), DetectorError> {
+        let planned = model_inputs::plan(inputs, card, 1, SettledSizes { asked: &|_| false, is_engine: false })?;
+        let size = (planned.spec.width, planned.spec.height);
+        let mut outputs = of_one_frame(outputs, planned.batch);
+        if planned.replaces_size {
+            outputs
+                .iter_mut()
+                .filter_map(|info| info.shape.as_mut())
+                .flatten()
+                .for_each(|dim| *dim = Dim::Dynamic(String::new()));
+        }
+        build_head(card, inputs, &outputs, size).map(drop)
+    }
+
+    /// Checks a card against a loaded engine's inputs and outputs, without running it.
+    ///
+    /// # Errors
+    /// As [`Self::check_card`].
+    pub fn check_engine_card(card: &Card, engine: &Engine) -> Result<(), DetectorError> {
+        let planned = plan(engine, card, 1)?;
+        let size = (planned.spec.width, planned.spec.height);
+        build_head(card, engine.inputs(), &of_one_frame(engine.outputs(), planned.batch), size).map(drop)
+    }
+
+    /// Returns a card with another size to try after a run has failed, and the error of the first card if that one runs: then its
+    /// size was the reason. `None` if the card has no size, or no other is likely.
+    pub fn other_size(engine: &Engine, card: &Card) -> Option<(Card, DetectorError)> {
+        let (size, error) =
+            model_inputs::other_size(engine.inputs(), card, settled(engine, &|name| engine.overrides(name)))?;
+        let mut other = card.clone();
+        other.input.size = Some(size);
+        Some((other, error))
+    }
+
+    /// Checks the numbers of the last run, whose first frame was a picture, against the card: logits or probabilities, pixels or
+    /// fractions. What stays on the GPU is not checked.
+    ///
+    /// # Errors
+    /// The first contradiction, with its place in the card.
+    pub fn check_numbers(&self, card: &Card, inputs: &[TensorInfo]) -> Result<(), DetectorError> {
+        let frames = self.runner.frames_run();
+        let mut tensors = Vec::with_capacity(self.outputs().len());
+        for index in 0..self.outputs().len() {
+            let Ok(whole) = self.runner.raw_output(index) else { return Ok(()) };
+            let mut shape = whole.shape().to_vec();
+            let mut bytes = whole.bytes();
+            if frames > 1 && shape.first() == Some(&frames) {
+                shape[0] = 1;
+                bytes = &bytes[..bytes.len() / frames];
+            }
+            tensors.push((whole.dtype(), shape, bytes));
+        }
+        let mut outputs = Vec::with_capacity(tensors.len());
+        let mut real = Vec::with_capacity(tensors.len());
+        for ((dtype, shape, bytes), info) in tensors.iter().zip(self.outputs()) {
+            let Ok(tensor) = TensorRef::new(*dtype, shape, bytes) else { return Ok(()) };
+            outputs.push(NamedOutput { name: &info.name, tensor });
+            let mut shape: Vec<Dim> = shape.iter().map(|&size| Dim::Fixed(size)).collect();
+            // The rows of a table without a batch dimension may differ from run to run.
+            if let ([rows, _], None | Some([Dim::Dynamic(_), ..])) = (&mut shape[..], info.shape.as_deref()) {
+                *rows = Dim::Dynamic(String::new());
+            }
+            real.push(TensorInfo { shape: Some(shape), ..info.clone() });
+        }
+        // The declared shapes may have been open.
+        let head = build_head(card, inputs, &real, self.input_size)?;
+        let score_threshold = self.options.score_threshold;
+        let input = HeadInput { outputs: &outputs, input_size: self.input_size, score_threshold };
+        head.check_numbers(&input).map_err(|error| card_error(card, &error))
     }
 
     /// Returns how many runs may be in flight.
@@ -162,11 +239,7 @@ impl Detector {
         if let Some(wanted) = wanted {
             decoded.candidates.retain(|candidate| wanted.contains(&candidate.class_id));
         }
-        if self.head.needs_nms() && !decoded.boxless {
-            nms.run(&mut decoded.candidates, options);
-        } else {
-            nms.best(&mut decoded.candidates, options.score_threshold, options.max_detections);
-        }
+        self.head.suppression().run(decoded, nms, options);
         for candidate in &decoded.candidates {
             let box_in_source = mapping.box_to_source(candidate.box_in_input);
             let [x1, y1, x2, y2] = box_in_source;
@@ -190,6 +263,15 @@ impl Detector {
     }
 }
 
+/// Decides how the inputs of a loaded model are filled.
+fn plan(engine: &Engine, card: &Card, max_batch: usize) -> Result<ModelInputs, DetectorError> {
+    model_inputs::plan(engine.inputs(), card, max_batch, settled(engine, &|name| engine.overrides(name)))
+}
+
+fn settled<'a>(engine: &Engine, asked: &'a dyn Fn(&str) -> bool) -> SettledSizes<'a> {
+    SettledSizes { asked, is_engine: engine.tensorrt().is_some() }
+}
+
 /// Makes the runner and the head for a model: on the GPU if possible.
 fn runner(
     engine: &Engine,
@@ -199,7 +281,7 @@ fn runner(
     score_threshold: f32,
 ) -> Result<RunnerAndHead<Box<dyn Runner>>, DetectorError> {
     let input_size = (inputs.spec.width, inputs.spec.height);
-    let head = |outputs: &[TensorInfo]| heads::build(&card.head, outputs, input_size, card.classes.len());
+    let head = |outputs: &[TensorInfo]| build_head(card, engine.inputs(), outputs, input_size);
     let mut refused = None;
     if let Some(program) = engine.tensorrt().filter(|_| !options.raw_outputs) {
         match CudaRunner::new(engine, program, &inputs, card, head, score_threshold) {
@@ -215,6 +297,24 @@ fn runner(
         log::warn!("this model runs through host memory, which is slower: {error}");
     }
     Ok((Box::new(runner), head))
+}
+
+/// Makes the head of a card; the error has its place and what to write.
+fn build_head(
+    card: &Card,
+    inputs: &[TensorInfo],
+    outputs: &[TensorInfo],
+    size: (u32, u32),
+) -> Result<Box<dyn Head>, DetectorError> {
+    let named = card.classes.len();
+    heads::build(&card.head, outputs, size, named).map_err(|error| {
+        let error = heads::with_remedy(error, &card.head, named, inputs, outputs, size);
+        card_error(card, &error)
+    })
+}
+
+fn card_error(card: &Card, error: &HeadError) -> DetectorError {
+    DetectorError::at(card, error.key, error.to_string())
 }
 
 /// Returns the outputs for a batch of one frame, as heads read them.
@@ -259,5 +359,54 @@ fn class_hint(name: &str, names: &[String]) -> String {
             let near: Vec<_> = near.iter().take(3).map(|(_, known)| format!("`{known}`")).collect();
             format!(": did you mean {}?", near.join(" or "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_asked_for_by_name_or_by_a_number_that_has_none() {
+        let names = ["lamp", "candle", "7"].map(str::to_owned);
+        let wanted = |asked: &[&str]| {
+            let asked: Vec<_> = asked.iter().map(|&name| name.to_owned()).collect();
+            wanted_classes(&asked, &names).map_err(|error| error.to_string())
+        };
+        assert_eq!(wanted(&[]), Ok(None));
+        assert_eq!(wanted(&["candle", "lamp", "3", "40"]), Ok(Some(vec![1, 0, 3, 40])));
+        assert_eq!(wanted(&["7"]), Ok(Some(vec![2])), "a name goes before a number");
+        for (asked, hint) in [
+            ("2", "no class `2`: it has `lamp`, `candle`, `7`"),
+            ("cande", "no class `cande`: did you mean `candle`?"),
+            ("LAMPS", "did you mean `lamp`?"),
+            ("zebra", "it has `lamp`, `candle`, `7`"),
+        ] {
+            let error = wanted(&[asked]).err().unwrap_or_default();
+            assert!(error.contains(hint), "{asked}: {error}");
+        }
+        assert_eq!(class_hint("x", &[]), ": its card names no classes; use their numbers");
+        let many = ["lamp a", "lamp b", "lamp c", "lamp d"].map(str::to_owned);
+        assert_eq!(class_hint("lamp", &many), ": did you mean `lamp a` or `lamp b` or `lamp c`?");
+    }
+
+    #[test]
+    fn a_heads_outputs_are_those_of_one_frame() {
+        let output = |shape: Option<Vec<Dim>>| TensorInfo {
+            name: "y".to_owned(),
+            dtype: visiond_kernels::tensor::DType::F32,
+            shape,
+        };
+        let (two, seven, open) = (Dim::Fixed(2), Dim::Fixed(7), Dim::Dynamic("n".to_owned()));
+        let outputs = [
+            output(Some(vec![two.clone(), seven.clone()])),
+            output(Some(vec![seven.clone(), two.clone()])),
+            output(Some(vec![open.clone(), two.clone()])),
+            output(Some(vec![])),
+            output(None),
+        ];
+        let mut wanted = outputs.to_vec();
+        wanted[0] = output(Some(vec![Dim::Fixed(1), seven]));
+        assert_eq!(of_one_frame(&outputs, 2), wanted);
     }
 }

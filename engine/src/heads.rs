@@ -3,8 +3,8 @@
 //! [`build()`] makes a head from the card ([`HeadSpec`]) and the outputs that the model declares. It refuses a card that does not
 //! fit, with the shapes found and the shapes that the head reads. [`Head::decode`] checks the real shapes again, reads one
 //! frame's outputs and returns [`Decoded`]: boxes in pixels of the model's input, before NMS. Decoding never panics, whatever
-//! the numbers are: it skips what is not finite. A head says in a sentence (`String`) why outputs do not fit; [`HeadError`] adds the
-//! shapes, and nothing decides by it.
+//! the numbers are: it skips what is not finite. A head says why outputs do not fit (`Misfit`); [`HeadError`] adds the
+//! shapes and what to write into the card.
 //!
 //! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], an arm in `build.rs`, and its options in
 //! `card/head.rs`.
@@ -19,8 +19,12 @@ mod gpu_filter;
 mod guess;
 mod head;
 mod heatmap;
+mod misfit;
 mod nanodet;
 mod outputs;
+mod raw_numbers;
+mod remedy;
+mod row_parts;
 mod rows;
 pub mod spec;
 mod yolo_nms;
@@ -30,12 +34,15 @@ mod yolov8;
 #[cfg(test)]
 mod filter_tests;
 #[cfg(test)]
+mod guess_tests;
+#[cfg(test)]
 mod tests;
 
 pub use build::build;
 pub use decoded::{Decoded, InputKeypoint};
-pub use guess::{HeadGuess, guess_heads};
-pub use head::{Head, HeadError, HeadInput};
+pub use guess::{HeadGuess, ModelFacts, guess_heads};
+pub use head::{Head, HeadError, HeadInput, Suppression};
 pub use outputs::NamedOutput;
 pub(crate) use outputs::two_dimensions;
+pub(crate) use remedy::with_remedy;
 pub use spec::{Family, HeadSpec};

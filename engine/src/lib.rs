@@ -19,6 +19,7 @@ pub mod detector;
 mod dynamic_library;
 pub mod engine;
 pub mod heads;
+mod nearest;
 pub mod onnx;
 mod session;
 pub mod tensorrt;

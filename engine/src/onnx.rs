@@ -10,6 +10,7 @@ pub mod onnxruntime;
 mod reshape;
 mod rten;
 pub(crate) mod schema;
+mod tail;
 mod tensor;
 pub(crate) mod wire;
 
@@ -17,3 +18,4 @@ pub(crate) use load::load;
 pub use load::{read_usable, reshaped};
 pub use onnxruntime::silence_telemetry;
 pub use rten::DESCRIPTION as RTEN_DESCRIPTION;
+pub use tail::{OutputTail, Part, PartKind};

@@ -2,7 +2,7 @@
 //!
 //! All keys are text (ultralytics `engine/exporter.py`): `author` ("Ultralytics"), `description` ("Ultralytics YOLO11n model
 //! trained on coco.yaml"), `task`, `names` (a Python dict: `{0: 'person', 1: 'bicycle'}`), `stride`, `imgsz` (`[height,
-//! width]`), `channels`, `kpt_shape` (`[17, 3]`), `end2end`, `args` (`{'batch': 1, 'nms': True}`). YOLOv5 writes only `names`
+//! width]`), `channels`, `version` (`8.4.190`), `kpt_shape` (`[17, 3]`), `end2end`, `args` (`{'batch': 1, 'nms': True}`). YOLOv5 writes only `names`
 //! and `stride`.
 //!
 //! The head follows from task and output shape:
@@ -16,7 +16,8 @@
 //! | segment | as detect, and mask coefficients more | boxes only: the masks are not read |
 //! | classify | `[1, classes]` | classifier, the centre of the frame |
 //!
-//! Pictures are RGB divided by 255, letterboxed with grey (114) bars.
+//! Pictures are RGB divided by 255, letterboxed with grey (114) bars. How boxes go back to the frame follows from `version`:
+//! Ultralytics changed it three times (`scale_boxes` in ultralytics/utils/ops.py).
 
 mod python;
 #[cfg(test)]
@@ -24,12 +25,11 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::ChannelOrder;
 
 use self::python::PythonValue;
 use crate::backend::{TensorInfo, picture_size};
-use crate::card::{Card, InputCard};
+use crate::card::{Card, InputCard, MAX_NAME_CHARS, Way, is_too_long};
 use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints};
 use crate::heads::{Family, two_dimensions};
 
@@ -62,6 +62,9 @@ pub enum UltralyticsError {
 
 /// The mask coefficients of YOLOv5's segmentation models, whose metadata does not name the task.
 const YOLOV5_MASKS: usize = 32;
+
+/// The minimum score of every detector, RT-DETR included: `conf` in ultralytics `engine/predictor.py`.
+const YOLO_SCORE: f32 = 0.25;
 
 /// A limit for the number of classes.
 const MOST_CLASSES: usize = 100_000;
@@ -103,6 +106,9 @@ fn names(metadata: &BTreeMap<String, String>) -> Result<Vec<String>, Ultralytics
             PythonValue::Int(number) => number.to_string(),
             _ => return Err(wrong("with a class name that is not text")),
         };
+        if is_too_long(&name) {
+            return Err(wrong(&format!("with a class name of more than {MAX_NAME_CHARS} characters")));
+        }
         while names.len() <= index {
             names.push(names.len().to_string());
         }
@@ -201,6 +207,25 @@ fn boxes_head(
     }
 }
 
+/// Returns how the version that made the export feeds its networks and puts their boxes.
+///
+/// YOLOv5 writes no version. One that cannot be read counts as the newest.
+fn boxes_way(metadata: &BTreeMap<String, String>) -> Way {
+    let Some(version) = metadata.get("version") else {
+        let by_ultralytics = metadata.contains_key("author");
+        return if by_ultralytics { Way::ULTRALYTICS } else { Way::YOLOV5 };
+    };
+    let mut numbers = version.trim().split('.').map_while(|number| number.parse::<u32>().ok());
+    let numbers: [Option<u32>; 3] = std::array::from_fn(|_| numbers.next());
+    let [Some(major), Some(minor), patch] = numbers else { return Way::ULTRALYTICS };
+    match (major, minor, patch.unwrap_or(0)) {
+        version if version <= (8, 0, 107) => Way::YOLOV5,
+        version if version <= (8, 4, 24) => Way::ULTRALYTICS_8_0,
+        version if version <= (8, 4, 173) => Way::ULTRALYTICS_8_4,
+        _ => Way::ULTRALYTICS,
+    }
+}
+
 /// Makes the card from the metadata of an Ultralytics export; `None` if there is no such metadata.
 pub fn card(
     metadata: &BTreeMap<String, String>,
@@ -224,11 +249,10 @@ fn make(
         "classify" => HeadSpec::Classifier { activation: None, background: Default::default() },
         other => return Err(UltralyticsError::Task(other.to_owned())),
     };
-    let fit = match head.family() {
-        // Ultralytics' classifiers resize the shorter side to the input and crop the centre.
-        Family::Classifier => Fit::Crop { fraction: 1.0 },
-        Family::Detr => Fit::Stretch,
-        _ => Fit::Letterbox,
+    let way = match head.family() {
+        Family::Classifier => Way::ULTRALYTICS_CLASSIFY,
+        Family::Detr => Way::STRETCH,
+        _ => boxes_way(metadata),
     };
     let grey = metadata.get("channels").is_some_and(|channels| channels.trim() == "1");
     let size = if picture_size(inputs).is_some() { None } else { image_size(metadata)? };
@@ -238,15 +262,9 @@ fn make(
     Ok(Card {
         name: if name.is_empty() { "ultralytics".to_owned() } else { name.to_owned() },
         origin: "its Ultralytics metadata".to_owned(),
-        input: InputCard {
-            size,
-            fit,
-            order: if grey { ChannelOrder::Grey } else { ChannelOrder::Rgb },
-            mean: [0.0; 3],
-            std: [1.0; 3],
-            ..card.input
-        },
+        input: InputCard { size, order: if grey { ChannelOrder::Grey } else { ChannelOrder::Rgb }, ..way.input() },
         classes,
+        score_threshold: if card.head.family() == Family::Detr { YOLO_SCORE } else { card.score_threshold },
         ..card
     })
 }

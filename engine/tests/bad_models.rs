@@ -40,21 +40,42 @@ fn what_is_not_a_model_is_told_for_what_it_is() {
     assert!(matches!(refused(directory.path()), EngineError::Directory { .. }));
     let endless = refused(Path::new("/dev/zero")).to_string();
     assert!(endless.contains("a device or a pipe"), "{endless}");
+    // It takes no room on the disk, and must take none in memory.
+    std::fs::File::create(&path).unwrap().set_len(1 << 31).unwrap();
+    let large = refused(&path).to_string();
+    assert!(large.contains("at most 2 GiB; export it with its weights"), "{large}");
     std::fs::write(&path, "").unwrap();
     assert!(matches!(refused(&path), EngineError::Empty { .. }));
-    let cases: [(&[u8], &str); 7] = [
+    let cases: [(&[u8], &str); 18] = [
         (b"\x89PNG\r\n\x1a\n and so on", "a PNG picture"),
         (b"hello, world\n", "plain text"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "git lfs pull"),
         (b"<!DOCTYPE html><html>404</html>", "a web page"),
         (b"PK\x03\x04archive/data.pkl", "a ZIP archive"),
         (b"\x1c\0\0\0TFL3and so on", "TensorFlow Lite"),
+        (b"\xff\xd8\xff\xe0", "a JPEG picture"),
+        (b"GIF89a\x01", "a GIF picture"),
+        (b"RIFF\0\0\0\0WEBP", "a WebP picture"),
+        (b"\x1f\x8b\x08", "a gzip archive"),
+        (b"\x28\xb5\x2f\xfd\x01", "a zstd archive"),
+        (b"\x7fELF\x02", "a program or library"),
+        (b"\x80\x02}q\x01", "a Python pickle"),
+        (b"\0\0\0\x20ftypisom", "an MP4 video"),
         (&[0xff; 100], "an unknown format"),
+        // The version of the format is 0; a number, and then nothing of a model; the name of a producer, and then damage.
+        (&[0x08, 0], "an unknown format"),
+        (&[0x08, 9, 0x12, 1, b'x'], "an unknown format"),
+        (&[0x12, 1, b'x', 0x0a, 0x7f], "an unknown format"),
     ];
     for (bytes, says) in cases {
         std::fs::write(&path, bytes).unwrap();
         let error = refused(&path);
         assert!(matches!(&error, EngineError::NotOnnx(_, found) if found.contains(says)), "{error}");
+    }
+    // The version of the format, and then a field that is cut off, or the operator sets without a graph.
+    for bytes in [&[0x08, 9, 0x0a, 0x7f][..], &[0x08, 9, 0x42, 2, 0x10, 17]] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(matches!(refused(&path), EngineError::Truncated { .. }));
     }
 }
 
@@ -249,5 +270,22 @@ proptest! {
                 let _ = session.run();
             }
         }
+    }
+}
+
+#[test]
+fn names_that_no_error_could_show_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("m.onnx");
+    let long = "x".repeat(1 << 20);
+    let named: &'static str = Box::leak(long.clone().into_boxed_str());
+    let inputs =
+        [value(&long, DataType::FLOAT, Some(dims(&[1, 4]))), value("z", DataType::FLOAT, Some(vec![D::Named(named)]))];
+    for input in inputs {
+        let mut model = good();
+        model.graph.as_mut().unwrap().input.push(input);
+        write(directory.path(), "m.onnx", &model);
+        let error = refused(&path).to_string();
+        assert!(error.contains("has a name of 1048576 bytes, more than 1000; copy or export it again"), "{error}");
     }
 }

@@ -268,7 +268,7 @@ fn bytes_interleaved_are_fed_as_they_are() {
     for backend in backends() {
         let engine = load(backend, &path);
         let error = Detector::new(&engine, &card(LETTERBOX), &DetectorOptions::default()).err().unwrap().to_string();
-        assert!(error.contains("`bytes u8 [1, ?, ?, 3]` has no fixed size") && error.contains("input.size"), "{error}");
+        assert!(error.contains("`bytes u8 [1, ?, ?, 3]` has no fixed size: write width and height"), "{error}");
         let card = card("[input]\nsize = [4, 4]\nfit = \"letterbox\"\npad = 0\nscale = 1\n");
         let mut detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
         let found = look_at_shade(&mut detector, 204);
@@ -297,7 +297,8 @@ fn other_inputs_are_filled_by_the_card() {
         value("score", DataType::FLOAT, Some(vec![D::Named("n"), D::Is(1), D::Is(1)])),
     ];
     let size = value("size", DataType::INT64, Some(vec![D::Named("n"), D::Is(2)]));
-    let mut graph = graph(nodes, vec![size, images(D::Named("n"))], outputs);
+    let picture = value("x", DataType::FLOAT, Some(vec![D::Named("n"), D::Is(3), D::Open, D::Open]));
+    let mut graph = graph(nodes, vec![size, picture], outputs);
     let to_boxes = TensorProto { name: Some("to_boxes".to_owned()), int64_data: vec![-1, 1, 4], ..to_rows() };
     graph.initializer = vec![to_rows(), to_boxes, weights("zero", &[1], &[0.0])];
     let path = write(directory.path(), "m.onnx", &model(graph));
@@ -309,7 +310,7 @@ fn other_inputs_are_filled_by_the_card() {
             card.input.size = size;
             Detector::new(&engine, &card, &DetectorOptions { max_batch: 2, ..DetectorOptions::default() })
         };
-        let new = |more: &str| sized(more, None);
+        let new = |more: &str| sized(more, Some((4, 4)));
         for fill in ["size = \"input-size\"", "size = [4, 4]"] {
             let mut detector = new(fill).unwrap();
             for frames in [2, 1] {
@@ -329,6 +330,8 @@ fn other_inputs_are_filled_by_the_card() {
         assert!(says("").contains("also needs the input `size i64 [n, 2]`"), "{}", says(""));
         let error = says("size = [1, 2, 3]");
         assert!(error.contains("gives 3 numbers") && error.contains("size i64 [n, 2]"), "{error}");
+        let error = says("size = [1, 2.5]");
+        assert!(error.contains("gives 2.5 for the input `size i64 [n, 2]`, which takes whole numbers"), "{error}");
         let error = says("sizes = [4, 4]");
         assert!(error.contains("names the input `sizes`") && error.contains("`size i64 [n, 2]`"), "{error}");
     }
@@ -347,9 +350,10 @@ fn a_card_that_does_not_fit_is_told_what_would() {
             .to_string()
     };
     let error = says("[input]\norder = \"grey\"\n", &[]);
-    assert!(error.contains("x f32 [1, 3, 4, 4]") && error.contains("[batch, 1, height, width]"), "{error}");
+    let order = "test.toml:2:9: `order` is `grey`, 1 channel, but the input `x f32 [1, 3, 4, 4]` has 3 channels: write";
+    assert!(error.starts_with(order), "{error}");
     let error = says("[input]\nlayout = \"nhwc\"\n", &[]);
-    assert!(error.contains("[batch, height, width, 3]"), "{error}");
+    assert!(error.starts_with("test.toml:2:10: `layout` is `nhwc`, but the input"), "{error}");
     let error = says("[input]\nname = \"images\"\n", &[]);
     assert!(error.contains("names the input `images`") && error.contains("`x f32 [1, 3, 4, 4]`"), "{error}");
     assert!(says("", &["lamb"]).contains("did you mean `lamp`?"), "{}", says("", &["lamb"]));
@@ -357,18 +361,89 @@ fn a_card_that_does_not_fit_is_told_what_would() {
     assert!(says("", &["0"]).contains("no class `0`"));
 }
 
+/// A model that is declared for three pictures of 4x4, and works with any.
+fn of_any_size() -> ModelProto {
+    sees_brightness(images(D::Is(3)), || D::Is(3))
+}
+
+/// A classifier that flattens its picture of 28x28 before a product.
+fn flattens() -> ModelProto {
+    let shape = TensorProto { name: Some("to_row".to_owned()), dims: vec![2], int64_data: vec![1, -1], ..to_rows() };
+    let nodes = vec![node("Reshape", &["x", "to_row"], &["row"]), node("MatMul", &["row", "weights"], &["scores"])];
+    let input = value("x", DataType::FLOAT, Some([1, 3, 28, 28].map(D::Is).into()));
+    let mut graph = graph(nodes, vec![input], vec![value("scores", DataType::FLOAT, Some(vec![D::Is(1), D::Is(2)]))]);
+    graph.initializer = vec![shape, weights("weights", &[3 * 28 * 28, 2], &[0.001; 3 * 28 * 28 * 2])];
+    model(graph)
+}
+
+/// Makes a detector and runs it once.
+fn runs(engine: &Engine, card: &Card) -> bool {
+    Detector::new(engine, card, &DetectorOptions::default())
+        .and_then(|mut detector| run_shades(&mut detector, &[200]))
+        .is_ok()
+}
+
 #[test]
-fn the_cards_size_goes_before_the_models_and_a_shape_asked_for_before_the_cards() {
+fn a_small_declared_size_is_that_of_an_example_if_the_model_runs_at_another() {
     let directory = tempfile::tempdir().unwrap();
-    // Declared for three pictures of 4x4; it works at any size.
-    let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Is(3)), || D::Is(3)));
+    let any = write(directory.path(), "any.onnx", &of_any_size());
+    let fixed = write(directory.path(), "fixed.onnx", &flattens());
+    for backend in backends() {
+        let sized = card("[input]\nsize = [16, 8]\nfit = \"stretch\"\n");
+        let engine = load(backend, &any);
+        Detector::check_card(&sized, engine.inputs(), engine.outputs()).unwrap();
+        let mut detector = Detector::new(&engine, &sized, &DetectorOptions::default()).unwrap();
+        assert_eq!((detector.input_size(), detector.batch()), ((16, 8), 1));
+        assert!(!look_at_shade(&mut detector, 200).is_empty());
+
+        let engine = load(backend, &fixed);
+        let classifier = |size: &str| {
+            Card::from_toml(&format!("[input]\nsize = {size}\n[head]\nfamily = \"classifier\"\n"), Path::new("c.toml"))
+                .unwrap()
+        };
+        assert!(runs(&engine, &classifier("28")));
+        assert!(!runs(&engine, &classifier("224")));
+        let (other, error) = Detector::other_size(&engine, &classifier("224")).unwrap();
+        assert!(runs(&engine, &other));
+        let says = "c.toml:2:8: `size` is 224x224, but the model runs only at the size of its input `x f32 [1, 3, 28, 28]`: write \
+                    `size = [28, 28]`, or remove it";
+        assert!(error.to_string().starts_with(says), "{error}");
+        assert!(Detector::other_size(&engine, &classifier("28")).is_none());
+    }
+}
+
+#[test]
+fn a_picture_that_is_resized_to_less_than_the_input_is_refused_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine =
+        load(Backend::Rten, &write(directory.path(), "m.onnx", &sees_brightness(images(D::Is(1)), || D::Is(1))));
+    let says = |lines: &str| {
+        let made = Detector::new(&engine, &card(&format!("[input]\n{lines}\n")), &DetectorOptions::default());
+        made.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let error = says("fit = \"resize-crop\"\nresize = 3");
+    let place =
+        "test.toml:3:10: the picture is resized to 3x3, but the input that is cut out of it is 4x4: write `resize = 4`";
+    assert!(error.starts_with(place), "{error}");
+    assert!(says("fit = \"resize-crop\"\nresize = [5, 3]").contains("write `resize = [5, 4]` under [input]"));
+    assert!(
+        says("preprocess = \"caffe\"\nsize = 320").starts_with("test.toml:2:14: the picture is resized to 256x256")
+    );
+    assert_eq!(says("fit = \"resize-crop\"\nresize = [4, 5]"), "");
+}
+
+#[test]
+fn a_card_of_another_size_is_refused_unless_a_shape_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = value("x", DataType::FLOAT, Some([3, 3, 64, 64].map(D::Is).into()));
+    let path = write(directory.path(), "m.onnx", &sees_brightness(input, || D::Is(3)));
     for backend in backends() {
         let engine = load(backend, &path);
         let card = card("[input]\nsize = [16, 8]\nfit = \"stretch\"\n");
-        let mut detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
-        assert_eq!((detector.input_size(), detector.batch()), ((16, 8), 1));
-        let found = look_at_shade(&mut detector, 102);
-        assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
+        let error = Detector::new(&engine, &card, &DetectorOptions::default()).err().unwrap().to_string();
+        let size = "`size` is 16x8, but the model fixes its input `x f32 [3, 3, 64, 64]`: write `size = [64, 64]`, or \
+             remove it";
+        assert!(error.contains(size), "{error}");
 
         let input_shapes = std::collections::BTreeMap::from([("x".to_owned(), vec![2, 3, 6, 12])]);
         let engine = Engine::load(&path, &EngineOptions { input_shapes, ..options(backend) }).unwrap();

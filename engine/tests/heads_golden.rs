@@ -10,8 +10,8 @@ use half::f16;
 use serde_json::Value;
 use visiond_engine::card::Card;
 use visiond_engine::engine::{Dim, TensorInfo};
-use visiond_engine::heads::{self, Decoded, Head, HeadInput, NamedOutput};
-use visiond_kernels::nms::Candidate;
+use visiond_engine::heads::{self, Decoded, Head, HeadInput, NamedOutput, Suppression};
+use visiond_kernels::nms::{Candidate, Nms, NmsOptions, Overlap};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 struct Tensor {
@@ -64,7 +64,7 @@ fn check(case: &Value, declare: impl Fn(&TensorInfo) -> TensorInfo) {
     let input_size = (size[0] as u32, size[1] as u32);
     let mut head = heads::build(&card.head, &infos, input_size, card.classes.len())
         .unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert_eq!(head.needs_nms(), case["needs_nms"].as_bool().unwrap(), "{name}");
+    assert_eq!(head.suppression() == Suppression::None, case["kept"].is_null(), "{name}");
 
     let outputs: Vec<NamedOutput<'_>> = tensors
         .iter()
@@ -77,14 +77,28 @@ fn check(case: &Value, declare: impl Fn(&TensorInfo) -> TensorInfo) {
 
     check_filter(name, head.as_mut(), &tensors, input_size, score_threshold, &out);
 
-    let points = case["keypoints"].as_array();
-    let mut wanted: Vec<(Vec<f32>, Option<&Value>)> = case["expected"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .enumerate()
-        .map(|(i, e)| (numbers(e), points.map(|p| &p[i])))
-        .collect();
+    check_candidates(name, &mut out, &case["expected"], &case["keypoints"]);
+    if !case["kept"].is_null() {
+        let options = NmsOptions {
+            iou_threshold: card.iou_threshold,
+            score_threshold,
+            max_detections: card.max_detections,
+            class_agnostic: card.class_agnostic,
+            overlap: Overlap::default(),
+        };
+        // Rows in order, as heads give them.
+        out.candidates.sort_by_key(|c| c.row);
+        head.suppression().run(&mut out, &mut Nms::default(), &options);
+        assert!(out.candidates.is_sorted_by(|a, b| a.score >= b.score), "{name}");
+        check_candidates(name, &mut out, &case["kept"], &case["kept_keypoints"]);
+    }
+}
+
+/// Compares candidates and their points with golden ones, in any order.
+fn check_candidates(name: &str, out: &mut Decoded, expected: &Value, points: &Value) {
+    let points = points.as_array();
+    let boxes = expected.as_array().unwrap().iter().enumerate();
+    let mut wanted: Vec<(Vec<f32>, Option<&Value>)> = boxes.map(|(i, e)| (numbers(e), points.map(|p| &p[i]))).collect();
     wanted.sort_by_key(|(e, _)| order(e[5], e[4]));
     out.candidates.sort_by_key(|c| order(c.class_id as f32, c.score));
     assert_eq!(wanted.len(), out.candidates.len(), "{name}: {:?}", out.candidates);

@@ -1,18 +1,35 @@
 // Turns a batch of frames into a model's input: every format, fit, sampling, layout and type.
 //
-// The head of kernels/src/preprocess.rs defines the results; this follows that code step by step. A thread computes PIXELS
-// adjacent pixels of the tensor, including padding. A launch has a thread for each such group of a frame, and the grid's second
-// dimension is the frame. Properties of the frames are read from memory (`Job::frames`), so that a captured launch works for all
-// frames; properties of the model are an argument. All branches except those at edges are the same for a whole warp.
+// The head of kernels/src/preprocess.rs defines the results; this follows that code step by step. There are three kernels:
+// `preprocess` for the samplings that are used most, `preprocess_taps` for the others with a few taps, and `preprocess_tiles` for
+// those whose taps grow with the frame. A thread of the first two computes PIXELS adjacent pixels of the tensor, including
+// padding, a block of the third a tile of it. The grid's second dimension is the frame. Properties of the frames are read from
+// memory (`Job::frames`), so that a captured launch works for all frames; properties of the model are an argument. All branches
+// except those at edges are the same for a whole warp.
 #include "preprocess_fetch.cuh"
 #include "preprocess_mosaic.cuh"
 #include "preprocess_number.cuh"
 #include "preprocess_store.cuh"
+#include "preprocess_taps.cuh"
+#include "preprocess_tiles.cuh"
 
 // Adds the group's source pixels of one row and one column tap.
 template <class N, class Taps>
-INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps, typename N::Wide (&sums)[3][PIXELS]) {
+INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps, typename N::Sum (&sums)[3][PIXELS]) {
     typedef typename N::Wide Wide;
+    typedef typename N::Sum Sum;
+    if constexpr (Taps::PADDED) {
+        if (y == PAD) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) {
+#pragma unroll
+                for (u32 channel = 0; channel < 3; ++channel) {
+                    sums[channel][i] = N::add_column(sums[channel][i], N::pad(job), taps.weight(i));
+                }
+            }
+            return;
+        }
+    }
     if (frame.source == SOURCE_MOSAIC) {
         // Not unrolled, because it would be half of the kernel.
 #pragma unroll 1
@@ -24,13 +41,16 @@ INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps,
                 x = i == k ? taps.position(k) : x;
                 weight = i == k ? taps.weight(k) : weight;
             }
-            Channels<N> pixel = demosaic<N>(frame, x, y);
+            Channels<typename N::Base> pixel = demosaic<typename N::Base>(frame, x, y);
             if (job.luma) pixel.rgb[0] = N::luma(pixel.rgb);
+            if constexpr (Taps::PADDED) {
+                if (taps.padded >> i & 1) pixel.rgb[0] = pixel.rgb[1] = pixel.rgb[2] = N::pad(job);
+            }
 #pragma unroll
             for (u32 k = 0; k < PIXELS; ++k) {
 #pragma unroll
                 for (u32 channel = 0; channel < 3; ++channel) {
-                    Wide sum = N::add_column(sums[channel][k], pixel.rgb[channel], weight);
+                    Sum sum = N::add_column(sums[channel][k], pixel.rgb[channel], weight);
                     sums[channel][k] = i == k ? sum : sums[channel][k];
                 }
             }
@@ -52,6 +72,9 @@ INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps,
             rgb[0] = rgb[1] = rgb[2] = N::grey(frame, words[i]);
         }
         if (job.luma && frame.colour != COLOUR_GREY) rgb[0] = N::luma(rgb);
+        if constexpr (Taps::PADDED) {
+            if (taps.padded >> i & 1) rgb[0] = rgb[1] = rgb[2] = N::pad(job);
+        }
 #pragma unroll
         for (u32 channel = 0; channel < 3; ++channel) {
             sums[channel][i] = N::add_column(sums[channel][i], rgb[channel], taps.weight(i));
@@ -90,7 +113,64 @@ INLINE void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&v
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
+// The same with any number of taps, which pads as well.
+template <class N>
+INLINE void resample_taps(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
+    typedef typename N::Sum Sum;
+    Sum sums[3][PIXELS] = {};
+#pragma unroll 1
+    for (u32 row_tap = 0; row_tap < frame.rows.taps; ++row_tap) {
+        u32 source_y;
+        auto row_weight = N::row(frame.rows, row_tap, y, source_y);
+        if (row_weight == 0) continue;
+        Sum columns[3][PIXELS] = {};
+#pragma unroll 1
+        for (u32 tap = 0; tap < frame.columns.taps; ++tap) {
+            add_tap<N>(job, frame, source_y, N::columns(frame.columns, tap, x), columns);
+        }
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+#pragma unroll
+            for (u32 channel = 0; channel < 3; ++channel) {
+                sums[channel][i] = N::add_row(sums[channel][i], N::row(columns[channel][i]), row_weight);
+            }
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < PIXELS; ++i) {
+#pragma unroll
+        for (u32 channel = 0; channel < 3; ++channel) values[channel][i] = N::value(frame, sums[channel][i]);
+    }
+}
+
+// Samples with any number of taps, in the frame's arithmetic.
+struct AnyTaps {
+    static __forceinline__ void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
+        if (frame.arithmetic == ARITHMETIC_PILLOW) {
+            resample_taps<PillowTaps>(job, frame, x, y, values);
+        } else if (frame.arithmetic == ARITHMETIC_LINEAR) {
+            resample_taps<LinearTaps>(job, frame, x, y, values);
+        } else if (frame.arithmetic == ARITHMETIC_BYTES) {
+            resample_taps<ByteTaps>(job, frame, x, y, values);
+        } else {
+            resample_taps<FloatTaps>(job, frame, x, y, values);
+        }
+    }
+};
+
+// Samples with two taps, as OpenCV's resize or in floats.
+struct TwoTaps {
+    static __forceinline__ void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
+        if (job.exact) {
+            ::resample<Exact>(job, frame, x, y, values);
+        } else {
+            ::resample<Fixed>(job, frame, x, y, values);
+        }
+    }
+};
+
+template <class Sampler>
+INLINE void preprocess_group(const Job& job) {
     u32 group = blockIdx.x * blockDim.x + threadIdx.x;
     u32 y = group / job.groups;
     u32 x = (group - y * job.groups) * PIXELS;
@@ -106,11 +186,7 @@ extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
     u32 left = frame.placed_x, right = left + frame.placed_width;
     if (y - frame.placed_y < frame.placed_height && x < right && x + PIXELS > left) {
         float picture[3][PIXELS];
-        if (job.exact) {
-            resample<Exact>(job, frame, x, y, picture);
-        } else {
-            resample<Fixed>(job, frame, x, y, picture);
-        }
+        Sampler::resample(job, frame, x, y, picture);
 #pragma unroll
         for (u32 i = 0; i < PIXELS; ++i) {
             bool inside = x + i >= left && x + i < right;
@@ -123,6 +199,18 @@ extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
         }
     }
     store(job, blockIdx.y, x, y, values);
+}
+
+extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
+    preprocess_group<TwoTaps>(job);
+}
+
+extern "C" __global__ void __launch_bounds__(128) preprocess_taps(const Job job) {
+    preprocess_group<AnyTaps>(job);
+}
+
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) preprocess_tiles(const Job job) {
+    preprocess_tile(job);
 }
 
 // Copies the frames' descriptions from pinned memory, one word per thread. In the stream's order this takes less time than a

@@ -29,13 +29,23 @@ struct Component {
 
 // The source pixels that contribute to each column or row of the tensor: `stride` entries for the lower taps, then `stride` for
 // the upper ones. An entry is a position, with OpenCV's weight (0 to 2048) from bit 16 on. For exact sampling the weights follow
-// as floats, in the same order.
+// as floats, in the same order. Samplings with any number of taps have as many times `stride` positions, or PAD, and then as
+// many weights, integers or floats; preprocess_tiles.cuh has the tables of those whose taps grow with the frame.
 struct Axis {
     u64 entries;
     u32 stride;
-    // 1 if no upper tap has a weight, else 2.
+    // 1 if no upper tap has a weight, else 2; or any number.
     u32 taps;
 };
+
+// The position of a pixel of padding.
+constexpr u32 PAD = 0xffffffff;
+
+// How samplings with any number of taps add pixels: see preprocess_taps.cuh.
+enum Arithmetic : u32 { ARITHMETIC_PILLOW, ARITHMETIC_LINEAR, ARITHMETIC_BYTES, ARITHMETIC_FLOATS };
+
+// How a sum of floats becomes a value.
+enum Finish : u32 { FINISH_NONE, FINISH_HALF_EVEN, FINISH_HALF_UP };
 
 struct Frame {
     Component components[3];
@@ -54,6 +64,14 @@ struct Frame {
     u32 red_x, red_y;
     float sample_gain;
     u32 sample_bytes;
+    // For samplings with any number of taps: the arithmetic, and what becomes of sums of floats.
+    Arithmetic arithmetic;
+    Finish finish;
+    float factor;
+    // For tiles: the columns that taps may reach, beyond which the edge is repeated (those outside of the frame are padding), and
+    // the words of a row of tiles in the rows' table.
+    i32 reach[2];
+    u32 listed_words;
 };
 
 struct Job {
@@ -74,9 +92,11 @@ struct Job {
     u32 aligned;
     // For each channel of the tensor: value * gain + bias; the padding after that.
     float gain[3], bias[3], pad[3];
+    // The padding before that, 0 to 255.
+    float pad_level;
 };
 
-static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 192 && sizeof(Job) == 96, "see job.rs");
+static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 216 && sizeof(Job) == 96, "see job.rs");
 
 // The adjacent pixels of the tensor that one thread computes.
 constexpr u32 PIXELS = 4;

@@ -24,10 +24,13 @@ INLINE float clamped(float value, float low, float high) {
 
 // OpenCV's cvtColor and resize on bytes: each step results in a byte.
 struct Fixed {
+    typedef Fixed Base;
     typedef i32 Wide;
+    typedef i32 Sum;
 
     // Positions and weights of taps; an entry holds both.
     struct Taps {
+        static constexpr bool PADDED = false;
         u32 entries[PIXELS];
 
         __forceinline__ u32 position(u32 i) const { return entries[i] & 0xffff; }
@@ -76,9 +79,12 @@ struct Fixed {
 
 // Floating point without rounding to bytes.
 struct Exact {
+    typedef Exact Base;
     typedef float Wide;
+    typedef float Sum;
 
     struct Taps {
+        static constexpr bool PADDED = false;
         u32 positions[PIXELS];
         float weights[PIXELS];
 

@@ -73,3 +73,15 @@ INLINE void store(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3][PI
         }
     }
 }
+
+// Stores the values of the pixel at (x, y) of frame `slot`.
+INLINE void store_pixel(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3]) {
+    u64 bytes = element_bytes(job.dtype);
+    u64 plane = u64(job.width) * job.height;
+    u64 pixel = u64(y) * job.width + x;
+    u64 first = slot * plane * job.channels + (job.planar ? pixel : pixel * job.channels);
+#pragma unroll
+    for (u32 channel = 0; channel < 3; ++channel) {
+        if (channel < job.channels) store_1(job.dtype, job.out + (first + channel * (job.planar ? plane : 1)) * bytes, v[channel]);
+    }
+}

@@ -29,4 +29,15 @@ INLINE u16 half_bits(float value) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
+
+// Returns a word whose low three bytes are the numbers, saturated.
+INLINE u32 saturated_bytes(i32 first, i32 second, i32 third) {
+    u32 word;
+    asm("{\n\t.reg .b32 high;\n\t"
+        "cvt.pack.sat.u8.s32.b32 high, 0, %3, 0;\n\t"
+        "cvt.pack.sat.u8.s32.b32 %0, %2, %1, high;\n\t}"
+        : "=r"(word)
+        : "r"(first), "r"(second), "r"(third));
+    return word;
+}
 #endif

@@ -1,6 +1,6 @@
 //! How long a preprocess takes: one JSON line a case, times in microseconds. tests/bench/preprocess runs it beside OpenCV.
 //!
-//!     preprocess_bench [--runs N] [--sampling opencv|exact] [--only FORMAT]
+//!     preprocess_bench [--runs N] [--sampling NAME] [--only FORMAT]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -30,16 +30,32 @@ const CASES: &[(PixelFormat, [u32; 2], [u32; 2], DType)] = &[
     (PixelFormat::Bayer(BayerOrder::Rggb, BayerDepth::Bits10), [1920, 1080], [640, 640], DType::F32),
 ];
 
+/// Those that place a frame in a letterbox.
+const SAMPLINGS: &[(&str, Sampling)] = &[
+    ("opencv", Sampling::Opencv),
+    ("exact", Sampling::Exact),
+    ("opencv-area", Sampling::OpencvArea),
+    ("opencv-cubic", Sampling::OpencvCubic),
+    ("pillow-bilinear", Sampling::PillowBilinear),
+    ("pillow-bicubic", Sampling::PillowBicubic),
+    ("torch", Sampling::Torch),
+    ("torch-antialias", Sampling::TorchAntialias),
+    ("torch-antialias-bicubic", Sampling::TorchAntialiasBicubic),
+    ("tensorflow-legacy", Sampling::TensorflowLegacy),
+];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut runs, mut sampling, mut only) = (200_usize, Sampling::Opencv, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.next().as_deref()) {
             ("--runs", Some(value)) => runs = value.parse()?,
-            ("--sampling", Some("opencv")) => sampling = Sampling::Opencv,
-            ("--sampling", Some("exact")) => sampling = Sampling::Exact,
+            ("--sampling", Some(name)) => {
+                let found = SAMPLINGS.iter().find(|(known, _)| *known == name);
+                sampling = found.ok_or_else(|| format!("unknown sampling {name}: use one of {SAMPLINGS:?}"))?.1;
+            }
             ("--only", Some(value)) => only = Some(value.to_owned()),
-            _ => return Err("usage: preprocess_bench [--runs N] [--sampling opencv|exact] [--only FORMAT]".into()),
+            _ => return Err("usage: preprocess_bench [--runs N] [--sampling NAME] [--only FORMAT]".into()),
         }
     }
     for &(format, [width, height], [input_width, input_height], dtype) in CASES {
@@ -49,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut preprocessor = Preprocessor::new(PreprocessSpec {
             width: input_width,
             height: input_height,
-            fit: Fit::Letterbox,
+            placement: Fit::Letterbox.into(),
             sampling,
             pad: 114.0,
             order: ChannelOrder::Rgb,

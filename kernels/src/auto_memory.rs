@@ -250,6 +250,9 @@ mod tests {
         let mut turned = costs((180.0, 50.0), (180.0, 45.0));
         turned.reverse();
         assert_eq!(fastest(&turned), Some(MemoryKind::Mapped));
+        // A twentieth less is no tie.
+        assert_eq!(fastest(&costs((100.0, 100.0), (100.0, 90.0))), Some(MemoryKind::Managed));
+        assert_eq!(fastest(&costs((100.0, 100.0), (100.0, 90.1))), Some(MemoryKind::Mapped));
     }
 
     #[test]
@@ -263,6 +266,7 @@ mod tests {
     #[test]
     fn the_chosen_kind_comes_first() {
         let auto = AutoMemory::new(costs((182.4, 95.0), (180.0, 41.2)), true);
+        assert_eq!((auto.kind(), auto.costs()), (MemoryKind::Managed, &costs((182.4, 95.0), (180.0, 41.2))[..]));
         assert_eq!(
             auto.why().as_deref(),
             Some("write 180 us, preprocess 41 us; mapped: write 182 us, preprocess 95 us")

@@ -116,5 +116,18 @@ mod tests {
         let hd = ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Full }.to_rgb();
         close(hd.r_cr, 1.5748);
         close(hd.b_cb, 1.8556);
+        close(hd.y_gain, 1.0);
+        let uhd = ColorDescription { matrix: ColorMatrix::Bt2020, range: ColorRange::Limited }.to_rgb();
+        for (ours, theirs) in [(uhd.y_offset, 16.0), (uhd.r_cr, 1.67867), (uhd.g_cb, -0.18733), (uhd.g_cr, -0.65042)] {
+            close(ours, theirs);
+        }
+        close(uhd.b_cb, 2.14177);
+    }
+
+    #[test]
+    fn names_are_those_of_the_configuration() {
+        use ColorMatrix::{Bt601, Bt709, Bt2020};
+        assert_eq!([Bt601, Bt709, Bt2020].map(ColorMatrix::name), ["bt601", "bt709", "bt2020"]);
+        assert_eq!([ColorRange::Limited, ColorRange::Full].map(ColorRange::name), ["limited", "full"]);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Greedy, as in torchvision and OpenCV: visits candidates by falling score (lower index first for equal scores) and removes
 //! those that overlap a kept one by more than the threshold. Boxes are (x1, y1, x2, y2) in any common unit.
+//! [`Nms::blend`] averages the boxes of one object instead of dropping all but the best, as MediaPipe does.
 
 /// A box with its score and class.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,6 +17,17 @@ pub struct Candidate {
     pub row: u32,
 }
 
+/// How the overlap of two boxes is measured, and when it is too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overlap {
+    /// Corners are points, and an IoU above the threshold is too much: torchvision, and most other code.
+    #[default]
+    Points,
+    /// Corners are pixels that belong to the box, so that its sides are one pixel longer, and an IoU of the threshold is already
+    /// too much: CenterFace. Small boxes overlap more by this measure.
+    Pixels,
+}
+
 /// Options of the suppression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NmsOptions {
@@ -27,6 +39,52 @@ pub struct NmsOptions {
     pub max_detections: usize,
     /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
+    /// How their overlap is measured.
+    pub overlap: Overlap,
+}
+
+impl NmsOptions {
+    /// Returns the corners of a box as points.
+    #[inline]
+    fn corners(&self, [x1, y1, x2, y2]: [f32; 4]) -> [f32; 4] {
+        match self.overlap {
+            Overlap::Points => [x1, y1, x2, y2],
+            Overlap::Pixels => [x1, y1, x2 + 1.0, y2 + 1.0],
+        }
+    }
+
+    /// Returns the IoU above which a box is removed.
+    fn limit(&self) -> f32 {
+        match self.overlap {
+            Overlap::Points => self.iou_threshold,
+            Overlap::Pixels => self.iou_threshold.next_down(),
+        }
+    }
+
+    /// Whether `a` and `b` show the same object.
+    fn meet(&self, a: &Candidate, b: &Candidate) -> bool {
+        (self.class_agnostic || a.class_id == b.class_id)
+            && iou(self.corners(a.box_in_input), self.corners(b.box_in_input)) > self.limit()
+    }
+}
+
+/// A candidate and the survivor that stands for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Member {
+    /// The survivor's index in the result.
+    pub survivor: usize,
+    /// The candidate as it was.
+    pub candidate: Candidate,
+}
+
+/// Returns the mean of a number of every candidate in `group`, weighted by their scores.
+pub fn weighted_mean(group: &[Member], number: impl Fn(&Candidate) -> f32) -> f32 {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for Member { candidate, .. } in group {
+        sum += number(candidate) * candidate.score;
+        weights += candidate.score;
+    }
+    sum / weights
 }
 
 /// Suppression with reusable memory: it allocates nothing after its busiest frame.
@@ -57,25 +115,58 @@ impl Nms {
     /// Sorts n keys and compares each candidate with the survivors of its class until `max_detections` are found: at most n *
     /// `max_detections` comparisons, eight at a time.
     pub fn run(&mut self, candidates: &mut Vec<Candidate>, options: &NmsOptions) {
+        self.choose(candidates, options);
+        candidates.clear();
+        candidates.extend_from_slice(&self.kept);
+    }
+
+    /// Does the same as [`Nms::run`], but gives each survivor the mean of its own box and those that it removed, weighted by
+    /// their scores; its score stays. Fills `members` with the candidates of the first survivor, best first, then those of the
+    /// second, and so on. A survivor without area has none.
+    ///
+    /// Compares each candidate with the survivors before its own once more.
+    pub fn blend(&mut self, candidates: &mut Vec<Candidate>, options: &NmsOptions, members: &mut Vec<Member>) {
+        self.choose(candidates, options);
+        members.clear();
+        for &key in &self.keys {
+            let candidate = candidates[index_of(key)];
+            let survivor = self.kept.iter().position(|kept| options.meet(kept, &candidate));
+            members.extend(survivor.map(|survivor| Member { survivor, candidate }));
+        }
+        members.sort_unstable_by_key(|m| (m.survivor, sort_key(m.candidate.score, m.candidate.row as usize)));
+        candidates.clear();
+        candidates.extend_from_slice(&self.kept);
+        for group in members.chunk_by(|a, b| a.survivor == b.survivor) {
+            let edge = |edge: usize| weighted_mean(group, |member| member.box_in_input[edge]);
+            let mean: [f32; 4] = std::array::from_fn(edge);
+            // Garbage may be too large to be added up, and scores of 0 have no mean.
+            if mean.iter().all(|edge| edge.is_finite()) {
+                candidates[group[0].survivor].box_in_input = mean;
+            }
+        }
+    }
+
+    /// Fills `kept` with the survivors, best first.
+    fn choose(&mut self, candidates: &[Candidate], options: &NmsOptions) {
         self.rank(candidates, options.score_threshold);
+        let limit = options.limit();
         for &key in &self.keys {
             if self.kept.len() >= options.max_detections {
                 break;
             }
             let candidate = candidates[index_of(key)];
-            if !self.blocks.iter().any(|block| block.suppresses(&candidate, options)) {
+            let corners = options.corners(candidate.box_in_input);
+            if !self.blocks.iter().any(|block| block.suppresses(corners, candidate.class_id, options, limit)) {
                 let column = self.kept.len() % WIDTH;
                 if column == 0 {
                     self.blocks.push(Block::default());
                 }
                 if let Some(block) = self.blocks.last_mut() {
-                    block.set(column, &candidate);
+                    block.set(column, corners, candidate.class_id);
                 }
                 self.kept.push(candidate);
             }
         }
-        candidates.clear();
-        candidates.extend_from_slice(&self.kept);
     }
 
     /// Keeps the best `limit` candidates of at least `score_threshold`, best first, without suppression: for models that end in
@@ -101,19 +192,19 @@ impl Nms {
 }
 
 impl Block {
-    fn set(&mut self, column: usize, candidate: &Candidate) {
-        for (edge, value) in self.edges.iter_mut().zip(candidate.box_in_input) {
+    fn set(&mut self, column: usize, corners: [f32; 4], class_id: u32) {
+        for (edge, value) in self.edges.iter_mut().zip(corners) {
             edge[column] = value;
         }
-        self.area[column] = area(candidate.box_in_input);
-        self.class_id[column] = candidate.class_id;
+        self.area[column] = area(corners);
+        self.class_id[column] = class_id;
     }
 
-    /// Whether any of the boxes overlaps the candidate's by more than the threshold: [`iou`] of finite boxes, without branches.
+    /// Whether any of the boxes meets one with these corners ([`NmsOptions::meet`]): [`iou`] of finite boxes, without branches.
     #[inline]
-    fn suppresses(&self, candidate: &Candidate, options: &NmsOptions) -> bool {
-        let [x1, y1, x2, y2] = candidate.box_in_input;
-        let own_area = area(candidate.box_in_input);
+    fn suppresses(&self, corners: [f32; 4], class_id: u32, options: &NmsOptions, limit: f32) -> bool {
+        let [x1, y1, x2, y2] = corners;
+        let own_area = area(corners);
         // One instruction each; `f32::min` and `f32::max` are not, because they handle NaN.
         let least = |a: f32, b: f32| if a < b { a } else { b };
         let greatest = |a: f32, b: f32| if a > b { a } else { b };
@@ -123,8 +214,8 @@ impl Block {
             let height = greatest(least(self.edges[3][column], y2) - greatest(self.edges[1][column], y1), 0.0);
             let shared = width * height;
             let union = self.area[column] + own_area - shared;
-            let overlap = shared / union > options.iou_threshold;
-            let compared = options.class_agnostic | (self.class_id[column] == candidate.class_id);
+            let overlap = shared / union > limit;
+            let compared = options.class_agnostic | (self.class_id[column] == class_id);
             any |= overlap & compared & (union > 0.0);
         }
         any
@@ -171,8 +262,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const OPTIONS: NmsOptions =
-        NmsOptions { iou_threshold: 0.5, score_threshold: 0.1, max_detections: 100, class_agnostic: false };
+    const OPTIONS: NmsOptions = NmsOptions {
+        iou_threshold: 0.5,
+        score_threshold: 0.1,
+        max_detections: 100,
+        class_agnostic: false,
+        overlap: Overlap::Points,
+    };
 
     fn candidate(box_in_input: [f32; 4], score: f32, class_id: u32, row: u32) -> Candidate {
         Candidate { box_in_input, score, class_id, row }
@@ -210,6 +306,42 @@ mod tests {
     }
 
     #[test]
+    fn corners_that_are_pixels_overlap_more_and_at_the_threshold() {
+        // 1x1 in 2x1 as points; 2x2 in 3x2 as pixels: IoU 1/2 and 2/3.
+        let pair = vec![candidate([0.0, 0.0, 1.0, 1.0], 0.9, 0, 0), candidate([0.0, 0.0, 2.0, 1.0], 0.8, 0, 1)];
+        for (iou_threshold, overlap, wanted) in [
+            (0.6, Overlap::Points, &[0, 1][..]),
+            (0.6, Overlap::Pixels, &[0]),
+            (2.0 / 3.0, Overlap::Pixels, &[0]),
+            ((2.0_f32 / 3.0).next_up(), Overlap::Pixels, &[0, 1]),
+        ] {
+            let mut found = pair.clone();
+            nms(&mut found, &NmsOptions { iou_threshold, overlap, ..OPTIONS });
+            assert_eq!(rows(&found), wanted, "{iou_threshold} {overlap:?}");
+        }
+    }
+
+    #[test]
+    fn a_blended_box_is_the_mean_of_its_object_weighted_by_score() {
+        let mut found = vec![
+            candidate([2.0, 0.0, 12.0, 10.0], 0.3, 0, 0),
+            candidate([0.0, 0.0, 10.0, 10.0], 0.6, 0, 1),
+            candidate([50.0, 0.0, 60.0, 10.0], 0.2, 0, 2),
+            candidate([2.0, 0.0, 12.0, 10.0], 0.5, 1, 3),
+            candidate([90.0, 0.0, 90.0, 10.0], 0.4, 0, 4),
+        ];
+        let before = found.clone();
+        let mut members = Vec::new();
+        Nms::default().blend(&mut found, &OPTIONS, &mut members);
+        assert_eq!(rows(&found), [1, 3, 4, 2]);
+        let [x1, y1, x2, y2] = found[0].box_in_input;
+        assert!((x1 - 2.0 / 3.0).abs() < 1e-6 && (x2 - 32.0 / 3.0).abs() < 1e-5 && (y1, y2) == (0.0, 10.0));
+        assert_eq!((found[0].score, found[1], found[2]), (0.6, before[3], before[4]));
+        let whose: Vec<_> = members.iter().map(|m| (m.survivor, m.candidate.row)).collect();
+        assert_eq!(whose, [(0, 1), (0, 0), (1, 3), (3, 2)], "the box without area stands for nothing");
+    }
+
+    #[test]
     fn equal_scores_keep_their_order() {
         let mut found: Vec<_> = (0..50)
             .map(|i| {
@@ -223,6 +355,15 @@ mod tests {
             .collect();
         nms(&mut found, &NmsOptions { score_threshold: -1.0, ..OPTIONS });
         assert_eq!(rows(&found), (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn negative_scores_have_their_order_too() {
+        let far = |i: u32| [i as f32 * 20.0, 0.0, i as f32 * 20.0 + 10.0, 10.0];
+        let scores = [-0.5, 0.25, -0.1, 0.0, -7.0];
+        let mut found: Vec<_> = (0..5).map(|i| candidate(far(i), scores[i as usize], 0, i)).collect();
+        nms(&mut found, &NmsOptions { score_threshold: -10.0, ..OPTIONS });
+        assert_eq!(rows(&found), [1, 3, 2, 0, 4]);
     }
 
     #[test]
@@ -282,12 +423,14 @@ mod tests {
     }
 
     fn options() -> impl Strategy<Value = NmsOptions> {
-        (0.0_f32..1.0, 0.0_f32..0.6, prop_oneof![Just(usize::MAX), 0_usize..20], any::<bool>()).prop_map(
-            |(iou_threshold, score_threshold, max_detections, class_agnostic)| NmsOptions {
+        let overlap = prop_oneof![Just(Overlap::Points), Just(Overlap::Pixels)];
+        (0.0_f32..1.0, 0.0_f32..0.6, prop_oneof![Just(usize::MAX), 0_usize..20], any::<bool>(), overlap).prop_map(
+            |(iou_threshold, score_threshold, max_detections, class_agnostic, overlap)| NmsOptions {
                 iou_threshold,
                 score_threshold,
                 max_detections,
                 class_agnostic,
+                overlap,
             },
         )
     }
@@ -302,16 +445,11 @@ mod tests {
         sorted.sort_by(|a, b| b.score.total_cmp(&a.score));
         let mut kept: Vec<Candidate> = Vec::new();
         for candidate in sorted {
-            if kept.len() < options.max_detections && !kept.iter().any(|better| meet(better, &candidate, options)) {
+            if kept.len() < options.max_detections && !kept.iter().any(|better| options.meet(better, &candidate)) {
                 kept.push(candidate);
             }
         }
         kept
-    }
-
-    fn meet(a: &Candidate, b: &Candidate, options: &NmsOptions) -> bool {
-        (options.class_agnostic || a.class_id == b.class_id)
-            && iou(a.box_in_input, b.box_in_input) > options.iou_threshold
     }
 
     proptest! {
@@ -323,6 +461,21 @@ mod tests {
         }
 
         #[test]
+        fn blending_keeps_the_same_objects_and_gives_every_member_to_the_first_that_removed_it(
+            all in candidates(),
+            options in options(),
+        ) {
+            let (mut kept, mut blended, mut members) = (all.clone(), all, Vec::new());
+            nms(&mut kept, &options);
+            Nms::default().blend(&mut blended, &options, &mut members);
+            prop_assert_eq!(rows(&kept), rows(&blended));
+            for Member { survivor, candidate } in members {
+                prop_assert!(options.meet(&kept[survivor], &candidate));
+                prop_assert!(kept[..survivor].iter().all(|better| !options.meet(better, &candidate)));
+            }
+        }
+
+        #[test]
         fn survivors_are_candidates_in_order_and_do_not_overlap(all in candidates(), options in options()) {
             let mut kept = all.clone();
             nms(&mut kept, &options);
@@ -330,7 +483,7 @@ mod tests {
             for (i, k) in kept.iter().enumerate() {
                 prop_assert_eq!(&all[k.row as usize], k);
                 prop_assert!(k.score >= options.score_threshold);
-                prop_assert!(kept[..i].iter().all(|better| !meet(better, k, &options)));
+                prop_assert!(kept[..i].iter().all(|better| !options.meet(better, k)));
                 prop_assert!(kept[..i].iter().all(|b| b.score > k.score || (b.score == k.score && b.row < k.row)));
             }
         }
@@ -345,7 +498,7 @@ mod tests {
                 let better = |k: &&Candidate| k.score > c.score || (k.score == c.score && k.row < c.row);
                 prop_assert!(
                     !sound || c.score < options.score_threshold || kept.len() == options.max_detections
-                        || kept.iter().filter(better).any(|k| meet(k, c, &options)),
+                        || kept.iter().filter(better).any(|k| options.meet(k, c)),
                     "{c:?} was removed for no reason"
                 );
             }

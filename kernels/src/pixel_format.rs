@@ -173,6 +173,8 @@ impl fmt::Display for PixelFormat {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -180,7 +182,46 @@ mod tests {
         for format in PixelFormat::all() {
             assert_eq!(PixelFormat::from_name(format.name()), Some(format));
         }
-        assert_eq!(PixelFormat::all().count(), 30);
+        let names: Vec<_> = PixelFormat::all().map(PixelFormat::name).collect();
+        assert_eq!(
+            names.join(" "),
+            "yuyv uyvy yvyu vyuy nv12 nv21 nv16 nv61 i420 rgb bgr rgba bgra grey rggb8 grbg8 gbrg8 bggr8 rggb10 grbg10 \
+             gbrg10 bggr10 rggb12 grbg12 gbrg12 bggr12 rggb16 grbg16 gbrg16 bggr16"
+        );
         assert_eq!(PixelFormat::from_name("yuv"), None);
+        assert_eq!(PixelFormat::Nv12.to_string(), "nv12");
+    }
+
+    #[test]
+    fn odd_sides_of_subsampled_planes_round_up() {
+        // Bytes of a row and rows, of each plane of a picture of 7 x 5 pixels.
+        let planes = |name: &str| {
+            let format = PixelFormat::from_name(name).unwrap();
+            let plane = |plane| (format.row_bytes(plane, 7), format.plane_rows(plane, 5));
+            (0..format.plane_count()).map(plane).collect::<Vec<_>>()
+        };
+        for (names, expected) in [
+            ("yuyv uyvy yvyu vyuy", &[(16, 5)][..]),
+            ("nv12 nv21", &[(7, 5), (8, 3)]),
+            ("nv16 nv61", &[(7, 5), (8, 5)]),
+            ("i420", &[(7, 5), (4, 3), (4, 3)]),
+            ("rgb bgr", &[(21, 5)]),
+            ("rgba bgra", &[(28, 5)]),
+            ("grey rggb8 bggr8", &[(7, 5)]),
+            ("grbg10 gbrg12 rggb16", &[(14, 5)]),
+        ] {
+            for name in names.split(' ') {
+                assert_eq!(planes(name), expected, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_sample_of_a_mosaic_becomes_255() {
+        for (depth, largest) in BayerDepth::iter().zip([255.0, 1023.0, 4095.0, 65_535.0]) {
+            assert!((depth.full_scale_gain() * largest - 255.0).abs() < 1e-3, "{depth:?}");
+        }
+        let reds = BayerOrder::iter().map(BayerOrder::first_red).collect::<Vec<_>>();
+        assert_eq!(reds, [(0, 0), (1, 0), (0, 1), (1, 1)]);
     }
 }

@@ -196,6 +196,44 @@ mod tests {
         let i = [3_i64, -4].map(i64::to_ne_bytes).concat();
         assert_eq!(TensorRef::new(DType::I64, &[2], &i).unwrap().to_f32()[..], [3.0, -4.0]);
         assert_eq!(TensorRef::new(DType::I8, &[1], &[255]).unwrap().to_f32()[..], [-1.0]);
+        let i = [70_000_i32, -5].map(i32::to_ne_bytes).concat();
+        assert_eq!(TensorRef::new(DType::I32, &[2], &i).unwrap().to_f32()[..], [70_000.0, -5.0]);
+        for dtype in [DType::U8, DType::Bool] {
+            assert_eq!(TensorRef::new(dtype, &[2], &[1, 0]).unwrap().to_f32()[..], [1.0, 0.0]);
+        }
+        let f = [0.0, 2.5_f32].map(f32::to_ne_bytes).concat();
+        // Four offsets, of which three are not aligned.
+        let mut bytes = [0; 12];
+        for offset in 0..4 {
+            bytes[offset..offset + 8].copy_from_slice(&f);
+            assert_eq!(TensorRef::new(DType::F32, &[2], &bytes[offset..offset + 8]).unwrap().to_f32()[..], [0.0, 2.5]);
+        }
+    }
+
+    #[test]
+    fn a_view_has_the_type_and_shape_that_it_was_made_with() {
+        use DType::{Bool, F16, F32, I8, I32, I64, U8};
+        for (dtype, name, size) in [
+            (F32, "f32", 4),
+            (F16, "f16", 2),
+            (U8, "u8", 1),
+            (I8, "i8", 1),
+            (I32, "i32", 4),
+            (I64, "i64", 8),
+            (Bool, "bool", 1),
+        ] {
+            assert_eq!((dtype.name(), dtype.size_bytes()), (name, size));
+            let mut bytes = vec![7; 6 * size];
+            let view = TensorRef::new(dtype, &[2, 3], &bytes).unwrap();
+            assert_eq!((view.dtype(), view.shape(), view.bytes(), view.len()), (dtype, &[2, 3][..], &bytes[..], 6));
+            assert!(!view.is_empty() && TensorRef::new(dtype, &[0, 3], &[]).unwrap().is_empty());
+            let written = TensorMut::new(dtype, &[2, 3], &mut bytes).unwrap();
+            assert_eq!((written.dtype(), written.shape()), (dtype, &[2, 3][..]));
+            let slot = written.slot(0).unwrap();
+            assert_eq!((slot.dtype(), slot.shape(), slot.bytes.len()), (dtype, &[3][..], 3 * size));
+        }
+        assert_eq!(ShapeText(&[1, 3, 416]).to_string(), "[1, 3, 416]");
+        assert!(TensorRef::new(F32, &[usize::MAX, 2], &[0; 8]).is_err(), "more bytes than there can be");
     }
 
     #[test]

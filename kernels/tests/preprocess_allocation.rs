@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::letterbox::{Fit, Placement};
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 
@@ -48,11 +48,19 @@ fn known_frame_sizes_cost_no_allocation() {
         let layout = FrameLayout::packed(format, width, height, ColorDescription::default()).unwrap();
         (layout, vec![90; layout.size_bytes()])
     });
-    for (sampling, layout) in [(Sampling::Opencv, TensorLayout::Nhwc), (Sampling::Exact, TensorLayout::Nchw)] {
+    let samplings = [
+        (Sampling::Opencv, TensorLayout::Nhwc),
+        (Sampling::Exact, TensorLayout::Nchw),
+        (Sampling::OpencvArea, TensorLayout::Nchw),
+        (Sampling::OpencvCubic, TensorLayout::Nhwc),
+        (Sampling::PillowBicubic, TensorLayout::Nchw),
+        (Sampling::TorchAntialias, TensorLayout::Nhwc),
+    ];
+    for ((sampling, layout), pad_first) in samplings.into_iter().flat_map(|of| [(of, false), (of, true)]) {
         let mut preprocessor = Preprocessor::new(PreprocessSpec {
             width: 64,
             height: 64,
-            fit: Fit::Letterbox,
+            placement: Placement { pad_first, ..Fit::Letterbox.into() },
             sampling,
             pad: 0.0,
             order: ChannelOrder::Rgb,

@@ -46,12 +46,13 @@ fn parse(line: &str, sampling: Sampling) -> Case {
     let fit = f.next().unwrap();
     let fraction = field(f);
     let spec = PreprocessSpec {
-        fit: match fit {
+        placement: match fit {
             "letterbox" => Fit::Letterbox,
             "top-left" => Fit::LetterboxTopLeft,
             "crop" => Fit::Crop { fraction },
             _ => Fit::Stretch,
-        },
+        }
+        .into(),
         sampling,
         width: field(f),
         height: field(f),

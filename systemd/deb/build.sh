@@ -142,21 +142,20 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_
   echo "$deb"
 }
 
-# Installs the documents for users of visiond. Links to packaged files follow them; links to the sources become plain text.
+# Installs the documents for users of visiond. Links to packaged files follow them; others become plain text.
 put_documents() { # DOC
   local file target
   for file in docs/*.md; do
     case ${file##*/} in design.md | tour.md) continue ;; esac
     sed -zE -e 's#\]\(\.\./config/visiond\.toml#](examples/visiond.toml#g' -e 's#\]\(\.\./config/examples#](examples#g' \
       -e 's#\]\(\.\./config/models#](../../visiond/models#g' -e 's#\]\((prometheus|grafana)/#](../../visiond/\1/#g' \
-      -e 's#\]\(([a-z.-]*schema\.json|openapi\.json)#](../../visiond/schema/\1#g' \
-      -e 's#\[([^][]*)\]\((\.\./[A-Z]|\.\./tests/|contributing/|design\.md|tour\.md)[^()]*\)#\1#g' "$file" >"$1/${file##*/}"
+      -e 's#\]\(([a-z.-]*schema\.json|openapi\.json)#](../../visiond/schema/\1#g' "$file" >"$1/${file##*/}"
   done
   put usr/share/doc/visiond/pictures docs/pictures/*.jpg
   for file in "$1"/*.md; do
     while read -r target; do
-      [[ $target = *:* || -e $1/$target ]] || die "${file##*/} links to $target, which the package lacks: mend the link, or put_documents in systemd/deb/build.sh"
-    done < <(grep -oE '\]\([^()# ]+' "$file" | cut -c3-)
+      [[ $target = *:* || -e $1/$target ]] || sed -i -zE "s#\[([^][]*)\]\(${target//./\\.}[^()]*\)#\1#g" "$file"
+    done < <(grep -oE '\]\([^()# ]+' "$file" | cut -c3- | sort -u)
   done
 }
 

@@ -40,6 +40,15 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def program(name):
+    """The path of a broker's program: from PATH, or where tests/setup and Debian put it."""
+    cache = os.environ.get("VISIOND_CACHE") or f"{os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'}/visiond"
+    found = shutil.which(name, path=f"{cache}/bin:{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+    if not found:
+        raise SystemExit(f"cannot find {name}; run tests/setup --test, which fetches it")
+    return found
+
+
 def as_another_machine():
     """For a child: it runs while nobody else wants the processor, as it would elsewhere."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -107,7 +116,7 @@ class Mosquitto(Broker):
             f"persistence_location {self.folder}/\nautosave_interval 1\nautosave_on_changes true\n"
             f"max_queued_messages 0\n" + ("user root\n" if os.getuid() == 0 else "")
         )
-        return [shutil.which("mosquitto") or "/usr/sbin/mosquitto", "-c", str(config)]
+        return [program("mosquitto"), "-c", str(config)]
 
 
 class Nats(Broker):
@@ -120,6 +129,6 @@ class Nats(Broker):
 
     def command(self):
         return [
-            shutil.which("nats-server") or "/usr/sbin/nats-server",
+            program("nats-server"),
             "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder / "jetstream"),
         ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# numpy 2.4.6, opencv-python-headless 5.0.0.93
+# numpy 2.4.6, opencv-python-headless 4.14.0.94
 """The usual preprocess with OpenCV and numpy, one thread: one JSON line a case, times in microseconds.
 
     preprocess.py [--runs N]

@@ -22,6 +22,66 @@ fn every_command_explains_itself_and_the_exit_status() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+#[test]
+fn with_json_and_no_terminal_standard_error_has_errors_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (model, picture) = (model().display().to_string(), picture("chelsea.png").display().to_string());
+    // Reading this configuration gives a warning, and so does falling back to rten.
+    std::fs::write(path("no.so"), "no library").unwrap();
+    let config = format!(
+        "[[model]]\nname = \"nanodet\"\npath = \"{model}\"\n\n[[camera]]\nname = \"door\"\n\
+         source = {{ type = \"v4l2\", device = \"/dev/video99\" }}\n\n\
+         [[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://broker.invalid:1883\"\nlogin = \"{}\"\n",
+        path("login")
+    );
+    std::fs::write(path("login"), "a:b").unwrap();
+    std::fs::write(path("visiond.toml"), config).unwrap();
+    std::fs::write(path("reference.json"), "[]").unwrap();
+    let (config, missing, images) = (path("visiond.toml"), path("missing.onnx"), path("pictures"));
+    std::fs::create_dir(&images).unwrap();
+    std::fs::copy(&picture, path("pictures/a.png")).unwrap();
+    let reference = path("reference.json");
+    // What each prints there without --json: a part of a note or a warning, if it can be had here, and of the error.
+    let cases: [(&[&str], &str, &str); 11] = [
+        (&["detect", &picture], "using rten instead", ""),
+        (&["bench", "--model", &model, "-n", "1", "--warmup", "0"], "using rten instead", ""),
+        (&["verify", &model, &model, "--images", &images], "using rten instead", ""),
+        (
+            &["verify", "--reference", &reference, &model, &images, "-s", "0.99"],
+            "using rten instead",
+            "agreement is not shown",
+        ),
+        (&["check", &config], "using rten instead", ""),
+        (&["capture", "--config", &config, "-o", &images], "go over the network in clear", "/dev/video99"),
+        (&["selftest", "--only", "board", "--report", &path("report.tar.gz")], "testing board", ""),
+        (&["probe"], "", ""),
+        (&["inspect", &model], "", ""),
+        (&["build", &missing], "", "missing.onnx"),
+        (&["reload", &config], "", "cannot connect"),
+    ];
+    for (arguments, note, error) in cases {
+        let stderr_of = |more: &[&str]| {
+            let mut command = Command::new(visiond_tests::visiond());
+            command.args(arguments).args(more).env("ORT_DYLIB_PATH", path("no.so")).stdin(Stdio::null());
+            stderr(&command.output().unwrap())
+        };
+        let with_notes = stderr_of(&[]);
+        assert!(with_notes.contains(note), "{arguments:?}: {with_notes}");
+        let alone = stderr_of(&["--json"]);
+        if error.is_empty() {
+            assert_eq!(alone, "", "{arguments:?}");
+        } else {
+            let is_error = alone.starts_with("visiond: ") && alone.lines().count() == 1;
+            assert!(is_error && alone.contains(error), "{arguments:?}: {alone}");
+        }
+        // Who asks for more gets it.
+        if arguments[0] == "selftest" {
+            assert!(stderr_of(&["--json", "-v"]).contains(note), "{arguments:?}");
+        }
+    }
+}
+
 /// Returns the indents at which the paragraph of `line` may go on: its own, that of the text beside an option, or that of
 /// an item of a list. A line with two columns starts an entry, so no text beside it goes on at its own indent.
 fn continuations(line: &str) -> Vec<usize> {

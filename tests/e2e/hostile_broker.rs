@@ -240,3 +240,24 @@ fn an_mqtt_broker_that_never_stops_is_given_up() {
     }
     assert_mqtt_bounded(words, "3.1.1", &retained("visiond/gate/cameras/gone/state"));
 }
+
+#[test]
+fn an_mqtt_broker_that_takes_only_tiny_packets_costs_a_line_and_not_one_for_each_message() {
+    fn accept_tiny(stream: &mut TcpStream) -> std::io::Result<()> {
+        read_connect(stream)?;
+        // Maximum Packet Size is 20.
+        stream.write_all(&[0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 20])?;
+        // Reads to the end, and then has nothing to say.
+        std::io::copy(stream, &mut std::io::sink())?;
+        Err(std::io::ErrorKind::UnexpectedEof.into())
+    }
+    let broker = HostileBroker::start(accept_tiny, vec![0]);
+    let sink = format!("[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{}\"\nqos_detections = 0\n", broker.port);
+    let mut daemon = Daemon::start(&config(&sink));
+    daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 50);
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    let lines: Vec<_> = ended.log.lines().filter(|line| line.contains("leaving it out")).collect();
+    assert_eq!(lines.len(), 1, "{}", ended.log);
+    assert!(lines[0].contains("bytes, the broker accepts at most 20"), "{}", lines[0]);
+}

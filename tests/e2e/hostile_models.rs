@@ -120,14 +120,16 @@ fn detect_refuses_each_with_a_reason() {
 }
 
 #[test]
-fn inspect_describes_each_without_loading_it() {
+fn inspect_describes_each_and_says_why_it_cannot_run() {
     let folder = tempfile::tempdir().unwrap();
     write_models(folder.path());
-    for (name, ..) in HOSTILE {
-        let output = run(["inspect".into(), folder.path().join(name).with_extension("onnx")]);
-        let said = stderr(&output);
+    for (name, _, reason) in HOSTILE {
+        let model = folder.path().join(name).with_extension("onnx");
+        let output = run(["inspect".into(), "--load-timeout=2s".into(), model]);
+        let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
         assert_no_panic(&said);
-        assert!([0, MODEL].contains(&output.status.code().unwrap_or(-1)), "{name}: {:?} {said}", output.status);
+        assert_eq!(output.status.code(), Some(MODEL), "{name}: {said}");
+        assert!(said.contains(reason), "{name}: {said}");
     }
 }
 

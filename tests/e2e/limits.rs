@@ -75,6 +75,7 @@ fn whatever_lasts_is_one_connection_until_it_ends() {
 fn clients_of_one_kind_of_socket_keep_out_neither_the_other_kind_nor_health_checks() {
     let (mut daemon, address) = start("max_connections = 4");
     let socket = Place::socket(&mut daemon);
+    daemon.wait_until("readiness", |_| address.get("/readyz").status == 200);
     for (full, other) in [(&address, &socket), (&socket, &address)] {
         wait_for_connections(&mut daemon, other, 0);
         let held: Vec<_> = (0..4).map(|_| open(full, "/api/v1/stream", "")).collect();

@@ -11,6 +11,7 @@ mod build;
 mod by_hand;
 mod canary;
 mod capture;
+mod cards;
 mod check;
 mod children;
 mod commands;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use visiond_tests::{Daemon, picture};
 
 /// The largest square of 16-bit RGBA that the default limits allow is a little larger.
-const LARGE: u32 = 6700;
+const LARGE: u32 = 5800;
 
 /// Watches a folder; the pictures' messages are in out.jsonl.
 fn watch(pictures: &TempDir, state: &TempDir) -> Daemon {

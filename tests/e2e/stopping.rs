@@ -304,12 +304,13 @@ fn sigterm_shortens_the_end_of_a_sink_that_a_reload_removed_and_its_losses_are_l
 #[test]
 fn sigterm_ends_a_start_that_hangs() {
     let folder = tempfile::tempdir().unwrap();
-    let model = folder.path().join("model.onnx");
-    let name = CString::new(model.as_os_str().as_bytes()).unwrap();
+    let token = folder.path().join("token");
+    let name = CString::new(token.as_os_str().as_bytes()).unwrap();
     // SAFETY: the path ends with a zero, and mkfifo(3) does not keep it.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    // Nobody opens the FIFO for writing, so the daemon never gets past opening its model.
-    let mut daemon = Daemon::start(&config_with(&model, ""));
+    // Nobody opens the FIFO for writing, so the daemon never gets past opening it.
+    let http = format!("[http]\nlisten = [\"127.0.0.1:0\"]\ntoken = {token:?}\n");
+    let mut daemon = Daemon::start(&config(&http));
     daemon.wait_until("the daemon to handle signals", |daemon| {
         let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();

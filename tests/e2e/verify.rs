@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use serde_json::Value;
-use visiond_tests::{assert_no_panic, backends, model, root, run, stderr, video};
+use visiond_tests::{assert_no_panic, backends, model, picture, root, run, stderr, video};
 
 const CONFIG: i32 = 3;
 const MODEL: i32 = 4;
@@ -135,7 +135,8 @@ fn models_that_cannot_be_compared_are_refused_with_the_reason() {
     let other = folder.path().join("other.onnx");
     fs::copy(model(), &other).unwrap();
     let card = fs::read_to_string(model().with_extension("toml")).unwrap();
-    fs::write(other.with_extension("toml"), card.replace("\"bgr\"", "\"rgb\"")).unwrap();
+    fs::write(other.with_extension("toml"), card.replace("\"nanodet\"\n\n", "\"nanodet\"\norder = \"rgb\"\n\n"))
+        .unwrap();
     let output = verify(&model(), &other, &["--images", &media()]);
     assert_eq!(output.status.code(), Some(MODEL));
     assert!(stderr(&output).contains("`order` is bgr in the first and rgb in the second"), "{}", stderr(&output));
@@ -166,6 +167,147 @@ fn pictures_that_show_nothing_prove_nothing() {
     assert_eq!(output.status.code(), Some(INPUT));
     assert!(stderr(&output).contains("broken.png"), "{}", stderr(&output));
     assert!(String::from_utf8_lossy(&output.stdout).contains("4 pictures"));
+}
+
+/// What onnxruntime behind OpenCV detects in the sample pictures, as COCO results: tests/golden/nanodet.json has corners.
+fn peer_results() -> Vec<Value> {
+    let golden = fs::read_to_string(root().join("tests/golden/nanodet.json")).unwrap();
+    let golden: Value = serde_json::from_str(&golden).unwrap();
+    let mut results = Vec::new();
+    for name in ["astronaut.png", "chelsea.png", "coffee.png"] {
+        for found in golden["files"][name][0].as_array().unwrap() {
+            let [x, y, right, bottom] = [2, 3, 4, 5].map(|index| found[index].as_f64().unwrap());
+            results.push(serde_json::json!({
+                "image_id": name, "category_id": found[0], "bbox": [x, y, right - x, bottom - y], "score": found[1],
+            }));
+        }
+    }
+    results
+}
+
+/// Compares the sample model with `reference`, written to a file, on the sample pictures.
+fn verify_reference(reference: &str, options: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("reference.json");
+    fs::write(&file, reference).unwrap();
+    let file = file.display().to_string();
+    let options = [&["--reference", &file], options].concat();
+    verify(&model(), &root().join("tests/media"), &options)
+}
+
+#[test]
+fn another_programs_detections_agree_with_the_models() {
+    let results = peer_results();
+    let lines: Vec<_> = results.iter().map(Value::to_string).collect();
+    for reference in [Value::from(results.clone()).to_string(), lines.join("\n")] {
+        let output = verify_reference(&reference, &["--json", "-s", "0.3"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&report["agree"], &report["pictures"]), (&true.into(), &3.into()));
+        assert_eq!(report["reference"]["category_ids"], "from-0");
+        assert_eq!(report["reference"]["detections"], 5);
+        assert_eq!(report["detections"]["matched"], 5);
+        assert_eq!(report["within"][0]["max_score_difference"], 0.01);
+        assert_eq!(report["within"][1]["share"], 1.0);
+    }
+    // visiond's own messages, and the pictures by name instead of their folder.
+    let pictures = ["astronaut.png", "chelsea.png", "coffee.png"].map(picture);
+    let messages = run([OsString::from("detect"), "--json".into()].into_iter().chain(pictures.map(OsString::from)));
+    let output = verify_reference(&String::from_utf8(messages.stdout).unwrap(), &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("reference.json: messages of visiond\n") && text.contains("IoU 0.99, score 0.005"), "{text}");
+    assert!(text.ends_with("\nthe detections agree\n"), "{text}");
+}
+
+#[test]
+fn a_reference_that_differs_has_its_exit_status_the_worst_picture_and_the_likely_cause() {
+    let differs = |results: Vec<Value>, options: &[&str]| {
+        let output = verify_reference(&Value::from(results).to_string(), &[&["--json"], options].concat());
+        assert_eq!(output.status.code(), Some(DIFFERS), "{}", stderr(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    // A box that is 12 pixels off: of 440, so an IoU of 0.95.
+    let mut results = peer_results();
+    let chelsea = results.iter().position(|found| found["image_id"] == "chelsea.png").unwrap();
+    results[chelsea]["bbox"][0] = 14.into();
+    let report = differs(results, &[]);
+    assert_eq!(report["detections"]["outside"], 1);
+    let worst = &report["detections"]["min_iou"];
+    assert!(worst["picture"].as_str().unwrap().ends_with("chelsea.png") && worst["value"].as_f64().unwrap() < 0.98);
+
+    // COCO's numbers: a person is 1, a cat 17, a dog 18, a dining table 67, a cup 47, a chair 62.
+    let mut results = peer_results();
+    for found in &mut results {
+        let id = match found["category_id"].as_u64().unwrap() {
+            0 => 1,
+            15 => 17,
+            16 => 18,
+            60 => 67,
+            41 => 47,
+            56 => 62,
+            other => panic!("{other}"),
+        };
+        found["category_id"] = id.into();
+    }
+    let report = differs(results.clone(), &[]);
+    let cause = report["reasons"][1].as_str().unwrap();
+    assert_eq!(cause, "3 boxes of the reference are where visiond sees another class: pass --category-ids coco");
+    let output = verify_reference(&Value::from(results).to_string(), &["--category-ids", "coco"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+
+    // Made with a higher threshold than the card's 0.4.
+    let sure: Vec<_> = peer_results().into_iter().filter(|found| found["score"].as_f64().unwrap() > 0.55).collect();
+    let report = differs(sure.clone(), &[]);
+    let cause = report["reasons"][1].as_str().unwrap();
+    assert!(cause.contains("no score below 0.5738") && cause.contains("--score-threshold"), "{cause}");
+    let output = verify_reference(&Value::from(sure).to_string(), &["-s", "0.55"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_detection_close_to_the_threshold_is_neither_missing_nor_extra() {
+    let with_score = |score: f64| {
+        let mut results = peer_results();
+        results.push(serde_json::json!({
+            "image_id": "coffee.png", "category_id": 9, "bbox": [5, 5, 50, 50], "score": score,
+        }));
+        verify_reference(&Value::from(results).to_string(), &[]).status.code()
+    };
+    // The threshold is 0.4.
+    assert_eq!([0.3, 0.405, 0.42].map(with_score), [Some(0), Some(0), Some(DIFFERS)]);
+    // visiond's own, of a score of 0.3266, is not in a reference that was made with the threshold 0.32.
+    let without: Vec<_> = peer_results().into_iter().filter(|found| found["category_id"] != 56).collect();
+    let reference = Value::from(without).to_string();
+    assert!(verify_reference(&reference, &["-s", "0.32"]).status.success());
+    assert_eq!(verify_reference(&reference, &["-s", "0.3"]).status.code(), Some(DIFFERS));
+}
+
+#[test]
+fn a_reference_that_cannot_be_used_is_refused_with_its_line() {
+    let refusal = |reference: &str, options: &[&str]| {
+        let output = verify_reference(reference, options);
+        assert_eq!(output.status.code(), Some(INPUT), "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+        stderr(&output)
+    };
+    let lines: Vec<_> = peer_results().iter().map(Value::to_string).collect();
+    let nan = lines.join("\n").replacen("0.5738", "NaN", 1);
+    assert!(refusal(&nan, &[]).contains("reference.json, line 3: column "), "{}", refusal(&nan, &[]));
+    let unknown = lines.join("\n").replace("coffee", "tea");
+    let message = refusal(&unknown, &[]);
+    assert!(message.contains("line 5: the picture tea.png is not among those given"), "{message}");
+    let message = refusal(r#"{"image":"coffee.png","scores":{"person":0.1,"cup":0.9}}"#, &[]);
+    assert!(message.contains("it has scores of whole pictures, but the model's head gives boxes"), "{message}");
+    // Without any detection on either side nothing is shown.
+    let output = verify_reference("[]", &["-s", "0.99"]);
+    assert_eq!((output.status.code(), verdict(&output).as_str()), (Some(INPUT), "agreement is not shown:"));
+
+    for options in [&["--reference", "r.json"][..], &[]] {
+        let output =
+            run([OsString::from("verify"), model().into()].into_iter().chain(options.iter().map(OsString::from)));
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    }
 }
 
 /// Returns the line of the report that says whether the models agree; a report has one.

@@ -2,8 +2,8 @@
 """Golden data of the heads: made-up raw outputs, and what each project's own post-processing makes of them.
 
 `python tests/golden/heads.py` writes heads.json beside itself; engine/tests/heads_golden.rs reads it. Nothing here is taken
-from the heads' Rust: every function follows the post-processing of the project that its comment names, in float64, up to
-but without non-maximum suppression. Seeded, so that a run without changes changes nothing.
+from the heads' Rust: every function follows the post-processing of the project that its comment names, in float64: first up
+to non-maximum suppression ("expected"), then with it ("kept"). Seeded, so that a run without changes changes nothing.
 """
 import json
 import math
@@ -20,8 +20,58 @@ def rounded(a, digits=4):
     return np.round(np.asarray(a, np.float64), digits).astype(np.float32)
 
 
-def case(name, card, size, outputs, expected, threshold, keypoints=None, needs_nms=True):
+# --- Suppression ------------------------------------------------------------------------------------------------------------
+def overlap(a, b, iou, one=0):
+    """Intersection over union of two boxes, whose sides are `one` longer."""
+    w = max(0.0, min(a[2], b[2]) - max(a[0], b[0]) + one)
+    h = max(0.0, min(a[3], b[3]) - max(a[1], b[1]) + one)
+    area_a, area_b = ((r[2] - r[0] + one) * (r[3] - r[1] + one) for r in (a, b))
+    found = w * h / (area_a + area_b - w * h)
+    assert abs(found - iou) > 1e-5, "an overlap at the threshold proves nothing"
+    return found
+
+
+def batched_nms(iou, limit):
+    """torchvision.ops.batched_nms, then the best `limit`: class by class, and what overlaps a better box by more is removed."""
+    def run(found, points):
+        order, kept = sorted(range(len(found)), key=lambda i: -found[i][4]), []
+        for i in order:
+            if all(found[k][5] != found[i][5] or overlap(found[k], found[i], iou) <= iou for k in kept):
+                kept.append(i)
+        return [found[k] for k in kept[:limit]], points and [points[k] for k in kept[:limit]]
+    return run
+
+
+def centerface_nms(iou):
+    """Star-Clouds/CenterFace prj-python/centerface.py, nms: corners are pixels of the box, and the threshold is too much."""
+    def run(found, points):
+        order, kept = sorted(range(len(found)), key=lambda i: -found[i][4]), []
+        while order:
+            best = order.pop(0)
+            kept.append(best)
+            order = [i for i in order if overlap(found[best], found[i], iou, 1) < iou]
+        return [found[k] for k in kept], points and [points[k] for k in kept]
+    return run
+
+
+def mediapipe_nms(iou):
+    """mediapipe/calculators/util/non_max_suppression_calculator.cc, WeightedNonMaxSuppression."""
+    def run(found, points):
+        order, boxes, blended = sorted(range(len(found)), key=lambda i: -found[i][4]), [], []
+        while order:
+            best = order[0]
+            near = [i for i in order if i == best or overlap(found[best], found[i], iou) > iou]
+            weights = np.array([found[i][4] for i in near], np.float64)
+            boxes.append((*np.average([found[i][:4] for i in near], 0, weights), *found[best][4:]))
+            blended.append(np.average([points[i] for i in near], 0, weights))
+            order = [i for i in order if i not in near]
+        return boxes, blended
+    return run
+
+
+def case(name, card, size, outputs, expected, threshold, keypoints=None, nms=None):
     """outputs: [(name, dtype, array)]; expected: [(x1, y1, x2, y2, score, class)]; keypoints: one list of points each."""
+    kept, kept_points = nms(expected, keypoints) if nms else (None, None)
     for e in expected:
         assert abs(e[4] - threshold) > 1e-5, (name, "a score on the threshold proves nothing")
     assert len(expected) > 2, (name, len(expected))
@@ -30,12 +80,21 @@ def case(name, card, size, outputs, expected, threshold, keypoints=None, needs_n
         "card": card,
         "size": size,
         "threshold": threshold,
-        "needs_nms": needs_nms,
         "outputs": [{"name": n, "dtype": d, "shape": list(a.shape), "data": [number(v) for v in a.ravel()]}
                     for n, d, a in outputs],
-        "expected": [[round(float(v), 6) for v in e] for e in expected],
-        "keypoints": None if keypoints is None else [[[round(float(v), 5) for v in p] for p in points] for points in keypoints],
+        "expected": boxes_of(expected),
+        "keypoints": points_of(keypoints),
+        "kept": boxes_of(kept),
+        "kept_keypoints": points_of(kept_points),
     })
+
+
+def boxes_of(boxes):
+    return boxes and [[round(float(v), 6) for v in e] for e in boxes]
+
+
+def points_of(lists):
+    return lists and [[[round(float(v), 5) for v in p] for p in points] for points in lists]
 
 
 def number(v):
@@ -92,11 +151,11 @@ def yolov5(p, nc, thr):
 for name, nc, masks, rows in [("yolov5", 3, 0, 90), ("yolov5 segment", 2, 6, 40)]:
     p = np.concatenate([cxcywh(rows, 320, 256), scores(rows, 1, 0.5), scores(rows, nc, 0.4), rounded(rng.standard_normal((rows, masks)))], 1)
     card = f'[head]\nfamily = "yolov5"\n{"masks = 6" if masks else ""}\n' + names(nc)
-    case(name, card, [320, 256], [("output0", "f32", p[None])], yolov5(p, nc, 0.25), 0.25)
+    case(name, card, [320, 256], [("output0", "f32", p[None])], yolov5(p, nc, 0.25), 0.25, nms=batched_nms(0.45, 1000))
 # The raw grids of old exports stand before or behind the decoded output and are passed over.
 p = np.concatenate([cxcywh(20, 320, 320), scores(20, 1, 0.7), scores(20, 2, 0.6)], 1)
 case("yolov5 with raw grids", '[head]\nfamily = "yolov5"\n' + names(2), [320, 320],
-     [("raw", "f32", rounded(rng.standard_normal((1, 3, 2, 2, 7)))), ("output", "f32", p[None])], yolov5(p, 2, 0.25), 0.25)
+     [("raw", "f32", rounded(rng.standard_normal((1, 3, 2, 2, 7)))), ("output", "f32", p[None])], yolov5(p, 2, 0.25), 0.25, nms=batched_nms(0.45, 1000))
 
 
 # --- YOLOv8 to 12: ultralytics utils/nms.py with multi_label=False; points: (x, y, conf) after the classes -------------------
@@ -113,24 +172,24 @@ def yolov8(p, nc, thr, kpt=None):
 
 p = np.concatenate([cxcywh(1100, 640, 480), scores(1100, 2, 0.02)], 1)
 case("yolov8 of more than one block", '[head]\nfamily = "yolov8"\n' + names(2), [640, 480],
-     [("output0", "f32", np.ascontiguousarray(p.T[None]))], yolov8(p, 2, 0.3)[0], 0.3)
+     [("output0", "f32", np.ascontiguousarray(p.T[None]))], yolov8(p, 2, 0.3)[0], 0.3, nms=batched_nms(0.7, 300))
 p = np.concatenate([cxcywh(60, 640, 480), scores(60, 6, 0.1)], 1)
-case("yolov8 turned", '[head]\nfamily = "yolov8"\n' + names(6), [640, 480], [("output0", "f32", p[None])], yolov8(p, 6, 0.3)[0], 0.3)
+case("yolov8 turned", '[head]\nfamily = "yolov8"\n' + names(6), [640, 480], [("output0", "f32", p[None])], yolov8(p, 6, 0.3)[0], 0.3, nms=batched_nms(0.7, 300))
 case("yolov8 without names", '[head]\nfamily = "yolov8"\n', [640, 480],
-     [("output0", "f32", np.ascontiguousarray(p.T[None]))], yolov8(p, 6, 0.3)[0], 0.3)
+     [("output0", "f32", np.ascontiguousarray(p.T[None]))], yolov8(p, 6, 0.3)[0], 0.3, nms=batched_nms(0.7, 300))
 p16 = p.astype(np.float16).astype(np.float32)
 case("yolov8 in f16", '[head]\nfamily = "yolov8"\n' + names(6), [640, 480],
-     [("output0", "f16", np.ascontiguousarray(p16.T[None]))], yolov8(p16, 6, 0.3)[0], 0.3)
+     [("output0", "f16", np.ascontiguousarray(p16.T[None]))], yolov8(p16, 6, 0.3)[0], 0.3, nms=batched_nms(0.7, 300))
 for each in (3, 2):
     pts = rounded(rng.random((50, 5 * each)) * 300, 2)
     p = np.concatenate([cxcywh(50, 640, 480), scores(50, 1, 0.3), pts], 1)
     det, kp = yolov8(p, 1, 0.3, (5, each))
     case(f"yolov8 pose of {each}", f'[head]\nfamily = "yolov8"\nkeypoints = [5, {each}]\n' + names(1), [640, 480],
-         [("output0", "f32", np.ascontiguousarray(p.T[None]))], det, 0.3, kp)
+         [("output0", "f32", np.ascontiguousarray(p.T[None]))], det, 0.3, kp, batched_nms(0.7, 300))
 p = np.concatenate([cxcywh(60, 640, 480), scores(60, 3, 0.2), rounded(rng.standard_normal((60, 8)))], 1)
 case("yolov8 segment", '[head]\nfamily = "yolov8"\nmasks = 8\n' + names(3), [640, 480],
      [("output0", "f32", np.ascontiguousarray(p.T[None])), ("output1", "f32", np.zeros((1, 8, 2, 2), np.float32))],
-     yolov8(p, 3, 0.3)[0], 0.3)
+     yolov8(p, 3, 0.3)[0], 0.3, nms=batched_nms(0.7, 300))
 
 # --- End to end: ultralytics utils/nms.py, `if prediction.shape[-1] == 6 or end2end`: rows whose conf passes -----------------
 for extra, option in [(0, ""), (6, "keypoints = [2, 3]")]:
@@ -139,18 +198,18 @@ for extra, option in [(0, ""), (6, "keypoints = [2, 3]")]:
     p[20:] = 0
     keep = p[p[:, 4] > 0.25].astype(np.float64)
     case("end to end" + (" pose" if extra else ""), f'[head]\nfamily = "yolo-nms"\n{option}\n', [640, 640], [("output0", "f32", p[None])],
-         [tuple(r[:6]) for r in keep], 0.25, [list(r[6:].reshape(2, 3)) for r in keep] if extra else None, needs_nms=False)
+         [tuple(r[:6]) for r in keep], 0.25, [list(r[6:].reshape(2, 3)) for r in keep] if extra else None)
 # WongKinYiu/yolov7 README, "ONNX export": batch_id, x0, y0, x1, y1, cls_id, score
 p = np.concatenate([np.zeros((15, 1), np.float32), corner_boxes(15, 640, 640), rng.integers(0, 80, (15, 1)).astype(np.float32),
                     scores(15, 1, 0.6)], 1)
 case("yolov7 end to end", '[head]\nfamily = "yolo-nms"\n', [640, 640], [("output", "f32", p)],
-     [(*r[1:5], r[6], r[5]) for r in p.astype(np.float64) if r[6] > 0.25], 0.25, needs_nms=False)
+     [(*r[1:5], r[6], r[5]) for r in p.astype(np.float64) if r[6] > 0.25], 0.25)
 # EfficientNMS_TRT: rows from num_dets on are garbage.
 b, s, c = corner_boxes(20, 640, 640), scores(20, 1, 0.9)[:, 0], rng.integers(0, 80, 20).astype(np.int32)
 case("EfficientNMS", '[head]\nfamily = "yolo-nms"\n', [640, 640],
      [("num_dets", "i32", np.array([[8]], np.int32)), ("det_boxes", "f32", b[None]), ("det_scores", "f32", s[None]),
       ("det_classes", "i32", c[None])],
-     [(*b[i], s[i], c[i]) for i in range(8) if s[i] > 0.25], 0.25, needs_nms=False)
+     [(*b[i], s[i], c[i]) for i in range(8) if s[i] > 0.25], 0.25)
 
 
 # --- YOLOX: Megvii-BaseDetection/YOLOX yolox/utils/demo_utils.py, demo_postprocess; boxes.py, postprocess --------------------
@@ -176,14 +235,15 @@ def yolox(p, nc, thr):
 
 rows = (96 * 64) // 64 + (96 * 64) // 256 + (96 * 64) // 1024
 p = np.concatenate([rounded(rng.standard_normal((rows, 4))), scores(rows, 1, 0.5), scores(rows, 3, 0.4)], 1)
-case("yolox", '[head]\nfamily = "yolox"\n' + names(3), [96, 64], [("output", "f32", p[None])], yolox(yolox_grid(p, 96, 64), 3, 0.3), 0.3)
+case("yolox", '[head]\nfamily = "yolox"\n' + names(3), [96, 64], [("output", "f32", p[None])], yolox(yolox_grid(p, 96, 64), 3, 0.3), 0.3,
+     nms=batched_nms(0.45, 1000))
 p = np.concatenate([cxcywh(rows, 96, 64), scores(rows, 1, 0.5), scores(rows, 3, 0.4)], 1)
 case("yolox decoded", '[head]\nfamily = "yolox"\ndecoded = true\n' + names(3), [96, 64], [("output", "f32", p[None])],
-     yolox(p.astype(np.float64), 3, 0.3), 0.3)
+     yolox(p.astype(np.float64), 3, 0.3), 0.3, nms=batched_nms(0.45, 1000))
 
 
-# --- NanoDet: RangiLyu/nanodet gfl_head.py / nanodet_plus_head.py, get_bboxes without the clamp to the input ------------------
-def nanodet(cls, reg, w, h, strides, reg_max, thr, centre):
+# --- NanoDet: RangiLyu/nanodet gfl_head.py / nanodet_plus_head.py, get_bboxes: every class of a box that passes ---------------
+def nanodet(cls, reg, w, h, strides, reg_max, thr, centre, best=False):
     centres, per = [], []
     for s in strides:
         fh, fw = math.ceil(h / s), math.ceil(w / s)
@@ -192,9 +252,11 @@ def nanodet(cls, reg, w, h, strides, reg_max, thr, centre):
         per.append(np.full((fh * fw, 1), s))
     centres, per = np.concatenate(centres), np.concatenate(per)
     d = (softmax(reg.reshape(-1, 4, reg_max + 1)) * np.arange(reg_max + 1)).sum(-1) * per
-    box = np.concatenate([centres - d[:, :2], centres + d[:, 2:]], 1)
+    box = np.concatenate([centres - d[:, :2], centres + d[:, 2:]], 1).clip(0, [w, h, w, h])
     cls = cls.astype(np.float64)
-    return [(*b, s.max(), s.argmax()) for b, s in zip(box, cls) if s.max() > thr]
+    if best:  # NanoDet's C++ demos
+        return [(*b, s.max(), s.argmax()) for b, s in zip(box, cls) if s.max() > thr]
+    return [(*b, s[k], k) for b, s in zip(box, cls) for k in range(len(s)) if s[k] > thr]
 
 
 def nanodet_rows(w, h, strides):
@@ -206,7 +268,7 @@ for name, w, h, strides, reg_max, centre in [("nanodet", 96, 64, [8, 16, 32], 10
     cls, reg = scores(rows, 4, 0.1), rounded(rng.standard_normal((rows, 4 * (reg_max + 1))) * 2, 3)
     head = f'[head]\nfamily = "nanodet"\nstrides = {strides}\nreg_max = {reg_max}\ncell_centre = {str(centre).lower()}\n'
     expected = nanodet(cls, reg, w, h, strides, reg_max, 0.35, 0.5 if centre else 0.0)
-    case(name, head + names(4), [w, h], [("output", "f32", np.concatenate([cls, reg], 1)[None])], expected, 0.35)
+    case(name, head + names(4), [w, h], [("output", "f32", np.concatenate([cls, reg], 1)[None])], expected, 0.35, nms=batched_nms(0.6, 100))
 rows = nanodet_rows(64, 64, [8, 16, 32])
 cls, reg = rounded(rng.standard_normal((rows, 3)) * 2 - 1), rounded(rng.standard_normal((rows, 32)) * 2, 3)
 parts, at = [], 0
@@ -216,7 +278,7 @@ for s in (8, 16, 32):
     parts.append((f"dis_{s}", "f32", reg[None, at:at + n]))
     at += n
 case("nanodet in six outputs, logits", '[head]\nfamily = "nanodet"\nsigmoid = true\n' + names(3), [64, 64], parts[::2] + parts[1::2],
-     nanodet(sigmoid(cls), reg, 64, 64, [8, 16, 32], 7, 0.6, 0.5), 0.6)
+     nanodet(sigmoid(cls), reg, 64, 64, [8, 16, 32], 7, 0.6, 0.5), 0.6, nms=batched_nms(0.6, 100))
 
 
 # --- SSD: every class whose score passes is a candidate (torchvision ssd.py; vision/ssd/predictor.py of UltraFace) -----------
@@ -229,27 +291,28 @@ scale = np.array([320, 240, 320, 240])
 s = scores(70, 1, 0.2)
 s = rounded(np.concatenate([1 - s, s], 1))
 case("ultraface", '[head]\nfamily = "ssd"\nbackground = "first"\n[classes]\nnames = ["face"]\n', [320, 240],
-     [("scores", "f32", s[None]), ("boxes", "f32", norm[None])], multi_label(norm.astype(np.float64) * scale, s, 0.4, 1), 0.4)
+     [("scores", "f32", s[None]), ("boxes", "f32", norm[None])], multi_label(norm.astype(np.float64) * scale, s, 0.4, 1), 0.4, nms=batched_nms(0.5, 300))
 logits = rounded(rng.standard_normal((70, 4)) * 2)
 centre = rounded(cxcywh(70, 320, 240), 3)
 case("ssd logits, centres, pixels", '[head]\nfamily = "ssd"\nbackground = "last"\nactivation = "softmax"\nformat = "cxcywh"\nunit = "pixels"\n' + names(3),
      [320, 240], [("loc", "f32", centre[None]), ("conf", "f32", logits[None])],
-     [e for e in multi_label(xywh2xyxy(centre.astype(np.float64)), softmax(logits), 0.3, 0) if e[5] < 3], 0.3)
+     [e for e in multi_label(xywh2xyxy(centre.astype(np.float64)), softmax(logits), 0.3, 0) if e[5] < 3], 0.3, nms=batched_nms(0.5, 300))
 logits = rounded(rng.standard_normal((40, 3)) * 2 - 1)
 case("ssd sigmoid", '[head]\nfamily = "ssd"\nactivation = "sigmoid"\nformat = "xywh"\n' + names(3), [320, 240],
      [("a", "f32", norm[None, :40]), ("b", "f32", logits[None])],
-     multi_label(np.concatenate([norm[:40, :2], norm[:40, :2].astype(np.float64) + norm[:40, 2:]], 1) * scale, sigmoid(logits), 0.5, 0), 0.5)
+     multi_label(np.concatenate([norm[:40, :2], norm[:40, :2].astype(np.float64) + norm[:40, 2:]], 1) * scale, sigmoid(logits), 0.5, 0), 0.5,
+     nms=batched_nms(0.5, 300))
 # torchvision: {boxes: [N, 4] pixels, labels: [N], scores: [N]}
 b, s, c = corner_boxes(12, 320, 240), scores(12, 1, 0.6)[:, 0], rng.integers(1, 91, 12).astype(np.int64)
 case("torchvision", '[head]\nfamily = "ssd"\n[classes]\npreset = "coco91"\n', [320, 240],
-     [("1234", "f32", b), ("1235", "f32", s), ("1236", "i64", c)], [(*b[i], s[i], c[i]) for i in range(12) if s[i] > 0.4], 0.4, needs_nms=False)
+     [("1234", "f32", b), ("1235", "f32", s), ("1236", "i64", c)], [(*b[i], s[i], c[i]) for i in range(12) if s[i] > 0.4], 0.4)
 # TensorFlow's detection API: [ymin, xmin, ymax, xmax] of the input, classes from 1, num_detections
 case("tensorflow", '[head]\nfamily = "ssd"\nformat = "yxyx"\nunit = "normalized"\nbackground = "first"\n', [320, 240],
      [("detection_anchor_indices", "f32", np.zeros((1, 70), np.float32)), ("detection_boxes", "f32", norm[None, :12][..., [1, 0, 3, 2]].copy()),
       ("detection_classes", "f32", c[None].astype(np.float32)), ("detection_multiclass_scores", "f32", np.zeros((1, 12, 3), np.float32)),
       ("detection_scores", "f32", s[None]), ("num_detections", "f32", np.array([9], np.float32)),
       ("raw_detection_boxes", "f32", np.zeros((1, 70, 4), np.float32)), ("raw_detection_scores", "f32", np.zeros((1, 70, 3), np.float32))],
-     [(*(norm[i].astype(np.float64) * scale), s[i], c[i] - 1) for i in range(9) if s[i] > 0.4], 0.4, needs_nms=False)
+     [(*(norm[i].astype(np.float64) * scale), s[i], c[i] - 1) for i in range(9) if s[i] > 0.4], 0.4)
 
 
 # --- DETR and its kin -------------------------------------------------------------------------------------------------------
@@ -270,28 +333,28 @@ q = 10
 logits, boxes = rounded(rng.standard_normal((q, 6)) * 1.5), detr_boxes(q)
 assert (sigmoid(logits) > 0.3).sum() > q
 case("rt-detr, more pairs than queries", '[head]\nfamily = "detr"\n' + names(6), [640, 480],
-     [("logits", "f32", logits[None]), ("pred_boxes", "f32", boxes[None])], focal(logits, boxes, 640, 480, 0.3), 0.3, needs_nms=False)
+     [("logits", "f32", logits[None]), ("pred_boxes", "f32", boxes[None])], focal(logits, boxes, 640, 480, 0.3), 0.3)
 # rf-detr: dets, labels; a fine-tuned network has one logit more than classes, which is dropped
 dropped = rounded(np.concatenate([logits[:, :5], logits[:, 5:] - 9], 1))
 case("rf-detr", '[head]\nfamily = "detr"\nbackground = "last"\n' + names(5), [640, 480],
-     [("dets", "f32", boxes[None]), ("labels", "f32", dropped[None])], focal(dropped, boxes, 640, 480, 0.3), 0.3, needs_nms=False)
+     [("dets", "f32", boxes[None]), ("labels", "f32", dropped[None])], focal(dropped, boxes, 640, 480, 0.3), 0.3)
 # transformers DetrImageProcessor: softmax, the last class is none, the best other one stands
 logits, boxes = rounded(rng.standard_normal((30, 6)) * 2), detr_boxes(30)
 prob = softmax(logits)[:, :-1]
 box = xywh2xyxy(boxes.astype(np.float64)) * np.array([640, 480, 640, 480])
 case("detr", '[head]\nfamily = "detr"\nactivation = "softmax"\n' + names(5), [640, 480],
      [("logits", "f32", logits[None]), ("pred_boxes", "f32", boxes[None]), ("last_hidden_state", "f32", np.zeros((1, 30, 8), np.float32))],
-     [(*b, p.max(), p.argmax()) for b, p in zip(box, prob) if p.max() > 0.5], 0.5, needs_nms=False)
+     [(*b, p.max(), p.argmax()) for b, p in zip(box, prob) if p.max() > 0.5], 0.5)
 # D-FINE and RT-DETR deployed: labels, boxes (of orig_target_sizes), scores
 b, s, c = corner_boxes(20, 640, 480), scores(20, 1, 0.5)[:, 0], rng.integers(0, 80, 20).astype(np.int64)
 case("d-fine", '[extra_inputs]\norig_target_sizes = "input-size"\n[head]\nfamily = "detr"\n[classes]\npreset = "coco80"\n', [640, 480],
      [("labels", "i64", c[None]), ("boxes", "f32", b[None]), ("scores", "f32", s[None])],
-     [(*b[i], s[i], c[i]) for i in range(20) if s[i] > 0.4], 0.4, needs_nms=False)
+     [(*b[i], s[i], c[i]) for i in range(20) if s[i] > 0.4], 0.4)
 # ultralytics models/rtdetr/predict.py: bboxes, scores = split((4, nd - 4)); the best class of a query
 s, boxes = scores(25, 4, 0.2), detr_boxes(25)
 box = xywh2xyxy(boxes.astype(np.float64)) * np.array([640, 480, 640, 480])
 case("rt-detr of ultralytics", '[head]\nfamily = "detr"\n' + names(4), [640, 480], [("output0", "f32", np.concatenate([boxes, s], 1)[None])],
-     [(*b, r.max(), r.argmax()) for b, r in zip(box, s) if r.max() > 0.25], 0.25, needs_nms=False)
+     [(*b, r.max(), r.argmax()) for b, r in zip(box, s) if r.max() > 0.25], 0.25)
 
 
 # --- CenterNet: xingyizhou/CenterNet src/lib/models/decode.py, ctdet_decode, without its top K --------------------------------
@@ -313,9 +376,7 @@ wh, reg = rounded(rng.random((2, 12, 16)) * 8, 3), rounded(rng.random((2, 12, 16
 style = '[head]\nfamily = "heatmap"\nstyle = "centernet"\n'
 case("centernet", style + names(3), [64, 48],
      [("hm", "f32", hm[None]), ("wh", "f32", wh[None]), ("reg", "f32", reg[None])], centernet(hm, wh, reg, 0.3), 0.3)
-CASES[-1]["needs_nms"] = False
 case("centernet without offsets", style + names(3), [64, 48], [("hm", "f32", hm[None]), ("wh", "f32", wh[None])], centernet(hm, wh, None, 0.3), 0.3)
-CASES[-1]["needs_nms"] = False
 
 
 # --- CenterFace: Star-Clouds/CenterFace prj-python/centerface.py, decode ------------------------------------------------------
@@ -336,7 +397,7 @@ scale, offset = rounded(rng.standard_normal((2, 12, 16))), rounded(rng.random((2
 lms = rounded(rng.random((10, 12, 16)), 3)
 found, points = centerface(heat, scale, offset, lms, 64, 48, 0.35)
 case("centerface", '[head]\nfamily = "heatmap"\nstyle = "centerface"\n' + names(1), [64, 48],
-     [(n, "f32", a[None]) for n, a in zip(("537", "538", "539", "540"), (heat, scale, offset, lms))], found, 0.35, points)
+     [(n, "f32", a[None]) for n, a in zip(("537", "538", "539", "540"), (heat, scale, offset, lms))], found, 0.35, points, centerface_nms(0.3))
 
 # --- Classifiers ------------------------------------------------------------------------------------------------------------
 logits = rounded(rng.standard_normal(12) * 2)
@@ -346,10 +407,10 @@ for name, raw, prob, option, shape in [
     ("classifier of many labels", logits, sigmoid(logits), 'activation = "sigmoid"', (1, 12)),
 ]:
     case(name, f'[head]\nfamily = "classifier"\n{option}\n' + names(12), [224, 224], [("logits", "f32", raw.reshape(shape))],
-         sorted([(0, 0, 0, 0, p, k) for k, p in enumerate(prob) if p > 0.05], key=lambda e: -e[4]), 0.05, needs_nms=False)
+         sorted([(0, 0, 0, 0, p, k) for k, p in enumerate(prob) if p > 0.05], key=lambda e: -e[4]), 0.05)
 prob = softmax(logits)
 case("classifier with a background", '[head]\nfamily = "classifier"\nbackground = "first"\n' + names(11), [224, 224],
-     [("logits", "f32", logits[None])], [(0, 0, 0, 0, p, k - 1) for k, p in enumerate(prob) if p > 0.02 and k > 0], 0.02, needs_nms=False)
+     [("logits", "f32", logits[None])], [(0, 0, 0, 0, p, k - 1) for k, p in enumerate(prob) if p > 0.02 and k > 0], 0.02)
 
 
 # --- BlazeFace: MediaPipe ssd_anchors_calculator.cc (fixed_anchor_size) and tensors_to_detections_calculator.cc ----------------
@@ -394,16 +455,73 @@ logits, raw = blazeface_rows(896, 16, 128)
 found, points = blazeface(logits, raw, 128, 128, [8, 16, 16, 16], 1, 0.5)
 case("blazeface front, four outputs", face, [128, 128],
      [("Identity:0", "f32", logits[None, :512]), ("Identity_1:0", "f32", logits[None, 512:]),
-      ("Identity_2:0", "f32", raw[None, :512]), ("Identity_3:0", "f32", raw[None, 512:])], found, 0.5, points)
+      ("Identity_2:0", "f32", raw[None, :512]), ("Identity_3:0", "f32", raw[None, 512:])], found, 0.5, points, mediapipe_nms(0.3))
 logits, raw = blazeface_rows(896, 16, 256)
 found, points = blazeface(logits, raw, 256, 256, [16, 32, 32, 32], 1, 0.5)
 case("blazeface back, two outputs", face, [256, 256], [("regressors", "f32", raw[None]), ("classificators", "f32", logits[None])],
-     found, 0.5, points)
+     found, 0.5, points, mediapipe_nms(0.3))
 for name, (w, h), strides, interpolated, values in [("full range", (24, 24), [4], 0, 16), ("pose, sides that strides do not divide", (70, 52), [8, 16, 32, 32, 32], 1, 12)]:
     logits, raw = blazeface_rows(len(mediapipe_anchors(w, h, strides, interpolated)), values, w)
     found, points = blazeface(logits, raw, w, h, strides, interpolated, 0.3)
     case(f"mediapipe {name}", face.replace("[classes]", f"strides = {strides}\n[classes]"), [w, h],
-         [("regressors", "f32", raw[None]), ("classificators", "f32", logits[None])], found, 0.3, points)
+         [("regressors", "f32", raw[None]), ("classificators", "f32", logits[None])], found, 0.3, points, mediapipe_nms(0.3))
+
+# --- Crowds: many boxes of each object, and more objects than some families' limits -------------------------------------------
+def crowd(columns, lines, step, classes):
+    """Boxes cx cy w h of a grid of objects, some of which have several or overlap their neighbours."""
+    x, y = np.meshgrid(step * (0.5 + np.arange(columns)), step * (0.5 + np.arange(lines)))
+    one = np.stack([x.ravel(), y.ravel(), *(step * (0.6 + 0.8 * rng.random((2, columns * lines))))], 1)
+    more = np.repeat(one[::8], 2, 0)
+    more[:, :2] += step / 5 * rng.standard_normal((len(more), 2))
+    boxes = np.concatenate([one, more])
+    found = 0.3 + 0.69 * rng.random(len(boxes))
+    return rounded(boxes, 1), rounded(np.where(rng.integers(0, classes, (len(boxes), 1)) == np.arange(classes), found[:, None], 0.05), 3)
+
+
+boxes, s = crowd(20, 17, 20, 2)
+p = np.concatenate([boxes, s], 1)
+found = yolov8(p, 2, 0.25)[0]
+assert len(batched_nms(0.7, 10000)(found, None)[0]) > 300
+case("yolov8, a crowd", '[head]\nfamily = "yolov8"\n' + names(2), [400, 340], [("output0", "f32", p.T[None].copy())], found, 0.25,
+     nms=batched_nms(0.7, 300))
+p = np.concatenate([boxes, np.full((len(boxes), 1), 0.96875, np.float32), s], 1)
+for family, option, found in [("yolov5", "", yolov5(p, 2, 0.27)), ("yolox", "decoded = true", yolox(p.astype(np.float64), 2, 0.27))]:
+    assert 300 < len(batched_nms(0.45, 10000)(found, None)[0]) < 1000
+    case(f"{family}, a crowd", f'[head]\nfamily = "{family}"\n{option}\n' + names(2), [400, 340], [("output", "f32", p[None])],
+         found, 0.27, nms=batched_nms(0.45, 1000))
+# A crowd of faces of a few pixels: the pixel that CenterFace adds to their sides counts.
+heat = np.where(rng.random((1, 24, 32)) < 0.35, rounded(0.4 + 0.5 * rng.random((1, 24, 32))), np.float32(0))
+scale, offset = rounded(np.log(0.8 + 1.4 * rng.random((2, 24, 32))), 2), rounded(rng.random((2, 24, 32)) * 0.5, 1)
+found = centerface(heat, scale, offset, np.zeros((10, 24, 32)), 128, 96, 0.35)[0]
+kept = centerface_nms(0.3)(found, None)[0]
+assert 100 < len(kept) < len(batched_nms(0.3, 1000)(found, None)[0]) - 10
+case("centerface, a crowd", '[head]\nfamily = "heatmap"\nstyle = "centerface"\n' + names(1), [128, 96],
+     [(n, "f32", a[None]) for n, a in zip(("535", "536", "537"), (heat, scale, offset))], found, 0.35, nms=centerface_nms(0.3))
+# One face that several anchors found.
+logits, raw = np.full((896, 1), -9.0), np.zeros((896, 16))
+for cell in range(0, 256, 17):
+    for anchor in (2 * cell, 2 * cell + 1, 2 * cell + 2):
+        logits[anchor] = 3 * rng.random()
+        raw[anchor] = [*(2 * rng.standard_normal(2)), *(22 + 6 * rng.random(2)), *(8 * rng.standard_normal(12))]
+logits, raw = rounded(logits, 3), rounded(raw, 2)
+found, points = blazeface(logits, raw, 128, 128, [8, 16, 16, 16], 1, 0.5)
+case("blazeface, several boxes of a face", face, [128, 128],
+     [("regressors", "f32", raw[None]), ("classificators", "f32", logits[None])], found, 0.5, points, mediapipe_nms(0.3))
+# NanoDet clips to its input before the suppression: these pairs overlap too much only then, or no longer.
+rows = nanodet_rows(64, 64, [16])
+cls, reg = np.full((rows, 1), 0.01, np.float32), rounded(rng.standard_normal((rows, 32)) * 4, 3)
+cls[:, 0] = rounded(0.4 + 0.5 * rng.random(rows))
+found = nanodet(cls, reg, 64, 64, [16], 7, 0.35, 0.5)
+case("nanodet at the edges", '[head]\nfamily = "nanodet"\nstrides = [16]\n' + names(1), [64, 64],
+     [("output", "f32", np.concatenate([cls, reg], 1)[None])], found, 0.35, nms=batched_nms(0.6, 100))
+
+rows = nanodet_rows(64, 64, [8, 16])
+cls, reg = rounded(0.8 * rng.random((rows, 3))), rounded(rng.standard_normal((rows, 32)) * 2, 3)
+for best in (False, True):
+    head = '[head]\nfamily = "nanodet"\nstrides = [8, 16]\n' + ("multi_label = false\n" if best else "")
+    case("nanodet, boxes of several classes" + (", the best" if best else ""), head + names(3), [64, 64],
+         [("output", "f32", np.concatenate([cls, reg], 1)[None])],
+         nanodet(cls, reg, 64, 64, [8, 16], 7, 0.6, 0.5, best), 0.6, nms=batched_nms(0.6, 100))
 
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")

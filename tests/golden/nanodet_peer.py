@@ -1,5 +1,5 @@
-# numpy 2.4.6, opencv-python-headless 5.0.0.93, onnxruntime 1.31.1
-"""NanoDet-g by other means: OpenCV's letterbox, onnxruntime, and a decode in numpy.
+# numpy 2.4.6, opencv-python-headless 4.14.0.94, onnxruntime 1.31.1
+"""NanoDet-g by other means: OpenCV's warp, onnxruntime, and a decode in numpy.
 
 What visiond's detections are compared with. It shares no code with visiond: the resampling, the normalisation, the
 decode and the NMS are OpenCV's or written here from the papers (Generalized Focal Loss, https://arxiv.org/abs/2006.04388).
@@ -38,15 +38,16 @@ def session(model, threads=1):
 
 
 def preprocess(bgr):
-    """The input tensor of a picture, and where the picture stands in it: x, y, width, height."""
+    """The input tensor of a picture, and how it stands in it: ratio, x, y.
+
+    As NanoDet does it (warp_and_resize in nanodet/data/transform/warp.py). OpenCV 5 warps in floats: a few levels differ.
+    """
     height, width = bgr.shape[:2]
     ratio = min(SIZE / height, SIZE / width)
-    w, h = max(1, round(width * ratio)), max(1, round(height * ratio))
-    x, y = (SIZE - w) // 2, (SIZE - h) // 2
-    canvas = np.zeros((SIZE, SIZE, 3), np.uint8)
-    canvas[y : y + h, x : x + w] = cv2.resize(bgr, (w, h), interpolation=cv2.INTER_LINEAR)
+    x, y = SIZE / 2 - ratio * width / 2, SIZE / 2 - ratio * height / 2
+    canvas = cv2.warpPerspective(bgr, np.array([[ratio, 0, x], [0, ratio, y], [0, 0, 1]]), dsize=(SIZE, SIZE))
     tensor = (canvas.astype(np.float32) - MEAN) / STD
-    return np.ascontiguousarray(tensor.transpose(2, 0, 1)[None]), (x, y, w, h)
+    return np.ascontiguousarray(tensor.transpose(2, 0, 1)[None]), (ratio, x, y)
 
 
 def _centres():
@@ -65,24 +66,23 @@ CENTRES, CENTRE_STRIDES = _centres()
 def decode(output, placed, source, threshold, iou=0.6, most=100):
     """Detections as (class, score, x1, y1, x2, y2) in source pixels, best first."""
     rows = output[0]
-    scores_all = rows[:, : len(COCO)]
-    classes = scores_all.argmax(1)
-    scores = scores_all.max(1)
-    keep = scores >= threshold
+    # As NanoDet's own code, multiclass_nms: a box for every class that passes.
+    keep, classes = np.nonzero(rows[:, : len(COCO)] >= threshold)
+    scores = rows[keep, classes]
     logits = rows[keep, len(COCO) :].reshape(-1, 4, BINS)
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     distances = (weights * np.arange(BINS)).sum(-1) * CENTRE_STRIDES[keep]
     centres = CENTRES[keep]
-    boxes = np.concatenate([centres - distances[:, :2], centres + distances[:, 2:]], 1)
-    scores, classes = scores[keep], classes[keep]
+    # NanoDet clips to the input before the suppression (distance2bbox with max_shape).
+    boxes = np.concatenate([centres - distances[:, :2], centres + distances[:, 2:]], 1).clip(0, SIZE)
     kept = suppress(boxes, scores, classes, iou, most)
-    x, y, w, h = placed
+    ratio, x, y = placed
     width, height = source
     found = []
     for i in kept:
-        x1, x2 = np.clip((boxes[i, [0, 2]] - x) * width / w, 0, width)
-        y1, y2 = np.clip((boxes[i, [1, 3]] - y) * height / h, 0, height)
+        x1, x2 = np.clip((boxes[i, [0, 2]] - x) / ratio, 0, width)
+        y1, y2 = np.clip((boxes[i, [1, 3]] - y) / ratio, 0, height)
         found.append((int(classes[i]), float(scores[i]), float(x1), float(y1), float(x2), float(y2)))
     return found
 

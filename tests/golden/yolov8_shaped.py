@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# numpy 2.4.6, onnx 1.23.2, opencv-python-headless 5.0.0.93, onnxruntime 1.31.1
+# numpy 2.4.6, onnx 1.23.2, opencv-python-headless 4.14.0.94, onnxruntime 1.31.1
 """Does visiond read a YOLOv8 export by its metadata alone? A network that has one's output and metadata, and sees real things.
 
     yolov8_shaped.py [--visiond BIN] [--frames N] FILE...
@@ -23,8 +23,8 @@ from onnx import TensorProto, helper, numpy_helper
 SIZE, ROWS = peer.SIZE, len(peer.CENTRES)
 
 
-def wrapped(path):
-    """Writes the network."""
+def wrapped(path, version=None, objectness=False):
+    """Writes the network, with the metadata of an Ultralytics version, or with YOLOv5's objectness and without metadata."""
     model = onnx.load(agreement.MODEL)
     graph = model.graph
     for node in graph.node:
@@ -68,14 +68,26 @@ def wrapped(path):
         node("Add", "w_first w_last", "w_sum"),
         node("Mul", "w_sum w_half", "w_middle"),
         node("Sub", "w_last w_first", "w_extent"),
-        node("Concat", "w_middle w_extent w_scores", "w_rows", axis=2),
-        node("Transpose", "w_rows", "output0", perm=[0, 2, 1]),
     ]
+    if objectness:
+        # Both factors of the score are its square root for the best class.
+        after += [
+            node("ReduceMax", "w_scores", "w_best", axes=[2], keepdims=1),
+            node("Sqrt", "w_best", "w_objectness"),
+            node("Div", "w_scores w_objectness", "w_classes"),
+            node("Concat", "w_middle w_extent w_objectness w_classes", "output0", axis=2),
+        ]
+    else:
+        after += [
+            node("Concat", "w_middle w_extent w_scores", "w_rows", axis=2),
+            node("Transpose", "w_rows", "output0", perm=[0, 2, 1]),
+        ]
     own = list(graph.node)
     del graph.node[:]
     graph.node.extend(before + own + after)
     del graph.output[:]
-    graph.output.append(helper.make_tensor_value_info("output0", TensorProto.FLOAT, [1, 4 + len(peer.COCO), ROWS]))
+    shape = [1, ROWS, 5 + len(peer.COCO)] if objectness else [1, 4 + len(peer.COCO), ROWS]
+    graph.output.append(helper.make_tensor_value_info("output0", TensorProto.FLOAT, shape))
     del model.metadata_props[:]
     metadata = {
         "description": "Ultralytics YOLOv8n model trained on coco.yaml",
@@ -86,7 +98,10 @@ def wrapped(path):
         "imgsz": f"[{SIZE}, {SIZE}]",
         "names": str(dict(enumerate(peer.COCO))),
     }
-    helper.set_model_props(model, metadata)
+    if version:
+        metadata["version"] = version
+    if not objectness:
+        helper.set_model_props(model, metadata)
     onnx.checker.check_model(model)
     onnx.save(model, path)
 

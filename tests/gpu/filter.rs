@@ -13,7 +13,7 @@ use visiond_engine::heads::spec::{
 use visiond_engine::heads::{self, Decoded, Head, HeadInput, HeadSpec, NamedOutput};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceAddress, DeviceBuffer, Event};
 use visiond_kernels::filter::{CudaFilter, FilterError};
-use visiond_kernels::nms::{Candidate, Nms, NmsOptions};
+use visiond_kernels::nms::{Candidate, Nms, NmsOptions, Overlap};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use crate::measure::{Noise, Samples};
@@ -295,7 +295,13 @@ fn times(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
 fn suppression(report: &mut Report) {
     let mut noise = Noise::new(9);
     let mut part = move || (noise.number() >> 40) as f32 / (1 << 24) as f32;
-    let options = NmsOptions { iou_threshold: 0.6, score_threshold: 0.3, max_detections: 300, class_agnostic: false };
+    let options = NmsOptions {
+        iou_threshold: 0.6,
+        score_threshold: 0.3,
+        max_detections: 300,
+        class_agnostic: false,
+        overlap: Overlap::Points,
+    };
     for (what, objects, boxes_each, classes, wanted_us) in [
         ("typical: 60 candidates of 8 things", 8, 8, 80.0, Some(30.0)),
         ("crowd: 1000 candidates of 100 things of one class", 100, 10, 1.0, None),
@@ -331,7 +337,8 @@ fn suppression(report: &mut Report) {
 }
 
 fn nanodet() -> Case {
-    let spec = NanodetSpec { strides: vec![8, 16, 32], reg_max: 10, sigmoid: false, cell_centre: true };
+    let strides = vec![8, 16, 32];
+    let spec = NanodetSpec { strides, reg_max: 10, sigmoid: false, cell_centre: true, multi_label: true };
     Case {
         name: "nanodet 416",
         spec: HeadSpec::Nanodet(spec),
@@ -357,7 +364,8 @@ fn yolov8() -> Case {
 
 fn cases() -> Vec<Case> {
     let pose = HeadSpec::Yolov8 { keypoints: Some(Keypoints { count: 17, scored: true }), masks: 0 };
-    let logits = NanodetSpec { strides: vec![8, 16, 32], reg_max: 10, sigmoid: true, cell_centre: false };
+    let strides = vec![8, 16, 32];
+    let logits = NanodetSpec { strides, reg_max: 10, sigmoid: true, cell_centre: false, multi_label: false };
     let ssd = |activation| {
         HeadSpec::Ssd(BoxesSpec {
             activation: Some(activation),

@@ -24,7 +24,6 @@ const GUARD: usize = 4096;
 const UNWRITTEN: u8 = 0xa5;
 
 const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::U8, DType::I8];
-const SAMPLINGS: [Sampling; 2] = [Sampling::Opencv, Sampling::Exact];
 
 /// The memory of a frame.
 #[derive(Clone, Copy)]
@@ -67,7 +66,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let fits =
         [Fit::Letterbox, Fit::LetterboxTopLeft, Fit::Stretch, Fit::Crop { fraction: 1.0 }, Fit::Crop { fraction: 0.4 }];
     let orders = [ChannelOrder::Rgb, ChannelOrder::Bgr, ChannelOrder::Grey];
-    let mut seen = [[Seen::default(); SAMPLINGS.len()]; DTYPES.len()];
+    let mut seen = [[Seen::default(); Sampling::ALL.len()]; DTYPES.len()];
     let mut round = 0;
     for fit in fits {
         for layout in [TensorLayout::Nchw, TensorLayout::Nhwc] {
@@ -78,8 +77,10 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
                     continue;
                 }
                 for (dtype, seen) in DTYPES.into_iter().zip(&mut seen) {
-                    for (sampling, seen) in SAMPLINGS.into_iter().zip(seen) {
-                        let spec = spec(&mut noise, fit, order, layout, dtype, sampling);
+                    for ((_, sampling), seen) in Sampling::ALL.into_iter().zip(seen) {
+                        let fit = if sampling.only_warps() { Fit::Warp } else { fit };
+                        let mut spec = spec(&mut noise, fit, order, layout, dtype, sampling);
+                        spec.placement.pad_first = round % 3 == 0;
                         let sizes = if round % 10 == 0 && !quick { 1920 } else { 200 };
                         let batches = [sizes, sizes].map(|side| Batch::new(&device, &stream, &mut noise, &spec, side));
                         let [first, second] = batches;
@@ -90,8 +91,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         }
     }
     for (dtype, seen) in DTYPES.into_iter().zip(seen) {
-        for (sampling, seen) in SAMPLINGS.into_iter().zip(seen) {
-            let name = if sampling == Sampling::Opencv { "opencv" } else { "exact" };
+        for ((name, _), seen) in Sampling::ALL.into_iter().zip(seen) {
             let (wanted, allowed) = match dtype {
                 DType::F32 | DType::F16 => ("at most 2e-3 of full scale", 2e-3),
                 _ => ("at most 1/255 of full scale", 1.0 / 255.0),
@@ -116,7 +116,7 @@ fn spec(
     PreprocessSpec {
         width,
         height: side(noise),
-        fit,
+        placement: fit.into(),
         sampling,
         pad: below(noise, 256) as f32,
         order,

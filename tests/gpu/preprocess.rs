@@ -88,6 +88,12 @@ pub fn run(setup: &Setup, peers: &Peers, report: &mut Report) -> Result<(), Fail
             }
         }
     }
+    let frame = frame_of(&CASES[0]);
+    for (name, sampling) in Sampling::ALL.into_iter().skip(2) {
+        let microseconds = Bench::new(&device, &CASES[0], &frame, sampling)?.best_us()?;
+        let times = microseconds / ours[0].1;
+        report.note(ROW, &format!("yuyv to f16, {name}"), format!("{microseconds:.1} us, {times:.1} times opencv"));
+    }
     compare(peers, &folder, &ours, report)?;
     Ok(std::fs::remove_dir_all(&folder)?)
 }
@@ -121,7 +127,7 @@ impl Bench {
         let spec = PreprocessSpec {
             width: SIDE,
             height: SIDE,
-            fit: Fit::Letterbox,
+            placement: if sampling.only_warps() { Fit::Warp } else { Fit::Letterbox }.into(),
             sampling,
             pad: 114.0,
             order: ChannelOrder::Rgb,

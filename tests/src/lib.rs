@@ -5,6 +5,7 @@
 pub mod certificates;
 pub mod mosquitto;
 pub mod nats;
+pub mod networks;
 pub mod onnx;
 pub mod port;
 pub mod web;

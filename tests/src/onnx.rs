@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 const CARD: &str = "name = \"hostile\"\n[head]\nfamily = \"classifier\"\n[classes]\nnames = [\"a\", \"b\", \"c\"]\n";
 
 /// Element types of ONNX.
-const FLOAT: u64 = 1;
-const INT64: u64 = 7;
-const BOOL: u64 = 9;
+pub(crate) const FLOAT: u64 = 1;
+pub(crate) const INT64: u64 = 7;
+pub(crate) const BOOL: u64 = 9;
 
 /// What a model does.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +104,7 @@ fn endless() -> Vec<u8> {
 }
 
 /// A `NodeProto` with one output.
-fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes: Vec<u8> = inputs.iter().flat_map(|input| text(1, input)).collect();
     bytes.extend([text(2, output), text(3, output), text(4, operator)].concat());
     bytes.extend(attributes.iter().flat_map(|attribute| field(5, attribute)));
@@ -112,39 +112,41 @@ fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -
 }
 
 /// An `AttributeProto` with a whole number.
-fn int(name: &str, value: u64) -> Vec<u8> {
+pub(crate) fn int(name: &str, value: u64) -> Vec<u8> {
     [text(1, name), number(3, value), number(20, 2)].concat()
 }
 
 /// A `TensorProto`.
-fn tensor(name: &str, kind: u64, dims: &[u64], data: &[u8]) -> Vec<u8> {
+pub(crate) fn tensor(name: &str, kind: u64, dims: &[u64], data: &[u8]) -> Vec<u8> {
     let mut bytes: Vec<u8> = dims.iter().flat_map(|size| number(1, *size)).collect();
     bytes.extend([number(2, kind), text(8, name), field(9, data)].concat());
     bytes
 }
 
 /// A `ValueInfoProto` of a tensor.
-fn value(name: &str, kind: u64, dims: &[u64]) -> Vec<u8> {
-    let shape: Vec<u8> = dims.iter().flat_map(|size| field(1, &number(1, *size))).collect();
+pub(crate) fn value(name: &str, kind: u64, dims: &[u64]) -> Vec<u8> {
+    // A size of 0 is one that the model leaves open.
+    let dim = |size: u64| if size == 0 { Vec::new() } else { number(1, size) };
+    let shape: Vec<u8> = dims.iter().flat_map(|size| field(1, &dim(*size))).collect();
     let tensor = [number(1, kind), field(2, &shape)].concat();
     [text(1, name), field(2, &field(1, &tensor))].concat()
 }
 
-fn text(number: u64, text: &str) -> Vec<u8> {
+pub(crate) fn text(number: u64, text: &str) -> Vec<u8> {
     field(number, text.as_bytes())
 }
 
 /// A field with a length.
-fn field(number: u64, content: &[u8]) -> Vec<u8> {
+pub(crate) fn field(number: u64, content: &[u8]) -> Vec<u8> {
     [varint(number << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 
 /// A field with a number.
-fn number(number: u64, value: u64) -> Vec<u8> {
+pub(crate) fn number(number: u64, value: u64) -> Vec<u8> {
     [varint(number << 3), varint(value)].concat()
 }
 
-fn varint(mut value: u64) -> Vec<u8> {
+pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);

@@ -238,7 +238,7 @@ impl Drawer {
         let opened = self.folder.open();
         self.note(&opened);
         while let Some((frame, message)) = self.slot.take() {
-            if !self.outage.may_try() {
+            if !self.outage.may_try(Instant::now()) {
                 self.lost();
                 continue;
             }
@@ -267,8 +267,8 @@ impl Drawer {
     /// Notes whether the folder can be written.
     fn note(&mut self, result: &io::Result<()>) {
         match result {
-            Ok(()) => self.outage.recovered(),
-            Err(error) => self.outage.failed(&explain(error)),
+            Ok(()) => self.outage.recovered(Instant::now()),
+            Err(error) => self.outage.failed(&explain(error), Instant::now()),
         }
         *self.counters.outage.lock() = self.outage.reason().map(str::to_owned);
     }

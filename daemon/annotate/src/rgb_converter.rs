@@ -58,7 +58,7 @@ fn unscaled(width: u32, height: u32) -> PreprocessSpec {
     PreprocessSpec {
         width,
         height,
-        fit: Fit::Stretch,
+        placement: Fit::Stretch.into(),
         sampling: Sampling::Opencv,
         pad: 0.0,
         order: ChannelOrder::Rgb,

@@ -19,7 +19,7 @@ pub struct Buffers {
     pub count: usize,
     /// The most pixels of a frame.
     pub max_pixels: u64,
-    /// The most bytes that reading a picture may take.
+    /// The most bytes that reading a picture, or all frames of a video, may take.
     pub max_picture_bytes: u64,
 }
 
@@ -32,6 +32,19 @@ pub struct TooManyPixels {
     width: u32,
     height: u32,
     pixels: u64,
+    most: u64,
+}
+
+/// The buffers of a video would take more memory than the configuration allows.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error(
+    "its frames may take {} MiB of memory, more than {}: make it smaller, or raise `max_picture_bytes` in `[buffers]` \
+     (`--input-memory`)",
+    .needed.div_ceil(1 << 20),
+    .most >> 20
+)]
+pub struct TooMuchMemory {
+    needed: u64,
     most: u64,
 }
 
@@ -57,6 +70,12 @@ impl Buffers {
     pub(super) fn check_size(&self, width: u32, height: u32) -> Result<(), TooManyPixels> {
         let (pixels, most) = (u64::from(width) * u64::from(height), self.max_pixels);
         if pixels > most { Err(TooManyPixels { width, height, pixels, most }) } else { Ok(()) }
+    }
+
+    /// Checks the memory of all buffers of a video whose frames have `bytes` bytes.
+    pub(super) fn check_memory(&self, bytes: usize) -> Result<(), TooMuchMemory> {
+        let (needed, most) = ((bytes as u64).saturating_mul(self.count as u64), self.max_picture_bytes);
+        if needed > most { Err(TooMuchMemory { needed, most }) } else { Ok(()) }
     }
 
     /// Whether a source that has `other` could use these buffers instead.
@@ -117,6 +136,15 @@ mod tests {
         assert!(usual.are_like(&Buffers::default()));
         assert!(!usual.are_like(&buffers(BufferConfig { max_pixels: 1, ..BufferConfig::default() })));
         assert!(!usual.are_like(&buffers(BufferConfig { max_picture_bytes: 1, ..BufferConfig::default() })));
+    }
+
+    #[test]
+    fn the_frames_of_a_video_fit_into_the_memory_of_a_picture() {
+        let (buffers, bytes) = (Buffers::default(), |width: usize, height: usize| width * height * 3);
+        assert!(buffers.check_memory(bytes(7680, 4320)).is_ok());
+        let error = buffers.check_memory(bytes(8192, 8192)).unwrap_err().to_string();
+        assert!(error.starts_with("its frames may take 768 MiB of memory, more than 384: make it smaller"), "{error}");
+        assert!(buffers.check_memory(usize::MAX).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use visiond_config::format_size;
 use visiond_config::types::VideoConfig;
 use visiond_system::child_process::{Child, Launch};
 use visiond_system::confinement::{Confinement, Sockets};
@@ -65,7 +66,8 @@ fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
             || (option == "-f" && DEVICE_FORMATS.contains(&value))
     };
     // The last pair has one argument.
-    let pairs = (0..input_args.len()).map(|at| &input_args[at..(at + 2).min(input_args.len())]);
+    let mut pairs = (0..input_args.len()).map(|at| &input_args[at..(at + 2).min(input_args.len())]);
+    let devices = url.starts_with("/dev/") || pairs.any(is_hardware);
     Some(Confinement {
         // An argument may name a certificate, or another input.
         readable: readable(url).into_iter().chain(input_args.iter().map(PathBuf::from)).collect(),
@@ -76,8 +78,19 @@ fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
             // `-protocol_whitelist` for a list of URLs, or another input.
             false => Sockets::Internet,
         },
-        devices: url.starts_with("/dev/") || pairs.into_iter().any(is_hardware),
+        devices,
+        // Drivers of GPUs reserve far more than they use.
+        memory_bytes: (!devices).then_some(config.max_memory_bytes),
     })
+}
+
+/// What to do about a program that ran out of memory; `lines` are its last lines.
+pub fn memory_remedy(config: &VideoConfig, lines: &[String]) -> String {
+    if !lines.iter().any(|line| line.contains("Cannot allocate memory")) {
+        return String::new();
+    }
+    let limit = format_size(config.max_memory_bytes);
+    format!("; it may use {limit} of memory: make the video smaller, or raise `max_memory_bytes` (`--input-memory`)")
 }
 
 /// The files that `url` names: for a list of files, or a pattern, their folder. ffmpeg may have protocols and filters around them,
@@ -169,11 +182,13 @@ mod tests {
             &["-vcodec", "h264_v4l2m2m"],
             &["-f", "v4l2"],
         ] {
-            assert!(of("rtsp://cam/1", args).devices, "{args:?}");
+            let confinement = of("rtsp://cam/1", args);
+            assert!(confinement.devices && confinement.memory_bytes.is_none(), "{args:?}");
         }
         assert!(of("/dev/video0", &[]).devices);
         for args in [&["-f", "lavfi"][..], &["-rtsp_transport", "tcp"], &["-cookies", "a=b"], &["-f"]] {
-            assert!(!of("x", args).devices, "{args:?}");
+            let confinement = of("x", args);
+            assert!(!confinement.devices && confinement.memory_bytes == Some(1 << 30), "{args:?}");
         }
     }
 

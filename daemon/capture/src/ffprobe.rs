@@ -45,6 +45,8 @@ pub struct VideoInfo {
     pub codec: String,
     /// Matrix as tagged, otherwise BT.601; range as tagged, otherwise by the pixel format.
     pub color: ColorDescription,
+    /// Where chroma samples lie, as ffprobe calls it: "left", "topleft", "unspecified".
+    pub chroma_location: String,
     /// Whether this ffmpeg knows `-fps_mode` (5.1 and later) instead of `-vsync`.
     pub has_fps_mode: bool,
 }
@@ -134,14 +136,19 @@ fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     let url = &shown(&config.url);
     let said = lines.last().map_or("ffprobe gave no reason", |line| reason(line, url));
     if is_remote(url) {
-        return SourceError::transient(format!("cannot open the video {url}: {said}"));
+        return SourceError::transient(format!(
+            "cannot open the video {url}: {said}; check the address and the network"
+        ));
     }
     let missing = !Path::new(url).exists() && said.contains("No such file");
     let failed = if missing { Err(io::ErrorKind::NotFound.into()) } else { check_file(config) };
     if let Err(error) = failed {
         return cannot_open(config, &error);
     }
-    SourceError::permanent(format!("cannot read the video {url}: not a video, or damaged at its start ({said})"))
+    let remedy = decoder_process::memory_remedy(config, lines);
+    SourceError::permanent(format!(
+        "cannot read the video {url}: not a video, or damaged at its start ({said}){remedy}"
+    ))
 }
 
 /// Removes the input's name (`url` as shown) from the start of ffmpeg's line, because the error has it already.
@@ -182,6 +189,7 @@ pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
         duration: text_number(&answer["format"]["duration"]).or_else(|| text_number(&stream["duration"])),
         codec: stream["codec_name"].as_str().unwrap_or("unknown codec").to_owned(),
         color: color(stream, pixel_format),
+        chroma_location: stream["chroma_location"].as_str().unwrap_or("unspecified").to_owned(),
         has_fps_mode: has_fps_mode(answer["program_version"]["version"].as_str().unwrap_or("")),
     })
 }

@@ -1,9 +1,9 @@
 //! Reads a picture file into an RGB frame, with the pixels that OpenCV's `imread(IMREAD_COLOR)` gives.
 //!
-//! The content decides the format, not the file's extension. EXIF orientation is applied, alpha is dropped (not blended),
-//! 16-bit samples lose their low byte, grey becomes three equal channels. Compared with OpenCV 5.0 on 69 files of every format,
-//! depth and orientation: equal, except TIFF with alpha or 16 bits a channel, transparent GIF, and PGM whose
-//! maximum is not 255 (scaled here, not there). TIFF with JPEG inside is not read.
+//! The content decides the format, not the file's extension. EXIF orientation is applied, alpha is dropped (TIFF: multiplied
+//! in, as libtiff does), the transparent pixels of a GIF show its background, 16-bit samples lose their low byte (colour TIFF:
+//! are rounded), grey becomes three equal channels. `golden.py` compares with OpenCV 5.0; the files that differ, and why, are
+//! in `tests.rs`.
 //!
 //! A picture may be a bomb: a small file that becomes gigabytes. So the header is judged before anything is decoded: the pixels,
 //! and the most memory that this file's decoder can need. What the decoders need was read from their sources (image 0.25, png
@@ -11,11 +11,13 @@
 
 use std::fs;
 use std::io::{Cursor, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use image::metadata::Orientation;
 use image::{ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage};
+use tiff::tags::{CompressionMethod, Tag};
 use visiond_flow::clock::{self, SystemClock};
 use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
 use visiond_kernels::buffer::KEPT_BYTES;
@@ -61,11 +63,18 @@ fn cannot_read(path: &Path, reason: &dyn std::error::Error) -> SourceError {
     SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()))
 }
 
-/// Opens a file; also returns its size.
+/// Opens a file; also returns its size. Refuses devices and pipes: they may have no end, or wait for a writer.
 fn open(path: &Path) -> Result<(fs::File, u64), Reason> {
-    let file = fs::File::open(path)?;
+    // Without the flag, the call waits for a writer where a pipe is.
+    let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
-    if metadata.is_dir() { Err("it is a folder".into()) } else { Ok((file, metadata.len())) }
+    if metadata.is_dir() {
+        return Err("it is a folder".into());
+    }
+    if !metadata.is_file() {
+        return Err("it is a device or a pipe, not a file: copy it into one".into());
+    }
+    Ok((file, metadata.len()))
 }
 
 /// Returns the format of a file from its first bytes.
@@ -73,8 +82,24 @@ fn format(head: &[u8]) -> Result<ImageFormat, Reason> {
     if head.is_empty() {
         return Err("the file is empty".into());
     }
-    let format = image::guess_format(head);
-    format.map_err(|_| "not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".into())
+    use ImageFormat::{Avif, Bmp, Gif, Jpeg, Png, Pnm, Tiff, WebP};
+    match known_format(head) {
+        Some(format @ (Png | Jpeg | Bmp | Gif | Tiff | WebP | Pnm)) => Ok(format),
+        Some(Avif) => {
+            Err("it is AVIF, which visiond does not read: convert it with `avifdec PICTURE.avif PICTURE.png`".into())
+        }
+        _ => Err("not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".into()),
+    }
+}
+
+/// Returns the format that the first bytes of a file are of, if visiond reads it or says how to convert it.
+fn known_format(head: &[u8]) -> Option<ImageFormat> {
+    image::guess_format(head).ok().filter(|format| format.reading_enabled() || *format == ImageFormat::Avif)
+}
+
+/// Whether a file begins as a picture that visiond reads, or says how to convert.
+pub fn begins_as_picture(head: &[u8]) -> bool {
+    known_format(head).is_some()
 }
 
 /// Reads pictures one after the other into reused memory.
@@ -117,8 +142,11 @@ impl Loader {
         self.file.clear();
         let (file, bytes) = open(path)?;
         let most = self.limits.max_picture_bytes;
+        if bytes > most {
+            return Err(self.too_costly(bytes));
+        }
         // No more than there is, because the vector would grow to twice the size.
-        self.file.try_reserve_exact(usize::try_from(bytes.min(most))?)?;
+        self.file.try_reserve_exact(usize::try_from(bytes)?)?;
         let read = file.take(most.saturating_add(1)).read_to_end(&mut self.file)? as u64;
         if read > most { Err(self.too_costly(bytes.max(read))) } else { Ok(()) }
     }
@@ -189,7 +217,12 @@ impl Loader {
         let packed_bytes = self.file.len() as u64;
         limits.max_alloc = Some(if format == ImageFormat::Gif { decoded } else { working_bytes + packed_bytes });
         decoder.set_limits(limits).map_err(|error| sentence(&error))?;
-        let picture = DynamicImage::from_decoder(decoder).map_err(|error| sentence(&error))?;
+        let mut picture = DynamicImage::from_decoder(decoder).map_err(|error| sentence(&error))?;
+        match format {
+            ImageFormat::Gif => show_background(&mut picture, &self.file),
+            ImageFormat::Tiff => convert_like_libtiff(&mut picture, &self.file),
+            _ => {}
+        }
         if orientation == Orientation::NoTransforms {
             buffer.refit(needed)?;
             write_rgb(&picture, &mut buffer.as_mut_slice()[..needed])?;
@@ -216,7 +249,8 @@ impl Loader {
         let most = self.limits.max_picture_bytes;
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         format!(
-            "reading it may take {} MiB of memory, more than {}: make it smaller, or raise `max_picture_bytes` in `[buffers]`",
+            "reading it may take {} MiB of memory, more than {}: make it smaller, or raise `max_picture_bytes` in `[buffers]` \
+             (`--input-memory`)",
             mib(needed),
             mib(most)
         )
@@ -243,18 +277,56 @@ fn turned((width, height): (u32, u32), rgb: Vec<u8>, orientation: Orientation) -
     Ok(picture.into_rgb8())
 }
 
+/// Returns the numbers of a tag of a TIFF's first picture; empty without the tag.
+fn tiff_tag(file: &[u8], tag: Tag) -> Vec<u16> {
+    let numbers =
+        tiff::decoder::Decoder::new(Cursor::new(file)).and_then(|mut decoder| decoder.find_tag_unsigned_vec(tag));
+    numbers.ok().flatten().unwrap_or_default()
+}
+
 /// Whether a TIFF has JPEG data, whose own header may state any size: the decoder checks it against nothing.
 fn has_jpeg_inside(file: &[u8]) -> bool {
-    use tiff::tags::{CompressionMethod, Tag};
-    let compression = tiff::decoder::Decoder::new(Cursor::new(file))
-        .and_then(|mut decoder| decoder.find_tag_unsigned(Tag::Compression))
-        .ok()
-        .flatten()
-        .unwrap_or(CompressionMethod::None.to_u16());
+    let compression = tiff_tag(file, Tag::Compression).first().copied().unwrap_or(CompressionMethod::None.to_u16());
     matches!(
         CompressionMethod::from_u16_exhaustive(compression),
         CompressionMethod::JPEG | CompressionMethod::ModernJPEG
     )
+}
+
+/// Gives the pixels of a GIF that its first frame leaves transparent or does not cover the background colour of the file, or
+/// black without one.
+fn show_background(picture: &mut DynamicImage, file: &[u8]) {
+    const HAS_TABLE: u8 = 0x80;
+    // The screen descriptor: flags and index of the background; the table of colours follows.
+    let (flags, index) = (file[10], usize::from(file[11]));
+    let entries = if flags & HAS_TABLE == 0 { 0 } else { 2 << (flags & 7) };
+    let table = file[13..].as_chunks::<3>().0;
+    let [r, g, b] = table.get(index).filter(|_| index < entries).copied().unwrap_or_default();
+    if let DynamicImage::ImageRgba8(picture) = picture {
+        picture.pixels_mut().filter(|pixel| pixel.0[3] == 0).for_each(|pixel| pixel.0 = [r, g, b, u8::MAX]);
+    }
+}
+
+/// Converts the samples of a TIFF in colour as libtiff's `TIFFReadRGBAImage` does: rounds 16 bits to 8, and multiplies the
+/// colours by an alpha that the file declares as not multiplied in yet.
+fn convert_like_libtiff(picture: &mut DynamicImage, file: &[u8]) {
+    /// The value of the tag ExtraSamples for such an alpha.
+    const UNASSOCIATED_ALPHA: u16 = 2;
+    let has_alpha = picture.color().has_alpha();
+    if picture.color().has_color() && matches!(picture, DynamicImage::ImageRgb16(_) | DynamicImage::ImageRgba16(_)) {
+        // Rounds to the nearest, as libtiff does.
+        *picture = if has_alpha { picture.to_rgba8().into() } else { picture.to_rgb8().into() };
+    }
+    if has_alpha
+        && tiff_tag(file, Tag::ExtraSamples).first() == Some(&UNASSOCIATED_ALPHA)
+        && let DynamicImage::ImageRgba8(picture) = picture
+    {
+        for pixel in picture.pixels_mut() {
+            let [r, g, b, a] = pixel.0;
+            let times_alpha = |sample: u8| ((u32::from(sample) * u32::from(a) + 127) / 255) as u8;
+            pixel.0 = [times_alpha(r), times_alpha(g), times_alpha(b), a];
+        }
+    }
 }
 
 /// Writes three bytes a pixel, as `imread` does.
@@ -282,9 +354,15 @@ fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Returns the image library's error as one line.
+/// Returns the image library's error as one line, with what to do about it.
 fn sentence(error: &image::ImageError) -> String {
-    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    let remedy = match error {
+        image::ImageError::Limits(_) => "make it smaller",
+        image::ImageError::Unsupported(_) => "save it as PNG",
+        _ => "copy it again, or save it as PNG",
+    };
+    let said = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{said}; {remedy}")
 }
 
 #[cfg(test)]

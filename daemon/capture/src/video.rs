@@ -1,8 +1,8 @@
 //! Reads a video file or stream, which ffmpeg decodes in a child process straight into a unified buffer.
 //!
 //! By default ffmpeg makes BGR, and its decoder uses arithmetic that is the same on every machine. A frame therefore has the
-//! pixels that OpenCV's `VideoCapture` gives: ffmpeg honours tags for matrix and range, and treats untagged video as BT.601
-//! limited at any size. With `pixels = "native"` the file's own planes come through the pipe (half the bytes), and the
+//! pixels that OpenCV's `VideoCapture` gives: ffmpeg honours tags for matrix, range and the place of chroma samples, and treats
+//! untagged video as BT.601 limited at any size. With `pixels = "native"` the file's own planes come through the pipe (half the bytes), and the
 //! preprocess converts them.
 //!
 //! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
@@ -125,6 +125,7 @@ impl VideoSource {
         };
         self.buffers.check_size(info.width, info.height).map_err(|error| wrong(&error))?;
         let layout = FrameLayout::packed(format, info.width, info.height, color).map_err(|error| wrong(&error))?;
+        self.buffers.check_memory(layout.size_bytes()).map_err(|error| wrong(&error))?;
         let frames = PipeFrames::new(layout, &self.buffers, config.pace)?;
         let is_live = decoder_process::is_remote(&config.url) && info.duration.is_none();
         let paced = config.pace == Pace::Realtime && !is_live;
@@ -161,7 +162,7 @@ impl VideoSource {
         if partial > 0 || (short > 0 && said.is_some()) || short > round_frames / 20 {
             let lost = short.max(1);
             let why = said.map(|said| format!(" ({said})")).unwrap_or_default();
-            log::warn!("{}: {url} is damaged or cut off: decoded {round_frames} frames, lost {lost}{why}", self.label);
+            log::error!("{}: {url} is damaged or cut off: decoded {round_frames} frames, lost {lost}{why}", self.label);
             return Ok(Next::Lost { frames: lost, cause: LossCause::Corrupt });
         }
         if let Some(said) = said {
@@ -173,7 +174,8 @@ impl VideoSource {
     fn failure(&self, what: &str, lines: &[String]) -> SourceError {
         let url = &ffprobe::shown(&self.config.url);
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
-        let message = format!("cannot read on in the video {url}: {what}{said}");
+        let remedy = decoder_process::memory_remedy(&self.config, lines);
+        let message = format!("cannot read on in the video {url}: {what}{said}{remedy}");
         if decoder_process::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
 
@@ -301,8 +303,7 @@ fn scale(config: &VideoConfig, info: &VideoInfo, is_native: bool) -> String {
         let range = range_name(info.color.range);
         filter.push_str(&format!(":in_range={range}:out_range={range}"));
     } else {
-        // Where chroma is interpolated (more than 8 bits), its samples are sited left, as OpenCV's conversion assumes.
-        filter.push_str(":in_h_chr_pos=0");
+        filter.push_str(chroma_position(&info.chroma_location));
         if let Some(matrix) = config.color_matrix {
             let name = match matrix {
                 ColorMatrix::Bt601 => "bt601",
@@ -316,6 +317,19 @@ fn scale(config: &VideoConfig, info: &VideoInfo, is_native: bool) -> String {
         }
     }
     filter
+}
+
+/// Returns options of the filter for the place of chroma samples, because old versions of it ignore the video's.
+///
+/// OpenCV's conversion heeds it, too. It matters where chroma is interpolated: more than 8 bits, or an odd height.
+fn chroma_position(location: &str) -> &'static str {
+    match location {
+        "left" => ":in_h_chr_pos=0",
+        "topleft" => ":in_h_chr_pos=0:in_v_chr_pos=0",
+        "top" => ":in_h_chr_pos=128:in_v_chr_pos=0",
+        // Centred, as the filter assumes by itself.
+        _ => "",
+    }
 }
 
 /// Returns ffmpeg's name of the range.

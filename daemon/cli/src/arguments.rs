@@ -35,7 +35,8 @@ pub struct Cli {
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
     pub quiet: u8,
 
-    /// Set the log level: off, error, warn, info, debug or trace [default: `log.level` for `run`, else warn]
+    /// Set the log level: off, error, warn, info, debug or trace [default: `log.level` for `run`, else warn; error with --json
+    /// and no terminal]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Log")]
     pub log_level: Option<LevelFilter>,
 }
@@ -71,6 +72,25 @@ pub enum Command {
     Top(top::Args),
     Completions(completions::Args),
     Man(man::Args),
+}
+
+impl Command {
+    /// Returns whether `--json` is set.
+    pub fn prints_json(&self) -> bool {
+        match self {
+            Self::Reload(args) => args.json,
+            Self::Detect(args) => args.json,
+            Self::Check(args) => args.json,
+            Self::Probe(args) => args.json,
+            Self::Capture(args) => args.json,
+            Self::Build(args) => args.json,
+            Self::Inspect(args) => args.json,
+            Self::Bench(args) => args.json,
+            Self::Verify(args) => args.json,
+            Self::Selftest(args) => args.json,
+            Self::Run(_) | Self::Trace(_) | Self::Top(_) | Self::Completions(_) | Self::Man(_) => false,
+        }
+    }
 }
 
 /// Returns the command line with the table of exit statuses below every help text.

@@ -70,7 +70,7 @@ pub struct Args {
 
     /// Print JSON instead of a table
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 const AFTER_HELP: &str = "\

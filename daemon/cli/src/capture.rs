@@ -81,7 +81,7 @@ pub struct Args {
 
     /// Print one JSON object per line
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 const AFTER_HELP: &str = "\

@@ -38,7 +38,7 @@ pub struct Args {
 
     /// Print the findings as JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 
     /// Check only the file, not the models, programs, folders and devices on this machine
     #[arg(long)]

@@ -188,7 +188,7 @@ impl Client {
         let message = if reply.status() == StatusCode::UNAUTHORIZED {
             let why = match &self.token {
                 Ok(_) => "rejects this token".to_owned(),
-                Err(Some(error)) => format!("requires its token, which cannot be read: {error}"),
+                Err(Some(error)) => format!("requires its token, which cannot be read from {error}"),
                 Err(None) => "requires its token".to_owned(),
             };
             format!("visiond at {} {why}; set {TOKEN} to the token, or connect to the Unix socket", self.address)
@@ -418,7 +418,7 @@ mod tests {
     fn each_failure_is_a_sentence_with_a_remedy() {
         let error = |answer, token: &str| over_tcp(answer, token).0.unwrap_err().message;
         let locked = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
-        assert!(error(locked, "").contains("requires its token, which cannot be read: "));
+        assert!(error(locked, "").contains("requires its token, which cannot be read from "));
         assert!(error(locked, "wrong").contains("rejects this token; set VISIOND_TOKEN"));
         let problem = "HTTP/1.1 404 Not Found\r\ncontent-length: 30\r\n\r\n{\"detail\":\"no such camera here\"";
         assert!(error(problem, "").contains("returned HTTP status 404"), "cut off");

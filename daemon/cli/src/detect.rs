@@ -14,7 +14,7 @@ use std::time::Instant;
 use visiond_capture::Buffers;
 use visiond_config::diagnostics::count;
 use visiond_config::parse_word;
-use visiond_config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConfig};
+use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
@@ -26,7 +26,7 @@ use visiond_system::stop::Stop;
 
 use crate::load_limits::LoadLimits;
 use crate::media_decoder::{MediaItem, VideoArgs, decode, shown};
-use crate::output::{complain, escape_json, print_bytes};
+use crate::output::{complain, escape_json, note, print_bytes};
 use crate::progress::Progress;
 use crate::sample_model::ModelArgs;
 use crate::value_parsers::fraction;
@@ -48,7 +48,7 @@ pub struct Args {
 
     /// Print one JSON message per frame instead of a table
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 
     /// Write pictures with boxes to DIR: NAME-annotated.jpg, for a video NAME-annotated-NUMBER.jpg
     #[arg(short, long, value_name = "DIR")]
@@ -93,7 +93,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     // Before the buffers, so that the GPU's kernels are loaded when kinds of memory are compared.
     let detector = loaded.required_detector()?;
     let buffers =
-        Buffers::new(&BufferConfig::default(), loaded.device()).map_err(|error| ExitError::new(Exit::Model, error))?;
+        Buffers::new(&args.video.buffers(), loaded.device()).map_err(|error| ExitError::new(Exit::Model, error))?;
     let detection = DetectionRun {
         model: Arc::new(loaded.facts()),
         printer: DetectionPrinter::new(args.json, &args.files, detector.labels()),
@@ -251,7 +251,7 @@ impl DetectionPrinter {
         clear_live_line();
         let took = self.started.elapsed();
         if self.frames > 1 && Progress::was_long(took) {
-            complain(&format!(
+            note(&format!(
                 "{}, {}, {} in {:.1} s ({:.1} frames/s)",
                 count(self.files, "file"),
                 count(self.frames, "frame"),

@@ -8,15 +8,20 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
+use visiond_engine::detector::Detector;
 use visiond_engine::engine::EngineError;
-use visiond_engine::heads::{self, HeadGuess};
+use visiond_engine::heads::{self, HeadGuess, ModelFacts};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::PlanFile;
 use visiond_engine::tensorrt::plan::{self, PlanError};
+use visiond_service::{ServiceError, model_trial};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
+use visiond_system::stop::Stop;
 
+use crate::load_limits::LoadLimits;
 use crate::output::print_report;
 use description::{CardDescription, card_lines, file_lines, fit_lines, guess_json, line, metadata_lines, tensor_json};
 use engine::EngineDescription;
@@ -24,7 +29,8 @@ use engine::EngineDescription;
 /// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
 /// Reading an ONNX file or the header of a TensorRT engine needs no backend, so this also works for models that this machine
-/// cannot run. The tensors, profiles and layers of an engine require TensorRT and a GPU that runs it.
+/// cannot run. If the model has a card, it runs once on a test picture in a process of its own: a card that contradicts the model
+/// is an error (exit status 3). The tensors, profiles and layers of an engine require TensorRT and a GPU that runs it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -39,9 +45,12 @@ pub struct Args {
     #[arg(long)]
     layers: bool,
 
+    #[command(flatten)]
+    trial: LoadLimits,
+
     /// Print JSON instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -66,6 +75,8 @@ struct OnnxDescription<'a> {
     external_files: Vec<&'a PathBuf>,
     metadata: &'a BTreeMap<String, String>,
     operators: &'a BTreeMap<String, usize>,
+    /// Why the model cannot run here, if it has a card and cannot.
+    refused: Option<&'a str>,
     card: &'a CardDescription,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
@@ -75,8 +86,9 @@ struct OnnxDescription<'a> {
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let engine = PlanFile::read(&args.model).map_err(|error| ExitError::new(Exit::Model, error))?;
     if let Some(file) = engine {
-        let description = EngineDescription::of(args.card.as_deref(), file)?;
-        return print_report(args.json, &description, |description| description.text(args.layers));
+        let description = EngineDescription::of(args.card.as_deref(), file);
+        print_report(args.json, &description, |description| description.text(args.layers))?;
+        return description.card.outcome().map(|()| Exit::Success);
     }
     let file = OnnxFile::read(&args.model).map_err(|error| match error {
         EngineError::NotOnnx(path, _) if plan::has_plan_name(&path) => {
@@ -85,13 +97,52 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         }
         error => ExitError::new(Exit::Model, error),
     })?;
-    let guesses = heads::guess_heads(&file.outputs, &file.inputs, &file.metadata);
+    let guesses = guesses(&file);
     let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
-    let card = CardDescription::of(card, args.card.is_some())?;
-    print_report(args.json, &description(&file, &card, &guesses), |_| text(&file, &card, &guesses))
+    let mut refused = None;
+    let card = CardDescription::of(card, |card| {
+        Detector::check_card(card, &file.inputs, &file.outputs).map_err(|error| error.to_string())?;
+        refused = try_model(&args).err();
+        match refused.take_if(|(exit, _)| *exit == Exit::Config) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    });
+    let why = refused.as_ref().map(|(_, error)| error.as_str());
+    let description = description(&file, &card, &guesses, why);
+    print_report(args.json, &description, |_| text(&file, &card, &guesses, why))?;
+    card.outcome()?;
+    // With the status of `check`, `detect` and `run`.
+    refused.map_or(Ok(Exit::Success), |(exit, error)| Err(ExitError::new(exit, error)))
 }
 
-fn description<'a>(file: &'a OnnxFile, card: &'a CardDescription, guesses: &[HeadGuess]) -> OnnxDescription<'a> {
+fn guesses(file: &OnnxFile) -> Vec<HeadGuess> {
+    let OnnxFile { inputs, outputs, metadata, tails, .. } = file;
+    heads::guess_heads(ModelFacts { inputs, outputs, metadata, tails })
+}
+
+/// Runs the model once, as `visiond run` does before its start: only its numbers show whether the card is right about them.
+fn try_model(args: &Args) -> Result<(), (Exit, String)> {
+    let model = ModelConfig { path: args.model.clone(), card: args.card.clone(), ..ModelConfig::default() };
+    let stop = Stop::new().map_err(|error| (Exit::Failure, error.to_string()))?;
+    let tried = model_trial::try_model(&model, &args.trial.of(EngineConfig::default()), &stop);
+    tried.map(drop).map_err(|error| {
+        let exit = error.exit();
+        // The model has no name here but its path, which the error has.
+        let text = match error {
+            ServiceError::Model { error, .. } => error.to_string(),
+            other => other.to_string(),
+        };
+        (exit, text)
+    })
+}
+
+fn description<'a>(
+    file: &'a OnnxFile,
+    card: &'a CardDescription,
+    guesses: &[HeadGuess],
+    refused: Option<&'a str>,
+) -> OnnxDescription<'a> {
     let unusable = file.foreign.iter().map(|value| {
         let direction = if value.is_output { "output" } else { "input" };
         json!({ "direction": direction, "name": value.name, "found": value.found })
@@ -109,12 +160,13 @@ fn description<'a>(file: &'a OnnxFile, card: &'a CardDescription, guesses: &[Hea
         external_files: file.external_files.keys().collect(),
         metadata: &file.metadata,
         operators: &file.operators,
+        refused,
         card,
         heads: guesses.iter().map(guess_json).collect(),
     }
 }
 
-fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess]) -> String {
+fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess], refused: Option<&str>) -> String {
     let mut out = file_lines(&file.file);
     let opsets: Vec<_> = file.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
     out += &line("producer", if file.producer.is_empty() { "unknown" } else { &file.producer });
@@ -127,8 +179,9 @@ fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess]) -> Strin
     out += &metadata_lines(&file.metadata);
     let operators: Vec<_> = file.operators.iter().map(|(name, number)| format!("{name} {number}")).collect();
     out += &line("operators", operators.join(", "));
+    out.extend(refused.map(|refused| line("runs here", format!("no: {refused}"))));
     out += &card_lines(card);
-    out += &fit_lines(guesses);
+    out += &fit_lines(guesses, &file.outputs);
     if let Some(guess) = guesses.first().filter(|_| !card.found) {
         let target = file.file.path.with_extension("toml");
         out += &format!("\nTemplate for a model card, to save as {}:\n\n", target.display());
@@ -147,14 +200,14 @@ mod tests {
     fn the_sample_model_is_described() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
         let file = OnnxFile::read(&model).unwrap();
-        let guesses = heads::guess_heads(&file.outputs, &file.inputs, &file.metadata);
+        let guesses = guesses(&file);
         let card = Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs);
-        let card = CardDescription::of(card, false).unwrap();
-        let text = text(&file, &card, &guesses);
+        let card = CardDescription::of(card, |_| Ok(()));
+        let text = text(&file, &card, &guesses, None);
         for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
-        let json = serde_json::to_value(description(&file, &card, &guesses)).unwrap();
+        let json = serde_json::to_value(description(&file, &card, &guesses, None)).unwrap();
         assert_eq!(json["inputs"][0]["shape"], json!([1, 3, 416, 416]));
         assert_eq!(json["heads"][0]["family"], "nanodet");
     }

@@ -31,6 +31,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use log::LevelFilter;
 use visiond_kernels::nvtx;
 use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
@@ -65,7 +66,10 @@ pub unsafe fn main() -> ExitCode {
             return Exit::Success.into();
         }
     };
-    logging::start(Verbosity { level: cli.log_level, steps: cli.verbose.min(9) as i8 - cli.quiet.min(9) as i8 });
+    // A program reads the output, and perhaps standard error with it.
+    let errors_alone = cli.command.as_ref().is_some_and(Command::prints_json) && !logging::has_terminal();
+    let level = if errors_alone { LevelFilter::Error } else { LevelFilter::Warn };
+    logging::start(level, Verbosity { level: cli.log_level, steps: cli.verbose.min(9) as i8 - cli.quiet.min(9) as i8 });
     nvtx::start();
     // The panic hook has already printed the panic. Threads and child processes end with this process.
     let nothing_to_add = |_| Err(ExitError { message: String::new(), exit: Exit::Failure });

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use visiond_config::parse_size;
 use visiond_config::types::EngineConfig;
 
-use crate::value_parsers::duration;
+use crate::value_parsers::{duration, size};
 
 /// Flags that limit the process that tries an .onnx model.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,10 +27,4 @@ impl LoadLimits {
             ..engine
         }
     }
-}
-
-/// Parses a size above zero, such as `2GiB`.
-fn size(text: &str) -> Result<u64, String> {
-    let size = parse_size(text).ok().filter(|size| *size > 0);
-    size.ok_or_else(|| "expected a size with a unit, such as 512MiB or 2GiB".to_owned())
 }

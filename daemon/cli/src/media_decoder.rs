@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use visiond_capture::images::pictures_in;
 use visiond_capture::source::{Next, SourceError};
 use visiond_capture::{Buffers, picture};
-use visiond_config::types::{Pace, SourceConfig, VideoConfig};
+use visiond_config::types::{BufferConfig, Pace, SourceConfig, VideoConfig};
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
 use visiond_system::exit::{Exit, ExitError};
@@ -18,6 +18,7 @@ use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
 use crate::output::thread_error;
+use crate::value_parsers::size;
 
 /// Number of first bytes that identify a picture.
 const HEAD_BYTES: u64 = 64;
@@ -32,6 +33,24 @@ pub struct VideoArgs {
     /// Stop after N frames of each video, skipped ones included [default: all]
     #[arg(long, value_name = "N")]
     max_frames: Option<u64>,
+
+    /// Let reading a picture or video, and ffmpeg, use SIZE of memory each
+    #[arg(long, value_name = "SIZE", default_value = INPUT_MEMORY, value_parser = size)]
+    input_memory: u64,
+
+    /// Do not confine ffmpeg, which then reads, writes and uses what visiond may: for an ffmpeg that requires more
+    #[arg(long)]
+    unconfined: bool,
+}
+
+/// The default of `--input-memory`: enough for 4K videos; 8K needs 1 GiB.
+const INPUT_MEMORY: &str = "384MiB";
+
+impl VideoArgs {
+    /// Returns the limits of frames.
+    pub fn buffers(&self) -> BufferConfig {
+        BufferConfig { max_picture_bytes: self.input_memory, ..BufferConfig::default() }
+    }
 }
 
 /// An item that the decoder passes on, in the order of the files.
@@ -114,10 +133,17 @@ impl MediaDecoder<'_> {
     }
 
     fn read_video(&self, file: usize, path: &Path) -> Option<Result<(), SourceError>> {
-        let VideoArgs { every, max_frames } = *self.video;
+        let VideoArgs { every, max_frames, input_memory, unconfined } = *self.video;
         let url = path.to_string_lossy().into_owned();
         let name: Arc<str> = shown(path).into();
-        let video = VideoConfig { url, pace: Pace::Fastest, max_frames, ..VideoConfig::default() };
+        let video = VideoConfig {
+            url,
+            pace: Pace::Fastest,
+            max_frames,
+            confined: !unconfined,
+            max_memory_bytes: input_memory,
+            ..VideoConfig::default()
+        };
         let mut source = match visiond_capture::open(&SourceConfig::Video(video), &name, self.buffers) {
             Ok(source) => source,
             Err(error) => return Some(Err(error)),
@@ -151,9 +177,12 @@ pub fn shown(path: &Path) -> String {
 }
 
 /// Returns whether the file is a picture from its first bytes, or the picture decoder has the better error for it: missing,
-/// empty or a folder.
+/// empty, a folder, a device or a pipe.
 fn is_picture(path: &Path) -> bool {
+    if !path.is_file() {
+        return true;
+    }
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    matches!(read, Ok(0) | Err(_)) || image::guess_format(&head).is_ok()
+    matches!(read, Ok(0) | Err(_)) || picture::begins_as_picture(&head)
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use log::LevelFilter;
 use visiond_system::exit::{Exit, ExitError};
-use visiond_system::logging::{clear_live_line, escape_lines, is_unprintable};
+use visiond_system::logging::{clear_live_line, escape_lines, has_terminal, is_unprintable};
 use visiond_system::outage::explain;
 use visiond_system::redact::redact_urls;
 
@@ -16,6 +17,14 @@ pub fn complain(message: &str) {
     let program = if message.contains('\n') { "" } else { "visiond: " };
     // If standard error is closed, no other place is left for the message.
     let _ = writeln!(io::stderr(), "{program}{}", escape_lines(&redact_urls(message)));
+}
+
+/// Writes `message` to standard error as [`complain`] does if it is no error, but progress or a summary: `-q` silences it, and so
+/// does `--json`, unless a person watches the terminal.
+pub fn note(message: &str) {
+    if has_terminal() || log::max_level() >= LevelFilter::Warn {
+        complain(message);
+    }
 }
 
 /// Writes clap's text about a wrong command line, which repeats arguments, to standard error.

@@ -34,7 +34,7 @@ pub struct Args {
 
     /// Print JSON instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 const AFTER_HELP: &str = "\

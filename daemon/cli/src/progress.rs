@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use visiond_system::logging::{has_terminal, live_line};
 
-use crate::output::complain;
+use crate::output::note;
 
 /// Time between two updates of the live line.
 const LIVE_EVERY: Duration = Duration::from_millis(200);
@@ -12,7 +12,7 @@ const LIVE_EVERY: Duration = Duration::from_millis(200);
 /// Time between two lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Prints progress on standard error at a limited rate.
+/// Prints progress on standard error at a limited rate, as [`note`] does.
 #[derive(Debug)]
 pub struct Progress {
     printed: Instant,
@@ -37,7 +37,7 @@ impl Progress {
         if has_terminal() {
             live_line(text);
         } else {
-            complain(text);
+            note(text);
         }
     }
 

@@ -25,7 +25,7 @@ pub struct Args {
 
     /// Print the result as JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 const AFTER_HELP: &str = "\

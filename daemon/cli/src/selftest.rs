@@ -25,7 +25,7 @@ use visiond_config::types::CameraName;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging;
 
-use crate::output::{complain, print, print_json};
+use crate::output::{note, print, print_json};
 use crate::value_parsers::duration;
 use checks::{Area, AreaTest, Failed, NO_TIME};
 use child::{SuperviseError, supervise};
@@ -57,7 +57,7 @@ pub struct Args {
 
     /// Print JSON instead of the table, without serial numbers, addresses and names
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 
     /// Show a report that --report or --json wrote, without testing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "only", "report"])]
@@ -136,7 +136,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     show(&report, &redacted, args.json)?;
     if let Some(path) = &args.report {
         archive::write(path, &redacted, &redaction)?;
-        complain(&format!("wrote {}: look through it, then attach it to your issue", path.display()));
+        note(&format!("wrote {}: look through it, then attach it to your issue", path.display()));
     }
     Ok(exit(&report))
 }

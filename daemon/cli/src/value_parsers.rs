@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use visiond_config::parse_duration;
+use visiond_config::{parse_duration, parse_size};
 
 /// Parses a number from 0 to 1.
 pub fn fraction(text: &str) -> Result<f64, String> {
@@ -14,6 +14,12 @@ pub fn fraction(text: &str) -> Result<f64, String> {
 pub fn duration(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| "expected a time with a unit, such as 10s or 5min".to_owned())
+}
+
+/// Parses a size above zero, such as `2GiB`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let size = parse_size(text).ok().filter(|size| *size > 0);
+    size.ok_or_else(|| "expected a size with a unit, such as 512MiB or 2GiB".to_owned())
 }
 
 #[cfg(test)]

@@ -221,3 +221,73 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         |candidate: &str| distance(candidate) <= (word.chars().count().max(candidate.chars().count()) / 3).max(1);
     candidates.into_iter().filter(|candidate| near(candidate)).min_by_key(|candidate| distance(candidate))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_shown_at_its_place_in_its_line() {
+        let text = "a = 1\r\n\u{fc}b = 2\nc";
+        let at = |part: &str| text.find(part).unwrap_or_default();
+        let (second, third) = (at("\u{fc}"), at("c"));
+        for (text, span, class, place, source, marked) in [
+            (text, 0..1, Class::Content, (1, 1), "a = 1", 1),
+            (text, 0..5, Class::Content, (1, 1), "a = 1", 5),
+            (text, 4..third, Class::Content, (1, 5), "a = 1", 1),
+            (text, second..second + 3, Class::Content, (2, 1), "\u{fc}b = 2", 2),
+            (text, second + 1..second + 3, Class::Content, (2, 1), "\u{fc}b = 2", 2),
+            (text, at("2")..at("2"), Class::Content, (2, 6), "\u{fc}b = 2", 1),
+            (text, at("2")..text.len(), Class::Content, (2, 6), "\u{fc}b = 2", 1),
+            (text, third..third + 9, Class::Content, (3, 1), "c", 1),
+            // At the end: something is missing behind the last line, or the place itself.
+            ("a =\r\n\n", 6..6, Class::Syntax, (1, 4), "a =", 1),
+            ("a =\r\n\n", 6..6, Class::Content, (3, 1), "", 1),
+            ("a =\n\n", 0..1, Class::Syntax, (1, 1), "a =", 1),
+        ] {
+            let problem = Problem { span: span.clone(), class, message: "test".to_owned(), note: None };
+            let shown: Vec<_> = text.split('\n').collect();
+            let found = Diagnostic::locate(problem, Path::new("v.toml"), text, &shown);
+            assert_eq!((found.line, found.column), (Some(place.0), Some(place.1)), "{text:?} {span:?} {class:?}");
+            assert_eq!((found.source.as_str(), found.marked), (source, marked), "{text:?} {span:?} {class:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_its_place() {
+        let source: String = ('a'..='z').cycle().take(300).collect();
+        for (column, skipped, carets) in [(1, 0, 30), (100, 0, 21), (101, 81, 30), (290, 270, 30)] {
+            let found = Diagnostic {
+                line: Some(7),
+                column: Some(column),
+                source: source.clone(),
+                marked: 30,
+                ..Diagnostic::default()
+            };
+            let printed = found.to_string();
+            let [place, line, marks] = printed.lines().collect::<Vec<_>>()[..] else { panic!("{printed}") };
+            assert_eq!(place, format!(":7:{column}: "));
+            let end = (skipped + SHOWN).min(source.len());
+            assert_eq!(line, format!("     7 | {}", &source[skipped..end]));
+            assert_eq!(marks, format!("       | {}{}", " ".repeat(column - 1 - skipped), "^".repeat(carets)));
+        }
+    }
+
+    #[test]
+    fn a_word_is_near_if_a_third_of_it_at_most_is_wrong() {
+        for (word, candidates, wanted) in [
+            ("backnd", &["backend"][..], Some("backend")),
+            ("LEVEL", &["Level"], Some("Level")),
+            ("x", &["y"], Some("y")),
+            ("xy", &["ab"], None),
+            ("abcdef", &["abxyef"], Some("abxyef")),
+            ("abcde", &["abxye"], None),
+            ("abcdef", &["abc"], None),
+            ("abcd", &["abcdef"], Some("abcdef")),
+            ("abcdef", &["abxyef", "abcdxf"], Some("abcdxf")),
+            ("a", &[], None),
+        ] {
+            assert_eq!(nearest(word, candidates.iter().copied()), wanted, "{word} {candidates:?}");
+        }
+    }
+}

@@ -128,6 +128,9 @@ mod tests {
                 }
             }
         }
-        has(&text("2026-01-31"), &Config::keys());
+        let page = text("2026-01-31");
+        has(&page, &Config::keys());
+        let level = r"Log level; each level includes those before it. \fB\-\-log\-level\fR, \fB\-v\fR and \fB\-q\fR on the command line";
+        assert!(page.contains(level), "the text of a key, with its code in bold");
     }
 }

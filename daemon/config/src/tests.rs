@@ -462,6 +462,79 @@ url = "http://h/?token=hush"
 }
 
 #[test]
+fn a_key_of_another_type_of_source_is_reported_once() {
+    let text = format!(
+        "{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"pattern\", url = \"v.mp4\", login = \"gate\" }}\n"
+    );
+    let found = sentences(&text);
+    assert!(found.len() == 2 && found.iter().all(|sentence| sentence.contains(" unknown key ")), "{found:#?}");
+}
+
+#[test]
+fn a_program_has_a_name_and_its_arguments_may_be_empty() {
+    let source = |command: &str| {
+        let text = format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"command\", command = {command} }}\n");
+        Config::parse(&text, Path::new("v.toml")).map_err(|errors| errors.to_string())
+    };
+    assert!(source(r#"["cat", ""]"#).is_ok());
+    for (command, words) in [
+        (r#"["", "x"]"#, "must hold strings only, not \"\""),
+        (r#"["cat", 5]"#, "must hold strings only, not 5: quote numbers too"),
+        ("[]", "must be a list: a program and its arguments, not a list"),
+        (r#"["~/cat"]"#, "begins with `~`"),
+    ] {
+        let error = source(command).unwrap_err();
+        assert!(error.contains(words), "{command}: {error}");
+    }
+}
+
+#[test]
+fn a_relative_device_is_written_so_that_it_reads_as_a_path() {
+    for (read, written) in
+        [("./gate", "./gate"), ("../gate", "../gate"), ("card/gate", "card/gate"), ("/dev/gate", "/dev/gate")]
+    {
+        let source = format!("source = {{ type = \"v4l2\", device = \"{read}\" }}");
+        let text = format!("{MODEL}[[camera]]\nname = \"a\"\n{source}\n");
+        let config = Config::parse(&text, Path::new("v.toml")).map_err(|errors| errors.to_string()).unwrap();
+        let shown = config.to_toml();
+        assert!(shown.contains(&format!("device = \"{written}\"")), "{read}: {shown}");
+    }
+}
+
+#[test]
+fn a_login_in_clear_is_warned_of_where_the_network_sees_it() {
+    for (url, is_warned) in [
+        ("mqtt://192.0.2.7", true),
+        ("mqtt://broker:1883", true),
+        ("mqtts://broker", false),
+        ("mqtt://localhost", false),
+        ("mqtt://127.0.0.1:1883", false),
+        ("mqtt://[::1]", false),
+    ] {
+        let camera = "[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
+        let text = format!("{MODEL}{camera}[[sink]]\ntype = \"mqtt\"\nurl = \"{url}\"\nlogin = \"broker\"\n");
+        let mut diagnostics = diagnostics::Diagnostics::default();
+        Document::parse(&text, &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics).unwrap();
+        let found = diagnostics.into_findings(Path::new("v.toml"), &text);
+        assert_eq!(!found.is_empty(), is_warned, "{url}: {found:?}");
+    }
+}
+
+#[test]
+fn a_configuration_with_an_error_is_none() {
+    let camera = "[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
+    for (text, is_right) in [
+        (format!("{MODEL}{camera}"), true),
+        (format!("{MODEL}{camera}{camera}"), false),
+        (format!("{MODEL}{camera}x = 1"), false),
+    ] {
+        let mut diagnostics = diagnostics::Diagnostics::default();
+        let config = Document::parse(&text, &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics);
+        assert_eq!(config.is_some(), is_right, "{text}");
+    }
+}
+
+#[test]
 fn a_warning_does_not_keep_the_daemon_from_running() {
     let text = "[[model]]\nname = \"m\"\npath = \"m.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n\
                 [[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://192.0.2.7\"\nlogin = \"broker\"\n";
@@ -469,4 +542,27 @@ fn a_warning_does_not_keep_the_daemon_from_running() {
     Document::parse(text, &mut diagnostics).config(Path::new("visiond.toml"), &mut diagnostics).unwrap();
     assert_eq!((diagnostics.error_count(), diagnostics.into_findings(Path::new("visiond.toml"), text).len()), (0, 1));
     assert_eq!(Config::parse(text, Path::new("visiond.toml")).unwrap().sinks.len(), 1);
+}
+
+#[test]
+fn an_address_that_is_almost_one_is_shown_as_it_should_be() {
+    for (address, proposal) in [
+        ("127.0.0.1", Some("127.0.0.1:8790")),
+        ("::1", Some("[::1]:8790")),
+        ("localhost:80", Some("127.0.0.1:80")),
+        ("localhost:http", None),
+        ("localhost:65536", None),
+        ("host:80", None),
+        ("/run/http.sock", Some("unix:/run/http.sock")),
+        ("run/http.sock", None),
+    ] {
+        let text = format!("[http]\nlisten = [\"{address}\"]\n");
+        let errors = Config::parse(&text, Path::new("v.toml")).unwrap_err().to_string();
+        assert!(errors.contains("an address such as"), "{errors}");
+        assert_eq!(
+            errors.split_once(": write ").map(|(_, rest)| rest.lines().next().unwrap_or_default().to_owned()),
+            proposal.map(|p| format!("\"{p}\"")),
+            "{errors}"
+        );
+    }
 }

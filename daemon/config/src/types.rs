@@ -158,9 +158,10 @@ section! {
         /// Maximum number of pixels of a frame. visiond refuses a camera, stream or picture whose frames have more before it
         /// allocates memory for them. The default is 8192 x 8192.
         max_pixels: u64 as whole(1..=MAX_SIDE as u64 * MAX_SIDE as u64) => default(64 << 20),
-        /// Maximum memory for reading one picture: its file, what the decoder needs, and the frame. visiond judges that by the
-        /// file's header and skips a picture that needs more, so that no small file can use up the memory.
-        max_picture_bytes: u64 as size(MIB..=1 << 40) => default(512 * MIB),
+        /// Maximum memory for reading one picture: its file, what the decoder needs, and the frame; and for the `count` buffers
+        /// of a video. visiond judges that by the file's header and refuses what needs more, so that no small file can use up the
+        /// memory.
+        max_picture_bytes: u64 as size(MIB..=1 << 40) => default(384 * MIB),
     }
 }
 

@@ -133,7 +133,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 pub mod simulated {
     //! A clock for tests, which a test moves.
 
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
     use super::*;
 
@@ -141,7 +141,7 @@ pub mod simulated {
     #[derive(Debug, Default)]
     pub struct SimulatedClock {
         monotonic_ns: AtomicU64,
-        ahead_ns: AtomicU64,
+        ahead_ns: AtomicI64,
         /// System counter; 0: none.
         counter_ns: AtomicU64,
     }
@@ -162,7 +162,12 @@ pub mod simulated {
 
         /// Steps the wall clock forward.
         pub fn set_ahead(&self, duration: Duration) {
-            self.ahead_ns.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+            self.ahead_ns.fetch_add(duration.as_nanos() as i64, Ordering::SeqCst);
+        }
+
+        /// Steps the wall clock back.
+        pub fn set_back(&self, duration: Duration) {
+            self.ahead_ns.fetch_sub(duration.as_nanos() as i64, Ordering::SeqCst);
         }
     }
 
@@ -172,7 +177,7 @@ pub mod simulated {
         }
 
         fn realtime_ns(&self) -> u64 {
-            Self::EPOCH_NS + self.monotonic_ns() + self.ahead_ns.load(Ordering::SeqCst)
+            (Self::EPOCH_NS + self.monotonic_ns()).saturating_add_signed(self.ahead_ns.load(Ordering::SeqCst))
         }
 
         fn system_counter_ns(&self) -> Option<u64> {
@@ -213,6 +218,47 @@ mod tests {
         assert_eq!(watch.step(&clock), None);
         clock.set_ahead(Duration::from_millis(20));
         assert_eq!(watch.step(&clock), None);
+    }
+
+    #[test]
+    fn thirty_days_of_steps_and_slewing_report_every_step_once_and_move_frames_with_the_wall_clock() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let (clock, watch) = (SimulatedClock::default(), WallWatch::default());
+        watch.step(&clock);
+        // One frame a second; the watch sees differences alone, so more frames would change nothing.
+        for second in 1..=30 * 86_400_u64 {
+            clock.advance(SECOND);
+            // NTP slews by 500 ppm, the most that Linux does, in turns of an hour.
+            let slew = Duration::from_micros(500);
+            if (second / 3600).is_multiple_of(2) {
+                clock.set_ahead(slew)
+            } else {
+                clock.set_back(slew)
+            }
+            let expected_s = match second % (7 * 3600) {
+                1 => 2.0 * 3600.0,
+                2 => -3600.0,
+                // A suspend: CLOCK_MONOTONIC stands still meanwhile.
+                3 => 8.0 * 3600.0,
+                4 => -9.0 * 3600.0,
+                5 => 0.25,
+                6 => -0.25,
+                _ => 0.0,
+            };
+            let by = Duration::from_secs_f64(f64::abs(expected_s));
+            if expected_s < 0.0 {
+                clock.set_back(by)
+            } else {
+                clock.set_ahead(by)
+            }
+            match watch.step(&clock) {
+                Some(step) => assert!((step - expected_s).abs() < 0.001 && expected_s != 0.0, "{second}: {step}"),
+                None => assert_eq!(expected_s, 0.0, "{second}"),
+            }
+            let stamp = at_monotonic(&clock, clock.monotonic_ns() - 40_000_000, Instant::EndOfFrame);
+            assert_eq!(stamp.realtime_ns, clock.realtime_ns() - 40_000_000);
+        }
+        assert_eq!(clock.monotonic_ns(), 30 * 86_400 * 1_000_000_000);
     }
 
     #[test]

@@ -166,6 +166,25 @@ mod tests {
     }
 
     #[test]
+    fn thirty_days_are_counted_exactly_and_never_fall() {
+        let histogram = Histogram::default();
+        let (mut sum_us, mut before) = (0, histogram.snapshot());
+        // One frame a second; each day has a frame that waited for two hours, which is more than the last bucket's bound.
+        for second in 0..30 * 86_400_u64 {
+            let value_us = if second % 86_400 == 7 { 7_200_000_000 } else { 20_000 + second % 100 };
+            histogram.record_us(value_us);
+            sum_us += value_us;
+            if second % 3600 == 3599 {
+                let now = histogram.snapshot();
+                assert!(now.buckets.iter().zip(&before.buckets).all(|(now, before)| now >= before));
+                assert_eq!((now.count(), now.sum_us(), now.since(&before).count()), (second + 1, sum_us, 3600));
+                before = now;
+            }
+        }
+        assert_eq!((before.max_us(), before.within(&[100_000])), (7_200_000_000, vec![30 * 86_400 - 30, 30]));
+    }
+
+    #[test]
     fn values_are_sorted_into_the_buckets_that_others_ask_for() {
         let histogram = Histogram::default();
         [0, 10, 11, 990, 5_000, 80_000].iter().for_each(|&value| histogram.record_us(value));

@@ -86,4 +86,29 @@ mod tests {
         assert!((young.per_second_at(1_000 * MS) - 25.0).abs() < 1.5);
         assert_eq!(young.per_second_at(100 * MS), 0.0);
     }
+
+    #[test]
+    fn thirty_days_keep_the_rate_of_the_last_five_seconds_also_where_the_slots_number_wraps() {
+        // Four frames a second, one in each slot: a faster camera only counts higher.
+        let slots = 30 * 86_400 * 4_u32;
+        let wrap = Duration::from_secs(1 << 30);
+        for start in [Duration::ZERO, wrap - SLOT * (slots / 2)] {
+            let rate = Rate::default();
+            // No slot has a number of the future yet.
+            for slot in 0..slots {
+                let (age, minute) = (start + SLOT * slot, slot / 240);
+                // Every seventh hour has ten minutes without a frame.
+                let streams = minute % 420 >= 10;
+                if streams {
+                    rate.count_at(age);
+                }
+                let settled = minute % 420 != 10 && !(minute % 420 == 0 && slot % 240 < 21);
+                let just_wrapped = age >= wrap && age < wrap + 21 * SLOT;
+                if slot % 60 == 59 && settled && slot > 40 && !just_wrapped {
+                    let expected = if streams { 4.0 } else { 0.0 };
+                    assert_eq!(rate.per_second_at(age), expected, "{age:?}");
+                }
+            }
+        }
+    }
 }

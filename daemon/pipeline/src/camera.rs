@@ -16,7 +16,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use visiond_capture::source::{Next, Open, Source, SourceError};
 use visiond_flow::clock::Clock;
@@ -134,7 +134,7 @@ pub struct Camera {
     pub active_cameras: Arc<ActiveCameras>,
     /// When a lost source is opened again.
     pub retry_policy: RetryPolicy,
-    /// The clock for arrival times.
+    /// The clock for arrival times, and for how long the source streams or is away.
     pub clock: Arc<dyn Clock>,
     /// Ends the thread.
     pub stop: Stop,
@@ -145,7 +145,7 @@ enum CameraState {
     /// The source is to be opened now.
     Opening,
     /// The source is open.
-    Streaming { source: Box<dyn Source>, since: Instant },
+    Streaming { source: Box<dyn Source>, since_ns: u64 },
     /// The source is away; it is opened again after `pause`.
     Waiting { pause: Duration },
     /// The source cannot be opened until a person acts.
@@ -161,14 +161,14 @@ struct RetryState {
     settled: bool,
     /// Whether the source was ever open.
     opened: bool,
-    /// Since when the source is away.
-    away: Option<Instant>,
+    /// Since when the source is away, in nanoseconds on CLOCK_MONOTONIC as the other times here.
+    away: Option<u64>,
     /// The source's description, to be logged with its first frame.
     returns: Option<String>,
     /// The last error and when it was logged.
-    logged: Option<(Arc<str>, Instant)>,
+    logged: Option<(Arc<str>, u64)>,
     /// Another error that came after it, and when it came first.
-    unlogged: Option<(Arc<str>, Instant)>,
+    unlogged: Option<(Arc<str>, u64)>,
 }
 
 impl Camera {
@@ -192,7 +192,7 @@ impl Camera {
             // A panic drops the source with the state; `retry` and the mailbox hold whole values at every call.
             let step = catch_unwind(AssertUnwindSafe(|| match state {
                 CameraState::Opening => Some(self.open(&mut retry)),
-                CameraState::Streaming { source, since } => Some(self.stream(source, since, &mut retry)),
+                CameraState::Streaming { source, since_ns } => Some(self.stream(source, since_ns, &mut retry)),
                 CameraState::Waiting { pause } => Some(self.wait(pause, &mut retry)),
                 CameraState::Failed if self.open.is_device() => {
                     Some(self.wait(self.retry_policy.device_failed, &mut retry))
@@ -243,10 +243,10 @@ impl Camera {
                 log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {is}");
             }
         }
-        CameraState::Streaming { source, since: Instant::now() }
+        CameraState::Streaming { source, since_ns: self.clock.monotonic_ns() }
     }
 
-    fn stream(&self, mut source: Box<dyn Source>, since: Instant, retry: &mut RetryState) -> CameraState {
+    fn stream(&self, mut source: Box<dyn Source>, since_ns: u64, retry: &mut RetryState) -> CameraState {
         let base = self.sequence.load(Ordering::Relaxed);
         let mut copied_bytes = 0;
         let mut waits = false;
@@ -279,7 +279,7 @@ impl Camera {
                 Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
                 Ok(Next::Waiting { reason }) => {
                     waits = true;
-                    retry.away.get_or_insert_with(Instant::now);
+                    retry.away.get_or_insert_with(|| self.clock.monotonic_ns());
                     self.metrics.set_reason(Some(Arc::clone(&reason)));
                     self.metrics.enter(Phase::Waiting);
                     log::warn!(message_id = events::CAMERA_LOST; "camera {}: {reason}", self.metrics.name);
@@ -295,7 +295,7 @@ impl Camera {
         // Frees its device, child process and buffers before the pause.
         drop(source);
         let stable = if self.open.is_device() { self.retry_policy.device_stable } else { self.retry_policy.stable };
-        if since.elapsed() >= stable {
+        if self.elapsed(since_ns) >= stable {
             retry.backoff.reset();
         }
         self.lost(&error, retry)
@@ -309,7 +309,7 @@ impl Camera {
             self.metrics.set_reason(None);
         }
         if let Some((away, is)) = away.zip(retry.returns.take()) {
-            let (name, seconds) = (&self.metrics.name, away.elapsed().as_secs_f64());
+            let (name, seconds) = (&self.metrics.name, self.elapsed(away).as_secs_f64());
             let word = if self.sequence.load(Ordering::Relaxed) == 0 { "there" } else { "back" };
             log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {word} after {seconds:.1} s: {is}");
         }
@@ -371,12 +371,12 @@ impl Camera {
     /// Logs an error: the same one only now and then, another one once it lasts.
     fn log_error(&self, error: &SourceError, retry: &mut RetryState, then: &str) {
         let name = &self.metrics.name;
-        retry.away.get_or_insert_with(Instant::now);
+        retry.away.get_or_insert_with(|| self.clock.monotonic_ns());
         if retry.logged.is_some() && !self.is_news(error, retry) {
             log::debug!("camera {name}: still: {error}{then}");
             return;
         }
-        retry.logged = Some((Arc::clone(&error.message), Instant::now()));
+        retry.logged = Some((Arc::clone(&error.message), self.clock.monotonic_ns()));
         retry.unlogged = None;
         let level = if error.retry { log::Level::Warn } else { log::Level::Error };
         log::log!(level, message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
@@ -388,16 +388,20 @@ impl Camera {
             && *logged == error.message
         {
             retry.unlogged = None;
-            return when.elapsed() >= self.retry_policy.repeat_log;
+            return self.elapsed(*when) >= self.retry_policy.repeat_log;
         }
         match &retry.unlogged {
-            Some((unlogged, since)) if *unlogged == error.message => since.elapsed() >= self.retry_policy.lasting,
+            Some((unlogged, since)) if *unlogged == error.message => self.elapsed(*since) >= self.retry_policy.lasting,
             _ => {
-                retry.unlogged = Some((Arc::clone(&error.message), Instant::now()));
+                retry.unlogged = Some((Arc::clone(&error.message), self.clock.monotonic_ns()));
                 // An error that needs a person is another state.
                 !error.retry
             }
         }
+    }
+
+    fn elapsed(&self, since_ns: u64) -> Duration {
+        Duration::from_nanos(self.clock.monotonic_ns().saturating_sub(since_ns))
     }
 }
 

@@ -9,3 +9,6 @@ pub mod status_line;
 pub mod summary;
 pub mod supervisor;
 pub mod watchdog;
+
+#[cfg(test)]
+mod tests;

@@ -106,3 +106,58 @@ impl ModelRunner for Detector {
         Self::counts(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use visiond_engine::card::Card;
+    use visiond_engine::detector::DetectorOptions;
+    use visiond_engine::engine::{Backend, Engine, EngineOptions};
+    use visiond_kernels::color::ColorDescription;
+    use visiond_kernels::cuda::CudaError;
+    use visiond_kernels::frame::{FrameLayout, PixelFormat};
+    use visiond_kernels::preprocess::PreprocessError;
+
+    use super::*;
+
+    #[test]
+    fn an_error_concerns_its_frame_the_run_or_the_process() {
+        let cuda = |code| CudaError { call: "cuLaunchKernel", code, name: "AN_ERROR".to_owned() };
+        let of_frame = DetectorError::Frame { slot: 3, error: PreprocessError::Invalid("too small".to_owned()) };
+        for (error, fault, words) in [
+            (of_frame, Fault::Frame(3), "too small"),
+            (DetectorError::NotInFlight, Fault::Run, "not in flight"),
+            (DetectorError::Cuda(cuda(2)), Fault::Run, "cuLaunchKernel failed"),
+            (DetectorError::Cuda(cuda(700)), Fault::Process, "AN_ERROR (700)"),
+        ] {
+            let error = RunError::from(error);
+            assert!(error.fault == fault && error.to_string().contains(words), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn the_detector_of_the_engine_runs_as_the_model_of_a_lane() {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vm/tiny.onnx"));
+        let engine =
+            Engine::load(path, &EngineOptions { backend: Some(Backend::Rten), ..EngineOptions::default() }).unwrap();
+        let card = Card::read(&path.with_extension("toml")).unwrap();
+        let mut detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
+        let own = (detector.batch(), detector.max_in_flight(), detector.counts());
+        let runner: &mut dyn ModelRunner = &mut detector;
+        assert_eq!((runner.batch(), runner.max_in_flight(), runner.counts()), own);
+
+        let layout = FrameLayout::packed(PixelFormat::Grey, 8, 8, ColorDescription::JPEG).unwrap();
+        let white = [255; 64];
+        let run = runner.begin(&[layout.view(&white).unwrap()]).unwrap();
+        assert!(runner.finish(run).unwrap().infer_us > 0);
+        let mut found = Vec::new();
+        runner.detections(run, 0, &mut found).unwrap();
+        assert!(!found.is_empty() && found.iter().all(|one| &*runner.label(one.class_id) == "white"), "{found:?}");
+
+        let many = vec![layout.view(&white).unwrap(); runner.batch() + 1];
+        assert_eq!(runner.begin(&many).unwrap_err().fault, Fault::Run);
+    }
+}

@@ -173,6 +173,32 @@ mod tests {
     }
 
     #[test]
+    fn the_log_has_rates_and_ages_of_what_was_published_since() {
+        let view = view();
+        view.cameras[0].enter(Phase::Streaming);
+        let mut reporter = Reporter::new(std::slice::from_ref(&view));
+        view.cameras[0].count_published(&message("street", &["dog"]));
+        view.cameras[1].count_published(&message("gate", &[]));
+        reporter.since -= std::time::Duration::from_secs(4);
+        let lines = reporter.lines();
+        let street =
+            "camera street streaming: 0.2 frames/s, 1 so far, age p50 1.0 ms, p99 1.0 ms, sees 1 dog, none dropped";
+        assert!(lines[0] == street || lines[0] == street.replace("0.2 f", "0.3 f"), "{lines:?}");
+        assert!(lines[1].contains(", sees nothing, none dropped"), "{lines:?}");
+        // A camera that stays goes on, one that is new begins now.
+        let known = Arc::clone(&view.cameras[0]);
+        let new = Arc::new(CameraMetrics::new("new".into()));
+        new.count_published(&message("new", &["cat"]));
+        known.count_published(&message("street", &["dog"]));
+        reporter.follow(&[LaneView { lane: view.lane, cameras: vec![known, new] }]);
+        reporter.since -= std::time::Duration::from_secs(4);
+        let lines = reporter.lines();
+        assert!(lines[0].contains(", 2 so far, age p50 1.0 ms"), "{lines:?}");
+        assert_eq!(lines[1], "camera new opening: 0.0 frames/s, 1 so far, none dropped");
+        assert_eq!([0, 9_949, 9_999, 10_400, 123_456].map(millis), ["0.0", "9.9", "10.0", "10", "123"]);
+    }
+
+    #[test]
     fn the_log_has_the_causes() {
         let view = view();
         view.cameras[0].enter(Phase::Streaming);

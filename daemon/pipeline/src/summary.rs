@@ -333,6 +333,37 @@ mod tests {
     }
 
     #[test]
+    fn people_read_what_went_wrong_and_nothing_of_what_did_not_happen() {
+        let mut summary = summary();
+        let camera = CameraMetrics::new("gate".into());
+        camera.errors.add(3);
+        camera.restarts.add(2);
+        let dark = CameraSummary::new("dark", "ended", &CameraMetrics::new("dark".into()).snapshot(), 0.0);
+        let counts = AnnotateCounts { written: 5, dropped_busy: 0, failed: 0, outage: None };
+        let dark = CameraSummary { published: 1, ..dark }.with_pictures(Path::new("p"), counts);
+        summary.cameras = vec![CameraSummary::new("gate", "failed", &camera.snapshot(), 0.0), dark];
+        (summary.first_message_s, summary.peak_resident_bytes) = (None, None);
+        (summary.models[0].errors, summary.models[0].rebuilds, summary.sinks[0].lost) = (4, 1, 7);
+        let gpu = summary.models[0].gpu.as_mut().unwrap();
+        (gpu.copied_bytes, gpu.lost_candidates) = (0, 9);
+        assert_eq!(
+            summary.lines(),
+            [
+                "camera gate: 0 of 0 frames processed, 0.0 per second, none dropped; failed 3 times, reopened 2 times",
+                "camera dark: 1 of 0 frames processed, 0.0 per second, none dropped",
+                "  age at publishing in ms: median 0.0, p90 0.0, p99 0.0, max 0.0",
+                "  of it preprocess 0.0, inference 0.0, postprocess 0.0",
+                "  detections: nothing",
+                "  pictures: 5 in p",
+                "model nanodet: 2 runs on rten (built in), 4 errors, loaded again 1 times, 1 as a CUDA graph, \
+                 1 call by call, 0 overlapped, 9 candidates dropped by a full filter",
+                "sink file: 2 messages to out.jsonl, 7 lost",
+                "2.0 s",
+            ]
+        );
+    }
+
+    #[test]
     fn programs_read_the_same() {
         let value = serde_json::to_value(summary()).unwrap();
         let camera = &value["cameras"][0];

@@ -136,4 +136,33 @@ mod tests {
         assert!(watchdog.look(start, &[view(&old)]));
         assert!(watchdog.look(start + Duration::from_secs(15), &[view(&new)]));
     }
+
+    #[test]
+    fn thirty_days_of_waits_and_slow_opens_are_signs_of_life_and_each_hang_is_noticed_once_it_lasts() {
+        let camera = Arc::new(CameraMetrics::new("door".into()));
+        let lane = Arc::new(LaneMetrics::new("m".into()));
+        let lanes = [LaneView { lane: Arc::clone(&lane), cameras: vec![Arc::clone(&camera)] }];
+        let mut watchdog = Watchdog::new(Duration::from_secs(30));
+        let (start, mut hangs) = (Instant::now(), 0);
+        for look in 0..30 * 5760_u32 {
+            let now = start + Duration::from_secs(15) * look;
+            let at = look % 5760;
+            // Each day: an hour of waiting, an open of 45 s, a camera that hangs for a minute, a lane that does; else frames.
+            let waiting = (at < 240).then(|| camera.beat.wait());
+            camera.enter(if (1000..1004).contains(&at) { Phase::Opening } else { Phase::Streaming });
+            if !(1001..1004).contains(&at) && !(2001..2005).contains(&at) && at >= 240 {
+                camera.beat.step();
+            }
+            lane.enter(if at < 240 { Activity::Idle } else { Activity::Looking });
+            if !(3001..3005).contains(&at) {
+                lane.runs.add(1);
+            }
+            let hangs_now = (2001..2005).contains(&at) || (3001..3005).contains(&at);
+            assert_eq!(watchdog.look(now, &lanes), !hangs_now, "{look} {at}");
+            hangs += u32::from(hangs_now);
+            assert_eq!((watchdog.due(), watchdog.cameras.len()), (now + Duration::from_secs(15), 1));
+            drop(waiting);
+        }
+        assert_eq!(hangs, 30 * 8);
+    }
 }

@@ -68,8 +68,9 @@ pub struct QueuedMessage {
 pub enum BrokerEvent {
     /// The broker has the message of this number. Acknowledgements may come in any order.
     Acknowledged(u64),
-    /// The broker can never accept the message of this number. The client has logged it; the sink gives it up.
-    Refused(u64),
+    /// The broker can never accept the message of this number, or one of the client's own, and why. The sink gives it up and logs
+    /// it, once in a while, because the same may hold for every message.
+    Refused(Option<u64>, String),
     /// The connection is lost. The sink sends every unacknowledged message again after the next [`BrokerClient::connect`].
     Lost(Loss),
     /// Something that concerns the client alone.

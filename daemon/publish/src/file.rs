@@ -66,9 +66,10 @@ impl FileSink {
             rotate_at: config.rotate_bytes,
         };
         if if_unusable == IfUnusable::Refuse {
-            match sink.opened() {
+            let now = Instant::now();
+            match sink.opened(now) {
                 Ok(_) => {}
-                Err(error) if is_passing(&error) => sink.outage.failed(&explain(&error)),
+                Err(error) if is_passing(&error) => sink.outage.failed(&explain(&error), now),
                 Err(error) => return Err(cannot_write(&config.path, &error)),
             }
         }
@@ -91,30 +92,30 @@ impl FileSink {
     }
 
     /// Writes one whole line, or nothing.
-    fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        self.close_if_moved()?;
+    fn write(&mut self, line: &[u8], now: Instant) -> io::Result<()> {
+        self.close_if_moved(now)?;
         let (rotates, rotate_at) = (self.rotate_bytes > 0, self.rotate_at);
-        let log = self.opened()?;
+        let log = self.opened(now)?;
         if rotates && log.regular && log.len_bytes > 0 && log.len_bytes + line.len() as u64 > rotate_at {
             self.rotate();
         }
-        self.opened()?.append(line)
+        self.opened(now)?.append(line)
     }
 
-    fn opened(&mut self) -> io::Result<&mut OpenLog> {
+    fn opened(&mut self, now: Instant) -> io::Result<&mut OpenLog> {
         match &mut self.log {
             Some(log) => Ok(log),
-            empty => Ok(empty.insert(OpenLog::open(&self.path, &self.name)?)),
+            empty => Ok(empty.insert(OpenLog::open(&self.path, &self.name, now)?)),
         }
     }
 
     /// Closes the file if its path no longer leads to it.
-    fn close_if_moved(&mut self) -> io::Result<()> {
+    fn close_if_moved(&mut self, now: Instant) -> io::Result<()> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        if log.looked_up.elapsed() < LOOK_UP_EVERY {
+        if now.saturating_duration_since(log.looked_up) < LOOK_UP_EVERY {
             return Ok(());
         }
-        log.looked_up = Instant::now();
+        log.looked_up = now;
         match fs::metadata(&self.path) {
             Ok(found) if id(&found) == log.id => log.len_bytes = found.len(),
             Ok(_) => self.log = None,
@@ -160,10 +161,11 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn run(mut self: Box<Self>, queue: &Queue) -> SinkEnd {
-        if self.outage.may_try()
-            && let Err(error) = self.opened()
+        let now = Instant::now();
+        if self.outage.may_try(now)
+            && let Err(error) = self.opened(now)
         {
-            self.outage.failed(&explain(&error));
+            self.outage.failed(&explain(&error), now);
         }
         queue.counters.report_outage(&self.outage);
         loop {
@@ -180,11 +182,12 @@ impl Sink for FileSink {
                 Counters::add(&queue.counters.unsent, 1);
                 return SinkEnd::Closed;
             }
-            if self.outage.may_try() {
+            let now = Instant::now();
+            if self.outage.may_try(now) {
                 let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
-                match self.write(message.line()) {
+                match self.write(message.line(), now) {
                     Ok(()) => {
-                        self.outage.recovered();
+                        self.outage.recovered(now);
                         queue.counters.report_outage(&self.outage);
                         Counters::add(&queue.counters.written, 1);
                         continue;
@@ -192,7 +195,7 @@ impl Sink for FileSink {
                     Err(error) => {
                         // The next attempt opens it again, and so finds a folder that was mounted in the meantime.
                         self.log = None;
-                        self.outage.failed(&explain(&error));
+                        self.outage.failed(&explain(&error), now);
                         queue.counters.report_outage(&self.outage);
                     }
                 }
@@ -205,7 +208,7 @@ impl Sink for FileSink {
 
 impl OpenLog {
     /// Opens `path` for appending, creates it if it is missing, and removes half a line at its end.
-    fn open(path: &Path, sink: &str) -> io::Result<Self> {
+    fn open(path: &Path, sink: &str, now: Instant) -> io::Result<Self> {
         // Without O_NONBLOCK, opening a FIFO without a reader would block the thread.
         let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let found = file.metadata()?;
@@ -213,7 +216,7 @@ impl OpenLog {
             return Err(no_file());
         }
         let (id, regular) = (id(&found), found.is_file());
-        let mut log = Self { id, len_bytes: found.len(), regular, looked_up: Instant::now(), file };
+        let mut log = Self { id, len_bytes: found.len(), regular, looked_up: now, file };
         if regular {
             log.mend_end(path, sink)?;
         }
@@ -301,4 +304,56 @@ fn is_passing(error: &io::Error) -> bool {
         error.kind(),
         NotFound | PermissionDenied | IsADirectory | InvalidInput | NotADirectory | ReadOnlyFilesystem
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn thirty_days_of_rotation_keep_every_line_once_in_files_of_their_size() {
+        const KEEP: u32 = 5;
+        const ROTATE_BYTES: u64 = 100_000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let config = FileSinkConfig { path: path.clone(), rotate_bytes: ROTATE_BYTES, rotate_keep: KEEP };
+        let mut sink = FileSink::open("test", &config, IfUnusable::Retry).unwrap();
+        let start = Instant::now();
+        let line = |number: u64| format!("{{\"schema\":\"visiond/1\",\"sequence\":{number:010}}}\n");
+        let numbers = |path: &Path| -> Vec<u64> {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            assert!(text.is_empty() || text.ends_with('\n'));
+            text.lines().map(|line| line[line.len() - 11..line.len() - 1].parse().unwrap()).collect()
+        };
+        // A message every ten seconds. Rotation goes by size alone, so no name has a date: months, daylight saving time and
+        // steps of the wall clock change nothing. Each day at noon another program (logrotate) moves the file away.
+        let (mut moved, mut lines): (Vec<u64>, u64) = (Vec::new(), 0);
+        for tick in 0..30 * 8640_u64 {
+            let now = start + Duration::from_secs(10) * tick as u32;
+            if tick % 8640 == 4320 {
+                moved.extend(numbers(&path));
+                fs::rename(&path, folder.path().join("moved")).unwrap();
+            }
+            sink.write(line(lines).as_bytes(), now).unwrap();
+            lines += 1;
+            if tick % 1440 == 1439 {
+                let names = fs::read_dir(folder.path()).unwrap().count();
+                assert!(names <= KEEP as usize + 2, "{names} files");
+                let files = (1..=KEEP).rev().map(|n| numbered(&path, n)).chain([path.clone()]);
+                let mut kept: Vec<u64> = Vec::new();
+                for file in files.filter(|file| file.exists()) {
+                    assert!(fs::metadata(&file).unwrap().len() <= ROTATE_BYTES);
+                    kept.extend(numbers(&file));
+                }
+                // Oldest first, each once, up to the newest; the moved file is the only gap.
+                let (first, last) = (kept[0], *kept.last().unwrap());
+                assert!(kept.is_sorted_by(|a, b| a < b) && last == lines - 1);
+                let gap = moved.iter().filter(|number| (first..last).contains(*number)).count() as u64;
+                assert_eq!(kept.len() as u64 + gap, last - first + 1);
+            }
+        }
+        assert_eq!(lines, 259_200);
+    }
 }

@@ -119,10 +119,7 @@ impl BrokerClient for MqttClient {
         let Some(session) = &mut self.session else { return BrokerEvent::Lost(NOT_CONNECTED.to_owned().into()) };
         match session.next_event().await {
             SessionEvent::Acknowledged(number) => BrokerEvent::Acknowledged(number),
-            SessionEvent::Impossible(number, reason) => {
-                log::error!("sink {}: cannot send a message, leaving it out: {reason}", self.sink);
-                BrokerEvent::Refused(number)
-            }
+            SessionEvent::Impossible(number, reason) => BrokerEvent::Refused(number, reason),
             SessionEvent::Incoming(message) => {
                 self.cameras.incoming(session, &message);
                 BrokerEvent::Nothing
@@ -176,12 +173,20 @@ const NOT_CONNECTED: &str = "there is no connection";
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+    use std::sync::Arc;
 
+    use bytes::BytesMut;
+    use rumqttc::v5::mqttbytes::v5;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
     use visiond_config::types::Config;
+    use visiond_flow::metrics::{CameraMetrics, LaneMetrics, LaneView};
     use visiond_live::Live;
+    use visiond_system::testing::{HANG, at_once};
 
     use super::*;
 
@@ -219,4 +224,184 @@ mod tests {
     }
 
     const PLAIN: &str = "url = \"mqtt://a\"";
+
+    /// The client of a sink with these keys, and its broker.
+    async fn client(keys: &str) -> (MqttClient, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sink = sink(&format!("url = \"mqtt://{}\"\n{keys}", listener.local_addr().unwrap()));
+        let SinkKind::Mqtt(config) = &sink.kind else { panic!() };
+        let context = SinkContext { live: Live::new(), device: "gate".into() };
+        (MqttClient::open(&sink, config, context).unwrap(), listener)
+    }
+
+    /// Returns the next packet that the broker gets.
+    async fn packet(stream: &mut TcpStream) -> v5::Packet {
+        let mut bytes = BytesMut::new();
+        loop {
+            match v5::Packet::read(&mut bytes, None) {
+                Ok(packet) => return packet,
+                Err(_) => bytes.extend_from_slice(&[stream.read_u8().await.unwrap()]),
+            }
+        }
+    }
+
+    /// Accepts a connection, reads CONNECT, and answers it.
+    async fn accept(listener: &TcpListener, answer: &[u8]) -> (TcpStream, v5::Packet) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let connect = packet(&mut stream).await;
+        stream.write_all(answer).await.unwrap();
+        (stream, connect)
+    }
+
+    fn within(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(HANG, test).await.expect("no test hangs") });
+    }
+
+    const ACCEPTED: &[u8] = &[0x20, 3, 0, 0, 0];
+
+    #[test]
+    fn a_client_says_who_it_is_sends_messages_and_goes_in_order() {
+        within(async {
+            let (mut client, listener) = client("keep_alive = \"40s\"\nmessage_expiry = \"9s\"").await;
+            let message =
+                QueuedMessage { number: 7, id: "0-7".into(), camera: "door".into(), line: Bytes::from_static(b"{}") };
+            assert!(client.send(&message).await.is_err());
+            assert!(matches!(client.event().await, BrokerEvent::Lost(loss) if loss.reason == NOT_CONNECTED));
+            let (connected, (mut broker, connect)) = tokio::join!(client.connect(), accept(&listener, ACCEPTED));
+            connected.unwrap();
+            let v5::Packet::Connect(connect, Some(will), None) = connect else { panic!("{connect:?}") };
+            assert_eq!(
+                (connect.client_id.as_str(), connect.keep_alive, connect.clean_start),
+                ("visiond-gate-mqtt", 40, true)
+            );
+            let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+            assert_eq!(
+                (text(&will.topic), text(&will.message), will.retain),
+                ("visiond/gate/availability".to_owned(), "offline".to_owned(), true)
+            );
+            client.send(&message).await.unwrap();
+            for (topic, payload, retain, expiry) in [
+                ("visiond/gate/availability", "online", true, None),
+                ("visiond/gate/cameras/door/detections", "{}", false, Some(9)),
+            ] {
+                let v5::Packet::Publish(got) = packet(&mut broker).await else { panic!() };
+                assert_eq!(
+                    (text(&got.topic), text(&got.payload), got.retain),
+                    (topic.to_owned(), payload.to_owned(), retain)
+                );
+                assert_eq!(got.properties.and_then(|properties| properties.message_expiry_interval), expiry);
+            }
+            broker.write_all(&[0x40, 2, 0, 1, 0x40, 2, 0, 2]).await.unwrap();
+            assert_eq!(client.event().await, BrokerEvent::Acknowledged(7));
+            // A retained message is the cameras' own matter.
+            broker.write_all(&[0x31, 4, 0, 1, b'a', 0]).await.unwrap();
+            assert_eq!(client.event().await, BrokerEvent::Nothing);
+            let cameras = vec![Arc::new(CameraMetrics::new("door".into()))];
+            client.context.live.set_lanes(vec![LaneView { lane: Arc::new(LaneMetrics::new("m".into())), cameras }]);
+            client.tick();
+            assert!(at_once(client.event()).await.is_none());
+            let v5::Packet::Publish(got) = packet(&mut broker).await else { panic!() };
+            assert_eq!(text(&got.topic), "visiond/gate/cameras/door/state");
+            broker.write_all(&[0x40, 2, 0, 3]).await.unwrap();
+            let end = async {
+                let v5::Packet::Publish(got) = packet(&mut broker).await else { panic!() };
+                assert_eq!(
+                    (text(&got.topic), text(&got.payload)),
+                    ("visiond/gate/availability".to_owned(), "offline".to_owned())
+                );
+                broker.write_all(&[0x40, 2, 0, got.pkid as u8]).await.unwrap();
+                assert_eq!(broker.read_u16().await.unwrap(), u16::from_be_bytes(codec::DISCONNECT));
+            };
+            tokio::join!(client.close(HANG), end);
+            assert!(client.send(&message).await.is_err(), "it is closed");
+        });
+    }
+
+    #[test]
+    fn a_message_expires_only_if_that_is_configured() {
+        within(async {
+            let message = QueuedMessage { number: 7, id: "0-7".into(), camera: "door".into(), line: Bytes::new() };
+            for (keys, expiry) in [("", None), ("message_expiry = \"1s\"", Some(1))] {
+                let (client, _) = client(keys).await;
+                let publish = client.detections(&message);
+                assert_eq!((publish.expiry_seconds, publish.qos, publish.retain), (expiry, 1, false));
+            }
+        });
+    }
+
+    #[test]
+    fn a_lost_session_names_the_client_id_and_what_to_do() {
+        within(async {
+            let id = "client_id = \"a\"";
+            for (keys, said, reason, remedy) in [
+                (
+                    "",
+                    &[0xe0, 2, 0x8b, 0][..],
+                    "server shutting down",
+                    "client id visiond-gate-mqtt, give each machine its own `name`",
+                ),
+                (id, &[0xe0, 2, 0x8b, 0], "server shutting down", "client id a, give each its own `client_id`"),
+                ("", &[0xe0, 2, 0x8e, 0], "client id visiond-gate-mqtt: give each machine its own `name`", ""),
+                (id, &[0xe0, 2, 0x8e, 0], "another client uses the client id a: give each its own `client_id`", ""),
+            ] {
+                let (mut client, listener) = client(keys).await;
+                let answer = [ACCEPTED, said].concat();
+                let (connected, _broker) = tokio::join!(client.connect(), accept(&listener, &answer));
+                connected.unwrap();
+                let BrokerEvent::Lost(loss) = client.event().await else { panic!() };
+                assert!(loss.reason.starts_with("mqtt://127.0.0.1:") && loss.reason.contains(reason), "{loss:?}");
+                assert!(loss.remedy.as_deref().unwrap_or_default().contains(remedy), "{loss:?}");
+                assert_eq!(loss.remedy.is_none(), remedy.is_empty());
+                assert!(matches!(client.event().await, BrokerEvent::Lost(loss) if loss.reason == NOT_CONNECTED));
+            }
+            // 30 bytes are too few for any message.
+            let (mut client, listener) = client("").await;
+            let answer = [0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 30];
+            let (connected, _broker) = tokio::join!(client.connect(), accept(&listener, &answer));
+            connected.unwrap();
+            let message = QueuedMessage { number: 7, id: "0-7".into(), camera: "door".into(), line: Bytes::new() };
+            client.send(&message).await.unwrap();
+            // The state of visiond is too long as well.
+            assert!(matches!(client.event().await, BrokerEvent::Refused(None, _)));
+            assert!(matches!(client.event().await, BrokerEvent::Refused(Some(7), _)));
+        });
+    }
+
+    #[test]
+    fn a_broker_that_refuses_is_told_with_what_to_do() {
+        within(async {
+            let (mut client, listener) = client("").await;
+            for (answer, words) in [
+                (&[0x20, 3, 0, 0x86, 0][..], "the broker requires a user and a password: set `login`"),
+                (&[0x20, 3, 0, 0x85, 0], "the broker rejects the client id: set another `client_id`"),
+                (&[0x20, 3, 0, 0x84, 0], "does not speak this version of MQTT: if it speaks only MQTT 3.1.1, set"),
+                (&[0x20, 3, 0, 0x97, 0], "the broker refuses the session: quota exceeded"),
+                (&[0xd0, 0], "the server is not an MQTT broker: check the port"),
+                (&[0, 0], "the server is not an MQTT broker, or speaks another version"),
+                (b"", "the broker closed the connection without an answer: if it speaks only"),
+            ] {
+                let refuse = async { drop(accept(&listener, answer).await) };
+                let (connected, ()) = tokio::join!(client.connect(), refuse);
+                let reason = connected.unwrap_err();
+                assert!(reason.starts_with(&client.config.url) && reason.contains(words), "{reason}");
+            }
+            let folder = tempfile::tempdir().unwrap();
+            let login = folder.path().join("login");
+            client.config.login = Some(login.clone());
+            assert!(MqttClient::check(&client.config).is_err(), "there is no such file");
+            std::fs::write(&login, "user:word").unwrap();
+            std::fs::set_permissions(&login, std::fs::Permissions::from_mode(0o600)).unwrap();
+            let (connected, (_, connect)) = tokio::join!(client.connect(), accept(&listener, &[0x20, 3, 0, 0x86, 0]));
+            let v5::Packet::Connect(_, _, Some(shown)) = connect else { panic!("{connect:?}") };
+            assert_eq!((shown.username.as_str(), shown.password.as_str()), ("user", "word"));
+            let reason = connected.unwrap_err();
+            assert!(reason.contains("rejects the user and password of the login"), "{reason}");
+            let port = listener.local_addr().unwrap().port();
+            drop(listener);
+            client.config.login = None;
+            let reason = client.connect().await.unwrap_err();
+            assert!(reason.contains(&format!("connection refused at port {port} of 127.0.0.1: check")), "{reason}");
+        });
+    }
 }

@@ -119,8 +119,8 @@ impl BrokerClient for NatsClient {
 
     async fn event(&mut self) -> BrokerEvent {
         let Some(connection) = &mut self.connection else { return pending().await };
-        if let Some(number) = connection.left_out.pop_front() {
-            return BrokerEvent::Refused(number);
+        if let Some((number, reason)) = connection.left_out.pop_front() {
+            return BrokerEvent::Refused(number, reason);
         }
         match connection.next().await {
             Ok(Some(message)) => {
@@ -159,13 +159,16 @@ impl BrokerClient for NatsClient {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
 
     use std::path::Path;
 
     use bytes::Bytes;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
     use visiond_config::types::Config;
     use visiond_live::Live;
+    use visiond_system::testing::HANG;
 
     use super::*;
 
@@ -192,5 +195,198 @@ mod tests {
             assert_eq!(client.configure(&sink(keys)), same, "{keys}");
             assert_eq!((client.subjects.of(&message.camera), client.recent.is_empty()), (subject, !same), "{keys}");
         }
+    }
+
+    /// Accepts a connection as a NATS server does; `answer` comes where PONG would. Returns what the client introduces itself with.
+    async fn accept(listener: &TcpListener, answer: &str) -> (TcpStream, String) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"INFO {\"max_payload\":1048576,\"headers\":true}\r\n").await.unwrap();
+        let greeting = until(&mut stream, "PING\r\n").await;
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        (stream, greeting)
+    }
+
+    async fn until(stream: &mut TcpStream, end: &str) -> String {
+        let mut text = String::new();
+        while !text.ends_with(end) {
+            text.push(stream.read_u8().await.unwrap().into());
+        }
+        text
+    }
+
+    #[test]
+    fn what_was_just_acknowledged_is_sent_again_over_the_next_connection() {
+        let test = async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let before = sink("");
+            let SinkKind::Nats(config) = &before.kind else { panic!() };
+            let config =
+                NatsSinkConfig { url: vec![format!("nats://{}", listener.local_addr().unwrap())], ..config.clone() };
+            let context = SinkContext { live: Live::new(), device: "gate".into() };
+            let mut client = NatsClient::open("nats", &config, &context).unwrap();
+            let message = |number: u64, line: &'static str| QueuedMessage {
+                number,
+                id: format!("0-{number}").into(),
+                camera: "door".into(),
+                line: Bytes::from_static(line.as_bytes()),
+            };
+            assert!(client.send(&message(1, "{}")).await.is_err(), "there is no connection");
+
+            let (connected, (mut server, greeting)) = tokio::join!(client.connect(), accept(&listener, "PONG\r\n"));
+            connected.unwrap();
+            assert!(greeting.starts_with("CONNECT {") && greeting.contains("\"headers\":true"), "{greeting}");
+            client.send(&message(1, "{\"n\":1}")).await.unwrap();
+            let acknowledge = async |server: &mut TcpStream| {
+                let sent = until(server, "{\"n\":1}\r\n").await;
+                let (_, published) = sent.split_once("HPUB ").unwrap();
+                let words: Vec<_> = published.split_whitespace().collect();
+                assert_eq!(words[0], "visiond.gate.door.detections");
+                let answer = "{\"stream\":\"v\",\"seq\":1}";
+                let answer = format!("MSG {} 1 {}\r\n{answer}\r\n", words[1], answer.len());
+                server.write_all(answer.as_bytes()).await.unwrap();
+            };
+            let (event, ()) = tokio::join!(client.event(), acknowledge(&mut server));
+            assert!(matches!(event, BrokerEvent::Acknowledged(1)), "{event:?}");
+            drop(server);
+            let event = client.event().await;
+            assert!(matches!(&event, BrokerEvent::Lost(loss) if loss.reason.contains(connect::ENDED)), "{event:?}");
+
+            let (connected, (mut server, _)) = tokio::join!(client.connect(), accept(&listener, "PONG\r\n"));
+            connected.unwrap();
+            acknowledge(&mut server).await;
+            assert!(matches!(client.event().await, BrokerEvent::Nothing), "it was acknowledged before");
+            tokio::join!(client.close(Duration::from_secs(1)), async { _ = server.shutdown().await });
+            assert!(client.send(&message(2, "{}")).await.is_err(), "it is closed");
+        };
+        within(test);
+    }
+
+    #[test]
+    fn a_server_that_refuses_is_told_with_what_to_do() {
+        within(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("nats://{}", listener.local_addr().unwrap());
+            let before = sink("");
+            let SinkKind::Nats(config) = &before.kind else { panic!() };
+            let config = NatsSinkConfig { url: vec![url.clone()], ..config.clone() };
+            let context = SinkContext { live: Live::new(), device: "gate".into() };
+            let mut client = NatsClient::open("nats", &config, &context).unwrap();
+            for (answer, words) in [
+                ("-ERR 'Authorization Violation'\r\n", "the server "),
+                ("-ERR 'Permissions Violation for Publish'\r\n", "allow this login to publish its subjects"),
+                ("-ERR 'maximum connections exceeded'\r\n", "the server says: maximum connections exceeded"),
+            ] {
+                let (connected, _) = tokio::join!(client.connect(), accept(&listener, answer));
+                let reason = connected.unwrap_err();
+                assert!(reason.starts_with(&url) && reason.contains(words), "{reason}");
+            }
+            let other = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(b"PING\r\n").await.unwrap();
+                stream
+            };
+            let (connected, _) = tokio::join!(client.connect(), other);
+            assert!(connected.unwrap_err().contains("the server is not a NATS server: check the port"));
+            let silent = async { drop(listener.accept().await.unwrap()) };
+            let (connected, ()) = tokio::join!(client.connect(), silent);
+            assert!(connected.unwrap_err().contains(connect::ENDED));
+            drop(listener);
+            assert!(client.connect().await.unwrap_err().contains("check that nats-server runs there"));
+        });
+    }
+
+    #[test]
+    fn a_stream_is_asked_for_and_created_if_it_should_be() {
+        const MISSING: &str = r#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
+        const OTHER: &str = r#"{"error":{"code":500,"err_code":1,"description":"no space"}}"#;
+        const EXISTS: &str = r#"{"error":{"code":400,"err_code":10058,"description":"name in use"}}"#;
+        let off = |code: u64| format!(r#"{{"error":{{"code":503,"err_code":{code},"description":"off"}}}}"#);
+        // An answer of "" says that there is no JetStream.
+        for (create, answers, words) in [
+            (false, &["{}"][..], None),
+            (true, &["{}"], None),
+            (false, &[""], Some("no answer from JetStream: start the server with -js")),
+            (false, &["?"], Some("no answer from JetStream: start the server with -js")),
+            (false, &[MISSING], Some("there is no stream v: create it")),
+            (true, &[&off(10076)], Some("JetStream is off: start the server with -js")),
+            (true, &[&off(10039)], Some("JetStream is off: start the server with -js")),
+            (true, &[OTHER], Some("cannot query the stream v: no space (code 500, error code 1)")),
+            (true, &[MISSING, "{}"], None),
+            (true, &[MISSING, EXISTS], None),
+            (true, &[MISSING, OTHER], Some("cannot create the stream v: no space")),
+            (true, &[MISSING, ""], Some("cannot create the stream v: no answer within 10 s")),
+        ] {
+            within(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let url = vec![format!("nats://{}", listener.local_addr().unwrap())];
+                let before = sink("stream = \"v\"\nack_timeout = \"10s\"\nstream_max_age = \"1h\"");
+                let SinkKind::Nats(config) = &before.kind else { panic!() };
+                let config = NatsSinkConfig { url, create_stream: create, stream_max_bytes: 0, ..config.clone() };
+                let context = SinkContext { live: Live::new(), device: "gate".into() };
+                let mut client = NatsClient::open("nats", &config, &context).unwrap();
+                let server = async {
+                    let (mut stream, _) = accept(&listener, "PONG\r\n").await;
+                    let mut asked = Vec::new();
+                    for answer in answers {
+                        let mut request = until(&mut stream, "\r\n").await;
+                        while !request.starts_with("PUB ") {
+                            request = until(&mut stream, "\r\n").await;
+                        }
+                        let payload = until(&mut stream, "\r\n").await;
+                        let words: Vec<_> = request.split_whitespace().collect();
+                        let answer = match *answer {
+                            "" => format!("HMSG {} 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", words[2]),
+                            text => format!("MSG {} 1 {}\r\n{text}\r\n", words[2], text.len()),
+                        };
+                        stream.write_all(answer.as_bytes()).await.unwrap();
+                        asked.push((words[1].to_owned(), payload));
+                    }
+                    (stream, asked)
+                };
+                let (connected, (_stream, asked)) = tokio::join!(client.connect(), server);
+                match words {
+                    None => connected.unwrap(),
+                    Some(words) => {
+                        let reason = connected.unwrap_err();
+                        assert!(reason.starts_with(&config.url[0]) && reason.contains(words), "{reason}");
+                    }
+                }
+                assert_eq!(asked[0], ("$JS.API.STREAM.INFO.v".to_owned(), "\r\n".to_owned()));
+                if let Some((subject, wanted)) = asked.get(1) {
+                    let wanted: serde_json::Value = serde_json::from_str(wanted).unwrap();
+                    assert_eq!(subject, "$JS.API.STREAM.CREATE.v");
+                    assert_eq!((&wanted["max_bytes"], &wanted["max_consumers"]), (&(-1).into(), &(-1).into()));
+                    assert_eq!(
+                        (&wanted["max_msgs"], &wanted["max_age"]),
+                        (&(-1).into(), &3_600_000_000_000_u64.into())
+                    );
+                    assert_eq!(wanted["subjects"], serde_json::json!(["visiond.*.*.detections"]));
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn only_messages_that_were_acknowledged_just_now_are_remembered() {
+        let before = sink("");
+        let SinkKind::Nats(config) = &before.kind else { panic!() };
+        let context = SinkContext { live: Live::new(), device: "gate".into() };
+        let mut client = NatsClient::open("nats", config, &context).unwrap();
+        let message = |number| QueuedMessage { number, id: "0".into(), camera: "door".into(), line: Bytes::new() };
+        (0..3).for_each(|number| client.remember(message(number)));
+        assert_eq!(client.recent.len(), 3);
+        client.recent.iter_mut().take(2).for_each(|(at, _)| *at -= 2 * RESEND_ACKNOWLEDGED_WITHIN);
+        client.remember(message(3));
+        let numbers = |client: &NatsClient| client.recent.iter().map(|(_, message)| message.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&client), [2, 3]);
+        // Held in the future, so that the count alone decides.
+        (4..2000).for_each(|number| client.recent.push_back((Instant::now() + HANG, message(number))));
+        client.remember(message(2000));
+        assert_eq!((client.recent.len(), numbers(&client)[0], numbers(&client)[511]), (512, 1489, 2000));
+    }
+
+    fn within(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(HANG, test).await.expect("no test hangs") });
     }
 }

@@ -306,3 +306,104 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_flow::testing::door_message;
+    use visiond_system::testing::{hang, never};
+
+    use super::*;
+
+    fn queue(when_full: WhenFull, pushed: u64) -> Queue {
+        let queue = Queue::new(3, when_full, &Stop::new().unwrap());
+        (0..pushed).for_each(|sequence| push(&queue, sequence));
+        queue
+    }
+
+    fn push(queue: &Queue, sequence: u64) {
+        queue.push(&Arc::new(Published::new(door_message(sequence, 1))), || ());
+    }
+
+    /// What a sink would get at once.
+    fn rest(queue: &Queue) -> Vec<u64> {
+        std::iter::from_fn(|| match queue.pop(Some(Duration::ZERO)) {
+            Popped::Message(message) => Some(message.message().sequence),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Queued, taken, dropped because it was full, failed and unsent.
+    fn counts(queue: &Queue) -> [u64; 5] {
+        let Counters { queued, taken, dropped_full, failed, unsent, .. } = &queue.counters;
+        [queued, taken, dropped_full, failed, unsent].map(|counter| counter.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn a_full_queue_drops_as_it_was_told_and_counts_it() {
+        let oldest = queue(WhenFull::DropOldest, 5);
+        assert_eq!((oldest.waiting(), rest(&oldest), counts(&oldest)), (3, vec![2, 3, 4], [5, 3, 2, 0, 0]));
+        let newest = queue(WhenFull::DropNewest, 5);
+        assert_eq!((newest.waiting(), rest(&newest), counts(&newest)), (3, vec![0, 1, 2], [3, 3, 2, 0, 0]));
+        assert!(matches!(newest.pop(Some(Duration::ZERO)), Popped::TimedOut));
+    }
+
+    #[test]
+    fn a_closed_queue_gives_what_it_has_and_takes_no_more() {
+        let queue = queue(WhenFull::DropOldest, 2);
+        assert!(queue.deadline().is_none() && !queue.is_overdue());
+        let (soon, late) = (hang(), never());
+        queue.close(soon);
+        queue.close(late);
+        assert_eq!(queue.deadline(), Some(soon.min(late)), "the earlier one stays in force");
+        push(&queue, 9);
+        assert!(!queue.is_overdue());
+        assert_eq!((rest(&queue), counts(&queue)), (vec![0, 1], [2, 2, 0, 0, 1]));
+        assert!(matches!(queue.pop(None), Popped::Closed));
+        queue.close(Instant::now());
+        assert!(queue.is_overdue());
+    }
+
+    #[test]
+    fn what_an_ended_sink_had_and_what_comes_later_is_counted() {
+        let queue = queue(WhenFull::Block, 2);
+        queue.abandon(|counters| &counters.unsent);
+        (5..10).for_each(|sequence| push(&queue, sequence));
+        assert_eq!((queue.waiting(), counts(&queue)), (0, [2, 0, 0, 5, 2]), "and nobody waits for room");
+    }
+
+    #[test]
+    fn new_settings_come_before_messages_and_hold_at_once() {
+        let queue = queue(WhenFull::DropOldest, 3);
+        queue.configure(&SinkConfig { queue: 1, when_full: WhenFull::DropNewest, ..SinkConfig::default() });
+        push(&queue, 3);
+        assert!(matches!(queue.pop(Some(Duration::ZERO)), Popped::Configured(config) if config.queue == 1));
+        assert_eq!((rest(&queue), counts(&queue)), (vec![0, 1, 2], [3, 3, 1, 0, 0]));
+        queue.configure(&SinkConfig { queue: 0, ..SinkConfig::default() });
+        assert!(queue.configured().is_some() && queue.configured().is_none(), "taken once");
+        push(&queue, 4);
+        assert_eq!(rest(&queue), [4], "there is room for one at least");
+    }
+
+    #[test]
+    fn a_sink_that_polls_is_woken_once_for_all_that_came() {
+        let queue = queue(WhenFull::DropOldest, 0);
+        let wake_pipe = queue.wake_by(WakePipe::new().unwrap());
+        let is_woken = || {
+            let mut entries = [crate::poll::entry(&wake_pipe.reader, libc::POLLIN)];
+            crate::poll::poll(&mut entries, Some(Duration::ZERO)).unwrap();
+            wake_pipe.clear();
+            entries[0].revents != 0
+        };
+        push(&queue, 0);
+        assert!(!is_woken(), "only when it is told to");
+        queue.wake();
+        assert!(is_woken());
+        queue.wake();
+        assert!(!is_woken(), "nothing came since");
+        queue.close(hang());
+        assert!(is_woken());
+    }
+}

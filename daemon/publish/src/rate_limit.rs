@@ -123,6 +123,31 @@ mod tests {
     }
 
     #[test]
+    fn thirty_days_are_thinned_to_the_rate_and_every_message_is_counted() {
+        let (mut rate_limit, start) = (CameraRateLimit::new(0.5), Instant::now());
+        let (door, gate) = (message(0, 0), visiond_flow::testing::message("gate", &[]));
+        let cameras = [door, Arc::new(gate)].map(|message| Arc::new(Published::new(message)));
+        let (mut offered, mut out, mut replaced) = (0_u64, 0, 0);
+        // Two cameras with a message a second each, of which every second one is due; an hour without a camera a day.
+        for second in 0..30 * 86_400_u32 {
+            let now = start + Duration::from_secs(1) * second;
+            for camera in cameras.iter().filter(|_| second % 86_400 >= 3600) {
+                let taken = rate_limit.offer(camera, now);
+                offered += 1;
+                out += u64::from(taken.passes);
+                replaced += u64::from(taken.replaces);
+            }
+            out += std::iter::from_fn(|| rate_limit.due(now)).count() as u64;
+            assert!(rate_limit.next_turn().is_none_or(|turn| turn > now && turn <= now + 4 * Duration::from_secs(1)));
+        }
+        let held = rate_limit.rest().count() as u64;
+        assert_eq!((offered, out + replaced + held), (2 * 30 * 82_800, offered));
+        let wanted = 30 * 82_800;
+        assert!((wanted - 60..=wanted + 60).contains(&out), "{out} of {wanted}");
+        assert_eq!(rate_limit.cameras.len(), 2);
+    }
+
+    #[test]
     fn what_comes_last_in_a_burst_goes_out_when_its_turn_comes() {
         let (out, replaced) = thinned(1.0, [100, 120, 140, 160]);
         assert_eq!((out, replaced), (vec![(100, 0), (1100, 3)], 2));

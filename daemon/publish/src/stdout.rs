@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use visiond_flow::trace;
 use visiond_system::outage::{Outage, explain};
@@ -129,7 +129,7 @@ impl Sink for StdoutSink {
                     return SinkEnd::Closed;
                 }
             };
-            if !self.outage.may_try() {
+            if !self.outage.may_try(Instant::now()) {
                 self.outage.lost(1);
                 Counters::add(&queue.counters.failed, 1);
                 continue;
@@ -137,11 +137,11 @@ impl Sink for StdoutSink {
             let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
             match self.write(message.line(), queue) {
                 Ok(()) => {
-                    self.outage.recovered();
+                    self.outage.recovered(Instant::now());
                     queue.counters.report_outage(&self.outage);
                 }
                 Err(WriteFailure::Other(error)) => {
-                    self.outage.failed(&explain(&error));
+                    self.outage.failed(&explain(&error), Instant::now());
                     queue.counters.report_outage(&self.outage);
                     self.outage.lost(1);
                     Counters::add(&queue.counters.failed, 1);
@@ -172,7 +172,6 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Instant;
     use visiond_config::types::WhenFull;
     use visiond_flow::message::Published;
     use visiond_flow::testing::door_message as message;

@@ -286,3 +286,81 @@ impl ReaderConnection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::{BufRead, BufReader};
+
+    use visiond_flow::testing::door_message;
+
+    use super::*;
+
+    fn reader() -> (ReaderConnection, UnixStream) {
+        let (stream, theirs) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let (pending, pending_bytes, sent_of_first) = (VecDeque::new(), 0, 0);
+        (ReaderConnection { stream, pending, pending_bytes, sent_of_first, mute: false, gone: false }, theirs)
+    }
+
+    fn message(sequence: u64) -> Arc<Published> {
+        Arc::new(Published::new(door_message(sequence, 1)))
+    }
+
+    fn waiting(reader: &ReaderConnection) -> Vec<u64> {
+        reader.pending.iter().map(|message| message.message().sequence).collect()
+    }
+
+    #[test]
+    fn a_full_buffer_drops_the_oldest_whole_messages() {
+        let (mut reader, theirs) = reader();
+        let three = 3 * message(1).line().len();
+        let lost: u64 = (1..=3).map(|n| reader.queue(&message(n), three)).sum();
+        assert_eq!((lost, waiting(&reader), reader.pending_bytes), (0, vec![1, 2, 3], three));
+        assert_eq!((reader.queue(&message(4), three), waiting(&reader)), (1, vec![2, 3, 4]));
+        // A line that was sent in part is completed.
+        reader.sent_of_first = 1;
+        assert_eq!((reader.queue(&message(5), three), waiting(&reader)), (1, vec![2, 4, 5]));
+        assert_eq!(reader.pending_bytes, three);
+        assert_eq!((reader.queue(&message(6), three / 3), waiting(&reader)), (3, vec![2]), "no room beside the first");
+        reader.sent_of_first = 0;
+        assert_eq!((reader.queue(&message(7), 1), waiting(&reader)), (1, vec![7]), "one may be larger than the buffer");
+        reader.send();
+        assert_eq!((reader.pending.len(), reader.pending_bytes, reader.sent_of_first), (0, 0, 0));
+        let mut line = String::new();
+        BufReader::new(theirs).read_line(&mut line).unwrap();
+        assert_eq!(line.as_bytes(), message(7).line());
+    }
+
+    #[test]
+    fn a_reader_is_asked_for_what_it_can_do() {
+        let (mut reader, theirs) = reader();
+        assert_eq!(reader.events(), libc::POLLIN);
+        reader.queue(&message(1), 1 << 20);
+        assert_eq!(reader.events(), libc::POLLIN | libc::POLLOUT);
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        reader.listen();
+        assert_eq!((reader.events(), reader.mute, reader.gone), (libc::POLLOUT, true, false));
+        drop(theirs);
+        reader.send();
+        assert!(reader.gone && reader.pending.is_empty() && reader.pending_bytes == 0);
+    }
+
+    #[test]
+    fn a_line_that_a_reader_takes_in_parts_arrives_whole() {
+        let (mut reader, theirs) = reader();
+        let count = 2000;
+        (0..count).for_each(|n| assert_eq!(reader.queue(&message(n), 1 << 30), 0));
+        let all = reader.pending_bytes;
+        reader.send();
+        assert!(reader.pending_bytes < all && !reader.pending.is_empty(), "the socket's own buffer is full");
+        let mut lines = BufReader::new(theirs).lines();
+        for sequence in 0..count {
+            reader.send();
+            let line: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            assert_eq!(line["sequence"], sequence);
+        }
+        assert_eq!((reader.pending_bytes, reader.sent_of_first, reader.gone), (0, 0, false));
+    }
+}

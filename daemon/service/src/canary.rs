@@ -113,6 +113,32 @@ pub fn grey((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
     })
 }
 
+/// Returns a picture with edges, colours and fine structure, for what a grey frame does not show.
+pub fn test_picture((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?;
+    let mut buffer = UnifiedBuffer::host(layout.needed_bytes())?;
+    let pixels = buffer.as_mut_slice().chunks_exact_mut(3).enumerate();
+    for (index, pixel) in pixels {
+        let (x, y) = (index as u32 % width, index as u32 / width);
+        // A disc and stripes on a gradient, with noise that is the same every time.
+        let (dx, dy) = (x.abs_diff(width / 3), y.abs_diff(height / 2));
+        let inside = dx * dx + dy * dy < (height / 4).pow(2);
+        let stripe = x > width * 2 / 3 && (y / 4).is_multiple_of(2);
+        let noise = (index as u32).wrapping_mul(2_654_435_761) >> 28;
+        let base = if inside {
+            [230, 60, 30]
+        } else if stripe {
+            [20, 40, 200]
+        } else {
+            [x * 160 / width, 90, y * 160 / height]
+        };
+        for (channel, value) in pixel.iter_mut().zip(base) {
+            *channel = (value + noise).min(255) as u8;
+        }
+    }
+    Ok(Sample { name: "a test picture".to_owned(), frame: OwnedFrame { layout, buffer } })
+}
+
 fn warn_if_slow(name: &str, took: Duration, fps: f64) {
     let runs_per_second = 1.0 / took.as_secs_f64().max(1e-6);
     if fps > runs_per_second {
@@ -184,11 +210,22 @@ impl Trial {
 
 /// Runs the detector on a frame, `count` times side by side; returns how long preprocess and inference took.
 pub fn run_on(detector: &mut Detector, sample: &Sample, count: usize) -> Result<Duration, RunError> {
+    run_and_check(detector, sample, count, |_| Ok(()))
+}
+
+/// Does the same, and calls `check` when the outputs can be read, before they are decoded.
+pub fn run_and_check<E: From<RunError>>(
+    detector: &mut Detector,
+    sample: &Sample,
+    count: usize,
+    check: impl FnOnce(&Detector) -> Result<(), E>,
+) -> Result<Duration, E> {
     let view = sample.frame.view().map_err(|error| RunError::new(Fault::Run, error))?;
-    let run_id = detector.begin(&vec![view; count])?;
-    let timings = detector.finish(run_id)?;
+    let run_id = detector.begin(&vec![view; count]).map_err(RunError::from)?;
+    let timings = detector.finish(run_id).map_err(RunError::from)?;
+    check(detector)?;
     for slot in 0..count {
-        detector.detections(run_id, slot, &mut Vec::new())?;
+        detector.detections(run_id, slot, &mut Vec::new()).map_err(RunError::from)?;
     }
     Ok(Duration::from_micros(timings.preprocess_us + timings.infer_us))
 }

@@ -43,6 +43,11 @@ impl LoadedModel {
         Ok(Self { engine, card, limits, name: name.clone() })
     }
 
+    /// Returns it with another card.
+    pub fn with_card(self, card: Card) -> Self {
+        Self { card, ..self }
+    }
+
     /// Makes a detector with a session of its own.
     pub fn detector(&self) -> Result<Detector, DetectorError> {
         Detector::new(&self.engine, &self.card, &self.limits)

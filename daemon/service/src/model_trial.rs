@@ -1,8 +1,9 @@
 //! The trial of an ONNX model in a process of its own, before visiond itself loads it.
 //!
 //! A damaged or hostile model can overflow a backend's stack, ask for all memory, or never return. So visiond first starts
-//! itself as another process, which loads the same file with the same options and runs the whole detector once on grey
-//! frames, with limits on memory, stack and time. That process prints one line: the file is sound, or why it is refused.
+//! itself as another process, which loads the same file with the same options and runs the whole detector once on a test
+//! picture, with limits on memory, stack and time. There the numbers of the outputs show whether the card is right about them:
+//! logits or probabilities, pixels or fractions. That process prints one line: the file is sound, or why it is refused.
 //! A TensorRT engine gets no trial: it is a program, and trusted as one.
 
 use std::collections::BTreeMap;
@@ -17,9 +18,11 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use visiond_config::format_size;
 use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
+use visiond_engine::detector::{Detector, DetectorError};
 use visiond_engine::engine::EngineError;
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::plan;
+use visiond_pipeline::model_runner::RunError;
 use visiond_system::child_process::{Child, Filled, Launch, how_it_ended};
 use visiond_system::exit::{self, Exit};
 use visiond_system::preflight::Certainty;
@@ -50,8 +53,8 @@ const MEMORY_PER_BYTE: u64 = 6;
 /// here fits there.
 const TRIAL_STACK_BYTES: usize = STACK_BYTES as usize - (256 << 10);
 
-/// Width and height of the grey frames.
-const FRAME_SIZE: (u32, u32) = (64, 48);
+/// Width and height of the test picture.
+const FRAME_SIZE: (u32, u32) = (128, 96);
 
 /// Maximum length of the printed line, and of the error in it. Names from the file may be as long as the file.
 const ANSWER_BYTES: usize = 64 << 10;
@@ -228,7 +231,17 @@ fn refusal(error: &ServiceError) -> Answer {
         other => other.to_string(),
     };
     let only_here = error.certainty() != Certainty::Certain;
-    Answer::Refused { text: text.chars().take(TEXT_CHARS).collect(), exit: error.exit().code(), only_here }
+    Answer::Refused { text: shortened(&text), exit: error.exit().code(), only_here }
+}
+
+/// Cuts a long error in its middle: it begins with the file, and ends with the remedy.
+fn shortened(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= TEXT_CHARS {
+        return text.to_owned();
+    }
+    let part = |from, count| text.chars().skip(from).take(count).collect::<String>();
+    format!("{} … {}", part(0, TEXT_CHARS / 2), part(count - TEXT_CHARS / 2, TEXT_CHARS / 2))
 }
 
 /// Limits this process and does [`load_and_run`] on a thread with a limited stack.
@@ -261,16 +274,44 @@ fn external_bytes(path: &Path) -> u64 {
     file.external_files.keys().filter_map(size).fold(0, u64::saturating_add)
 }
 
-/// Loads a model in this process and runs its detector once with as many grey frames as it takes; returns the file's SHA-256.
+/// Loads a model in this process, runs its detector once with as many test pictures as it takes, and checks the card against the
+/// outputs; returns the file's SHA-256.
 pub fn load_and_run(model: &ModelConfig, engine: &EngineConfig) -> Result<String, ServiceError> {
     let loaded = LoadedModel::load(model, engine)?;
+    let Err(error) = run(model, &loaded) else { return Ok(loaded.engine.file().sha256.clone()) };
+    // The card's own errors say what is wrong. Any other may be due to its size: that is certain if another one runs.
+    let other = || Detector::other_size(&loaded.engine, &loaded.card);
+    let Some((card, size_error)) = (error.exit() != Exit::Config).then(other).flatten() else { return Err(error) };
+    let resized = loaded.with_card(card);
+    if run(model, &resized).is_ok() { Err(ServiceError::model(&model.name, size_error)) } else { Err(error) }
+}
+
+/// Runs a loaded model once on test pictures, and checks its card against the outputs.
+fn run(model: &ModelConfig, loaded: &LoadedModel) -> Result<(), ServiceError> {
     let mut detector = loaded.required_detector()?;
     let refuse = |error: CanaryError| ServiceError::model(&model.name, error);
-    let sample = canary::grey(FRAME_SIZE).map_err(refuse)?;
+    let sample = canary::test_picture(FRAME_SIZE).map_err(refuse)?;
     let frames = detector.batch();
-    let ran = canary::run_on(&mut detector, &sample, frames);
-    ran.map_err(|error| refuse(CanaryError::Run { sample: "a grey frame".to_owned(), error }))?;
-    Ok(loaded.engine.file().sha256.clone())
+    let check =
+        |detector: &Detector| detector.check_numbers(&loaded.card, loaded.engine.inputs()).map_err(TrialRunError::Card);
+    let ran = canary::run_and_check(&mut detector, &sample, frames, check).map(drop);
+    ran.map_err(|error| match error {
+        TrialRunError::Card(error) => ServiceError::model(&model.name, error),
+        TrialRunError::Run(error) => refuse(CanaryError::Run { sample: "a test picture".to_owned(), error }),
+    })
+}
+
+/// Why the run of a trial failed.
+enum TrialRunError {
+    Run(RunError),
+    /// The card contradicts the outputs.
+    Card(DetectorError),
+}
+
+impl From<RunError> for TrialRunError {
+    fn from(error: RunError) -> Self {
+        Self::Run(error)
+    }
 }
 
 #[cfg(test)]
@@ -280,6 +321,14 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    #[test]
+    fn of_a_long_error_the_beginning_and_the_end_stay() {
+        assert_eq!(shortened("short"), "short");
+        let long = shortened(&format!("a.onnx: {}; export it again", "ä".repeat(1 << 20)));
+        assert!(long.starts_with("a.onnx: ä") && long.ends_with("ä; export it again"));
+        assert!(long.len() < ANSWER_BYTES / 2);
+    }
 
     /// As wait(2) has them.
     const SIGABRT: i32 = 6;

@@ -90,6 +90,42 @@ mod tests {
     }
 
     #[test]
+    fn thirty_days_of_failures_keep_the_limit_and_a_success_starts_over() {
+        let (first, limit) = (Duration::from_millis(250), Duration::from_secs(5));
+        let mut backoff = Backoff::new(first, limit);
+        let (mut waited, mut pauses) = (Duration::ZERO, 0_u32);
+        while waited < Duration::from_secs(30 * 86_400) {
+            let pause = backoff.pause();
+            assert!(
+                pause <= limit && pause >= if pauses < 5 { first } else { limit }.mul_f64(0.749),
+                "{pauses}: {pause:?}"
+            );
+            waited += pause;
+            pauses += 1;
+        }
+        assert!(pauses > 518_400, "{pauses}");
+        backoff.reset();
+        assert!(backoff.pause() <= first);
+    }
+
+    #[test]
+    fn thirty_days_of_a_flood_are_a_line_each_interval_and_every_line_is_counted() {
+        let (mut limit, start) = (RateLimit::new(Duration::from_secs(10)), Instant::now());
+        let (mut lines, mut counted) = (0_u64, 0);
+        let floods = 30 * 86_400 * 4_u64;
+        for event in 0..floods {
+            if let Some(held_back) = limit.pass(start + Duration::from_millis(250) * event as u32) {
+                lines += 1;
+                counted += 1 + held_back;
+            }
+        }
+        assert_eq!((lines, counted + limit.held_back), (30 * 8640, floods));
+        // A suspend, and an instant that another thread read earlier.
+        let later = start + Duration::from_secs(31 * 86_400);
+        assert!(limit.pass(later).is_some() && limit.pass(later - Duration::from_secs(3600)).is_none());
+    }
+
+    #[test]
     fn a_flood_becomes_one_line_and_a_number() {
         let mut limit = RateLimit::new(Duration::from_secs(10));
         let start = Instant::now();

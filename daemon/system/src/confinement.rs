@@ -18,6 +18,7 @@ use std::process::Command;
 use serde::Serialize;
 
 use crate::find_program::find_program;
+use crate::process_limits::limit_data;
 use landlock::{Access, Ruleset};
 
 /// What a confined program may use besides the system's libraries and settings, which it may read.
@@ -29,6 +30,8 @@ pub struct Confinement {
     pub sockets: Sockets,
     /// Whether it may use devices, such as GPUs and hardware decoders. Their libraries use Unix sockets, /proc and /sys, too.
     pub devices: bool,
+    /// How much memory of its own it may use, besides the stacks of its threads.
+    pub memory_bytes: Option<u64>,
 }
 
 /// The sockets that a program may make.
@@ -100,6 +103,9 @@ pub fn confine(command: &mut Command, confinement: &Confinement) -> io::Result<(
         (_, Sockets::Internet) => &[libc::AF_INET, libc::AF_INET6],
         (_, Sockets::None) => &[],
     });
+    if let Some(bytes) = confinement.memory_bytes {
+        limit_data(command, bytes);
+    }
     let hook = move || {
         // SAFETY: prctl(2) with these arguments touches no memory.
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {

@@ -30,7 +30,7 @@ pub enum Exit {
     Output = 6,
     /// The GPU failed in a way that only a new process recovers from.
     Gpu = 7,
-    /// The outputs of two compared models differ.
+    /// The outputs of two compared models differ, or a model's and a reference's.
     Differs = 8,
 }
 
@@ -46,7 +46,7 @@ Exit status:
   5  an input (camera, video, picture) cannot be read
   6  an output (file, socket, pipe) cannot be written (no message with | head)
   7  the GPU failed and only a new process recovers: restart, as systemd does
-  8  the outputs of two compared models differ (verify)";
+  8  the compared models, or model and reference, differ (verify)";
 
     /// Returns the status for `main`. After a GPU failure or [`skip_cleanup`], ends the process at once instead.
     ///

@@ -63,10 +63,10 @@ static NATIVE: OnceLock<Option<Journal>> = OnceLock::new();
 static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 static LIVE: Mutex<String> = Mutex::new(String::new());
 
-/// Starts the log for a command and installs the panic hook. The level is warn until [`configure`] sets another.
-pub fn start(verbosity: Verbosity) {
+/// Starts the log for a command and installs the panic hook. The level is `level` until [`configure`] sets another.
+pub fn start(level: LevelFilter, verbosity: Verbosity) {
     let _ = VERBOSITY.set(verbosity);
-    configure(LevelFilter::Warn, LogTarget::Auto);
+    configure(level, LogTarget::Auto);
     // Fails only if this logger is set already.
     let _ = log::set_logger(&LOGGER);
     std::panic::set_hook(Box::new(|panic| {
@@ -123,8 +123,9 @@ pub fn clear_live_line() {
 }
 
 impl Log for Logger {
+    /// Other crates trace every packet, and name files of the machine that built them.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= log::max_level()
+        metadata.level() <= log::max_level() && (is_own(metadata.target()) || metadata.level() < Level::Trace)
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -155,11 +156,16 @@ fn stderr_line(level: Level, message: &str, now: &jiff::Timestamp) -> String {
     format!("{now:.3} {level:5} {message}\n")
 }
 
+/// Whether a target is one of visiond's crates.
+fn is_own(target: &str) -> bool {
+    target.starts_with("visiond")
+}
+
 /// Returns the message on one line, without the secrets of URLs; for other crates, with its target in front.
 fn message(record: &Record<'_>) -> String {
     // Callers that log a command or another program's words hide more. This covers what passes through errors and other crates.
     let text = escape(&redact_urls(&record.args().to_string()));
-    if record.target().starts_with("visiond") { text } else { format!("{}: {text}", escape(record.target())) }
+    if is_own(record.target()) { text } else { format!("{}: {text}", escape(record.target())) }
 }
 
 /// Whether a terminal acts on `c` instead of showing it: control characters, C1 codes among them, ends of lines, and marks that
@@ -216,6 +222,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn other_crates_do_not_trace() {
+        let enabled = |target, level| LOGGER.enabled(&Metadata::builder().target(target).level(level).build());
+        log::set_max_level(LevelFilter::Trace);
+        assert!(enabled("visiond_publish::mqtt", Level::Trace) && enabled("tungstenite::protocol", Level::Debug));
+        assert!(!enabled("tungstenite::protocol", Level::Trace));
+    }
 
     #[test]
     fn verbosity_moves_from_the_configured_level_and_stops_at_the_ends() {

@@ -60,13 +60,13 @@ impl Outage {
     }
 
     /// Returns whether to write: the output works, or a retry is due.
-    pub fn may_try(&self) -> bool {
-        self.current.as_ref().is_none_or(|current| Instant::now() >= current.next_try)
+    pub fn may_try(&self, now: Instant) -> bool {
+        self.current.as_ref().is_none_or(|current| now >= current.next_try)
     }
 
-    /// Returns when the next retry is due.
-    pub fn next_try(&self) -> Instant {
-        self.current.as_ref().map_or_else(Instant::now, |current| current.next_try)
+    /// Returns when the next retry is due; `now` if the output works.
+    pub fn next_try(&self, now: Instant) -> Instant {
+        self.current.as_ref().map_or(now, |current| current.next_try)
     }
 
     /// Returns why the output cannot be written now.
@@ -75,8 +75,7 @@ impl Outage {
     }
 
     /// Records a failed attempt.
-    pub fn failed(&mut self, reason: &str) {
-        let now = Instant::now();
+    pub fn failed(&mut self, reason: &str, now: Instant) {
         match &mut self.current {
             Some(current) => {
                 if current.reason != reason {
@@ -106,9 +105,9 @@ impl Outage {
     }
 
     /// Records a successful attempt.
-    pub fn recovered(&mut self) {
+    pub fn recovered(&mut self, now: Instant) {
         if let Some(current) = self.current.take() {
-            let seconds = current.since.elapsed().as_secs_f32();
+            let seconds = now.saturating_duration_since(current.since).as_secs_f32();
             let what = &self.what;
             if self.cost == LOST {
                 log::info!("{what} is written again after {seconds:.1} s; {} lost meanwhile", current.lost);
@@ -140,15 +139,49 @@ mod tests {
 
     #[test]
     fn pauses_end_at_the_longest_and_begin_again_after_a_success() {
-        let mut outage = Outage::new("test: the disk".to_owned());
+        let (mut outage, now) = (Outage::new("test: the disk".to_owned()), Instant::now());
         for _ in 0..2 {
-            outage.failed("full");
-            assert!(outage.next_try() <= Instant::now() + FIRST_WAIT);
-            (0..40).for_each(|_| outage.failed("full"));
-            let now = Instant::now();
-            assert!(outage.next_try() <= now + LONGEST_WAIT, "{:?}", outage.next_try() - now);
-            outage.recovered();
-            assert!(outage.may_try() && outage.reason().is_none());
+            outage.failed("full", now);
+            assert!(outage.next_try(now) <= now + FIRST_WAIT);
+            (0..40).for_each(|_| outage.failed("full", now));
+            assert!(outage.next_try(now) <= now + LONGEST_WAIT, "{:?}", outage.next_try(now) - now);
+            outage.recovered(now);
+            assert!(outage.may_try(now) && outage.reason().is_none());
         }
+    }
+
+    #[test]
+    fn thirty_days_of_outages_try_again_within_the_bounds_and_count_what_is_lost() {
+        let (mut outage, start) = (Outage::new("test: the disk".to_owned()), Instant::now());
+        let (mut tries, mut lost) = (0_u64, 0);
+        // A message a second; each day has one outage, of a minute on the first and two hours more on each day after it.
+        for second in 0..30 * 86_400_u64 {
+            let now = start + Duration::from_secs(second);
+            let (day, at) = (second / 86_400, second % 86_400);
+            let is_away = at < (60 + day * 7200).min(80_000);
+            if outage.may_try(now) {
+                if is_away {
+                    tries += 1;
+                    outage.failed("full", now);
+                    let wait = outage.next_try(now) - now;
+                    let least = if at < 30 { FIRST_WAIT } else { LONGEST_WAIT }.mul_f64(0.75);
+                    assert!((least..=LONGEST_WAIT).contains(&wait), "{second}: {wait:?}");
+                } else {
+                    outage.recovered(now);
+                }
+            } else {
+                assert!(is_away || at < 80_000 + LONGEST_WAIT.as_secs(), "{second}: still waits");
+            }
+            if outage.reason().is_some() {
+                lost += 1;
+                outage.lost(1);
+                assert!(outage.current.as_ref().is_some_and(|current| current.lost <= lost));
+            }
+        }
+        assert!(outage.reason().is_none());
+        let away: u64 = (0..30).map(|day| (60 + day * 7200).min(80_000)).sum();
+        // At most one message after the end of each outage waits for the next try, for up to five seconds.
+        assert!((away..=away + 30 * 5).contains(&lost), "{away} {lost}");
+        assert!((away / 6..=away / 3).contains(&tries), "{away} {tries}");
     }
 }

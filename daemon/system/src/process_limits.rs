@@ -19,6 +19,26 @@ pub fn limit_stack(command: &mut Command) {
     unsafe { command.pre_exec(hook) };
 }
 
+/// Threads that a program may have, by the processors: decoders and filters start one for each processor and stop at 16.
+const THREADS_PER_PROCESSOR: u64 = 3;
+const MOST_PROCESSORS: u64 = 16;
+const OTHER_THREADS: u64 = 8;
+
+/// Limits the program to `bytes` of memory of its own, besides the stacks of its threads, and those as [`limit_stack`] does. It
+/// cannot raise the limit. See [`limit_process`] for what counts.
+pub fn limit_data(command: &mut Command, bytes: u64) {
+    limit_stack(command);
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64).min(MOST_PROCESSORS);
+    let stacks = (THREADS_PER_PROCESSOR * processors + OTHER_THREADS) * STACK_BYTES;
+    let most = Some(bytes.saturating_add(stacks));
+    let hook = move || {
+        let maximum = getrlimit(Resource::Data).maximum.map_or(most, |maximum| most.map(|most| most.min(maximum)));
+        Ok(setrlimit(Resource::Data, Rlimit { current: maximum, maximum })?)
+    };
+    // SAFETY: between fork and exec the hook makes only two system calls, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hook) };
+}
+
 /// Lets this process, for the rest of its life, use at most `bytes` of memory of its own, and leave no core dump.
 ///
 /// The limit is that of RLIMIT_DATA: private memory that can be written. Address space would be the wrong measure, because

@@ -24,7 +24,7 @@ pub struct MemoryServer(Acceptors);
 impl MemoryServer {
     /// Creates the server; with a token, clients from the network must send it.
     pub fn new(state: &AppState, token: Option<&Secret>) -> Self {
-        let guard = Guard::new(&state.status);
+        let guard = Guard::new(&state.status.http);
         guard.enforce(Rules::new(token, &["camera.example".to_owned()]));
         Self(Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.status)))
     }

@@ -12,7 +12,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::{Extension, Request, State};
@@ -35,7 +35,7 @@ use visiond_system::credentials::Secret;
 use crate::errors::Problem;
 use crate::listen::connection::{Client, Peer};
 use crate::page;
-use crate::status::StatusCollector;
+use crate::status::report::HttpCounts;
 
 /// The session's cookie.
 const COOKIE_NAME: &str = "visiond_session";
@@ -143,7 +143,7 @@ enum Verdict {
 pub struct Guard {
     /// The rules in force.
     rules: watch::Sender<Arc<Rules>>,
-    status: Arc<StatusCollector>,
+    http: Arc<HttpCounts<AtomicU64>>,
     wrong_tokens: WrongTokens,
 }
 
@@ -152,9 +152,9 @@ pub struct Guard {
 pub struct Trusted(pub bool);
 
 impl Guard {
-    /// Creates a guard that counts refused requests in `status`.
-    pub fn new(status: &Arc<StatusCollector>) -> Arc<Self> {
-        Arc::new(Self { rules: watch::Sender::default(), status: Arc::clone(status), wrong_tokens: WrongTokens::new() })
+    /// Creates a guard that counts refused requests in `http`.
+    pub fn new(http: &Arc<HttpCounts<AtomicU64>>) -> Arc<Self> {
+        Arc::new(Self { rules: watch::Sender::default(), http: Arc::clone(http), wrong_tokens: WrongTokens::new() })
     }
 
     /// Puts `rules` in force; streams that began under others end.
@@ -243,7 +243,7 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
         Verdict::Unknown if is_login && is_same_origin(request.headers()) => {}
         Verdict::Elsewhere(why) => return Problem::new(StatusCode::FORBIDDEN, why).into_response(),
         Verdict::Unknown | Verdict::Wrong => {
-            guard.status.http.unauthorized.fetch_add(1, Ordering::Relaxed);
+            guard.http.unauthorized.fetch_add(1, Ordering::Relaxed);
             if verdict == Verdict::Wrong && !guard.wrong_tokens.slow_down(client.peer).await {
                 let why = "too many clients send a wrong token: send the right one as `Authorization: Bearer TOKEN`";
                 let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, why);
@@ -275,7 +275,7 @@ pub async fn login(State(guard): State<Arc<Guard>>, Extension(client): Extension
     match rules.cookie_for(token.trim()) {
         Some(cookie) => to_page(Some(cookie)),
         None => {
-            guard.status.http.unauthorized.fetch_add(1, Ordering::Relaxed);
+            guard.http.unauthorized.fetch_add(1, Ordering::Relaxed);
             if !guard.wrong_tokens.slow_down(client.peer).await {
                 let say = page::login("Wrong token. Too many clients send one: try again in a second.");
                 return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1"), CLOSE], say).into_response();

@@ -403,13 +403,13 @@ impl Connections {
             Peer::Tcp(_) => &self.tcp,
             Peer::Unix => &self.unix,
         };
-        if let Some(counted) = Counted::new(&self.status, kind, self.limit.load(Ordering::Relaxed)) {
+        if let Some(counted) = Counted::new(&self.status.http, kind, self.limit.load(Ordering::Relaxed)) {
             self.status.http.accepted.fetch_add(1, Ordering::Relaxed);
             tokio::spawn(serve(Arc::clone(self), stream, Client { peer, ending, _counted: counted }, false));
             return;
         }
         self.status.http.refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(counted) = Counted::new(&self.status, &self.spare, SPARE) {
+        if let Some(counted) = Counted::new(&self.status.http, &self.spare, SPARE) {
             let client = Client { peer, ending, _counted: counted };
             tokio::spawn(timeout(SPARE_TIME, serve(Arc::clone(self), stream, client, true)));
         }

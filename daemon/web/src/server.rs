@@ -80,7 +80,7 @@ impl HttpServer for Server {
 }
 
 async fn serve(prepared: PreparedListeners, mut to_do: UnboundedReceiver<Order>, state: AppState) {
-    let guard = Guard::new(&state.status);
+    let guard = Guard::new(&state.status.http);
     let live = Arc::clone(&state.live);
     let mut acceptors = Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.status));
     let begin = |prepared: PreparedListeners, acceptors: &mut Acceptors| {

@@ -37,7 +37,7 @@ pub struct StatusCollector {
     started: Instant,
     recent: RecentStages,
     /// Counted by the HTTP server.
-    pub http: HttpCounts<AtomicU64>,
+    pub http: Arc<HttpCounts<AtomicU64>>,
     /// Counted by the main loop.
     pub reloads: ReloadHistory,
 }
@@ -55,7 +55,7 @@ impl StatusCollector {
             started_at: jiff::Timestamp::now().checked_sub(age).unwrap_or_else(|_| jiff::Timestamp::now()),
             started: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
             recent: RecentStages::default(),
-            http: HttpCounts::default(),
+            http: Arc::default(),
             reloads: ReloadHistory::default(),
         }
     }

@@ -185,6 +185,7 @@ mod tests {
             producer: String::new(),
             operators: operators.iter().map(|&name| (name.to_owned(), 1)).collect(),
             external_files: Default::default(),
+            tails: Default::default(),
         }
     }
 

@@ -221,6 +221,7 @@ fn may_not_read(path: &Path, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => {
             format!("; let the user that runs visiond read it: `sudo chmod a+r {}`", path.display())
         }
+        io::ErrorKind::OutOfMemory => "; use a smaller model, or free memory".to_owned(),
         _ => String::new(),
     }
 }

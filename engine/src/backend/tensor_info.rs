@@ -1,5 +1,6 @@
 //! Inputs and outputs as a model declares them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use visiond_kernels::tensor::DType;
@@ -39,9 +40,17 @@ impl fmt::Display for Dim {
         match self {
             Self::Fixed(size) => write!(f, "{size}"),
             Self::Dynamic(name) if name.is_empty() => f.write_str("?"),
-            Self::Dynamic(name) => f.write_str(name),
+            Self::Dynamic(name) => f.write_str(&one_line(name)),
         }
     }
+}
+
+/// Returns a text in which line feeds and tabs are escaped: a model's names stand in errors, whose lines are their own.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\n', '\r', '\t']) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t"))
 }
 
 /// Formats a declared shape as people write it: `[batch, 3, 416, 416]`.
@@ -55,7 +64,7 @@ pub fn dims_text(shape: &Option<Vec<Dim>>) -> String {
 /// Writes `images f32 [1, 3, 416, 416]`.
 impl fmt::Display for TensorInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.name, self.dtype, dims_text(&self.shape))
+        write!(f, "{} {} {}", one_line(&self.name), self.dtype, dims_text(&self.shape))
     }
 }
 

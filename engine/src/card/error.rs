@@ -1,10 +1,17 @@
 //! Errors in a card: each with its position, the line, and a suggestion.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use toml::de::DeTable;
+
+use crate::backend::one_line;
 use crate::ultralytics::UltralyticsError;
+
+/// How much of a line an error shows.
+const MAX_LINE_CHARS: usize = 400;
 
 /// One error in a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +21,7 @@ pub struct CardProblem {
     pub(super) line: usize,
     /// The column in characters, from 1.
     pub(super) column: usize,
-    /// The text of the line.
+    /// The text of the line, at most [`MAX_LINE_CHARS`] of it.
     text: String,
     /// How many characters to mark, at least 1.
     width: usize,
@@ -28,12 +35,19 @@ impl CardProblem {
         let start = (0..=span.start.min(source.len())).rev().find(|&i| source.is_char_boundary(i)).unwrap_or(0);
         let before = &source[..start];
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        let text = source[line_start..].lines().next().unwrap_or("").to_owned();
+        let text: String = source[line_start..].lines().next().unwrap_or("").chars().take(MAX_LINE_CHARS).collect();
         let column = before[line_start..].chars().count() + 1;
         let room = (text.chars().count() + 1).saturating_sub(column).max(1);
         let meant = source.get(start..span.end).map_or(1, |s| s.lines().next().unwrap_or("").chars().count());
         let line = before.matches('\n').count() + 1;
-        Self { path: path.to_owned(), line, column, text, width: meant.clamp(1, room), message }
+        Self {
+            path: path.to_owned(),
+            line,
+            column,
+            text,
+            width: meant.clamp(1, room),
+            message: one_line(&message).into_owned(),
+        }
     }
 }
 
@@ -47,6 +61,45 @@ impl fmt::Display for CardProblem {
         writeln!(f, "{}:{}:{}: {}", self.path.display(), self.line, self.column, self.message)?;
         writeln!(f, " {number} | {}", self.text)?;
         write!(f, " {margin} | {indent}{}", "^".repeat(self.width))
+    }
+}
+
+/// Where a card's file has which key, for the errors of a card that is right by itself and contradicts its model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CardPlaces {
+    path: PathBuf,
+    text: String,
+    /// The values in bytes of the text, by `table.key`, and the tables by their names.
+    spans: BTreeMap<String, Range<usize>>,
+}
+
+impl CardPlaces {
+    /// Notes the places of every table and key in the card.
+    pub(super) fn of(path: &Path, text: &str, document: &DeTable<'_>) -> Self {
+        let mut spans = BTreeMap::new();
+        for (table, value) in document {
+            spans.insert(table.get_ref().to_string(), table.span());
+            for (key, value) in value.get_ref().as_table().into_iter().flatten() {
+                spans.insert(format!("{}.{}", table.get_ref(), key.get_ref()), value.span());
+            }
+        }
+        Self { path: path.to_owned(), text: text.to_owned(), spans }
+    }
+
+    /// Whether the card's file has `key`, such as `input.resize`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.spans.contains_key(key)
+    }
+
+    /// Returns the problem at `key`, such as `head.sigmoid`, or at what stands for it: the family, whose default applies, or the
+    /// table. `classes` is whichever key names them. `None` if the card has nothing of it.
+    pub(super) fn problem(&self, key: &str, message: &str) -> Option<CardProblem> {
+        let (table, _) = key.split_once('.').unwrap_or((key, ""));
+        let named = self.spans.keys().find(|other| key == "classes" && other.starts_with("classes."));
+        let family = (table == "head").then_some("head.family");
+        let keys = named.map(String::as_str).into_iter().chain([key]).chain(family).chain([table]);
+        let span = keys.into_iter().find_map(|key| self.spans.get(key))?;
+        Some(CardProblem::new(&self.path, &self.text, span.clone(), message.to_owned()))
     }
 }
 
@@ -73,16 +126,25 @@ pub enum CardError {
     /// There is no card.
     #[error(
         "{model} has no model card, which says how its input is scaled and what its outputs mean. \
-         Write {beside}, {example_is}:\n\n{example}\ndocs/models.md has every key; config/models/ has cards to copy"
+         Write {beside}, for example, guessed from its outputs:\n\n{example}\ndocs/models.md has every key; config/models/ has cards to copy"
     )]
     Missing {
         /// The model.
         model: PathBuf,
         /// Where visiond searches for the card.
         beside: PathBuf,
-        /// Where the example comes from.
-        example_is: &'static str,
         /// A card to start from.
         example: String,
+    },
+    /// There is no card, and no head to write into one.
+    #[error(
+        "{model} has no model card, and no head of visiond reads its outputs {outputs}: export the model in one of the forms of \
+         docs/models.md"
+    )]
+    NoHead {
+        /// The model.
+        model: PathBuf,
+        /// Its outputs, with types and shapes.
+        outputs: String,
     },
 }

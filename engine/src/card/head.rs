@@ -2,20 +2,12 @@
 
 use super::sections::CardSection;
 use crate::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
-    Keypoints, NanodetSpec, YoloxSpec,
+    ACTIVATIONS, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, FORMATS, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, NanodetSpec, STYLES, UNITS, YoloxSpec,
 };
 
 /// A limit that no model comes near.
 const MANY: u32 = 100_000;
-
-const BACKGROUNDS: [(&str, Background); 3] =
-    [("none", Background::None), ("first", Background::First), ("last", Background::Last)];
-const ACTIVATIONS: [(&str, Activation); 3] =
-    [("none", Activation::None), ("sigmoid", Activation::Sigmoid), ("softmax", Activation::Softmax)];
-const UNITS: [(&str, BoxUnit); 2] = [("pixels", BoxUnit::Pixels), ("normalized", BoxUnit::Normalized)];
-const FORMATS: [(&str, BoxFormat); 4] =
-    [("xyxy", BoxFormat::Xyxy), ("yxyx", BoxFormat::Yxyx), ("cxcywh", BoxFormat::Cxcywh), ("xywh", BoxFormat::Xywh)];
 
 fn keypoints(head: &mut CardSection<'_>) -> Option<Keypoints> {
     let shape = head.wholes("keypoints", 1, 1000, "a number of points and 2 or 3, as in [17, 3]")?;
@@ -86,12 +78,12 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             reg_max: head.whole("reg_max", 1, 256).unwrap_or(7) as usize,
             sigmoid: head.flag("sigmoid").unwrap_or(false),
             cell_centre: head.flag("cell_centre").unwrap_or(true),
+            multi_label: head.flag("multi_label").unwrap_or(true),
         }),
         Family::Ssd => HeadSpec::Ssd(BoxesSpec { count: name(&mut head, "count"), ..boxes(&mut head) }),
         Family::Detr => HeadSpec::Detr(BoxesSpec { multi_label: head.flag("multi_label"), ..boxes(&mut head) }),
         Family::Heatmap => {
-            let styles = [("centernet", HeatmapStyle::CenterNet), ("centerface", HeatmapStyle::CenterFace)];
-            let style = head.choice("style", &styles).unwrap_or(HeatmapStyle::CenterNet);
+            let style = head.choice("style", &STYLES).unwrap_or(HeatmapStyle::CenterNet);
             HeadSpec::Heatmap(HeatmapSpec {
                 style,
                 stride: head.whole("stride", 1, 1024).unwrap_or(4),

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::letterbox::{Fit, Placement, Resize, Rounding, Step, WayBack};
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 use visiond_kernels::tensor::DType;
 
-use super::error::CardError;
+use super::class_name::{MAX_NAME_CHARS, is_too_long};
+use super::error::{CardError, CardPlaces};
+use super::preprocess::Way;
 use super::sections::{self, CardSection, CardSource, number_in};
 use super::{Card, ExtraInput, InputCard, head, presets};
-use crate::backend::TensorInfo;
-use crate::heads::{HeadSpec, guess_heads};
+use crate::backend::{TensorInfo, read_small_text};
+use crate::heads::{HeadSpec, ModelFacts, guess_heads};
+use crate::onnx::file::OnnxFile;
 
 /// The sides that a model's input may have, in pixels.
 const SIDES: (u32, u32) = (1, 16_384);
@@ -33,7 +36,7 @@ impl Card {
 
     /// Finds the card of a model: `explicit`, else the TOML file beside it with the same stem, else its Ultralytics metadata.
     ///
-    /// Unless the card says otherwise, models that take bytes get bytes (`scale = 1`).
+    /// Unless the card says otherwise, models that take bytes get bytes.
     pub fn for_model(
         model: &Path,
         explicit: Option<&Path>,
@@ -43,24 +46,35 @@ impl Card {
     ) -> Result<Self, CardError> {
         let beside = model.with_extension("toml");
         let path = explicit.or_else(|| beside.exists().then_some(beside.as_path()));
-        let (mut card, scaled) = match path {
+        let (mut card, given) = match path {
             Some(path) => parse(&text_of(path)?, path)?,
-            None => (without_card(model, &beside, metadata, inputs, outputs)?, false),
+            None => (without_card(model, &beside, metadata, inputs, outputs)?, Given::default()),
         };
         let is_picture = |input: &&TensorInfo| match &card.input.name {
             Some(name) => input.name == *name,
             None => !card.extra_inputs.contains_key(&input.name),
         };
         let picture = inputs.iter().find(is_picture);
-        if !scaled && picture.is_some_and(|input| matches!(input.dtype, DType::U8 | DType::I8)) {
-            card.input.scale = 1.0;
+        if picture.is_some_and(|input| matches!(input.dtype, DType::U8 | DType::I8)) {
+            let InputCard { scale, mean, std, .. } = &mut card.input;
+            set(scale, (!given.scale).then_some(1.0));
+            set(mean, (!given.mean).then_some([0.0; 3]));
+            set(std, (!given.std).then_some([1.0; 3]));
         }
         Ok(card)
     }
 }
 
+/// Which of these a card gives.
+#[derive(Clone, Copy, Default)]
+struct Given {
+    scale: bool,
+    mean: bool,
+    std: bool,
+}
+
 fn text_of(path: &Path) -> Result<String, CardError> {
-    std::fs::read_to_string(path).map_err(|error| CardError::Read(path.to_owned(), error))
+    read_small_text(path).map_err(|error| CardError::Read(path.to_owned(), error))
 }
 
 fn without_card(
@@ -72,23 +86,23 @@ fn without_card(
 ) -> Result<Card, CardError> {
     let (model, beside) = (model.to_owned(), beside.to_owned());
     match crate::ultralytics::card(metadata, inputs, outputs) {
-        Some(Ok(card)) => Ok(card),
+        Some(Ok(card)) => Ok(Card { origin: format!("{}, {}", model.display(), card.origin), ..card }),
         Some(Err(error)) => Err(CardError::Metadata { model, beside, error }),
         None => {
-            let (example_is, example) = match guess_heads(outputs, inputs, metadata).into_iter().next() {
-                Some(guess) => ("for example, guessed from its outputs", guess.card),
-                None => {
-                    let example = "[head]\nfamily = \"yolov8\"\n\n[classes]\nfile = \"names.txt\"  # one a line\n";
-                    ("for example (no head fits its outputs)", example.to_owned())
-                }
+            // Only the graph shows what the outputs went through, and not every backend keeps it.
+            let tails = OnnxFile::read(&model).map(|file| file.tails).unwrap_or_default();
+            let guess = guess_heads(ModelFacts { inputs, outputs, metadata, tails: &tails }).into_iter().next();
+            let Some(example) = guess.map(|guess| guess.card) else {
+                let outputs = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
+                return Err(CardError::NoHead { model, outputs });
             };
-            Err(CardError::Missing { model, beside, example_is, example })
+            Err(CardError::Missing { model, beside, example })
         }
     }
 }
 
-/// Reads the card, and returns whether it sets `scale`.
-fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
+/// Reads the card, and returns what it says of how pixels are normalised.
+fn parse(text: &str, origin: &Path) -> Result<(Card, Given), CardError> {
     let source = CardSource::new(origin, text);
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -100,6 +114,9 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
     }
     let mut top = CardSection::new(&source, "the card", Some(document.get_ref()));
     let name = top.text("name").map(str::to_owned);
+    if name.as_deref().is_some_and(is_too_long) {
+        top.wrong_at("name", format!("`name` has more than {MAX_NAME_CHARS} characters: shorten it"));
+    }
     let head = head::read(top.section("head"));
     let found_head = head.is_some();
     // Report problems elsewhere even if the head is unknown; its defaults do not matter then.
@@ -107,7 +124,8 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
     let stem = || origin.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     card.name = name.or_else(stem).unwrap_or_else(|| "model".to_owned());
     card.origin = origin.display().to_string();
-    let scaled = read_input(top.section("input"), &mut card.input);
+    card.places = CardPlaces::of(origin, text, document.get_ref());
+    let given = read_input(top.section("input"), &mut card.input);
     card.extra_inputs = read_extra_inputs(&source, top.section("extra_inputs"));
     let mut detect = top.section("detect");
     for (key, threshold) in [("score_threshold", &mut card.score_threshold), ("iou_threshold", &mut card.iou_threshold)]
@@ -120,7 +138,7 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
     card.classes = read_classes(&source, top.section("classes"));
     top.finish();
     let problems = source.into_problems();
-    if found_head && problems.is_empty() { Ok((card, scaled)) } else { Err(CardError::Invalid(problems)) }
+    if found_head && problems.is_empty() { Ok((card, given)) } else { Err(CardError::Invalid(problems)) }
 }
 
 /// Replaces a default by what the card says.
@@ -157,29 +175,16 @@ fn channels(section: &mut CardSection<'_>, key: &'static str) -> Option<[f32; 3]
     }
 }
 
-/// Reads `[input]` over its defaults, and returns whether it sets `scale`.
-fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> bool {
+/// Reads `[input]` over its defaults, and returns what it says of how pixels are normalised.
+fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> Given {
+    set(input, section.choice("preprocess", &Way::ALL).map(Way::input));
     input.name = section.text("name").map(str::to_owned);
     input.size = read_size(&mut section);
-    let fits = [
-        ("letterbox", Fit::Letterbox),
-        ("letterbox-top-left", Fit::LetterboxTopLeft),
-        ("stretch", Fit::Stretch),
-        ("crop", Fit::Crop { fraction: 1.0 }),
-    ];
-    set(&mut input.fit, section.choice("fit", &fits));
-    match (&mut input.fit, section.number("crop_fraction", 0.01, 1.0)) {
-        (Fit::Crop { fraction }, Some(part)) => *fraction = part,
-        (_, Some(_)) => section
-            .wrong_at("crop_fraction", "`crop_fraction` applies to `fit = \"crop\"` only: set that, or remove it"),
-        (_, None) => {}
-    }
+    read_placement(&mut section, input);
     set(&mut input.pad, section.number("pad", 0.0, 255.0).map(|n| n as f32));
     let orders = [("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr), ("grey", ChannelOrder::Grey)];
     set(&mut input.order, section.choice("order", &orders));
     input.layout = section.choice("layout", &[("nchw", TensorLayout::Nchw), ("nhwc", TensorLayout::Nhwc)]);
-    let samplings = [("opencv", Sampling::Opencv), ("exact", Sampling::Exact)];
-    set(&mut input.sampling, section.choice("sampling", &samplings));
     let scale = match section.value("scale").and_then(|value| value.get_ref().as_str()) {
         Some(text) => {
             let value = fraction(text);
@@ -190,26 +195,156 @@ fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> bool {
         }
         None => section.number("scale", -ANY, ANY),
     };
+    if scale.is_some_and(|scale| scale as f32 == 0.0) {
+        section
+            .wrong_at("scale", "`scale` multiplies, so 0 makes every picture black: use 1 to leave values unchanged");
+    }
     set(&mut input.scale, scale.map(|n| n as f32));
-    set(&mut input.mean, channels(&mut section, "mean"));
-    set(&mut input.std, channels(&mut section, "std"));
+    let (mean, std) = (channels(&mut section, "mean"), channels(&mut section, "std"));
+    let given = Given { scale: scale.is_some(), mean: mean.is_some(), std: std.is_some() };
+    set(&mut input.mean, mean);
+    set(&mut input.std, std);
     if input.std.contains(&0.0) {
         section.wrong_at("std", "`std` divides, so it cannot be 0: use 1 to leave values unchanged");
     }
     section.finish();
-    scale.is_some()
+    given
+}
+
+/// Reads how frames are placed and sampled.
+fn read_placement(section: &mut CardSection<'_>, input: &mut InputCard) {
+    let placement = &mut input.placement;
+    let cut = match placement.fit {
+        Fit::ResizeCrop(_) => placement.fit,
+        _ => Fit::ResizeCrop(Resize::Fraction(1.0)),
+    };
+    let fits = [
+        ("letterbox", Fit::Letterbox),
+        ("letterbox-top-left", Fit::LetterboxTopLeft),
+        ("stretch", Fit::Stretch),
+        ("crop", Fit::Crop { fraction: 1.0 }),
+        ("resize-crop", cut),
+        ("warp", Fit::Warp),
+        ("warp-stretch", Fit::WarpStretch),
+    ];
+    set(&mut placement.fit, section.choice("fit", &fits));
+    match (&mut placement.fit, section.number("crop_fraction", 0.01, 1.0)) {
+        (Fit::Crop { fraction }, Some(part)) => *fraction = part,
+        (Fit::ResizeCrop(resize), Some(part)) => *resize = Resize::Fraction(part),
+        (_, Some(_)) => {
+            let text = "`crop_fraction` applies to `fit = \"resize-crop\"` and `\"crop\"` only: set that, or remove it";
+            section.wrong_at("crop_fraction", text);
+        }
+        (_, None) => {}
+    }
+    let side = section.value("resize").is_some_and(|value| value.get_ref().is_integer());
+    let resize = read_sides(section, "resize", "the shorter side, as in 256, or width and height, as in [256, 256]");
+    match (&mut placement.fit, resize) {
+        (Fit::ResizeCrop(_), Some(_)) if section.value("crop_fraction").is_some() => {
+            section.wrong_at("resize", "`resize` and `crop_fraction` both give the size before the crop: keep one");
+        }
+        (Fit::ResizeCrop(resize), Some((width, height))) => {
+            *resize = if side { Resize::ShortSide(width) } else { Resize::Stretch(width, height) };
+        }
+        (_, Some(_)) => {
+            section.wrong_at("resize", "`resize` applies to `fit = \"resize-crop\"` only: set that, or remove it");
+        }
+        (_, None) => {}
+    }
+    let roundings = [
+        ("half-even", Rounding::HalfEven),
+        ("half-up", Rounding::HalfUp),
+        ("down", Rounding::Down),
+        ("up", Rounding::Up),
+    ];
+    set(&mut placement.rounding, section.choice("rounding", &roundings));
+    set(&mut placement.step, section.choice("step", &[("size", Step::Size), ("ratio", Step::Ratio)]));
+    let ways_back = [
+        ("axes", WayBack::Axes),
+        ("ratio", WayBack::Ratio),
+        ("ratio-from-middle", WayBack::RatioFromMiddle),
+        ("ratio-from-rounded-middle", WayBack::RatioFromRoundedMiddle),
+    ];
+    set(&mut placement.way_back, section.choice("way_back", &ways_back));
+    set(&mut placement.pad_first, section.flag("pad_first"));
+    refuse_void_keys(section, input.placement);
+    read_sampling(section, input);
+}
+
+/// Reports the keys of the card that have no effect with the others. What `preprocess` or the family sets is no key of the card.
+fn refuse_void_keys(section: &mut CardSection<'_>, placement: Placement) {
+    let letterbox = matches!(placement.fit, Fit::Letterbox | Fit::LetterboxTopLeft);
+    let from_fraction = matches!(placement.fit, Fit::ResizeCrop(Resize::Fraction(_)));
+    let has_bars = letterbox || placement.fit == Fit::Warp;
+    let pads_first = letterbox && placement.pad_first;
+    let from_middle = matches!(placement.way_back, WayBack::RatioFromMiddle | WayBack::RatioFromRoundedMiddle);
+    const LETTERBOX: &str = "applies to letterboxes only: set `fit`, or remove it";
+    const FIRST: &str = "has no effect with `pad_first = true`, which resizes by no ratio: remove one of the two";
+    let void = [
+        ("step", !letterbox, LETTERBOX),
+        ("way_back", !letterbox, LETTERBOX),
+        ("pad_first", !letterbox, LETTERBOX),
+        (
+            "rounding",
+            !letterbox && !from_fraction,
+            "applies to letterboxes and to `crop_fraction` with `fit = \"resize-crop\"` only: remove it, or set one of them",
+        ),
+        (
+            "pad",
+            !has_bars,
+            "applies to letterboxes and to `fit = \"warp\"` only, others leave no bars: set `fit`, or remove it",
+        ),
+        ("rounding", pads_first, FIRST),
+        ("step", pads_first, FIRST),
+        ("way_back", pads_first, FIRST),
+        (
+            "way_back",
+            from_middle && placement.fit == Fit::LetterboxTopLeft && !pads_first,
+            "from the middle applies to `fit = \"letterbox\"` only, as the picture begins at the corner: write \"ratio\", or \
+             remove it",
+        ),
+    ];
+    for (key, is_void, why) in void {
+        if is_void && section.value(key).is_some() {
+            section.wrong_at(key, format!("`{key}` {why}"));
+        }
+    }
+}
+
+/// Reads how pixels are sampled. A fit that warps has a sampling of its own.
+fn read_sampling(section: &mut CardSection<'_>, input: &mut InputCard) {
+    let warps = input.placement.fit.warps();
+    match section.choice("sampling", &Sampling::ALL) {
+        Some(sampling) if warps && !sampling.can_warp() => section.wrong_at(
+            "sampling",
+            "this `sampling` cannot warp: write \"opencv-warp\", \"opencv-warp-affine\", \"opencv\" or \"exact\", or \
+             another `fit`",
+        ),
+        Some(sampling) if !warps && sampling.only_warps() => {
+            section.wrong_at("sampling", "this `sampling` only warps: write `fit = \"warp\"`, or another `sampling`");
+        }
+        Some(sampling) => input.sampling = sampling,
+        None if warps && !input.sampling.can_warp() => input.sampling = Sampling::OpencvWarp,
+        None if !warps && input.sampling.only_warps() => input.sampling = Sampling::Opencv,
+        None => {}
+    }
 }
 
 fn read_size(section: &mut CardSection<'_>) -> Option<(u32, u32)> {
+    read_sides(section, "size", "width and height, as in [640, 480], or one number for both")
+}
+
+/// Reads width and height, or one number, which stands for both.
+fn read_sides(section: &mut CardSection<'_>, key: &'static str, wanted: &str) -> Option<(u32, u32)> {
     let (least, most) = SIDES;
-    let value = section.value("size")?;
+    let value = section.value(key)?;
     if value.get_ref().is_integer() {
-        return section.whole("size", least, most).map(|side| (side, side));
+        return section.whole(key, least, most).map(|side| (side, side));
     }
-    match section.wholes("size", least, most, "width and height, as in [640, 480], or one number for both")?[..] {
+    match section.wholes(key, least, most, wanted)?[..] {
         [width, height] => Some((width, height)),
         _ => {
-            section.wrong_at("size", "`size` must be width and height, as in [640, 480], or one number for both");
+            section.wrong_at(key, format!("`{key}` must be {wanted}"));
             None
         }
     }
@@ -246,9 +381,9 @@ fn read_classes(source: &CardSource<'_>, mut section: CardSection<'_>) -> Vec<St
     let mut classes = names.unwrap_or_default();
     if let Some(file) = file {
         let path = source.path.parent().unwrap_or(Path::new("")).join(file);
-        match std::fs::read_to_string(&path) {
+        match read_small_text(&path) {
             Ok(text) => classes = text.trim_end().lines().map(|line| line.trim().to_owned()).collect(),
-            Err(error) => section.wrong_at("file", format!("cannot read {}: {error}", path.display())),
+            Err(error) => section.wrong_at("file", format!("cannot read {}: {error}; correct `file`", path.display())),
         }
     }
     if let Some(preset) = preset {
@@ -259,6 +394,11 @@ fn read_classes(source: &CardSource<'_>, mut section: CardSection<'_>) -> Vec<St
                 section.wrong_at("preset", format!("`preset` cannot be `{preset}`: {hint}"));
             }
         }
+    }
+    if let Some(class) = classes.iter().position(|name| is_too_long(name)) {
+        let key = if file.is_some() { "file" } else { "names" };
+        section
+            .wrong_at(key, format!("the name of class {class} has more than {MAX_NAME_CHARS} characters: shorten it"));
     }
     section.finish();
     classes

@@ -37,6 +37,18 @@ fn coco91() -> Vec<String> {
     (0..91).map(name).map(|name| name.unwrap_or_else(|| "N/A".to_owned())).collect()
 }
 
+/// Returns whether these are COCO's 80 classes in the order of the models' class numbers.
+pub fn has_coco_classes<T: AsRef<str>>(names: &[T]) -> bool {
+    names.iter().map(AsRef::as_ref).eq(COCO80.split(',').map(str::trim))
+}
+
+/// Returns the class, 0 to 79, of one of the 80 categories that COCO's annotations number from 1 to 90.
+pub fn coco_class(category: u32) -> Option<u32> {
+    let number = usize::try_from(category).ok().filter(|number| *number <= 90 && !COCO_GAPS.contains(number))?;
+    let gaps = COCO_GAPS.iter().filter(|gap| **gap < number).count();
+    u32::try_from(number - gaps).ok()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -51,6 +63,12 @@ mod tests {
         let at = |number: usize| coco91[number].as_str();
         assert_eq!((coco91.len(), at(0), at(1), at(13), at(90)), (91, "N/A", "person", "stop sign", "toothbrush"));
         assert_eq!((at(44), at(67), at(70), at(84)), ("bottle", "dining table", "toilet", "book"));
+        for (number, name) in coco91.iter().enumerate() {
+            let class = coco_class(number as u32).map_or("N/A", |class| coco80[class as usize].as_str());
+            assert_eq!(name, class, "category {number}");
+        }
+        assert_eq!(coco_class(91), None);
+        assert!(has_coco_classes(&coco80) && !has_coco_classes(&coco80[1..]) && !has_coco_classes(&coco91));
         assert!(PRESETS.iter().all(|preset| names(preset).is_some()));
     }
 }

@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::CardProblem;
+use crate::nearest::nearest;
 
 /// The card's text and the problems found so far.
 pub(super) struct CardSource<'a> {
@@ -21,9 +22,13 @@ impl<'a> CardSource<'a> {
         Self { path, text, problems: RefCell::default() }
     }
 
-    /// Adds a problem at `span`.
+    /// Adds a problem at `span`, unless there are [`MAX_PROBLEMS`].
     pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
-        self.problems.borrow_mut().push(CardProblem::new(self.path, self.text, span, message.into()));
+        let mut problems = self.problems.borrow_mut();
+        // Each counts the lines before it.
+        if problems.len() < MAX_PROBLEMS {
+            problems.push(CardProblem::new(self.path, self.text, span, message.into()));
+        }
     }
 
     /// Returns all problems in the order of the file.
@@ -34,19 +39,8 @@ impl<'a> CardSource<'a> {
     }
 }
 
-/// Returns the one of `known` that `word` probably means.
-pub(super) fn nearest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let word = word.to_ascii_lowercase();
-    known
-        .into_iter()
-        .map(|name| {
-            (strsim::normalized_damerau_levenshtein(&word, name).max(strsim::jaro_winkler(&word, name) * 0.75), name)
-        })
-        .filter(|(likeness, _)| *likeness > 0.5)
-        // On a tie, take the first.
-        .reduce(|best, other| if other.0 > best.0 { other } else { best })
-        .map(|(_, name)| name)
-}
+/// How many problems of a card are shown.
+const MAX_PROBLEMS: usize = 100;
 
 /// Returns "did you mean" for an unknown word, or the list of all known ones.
 pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
@@ -112,6 +106,9 @@ impl<'a> CardSection<'a> {
 
     fn wrong_type(&self, key: &str, value: &Value<'_>, wanted: &str) {
         let found = match value.get_ref() {
+            // Infinite, not a number, or beyond what a number can hold.
+            DeValue::Float(float) if number_in(value.get_ref()).is_none() => float.as_str(),
+            DeValue::Integer(int) if number_in(value.get_ref()).is_none() => int.as_str(),
             DeValue::Integer(_) | DeValue::Float(_) => "a number",
             DeValue::String(_) => "a text",
             DeValue::Boolean(_) => "true or false",

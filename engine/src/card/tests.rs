@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::letterbox::{Fit, Resize, WayBack};
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 use visiond_kernels::tensor::DType;
 
@@ -16,7 +16,10 @@ use super::*;
 use crate::backend::Dim;
 use crate::backend::TensorInfo;
 use crate::heads::build;
-use crate::heads::spec::Keypoints;
+use crate::heads::spec::{
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, HeatmapSpec, HeatmapStyle, Keypoints,
+    NanodetSpec, YoloxSpec,
+};
 use crate::heads::{Family, HeadSpec};
 
 fn card(text: &str) -> Card {
@@ -40,11 +43,179 @@ fn tensor(name: &str, shape: &[usize]) -> TensorInfo {
 fn a_family_and_nothing_else_makes_a_card() {
     let card = card("[head]\nfamily = \"yolov8\"\n");
     assert_eq!(card.name, "net");
-    assert_eq!((card.input.fit, card.input.pad, card.input.order), (Fit::Letterbox, 114.0, ChannelOrder::Rgb));
+    assert_eq!(
+        (card.input.placement.fit, card.input.pad, card.input.order),
+        (Fit::Letterbox, 114.0, ChannelOrder::Rgb)
+    );
     assert_eq!((card.input.scale, card.input.mean, card.input.std), (1.0 / 255.0, [0.0; 3], [1.0; 3]));
     assert_eq!((card.score_threshold, card.iou_threshold, card.max_detections), (0.25, 0.7, 300));
     assert_eq!(card.head, HeadSpec::Yolov8 { keypoints: None, masks: 0 });
     assert!(card.classes.is_empty() && !card.class_agnostic && card.extra_inputs.is_empty());
+}
+
+#[test]
+fn each_family_is_fed_as_its_project_feeds_it() {
+    const BGR: [[f32; 3]; 2] = [[103.53, 116.28, 123.675], [57.375, 57.12, 58.395]];
+    const IMAGENET: [[f32; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
+    const COCO: [[f32; 3]; 2] = [[0.408, 0.447, 0.47], [0.289, 0.274, 0.278]];
+    const PLAIN: [[f32; 3]; 2] = [[0.0; 3], [1.0; 3]];
+    const SIGNED: [[f32; 3]; 2] = [[1.0; 3], [1.0; 3]];
+    use Sampling::{Opencv, OpencvWarp, OpencvWarpAffine, PillowBilinear};
+    let (rgb, bgr) = (ChannelOrder::Rgb, ChannelOrder::Bgr);
+    let (byte, cut) = (1.0 / 255.0, Fit::ResizeCrop(Resize::Fraction(0.875)));
+    // Fit, sampling, padding, order, scale, mean and std.
+    let cases = [
+        ("yolov5", "", (Fit::Letterbox, Opencv, 114.0, rgb, byte, PLAIN)),
+        ("yolov8", "", (Fit::Letterbox, Opencv, 114.0, rgb, byte, PLAIN)),
+        ("yolo-nms", "", (Fit::Letterbox, Opencv, 114.0, rgb, byte, PLAIN)),
+        ("yolox", "", (Fit::LetterboxTopLeft, Opencv, 114.0, bgr, 1.0, PLAIN)),
+        ("nanodet", "", (Fit::Warp, OpencvWarp, 0.0, bgr, 1.0, BGR)),
+        ("ssd", "", (Fit::Stretch, Opencv, 114.0, rgb, byte, PLAIN)),
+        ("detr", "", (Fit::Stretch, PillowBilinear, 114.0, rgb, byte, PLAIN)),
+        ("heatmap", "", (Fit::Warp, OpencvWarpAffine, 0.0, bgr, byte, COCO)),
+        ("heatmap", "style = \"centerface\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, PLAIN)),
+        ("blazeface", "", (Fit::Warp, OpencvWarp, 0.0, rgb, 1.0 / 127.5, SIGNED)),
+        ("classifier", "", (cut, PillowBilinear, 114.0, rgb, byte, IMAGENET)),
+    ];
+    for (family, style, (fit, sampling, pad, order, scale, [mean, std])) in cases {
+        let Card { input, .. } = card(&format!("[head]\nfamily = \"{family}\"\n{style}\n"));
+        let of_card =
+            (input.placement.fit, input.sampling, input.pad, input.order, input.scale, [input.mean, input.std]);
+        assert_eq!(of_card, (fit, sampling, pad, order, scale, [mean, std]), "{family}");
+    }
+    let way_back = |family| card(&format!("[head]\nfamily = \"{family}\"\n")).input.placement.way_back;
+    assert_eq!(["yolov5", "yolov8", "yolox"].map(way_back), [WayBack::RatioFromMiddle, WayBack::Axes, WayBack::Ratio]);
+}
+
+#[test]
+fn every_option_of_a_head_is_heard() {
+    let head = |lines: &str| card(&format!("[head]\n{lines}\n")).head;
+    let nanodet = |strides: &[u32], reg_max, sigmoid, cell_centre| {
+        let strides = strides.to_vec();
+        HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre, multi_label: cell_centre })
+    };
+    let yolox = |decoded, strides: &[u32]| HeadSpec::Yolox(YoloxSpec { decoded, strides: strides.to_vec() });
+    let heatmap =
+        |style, stride, sigmoid| HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, ..HeatmapSpec::default() });
+    let named = |name: &str| Some(name.to_owned());
+    let boxes = BoxesSpec {
+        boxes: named("b"),
+        scores: named("s"),
+        labels: named("l"),
+        activation: Some(Activation::Softmax),
+        format: Some(BoxFormat::Xywh),
+        unit: Some(BoxUnit::Normalized),
+        background: Some(Background::Last),
+        ..BoxesSpec::default()
+    };
+    let options = "boxes = \"b\"\nscores = \"s\"\nlabels = \"l\"\nactivation = \"softmax\"\nformat = \"xywh\"\n\
+        unit = \"normalized\"\nbackground = \"last\"";
+    let maps = HeatmapSpec {
+        style: HeatmapStyle::CenterFace,
+        stride: 8,
+        sigmoid: true,
+        heat: named("h"),
+        size: named("z"),
+        offset: named("o"),
+        landmarks: named("m"),
+    };
+    let map_options = "style = \"centerface\"\nstride = 8\nsigmoid = true\nheat = \"h\"\nsize = \"z\"\noffset = \"o\"\nlandmarks = \"m\"";
+    for (family, lines, wanted) in [
+        ("yolov5", "masks = 32", HeadSpec::Yolov5 { masks: 32 }),
+        ("yolov5", "", HeadSpec::Yolov5 { masks: 0 }),
+        ("yolov8", "masks = 32", HeadSpec::Yolov8 { keypoints: None, masks: 32 }),
+        ("yolo-nms", "", HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }),
+        ("yolox", "", yolox(false, &[8, 16, 32])),
+        ("yolox", "decoded = true\nstrides = [16]", yolox(true, &[16])),
+        ("nanodet", "", nanodet(&[8, 16, 32], 7, false, true)),
+        (
+            "nanodet",
+            "strides = [4]\nreg_max = 16\nsigmoid = true\ncell_centre = false\nmulti_label = false",
+            nanodet(&[4], 16, true, false),
+        ),
+        ("ssd", "", HeadSpec::Ssd(BoxesSpec::default())),
+        ("ssd", &format!("{options}\ncount = \"n\""), HeadSpec::Ssd(BoxesSpec { count: named("n"), ..boxes.clone() })),
+        (
+            "detr",
+            &format!("{options}\nmulti_label = true"),
+            HeadSpec::Detr(BoxesSpec { multi_label: Some(true), ..boxes }),
+        ),
+        ("heatmap", "", heatmap(HeatmapStyle::CenterNet, 4, true)),
+        ("heatmap", "style = \"centerface\"", heatmap(HeatmapStyle::CenterFace, 4, false)),
+        ("heatmap", map_options, HeadSpec::Heatmap(maps)),
+        ("blazeface", "", HeadSpec::Blazeface(BlazefaceSpec { strides: None })),
+        ("blazeface", "strides = [4]", HeadSpec::Blazeface(BlazefaceSpec { strides: Some(vec![4]) })),
+        ("classifier", "", HeadSpec::Classifier { activation: None, background: Background::None }),
+        (
+            "classifier",
+            "activation = \"sigmoid\"\nbackground = \"first\"",
+            HeadSpec::Classifier { activation: Some(Activation::Sigmoid), background: Background::First },
+        ),
+    ] {
+        assert_eq!(head(&format!("family = \"{family}\"\n{lines}")), wanted, "{family} {lines}");
+    }
+    let message = errors("[head]\nfamily = \"yolox\"\nstrides = []\n");
+    assert!(message.contains("`strides` names no stride"), "{message}");
+}
+
+#[test]
+fn a_value_of_another_type_is_told_by_its_kind() {
+    let head = "[head]\nfamily = \"yolov8\"\n";
+    for (lines, words) in [
+        ("[input]\npad = \"x\"", "`pad` is a text, not a number from 0 to 255"),
+        ("[input]\npad = true", "`pad` is true or false, not a number"),
+        ("[input]\npad = [1]", "`pad` is a list, not a number"),
+        ("[input]\npad = 1979-05-27", "`pad` is a date, not a number"),
+        ("[input.pad]", "`pad` is a table, not a number"),
+        ("[input]\nfit = 3", "`fit` is a number, not one of `letterbox`, `letterbox-top-left`, `stretch`, `crop`"),
+        ("[input]\nfit = \"zzz\"", "`fit` cannot be `zzz`: there is `letterbox`"),
+        ("[input]\nsize = 1.5", "`size` is a number, not width and height"),
+        ("[input]\nsize = 0", "`size` is 0, not a number from 1 to 16384"),
+        ("[input]\nsize = [640, 1.5]", "`size` is a number, not a whole number from 1 to 16384"),
+        ("[input]\nscale = \"1/0\"", "`scale` is \"1/0\": write a number or a fraction"),
+        ("[input]\nscale = true", "`scale` is true or false, not a number"),
+        ("[input]\nmean = [1, 2]", "`mean` is not a list of three numbers"),
+        ("[input]\nmean = \"x\"", "`mean` is a text, not a list of three numbers"),
+        ("[input]\nstd = [1, 0, 1]", "`std` divides, so it cannot be 0"),
+        ("[input]\ncrop_fraction = 0.5", "`crop_fraction` applies to `fit = \"resize-crop\"` and `\"crop\"` only"),
+        ("[extra_inputs]\na = true", "the extra input `a` must be a list of numbers"),
+        ("[extra_inputs]\na = [\"x\"]", "the extra input `a` must be a list of numbers"),
+        ("[classes]\nnames = [1]", "`names` is a number, not a text in quotes"),
+        ("[classes]\nnames = [\"a\"]\npreset = \"coco80\"", "the classes are given more than once"),
+        ("[classes]\nfile = \"f\"\npreset = \"coco80\"", "the classes are given more than once"),
+        ("[detect]\nclass_agnostic = 1", "`class_agnostic` is a number, not true or false"),
+    ] {
+        let message = errors(&format!("{head}{lines}\n"));
+        assert!(message.contains(words), "{lines}: {message}");
+    }
+    for (lines, size) in [("size = 320", (320, 320)), ("size = [1, 16384]", (1, 16_384))] {
+        assert_eq!(card(&format!("{head}[input]\n{lines}\n")).input.size, Some(size));
+    }
+    assert_eq!(card(&format!("{head}[input]\nmean = [5]\n")).input.mean, [5.0; 3]);
+    assert_eq!(card(&format!("{head}[extra_inputs]\na = 3\n")).extra_inputs["a"], ExtraInput::Values(vec![3.0]));
+    for (order, wanted) in [("rgb", ChannelOrder::Rgb), ("grey", ChannelOrder::Grey)] {
+        assert_eq!(card(&format!("{head}[input]\norder = \"{order}\"\n")).input.order, wanted);
+    }
+}
+
+#[test]
+fn thresholds_and_limits_are_those_of_the_familys_own_code() {
+    for (head, wanted) in [
+        ("family = \"yolov5\"", (0.25, 0.45, 1000)),
+        ("family = \"yolov8\"", (0.25, 0.7, 300)),
+        ("family = \"yolo-nms\"", (0.25, 0.7, 300)),
+        ("family = \"yolox\"", (0.3, 0.45, 1000)),
+        ("family = \"nanodet\"", (0.4, 0.6, 100)),
+        ("family = \"ssd\"", (0.5, 0.5, 300)),
+        ("family = \"detr\"", (0.5, 0.45, 300)),
+        ("family = \"heatmap\"", (0.3, 0.3, 100)),
+        ("family = \"heatmap\"\nstyle = \"centerface\"", (0.5, 0.3, 1000)),
+        ("family = \"blazeface\"", (0.5, 0.3, 1000)),
+    ] {
+        let card = card(&format!("[head]\n{head}\n"));
+        assert_eq!((card.score_threshold, card.iou_threshold, card.max_detections), wanted, "{head}");
+        assert!(!card.class_agnostic);
+    }
 }
 
 #[test]
@@ -57,7 +228,6 @@ fn every_key_is_heard() {
         size = [320, 240]
         fit = "crop"
         crop_fraction = 0.5
-        pad = 7
         order = "bgr"
         layout = "nhwc"
         scale = "1/128"
@@ -82,10 +252,10 @@ fn every_key_is_heard() {
         "#,
     );
     assert_eq!((card.name.as_str(), card.input.name.as_deref()), ("mine", Some("x")));
-    assert_eq!((card.input.size, card.input.fit), (Some((320, 240)), Fit::Crop { fraction: 0.5 }));
+    assert_eq!((card.input.size, card.input.placement.fit), (Some((320, 240)), Fit::Crop { fraction: 0.5 }));
     assert_eq!(
         (card.input.pad, card.input.order, card.input.layout),
-        (7.0, ChannelOrder::Bgr, Some(TensorLayout::Nhwc))
+        (114.0, ChannelOrder::Bgr, Some(TensorLayout::Nhwc))
     );
     assert_eq!((card.input.scale, card.input.mean, card.input.std), (1.0 / 128.0, [1.0, 2.5, 3.0], [2.0; 3]));
     assert_eq!(card.input.sampling, Sampling::Exact);
@@ -109,7 +279,7 @@ net.toml:1:1: the card has no key `nam`: did you mean `name`?
 net.toml:3:8: `size` must be width and height, as in [640, 480], or one number for both
  3 | size = [640]
    |        ^^^^^
-net.toml:4:7: `fit` cannot be `leterbox`: did you mean `letterbox`? There is `letterbox`, `letterbox-top-left`, `stretch`, `crop`
+net.toml:4:7: `fit` cannot be `leterbox`: did you mean `letterbox`? There is `letterbox`, `letterbox-top-left`, `stretch`, `crop`, `resize-crop`, `warp`, `warp-stretch`
  4 | fit = \"leterbox\"
    |       ^^^^^^^^^^
 net.toml:5:8: `pad` is 300, not a number from 0 to 255
@@ -292,5 +462,100 @@ proptest! {
         tail in "[ -~é]{0,20}",
     ) {
         let _ = Card::from_toml(&format!("[input]\n{key} = {value}{tail}\n[head]\nfamily = \"yolox\"\n"), Path::new("c.toml"));
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_shown_as_it_was_written() {
+    for (line, says) in [
+        ("[input]\npad = nan", "`pad` is nan, not a number from 0 to 255"),
+        ("[input]\nscale = -inf", "`scale` is -inf, not a number"),
+        (
+            "[detect]\nmax_detections = 9223372036854775808",
+            "`max_detections` is 9223372036854775808, not a whole number",
+        ),
+        ("[input]\npad = \"x\"", "`pad` is a text, not a number from 0 to 255"),
+    ] {
+        let found = errors(&format!("[head]\nfamily = \"yolov8\"\n{line}\n"));
+        assert!(found.contains(says), "{found}");
+    }
+}
+
+#[test]
+fn of_many_errors_the_first_hundred_are_shown() {
+    let many: String = (0..2_000).map(|number| format!("key{number} = 1\n")).collect();
+    assert_eq!(errors(&(many + "[head]\nfamily = \"yolov8\"\n")).matches("net.toml:").count(), 100);
+}
+
+#[test]
+fn of_a_long_line_the_beginning_is_shown() {
+    let found = errors(&format!("[head]\nfamily = \"{}\"\n", "x".repeat(1 << 20)));
+    let lines: Vec<_> = found.lines().collect();
+    assert!(lines[0].contains("`yolov8`"), "the remedy stays");
+    assert!(lines.len() == 3 && lines[1].len() < 500 && lines[2].len() < 500, "{:?}", &lines[1..]);
+}
+
+#[test]
+fn a_key_of_the_card_that_has_no_effect_is_refused() {
+    let found = |lines: &str| {
+        let text = format!("[input]\n{lines}\n[head]\nfamily = \"yolov8\"\n");
+        Card::from_toml(&text, Path::new("net.toml")).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    for (lines, key) in [
+        ("fit = \"letterbox-top-left\"\nway_back = \"ratio-from-middle\"", "way_back"),
+        ("fit = \"letterbox-top-left\"\nway_back = \"ratio-from-rounded-middle\"", "way_back"),
+        ("fit = \"stretch\"\nrounding = \"down\"", "rounding"),
+        ("fit = \"stretch\"\npad = 3", "pad"),
+        ("pad_first = true\nrounding = \"down\"", "rounding"),
+        ("pad_first = true\nway_back = \"axes\"", "way_back"),
+        ("pad_first = true\nstep = \"ratio\"", "step"),
+        ("fit = \"resize-crop\"\nresize = [400, 400]\nrounding = \"down\"", "rounding"),
+        ("fit = \"warp-stretch\"\npad = 0", "pad"),
+        ("scale = 0", "scale"),
+        ("scale = \"0/255\"", "scale"),
+    ] {
+        let error = found(lines);
+        assert!(error.contains(&format!(": `{key}` ")), "{lines}: {error}");
+        assert_eq!(error.matches("net.toml:").count(), 1, "{lines}: {error}");
+    }
+    for lines in [
+        // A framework's way with single keys changed.
+        "preprocess = \"ultralytics\"\nfit = \"stretch\"",
+        "preprocess = \"yolov5\"\nfit = \"letterbox-top-left\"",
+        "preprocess = \"megvii-yolox\"\nfit = \"letterbox\"\nway_back = \"ratio-from-middle\"",
+        "preprocess = \"nudenet\"\npad = 114",
+        "preprocess = \"nudenet\"\npad_first = false\nrounding = \"down\"",
+        "preprocess = \"timm\"\nrounding = \"half-up\"",
+        "preprocess = \"mediapipe\"\npad = 114",
+        "fit = \"letterbox-top-left\"\nway_back = \"ratio\"",
+        "scale = 1e-3",
+    ] {
+        assert_eq!(found(lines), "", "{lines}");
+    }
+}
+
+#[test]
+fn a_name_of_more_than_256_characters_is_refused() {
+    let (fits, long) = ("ä".repeat(256), "ä".repeat(257));
+    let head = "[head]\nfamily = \"yolov8\"\n";
+    assert_eq!(card(&format!("{head}[classes]\nnames = [\"{fits}\"]\n")).classes[0], fits);
+    let error = errors(&format!("{head}[classes]\nnames = [\"a\", \"{long}\"]\n"));
+    assert!(error.contains("net.toml:4:9: the name of class 1 has more than 256 characters: shorten it"), "{error}");
+    assert!(errors(&format!("name = \"{long}\"\n{head}")).contains("`name` has more than 256 characters"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("names.txt"), format!("a\n{long}\n")).unwrap();
+    let text = format!("{head}[classes]\nfile = \"names.txt\"\n");
+    let error = Card::from_toml(&text, &folder.path().join("net.toml")).unwrap_err().to_string();
+    assert!(error.contains(":4:8: the name of class 1 has more than 256 characters"), "{error}");
+}
+
+#[test]
+fn a_name_of_the_model_breaks_no_line_of_an_error() {
+    let card = card("[head]\nfamily = \"yolov8\"\n");
+    let input =
+        TensorInfo { shape: Some(vec![Dim::Dynamic("h\n\tb".to_owned())]), ..tensor("x\r\n\tnet.toml: forged", &[]) };
+    assert_eq!(input.to_string(), "x\\r\\n\\tnet.toml: forged f32 [h\\n\\tb]");
+    for key in ["head.family", "classes"] {
+        assert!(card.problem_at(key, "no output is called `a\n\tb`").contains(": no output is called `a\\n\\tb`"));
     }
 }

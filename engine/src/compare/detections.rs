@@ -105,6 +105,9 @@ pub struct MatchLimits {
     pub min_iou: f64,
     /// The maximum difference of scores.
     pub max_score_difference: f64,
+    /// How far an object that only one detects must score above the threshold to count: the other may have rounded its score
+    /// to just below, and then left it out.
+    pub unmatched_margin: f64,
 }
 
 /// How far two models agree on what is in pictures.
@@ -122,7 +125,10 @@ pub struct Agreement {
 impl Agreement {
     /// Compares objects that score at least `threshold` in one of the two.
     pub fn new(threshold: f32) -> Self {
-        Self::within(threshold, MatchLimits { min_iou: 0.0, max_score_difference: f64::INFINITY })
+        Self::within(
+            threshold,
+            MatchLimits { min_iou: 0.0, max_score_difference: f64::INFINITY, unmatched_margin: 0.0 },
+        )
     }
 
     /// Does the same and counts the pairs outside `limits`.
@@ -135,6 +141,7 @@ impl Agreement {
         let Self { all, classes, threshold, limits, taken } = self;
         taken.clear();
         taken.resize(second.len(), false);
+        let counts_alone = |d: &Detection| f64::from(d.score) >= f64::from(*threshold) + limits.unmatched_margin;
         for a in first {
             match partner(a, second, taken) {
                 Some(index) => {
@@ -145,14 +152,14 @@ impl Agreement {
                         classes.entry(a.class_id).or_default().add_pair(picture, a, b, limits);
                     }
                 }
-                None if a.score >= *threshold => {
+                None if counts_alone(a) => {
                     all.add_unmatched(picture, true);
                     classes.entry(a.class_id).or_default().add_unmatched(picture, true);
                 }
                 None => {}
             }
         }
-        for (b, _) in second.iter().zip(&*taken).filter(|(b, taken)| !**taken && b.score >= *threshold) {
+        for (b, _) in second.iter().zip(&*taken).filter(|(b, taken)| !**taken && counts_alone(b)) {
             all.add_unmatched(picture, false);
             classes.entry(b.class_id).or_default().add_unmatched(picture, false);
         }

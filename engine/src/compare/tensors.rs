@@ -58,7 +58,12 @@ pub fn same_feed(first: &PreprocessSpec, second: &PreprocessSpec) -> Result<(), 
     };
     let size = |spec: &PreprocessSpec| format!("{}x{}", spec.width, spec.height);
     check("the input's size", &size(first), &size(second))?;
-    check("`fit`", &first.fit, &second.fit)?;
+    let (one, other) = (&first.placement, &second.placement);
+    check("`fit`", &one.fit, &other.fit)?;
+    check("`rounding`", &one.rounding, &other.rounding)?;
+    check("`step`", &one.step, &other.step)?;
+    check("`way_back`", &one.way_back, &other.way_back)?;
+    check("`pad_first`", &one.pad_first, &other.pad_first)?;
     check("`sampling`", &first.sampling, &second.sampling)?;
     check("`pad`", &first.pad, &second.pad)?;
     check("`order`", &first.order, &second.order)?;

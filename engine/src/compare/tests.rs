@@ -8,7 +8,7 @@ use super::*;
 use crate::backend::{Dim, TensorInfo};
 use crate::detector::Detection;
 
-const LIMITS: MatchLimits = MatchLimits { min_iou: 0.98, max_score_difference: 0.02 };
+const LIMITS: MatchLimits = MatchLimits { min_iou: 0.98, max_score_difference: 0.02, unmatched_margin: 0.0 };
 
 fn seen(class_id: u32, score: f32, x: f32) -> Detection {
     Detection { class_id, score, box_in_source: Some([x, 0.0, x + 10.0, 10.0]), keypoints: Vec::new() }
@@ -18,7 +18,7 @@ fn spec() -> PreprocessSpec {
     PreprocessSpec {
         width: 64,
         height: 64,
-        fit: Fit::Letterbox,
+        placement: Fit::Letterbox.into(),
         sampling: Sampling::Opencv,
         pad: 0.0,
         order: ChannelOrder::Rgb,
@@ -104,6 +104,19 @@ fn a_score_that_falls_below_the_threshold_is_a_difference_and_not_a_thing_missin
     assert_eq!((all.matched, all.missing, all.extra), (1, 0, 0));
     agreement.add(5, &[seen(0, 0.6, 0.0)], &[seen(0, 0.6, 30.0)]);
     assert_eq!((agreement.all.missing, agreement.all.extra, agreement.all.unmatched_picture), (1, 1, Some(5)));
+}
+
+#[test]
+fn a_thing_of_one_alone_counts_from_the_margin_above_the_threshold() {
+    let mut agreement = Agreement::within(0.5, MatchLimits { unmatched_margin: 0.01, ..LIMITS });
+    agreement.add(0, &[seen(0, 0.509, 0.0)], &[seen(1, 0.509, 0.0)]);
+    assert_eq!((agreement.all.matched, agreement.all.missing, agreement.all.extra), (0, 0, 0));
+    agreement.add(1, &[seen(0, 0.511, 0.0)], &[]);
+    agreement.add(2, &[], &[seen(0, 0.511, 0.0)]);
+    assert_eq!((agreement.all.matched, agreement.all.missing, agreement.all.extra), (0, 1, 1));
+    // A pair counts from the threshold on.
+    agreement.add(3, &[seen(0, 0.501, 0.0)], &[seen(0, 0.499, 0.0)]);
+    assert_eq!(agreement.all.matched, 1);
 }
 
 #[test]

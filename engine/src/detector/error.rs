@@ -6,6 +6,7 @@ use visiond_kernels::filter::FilterError;
 use visiond_kernels::preprocess::PreprocessError;
 
 use crate::backend::EngineError;
+use crate::card::Card;
 use crate::heads::HeadError;
 
 /// Why a detector cannot be made or run.
@@ -58,7 +59,7 @@ pub enum DetectorError {
     /// The run was not begun, or is finished already.
     #[error("the run is not in flight")]
     NotInFlight,
-    /// The card does not fit the model's inputs.
+    /// The card contradicts the model; with the place in the card.
     #[error("{0}")]
     Card(String),
     /// The model does not have a wanted class; the hint starts with its punctuation.
@@ -83,6 +84,11 @@ pub enum DetectorError {
 }
 
 impl DetectorError {
+    /// Returns the error for what the card's `key` says, such as `input.size`, with its place in the file.
+    pub(super) fn at(card: &Card, key: &str, message: impl AsRef<str>) -> Self {
+        Self::Card(card.problem_at(key, message.as_ref()))
+    }
+
     /// Whether the process has lost the GPU and must exit.
     pub fn is_fatal(&self) -> bool {
         let cuda = match self {

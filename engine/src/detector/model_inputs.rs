@@ -8,8 +8,10 @@ use visiond_kernels::preprocess::{PreprocessSpec, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 
 use super::error::DetectorError;
+use super::input_checks;
 use crate::backend::{Dim, TensorInfo, dims_text};
 use crate::card::{Card, ExtraInput};
+use crate::nearest::nearest;
 
 /// Channel counts to look for if the card's does not decide between the layouts.
 const COLOURS: [usize; 2] = [3, 1];
@@ -29,45 +31,66 @@ pub(super) struct ModelInputs {
     pub(super) open_batch: Vec<usize>,
     /// Whether the picture's tensor has a batch dimension.
     pub(super) has_batch_dim: bool,
+    /// Whether the card's size replaces a declared one; then the declared shapes of the outputs are void.
+    pub(super) replaces_size: bool,
 }
 
-/// Decides how the inputs are filled. `keep_size` returns whether the user asked for an input's declared size, which then
-/// overrides the card's.
+/// Which sizes of the inputs are settled, whatever the card says.
+#[derive(Clone, Copy)]
+pub(super) struct SettledSizes<'a> {
+    /// Whether the user asked for an input's declared size, which then overrides the card's.
+    pub(super) asked: &'a dyn Fn(&str) -> bool,
+    /// Whether the model is an engine, which runs at the sizes of its profiles only.
+    pub(super) is_engine: bool,
+}
+
+/// Decides how the inputs are filled.
 pub(super) fn plan(
     inputs: &[TensorInfo],
     card: &Card,
     max_batch: usize,
-    keep_size: &dyn Fn(&str) -> bool,
+    settled: SettledSizes<'_>,
 ) -> Result<ModelInputs, DetectorError> {
     let picture = picture_input(inputs, card)?;
     let info = &inputs[picture];
-    let layout = layout(info, card)?;
+    let layout = layout(info, card);
     let (has_batch_dim, width_axis, height_axis) = axes(info, layout, card)?;
     let declared = |axis: usize| info.shape.as_ref().and_then(|dims| dims[axis].fixed());
     let declared_size = declared(width_axis).zip(declared(height_axis));
     let card_size = card.input.size.map(|(width, height)| (width as usize, height as usize));
-    let size = if keep_size(&info.name) { declared_size.or(card_size) } else { card_size.or(declared_size) };
+    let asked = (settled.asked)(&info.name);
+    let size = if asked { declared_size.or(card_size) } else { card_size.or(declared_size) };
     let (width, height) = size.ok_or_else(|| {
-        let card = &card.origin;
-        let text = format!("input `{info}` has no fixed size: set `input.size = [width, height]` in the card ({card})");
-        DetectorError::Card(text)
+        let (width, height) = card.head.usual_size();
+        let text = format!(
+            "the input `{info}` has no fixed size: write width and height under [input], as in `size = [{width}, {height}]`"
+        );
+        DetectorError::at(card, "input", text)
     })?;
-
-    let resized =
-        declared(width_axis).is_some_and(|d| d != width) || declared(height_axis).is_some_and(|d| d != height);
+    let is_settled =
+        |side: usize, wanted: usize| settled.is_engine || side >= input_checks::LEAST_FIXED_SIDE || side == wanted;
+    let fixed = |axis: usize, wanted: usize| declared(axis).filter(|side| is_settled(*side, wanted));
+    if !asked {
+        let fixed = [fixed(width_axis, width), fixed(height_axis, height)];
+        input_checks::size(card, info, (width, height), fixed)?;
+    }
+    let other = |axis: usize, side: usize| declared(axis).is_some_and(|declared| declared != side);
+    let replaces_size = other(width_axis, width) || other(height_axis, height);
+    let side = |pixels: usize| u32::try_from(pixels).unwrap_or(u32::MAX);
+    input_checks::resize(card, (side(width), side(height)))?;
+    input_checks::bytes(card, info)?;
     let max_batch = max_batch.max(1);
     let batch = match has_batch_dim.then(|| declared(0)) {
+        // A batch that was declared with such a size is that of an example, too.
+        _ if replaces_size => 1,
         None => 1,
-        // A model that is rewritten to another size need not keep the batch size that it was exported with.
-        Some(Some(fixed)) if resized && fixed > 1 => max_batch,
         Some(Some(fixed)) => fixed,
         Some(None) => max_batch,
     };
-    let side = |pixels: usize| u32::try_from(pixels).unwrap_or(u32::MAX);
     let spec = PreprocessSpec {
         width: side(width),
         height: side(height),
-        fit: card.input.fit,
+        placement: card.input.placement,
         sampling: card.input.sampling,
         pad: card.input.pad,
         order: card.input.order,
@@ -87,31 +110,49 @@ pub(super) fn plan(
         open_batch.push(picture);
     }
     for (index, extra) in inputs.iter().enumerate().filter(|(index, _)| *index != picture) {
-        let fill = card.extra_inputs.get(&extra.name).ok_or_else(|| {
-            DetectorError::Card(format!(
-                "the model also needs the input `{extra}`: set what to fill it with under `extra_inputs` in the card ({})",
-                card.origin
-            ))
-        })?;
+        let fill = card.extra_inputs.get(&extra.name).ok_or_else(|| input_checks::missing(card, extra))?;
+        input_checks::extra_type(card, extra, fill, (side(width), side(height)))?;
         shapes.insert(extra.name.clone(), extra_shape(extra, fill, batch, card)?);
         if extra.shape.as_ref().and_then(|dims| dims.first()).is_some_and(|dim| dim.fixed().is_none()) {
             open_batch.push(index);
         }
     }
-    Ok(ModelInputs { picture, spec, batch, shapes, open_batch, has_batch_dim })
+    Ok(ModelInputs { picture, spec, batch, shapes, open_batch, has_batch_dim, replaces_size })
+}
+
+/// Does [`input_checks::other_size`] for the input that takes the picture.
+pub(super) fn other_size(
+    inputs: &[TensorInfo],
+    card: &Card,
+    settled: SettledSizes<'_>,
+) -> Option<((u32, u32), DetectorError)> {
+    let info = &inputs[picture_input(inputs, card).ok()?];
+    let (_, width_axis, height_axis) = axes(info, layout(info, card), card).ok()?;
+    let declared = |axis: usize| info.shape.as_ref().and_then(|dims| dims[axis].fixed());
+    let is_free = !(settled.asked)(&info.name) && !settled.is_engine;
+    is_free.then(|| input_checks::other_size(card, info, [declared(width_axis), declared(height_axis)]))?
 }
 
 fn picture_input(inputs: &[TensorInfo], card: &Card) -> Result<usize, DetectorError> {
     let listed = || inputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
-    let named = card.input.name.iter().chain(card.extra_inputs.keys());
-    for name in named {
+    let extra = card.extra_inputs.keys().map(|name| (format!("extra_inputs.{name}"), name));
+    let named = card.input.name.iter().map(|name| ("input.name".to_owned(), name)).chain(extra);
+    for (key, name) in named {
         if !inputs.iter().any(|info| info.name == *name) {
-            let (card, inputs) = (&card.origin, listed());
-            let text = format!("the card ({card}) names the input `{name}`, but the model has {inputs}");
-            return Err(DetectorError::Card(text));
+            let remedy = match nearest(name, inputs.iter().map(|info| info.name.as_str())) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "write one of them, or remove it".to_owned(),
+            };
+            let text = format!("the card names the input `{name}`, but the model has {}: {remedy}", listed());
+            return Err(DetectorError::at(card, &key, text));
         }
     }
     if let Some(index) = card.input.name.as_ref().and_then(|name| inputs.iter().position(|info| info.name == *name)) {
+        let name = &inputs[index].name;
+        if card.extra_inputs.contains_key(name) {
+            let text = format!("the input `{name}` takes the picture, as `name` says: remove it from [extra_inputs]");
+            return Err(DetectorError::at(card, &format!("extra_inputs.{name}"), text));
+        }
         return Ok(index);
     }
     let rank = |info: &TensorInfo| info.shape.as_ref().map_or(4, Vec::len);
@@ -121,64 +162,52 @@ fn picture_input(inputs: &[TensorInfo], card: &Card) -> Result<usize, DetectorEr
         fitting.next().filter(|_| fitting.next().is_none()).map(|(index, _)| index)
     };
     only(4).or_else(|| only(3)).ok_or_else(|| {
-        DetectorError::Card(format!(
-            "cannot tell which input takes the picture: the model has {}; set `input.name` in the card ({})",
-            listed(),
-            card.origin
-        ))
+        let text = format!(
+            "cannot tell which input takes the picture: the model has {}; set `name` under [input], and keep that input out of \
+             [extra_inputs]",
+            listed()
+        );
+        DetectorError::at(card, "extra_inputs", text)
     })
 }
 
 /// Returns the layout: the card's, or else the one that the position of 3 or 1 channels in the declared shape suggests.
-fn layout(info: &TensorInfo, card: &Card) -> Result<TensorLayout, DetectorError> {
+fn layout(info: &TensorInfo, card: &Card) -> TensorLayout {
     if let Some(layout) = card.input.layout {
-        return Ok(layout);
+        return layout;
     }
-    let Some(dims) = &info.shape else { return Ok(TensorLayout::Nchw) };
+    let Some(dims) = &info.shape else { return TensorLayout::Nchw };
     let channels = card.input.order.channels();
-    let Some(first) = dims.len().checked_sub(3) else { return Ok(TensorLayout::Nchw) };
+    let Some(first) = dims.len().checked_sub(3) else { return TensorLayout::Nchw };
     let is = |axis: usize, wanted: usize| dims[axis].fixed() == Some(wanted);
     for wanted in std::iter::once(channels).chain(COLOURS) {
         if is(first, wanted) {
-            return Ok(TensorLayout::Nchw);
+            return TensorLayout::Nchw;
         }
         if is(first + 2, wanted) {
-            return Ok(TensorLayout::Nhwc);
+            return TensorLayout::Nhwc;
         }
     }
-    Ok(TensorLayout::Nchw)
+    TensorLayout::Nchw
 }
 
 /// Returns whether there is a batch dimension and the axes of width and height; refuses a shape that does not fit a picture.
 fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, usize, usize), DetectorError> {
-    let channels = card.input.order.channels();
-    let order = match layout {
-        TensorLayout::Nchw => format!("[batch, {channels}, height, width]"),
-        TensorLayout::Nhwc => format!("[batch, height, width, {channels}]"),
-    };
-    let wrong = |wanted: String| {
-        DetectorError::Card(format!(
-            "input `{info}` does not take a picture as the card ({}) has it: it needs {wanted}; correct `input` in the card, or use \
-             another model",
-            card.origin
-        ))
-    };
-    if !matches!(info.dtype, DType::F32 | DType::F16 | DType::U8 | DType::I8) {
-        return Err(wrong(format!("f32, f16, u8 or i8 in the shape {order}")));
-    }
     let rank = info.shape.as_ref().map_or(4, Vec::len);
-    if rank != 4 && rank != 3 {
-        return Err(wrong(order));
+    let takes_picture = matches!(info.dtype, DType::F32 | DType::F16 | DType::U8 | DType::I8);
+    if !takes_picture || (rank != 4 && rank != 3) {
+        let text = format!(
+            "the input `{info}` takes no picture, which is f32, f16, u8 or i8 of the shape [batch, channels, height, width] or \
+             [batch, height, width, channels]: correct `name` under [input], or use another model"
+        );
+        return Err(DetectorError::at(card, "input.name", text));
     }
     let first = rank - 3;
     let (channel_axis, height, width) = match layout {
         TensorLayout::Nchw => (first, first + 1, first + 2),
         TensorLayout::Nhwc => (first + 2, first, first + 1),
     };
-    let declared = info.shape.as_ref().and_then(|dims| dims[channel_axis].fixed());
-    if declared.is_some_and(|found| found != channels) {
-        return Err(wrong(format!("{order}: `input.order` in the card has {channels} channels")));
-    }
+    input_checks::channels(card, info, layout, channel_axis, first + if channel_axis == first { 2 } else { 0 })?;
     Ok((rank == 4, width, height))
 }
 
@@ -190,11 +219,12 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
         ExtraInput::InputSize | ExtraInput::InputSizeHw => 2,
     };
     let count_error = || {
-        let (card, expected) = (&card.origin, dims_text(&info.shape));
+        let (name, takes) = (&info.name, dims_text(&info.shape));
         let text = format!(
-            "the card ({card}) gives {given} numbers for the input `{info}`, which takes {expected}: correct `extra_inputs`"
+            "the card gives {given} numbers for the input `{info}`, which takes {takes}: write {} under [extra_inputs]",
+            input_checks::example(info)
         );
-        DetectorError::Card(text)
+        DetectorError::at(card, &format!("extra_inputs.{name}"), text)
     };
     let Some(dims) = &info.shape else {
         return Ok(if given == 1 { Vec::new() } else { vec![batch, given] });
@@ -205,7 +235,6 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
     match open[..] {
         [] => {}
         [0] if dims.len() > 1 || given == 1 => shape[0] = batch,
-        [0] => shape[0] = given,
         [axis] | [0, axis] => {
             if open.len() == 2 {
                 shape[0] = batch;
@@ -247,5 +276,145 @@ pub(super) fn fill(tensor: &mut TensorMut<'_>, extra: &ExtraInput, (width, heigh
             // `DType` may grow: a new type keeps the zeros of a new tensor.
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use visiond_kernels::preprocess::ChannelOrder;
+    use visiond_kernels::tensor::TensorRef;
+
+    use super::*;
+
+    /// An input whose dimensions are open where they are 0.
+    fn input(name: &str, dtype: DType, dims: Option<&[usize]>) -> TensorInfo {
+        let dim = |&size: &usize| if size == 0 { Dim::Dynamic(String::new()) } else { Dim::Fixed(size) };
+        TensorInfo { name: name.to_owned(), dtype, shape: dims.map(|dims| dims.iter().map(dim).collect()) }
+    }
+
+    fn card(lines: &str) -> Card {
+        Card::from_toml(&format!("{lines}\n[head]\nfamily = \"yolov8\"\n"), Path::new("net.toml")).unwrap()
+    }
+
+    /// An ONNX model for which the user asked for no size.
+    const FREE: SettledSizes<'_> = SettledSizes { asked: &|_| false, is_engine: false };
+
+    #[test]
+    fn the_pictures_layout_and_size_follow_from_its_shape_and_the_card() {
+        use TensorLayout::{Nchw, Nhwc};
+        let planned = |dims: Option<&[usize]>, lines: &str| {
+            let inputs = [input("x", DType::F32, dims)];
+            let plan = plan(&inputs, &card(lines), 2, FREE).map_err(|error| error.to_string())?;
+            Ok::<_, String>((plan.spec.layout, plan.spec.width, plan.spec.height, plan.batch, plan.shapes["x"].clone()))
+        };
+        let sized = "[input]\nsize = [64, 32]";
+        for (dims, lines, wanted) in [
+            (Some(&[1, 3, 4, 6][..]), "", (Nchw, 6, 4, 1, vec![1, 3, 4, 6])),
+            (Some(&[1, 4, 6, 3]), "", (Nhwc, 6, 4, 1, vec![1, 4, 6, 3])),
+            (Some(&[3, 4, 6]), "", (Nchw, 6, 4, 1, vec![3, 4, 6])),
+            (Some(&[4, 6, 3]), "", (Nhwc, 6, 4, 1, vec![4, 6, 3])),
+            (Some(&[0, 3, 4, 6]), "", (Nchw, 6, 4, 2, vec![2, 3, 4, 6])),
+            (Some(&[5, 3, 4, 6]), "", (Nchw, 6, 4, 5, vec![5, 3, 4, 6])),
+            (Some(&[5, 3, 32, 64]), sized, (Nchw, 64, 32, 5, vec![5, 3, 32, 64])),
+            // The size of an example, with its batch.
+            (Some(&[5, 3, 32, 32]), sized, (Nchw, 64, 32, 1, vec![1, 3, 32, 64])),
+            (Some(&[0, 0, 0, 0]), sized, (Nchw, 64, 32, 2, vec![2, 3, 32, 64])),
+            (None, sized, (Nchw, 64, 32, 2, vec![2, 3, 32, 64])),
+            (Some(&[1, 3, 3, 3]), "[input]\nlayout = \"nhwc\"", (Nhwc, 3, 3, 1, vec![1, 3, 3, 3])),
+            (Some(&[1, 1, 4, 6]), "[input]\norder = \"grey\"", (Nchw, 6, 4, 1, vec![1, 1, 4, 6])),
+            (Some(&[1, 4, 6, 1]), "[input]\norder = \"grey\"", (Nhwc, 6, 4, 1, vec![1, 4, 6, 1])),
+        ] {
+            assert_eq!(planned(dims, lines), Ok(wanted), "{dims:?} {lines}");
+        }
+        let small = [input("x", DType::F32, Some(&[5, 3, 32, 32]))];
+        let engine = plan(&small, &card(sized), 2, SettledSizes { is_engine: true, ..FREE }).unwrap_err().to_string();
+        assert!(engine.contains("`size` is 64x32, but the model fixes its input"), "{engine}");
+        for (dims, lines, words) in [
+            (&[1, 3, 0, 6][..], "", "[input]"),
+            (&[1, 3, 64, 96], sized, "`size` is 64x32, but the model fixes its input"),
+            (&[1, 3, 64, 6], sized, "`size` is 64x32, but the model fixes its input"),
+            (&[1, 3, 4, 6], "[input]\norder = \"grey\"", "`order` is `grey`, 1 channel, but the input"),
+            (&[1, 4, 6, 3], "[input]\norder = \"grey\"", "`order` is `grey`, 1 channel, but the input"),
+            (&[7, 3, 4, 6, 2], "[input]\nname = \"x\"", "takes no picture"),
+            (&[4, 6], "", "cannot tell which input takes the picture"),
+        ] {
+            let error = planned(Some(dims), lines).unwrap_err();
+            assert!(error.contains(words), "{dims:?} {lines}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_input_of_the_picture_is_named_or_the_only_one_of_its_rank() {
+        let (picture, other) =
+            (input("x", DType::F32, Some(&[1, 3, 4, 6])), input("y", DType::F32, Some(&[1, 3, 4, 6])));
+        let flat = input("n", DType::F32, Some(&[1, 2]));
+        let index = |inputs: &[&TensorInfo], lines: &str| {
+            let inputs: Vec<_> = inputs.iter().map(|&info| info.clone()).collect();
+            picture_input(&inputs, &card(lines)).map_err(|error| error.to_string())
+        };
+        assert_eq!(index(&[&flat, &picture], ""), Ok(1));
+        assert_eq!(index(&[&picture, &other], "[input]\nname = \"y\""), Ok(1));
+        assert_eq!(index(&[&picture, &other], "[extra_inputs]\nx = 1"), Ok(1));
+        assert!(index(&[&picture, &other], "").unwrap_err().contains("set `name` under [input]"));
+        let three = input("t", DType::F32, Some(&[3, 4, 6]));
+        assert_eq!(index(&[&flat, &three], ""), Ok(1));
+        assert_eq!(index(&[&three, &picture], ""), Ok(1), "four dimensions go before three");
+        let integers = input("x", DType::I64, Some(&[1, 3, 4, 6]));
+        let error = plan(&[integers], &card(""), 1, FREE).unwrap_err().to_string();
+        assert!(error.contains("takes no picture, which is f32, f16, u8 or i8"), "{error}");
+        assert_eq!(card("[input]\norder = \"grey\"").input.order, ChannelOrder::Grey);
+    }
+
+    #[test]
+    fn the_values_of_an_extra_input_fill_its_shape_once_or_once_a_frame() {
+        // The declared dimensions, the number of values and the frames in a run; then the shape.
+        for (dims, given, batch, wanted) in [
+            (None, 1, 2, Some(vec![])),
+            (None, 2, 3, None),
+            (None, 2, 1, None),
+            (Some(&[2, 2][..]), 4, 1, Some(vec![2, 2])),
+            (Some(&[2, 2]), 3, 1, None),
+            (Some(&[4]), 2, 2, Some(vec![4])),
+            (Some(&[4]), 2, 1, None),
+            (Some(&[0]), 1, 3, Some(vec![3])),
+            (Some(&[0]), 3, 2, Some(vec![3])),
+            (Some(&[0, 2]), 2, 3, Some(vec![3, 2])),
+            (Some(&[0, 2]), 3, 3, None),
+            (Some(&[2, 0]), 4, 1, Some(vec![2, 2])),
+            (Some(&[2, 0]), 3, 1, None),
+            (Some(&[0, 0]), 4, 2, Some(vec![2, 4])),
+            (Some(&[0, 0, 2]), 6, 2, Some(vec![2, 3, 2])),
+            (Some(&[0, 0, 0]), 6, 1, None),
+            (Some(&[1]), 0, 1, None),
+        ] {
+            let values = ExtraInput::Values(vec![0.5; given]);
+            let found = extra_shape(&input("n", DType::F32, dims), &values, batch, &card("")).ok();
+            // Without declared dimensions, several values are those of a frame.
+            let wanted = if dims.is_none() && given > 1 { Some(vec![batch, given]) } else { wanted };
+            assert_eq!(found, wanted, "{dims:?} {given} {batch}");
+        }
+        let size = extra_shape(&input("n", DType::I64, Some(&[0, 2])), &ExtraInput::InputSize, 3, &card(""));
+        assert_eq!(size.unwrap(), [3, 2]);
+    }
+
+    #[test]
+    fn every_type_of_an_extra_input_is_filled() {
+        let filled = |dtype: DType, extra: &ExtraInput| {
+            let mut bytes = vec![0; 4 * dtype.size_bytes()];
+            fill(&mut TensorMut::new(dtype, &[4], &mut bytes).unwrap(), extra, (640, 480));
+            TensorRef::new(dtype, &[4], &bytes).unwrap().to_f32().to_vec()
+        };
+        let values = ExtraInput::Values(vec![3.0, 0.0, -2.0]);
+        for dtype in [DType::F32, DType::F16, DType::I8, DType::I32, DType::I64] {
+            assert_eq!(filled(dtype, &values), [3.0, 0.0, -2.0, 3.0], "{dtype}");
+        }
+        assert_eq!(filled(DType::U8, &ExtraInput::Values(vec![200.0])), [200.0; 4]);
+        assert_eq!(filled(DType::Bool, &values), [1.0, 0.0, 1.0, 1.0]);
+        assert_eq!(filled(DType::I64, &ExtraInput::InputSize), [640.0, 480.0, 640.0, 480.0]);
+        assert_eq!(filled(DType::F32, &ExtraInput::InputSizeHw), [480.0, 640.0, 480.0, 640.0]);
     }
 }

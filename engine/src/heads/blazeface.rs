@@ -13,15 +13,17 @@
 //!
 //! Source: MediaPipe's `face_detection_short_range_common.pbtxt`, `face_detection_back_desktop_live.pbtxt` and
 //! `face_detection_full_range.pbtxt`, `ssd_anchors_calculator.cc` (`fixed_anchor_size`) and
-//! `tensors_to_detections_calculator.cc`. MediaPipe clips logits at +-100 first, which no f32 score shows, and blends
-//! overlapping boxes by their scores (`WEIGHTED`); here the best of them stays unchanged.
+//! `tensors_to_detections_calculator.cc`. MediaPipe clips logits at +-100 first, which no f32 score shows. Overlapping boxes
+//! are blended by their scores, as in `non_max_suppression_calculator.cc` (`WEIGHTED`).
 
 use visiond_kernels::filter::{self, BoxCode, FilterSpec, PointCode, Points, Table};
 
 use super::decoded::{Decoded, InputKeypoint};
 use super::gpu_filter::{best_of, rows_of, score_code, table};
-use super::head::{Decoder, HeadInput};
+use super::head::{Decoder, HeadInput, Suppression};
+use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, OutputShape, Roles, classes_text, may_agree, may_be};
+use super::raw_numbers::{Numbers, not_logits};
 use super::rows::{logit_floor, sigmoid};
 use super::spec::{Activation, BlazefaceSpec};
 
@@ -113,9 +115,9 @@ impl Decoder for Blazeface {
         "scores [1, anchors, 1] and boxes [1, anchors, 4 + 2 a keypoint], for all grids or for each"
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<BlazefaceLayout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<BlazefaceLayout, Misfit> {
         if self.class_count > 1 {
-            return Err(format!("the card names {} instead of one", classes_text(self.class_count)));
+            return Err(format!("the card names {} instead of one", classes_text(self.class_count)).into());
         }
         let strides = self.strides(input_size);
         let grids = grids(&strides, input_size);
@@ -131,7 +133,8 @@ impl Decoder for Blazeface {
             "no such pair has the {all} rows (or {rows:?} of each grid, or half as many) of strides {strides:?} \
              over {}x{} pixels",
             input_size.0, input_size.1
-        ))
+        )
+        .into())
     }
 
     fn decode(&mut self, layout: &BlazefaceLayout, input: &HeadInput<'_>, out: &mut Decoded) {
@@ -171,6 +174,12 @@ impl Decoder for Blazeface {
         }
     }
 
+    fn doubt(&self, layout: &BlazefaceLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        let scores: Vec<_> = layout.parts.iter().map(|part| input.outputs[part.scores].tensor.to_f32()).collect();
+        let scores = Numbers::of(scores.iter().flat_map(|part| part.iter()));
+        not_logits(scores, FAMILY, "export the model without its last sigmoid, or correct `family`")
+    }
+
     fn filter(
         &self,
         layout: &BlazefaceLayout,
@@ -202,5 +211,9 @@ impl Decoder for Blazeface {
             points: (count > 0).then_some(Points { count, code: PointCode::Anchor }),
             ..best_of(tables, 0..1, BoxCode::Anchor)
         })
+    }
+
+    fn suppression(&self, _layout: &BlazefaceLayout) -> Suppression {
+        Suppression::Blend
     }
 }

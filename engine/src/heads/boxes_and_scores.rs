@@ -28,14 +28,17 @@
 //! of roboflow/rf-detr; ultralytics `models/rtdetr/predict.py`.
 
 use visiond_kernels::filter::{Choice, FilterSpec};
+use visiond_kernels::nms::Overlap;
 
 use super::decoded::Decoded;
 use super::end_to_end::{EndToEndOutputs, OutputEncoding, class_of};
 use super::gpu_filter::{best_of, plain_box, rows_of, score_code, table};
-use super::head::{Decoder, HeadInput};
+use super::head::{Decoder, HeadInput, Suppression};
+use super::misfit::Misfit;
 use super::outputs::{
     ModelOutputs, OutputShape, Roles, class_columns, classes_in, classes_with_background, four_columns, may_agree,
 };
+use super::raw_numbers::{wrong_activation, wrong_format, wrong_unit};
 use super::rows::{best_class, corners, four, logit_floor, max_of, sigmoid, softmax};
 use super::spec::{Activation, Background, BoxFormat, BoxUnit, BoxesSpec};
 
@@ -104,7 +107,7 @@ impl Decoder for BoxesAndScores {
         }
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<BoxesLayout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<BoxesLayout, Misfit> {
         if self.queries && outputs.count() == 1 {
             return outputs.table(|output, [_, width]| {
                 classes_in(width, 4, self.class_count, "rows")?;
@@ -129,6 +132,17 @@ impl Decoder for BoxesAndScores {
         let scores = roles
             .find("scores", self.spec.scores.as_deref(), score_hints, table)?
             .ok_or_else(|| format!("no output has {scores_text} for each row of `{}`", outputs.name(boxes)))?;
+        if let Some(named) = self.spec.boxes.as_deref().filter(|_| self.spec.scores.is_none())
+            && outputs.name(scores).to_ascii_lowercase().contains("box")
+        {
+            let problem =
+                format!("`{}` is left for the scores, as the card names `{named}` as boxes", outputs.name(scores));
+            return Err(Misfit::at(
+                "head.boxes",
+                problem,
+                format!("write `boxes = {:?}`, or remove the key", outputs.name(scores)),
+            ));
+        }
         let [_, width] = outputs.rows_and_columns(scores);
         let (_, background, _) = self.score_rules(false);
         classes_with_background(width, background, self.class_count)
@@ -188,6 +202,28 @@ impl Decoder for BoxesAndScores {
         }
     }
 
+    fn doubt(&self, layout: &BoxesLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        const UNIT: &str = "head.unit";
+        let &Rows { boxes, scores, width, joint } = match layout {
+            BoxesLayout::EndToEnd(found) => return found.doubt(self.encoding(), UNIT, input),
+            BoxesLayout::Rows(rows) => rows,
+        };
+        let values = input.outputs[scores].tensor.to_f32();
+        let (format, unit) = self.box_code();
+        let (activation, ..) = self.score_rules(joint);
+        let (boxes, scores): (Vec<[f32; 4]>, _) = if joint {
+            let rows = || values.chunks_exact(width.max(5));
+            let scores: Vec<f32> = rows().flat_map(|row| &row[4..]).copied().collect();
+            (rows().filter_map(|row| four(row, 0)).collect(), (scores, width.saturating_sub(4)))
+        } else {
+            let boxes = input.outputs[boxes].tensor.to_f32();
+            (boxes.as_chunks::<4>().0.to_vec(), (values.into_owned(), width))
+        };
+        wrong_activation(&scores.0, scores.1, activation)
+            .or_else(|| wrong_unit(&boxes, unit, UNIT))
+            .or_else(|| wrong_format(&boxes, format, unit, input.input_size))
+    }
+
     fn filter(&self, layout: &BoxesLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
         let &Rows { boxes, scores, joint, .. } = match layout {
             BoxesLayout::EndToEnd(found) => return found.filter(self.encoding(), outputs, input_size),
@@ -210,7 +246,10 @@ impl Decoder for BoxesAndScores {
         })
     }
 
-    fn needs_nms(&self, layout: &BoxesLayout) -> bool {
-        !self.queries && matches!(layout, BoxesLayout::Rows(_))
+    fn suppression(&self, layout: &BoxesLayout) -> Suppression {
+        match layout {
+            BoxesLayout::Rows(_) if !self.queries => Suppression::Best(Overlap::Points),
+            _ => Suppression::None,
+        }
     }
 }

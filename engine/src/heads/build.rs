@@ -25,16 +25,18 @@ pub fn build(
     let family = spec.family().name();
     let some_points = |keypoints: Option<Keypoints>| keypoints.filter(|k| k.count > 0);
     match spec.clone() {
-        HeadSpec::Yolov5 { masks } => checked(Yolov5 { class_count, masks, strides: None }, family, outputs, size),
+        HeadSpec::Yolov5 { masks } => {
+            checked(Yolov5 { class_count, masks, strides: None, is_yolox: false }, family, outputs, size)
+        }
         HeadSpec::Yolov8 { keypoints, masks } => {
             checked(Yolov8 { class_count, keypoints: some_points(keypoints), masks }, family, outputs, size)
         }
         HeadSpec::YoloNms { keypoints, unit } => {
-            checked(YoloNms { keypoints: some_points(keypoints), unit }, family, outputs, size)
+            checked(YoloNms { keypoints: some_points(keypoints), unit, class_count }, family, outputs, size)
         }
         HeadSpec::Yolox(spec) => {
             let strides = (!spec.decoded).then_some(spec.strides);
-            checked(Yolov5 { class_count, masks: 0, strides }, family, outputs, size)
+            checked(Yolov5 { class_count, masks: 0, strides, is_yolox: true }, family, outputs, size)
         }
         HeadSpec::Nanodet(spec) => checked(Nanodet { class_count, spec }, family, outputs, size),
         HeadSpec::Ssd(spec) => checked(BoxesAndScores::new(class_count, spec, false), family, outputs, size),

@@ -10,8 +10,10 @@ use visiond_kernels::filter::FilterSpec;
 
 use super::decoded::Decoded;
 use super::end_to_end::class_of;
-use super::head::{Decoder, HeadInput};
+use super::head::{Decoder, HeadInput, Suppression};
+use super::misfit::Misfit;
 use super::outputs::{ModelOutputs, class_columns, classes_with_background};
+use super::raw_numbers::wrong_activation_of_row;
 use super::rows::{sigmoid, softmax};
 use super::spec::{Activation, Background};
 
@@ -37,7 +39,7 @@ impl Decoder for Classifier {
         "one output [1, classes]"
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<usize, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<usize, Misfit> {
         outputs.first("no output is one row of classes", |index| {
             let width = outputs.shape(index).vector()?;
             Some(classes_with_background(width, self.background, self.class_count).map(|_| index))
@@ -67,12 +69,17 @@ impl Decoder for Classifier {
         out.candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
 
+    fn doubt(&self, layout: &usize, input: &HeadInput<'_>) -> Option<Misfit> {
+        let values = input.outputs[*layout].tensor.to_f32();
+        wrong_activation_of_row(&values, self.activation?)
+    }
+
     /// Not worth it: a row of classes is smaller than a list of candidates.
     fn filter(&self, _: &usize, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }
 
-    fn needs_nms(&self, _layout: &usize) -> bool {
-        false
+    fn suppression(&self, _layout: &usize) -> Suppression {
+        Suppression::None
     }
 }

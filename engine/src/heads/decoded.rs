@@ -1,6 +1,6 @@
 //! The candidates that a head found in one frame.
 
-use visiond_kernels::nms::Candidate;
+use visiond_kernels::nms::{Candidate, Member, weighted_mean};
 
 /// The candidates that a head found in one frame.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,8 @@ pub struct Decoded {
     pub lost: usize,
     /// Row, class and index of the filter's records, sorted; the memory is reused.
     pub(super) order: Vec<(u32, u32, u32)>,
+    /// The candidates that blended survivors are made of; the memory is reused.
+    pub(super) members: Vec<Member>,
 }
 
 impl Decoded {
@@ -35,6 +37,34 @@ impl Decoded {
         self.keypoint_rows.clear();
         self.keypoints_per_row = 0;
         self.lost = 0;
+    }
+
+    /// Clips the boxes to the model's input.
+    pub(super) fn clip(&mut self, (width, height): (u32, u32)) {
+        let (width, height) = (width as f32, height as f32);
+        for Candidate { box_in_input: [x1, y1, x2, y2], .. } in &mut self.candidates {
+            (*x1, *x2) = (x1.clamp(0.0, width), x2.clamp(0.0, width));
+            (*y1, *y2) = (y1.clamp(0.0, height), y2.clamp(0.0, height));
+        }
+    }
+
+    /// Gives each survivor the mean of the keypoints of its `members`, weighted by their scores.
+    pub(super) fn blend_keypoints(&mut self) {
+        let Self { members, keypoint_rows, keypoints, keypoints_per_row: count, .. } = self;
+        let start_of = |row: u32| keypoint_rows.binary_search(&row).ok().map(|index| index * *count);
+        for group in members.chunk_by(|a, b| a.survivor == b.survivor) {
+            // The survivor is the first of its group; it is the only survivor in there, so no later group reads its points.
+            let Some(start) = start_of(group[0].candidate.row) else { return };
+            for k in 0..*count {
+                let mean = |axis: fn(&InputKeypoint) -> f32| {
+                    weighted_mean(group, |member| start_of(member.row).map_or(0.0, |start| axis(&keypoints[start + k])))
+                };
+                let (x, y) = (mean(|point| point.x), mean(|point| point.y));
+                if x.is_finite() && y.is_finite() {
+                    (keypoints[start + k].x, keypoints[start + k].y) = (x, y);
+                }
+            }
+        }
     }
 
     /// Adds a candidate if all of its numbers are finite; returns whether it did.

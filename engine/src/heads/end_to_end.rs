@@ -8,13 +8,15 @@ use visiond_kernels::tensor::DType;
 use super::decoded::Decoded;
 use super::gpu_filter::{best_of, known, plain_box, rows_of, table};
 use super::head::HeadInput;
+use super::misfit::Misfit;
 use super::outputs::{ModelOutputs, OutputShape, Roles, four_columns, may_agree, may_be};
+use super::raw_numbers::{wrong_format, wrong_labels, wrong_unit};
 use super::rows::{class_number, corners, four};
 use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec};
 
 /// The outputs of an end-to-end model: final boxes, classes and scores, and how many of them are valid.
 pub(super) struct EndToEndOutputs {
-    boxes: usize,
+    pub(super) boxes: usize,
     pub(super) labels: usize,
     scores: usize,
     pub(super) count: Option<usize>,
@@ -46,7 +48,7 @@ fn one_number_a_row(shape: OutputShape) -> bool {
 
 impl EndToEndOutputs {
     /// Finds the outputs of an end-to-end model; `None` if they do not look like one. `names` has those that the card names.
-    pub(super) fn find(outputs: ModelOutputs<'_>, names: &BoxesSpec) -> Result<Option<Self>, String> {
+    pub(super) fn find(outputs: ModelOutputs<'_>, names: &BoxesSpec) -> Result<Option<Self>, Misfit> {
         if outputs.count() < 3 && names.labels.is_none() {
             return Ok(None);
         }
@@ -66,7 +68,7 @@ impl EndToEndOutputs {
         let Some(scores) = scores else { return Ok(None) };
         if !fits(outputs.shape(labels)) {
             let [boxes, labels] = [boxes, labels].map(|index| outputs.name(index));
-            return Err(format!("`{boxes}` and `{labels}` have different numbers of rows"));
+            return Err(format!("`{boxes}` and `{labels}` have different numbers of rows").into());
         }
         Ok(Some(Self { boxes, labels, scores, count }))
     }
@@ -86,6 +88,28 @@ impl EndToEndOutputs {
             let (Some(class), Some(numbers)) = (class, four(&boxes, row * 4)) else { continue };
             out.push(row, class, score, corners(numbers, encoding.format, encoding.unit, input.input_size));
         }
+    }
+
+    /// Doubts the numbers of a run; `unit_key` is the card's key for the unit.
+    pub(super) fn doubt(
+        &self,
+        encoding: OutputEncoding,
+        unit_key: &'static str,
+        input: &HeadInput<'_>,
+    ) -> Option<Misfit> {
+        let values = |index: usize| input.outputs[index].tensor.to_f32();
+        let (boxes, labels, scores) = (values(self.boxes), values(self.labels), values(self.scores));
+        let valid = self.count.and_then(|count| values(count).first().copied()).unwrap_or(f32::INFINITY);
+        let rows = scores.len().min(labels.len()).min(boxes.len() / 4);
+        let rows = (0..rows).take_while(|&row| (row as f32) < valid);
+        let first = u32::from(encoding.background == Background::First);
+        let found = rows.clone().map(|row| (scores[row], labels[row]));
+        // Whatever fills the boxes of unused rows, their scores are not above 0.
+        let used = rows.filter(|&row| scores[row] > 0.0);
+        let boxes: Vec<[f32; 4]> = used.filter_map(|row| four(&boxes, row * 4)).collect();
+        wrong_labels(found, first, encoding.class_count, input.score_threshold)
+            .or_else(|| wrong_unit(&boxes, encoding.unit, unit_key))
+            .or_else(|| wrong_format(&boxes, encoding.format, encoding.unit, input.input_size))
     }
 
     /// Describes `decode` to the GPU's filter.

@@ -1,16 +1,23 @@
-//! Guesses which heads fit a model, from the shapes of its outputs: for `inspect`, and for the error about a missing card.
+//! Guesses which heads fit a model, from the shapes of its outputs and its last operators: for `inspect`, for the error about a
+//! missing card, and for what to write into a card that does not fit.
 
 use std::collections::BTreeMap;
 
+use visiond_kernels::preprocess::ChannelOrder;
 use visiond_kernels::tensor::DType;
 
 use super::build::build;
 use super::end_to_end::EndToEndOutputs;
-use super::outputs::{ModelOutputs, two_dimensions};
+use super::outputs::{ModelOutputs, four_columns, two_dimensions};
+use super::row_parts::RowParts;
 use super::spec::{
-    Background, BlazefaceSpec, BoxUnit, BoxesSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle, NanodetSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, NanodetSpec, YoloxSpec,
 };
-use crate::backend::{TensorInfo, picture_size};
+use crate::backend::{Dim, TensorInfo, picture_size};
+use crate::card::Card;
+use crate::onnx::OutputTail;
+use crate::ultralytics::UltralyticsError;
 
 /// A head that fits a model's outputs.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,15 +32,34 @@ pub struct HeadGuess {
     pub card: String,
 }
 
+/// What a model says about itself, as far as a guess needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelFacts<'a> {
+    /// Its inputs.
+    pub inputs: &'a [TensorInfo],
+    /// Its outputs.
+    pub outputs: &'a [TensorInfo],
+    /// The metadata that its exporter wrote.
+    pub metadata: &'a BTreeMap<String, String>,
+    /// The last operators before each output; empty if the graph is unknown.
+    pub tails: &'a BTreeMap<String, OutputTail>,
+}
+
 /// A guess before it is tried.
-struct HeadProposal {
+pub(super) struct HeadProposal {
     /// A smaller rank is likelier.
     rank: u8,
-    spec: HeadSpec,
-    options: String,
-    classes: Option<usize>,
+    pub(super) spec: HeadSpec,
+    pub(super) classes: Option<usize>,
     reason: String,
 }
+
+/// The grids that models have; the first are the usual ones.
+const GRIDS: [&[u32]; 8] =
+    [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[8, 16, 32, 64, 128], &[16, 32, 64], &[16, 32], &[8, 16], &[32]];
+
+/// The numbers of keypoints that data sets have: MediaPipe's and WIDER's faces, COCO's bodies, hands, faces, whole bodies.
+const POINTS: [usize; 5] = [5, 17, 21, 68, 133];
 
 fn cells(size: (u32, u32), strides: &[u32]) -> usize {
     strides.iter().map(|&s| (size.0.div_ceil(s) as usize) * (size.1.div_ceil(s) as usize)).sum()
@@ -44,185 +70,662 @@ fn rank_of(classes: usize, usual: u8, unusual: u8) -> u8 {
     if matches!(classes, 1 | 20 | 80 | 90 | 91 | 365) { usual } else { unusual }
 }
 
-fn propose_from_table(a: usize, b: usize, size: Option<(u32, u32)>, several: bool, proposals: &mut Vec<HeadProposal>) {
-    let mut add = |rank, spec, options: &str, classes: Option<usize>, reason: String| {
-        proposals.push(HeadProposal { rank, spec, options: options.to_owned(), classes, reason });
-    };
-    let grids: [&[u32]; 2] = [&[8, 16, 32], &[8, 16, 32, 64]];
-    if let Some(size) = size {
-        for strides in grids {
-            let count = cells(size, strides);
-            for reg_max in [7, 10, 16] {
-                let distances = 4 * (reg_max + 1);
-                if a == count && b > distances {
-                    let classes = b - distances;
-                    let plus = strides.len() == 4;
-                    let spec = NanodetSpec { strides: strides.to_vec(), reg_max, sigmoid: false, cell_centre: !plus };
-                    let options = format!("strides = {strides:?}\nreg_max = {reg_max}\ncell_centre = {}\n", !plus);
-                    let reason =
-                        format!("one row for each of {count} cells, {classes} scores and {distances} distances");
-                    add(rank_of(classes, 1, 6), HeadSpec::Nanodet(spec), &options, Some(classes), reason);
-                }
+/// Where a guess looks.
+struct Evidence<'a> {
+    facts: ModelFacts<'a>,
+    size: Option<(u32, u32)>,
+    /// The number of classes that a card names; 0 if there is no card.
+    named: usize,
+    proposals: Vec<HeadProposal>,
+}
+
+impl Evidence<'_> {
+    fn add(&mut self, rank: u8, spec: HeadSpec, classes: Option<usize>, reason: impl Into<String>) {
+        self.proposals.push(HeadProposal { rank, spec, classes, reason: reason.into() });
+    }
+
+    /// Returns the tail of an output; one that is not known if the graph is not.
+    fn tail(&self, output: usize) -> OutputTail {
+        self.facts.tails.get(&self.facts.outputs[output].name).cloned().unwrap_or_default()
+    }
+
+    /// Returns the keypoints that `numbers` of each box can be.
+    fn points(&self, numbers: usize, tail: &OutputTail) -> Option<Keypoints> {
+        let seen = |count: usize| tail.widths.contains(&count) && tail.widths.contains(&numbers);
+        let fits = |each: usize| {
+            let count = numbers / each;
+            numbers > 0 && numbers.is_multiple_of(each) && (POINTS.contains(&count) || seen(count))
+        };
+        [3, 2].into_iter().find(|&each| fits(each)).map(|each| Keypoints { count: numbers / each, scored: each == 3 })
+    }
+
+    /// Returns how many numbers of each box are mask coefficients: the planes of an output that is no table.
+    fn masks(&self) -> usize {
+        let planes = |index| ModelOutputs::Declared(self.facts.outputs).shape(index).last::<3>();
+        let masks = (0..self.facts.outputs.len()).filter_map(planes).find_map(|[count, height, _]| {
+            let count = count.filter(|count| (8..=256).contains(count))?;
+            height.is_none_or(|height| height > 1).then_some(count)
+        });
+        masks.unwrap_or(0)
+    }
+
+    /// Splits what stands beside the box and the objectness of a YOLO: classes, keypoints, mask coefficients.
+    fn parts(&self, numbers: usize, tail: &OutputTail) -> (usize, Option<Keypoints>, usize) {
+        let masks = self.masks();
+        let rest = numbers.saturating_sub(self.named);
+        if self.named > 0 && rest > 0 && numbers > self.named {
+            if rest == masks {
+                return (self.named, None, masks);
             }
-            if a == count && b > 5 {
-                let spec = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: strides.to_vec() });
-                let options = if strides.len() == 4 { "strides = [8, 16, 32, 64]\n" } else { "" };
-                let reason = format!("one row for each of {count} cells, objectness and {} scores", b - 5);
-                add(rank_of(b - 5, 1, 4), spec, options, Some(b - 5), reason);
-            }
-            if a == 3 * count && b > 5 {
-                let reason = format!("one row for each of {a} anchors, objectness and {} scores", b - 5);
-                add(1, HeadSpec::Yolov5 { masks: 0 }, "", Some(b - 5), reason);
-            }
-            if b == count && a > 4 {
-                let reason = format!("one column for each of {count} cells, {} scores", a - 4);
-                add(1, HeadSpec::Yolov8 { keypoints: None, masks: 0 }, "", Some(a - 4), reason);
-            }
-            if a == count && b > 4 {
-                let reason = format!("one row for each of {count} cells, {} scores", b - 4);
-                add(rank_of(b - 4, 2, 5), HeadSpec::Yolov8 { keypoints: None, masks: 0 }, "", Some(b - 4), reason);
+            if let Some(points) = self.points(rest, tail) {
+                return (self.named, Some(points), 0);
             }
         }
+        if masks > 0 && masks < numbers {
+            return (numbers - masks, None, masks);
+        }
+        // One class, as people are; the only number of points that classes alone are hardly ever.
+        let one = numbers.checked_sub(1).and_then(|rest| self.points(rest, tail));
+        let person = Keypoints { count: 17, scored: true };
+        match one.filter(|points| *points == person || tail.widths.contains(&points.count)) {
+            Some(points) => (1, Some(points), 0),
+            None => (numbers, None, 0),
+        }
     }
-    if (b == 6 || b == 7) && a <= 1000 {
-        let reason = format!("{a} rows of box, score and class");
-        add(1, HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }, "", None, reason);
+
+    /// Returns the last bins that the distances of NanoDet's rows of `width` numbers can have, the likeliest first.
+    fn bins(&self, width: usize, tail: &OutputTail) -> Vec<usize> {
+        let distances = |reg_max: usize| 4 * (reg_max + 1);
+        let mut found: Vec<usize> = (1..=64).filter(|&reg_max| tail.widths.contains(&distances(reg_max))).collect();
+        // A layer may make scores and distances together; then their number shows nothing.
+        found.retain(|&reg_max| width > distances(reg_max) && tail.widths.contains(&(width - distances(reg_max))));
+        if let RowParts::ScoresFirst { rest, .. } = RowParts::of(tail, Some(width)) {
+            found.extend((1..=64).filter(|&reg_max| rest == distances(reg_max)));
+        }
+        if self.named > 0 {
+            found.extend((1..=64).filter(|&reg_max| width == self.named + distances(reg_max)));
+        }
+        found.extend([7, 10, 16]);
+        found.retain(|&reg_max| width > distances(reg_max));
+        found
     }
-    if !several && a <= 1000 && b > 5 {
-        let reason = format!("{a} queries of a box and {} scores", b - 4);
-        add(rank_of(b - 4, 2, 5), HeadSpec::Detr(BoxesSpec::default()), "", Some(b - 4), reason);
+}
+
+fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Option<usize>; 2]) {
+    let tail = evidence.tail(output);
+    let several = evidence.facts.outputs.len() > 1;
+    let masks = evidence.masks();
+    // Every YOLO takes a sigmoid: scores that come straight from a layer, or from a softmax, are another network's.
+    let scored = !tail.seen || tail.sigmoid;
+    let (rows, columns) = (RowParts::of(&tail, b), RowParts::of(&tail, a));
+    let size = evidence.size;
+    for (index, strides) in GRIDS.into_iter().enumerate() {
+        let Some(size) = size else { break };
+        let (unusual, count) = (u8::from(index > 1), cells(size, strides));
+        let (of_cells, of_anchors) = (a == Some(count), a == Some(3 * count));
+        if let Some(b) = b.filter(|_| of_cells) {
+            propose_nanodet(evidence, &tail, b, strides, unusual, &format!("one row for each of {count} cells"));
+        }
+        if let Some(b) = b.filter(|&b| scored && of_cells && b > 5)
+            && let Some(decoded) = rows.yolox_decoded(&tail)
+        {
+            let reason = format!("one row for each of {count} cells, objectness and {}", scores_text(b - 5));
+            let spec = HeadSpec::Yolox(YoloxSpec { decoded, strides: strides.to_vec() });
+            let sure = decoded || rows != RowParts::Hidden;
+            let rank = if sure { 0 } else { rank_of(b - 5, 1, 4) };
+            evidence.add(rank + unusual, spec, Some(b - 5), reason);
+        }
+        // Decoded boxes with an objectness that is their own: YOLOv6.
+        let apart = matches!(rows, RowParts::BoxFirst { exp: false, objectness: true, .. });
+        if let Some(b) = b.filter(|_| of_cells && apart && rows.may_be_yolov5(masks)) {
+            propose_yolov5(evidence, &tail, b, 1 + unusual, &format!("one row for each of {count} cells"));
+        }
+        if let Some(b) = b.filter(|&b| scored && of_anchors && b > 5 && rows.may_be_yolov5(masks)) {
+            propose_yolov5(evidence, &tail, b, 1 + unusual, &format!("one row for each of {} anchors", 3 * count));
+        }
+        if let Some(a) = a.filter(|&a| scored && b == Some(count) && a > 4 && columns.may_be_yolov8()) {
+            propose_yolov8(evidence, &tail, a, 1 + unusual, &format!("one column for each of {count} cells"));
+        }
+        if let Some(b) = b.filter(|&b| scored && of_cells && b > 4 && rows.may_be_yolov8()) {
+            let rank = rank_of(b - 4, 2, 5) + unusual;
+            propose_yolov8(evidence, &tail, b, rank, &format!("one row for each of {count} cells"));
+        }
     }
-    if size.is_none() && a > b && b > 5 {
-        let reason = format!("rows of box, objectness and {} scores", b - 5);
-        add(rank_of(b - 5, 3, 6), HeadSpec::Yolov5 { masks: 0 }, "", Some(b - 5), reason);
+    let few = a.is_none_or(|rows| rows <= 1000);
+    let chosen = rows.may_be_chosen(&tail);
+    // Rows of seven numbers begin with the frame of the batch, and there is no batch before them.
+    let batched = b == Some(7) && evidence.facts.outputs[output].shape.as_ref().is_none_or(|dims| dims.len() == 2);
+    if chosen && few && (b == Some(6) || batched) {
+        // Rows that nothing has chosen may also be those of YOLOv5 or YOLOX with one class.
+        let on_grid = evidence.proposals.iter().any(|proposal| proposal.rank <= 1);
+        let open = (a.is_none() || on_grid) && !batched && !tail.chosen && tail.known;
+        let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
+        let rows = a.map_or_else(String::new, |a| format!("{a} "));
+        let reason = format!("{rows}rows of box, score and class");
+        evidence.add(if open { 4 } else { 1 }, HeadSpec::YoloNms { keypoints: None, unit }, None, reason);
     }
-    if size.is_none() && b > a && a > 4 {
-        let reason = format!("columns of box and {} scores", a - 4);
-        add(3, HeadSpec::Yolov8 { keypoints: None, masks: 0 }, "", Some(a - 4), reason);
+    if let Some(b) = b.filter(|&b| chosen && few && b > 7 && tail.chosen)
+        && let Some(points) = evidence.points(b - 6, &tail)
+    {
+        let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
+        let reason = format!("rows of box, score, class and {} keypoints", points.count);
+        evidence.add(1, HeadSpec::YoloNms { keypoints: Some(points), unit }, None, reason);
     }
+    let in_columns = evidence.proposals.iter().any(|p| p.spec.family() == Family::Yolov8 && a < b);
+    // Parts in columns show that these are no rows.
+    let in_rows = rows != RowParts::Hidden || columns == RowParts::Hidden;
+    let queries = !several && scored && !in_columns && in_rows && rows.may_be_detr(&tail);
+    let least = if rows == RowParts::Hidden { 6 } else { 5 };
+    if let Some((a, b)) = a.zip(b).filter(|&(a, b)| queries && a <= 1000 && b >= least) {
+        let reason = format!("{a} queries of a box and {}", scores_text(b - 4));
+        evidence.add(rank_of(b - 4, 2, 5), HeadSpec::Detr(BoxesSpec::default()), Some(b - 4), reason);
+    }
+    let rows_first = a.is_none_or(|a| b.is_some_and(|b| a > b));
+    if let Some(b) = b.filter(|&b| size.is_none() && rows_first && b > 5) {
+        let strides = GRIDS[0];
+        let plain = a.is_none() && tail.known;
+        if plain {
+            propose_nanodet(evidence, &tail, b, strides, 1, "rows");
+        }
+        if let Some(decoded) = rows.yolox_decoded(&tail).filter(|decoded| scored && (plain || *decoded)) {
+            let spec = HeadSpec::Yolox(YoloxSpec { decoded, strides: strides.to_vec() });
+            evidence.add(2, spec, Some(b - 5), format!("rows of box, objectness and {}", scores_text(b - 5)));
+        }
+        if scored && rows.may_be_yolov5(masks) {
+            propose_yolov5(evidence, &tail, b, rank_of(b - 5, 3, 6), "rows");
+        }
+    }
+    let columns_last = b.is_none_or(|b| a.is_some_and(|a| b > a));
+    if let Some(a) = a.filter(|&a| size.is_none() && scored && columns_last && a > 4 && columns.may_be_yolov8()) {
+        propose_yolov8(evidence, &tail, a, 3, "columns");
+    }
+}
+
+fn propose_nanodet(
+    evidence: &mut Evidence<'_>,
+    tail: &OutputTail,
+    width: usize,
+    strides: &[u32],
+    unusual: u8,
+    rows: &str,
+) {
+    let parts = RowParts::of(tail, Some(width));
+    for reg_max in evidence.bins(width, tail) {
+        let distances = 4 * (reg_max + 1);
+        let classes = width - distances;
+        if !parts.may_be_nanodet(distances) {
+            continue;
+        }
+        let sure = matches!(parts, RowParts::ScoresFirst { .. })
+            || tail.widths.contains(&distances) && tail.widths.contains(&classes);
+        let rank = if sure { 0 } else { rank_of(classes, 1, 6) };
+        // NanoDet-Plus has a fourth grid.
+        let cell_centre = strides.len() != 4;
+        let sigmoid = match parts {
+            RowParts::ScoresFirst { logits, .. } => logits,
+            _ => tail.known && !tail.sigmoid,
+        };
+        let spec = NanodetSpec { strides: strides.to_vec(), reg_max, sigmoid, cell_centre, multi_label: true };
+        let reason = format!("{rows}, {} and {distances} distances", scores_text(classes));
+        evidence.add(rank + unusual, HeadSpec::Nanodet(spec), Some(classes), reason);
+    }
+}
+
+fn propose_yolov5(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, rank: u8, rows: &str) {
+    let (classes, points, masks) = match RowParts::of(tail, Some(width)) {
+        RowParts::BoxFirst { scores, rest, .. } => (scores - 1, None, rest),
+        _ => evidence.parts(width - 5, tail),
+    };
+    // This head reads no keypoints.
+    let (classes, masks) = if points.is_some() { (width - 5, 0) } else { (classes, masks) };
+    let reason = format!("{rows} of box, objectness and {}", scores_text(classes));
+    evidence.add(rank, HeadSpec::Yolov5 { masks }, Some(classes), reason);
+}
+
+fn propose_yolov8(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, rank: u8, candidates: &str) {
+    let (classes, keypoints, masks) = match RowParts::of(tail, Some(width)) {
+        RowParts::BoxFirst { scores, rest: 0, .. } => (scores, None, 0),
+        RowParts::BoxFirst { scores, rest, rest_raw: true, .. } if rest == evidence.masks() => (scores, None, rest),
+        RowParts::BoxFirst { scores, rest, rest_raw, rest_scored, .. } => {
+            // A single number more is an angle: no head reads oriented boxes.
+            let each = if rest_scored && rest.is_multiple_of(3) { 3 } else { 2 };
+            if rest_raw || !rest.is_multiple_of(each) || rest < 2 * each {
+                return;
+            }
+            (scores, Some(Keypoints { count: rest / each, scored: each == 3 }), 0)
+        }
+        _ => evidence.parts(width - 4, tail),
+    };
+    let points = keypoints.map_or_else(String::new, |points| format!(" and {} keypoints", points.count));
+    let reason = format!("{candidates}, {}{points}", scores_text(classes));
+    evidence.add(rank, HeadSpec::Yolov8 { keypoints, masks }, Some(classes), reason);
+}
+
+/// Returns the unit of boxes that the graph shows: pixels need a large factor, fractions only what a sigmoid or exp(x) gives.
+fn unit_of(tail: &OutputTail) -> Option<BoxUnit> {
+    match tail.pixels {
+        Some(true) => Some(BoxUnit::Pixels),
+        Some(false) => Some(BoxUnit::Normalized),
+        None if tail.known && !tail.scaled && !tail.is_raw() => Some(BoxUnit::Normalized),
+        None => None,
+    }
+}
+
+/// Returns "1 score" or "N scores".
+fn scores_text(count: usize) -> String {
+    if count == 1 { "1 score".to_owned() } else { format!("{count} scores") }
 }
 
 /// The strides of MediaPipe's detectors other than BlazeFace: full-range faces, palms, bodies.
 const MEDIAPIPE_STRIDES: [&[u32]; 3] = [&[4], &[8, 16, 16, 16], &[8, 16, 32, 32, 32]];
 
 /// Adds guesses for models with several outputs.
-fn propose_from_several(outputs: &[TensorInfo], inputs: &[TensorInfo], proposals: &mut Vec<HeadProposal>) {
-    let mut add = |rank, spec, options: &str, classes: Option<usize>, reason: &str| {
-        proposals.push(HeadProposal { rank, spec, options: options.to_owned(), classes, reason: reason.to_owned() });
-    };
+fn propose_from_several(evidence: &mut Evidence<'_>) {
+    let ModelFacts { outputs, inputs, .. } = evidence.facts;
     if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
-        let reason = "final boxes, scores and classes";
-        let counted = found.count.is_some();
-        let deployed = inputs.iter().any(|i| i.name.contains("target_size"));
-        if counted {
-            add(1, HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }, "", None, reason);
-        }
-        if deployed {
-            add(1, HeadSpec::Detr(BoxesSpec::default()), "", None, reason);
-        }
-        let integers = outputs[found.labels].dtype == DType::I64;
-        add(if counted || deployed { 3 } else { 1 }, HeadSpec::Ssd(BoxesSpec::default()), "", None, reason);
-        if !deployed && integers {
-            add(2, HeadSpec::Detr(BoxesSpec::default()), "", None, reason);
-        }
-        return;
+        return propose_end_to_end(evidence, &found, inputs);
     }
-    let shapes = || (0..outputs.len()).map(|index| ModelOutputs::Declared(outputs).shape(index));
-    let tables: Vec<[Option<usize>; 2]> = shapes().filter_map(|shape| shape.last()).collect();
-    let boxes = tables.iter().find(|[_, width]| *width == Some(4));
-    let scores = tables.iter().find(|[rows, width]| *width != Some(4) && boxes.is_some_and(|b| b[0] == *rows));
-    if let (Some([rows, _]), Some([_, classes])) = (boxes, scores) {
-        let few = rows.is_some_and(|rows| rows <= 1000);
-        let reason = "boxes, and scores for each of them";
-        add(if few { 1 } else { 3 }, HeadSpec::Detr(BoxesSpec::default()), "", *classes, reason);
-        let spec = BoxesSpec { background: Some(Background::First), ..BoxesSpec::default() };
-        let real = classes.map(|n| n.saturating_sub(1));
-        add(if few { 2 } else { 1 }, HeadSpec::Ssd(spec), "background = \"first\"\n", real, reason);
+    let shape = |index| ModelOutputs::Declared(outputs).shape(index);
+    let tables: Vec<(usize, [Option<usize>; 2])> =
+        (0..outputs.len()).filter_map(|index| Some((index, shape(index).last()?))).collect();
+    propose_nanodet_split(evidence, &tables);
+    // Of several tables of four columns, a name or what the graph computed shows which are the boxes.
+    let unlikely = |index: usize| {
+        let tail = evidence.tail(index);
+        let computed = !tail.softmax && (tail.format.is_some() || tail.arithmetic || tail.sigmoid);
+        (!named_like(&outputs[index], "box"), tail.seen && !computed)
+    };
+    let fours = tables.iter().filter(|(_, [_, width])| *width == Some(4));
+    let boxes = fours.min_by_key(|(index, _)| unlikely(*index));
+    let scores = tables.iter().find(|(index, [rows, _])| boxes.is_some_and(|b| b.0 != *index && b.1[0] == *rows));
+    if let (Some(&(boxes, [rows, _])), Some(&(scores, [_, classes]))) = (boxes, scores) {
+        propose_boxes_and_scores(evidence, boxes, scores, rows, classes);
     }
-    let pointed = tables.iter().any(|[_, width]| width.is_some_and(|w| w > 4 && w % 2 == 0));
-    if pointed && tables.iter().any(|[_, width]| *width == Some(1)) {
+    let one = tables.iter().find(|(_, [_, width])| *width == Some(1));
+    let pointed = tables.iter().any(|(_, [_, width])| width.is_some_and(|w| w > 4 && w % 2 == 0));
+    // The head takes the sigmoid itself.
+    if let Some((_, _)) = one.filter(|(index, _)| pointed && !evidence.tail(*index).sigmoid) {
         let reason = "one score a row, and boxes with keypoints";
-        add(1, HeadSpec::Blazeface(BlazefaceSpec::default()), "", Some(1), reason);
+        evidence.add(1, HeadSpec::Blazeface(BlazefaceSpec::default()), Some(1), reason);
         for strides in MEDIAPIPE_STRIDES {
             let spec = BlazefaceSpec { strides: Some(strides.to_vec()) };
-            add(1, HeadSpec::Blazeface(spec), &format!("strides = {strides:?}\n"), Some(1), reason);
+            evidence.add(1, HeadSpec::Blazeface(spec), Some(1), reason);
         }
     }
-    let heat = |style, sigmoid| HeadSpec::Heatmap(HeatmapSpec { style, stride: 4, sigmoid, ..HeatmapSpec::default() });
-    let planes: Vec<Option<usize>> = shapes().filter_map(|shape| shape.last::<3>()).map(|[c, ..]| c).collect();
-    if planes.len() >= 3 && planes.contains(&Some(2)) {
-        if planes.contains(&Some(1)) && planes.contains(&Some(10)) {
-            let reason = "a heat map, sizes, offsets and ten planes of landmarks";
-            add(1, heat(HeatmapStyle::CenterFace, false), "style = \"centerface\"\n", Some(1), reason);
-        }
-        let classes = planes.iter().copied().find(|c| *c != Some(2)).flatten();
-        let reason = "a heat map, sizes and offsets";
-        add(3, heat(HeatmapStyle::CenterNet, true), "style = \"centernet\"\n", classes, reason);
+    let planes: Vec<(usize, [Option<usize>; 3])> =
+        (0..outputs.len()).filter_map(|index| Some((index, shape(index).last()?))).collect();
+    let count = |wanted: usize| planes.iter().filter(|(_, [c, ..])| *c == Some(wanted)).count();
+    let named = |index: usize, parts: &[&str]| parts.iter().any(|part| named_like(&outputs[index], part));
+    let heat = planes.iter().find(|(index, _)| named(*index, &["hm", "heat"]));
+    let is_named = heat.is_some();
+    let heat = heat.or_else(|| planes.iter().find(|(_, [c, ..])| !matches!(c, Some(2 | 10))));
+    let Some(&(heat, [classes, lines, columns])) = heat else { return };
+    // The same two planes are what optical flow has, or a second output of a segmentation: sizes and offsets are two such
+    // outputs, unless their names show what they are, and all of them are as large as the heat map.
+    let twos =
+        planes.iter().filter(|(index, [c, h, w])| *index != heat && *c == Some(2) && [*h, *w] == [lines, columns]);
+    let two_named = twos.clone().any(|(index, _)| named(*index, &["wh", "size", "scale", "reg", "off"]));
+    let sizes_and_offsets = twos.count() == 2 && matches!(outputs.len(), 3 | 4);
+    if evidence.tail(heat).softmax || !(is_named && two_named || sizes_and_offsets) {
+        return;
+    }
+    let tail = evidence.tail(heat);
+    let cells = lines.zip(evidence.size).filter(|(lines, size)| *lines > 0 && (size.1 as usize).is_multiple_of(*lines));
+    let stride = cells.map_or(4, |(lines, size)| size.1 / lines as u32);
+    let spec = |style, usual: bool| {
+        let sigmoid = if tail.known { !tail.sigmoid } else { usual };
+        HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, ..HeatmapSpec::default() })
+    };
+    if classes == Some(1) && count(2) >= 2 && count(10) == 1 {
+        let reason = "a heat map, sizes, offsets and ten planes of landmarks";
+        evidence.add(1, spec(HeatmapStyle::CenterFace, false), Some(1), reason);
+    }
+    evidence.add(3, spec(HeatmapStyle::CenterNet, true), classes, "a heat map, sizes and offsets");
+}
+
+/// Adds the guess of NanoDet with a table of scores and one of distances for each grid.
+fn propose_nanodet_split(evidence: &mut Evidence<'_>, tables: &[(usize, [Option<usize>; 2])]) {
+    let mut widths: Vec<usize> = tables.iter().filter_map(|(_, [_, width])| *width).collect();
+    let (count, grids) = (widths.len(), tables.len() / 2);
+    widths.sort_unstable();
+    widths.dedup();
+    let &[narrow, wide] = &widths[..] else { return };
+    let of_width = |width: usize| tables.iter().filter(move |(_, [_, w])| *w == Some(width));
+    if count != tables.len() || grids < 2 || of_width(narrow).count() != of_width(wide).count() {
+        return;
+    }
+    let tail_of = |width: usize| of_width(width).map(|(index, _)| evidence.tail(*index)).collect::<Vec<_>>();
+    // Distances are logits of bins; the usual number of bins goes before another.
+    let may_be = |(classes, distances): &(usize, usize)| {
+        let tails = tail_of(*distances);
+        let raw = tails.iter().all(|tail| !tail.seen || tail.is_raw());
+        let scores = tail_of(*classes);
+        let scored = scores.iter().all(|tail| !tail.seen || !tail.softmax && (tail.sigmoid || tail.is_raw()));
+        distances.is_multiple_of(4) && (8..=260).contains(distances) && raw && scored
+    };
+    let mut ways: Vec<(usize, usize)> = [(narrow, wide), (wide, narrow)].into_iter().filter(may_be).collect();
+    ways.sort_by_key(|(_, distances)| ![32, 44, 68].contains(distances));
+    let Some(&(classes, distances)) = ways.first() else { return };
+    let strides = GRIDS.into_iter().find(|strides| {
+        let fits = |(stride, rows): (&u32, Option<usize>)| match (evidence.size, rows) {
+            (Some(size), Some(rows)) => rows == cells(size, &[*stride]),
+            _ => true,
+        };
+        let rows = |width: usize| of_width(width).map(|(_, [rows, _])| *rows);
+        strides.len() == grids && [classes, distances].iter().all(|width| strides.iter().zip(rows(*width)).all(fits))
+    });
+    let Some(strides) = strides else { return };
+    let sigmoid = tail_of(classes).iter().any(|tail| tail.known && !tail.sigmoid);
+    let (reg_max, cell_centre) = (distances / 4 - 1, strides.len() != 4);
+    let spec = NanodetSpec { strides: strides.to_vec(), reg_max, sigmoid, cell_centre, multi_label: true };
+    let reason = format!("{} and {distances} distances for each cell of {grids} grids", scores_text(classes));
+    evidence.add(0, HeadSpec::Nanodet(spec), Some(classes), reason);
+}
+
+fn named_like(output: &TensorInfo, part: &str) -> bool {
+    output.name.to_ascii_lowercase().contains(part)
+}
+
+fn propose_end_to_end(evidence: &mut Evidence<'_>, found: &EndToEndOutputs, inputs: &[TensorInfo]) {
+    let reason = "final boxes, scores and classes";
+    let outputs = evidence.facts.outputs;
+    let counted = found.count.is_some();
+    let deployed = inputs.iter().any(|i| i.name.contains("target_size"));
+    let tail = evidence.tail(found.boxes);
+    // TensorFlow's detection API: y comes first, in fractions of the input, and labels count as COCO's annotations do.
+    let tensorflow = named_like(&outputs[found.boxes], "detection_boxes");
+    if counted && !tensorflow {
+        let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
+        evidence.add(1, HeadSpec::YoloNms { keypoints: None, unit }, None, reason);
+    }
+    let unit = unit_of(&tail);
+    if deployed {
+        let spec = BoxesSpec { unit, ..BoxesSpec::default() };
+        evidence.add(1, HeadSpec::Detr(spec), None, reason);
+    }
+    let rank = if counted && !tensorflow || deployed { 3 } else { 1 };
+    let spec = if tensorflow {
+        BoxesSpec { format: Some(BoxFormat::Yxyx), unit: Some(BoxUnit::Normalized), ..BoxesSpec::default() }
+    } else {
+        BoxesSpec { unit, ..BoxesSpec::default() }
+    };
+    evidence.add(rank, HeadSpec::Ssd(spec), None, reason);
+    if !deployed && outputs[found.labels].dtype == DType::I64 {
+        evidence.add(2, HeadSpec::Detr(BoxesSpec { unit, ..BoxesSpec::default() }), None, reason);
     }
 }
 
-/// Returns a card to start from.
-fn card_text(family: Family, options: &str, classes: Option<usize>, size: Option<(u32, u32)>) -> String {
-    let size = match size {
-        None => "[input]\nsize = [640, 640]  # width, height: the model leaves them open\n\n",
-        Some(_) => "",
+/// The queries of DETR, whose classes are COCO's and one that is none, with a softmax. Its successors have 300 and sigmoids.
+const DETR_QUERIES: usize = 100;
+const DETR_SCORES: usize = 92;
+
+fn propose_boxes_and_scores(
+    evidence: &mut Evidence<'_>,
+    boxes: usize,
+    scores: usize,
+    rows: Option<usize>,
+    width: Option<usize>,
+) {
+    let reason = "boxes, and scores for each of them";
+    let (box_tail, score_tail) = (evidence.tail(boxes), evidence.tail(scores));
+    // Offsets from anchors, which no head decodes.
+    if box_tail.is_raw() {
+        return;
+    }
+    let few = rows.is_none_or(|rows| rows <= 1000);
+    let made = |tail: &OutputTail| match (tail.softmax, tail.sigmoid) {
+        (true, _) => Some(Activation::Softmax),
+        (_, true) => Some(Activation::Sigmoid),
+        _ => None,
     };
+    let real = |background: Background| {
+        let others = usize::from(background != Background::None);
+        width.map(|width| width.saturating_sub(others)).filter(|classes| *classes > 0)
+    };
+    let unit = unit_of(&box_tail);
+    let outputs = evidence.facts.outputs;
+    // Where the names show nothing, a head takes the first table of four columns for the boxes.
+    let fours = |index: &usize| four_columns(ModelOutputs::Declared(outputs).shape(*index));
+    let fours: Vec<usize> = (0..outputs.len()).filter(fours).collect();
+    let hinted = fours.iter().find(|index| named_like(&outputs[**index], "box")).or(fours.first());
+    let named = |index: usize| (hinted != Some(&boxes)).then(|| outputs[index].name.clone());
+    // Queries: logits unless the graph shows otherwise.
+    let softmax = match made(&score_tail) {
+        Some(activation) => activation == Activation::Softmax,
+        None => score_tail.known && (rows == Some(DETR_QUERIES) || width == Some(DETR_SCORES)),
+    };
+    let applied = made(&score_tail).map(|_| Activation::None);
+    let own = if softmax { Activation::Softmax } else { Activation::Sigmoid };
+    let background = if softmax { Background::Last } else { Background::None };
+    let format = box_tail.format.filter(|format| *format != BoxFormat::Cxcywh);
+    let activation = applied.unwrap_or(own);
+    let queries = BoxesSpec {
+        activation: (activation != Activation::Sigmoid || score_tail.known).then_some(activation),
+        background: softmax.then_some(background),
+        format,
+        unit,
+        boxes: named(boxes),
+        scores: named(scores),
+        ..BoxesSpec::default()
+    };
+    // Queries have centres and sizes; boxes whose corners the graph computes are an SSD's.
+    let few = few && format.is_none();
+    evidence.add(if few { 1 } else { 3 }, HeadSpec::Detr(queries), real(background), reason);
+    // An SSD's first score is that of no class, unless each score has its own sigmoid.
+    let sigmoid = made(&score_tail) == Some(Activation::Sigmoid);
+    let logits = score_tail.is_raw();
+    let background = if sigmoid || width == Some(1) { Background::None } else { Background::First };
+    let anchors = BoxesSpec {
+        activation: logits.then_some(if background == Background::None {
+            Activation::Sigmoid
+        } else {
+            Activation::Softmax
+        }),
+        background: (background != Background::None).then_some(background),
+        format: box_tail.format,
+        unit,
+        boxes: named(boxes),
+        scores: named(scores),
+        ..BoxesSpec::default()
+    };
+    evidence.add(if few { 2 } else { 1 }, HeadSpec::Ssd(anchors), real(background), reason);
+}
+
+/// Whether an output's name is that of landmarks or of an embedding: nothing else shows that these are no classes.
+fn named_like_no_scores(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let parts = ["landmark", "keypoint", "kpt", "kps", "embed", "descriptor", "vertices"];
+    let words = ["lm", "lms", "lmk", "lmks", "pts", "points", "emb", "feature", "features", "feat", "bbox", "box"];
+    let mut split = name.split(|c: char| !c.is_ascii_alphabetic());
+    parts.iter().any(|part| name.contains(part)) || split.any(|word| words.contains(&word))
+}
+
+fn propose_classifier(evidence: &mut Evidence<'_>) {
+    let Some(Some(classes @ 2..)) = ModelOutputs::Declared(evidence.facts.outputs).shape(0).vector() else { return };
+    let tail = evidence.tail(0);
+    // A softmax that is written as exp(x) over its sum.
+    let scored = tail.softmax || tail.sigmoid || tail.exp && tail.scaled;
+    if !scored && (tail.embedded || tail.seen && named_like_no_scores(&evidence.facts.outputs[0].name)) {
+        return;
+    }
+    // Without a sight of the last operator, the head looks at the numbers.
+    let activation = match (scored, tail.known) {
+        (true, _) => Some(Activation::None),
+        (false, true) => Some(Activation::Softmax),
+        (false, false) => None,
+    };
+    let spec = HeadSpec::Classifier { activation, background: Background::None };
+    evidence.add(1, spec, Some(classes), format!("one row of {classes} scores"));
+}
+
+/// Returns the heads that fit the outputs for an input of `size`, the likeliest first. `named` is the number of classes that a
+/// card names, or 0.
+pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: usize) -> Vec<HeadProposal> {
+    let outputs = facts.outputs;
+    let mut evidence = Evidence { facts, size, named, proposals: Vec::new() };
+    // A single row is a classifier's output, not a table.
+    let is_table = |(index, output): (usize, &TensorInfo)| {
+        let [a, b] = two_dimensions(output)?;
+        let fixed = a.or(b).is_some() && a != Some(1);
+        (fixed && !(outputs.len() > 1 && four_columns(ModelOutputs::Declared(outputs).shape(index))))
+            .then_some((index, [a, b]))
+    };
+    if let Some((index, dims)) = outputs.iter().enumerate().find_map(is_table) {
+        propose_from_table(&mut evidence, index, dims);
+    }
+    if outputs.len() > 1 {
+        propose_from_several(&mut evidence);
+    }
+    if evidence.proposals.is_empty() && outputs.len() == 1 {
+        propose_classifier(&mut evidence);
+    }
+    let mut proposals = evidence.proposals;
+    proposals.sort_by_key(|proposal| proposal.rank);
+    proposals.retain(|proposal| {
+        let size = size.unwrap_or_else(|| likely_size(&proposal.spec, facts.inputs));
+        build(&proposal.spec, outputs, size, proposal.classes.unwrap_or(0)).is_ok()
+    });
+    proposals
+}
+
+/// Returns the input that takes the picture, as far as a guess can tell.
+fn picture(inputs: &[TensorInfo]) -> Option<&TensorInfo> {
+    let rank = |info: &&TensorInfo| info.shape.as_ref().map_or(4, Vec::len);
+    inputs.iter().find(|info| rank(info) == 4).or_else(|| inputs.iter().find(|info| rank(info) == 3))
+}
+
+/// Returns width and height of the picture where the model fixes them.
+fn picture_sides(inputs: &[TensorInfo]) -> [Option<u32>; 2] {
+    let dims: Vec<Option<usize>> =
+        picture(inputs).iter().flat_map(|p| p.shape.iter().flatten()).map(Dim::fixed).collect();
+    let side = |dim: Option<usize>| dim.and_then(|dim| u32::try_from(dim).ok());
+    match dims[..] {
+        [.., Some(1 | 3), height, width] | [.., height, width, Some(1 | 3)] => [side(width), side(height)],
+        _ => [None; 2],
+    }
+}
+
+/// Returns the sides that the model fixes, and the usual ones of the head for those that it leaves open.
+fn likely_size(spec: &HeadSpec, inputs: &[TensorInfo]) -> (u32, u32) {
+    let ([width, height], usual) = (picture_sides(inputs), spec.usual_size());
+    (width.unwrap_or(usual.0), height.unwrap_or(usual.1))
+}
+
+/// A side below this is what a network of convolutions was exported with, not what its pictures should have.
+const LEAST_SIDE: u32 = 64;
+
+/// Whether a network's declared size is only that of its export: tiny, while its operators take any size.
+fn is_placeholder(spec: &HeadSpec, facts: ModelFacts<'_>) -> bool {
+    let tiny = picture_sides(facts.inputs).iter().all(|side| side.is_some_and(|side| side < LEAST_SIDE));
+    let free = |tail: &OutputTail| match spec.family() {
+        Family::Heatmap => tail.known && !tail.fixed,
+        // The cells of a grid that boxes are computed from are constants of one size.
+        Family::Nanodet | Family::Yolox => tail.known && !tail.fixed && !tail.arithmetic,
+        _ => false,
+    };
+    tiny && facts.outputs.iter().all(|output| facts.tails.get(&output.name).is_some_and(free))
+}
+
+/// Returns the size for a card where the model leaves it open or declares one that is too small to find anything. `usual` is
+/// that of the metadata.
+fn size_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) -> Option<String> {
+    let sides = picture_sides(facts.inputs);
+    let (width, height) = match usual {
+        Some(usual) => (sides[0].unwrap_or(usual.0), sides[1].unwrap_or(usual.1)),
+        None => likely_size(spec, facts.inputs),
+    };
+    let why = match sides {
+        [Some(declared), Some(lines)] => {
+            let (width, height) = spec.usual_size();
+            let why = format!("the file declares {declared}x{lines}, which is only what it was exported with");
+            return is_placeholder(spec, facts).then(|| format!("size = [{width}, {height}]  # width, height: {why}"));
+        }
+        [None, None] => "the model leaves them open",
+        [None, Some(_)] => "the model leaves its width open",
+        [Some(_), None] => "the model leaves its height open",
+    };
+    Some(format!("size = [{width}, {height}]  # width, height: {why}"))
+}
+
+/// Returns the parts of a card that the inputs need: the size where the model leaves it open, one channel, bytes.
+fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) -> String {
+    let mut text = String::new();
+    let inputs = facts.inputs;
+    let Some(picture) = picture(inputs) else { return text };
+    let mut lines: Vec<String> = size_text(spec, facts, usual).into_iter().collect();
+    let dims: Vec<Option<usize>> = picture.shape.iter().flatten().map(Dim::fixed).collect();
+    let channels = dims.len().checked_sub(3).map(|first| [dims[first], dims[first + 2]]);
+    if channels.is_some_and(|ends| ends.contains(&Some(1)) && !ends.contains(&Some(ChannelOrder::Rgb.channels()))) {
+        lines.push("order = \"grey\"".to_owned());
+    }
+    let usual = Card::with_head(spec.clone()).input;
+    if matches!(picture.dtype, DType::U8 | DType::I8) && (usual.mean != [0.0; 3] || usual.std != [1.0; 3]) {
+        lines.extend(["mean = 0  # the model takes bytes".to_owned(), "std = 1".to_owned()]);
+    }
+    if !lines.is_empty() {
+        text += &format!("[input]\n{}\n\n", lines.join("\n"));
+    }
+    let extra = inputs.iter().filter(|input| !std::ptr::eq(*input, picture)).map(|input| {
+        let name = &input.name;
+        let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+        let key = if plain { name.clone() } else { format!("{name:?}") };
+        let numbers = input.shape.as_ref().map_or(1, |dims| dims.iter().skip(1).filter_map(Dim::fixed).product());
+        let fill = match numbers {
+            // PaddleDetection's inputs.
+            _ if name == "im_shape" => "\"input-size-hw\"".to_owned(),
+            2 if name == "scale_factor" => "[1, 1]".to_owned(),
+            2 => "\"input-size\"  # width, height".to_owned(),
+            count @ 0..=64 => format!("{:?}", vec![1; count.max(1)]),
+            count => format!("[]  # {count} numbers"),
+        };
+        format!("{key} = {fill}\n")
+    });
+    let extra: String = extra.collect();
+    if extra.is_empty() { text } else { format!("{text}[extra_inputs]\n{extra}\n") }
+}
+
+/// Returns a card to start from. `usual` is the size that the metadata names.
+fn card_text(spec: &HeadSpec, classes: Option<usize>, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) -> String {
+    let input = input_text(spec, facts, usual);
+    let options: String = spec.options().iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    // Only the number of names tells scores from distances.
+    let counted = spec.family() == Family::Nanodet && facts.outputs.len() > 1;
     let classes = match classes {
         Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
         Some(1) => "names = [\"object\"]  # the name of its one class".to_owned(),
-        Some(n) => format!("file = \"names.txt\"  # the names of its {n} classes, one a line; or names = [...]"),
-        None => "file = \"names.txt\"  # the names of its classes, one a line; or names = [...]".to_owned(),
+        Some(n) if counted => {
+            let names: Vec<String> = (0..n).map(|class| format!("\"class {class}\"")).collect();
+            format!("names = [{}]  # the names of its {n} classes", names.join(", "))
+        }
+        Some(n) => format!("# names = [...]  # the names of its {n} classes; or file = \"names.txt\", one a line"),
+        None => "# names = [...]  # the names of its classes; or file = \"names.txt\", one a line".to_owned(),
     };
-    format!("{size}[head]\nfamily = \"{}\"\n{options}\n[classes]\n{classes}\n", family.name())
+    format!("{input}[head]\nfamily = \"{}\"\n{options}\n[classes]\n{classes}\n", spec.family().name())
 }
 
 /// Returns the heads that fit a model's outputs, the likeliest first.
 ///
-/// These are guesses: several families have the same shapes, and no shape shows how the picture must be scaled.
-pub fn guess_heads(
-    outputs: &[TensorInfo],
-    inputs: &[TensorInfo],
-    metadata: &BTreeMap<String, String>,
-) -> Vec<HeadGuess> {
+/// These are guesses: several families have the same shapes, and nothing shows how the picture must be scaled.
+pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
+    let ModelFacts { inputs, outputs, metadata, .. } = facts;
     let size = picture_size(inputs);
     let mut guesses = Vec::new();
-    if let Some(Ok(card)) = crate::ultralytics::card(metadata, inputs, outputs) {
-        let family = card.head.family();
-        guesses.push(HeadGuess {
-            family,
+    match crate::ultralytics::card(metadata, inputs, outputs) {
+        Some(Ok(card)) => guesses.push(HeadGuess {
+            family: card.head.family(),
             class_count: (!card.classes.is_empty()).then_some(card.classes.len()),
             reason: "its Ultralytics metadata says so: it needs no card".to_owned(),
-            card: card_text(family, "", Some(card.classes.len()), Some((0, 0))),
-        });
+            card: card_text(&card.head, Some(card.classes.len()), facts, card.input.size),
+        }),
+        // Oriented boxes have the shape of others.
+        Some(Err(UltralyticsError::Task(_))) => return guesses,
+        Some(Err(_)) | None => {}
     }
-    let mut proposals = Vec::new();
-    // A single row is a classifier's output, not a table.
-    let is_table = |output| two_dimensions(output).and_then(|[a, b]| a.filter(|a| *a > 1).zip(b));
-    if let Some((a, b)) = outputs.iter().find_map(is_table) {
-        propose_from_table(a, b, size, outputs.len() > 1, &mut proposals);
-    }
-    if outputs.len() > 1 {
-        propose_from_several(outputs, inputs, &mut proposals);
-    }
-    if proposals.is_empty()
-        && outputs.len() == 1
-        && let Some(Some(classes @ 2..)) = ModelOutputs::Declared(outputs).shape(0).vector()
-    {
-        proposals.push(HeadProposal {
-            rank: 1,
-            spec: HeadSpec::Classifier { activation: None, background: Background::None },
-            options: String::new(),
-            classes: Some(classes),
-            reason: format!("one row of {classes} scores"),
-        });
-    }
-    proposals.sort_by_key(|proposal| proposal.rank);
-    for proposal in proposals {
-        let family = proposal.spec.family();
-        let fits = build(&proposal.spec, outputs, size.unwrap_or((640, 640)), proposal.classes.unwrap_or(0)).is_ok();
-        if fits && guesses.iter().all(|g: &HeadGuess| g.family != family) {
-            let card = card_text(family, &proposal.options, proposal.classes, size);
-            guesses.push(HeadGuess { family, class_count: proposal.classes, reason: proposal.reason, card });
+    for HeadProposal { spec, classes, reason, .. } in proposals(facts, size, 0) {
+        let family = spec.family();
+        if guesses.iter().all(|g: &HeadGuess| g.family != family) {
+            let card = card_text(&spec, classes, facts, None);
+            guesses.push(HeadGuess { family, class_count: classes, reason, card });
         }
     }
     guesses

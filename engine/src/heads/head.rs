@@ -1,8 +1,10 @@
 //! The interface of heads, the one that each family's file implements, and the checks between the two.
 
 use visiond_kernels::filter::{FilterSpec, Filtered, ScoreCode};
+use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
 
 use super::decoded::Decoded;
+use super::misfit::Misfit;
 use super::outputs::{ModelOutputs, NamedOutput};
 use super::rows::logit_floor;
 use crate::backend::TensorInfo;
@@ -12,6 +14,9 @@ pub trait Head: Send {
     /// Decodes one frame's outputs into `out`, which is cleared first.
     fn decode(&mut self, input: &HeadInput<'_>, out: &mut Decoded) -> Result<(), HeadError>;
 
+    /// Checks the numbers of a run on a real picture: whether they can be what the card says.
+    fn check_numbers(&self, input: &HeadInput<'_>) -> Result<(), HeadError>;
+
     /// Describes to the GPU's filter how to find the candidates that [`Head::decode`] finds.
     ///
     /// `None` if the filter cannot: a shape is unknown, the outputs are so small that they are copied instead (classifiers), or
@@ -19,16 +24,41 @@ pub trait Head: Send {
     fn filter(&self, outputs: &[TensorInfo], input_size: (u32, u32), score_threshold: f32) -> Option<FilterSpec>;
 
     /// Does the same as [`Head::decode`] with what the filter found in one frame: the same candidates in the same order.
-    fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) {
-        out.take(found);
-    }
+    fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded);
 
-    /// Whether the candidates overlap and need non-maximum suppression. If not, they still need sorting by score and the card's
-    /// limit.
-    fn needs_nms(&self) -> bool;
+    /// Returns what removes the candidates that show the same object.
+    fn suppression(&self) -> Suppression;
 
     /// Returns the shapes that it reads, as text.
     fn reads(&self) -> &'static str;
+}
+
+/// What removes the candidates of a family that show the same object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suppression {
+    /// Nothing: each object has one candidate.
+    None,
+    /// NMS: the best candidate of an object stays.
+    Best(Overlap),
+    /// NMS that gives the best candidate the mean of the object's boxes and points, weighted by their scores.
+    Blend,
+}
+
+impl Suppression {
+    /// Leaves the best candidate of each object, best first, at most `max_detections`. The overlap is measured as the family's
+    /// own code does, whatever `options` says.
+    pub fn run(self, decoded: &mut Decoded, nms: &mut Nms, options: &NmsOptions) {
+        let candidates = &mut decoded.candidates;
+        match self {
+            _ if decoded.boxless => nms.best(candidates, options.score_threshold, options.max_detections),
+            Self::None => nms.best(candidates, options.score_threshold, options.max_detections),
+            Self::Best(overlap) => nms.run(candidates, &NmsOptions { overlap, ..*options }),
+            Self::Blend => {
+                nms.blend(candidates, &NmsOptions { overlap: Overlap::Points, ..*options }, &mut decoded.members);
+                decoded.blend_keypoints();
+            }
+        }
+    }
 }
 
 /// The input of a head.
@@ -42,18 +72,26 @@ pub struct HeadInput<'a> {
     pub score_threshold: f32,
 }
 
-/// Why the card's head does not fit a model's outputs: the shape of an output does not fit, or an output is missing.
+/// Why the card's head does not fit a model's outputs: the shape of an output does not fit, an output is missing, or its numbers
+/// are not what the head reads.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "head `{family}` reads {reads}, but {problem}; the model has {found}: \
-     correct [head] in its model card (`visiond inspect` shows which heads fit)"
-)]
+#[error("head `{family}` reads {reads}, but {problem}: {remedy}")]
 pub struct HeadError {
     family: &'static str,
     reads: &'static str,
+    /// The problem, and the name, type and shape of every output.
     problem: String,
-    /// The name, type and shape of every output.
-    found: String,
+    /// The card's key that is wrong, such as `head.family`.
+    pub(crate) key: &'static str,
+    /// What to do, as an imperative.
+    remedy: String,
+}
+
+impl HeadError {
+    /// Replaces what to do, and the key where to do it.
+    pub(super) fn remedied(self, key: &'static str, remedy: String) -> Self {
+        Self { key, remedy, ..self }
+    }
 }
 
 /// The trait that each family's file implements; [`checked`] makes a [`Head`] of it.
@@ -66,8 +104,8 @@ pub(super) trait Decoder: Send {
 
     /// Finds the outputs, declared or real. For real outputs this checks every dimension that `decode` relies on.
     ///
-    /// The error is text, because it becomes a part of [`HeadError`].
-    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Self::Layout, String>;
+    /// The error becomes a part of [`HeadError`].
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Self::Layout, Misfit>;
 
     /// Decodes the outputs that `layout`, which was made of them, names.
     fn decode(&mut self, layout: &Self::Layout, input: &HeadInput<'_>, out: &mut Decoded);
@@ -75,16 +113,27 @@ pub(super) trait Decoder: Send {
     /// Describes `decode` to the GPU's filter; `None` if it is not worth it or a shape is unknown. Thresholds are set later.
     fn filter(&self, layout: &Self::Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec>;
 
-    /// Whether the candidates of such outputs overlap.
-    fn needs_nms(&self, _layout: &Self::Layout) -> bool {
-        true
+    /// Returns why the numbers of a run on a real picture cannot be what the card says: logits where it expects probabilities.
+    ///
+    /// Certain of it, whatever the picture shows: a model that is read rightly never meets this.
+    fn doubt(&self, layout: &Self::Layout, input: &HeadInput<'_>) -> Option<Misfit>;
+
+    /// Returns what removes the candidates of such outputs that show the same object.
+    fn suppression(&self, _layout: &Self::Layout) -> Suppression {
+        Suppression::Best(Overlap::Points)
+    }
+
+    /// Whether boxes are clipped to the input before the suppression. (They are clipped to the frame in any case.)
+    fn clips(&self) -> bool {
+        false
     }
 }
 
 struct Checked<D> {
     decoder: D,
     family: &'static str,
-    needs_nms: bool,
+    input_size: (u32, u32),
+    suppression: Suppression,
 }
 
 /// Makes a head of `decoder` and checks it against the outputs that the model declares.
@@ -94,20 +143,26 @@ pub(super) fn checked<D: Decoder + 'static>(
     outputs: &[TensorInfo],
     input_size: (u32, u32),
 ) -> Result<Box<dyn Head>, HeadError> {
-    let mut head = Checked { decoder, family, needs_nms: true };
+    let mut head = Checked { decoder, family, input_size, suppression: Suppression::None };
     let layout = head.layout(ModelOutputs::Declared(outputs), input_size)?;
-    head.needs_nms = head.decoder.needs_nms(&layout);
+    head.suppression = head.decoder.suppression(&layout);
     Ok(Box::new(head))
 }
 
 impl<D: Decoder> Checked<D> {
     fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<D::Layout, HeadError> {
-        self.decoder.layout(outputs, input_size).map_err(|problem| HeadError {
+        self.decoder.layout(outputs, input_size).map_err(|misfit| self.error(misfit, outputs))
+    }
+
+    fn error(&self, misfit: Misfit, outputs: ModelOutputs<'_>) -> HeadError {
+        let remedy = || "correct [head] in its model card (`visiond inspect` shows which heads fit)".to_owned();
+        HeadError {
             family: self.family,
             reads: self.decoder.reads(),
-            problem,
-            found: outputs.describe(),
-        })
+            problem: format!("{}; the model has {}", misfit.problem, outputs.describe()),
+            key: misfit.key,
+            remedy: misfit.remedy.unwrap_or_else(remedy),
+        }
     }
 }
 
@@ -116,7 +171,16 @@ impl<D: Decoder> Head for Checked<D> {
         out.clear();
         let layout = self.layout(ModelOutputs::Real(input.outputs), input.input_size)?;
         self.decoder.decode(&layout, input, out);
+        if self.decoder.clips() {
+            out.clip(input.input_size);
+        }
         Ok(())
+    }
+
+    fn check_numbers(&self, input: &HeadInput<'_>) -> Result<(), HeadError> {
+        let outputs = ModelOutputs::Real(input.outputs);
+        let layout = self.layout(outputs, input.input_size)?;
+        self.decoder.doubt(&layout, input).map_or(Ok(()), |misfit| Err(self.error(misfit, outputs)))
     }
 
     fn filter(&self, outputs: &[TensorInfo], input_size: (u32, u32), score_threshold: f32) -> Option<FilterSpec> {
@@ -130,8 +194,15 @@ impl<D: Decoder> Head for Checked<D> {
         Some(FilterSpec { input_size, score_threshold, scores, ..spec }).filter(|spec| spec.check().is_ok())
     }
 
-    fn needs_nms(&self) -> bool {
-        self.needs_nms
+    fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) {
+        out.take(found);
+        if self.decoder.clips() {
+            out.clip(self.input_size);
+        }
+    }
+
+    fn suppression(&self) -> Suppression {
+        self.suppression
     }
 
     fn reads(&self) -> &'static str {

@@ -8,7 +8,7 @@
 //! CenterFace (`style = "centerface"`) reads a heat map `[1, 1, h, w]` (after the sigmoid), scales `[1, 2, h, w]` (height,
 //! width, as `exp(x) * stride`), offsets `[1, 2, h, w]` (y, x) and landmarks `[1, 10, h, w]` (y, x of five points, in sizes of
 //! the box from its corner). Every cell whose score passes is a candidate with its corner at
-//! `(cell + offset + 0.5) * stride - size / 2`, moved into the input; NMS follows.
+//! `(cell + offset + 0.5) * stride - size / 2`, moved into the input; NMS follows, which counts corners as pixels of the box.
 //!
 //! Outputs are found by the card's names, else by their own (hm, wh, reg), else by their order and channels.
 //!
@@ -16,11 +16,14 @@
 //! `prj-python/centerface.py`, which moves a box that starts outside the input instead of clipping it.
 
 use visiond_kernels::filter::{BoxCode, Choice, FilterSpec, Grid, PointCode, Points, Table, Values};
+use visiond_kernels::nms::Overlap;
 
 use super::decoded::{Decoded, InputKeypoint};
 use super::gpu_filter::{best_of, known, score_code, table};
-use super::head::{Decoder, HeadInput};
+use super::head::{Decoder, HeadInput, Suppression};
+use super::misfit::Misfit;
 use super::outputs::{ModelOutputs, OutputShape, Roles, classes_text, may_agree, may_be};
+use super::raw_numbers::{Numbers, not_logits, not_probabilities};
 use super::rows::{logit_floor, sigmoid};
 use super::spec::{Activation, HeatmapSpec, HeatmapStyle};
 
@@ -54,6 +57,75 @@ impl Heatmap {
     fn is_face(&self) -> bool {
         self.spec.style == HeatmapStyle::CenterFace
     }
+
+    /// Finds the heat map: by the card, its own name, the only number of planes that no other role has, the number of classes or
+    /// its place. Its planes may be others than the card's classes, so that no other output is read in its place.
+    fn heat(&self, outputs: ModelOutputs<'_>, roles: &mut Roles<'_>, named: usize) -> Result<Option<usize>, Misfit> {
+        const HINTS: [&str; 2] = ["heat", "hm"];
+        let planes = |index: usize| outputs.shape(index).last::<3>().map(|[planes, ..]| planes);
+        let fits = |planes: Option<usize>| named == 0 || may_be(planes, named);
+        let is_map = |shape: OutputShape| shape.last::<3>().is_some();
+        let card = self.spec.heat.as_deref();
+        if card.is_some() {
+            return roles.by_name("heat map", card, &HINTS, is_map);
+        }
+        let of_classes = |shape: OutputShape| shape.last::<3>().is_some_and(|[planes, ..]| fits(planes));
+        if let Some(found) = roles.by_name("heat map", None, &HINTS, of_classes)? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = roles.by_name("heat map", None, &HINTS, is_map)? {
+            return Ok(Some(found));
+        }
+        let of_another = |count: usize| count == 2 || (self.is_face() && count == 2 * FACE_POINTS);
+        let mut own = (0..outputs.count()).filter(|&index| planes(index).flatten().is_some_and(|n| !of_another(n)));
+        let only = own.next().filter(|_| own.next().is_none());
+        Ok(roles.any(|index| Some(index) == only).or_else(|| roles.any(|index| planes(index).is_some_and(fits))))
+    }
+
+    /// Checks the planes of a heat map against the card's classes.
+    fn check_classes(&self, name: &str, planes: Option<usize>) -> Result<(), Misfit> {
+        let (named, faces) = (self.class_count, self.is_face());
+        let found = if faces { 1 } else { planes.unwrap_or(named) };
+        if named == 0 || named == found {
+            return Ok(());
+        }
+        let problem = if faces {
+            format!("the card names {} instead of one", classes_text(named))
+        } else {
+            format!("`{name}` has {} instead of {named}, one for each of the card's classes", planes_text(found))
+        };
+        let remedy = format!("name {} under [classes], or remove the names", classes_text(found));
+        Err(Misfit::at("classes", problem, remedy))
+    }
+
+    /// Checks the stride against the cells of a heat map, of which a side that is no multiple may have one more.
+    fn check_stride(
+        &self,
+        name: &str,
+        (width, height): (Option<usize>, Option<usize>),
+        input_size: (u32, u32),
+    ) -> Result<(), Misfit> {
+        let (Some(width), Some(height)) = (width.filter(|n| *n > 0), height.filter(|n| *n > 0)) else { return Ok(()) };
+        let (input_w, input_h) = (input_size.0 as usize, input_size.1 as usize);
+        let stride = self.spec.stride.max(1) as usize;
+        let fits = |side: usize, cells: usize| side / stride == cells || side.div_ceil(stride) == cells;
+        if fits(input_w, width) && fits(input_h, height) {
+            return Ok(());
+        }
+        let problem = format!(
+            "`{name}` has {width}x{height} cells over an input of {input_w}x{input_h}, which the card's stride of {stride} does not give"
+        );
+        let right = input_w / width;
+        if right > 0 && right * width == input_w && right * height == input_h {
+            return Err(Misfit::at("head.stride", problem, format!("write `stride = {right}` under [head]")));
+        }
+        Err(problem.into())
+    }
+}
+
+/// Returns "1 plane" or "N planes".
+fn planes_text(count: usize) -> String {
+    if count == 1 { "1 plane".to_owned() } else { format!("{count} planes") }
 }
 
 impl Decoder for Heatmap {
@@ -63,35 +135,44 @@ impl Decoder for Heatmap {
         "a heat map [1, classes, h, w], sizes [1, 2, h, w], offsets [1, 2, h, w], and of CenterFace landmarks [1, 10, h, w]"
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<HeatmapLayout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<HeatmapLayout, Misfit> {
         let face = self.is_face();
         let mut roles = Roles::new(outputs);
         let named = if face { 1 } else { self.class_count };
-        let is_heat = |shape: OutputShape| shape.last::<3>().is_some_and(|[c, ..]| named == 0 || may_be(c, named));
-        let heat = roles.find("heat map", self.spec.heat.as_deref(), &["heat", "hm"], is_heat)?.ok_or_else(|| {
+        let no_heat = || {
             if named == 0 {
                 "no output is [1, classes, h, w]".to_owned()
             } else {
                 format!("no output is [1, {named}, h, w] for {}", classes_text(named))
             }
-        })?;
+        };
+        let heat = self.heat(outputs, &mut roles, named)?.ok_or_else(no_heat)?;
         let [classes, height, width] = outputs.shape(heat).last::<3>().unwrap_or([None; 3]);
+        let is_other = named > 0 && !may_be(classes, named);
+        if face && is_other {
+            return Err(no_heat().into());
+        }
         let alike = |shape: OutputShape, wanted: usize| {
             let fits = |[c, h, w]: [_; 3]| may_be(c, wanted) && may_agree(h, height) && may_agree(w, width);
             shape.last::<3>().is_some_and(fits)
         };
         let size = roles
             .find("sizes", self.spec.size.as_deref(), &["wh", "size", "scale"], |s| alike(s, 2))?
-            .ok_or_else(|| format!("no output has two planes of sizes like `{}`", outputs.name(heat)))?;
+            .ok_or_else(|| {
+                let no_sizes = || format!("no output has two planes of sizes like `{}`", outputs.name(heat));
+                if is_other { no_heat() } else { no_sizes() }
+            })?;
         let offset = roles.find("offsets", self.spec.offset.as_deref(), &["reg", "off"], |s| alike(s, 2))?;
         if face && offset.is_none() {
-            return Err(format!("no output has two planes of offsets like `{}`", outputs.name(heat)));
+            return Err(format!("no output has two planes of offsets like `{}`", outputs.name(heat)).into());
         }
         let landmarks = if face {
             roles.find("landmarks", self.spec.landmarks.as_deref(), &["land", "lm"], |s| alike(s, 2 * FACE_POINTS))?
         } else {
             None
         };
+        self.check_classes(outputs.name(heat), classes)?;
+        self.check_stride(outputs.name(heat), (width, height), input_size)?;
         Ok(HeatmapLayout {
             heat,
             size,
@@ -149,6 +230,16 @@ impl Decoder for Heatmap {
         }
     }
 
+    fn doubt(&self, layout: &HeatmapLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        const KEY: &str = "head.sigmoid";
+        let heat = Numbers::of(&*input.outputs[layout.heat].tensor.to_f32());
+        if self.spec.sigmoid {
+            not_logits(heat, KEY, "write `sigmoid = false` under [head]")
+        } else {
+            not_probabilities(heat, KEY, "write `sigmoid = true` under [head]")
+        }
+    }
+
     fn filter(&self, layout: &HeatmapLayout, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<FilterSpec> {
         let [classes, lines, columns] = known(outputs.shape(layout.heat))?;
         let cells = lines.checked_mul(columns)?;
@@ -172,7 +263,7 @@ impl Decoder for Heatmap {
         })
     }
 
-    fn needs_nms(&self, _layout: &HeatmapLayout) -> bool {
-        self.is_face()
+    fn suppression(&self, _layout: &HeatmapLayout) -> Suppression {
+        if self.is_face() { Suppression::Best(Overlap::Pixels) } else { Suppression::None }
     }
 }

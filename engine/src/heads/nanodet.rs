@@ -4,21 +4,26 @@
 //! 4 * (reg_max + 1)]`. N counts the cells of the grids of all strides (ceil of size by stride), row by row. Scores are after
 //! the sigmoid, unless the card sets `sigmoid = true`. The distance of a side is the expected bin of the softmax over `reg_max
 //! + 1` logits, times the stride; left, top, right, bottom, from `(x + 0.5) * stride` (`cell_centre = true`: NanoDet,
-//! NanoDet-g) or from `x * stride` (NanoDet-Plus). Boxes are not clipped to the input.
+//! NanoDet-g) or from `x * stride` (NanoDet-Plus). Boxes are clipped to the input.
 //!
-//! Source: `nanodet/model/head/gfl_head.py` and `nanodet_plus_head.py` of RangiLyu/nanodet. There boxes are clipped to the
-//! input before NMS; here they are clipped to the frame after it.
+//! A cell is a candidate for every class whose score passes, as in NanoDet's Python code; with `multi_label = false` for its best
+//! class, as in NanoDet's C++ demos.
+//!
+//! Source: `get_bboxes` in `nanodet/model/head/gfl_head.py` and `nanodet_plus_head.py` of RangiLyu/nanodet, and `multiclass_nms` in
+//! `nanodet/model/module/nms.py`.
 //!
 //! A frame costs one pass over the scores, eight at a time; a box is computed only for a row that passes.
 
 use std::borrow::Cow;
 
-use visiond_kernels::filter::{BoxCode, FilterSpec, Grid, Table, Values};
+use visiond_kernels::filter::{BoxCode, Choice, FilterSpec, Grid, Table, Values};
 
 use super::decoded::Decoded;
 use super::gpu_filter::{best_of, rows_of, score_code, table};
 use super::head::{Decoder, HeadInput};
+use super::misfit::Misfit;
 use super::outputs::{ModelOutputs, Roles, check_cells, classes_in, may_be};
+use super::raw_numbers::{Numbers, not_logits, not_probabilities};
 use super::rows::{best_class, expected_bin, logit_floor, sigmoid};
 use super::spec::{Activation, NanodetSpec};
 
@@ -67,7 +72,7 @@ impl Decoder for Nanodet {
         "one output [1, cells of all grids, classes + 4 * (reg_max + 1)], or two a stride, [1, cells, classes] and [1, cells, 4 * (reg_max + 1)]"
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<NanodetLayout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<NanodetLayout, Misfit> {
         if outputs.count() >= 2 * self.spec.strides.len()
             && self.class_count > 0
             && let Some(layout) = self.split(outputs, input_size)
@@ -109,18 +114,46 @@ impl Decoder for Nanodet {
             for (cell, (scores, distances)) in rows.take(columns * lines).enumerate() {
                 let Some(scores) = scores.get(..classes) else { continue };
                 let Some((class, best)) = best_class(scores, threshold) else { continue };
-                let score = if self.spec.sigmoid { sigmoid(best) } else { best };
+                let score_of = |raw: f32| if self.spec.sigmoid { sigmoid(raw) } else { raw };
                 let Some(distances) = distances.get(..4 * bins) else { continue };
-                if score < input.score_threshold {
+                if score_of(best) < input.score_threshold {
                     continue;
                 }
                 let distance = |side: usize| expected_bin(&distances[side * bins..(side + 1) * bins]) * stride;
                 let x = ((cell % columns) as f32 + centre) * stride;
                 let y = ((cell / columns) as f32 + centre) * stride;
                 let corners = [x - distance(0), y - distance(1), x + distance(2), y + distance(3)];
-                out.push(first_row + cell, class, score, corners);
+                if !self.spec.multi_label {
+                    out.push(first_row + cell, class, score_of(best), corners);
+                    continue;
+                }
+                for (class, &raw) in scores.iter().enumerate().filter(|&(_, &raw)| raw >= threshold) {
+                    let score = score_of(raw);
+                    if score >= input.score_threshold {
+                        out.push(first_row + cell, class as u32, score, corners);
+                    }
+                }
             }
             first_row += columns * lines;
+        }
+    }
+
+    fn doubt(&self, layout: &NanodetLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        const KEY: &str = "head.sigmoid";
+        let read = |index: usize| input.outputs[index].tensor.to_f32();
+        let scores: Vec<f32> = match layout {
+            &NanodetLayout::Joint { output, width, classes } => {
+                read(output).chunks_exact(width.max(1)).flat_map(|row| &row[..classes]).copied().collect()
+            }
+            NanodetLayout::Split { outputs, .. } => {
+                outputs.iter().flat_map(|(scores, _)| read(*scores).into_owned()).collect()
+            }
+        };
+        let scores = Numbers::of(&scores);
+        if self.spec.sigmoid {
+            not_logits(scores, KEY, "write `sigmoid = false` under [head]")
+        } else {
+            not_probabilities(scores, KEY, "write `sigmoid = true` under [head]")
         }
     }
 
@@ -158,6 +191,11 @@ impl Decoder for Nanodet {
         };
         let activation = if self.spec.sigmoid { Activation::Sigmoid } else { Activation::None };
         let boxes = BoxCode::Distances { bins: self.bins() };
-        Some(FilterSpec { scores: score_code(activation), ..best_of(tables, 0..classes, boxes) })
+        let choice = if self.spec.multi_label { Choice::Every { peaks: false, row_step: 0 } } else { Choice::BestRaw };
+        Some(FilterSpec { scores: score_code(activation), choice, ..best_of(tables, 0..classes, boxes) })
+    }
+
+    fn clips(&self) -> bool {
+        true
     }
 }

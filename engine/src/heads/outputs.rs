@@ -5,8 +5,10 @@
 
 use visiond_kernels::tensor::{DType, ShapeText, TensorRef};
 
+use super::misfit::{FAMILY, Misfit};
 use super::spec::Background;
 use crate::backend::{TensorInfo, dims_text};
+use crate::nearest::nearest;
 
 /// One output of the model for one frame.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +120,12 @@ impl<'a> ModelOutputs<'a> {
         }
     }
 
+    /// Whether an output is declared with two dimensions, the first of which may be its batch.
+    pub(super) fn is_vector(self, index: usize) -> bool {
+        let Self::Declared(outputs) = self else { return false };
+        outputs[index].shape.as_ref().is_some_and(|dims| dims.len() == 2)
+    }
+
     /// Returns rows and columns of an output; `None` for those that are unknown, or if it has another shape.
     pub(super) fn rows_and_columns(self, index: usize) -> [Option<usize>; 2] {
         self.shape(index).last().unwrap_or_default()
@@ -138,7 +146,7 @@ impl<'a> ModelOutputs<'a> {
         self,
         none: &str,
         mut read: impl FnMut(usize) -> Option<Result<T, String>>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Misfit> {
         let mut first_problem = None;
         for index in 0..self.count() {
             match read(index) {
@@ -149,14 +157,14 @@ impl<'a> ModelOutputs<'a> {
                 None => {}
             }
         }
-        Err(first_problem.unwrap_or_else(|| none.to_owned()))
+        Err(first_problem.unwrap_or_else(|| none.to_owned()).into())
     }
 
     /// Returns the first output with rows and columns that `read` accepts; otherwise the problem of the first of them.
     pub(super) fn table<T>(
         self,
         mut read: impl FnMut(usize, [Option<usize>; 2]) -> Result<T, String>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Misfit> {
         self.first("no output has rows and columns", |index| Some(read(index, self.shape(index).last()?)))
     }
 }
@@ -164,6 +172,21 @@ impl<'a> ModelOutputs<'a> {
 /// Returns the rows and columns of an output that looks like a table; `None` inside for an unknown number.
 pub(crate) fn two_dimensions(output: &TensorInfo) -> Option<[Option<usize>; 2]> {
     ModelOutputs::Declared(std::slice::from_ref(output)).shape(0).last()
+}
+
+/// Returns the card's key for an output with the role `part`.
+fn key_of(part: &str) -> &'static str {
+    match part {
+        "boxes" => "head.boxes",
+        "scores" => "head.scores",
+        "labels" => "head.labels",
+        "count" => "head.count",
+        "heat map" => "head.heat",
+        "sizes" => "head.size",
+        "offsets" => "head.offset",
+        "landmarks" => "head.landmarks",
+        _ => FAMILY,
+    }
 }
 
 /// Finds which output has which role if a model has several: by the card, else by name, else by shape.
@@ -192,18 +215,25 @@ impl<'a> Roles<'a> {
         card: Option<&str>,
         hints: &[&str],
         fits: impl Fn(OutputShape) -> bool,
-    ) -> Result<Option<usize>, String> {
+    ) -> Result<Option<usize>, Misfit> {
         let outputs = self.outputs;
         let Some(name) = card else {
             let fits = |index: usize| fits(outputs.shape(index));
             let named = |index: usize, hint: &str| outputs.name(index).to_ascii_lowercase().contains(hint);
             return Ok(hints.iter().find_map(|hint| self.any(|index| fits(index) && named(index, hint))));
         };
-        let index = (0..outputs.count())
-            .find(|&index| outputs.name(index) == name)
-            .ok_or_else(|| format!("no output is called `{name}`, which the card names as {part}"))?;
+        let key = key_of(part);
+        let Some(index) = (0..outputs.count()).find(|&index| outputs.name(index) == name) else {
+            let problem = format!("no output is called `{name}`, which the card names as {part}");
+            let remedy = match nearest(name, (0..outputs.count()).map(|index| outputs.name(index))) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "write the name of one of them, or remove the key".to_owned(),
+            };
+            return Err(Misfit::at(key, problem, remedy));
+        };
         if !fits(outputs.shape(index)) {
-            return Err(format!("`{name}`, which the card names as {part}, has another shape"));
+            let problem = format!("`{name}`, which the card names as {part}, has another shape");
+            return Err(Misfit::at(key, problem, "write the name of the right output, or remove the key"));
         }
         self.taken.push(index);
         Ok(Some(index))
@@ -216,7 +246,7 @@ impl<'a> Roles<'a> {
         card: Option<&str>,
         hints: &[&str],
         fits: impl Fn(OutputShape) -> bool,
-    ) -> Result<Option<usize>, String> {
+    ) -> Result<Option<usize>, Misfit> {
         let outputs = self.outputs;
         Ok(self.by_name(part, card, hints, &fits)?.or_else(|| self.any(|index| fits(outputs.shape(index)))))
     }

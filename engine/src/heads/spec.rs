@@ -108,6 +108,8 @@ pub struct NanodetSpec {
     pub sigmoid: bool,
     /// Whether distances start at a cell's centre (x + 0.5) instead of its corner.
     pub cell_centre: bool,
+    /// Whether a cell may have several classes.
+    pub multi_label: bool,
 }
 
 /// Options of [`Family::Ssd`] and [`Family::Detr`].
@@ -258,6 +260,99 @@ impl HeadSpec {
             Self::Heatmap(_) => Family::Heatmap,
             Self::Blazeface(_) => Family::Blazeface,
             Self::Classifier { .. } => Family::Classifier,
+        }
+    }
+}
+
+/// Finds the word for an option's value in the words of cards.
+fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> String {
+    let found = words.iter().find(|(_, known)| known == value);
+    format!("{:?}", found.map_or("", |(word, _)| word))
+}
+
+/// The words of cards for the places of the background class.
+pub(crate) const BACKGROUNDS: [(&str, Background); 3] =
+    [("none", Background::None), ("first", Background::First), ("last", Background::Last)];
+/// The words of cards for activations.
+pub(crate) const ACTIVATIONS: [(&str, Activation); 3] =
+    [("none", Activation::None), ("sigmoid", Activation::Sigmoid), ("softmax", Activation::Softmax)];
+/// The words of cards for units.
+pub(crate) const UNITS: [(&str, BoxUnit); 2] = [("pixels", BoxUnit::Pixels), ("normalized", BoxUnit::Normalized)];
+/// The words of cards for the four numbers of a box.
+pub(crate) const FORMATS: [(&str, BoxFormat); 4] =
+    [("xyxy", BoxFormat::Xyxy), ("yxyx", BoxFormat::Yxyx), ("cxcywh", BoxFormat::Cxcywh), ("xywh", BoxFormat::Xywh)];
+/// The words of cards for kinds of heat maps.
+pub(crate) const STYLES: [(&str, HeatmapStyle); 2] =
+    [("centernet", HeatmapStyle::CenterNet), ("centerface", HeatmapStyle::CenterFace)];
+
+impl HeadSpec {
+    /// Returns the options as a card has them, as key and value; without those that are not set.
+    pub(crate) fn options(&self) -> Vec<(&'static str, String)> {
+        let number = |key, count: usize| (count > 0).then(|| (key, count.to_string()));
+        let points = |keypoints: &Option<Keypoints>| {
+            let each = |k: Keypoints| if k.scored { 3 } else { 2 };
+            keypoints.map(|k| ("keypoints", format!("[{}, {}]", k.count, each(k))))
+        };
+        let name = |key, name: &Option<String>| name.as_ref().map(|name| (key, format!("{name:?}")));
+        let options = match self {
+            Self::Yolov5 { masks } => vec![number("masks", *masks)],
+            Self::Yolov8 { keypoints, masks } => vec![points(keypoints), number("masks", *masks)],
+            Self::YoloNms { keypoints, unit } => vec![points(keypoints), Some(("unit", word(&UNITS, unit)))],
+            Self::Yolox(spec) => vec![
+                Some(("decoded", spec.decoded.to_string())),
+                // Decoded boxes need no grid.
+                (!spec.decoded).then(|| ("strides", format!("{:?}", spec.strides))),
+            ],
+            Self::Nanodet(spec) => vec![
+                Some(("strides", format!("{:?}", spec.strides))),
+                Some(("reg_max", spec.reg_max.to_string())),
+                Some(("cell_centre", spec.cell_centre.to_string())),
+                Some(("sigmoid", spec.sigmoid.to_string())),
+                (!spec.multi_label).then(|| ("multi_label", "false".to_owned())),
+            ],
+            Self::Ssd(spec) | Self::Detr(spec) => vec![
+                name("boxes", &spec.boxes),
+                name("scores", &spec.scores),
+                name("labels", &spec.labels),
+                name("count", &spec.count),
+                spec.activation.map(|activation| ("activation", word(&ACTIVATIONS, &activation))),
+                spec.format.map(|format| ("format", word(&FORMATS, &format))),
+                spec.unit.map(|unit| ("unit", word(&UNITS, &unit))),
+                spec.background.map(|background| ("background", word(&BACKGROUNDS, &background))),
+                spec.multi_label.map(|several| ("multi_label", several.to_string())),
+            ],
+            Self::Heatmap(spec) => vec![
+                Some(("style", word(&STYLES, &spec.style))),
+                Some(("stride", spec.stride.to_string())),
+                Some(("sigmoid", spec.sigmoid.to_string())),
+                name("heat", &spec.heat),
+                name("size", &spec.size),
+                name("offset", &spec.offset),
+                name("landmarks", &spec.landmarks),
+            ],
+            Self::Blazeface(spec) => {
+                vec![spec.strides.as_ref().map(|strides| ("strides", format!("{strides:?}")))]
+            }
+            Self::Classifier { activation, background } => vec![
+                activation.map(|activation| ("activation", word(&ACTIVATIONS, &activation))),
+                (*background != Background::None).then(|| ("background", word(&BACKGROUNDS, background))),
+            ],
+        };
+        options.into_iter().flatten().collect()
+    }
+
+    /// Returns the width and height that most models of the family are trained with, for one that leaves them open.
+    pub(crate) const fn usual_size(&self) -> (u32, u32) {
+        match self {
+            Self::Nanodet(_) => (416, 416),
+            Self::Ssd(_) => (320, 320),
+            Self::Heatmap(HeatmapSpec { style: HeatmapStyle::CenterFace, .. }) => (640, 480),
+            Self::Heatmap(_) => (512, 512),
+            Self::Blazeface(_) => (128, 128),
+            Self::Classifier { .. } => (224, 224),
+            Self::Yolov5 { .. } | Self::Yolov8 { .. } | Self::YoloNms { .. } | Self::Yolox(_) | Self::Detr(_) => {
+                (640, 640)
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use visiond_kernels::tensor::{DType, TensorRef};
 
+use super::remedy::with_remedy;
 use super::spec::*;
 use super::*;
 use crate::backend::{Dim, TensorInfo};
@@ -26,7 +27,13 @@ fn refused(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32), classes: u
 const V8: HeadSpec = HeadSpec::Yolov8 { keypoints: None, masks: 0 };
 
 fn nanodet_g() -> HeadSpec {
-    HeadSpec::Nanodet(NanodetSpec { strides: vec![8, 16, 32], reg_max: 10, sigmoid: false, cell_centre: true })
+    HeadSpec::Nanodet(NanodetSpec {
+        strides: vec![8, 16, 32],
+        reg_max: 10,
+        sigmoid: false,
+        cell_centre: true,
+        multi_label: true,
+    })
 }
 
 #[test]
@@ -70,6 +77,152 @@ fn an_output_that_the_card_names_must_be_there() {
     assert!(message.contains("`scores`, which the card names as boxes, has another shape"), "{message}");
 }
 
+fn key(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32), classes: usize) -> &'static str {
+    build(spec, outputs, size, classes).err().map_or("", |error| error.key)
+}
+
+/// Doubts the numbers of one output.
+fn doubt(spec: &HeadSpec, shape: &[usize], classes: usize, numbers: &[f32]) -> String {
+    let infos = [tensor("output0", shape)];
+    let head = build(spec, &infos, (320, 320), classes).unwrap_or_else(|error| panic!("{error}"));
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    let outputs = [NamedOutput { name: "output0", tensor: TensorRef::new(DType::F32, shape, &bytes).unwrap() }];
+    let input = HeadInput { outputs: &outputs, input_size: (320, 320), score_threshold: 0.25 };
+    head.check_numbers(&input).err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn no_other_output_is_read_in_place_of_a_heat_map_of_other_classes() {
+    let spec = |style| HeadSpec::Heatmap(HeatmapSpec { style, stride: 4, sigmoid: true, ..HeatmapSpec::default() });
+    let maps = |names: [&str; 4], planes: [usize; 4], side: usize| -> Vec<TensorInfo> {
+        let named = names.iter().zip(planes).filter(|(_, planes)| *planes > 0);
+        named.map(|(name, planes)| tensor(name, &[1, planes, side, side])).collect()
+    };
+    let (net, face) = (spec(HeatmapStyle::CenterNet), spec(HeatmapStyle::CenterFace));
+    let named = ["hm", "wh", "reg", "x"];
+    let error = refused(&net, &maps(named, [3, 2, 2, 0], 80), (320, 320), 2);
+    assert!(error.contains("`hm` has 3 planes instead of 2, one for each of the card's classes; "), "{error}");
+    assert!(error.ends_with(": name 3 classes under [classes], or remove the names"), "{error}");
+    let numbers = ["537", "538", "539", "540"];
+    assert_eq!(key(&net, &maps(numbers, [80, 2, 2, 0], 80), (320, 320), 2), "classes");
+    assert_eq!(key(&net, &maps(numbers, [2, 2, 2, 0], 80), (320, 320), 2), "");
+    assert_eq!(key(&net, &maps(named, [3, 2, 2, 0], 80), (320, 320), 0), "");
+    assert_eq!(key(&net, &maps(["wh", "hm", "reg", "hm_hp"], [2, 1, 2, 17], 80), (320, 320), 1), "");
+    let error = refused(&face, &maps(numbers, [1, 2, 2, 10], 80), (320, 320), 2);
+    assert!(
+        error.contains("but the card names 2 classes instead of one") && error.contains(": name 1 class under"),
+        "{error}"
+    );
+    assert_eq!(key(&face, &maps(numbers, [1, 2, 2, 10], 80), (320, 320), 1), "");
+    // Another family altogether.
+    assert_eq!(key(&net, &[tensor("output0", &[1, 7, 2100])], (320, 320), 2), "head.family");
+}
+
+#[test]
+fn the_stride_of_a_heat_map_is_that_of_its_cells() {
+    let spec = |stride| HeadSpec::Heatmap(HeatmapSpec { stride, ..HeatmapSpec::default() });
+    let maps = |h, w| [("hm", 3), ("wh", 2), ("reg", 2)].map(|(name, planes)| tensor(name, &[1, planes, h, w]));
+    let error = refused(&spec(8), &maps(80, 80), (320, 320), 3);
+    assert!(
+        error.contains("`hm` has 80x80 cells over an input of 320x320, which the card's stride of 8 does not give"),
+        "{error}"
+    );
+    assert!(error.ends_with(": write `stride = 4` under [head]"), "{error}");
+    assert_eq!(key(&spec(4), &maps(40, 40), (320, 320), 3), "head.stride");
+    assert_eq!(key(&spec(4), &maps(80, 120), (480, 320), 3), "");
+    // A side that is no multiple has one cell more, or that of the rest.
+    assert_eq!(key(&spec(4), &maps(76, 75), (301, 301), 3), "");
+    assert_eq!(key(&spec(4), &maps(80, 81), (320, 320), 3), "head.family");
+}
+
+#[test]
+fn what_follows_the_class_of_a_row_must_be_masks_or_the_cards_keypoints() {
+    let spec = |keypoints: Option<(usize, bool)>| HeadSpec::YoloNms {
+        keypoints: keypoints.map(|(count, scored)| Keypoints { count, scored }),
+        unit: BoxUnit::Pixels,
+    };
+    let rows = |width| tensor("output0", &[1, 50, width]);
+    let error = refused(&spec(None), &[rows(57)], (320, 320), 3);
+    assert!(error.contains("`output0` has 51 numbers after the class of each row"), "{error}");
+    assert!(error.ends_with(": write `keypoints = [17, 3]` under [head]"), "{error}");
+    assert_eq!(key(&spec(Some((17, true))), &[rows(57)], (320, 320), 3), "");
+    assert_eq!(key(&spec(Some((17, false))), &[rows(57)], (320, 320), 3), "head.keypoints");
+    assert_eq!(key(&spec(None), &[rows(16)], (320, 320), 1), "head.keypoints");
+    // Mask coefficients, with the masks and without.
+    assert_eq!(key(&spec(None), &[rows(38), tensor("output1", &[1, 32, 80, 80])], (320, 320), 3), "");
+    assert_eq!(key(&spec(None), &[rows(38)], (320, 320), 3), "");
+    assert_eq!(key(&spec(None), &[rows(6)], (320, 320), 3), "");
+    // The scores of a classifier.
+    assert_eq!(key(&spec(None), &[tensor("y", &[1, 6])], (224, 224), 0), "head.family");
+    assert_eq!(key(&spec(None), &[tensor("y", &[1, 1, 6])], (224, 224), 0), "");
+}
+
+#[test]
+fn rows_without_a_score_may_hold_any_box() {
+    let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels };
+    for row in [[-1.0; 6], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]] {
+        assert_eq!(doubt(&spec, &[1, 300, 6], 3, &row.repeat(300)), "", "{row:?}");
+    }
+    let found = doubt(&spec, &[1, 300, 6], 3, &[0.1, 0.1, 0.9, 0.9, 0.5, 0.0].repeat(300));
+    assert!(found.contains("they are fractions of the input"), "{found}");
+}
+
+#[test]
+fn three_anchors_a_cell_are_not_candidates_of_yolov8() {
+    let error = refused(&V8, &[tensor("output0", &[1, 6300, 8])], (320, 320), 4);
+    assert!(error.contains("has 6300 candidates, three anchors for each of 2100 cells as YOLOv5 has"), "{error}");
+    assert_eq!(refused(&V8, &[tensor("output0", &[1, 2100, 8])], (320, 320), 4), "");
+}
+
+#[test]
+fn the_centres_of_a_yolox_show_whether_it_is_decoded() {
+    let strides = vec![8, 16, 32];
+    let spec = |decoded| HeadSpec::Yolox(YoloxSpec { decoded, strides: strides.clone() });
+    let (mut raw, mut decoded) = (Vec::new(), Vec::new());
+    for stride in [8_u16, 16, 32] {
+        let side = 320 / stride;
+        for cell in 0..side * side {
+            let stride = f32::from(stride);
+            // Within a cell and half of one around it; sizes of half a cell, so that neither numbers are large.
+            let (x, y) = (f32::from(cell % 5) / 2.0 - 0.5, f32::from(cell % 7) / 4.0);
+            let (column, line) = (f32::from(cell % side), f32::from(cell / side));
+            raw.extend([x, y, 0.5, 0.5, 0.1, 0.2]);
+            decoded.extend([(x + column) * stride, (y + line) * stride, 6.0, 6.0, 0.1, 0.2]);
+        }
+    }
+    let doubted = |is_decoded, numbers: &[f32]| doubt(&spec(is_decoded), &[1, 2100, 6], 1, numbers);
+    assert_eq!(doubted(true, &decoded), "");
+    assert_eq!(doubted(false, &raw), "");
+    assert!(doubted(true, &raw).ends_with(": write `decoded = false` under [head]"), "{}", doubted(true, &raw));
+    assert!(
+        doubted(false, &decoded).ends_with(": write `decoded = true` under [head]"),
+        "{}",
+        doubted(false, &decoded)
+    );
+}
+
+#[test]
+fn a_remedy_names_no_family_that_the_shapes_do_not_speak_for() {
+    let remedy = |spec: &HeadSpec, outputs: &[TensorInfo], named: usize| {
+        let inputs = [tensor("images", &[1, 3, 320, 320])];
+        let error = build(spec, outputs, (320, 320), named).err().unwrap();
+        with_remedy(error, spec, named, &inputs, outputs, (320, 320)).to_string()
+    };
+    let detr = |activation| HeadSpec::Detr(BoxesSpec { activation: Some(activation), ..BoxesSpec::default() });
+    let outputs = [tensor("logits", &[1, 100, 92]), tensor("pred_boxes", &[1, 100, 4])];
+    let error = remedy(&detr(Activation::Softmax), &outputs, 80);
+    assert!(error.ends_with(": name 91 classes under [classes], or remove the names"), "{error}");
+    let error = remedy(&detr(Activation::None), &outputs, 91);
+    assert!(error.ends_with("name 92 classes under [classes], or remove the names"), "{error}");
+    let ssd = HeadSpec::Ssd(BoxesSpec { background: Some(Background::First), ..BoxesSpec::default() });
+    let outputs = [tensor("scores", &[1, 1500, 4]), tensor("boxes", &[1, 1500, 4])];
+    let error = remedy(&ssd, &outputs, 4);
+    assert!(error.contains("name 3 classes") && !error.contains("family ="), "{error}");
+    let swapped = BoxesSpec { boxes: Some("scores".to_owned()), ..BoxesSpec::default() };
+    let error = remedy(&HeadSpec::Ssd(swapped), &outputs, 4);
+    assert!(error.ends_with(": write `boxes = \"boxes\"`, or remove the key"), "{error}");
+}
+
 #[test]
 fn real_shapes_are_checked_again_whatever_was_declared() {
     let unknown = TensorInfo { shape: None, ..tensor("output", &[]) };
@@ -102,8 +255,83 @@ fn a_blazeface_whose_anchors_do_not_fit_is_told_the_strides() {
     assert!(refused(&blazeface(None), &odd, (128, 128), 1).contains("no such pair"));
 }
 
+#[test]
+fn a_blazeface_box_of_no_size_is_kept_and_one_of_a_negative_size_is_not() {
+    let spec = HeadSpec::Blazeface(BlazefaceSpec { strides: Some(vec![32]) });
+    let infos = [tensor("scores", &[1, 8, 1]), tensor("boxes", &[1, 8, 4])];
+    let mut head = build(&spec, &infos, (64, 64), 1).unwrap_or_else(|error| panic!("{error}"));
+    let sizes = [[4.0, 8.0], [0.0, 8.0], [4.0, 0.0], [-1.0, 8.0], [4.0, -1.0], [2.0, 2.0], [2.0, 2.0], [2.0, 2.0]];
+    let boxes = sizes.map(|[w, h]| [1.0_f32, 2.0, w, h]).concat();
+    let scores = [1.0_f32, 1.0, 1.0, 1.0, 1.0, -9.0, f32::NAN, 1.0];
+    let bytes = [scores.map(f32::to_ne_bytes).concat(), boxes.iter().flat_map(|v| v.to_ne_bytes()).collect()];
+    let shapes = shapes_of(&infos);
+    let outputs = [0, 1].map(|index| NamedOutput {
+        name: &infos[index].name,
+        tensor: TensorRef::new(DType::F32, &shapes[index], &bytes[index]).unwrap(),
+    });
+    let mut out = Decoded::default();
+    head.decode(&HeadInput { outputs: &outputs, input_size: (64, 64), score_threshold: 0.5 }, &mut out).unwrap();
+    let found: Vec<_> = out.candidates.iter().map(|candidate| (candidate.row, candidate.box_in_input)).collect();
+    // Two anchors in each of 2 x 2 cells: the first cell's middle is at (16, 16), the second's at (48, 16).
+    let wanted = [
+        (0, [15.0, 14.0, 19.0, 22.0]),
+        (1, [17.0, 14.0, 17.0, 22.0]),
+        (2, [47.0, 18.0, 51.0, 18.0]),
+        (7, [48.0, 49.0, 50.0, 51.0]),
+    ];
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn nanodet_in_pairs_needs_the_rows_and_the_widths_of_every_grid() {
+    // Strides 8, 16 and 32 over 64 x 64: 64, 16 and 4 cells; 80 classes and 44 distances.
+    let pairs = |rows: [usize; 3], classes: usize, distances: usize| {
+        let pair = |n| [tensor("cls", &[1, n, classes]), tensor("dis", &[1, n, distances])];
+        rows.map(pair).concat()
+    };
+    let refused = |outputs: Vec<TensorInfo>| refused(&nanodet_g(), &outputs, (64, 64), 80);
+    assert_eq!(refused(pairs([64, 16, 4], 80, 44)), "");
+    assert_eq!(refused(pairs([4, 64, 16], 80, 44)), "", "in any order");
+    for wrong in
+        [pairs([64, 16, 5], 80, 44), pairs([65, 17, 5], 80, 44), pairs([64, 16, 4], 80, 45), pairs([64, 16, 4], 81, 44)]
+    {
+        assert_ne!(refused(wrong), "");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_the_head_reads() {
+    let outputs = [tensor("odd", &[1, 2, 3, 4, 5, 6])];
+    for (spec, reads) in [
+        (HeadSpec::Yolov5 { masks: 0 }, "one output [1, N, 5 + classes"),
+        (V8, "one output [1, 4 + classes"),
+        (HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }, "[1, N, 6"),
+        (
+            HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8] }),
+            "one output [1, cells of all grids, 5 + classes]",
+        ),
+        (nanodet_g(), "classes + 4 * (reg_max + 1)"),
+        (HeadSpec::Ssd(BoxesSpec::default()), "boxes [1, "),
+        (HeadSpec::Detr(BoxesSpec::default()), "boxes [1, Q, 4] and logits"),
+        (HeadSpec::Heatmap(HeatmapSpec { stride: 4, ..HeatmapSpec::default() }), "a heat map [1, classes, h, w]"),
+        (HeadSpec::Blazeface(BlazefaceSpec::default()), "scores [1, anchors, 1] and boxes"),
+        (HeadSpec::Classifier { activation: None, background: Background::None }, "[1, classes]"),
+    ] {
+        let family = spec.family().name();
+        let message = refused(&spec, &outputs, (64, 64), 2);
+        let (_, told) = message.split_once(&format!("head `{family}` reads ")).unwrap_or_else(|| panic!("{message}"));
+        assert!(told.contains(reads), "{family}: {told}");
+    }
+}
+
+/// Guesses from shapes alone.
+fn guesses(outputs: &[TensorInfo], inputs: &[TensorInfo]) -> Vec<HeadGuess> {
+    let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());
+    guess_heads(ModelFacts { inputs, outputs, metadata: &metadata, tails: &tails })
+}
+
 fn first_guess(outputs: &[TensorInfo], side: usize) -> (Family, Option<usize>) {
-    let guesses = guess_heads(outputs, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new());
+    let guesses = guesses(outputs, &[tensor("images", &[1, 3, side, side])]);
     guesses.first().map(|guess| (guess.family, guess.class_count)).unwrap()
 }
 
@@ -123,7 +351,8 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     assert_eq!(two(tensor("logits", &[1, 300, 80]), tensor("pred_boxes", &[1, 300, 4]), 640), (Family::Detr, Some(80)));
     assert_eq!(two(tensor("scores", &[1, 4420, 2]), tensor("boxes", &[1, 4420, 4]), 320), (Family::Ssd, Some(1)));
     let faces = [1, 2, 2, 10].map(|c| tensor(&format!("o{c}"), &[1, c, 120, 160]));
-    assert_eq!(first_guess(&faces, 640), (Family::Heatmap, Some(1)));
+    let face_guesses = guesses(&faces, &[tensor("images", &[1, 3, 480, 640])]);
+    assert_eq!((face_guesses[0].family, face_guesses[0].class_count), (Family::Heatmap, Some(1)));
     let pair = |n, width| (tensor("regressors", &[1, n, width]), tensor("classificators", &[1, n, 1]));
     for (n, width, side) in [(896, 16, 128), (896, 16, 256), (2304, 16, 192), (2016, 18, 192), (2254, 12, 224)] {
         let (boxes, scores) = pair(n, width);
@@ -138,8 +367,68 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     assert_eq!(first_guess(&efficient, 640), (Family::YoloNms, None));
     let deployed = [integers("labels", &[1, 300]), tensor("boxes", &[1, 300, 4]), tensor("scores", &[1, 300])];
     let inputs = [tensor("images", &[1, 3, 640, 640]), integers("orig_target_sizes", &[1, 2])];
-    assert_eq!(guess_heads(&deployed, &inputs, &BTreeMap::new())[0].family, Family::Detr);
-    assert_eq!(guess_heads(&[tensor("depth", &[1, 640, 640, 1])], &inputs, &BTreeMap::new()), []);
+    assert_eq!(guesses(&deployed, &inputs)[0].family, Family::Detr);
+    assert_eq!(guesses(&[tensor("depth", &[1, 640, 640, 1])], &inputs), []);
+}
+
+#[test]
+fn every_head_that_fits_is_guessed_with_its_options_and_classes() {
+    let table = |a, b| vec![tensor("output", &[1, a, b])];
+    let pair = |n, a, b| vec![tensor("boxes", &[1, n, a]), tensor("scores", &[1, n, b])];
+    let maps = |planes: &[usize]| planes.iter().map(|&c| tensor(&format!("o{c}"), &[1, c, 80, 80])).collect();
+    let chosen = |labels| vec![tensor("boxes", &[1, 300, 4]), tensor("scores", &[1, 300]), labels];
+    // A model's outputs, and the side of its picture; 0 leaves it open.
+    let cases: [(Vec<TensorInfo>, usize); 32] = [
+        (table(2100, 112), 320),
+        (table(2100, 124), 320),
+        (table(2100, 148), 320),
+        (table(2125, 112), 320),
+        (table(2100, 33), 320),
+        (table(2100, 85), 320),
+        (table(2125, 25), 320),
+        (table(2100, 40), 320),
+        (table(2100, 6), 320),
+        (table(2100, 5), 320),
+        (table(6300, 85), 320),
+        (table(6300, 5), 320),
+        (table(6375, 6), 320),
+        (table(84, 2100), 320),
+        (table(5, 2100), 320),
+        (table(4, 2100), 320),
+        (table(300, 7), 640),
+        (table(1000, 6), 640),
+        (table(1001, 6), 640),
+        (table(1000, 95), 640),
+        (table(300, 5), 640),
+        (table(25_200, 85), 0),
+        (table(84, 8400), 0),
+        (pair(1000, 4, 91), 320),
+        (pair(1001, 4, 91), 320),
+        (pair(896, 16, 1), 128),
+        (pair(2304, 16, 1), 192),
+        (maps(&[1, 2, 2, 10]), 320),
+        (maps(&[80, 2, 2]), 320),
+        (maps(&[80, 2]), 320),
+        (chosen(integers("labels", &[1, 300])), 320),
+        (chosen(tensor("labels", &[1, 300])), 320),
+    ];
+    let mut found = String::new();
+    for (outputs, side) in cases {
+        let side = if side == 0 { Dim::Dynamic(String::new()) } else { Dim::Fixed(side) };
+        let shape = vec![Dim::Fixed(1), Dim::Fixed(3), side.clone(), side];
+        let picture = TensorInfo { shape: Some(shape), ..tensor("images", &[]) };
+        let shapes = shapes_of(&outputs);
+        found += &format!("{shapes:?}\n");
+        let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());
+        let facts = ModelFacts { inputs: &[picture], outputs: &outputs, metadata: &metadata, tails: &tails };
+        for guess in guess_heads(facts) {
+            let (_, options) = guess.card.split_once("[head]\n").unwrap();
+            let (options, _) = options.split_once("\n[classes]").unwrap();
+            let options = options.trim().replace("family = ", "").replace('\n', ", ");
+            found += &format!("  {options}, {:?} classes: {}\n", guess.class_count, guess.reason);
+        }
+    }
+    assert_eq!(found, include_str!("guesses.txt"), "\n{found}");
 }
 
 #[test]
@@ -157,9 +446,9 @@ fn every_guess_comes_with_a_card_that_builds_its_head() {
     for shape in shapes {
         for side in [416, 640] {
             let output = [tensor("output", shape)];
-            for guess in guess_heads(&output, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new()) {
-                let text = guess.card.replace("file = \"names.txt\"", "names = []");
-                let card = crate::card::Card::from_toml(&text, std::path::Path::new("net.toml"));
+            for guess in guesses(&output, &[tensor("images", &[1, 3, side, side])]) {
+                let text = &guess.card;
+                let card = crate::card::Card::from_toml(text, std::path::Path::new("net.toml"));
                 let card = card.unwrap_or_else(|error| panic!("{error}\n{text}"));
                 let size = (side as u32, side as u32);
                 assert!(build(&card.head, &output, size, card.classes.len()).is_ok(), "{shape:?} {text}");
@@ -180,8 +469,8 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov8 { keypoints, masks }),
         (keypoints(), unit()).prop_map(|(keypoints, unit)| HeadSpec::YoloNms { keypoints, unit }),
         (any::<bool>(), strides()).prop_map(|(decoded, strides)| HeadSpec::Yolox(YoloxSpec { decoded, strides })),
-        (strides(), 0..3_usize, any::<bool>()).prop_map(|(strides, reg_max, sigmoid)| {
-            HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true })
+        (strides(), 0..3_usize, any::<bool>(), any::<bool>()).prop_map(|(strides, reg_max, sigmoid, multi_label)| {
+            HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true, multi_label })
         }),
         (background(), activation()).prop_map(|(background, activation)| {
             HeadSpec::Ssd(BoxesSpec {
@@ -461,6 +750,6 @@ proptest! {
     fn no_shapes_make_the_guess_panic(outputs in outputs(), sides in prop::collection::vec(0..700_usize, 0..5)) {
         let infos: Vec<TensorInfo> =
             outputs.iter().map(|(name, dtype, shape, _)| TensorInfo { dtype: *dtype, ..tensor(name, shape) }).collect();
-        guess_heads(&infos, &[tensor("images", &sides)], &BTreeMap::new());
+        guesses(&infos, &[tensor("images", &sides)]);
     }
 }

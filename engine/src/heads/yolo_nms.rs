@@ -17,14 +17,18 @@ use visiond_kernels::filter::{FilterSpec, Table};
 use super::decoded::{Decoded, InputKeypoint};
 use super::end_to_end::{EndToEndOutputs, OutputEncoding};
 use super::gpu_filter::{best_of, plain_box, plain_points, rows_of, scale_of, table};
-use super::head::{Decoder, HeadInput};
+use super::head::{Decoder, HeadInput, Suppression};
+use super::misfit::{FAMILY, Misfit};
 use super::outputs::ModelOutputs;
+use super::raw_numbers::{Numbers, not_probabilities, wrong_labels, wrong_unit};
 use super::rows::{class_number, corners, four};
 use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints};
 
 pub(super) struct YoloNms {
     pub(super) keypoints: Option<Keypoints>,
     pub(super) unit: BoxUnit,
+    /// The number of named classes, or 0.
+    pub(super) class_count: usize,
 }
 
 pub(super) enum YoloNmsLayout {
@@ -39,9 +43,38 @@ pub(super) enum YoloNmsLayout {
     EndToEnd(EndToEndOutputs),
 }
 
+/// The mask coefficients of Ultralytics' models, which an export may keep without the masks.
+const MASKS: usize = 32;
+
 impl YoloNms {
+    /// Checks what follows a row's class, and keypoints if the card has them, where no other output is there for masks.
+    fn check_keypoints(&self, name: &str, width: usize, rest: usize) -> Result<(), Misfit> {
+        let points = width - 6;
+        let counted = |each: usize| points.is_multiple_of(each).then_some((points / each, each));
+        // A point and its score, or at least two points.
+        let Some((count, each)) = counted(3).or(counted(2)).filter(|_| points >= 4 && rest != MASKS) else {
+            return Ok(());
+        };
+        let problem = match self.keypoints {
+            None => {
+                format!("`{name}` has {points} numbers after the class of each row, which the card does not mention")
+            }
+            Some(k) => format!(
+                "`{name}` has {points} numbers after the class of each row, but the card's {} keypoints have {}",
+                k.count,
+                k.values()
+            ),
+        };
+        Err(Misfit::at("head.keypoints", problem, format!("write `keypoints = [{count}, {each}]` under [head]")))
+    }
+
     fn encoding(&self) -> OutputEncoding {
-        OutputEncoding { format: BoxFormat::Xyxy, unit: self.unit, background: Background::None, class_count: 0 }
+        OutputEncoding {
+            format: BoxFormat::Xyxy,
+            unit: self.unit,
+            background: Background::None,
+            class_count: self.class_count,
+        }
     }
 }
 
@@ -52,16 +85,26 @@ impl Decoder for YoloNms {
         "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or four: count [1, 1], boxes [1, N, 4], scores [1, N] and classes [1, N]"
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<YoloNmsLayout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<YoloNmsLayout, Misfit> {
         if let Some(found) = EndToEndOutputs::find(outputs, &BoxesSpec::default())? {
             return Ok(YoloNmsLayout::EndToEnd(found));
         }
         let wanted = 6 + self.keypoints.map_or(0, |k| k.values());
-        outputs.table(|output, [_, width]| match width {
+        let found = outputs.table(|output, [rows, width]| match width {
             Some(7) if self.keypoints.is_none() => Ok(YoloNmsLayout::BatchRows { output }),
             Some(width) if width < wanted => Err(format!("has rows of {width} numbers, but needs {wanted} or more")),
+            // A batch of one row without a dimension for it.
+            Some(_) if rows == Some(1) && outputs.is_vector(output) => {
+                Err("is one row of numbers, as a classifier's scores are".to_owned())
+            }
             width => Ok(YoloNmsLayout::Rows { output, width: width.unwrap_or(0) }),
-        })
+        })?;
+        if let YoloNmsLayout::Rows { output, width } = found
+            && let Some(rest) = width.checked_sub(wanted).filter(|rest| *rest > 0 && outputs.count() == 1)
+        {
+            self.check_keypoints(outputs.name(output), width, rest)?;
+        }
+        Ok(found)
     }
 
     fn decode(&mut self, layout: &YoloNmsLayout, input: &HeadInput<'_>, out: &mut Decoded) {
@@ -90,6 +133,27 @@ impl Decoder for YoloNms {
         }
     }
 
+    fn doubt(&self, layout: &YoloNmsLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        const KEY: &str = "head.unit";
+        let (output, width, box_at, score_at, class_at) = match layout {
+            YoloNmsLayout::EndToEnd(found) => return found.doubt(self.encoding(), KEY, input),
+            &YoloNmsLayout::Rows { output, width } => (output, width.max(6), 0, 4, 5),
+            &YoloNmsLayout::BatchRows { output } => (output, 7, 1, 6, 5),
+        };
+        let values = input.outputs[output].tensor.to_f32();
+        let rows = || values.chunks_exact(width);
+        let scores = Numbers::of(rows().map(|row| &row[score_at]));
+        // Unused rows may have the score -1.
+        if scores.most() > 1.5 {
+            return not_probabilities(scores, FAMILY, "correct `family` under [head]");
+        }
+        // Whatever fills the boxes of unused rows, their scores are not above 0.
+        let used = rows().filter(|row| row[score_at] > 0.0);
+        let boxes: Vec<[f32; 4]> = used.filter_map(|row| four(row, box_at)).collect();
+        let found = rows().map(|row| (row[score_at], row[class_at]));
+        wrong_labels(found, 0, self.class_count, input.score_threshold).or_else(|| wrong_unit(&boxes, self.unit, KEY))
+    }
+
     fn filter(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
         let (output, box_at, score_at, class_at) = match layout {
             YoloNmsLayout::EndToEnd(found) => return found.filter(self.encoding(), outputs, input_size),
@@ -107,7 +171,7 @@ impl Decoder for YoloNms {
         })
     }
 
-    fn needs_nms(&self, _layout: &YoloNmsLayout) -> bool {
-        false
+    fn suppression(&self, _layout: &YoloNmsLayout) -> Suppression {
+        Suppression::None
     }
 }

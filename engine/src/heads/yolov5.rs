@@ -16,7 +16,9 @@ use visiond_kernels::filter::{BoxCode, FilterSpec, Grid, Table};
 use super::decoded::Decoded;
 use super::gpu_filter::{best_of, plain_box, rows_of, table};
 use super::head::{Decoder, HeadInput};
+use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, check_cells, classes_in};
+use super::raw_numbers::{Numbers, are_many, no_pixels, not_probabilities, wrong_unit};
 use super::rows::{best_class, corners, four};
 use super::spec::{BoxFormat, BoxUnit};
 
@@ -25,7 +27,15 @@ pub(super) struct Yolov5 {
     pub(super) masks: usize,
     /// The grids that boxes are relative to; `None` if they are decoded.
     pub(super) strides: Option<Vec<u32>>,
+    /// Whether the card says whether boxes are decoded.
+    pub(super) is_yolox: bool,
 }
+
+/// More than the logarithm of any size in cells.
+const LARGEST_LOGARITHM: f32 = 12.0;
+
+/// The cells of the smallest input whose grids show whether boxes are decoded: 64 pixels.
+const ENOUGH_CELLS: usize = 84;
 
 pub(super) struct Yolov5Layout {
     output: usize,
@@ -39,6 +49,30 @@ fn cells(input_size: (u32, u32), stride: u32) -> (usize, usize) {
     ((input_size.0 / stride) as usize, (input_size.1 / stride) as usize)
 }
 
+/// Whether nearly every centre lies within two cells of the middle of its row's own cell, in pixels, as those of decoded boxes do.
+/// Offsets within a cell are that near only in the first cells of a grid.
+fn are_on_grid(boxes: &[[f32; 4]], strides: &[u32], input_size: (u32, u32)) -> bool {
+    let middles = strides.iter().flat_map(|&stride| {
+        let (columns, lines) = cells(input_size, stride);
+        let middle = move |index: usize| (index as f32 + 0.5) * stride as f32;
+        (0..columns * lines).map(move |cell| (middle(cell % columns), middle(cell / columns), 2.0 * stride as f32))
+    });
+    let near = |(&[x, y, ..], (u, v, margin)): (&[f32; 4], (f32, f32, f32))| {
+        (x - u).abs() <= margin && (y - v).abs() <= margin
+    };
+    let count = boxes.iter().zip(middles).filter(|pair| near(*pair)).count();
+    boxes.len() >= ENOUGH_CELLS && 10 * count >= 9 * boxes.len()
+}
+
+/// Whether nearly every centre lies within 16 pixels of the input's first corner, as offsets within a cell do. The centres of
+/// decoded boxes are spread over the input.
+fn are_near_corner(boxes: &[[f32; 4]], (width, height): (u32, u32)) -> bool {
+    const NEAR: f32 = 16.0;
+    let count = boxes.iter().filter(|[x, y, ..]| x.abs() <= NEAR && y.abs() <= NEAR).count();
+    let is_large = width >= 64 && height >= 64;
+    is_large && boxes.len() >= ENOUGH_CELLS && 10 * count >= 9 * boxes.len()
+}
+
 impl Decoder for Yolov5 {
     type Layout = Yolov5Layout;
 
@@ -49,7 +83,7 @@ impl Decoder for Yolov5 {
         }
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Yolov5Layout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Yolov5Layout, Misfit> {
         outputs.table(|output, [rows, width]| {
             let classes = classes_in(width, 5 + self.masks, self.class_count, "rows")?;
             if let Some(strides) = &self.strides {
@@ -88,6 +122,39 @@ impl Decoder for Yolov5 {
             for (cell, (index, row)) in cells.filter(|(_, (_, row))| passes(row)) {
                 add(index, row, Some((cell % columns, cell / columns, stride)));
             }
+        }
+    }
+
+    fn doubt(&self, layout: &Yolov5Layout, input: &HeadInput<'_>) -> Option<Misfit> {
+        const DECODED: &str = "head.decoded";
+        let values = input.outputs[layout.output].tensor.to_f32();
+        let rows = || values.chunks_exact(layout.width.max(6));
+        let scores = Numbers::of(rows().flat_map(|row| &row[4..5 + layout.classes]));
+        if let Some(doubt) =
+            not_probabilities(scores, FAMILY, "export the model with its last sigmoid, or correct `family`")
+        {
+            return Some(doubt);
+        }
+        let boxes: Vec<[f32; 4]> = rows().filter_map(|row| four(row, 0)).collect();
+        match &self.strides {
+            // exp(x) of so much is a million pixels.
+            Some(strides) => (are_many(&boxes, |&[_, _, w, h]| w > LARGEST_LOGARITHM || h > LARGEST_LOGARITHM)
+                || are_on_grid(&boxes, strides, input.input_size))
+            .then(|| {
+                let problem = "its boxes are in pixels already";
+                Misfit::at(DECODED, problem, "write `decoded = true` under [head]")
+            }),
+            None if self.is_yolox => {
+                let problem = if are_many(&boxes, |&[_, _, w, h]| w < 0.0 || h < 0.0) {
+                    "many of its boxes have a negative size, so they are not decoded"
+                } else if are_near_corner(&boxes, input.input_size) {
+                    "its boxes all lie in the first cells of the input, so they are not decoded"
+                } else {
+                    return None;
+                };
+                Some(Misfit::at(DECODED, problem, "write `decoded = false` under [head]"))
+            }
+            None => wrong_unit(&boxes, BoxUnit::Pixels, FAMILY).map(|_| no_pixels()),
         }
     }
 

@@ -14,7 +14,9 @@ use visiond_kernels::filter::{FilterSpec, Table, Values};
 use super::decoded::{Decoded, InputKeypoint};
 use super::gpu_filter::{best_of, known, plain_box, plain_points, table};
 use super::head::{Decoder, HeadInput};
+use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, classes_in, may_be};
+use super::raw_numbers::{Numbers, no_pixels, not_probabilities, wrong_unit};
 use super::rows::{best_class, corners};
 use super::spec::{BoxFormat, BoxUnit, Keypoints};
 
@@ -37,6 +39,19 @@ pub(super) struct Yolov8Layout {
 
 /// Anchors per block: their best scores and classes stay in the first-level cache.
 const BLOCK: usize = 512;
+
+/// Refuses the rows of YOLOv5: three anchors for each cell of its grids, of which YOLOv8 has one candidate.
+fn check_anchors(rows: Option<usize>, (width, height): (u32, u32)) -> Result<(), String> {
+    const GRIDS: [&[u32]; 2] = [&[8, 16, 32], &[8, 16, 32, 64]];
+    let cells =
+        |strides: &[u32]| -> usize { strides.iter().map(|s| (width / s) as usize * (height / s) as usize).sum() };
+    match (rows, GRIDS.iter().map(|grid| cells(grid)).find(|&cells| cells > 0 && rows == Some(3 * cells))) {
+        (Some(rows), Some(cells)) => {
+            Err(format!("has {rows} candidates, three anchors for each of {cells} cells as YOLOv5 has"))
+        }
+        _ => Ok(()),
+    }
+}
 
 impl Yolov8 {
     fn other_numbers(&self) -> usize {
@@ -78,7 +93,7 @@ impl Decoder for Yolov8 {
         "one output [1, 4 + classes + 2 or 3 a keypoint, N] or its transpose, [1, N, 4 + ...]"
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<Yolov8Layout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Yolov8Layout, Misfit> {
         let others = self.other_numbers();
         let wanted = others + self.class_count;
         outputs.table(|output, [a, b]| {
@@ -92,6 +107,7 @@ impl Decoder for Yolov8 {
             let (width, rows) = if planes { (a, b) } else { (b, a) };
             let what = if planes { "columns" } else { "rows" };
             let classes = classes_in(width, others, self.class_count, what)?;
+            check_anchors(rows, input_size)?;
             Ok(Yolov8Layout {
                 output,
                 rows: rows.unwrap_or(0),
@@ -133,6 +149,20 @@ impl Decoder for Yolov8 {
                 }
             }
         }
+    }
+
+    fn doubt(&self, layout: &Yolov8Layout, input: &HeadInput<'_>) -> Option<Misfit> {
+        let values = input.outputs[layout.output].tensor.to_f32();
+        let (start, step) = if layout.planes { (1, layout.rows) } else { (layout.width, 1) };
+        let numbers = |columns: std::ops::Range<usize>| {
+            let values = &values;
+            (0..layout.rows)
+                .flat_map(move |row| columns.clone().map(move |column| &values[row * start + column * step]))
+        };
+        let scores = Numbers::of(numbers(4..4 + layout.classes));
+        let boxes: Vec<f32> = numbers(0..4).copied().collect();
+        not_probabilities(scores, FAMILY, "export the model with its last sigmoid, or correct `family`")
+            .or_else(|| wrong_unit(boxes.as_chunks().0, BoxUnit::Pixels, FAMILY).map(|_| no_pixels()))
     }
 
     fn filter(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {

@@ -5,19 +5,26 @@
 //! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
+use std::io::{Error, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use visiond_kernels::tensor::DType;
 
 use super::schema::{dtype, element_name, number};
+use super::tail::{self, OutputTail};
 use super::tensor::{self, MAX_RANK, TensorError, fixed_count, message_of, shown, varint_count};
 use super::wire::{Field, WireError, fields, last, text};
 use crate::backend::{Dim, EngineError, ModelFile, TensorInfo, open_model_file};
 
+/// The largest message of Protocol Buffers, which no reader of ONNX exceeds.
+const MOST_BYTES: usize = (2 << 30) - 1;
+
 /// Limits graphs inside nodes (`If`, `Loop`) inside graphs, and sequences of sequences. No exporter comes near this, and a
 /// recursive parser needs a limit: rten has none, and the stack overflows.
 const MAX_DEPTH: usize = 32;
+
+/// Limits the names of inputs, outputs, dimensions and operators, which errors repeat. Exporters write some hundred bytes.
+const MAX_NAME_BYTES: usize = 1000;
 
 /// Limits the nodes that a model has once its functions are expanded: ONNX Runtime copies the body of each for each call, so that
 /// a small file can become an endless graph.
@@ -32,6 +39,8 @@ pub struct OnnxFile {
     pub inputs: Vec<TensorInfo>,
     /// The outputs in the file's order.
     pub outputs: Vec<TensorInfo>,
+    /// The last operators before each output, by its name.
+    pub tails: BTreeMap<String, OutputTail>,
     /// Inputs and outputs of a type that visiond cannot feed or read. Such a model can be inspected, but not loaded.
     pub foreign: Vec<ForeignValue>,
     /// The metadata that the exporter wrote, by key.
@@ -86,6 +95,10 @@ pub(super) fn read_with_bytes(path: &Path) -> Result<(OnnxFile, Vec<u8>), Engine
 fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
     let unreadable = |error| EngineError::Unreadable(path.to_owned(), error);
     let (mut file, len) = open_model_file(path)?;
+    if len > MOST_BYTES {
+        let reason = "an ONNX file has at most 2 GiB; export it with its weights in a file beside it";
+        return Err(unreadable(Error::new(ErrorKind::FileTooLarge, reason)));
+    }
     let mut bytes = Vec::new();
     // One byte more than expected, so that reading to the end does not allocate again.
     bytes.try_reserve_exact(len + 1).map_err(|error| unreadable(error.into()))?;
@@ -112,6 +125,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
         file,
         inputs: Vec::new(),
         outputs: Vec::new(),
+        tails: BTreeMap::new(),
         foreign: Vec::new(),
         metadata: BTreeMap::new(),
         opsets: BTreeMap::new(),
@@ -148,6 +162,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
     if model.outputs.is_empty() && !model.foreign.iter().any(|value| value.is_output) {
         return Err(malformed(&path, "it has no output; export it again"));
     }
+    model.tails = tail::tails(bytes, &model.outputs);
     Ok(model)
 }
 
@@ -324,7 +339,10 @@ impl OnnxFile {
                 })?;
             }
         }
-        let operator = qualified(&text(node, number::NODE_DOMAIN)?, &text(node, number::NODE_OP_TYPE)?);
+        let (domain, operator) = (text(node, number::NODE_DOMAIN)?, text(node, number::NODE_OP_TYPE)?);
+        check_name(domain.as_bytes(), "the domain of an operator")?;
+        check_name(operator.as_bytes(), "an operator")?;
+        let operator = qualified(&domain, &operator);
         *self.operators.entry(operator).or_default() += 1;
         Ok(())
     }
@@ -429,10 +447,22 @@ fn once(found: &mut bool) -> Result<(), WireError> {
     if std::mem::replace(found, true) { Err(WireError::Malformed) } else { Ok(()) }
 }
 
-/// Checks the type in a `ValueInfoProto`.
+/// Refuses the name of `what` if no error could show it whole.
+fn check_name(name: &[u8], what: &str) -> Result<(), ParseError> {
+    if name.len() <= MAX_NAME_BYTES {
+        return Ok(());
+    }
+    let reason = format!("has a name of {} bytes, more than {MAX_NAME_BYTES}", name.len());
+    Err(ParseError::Refused { what: what.to_owned(), reason })
+}
+
+/// Checks the name and the type in a `ValueInfoProto`.
 fn check_value(value: &[u8]) -> Result<(), ParseError> {
     for field in fields(value) {
         let field = field?;
+        if field.number == number::VALUE_NAME {
+            check_name(field.bytes(), "a value")?;
+        }
         if field.number == number::VALUE_TYPE {
             let name = || text(value, number::VALUE_NAME).map_or_else(|_| String::new(), |name| shown(&name));
             check_type(field.bytes(), 0).map_err(|error| error.inside(|| format!("the value `{}`", name())))?;
@@ -461,9 +491,18 @@ fn check_type(message: &[u8], depth: usize) -> Result<(), ParseError> {
             }
             if !is_shape {
                 check_type(inner.bytes(), depth + 1)?;
-            } else if fields(inner.bytes()).filter_map(Result::ok).count() > MAX_RANK {
+                continue;
+            }
+            if fields(inner.bytes()).filter_map(Result::ok).count() > MAX_RANK {
                 let reason = format!("has more than {MAX_RANK} dimensions");
                 return Err(ParseError::Refused { what: String::new(), reason });
+            }
+            for dim in fields(inner.bytes()).filter_map(Result::ok) {
+                for field in
+                    fields(dim.bytes()).filter_map(Result::ok).filter(|field| field.number == number::DIM_PARAM)
+                {
+                    check_name(field.bytes(), "a dimension")?;
+                }
             }
         }
     }
@@ -571,10 +610,10 @@ fn dims(message: &[u8]) -> Result<Vec<Dim>, WireError> {
 /// Returns what the file is and what to do, if it is a well-known format other than ONNX.
 pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     const MAGICS: [(&[u8], &str); 14] = [
-        (b"\x89PNG", "a PNG picture: the model and the picture may be swapped"),
-        (b"\xff\xd8\xff", "a JPEG picture: the model and the picture may be swapped"),
-        (b"GIF8", "a GIF picture: the model and the picture may be swapped"),
-        (b"RIFF", "a WebP picture or an AVI video: the model and the source may be swapped"),
+        (b"\x89PNG", "a PNG picture: see whether the model and the picture are swapped"),
+        (b"\xff\xd8\xff", "a JPEG picture: see whether the model and the picture are swapped"),
+        (b"GIF8", "a GIF picture: see whether the model and the picture are swapped"),
+        (b"RIFF", "a WebP picture or an AVI video: see whether the model and the source are swapped"),
         (b"PK\x03\x04", "a ZIP archive, perhaps a PyTorch model: unpack it, or export the model to ONNX"),
         (b"\x1f\x8b", "a gzip archive: unpack it"),
         (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
@@ -593,7 +632,7 @@ pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
         return Some("a TensorFlow Lite model: export the model to ONNX");
     }
     if bytes.get(4..8) == Some(b"ftyp") {
-        return Some("an MP4 video: the model and the source may be swapped");
+        return Some("an MP4 video: see whether the model and the source are swapped");
     }
     let start = &bytes[..bytes.len().min(256)];
     let printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');

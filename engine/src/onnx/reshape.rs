@@ -116,3 +116,93 @@ fn shape_message(dims: &[NewDim]) -> Vec<u8> {
     }
     shape
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::file::value_info;
+    use super::super::schema::element;
+    use super::*;
+    use crate::backend::Dim;
+
+    fn message(field: u64, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_bytes(&mut out, field, bytes);
+        out
+    }
+
+    /// A value of f32 with these dimensions, of which a text is a name.
+    fn value(name: &str, dims: Option<&[Result<u64, &str>]>) -> Vec<u8> {
+        let mut tensor = Vec::new();
+        write_number(&mut tensor, number::TENSOR_TYPE_ELEMENT, element::FLOAT as u64);
+        if let Some(dims) = dims {
+            let mut shape = Vec::new();
+            for dim in dims {
+                let mut message = Vec::new();
+                match dim {
+                    Ok(size) => write_number(&mut message, number::DIM_VALUE, *size),
+                    Err(name) => write_bytes(&mut message, number::DIM_PARAM, name.as_bytes()),
+                }
+                write_bytes(&mut shape, number::SHAPE_DIM, &message);
+            }
+            write_bytes(&mut tensor, number::TENSOR_TYPE_SHAPE, &shape);
+        }
+        let types = message(number::TYPE_TENSOR, &tensor);
+        [message(number::VALUE_NAME, name.as_bytes()), message(number::VALUE_TYPE, &types)].concat()
+    }
+
+    #[test]
+    fn inputs_get_their_new_shapes_and_outputs_keep_what_does_not_depend_on_them() {
+        let graph = [
+            message(number::GRAPH_INPUT, &value("x", Some(&[Err("n"), Ok(3), Ok(640)]))),
+            message(number::GRAPH_INPUT, &value("other", Some(&[Ok(5)]))),
+            message(number::GRAPH_INPUT, &value("open", None)),
+            message(number::GRAPH_VALUE_INFO, &value("inside", Some(&[Ok(640)]))),
+            message(number::GRAPH_OUTPUT, &value("y", Some(&[Err("n"), Ok(84), Err("rows"), Ok(0)]))),
+        ];
+        let mut model = Vec::new();
+        write_number(&mut model, number::MODEL_IR_VERSION, 9);
+        write_bytes(&mut model, number::MODEL_GRAPH, &graph.concat());
+        let shapes = BTreeMap::from([("x".to_owned(), vec![2, 3, 320]), ("open".to_owned(), vec![7])]);
+        let params = BTreeMap::from([("n".to_owned(), 2)]);
+        for (sizes_changed, fixed) in [(false, Dim::Fixed(84)), (true, Dim::Dynamic(String::new()))] {
+            let new = with_input_shapes(&model, &shapes, &params, sizes_changed).unwrap();
+            let fields: Vec<_> = fields(&new).map(Result::unwrap).collect();
+            assert_eq!((fields.len(), fields[0].number_value()), (2, 9));
+            let values: Vec<_> = super::fields(fields[1].bytes()).map(|field| field.unwrap()).collect();
+            let read = values.iter().map(|field| {
+                let (name, value) = value_info(field.bytes()).unwrap();
+                (field.number, name, value.unwrap().1)
+            });
+            let dims = |dims: &[usize]| Some(dims.iter().map(|&size| Dim::Fixed(size)).collect::<Vec<_>>());
+            let open = Dim::Dynamic(String::new());
+            assert_eq!(
+                read.collect::<Vec<_>>(),
+                [
+                    (number::GRAPH_INPUT, "x".to_owned(), dims(&[2, 3, 320])),
+                    (number::GRAPH_INPUT, "other".to_owned(), dims(&[5])),
+                    (number::GRAPH_INPUT, "open".to_owned(), dims(&[7])),
+                    (number::GRAPH_OUTPUT, "y".to_owned(), Some(vec![Dim::Fixed(2), fixed, open.clone(), open])),
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_tensor_of_ours_is_described() {
+        for (kind, bytes, found) in [
+            (number::TYPE_SEQUENCE, &[][..], "a sequence"),
+            (number::TYPE_MAP, &[], "a map"),
+            (number::TYPE_SPARSE, &[], "a sparse tensor"),
+            (number::TYPE_OPTIONAL, &[], "an optional value"),
+            (number::TYPE_TENSOR, &[0x08, 11], "a tensor of f64"),
+            (number::TYPE_TENSOR, &[], "a tensor of undeclared type"),
+            (77, &[], "without a declared type"),
+        ] {
+            let types = message(kind, bytes);
+            let value = [message(number::VALUE_NAME, b"v"), message(number::VALUE_TYPE, &types)].concat();
+            assert_eq!(value_info(&value), Ok(("v".to_owned(), Err(found.to_owned()))));
+        }
+    }
+}

@@ -186,3 +186,60 @@ pub(super) fn element_name(element: i64) -> String {
     }
     .to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_type_of_onnx_is_read_or_named() {
+        let known: Vec<_> = (0..30).filter_map(|element| Some((element, dtype(element)?.name()))).collect();
+        assert_eq!(known, [(1, "f32"), (2, "u8"), (3, "i8"), (6, "i32"), (7, "i64"), (9, "bool"), (10, "f16")]);
+        let others = [
+            (0, "undeclared type"),
+            (4, "u16"),
+            (5, "i16"),
+            (8, "strings"),
+            (11, "f64"),
+            (12, "u32"),
+            (13, "u64"),
+            (14, "complex numbers"),
+            (15, "complex numbers"),
+            (16, "bf16"),
+            (17, "8-bit floats"),
+            (20, "8-bit floats"),
+            (21, "4-bit integers"),
+            (22, "4-bit integers"),
+            (23, "4-bit floats"),
+            (24, "8-bit exponents"),
+            (25, "2-bit integers"),
+            (26, "2-bit integers"),
+            (27, "element type 27"),
+            (-1, "element type -1"),
+        ];
+        for (element, name) in others {
+            assert_eq!(element_name(element), name);
+            assert!(storage(element).is_some() == (1..27).contains(&element), "{element}");
+        }
+    }
+
+    #[test]
+    fn elements_that_share_bytes_or_values_round_up() {
+        // An element type, and the bytes and the values that seven of them need.
+        for (element, bytes, values) in [
+            (1, 28, 7),
+            (2, 7, 7),
+            (10, 14, 7),
+            (7, 56, 7),
+            (8, 0, 7),
+            (12, 28, 7),
+            (14, 56, 14),
+            (15, 112, 14),
+            (22, 4, 4),
+            (25, 2, 2),
+        ] {
+            let found = storage(element).map(|storage| (storage.bytes(7), storage.values(7)));
+            assert_eq!(found, Some((bytes, values)), "{element}");
+        }
+    }
+}

@@ -11,6 +11,9 @@ use super::wire::{Field, Value, WireError, fields, last, packed, text};
 /// The highest number of dimensions: NumPy's, which exporters use. rten's time to load a shape grows with the square of it.
 pub(super) const MAX_RANK: usize = 64;
 
+/// The longest path of Linux. Errors repeat it.
+const MAX_PATH_BYTES: usize = 4096;
+
 /// ONNX Runtime takes the offset of a tensor in this "file" for an address in memory.
 const IN_MEMORY: &str = "_ORT_MEM_ADDR_";
 
@@ -241,6 +244,10 @@ impl External {
             match key.as_str() {
                 "location" if value.contains(IN_MEMORY) => {
                     return refused(format!("{of} has its data at an address in memory (`{}`)", shown(value)));
+                }
+                "location" if value.len() > MAX_PATH_BYTES => {
+                    let has = value.len();
+                    return refused(format!("{of} names its file in {has} bytes, more than {MAX_PATH_BYTES}"));
                 }
                 "location" => external.path = Some(PathBuf::from(value)),
                 "offset" => external.offset = size()?,

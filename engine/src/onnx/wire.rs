@@ -188,6 +188,52 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_of_value_is_read_as_protobuf_has_it() {
+        for value in [0, 1, 127, 128, 300, 16_384, u64::from(u32::MAX), 1 << 62, u64::MAX] {
+            let mut out = Vec::new();
+            write_number(&mut out, 3, value);
+            let field = fields(&out).next().unwrap().unwrap();
+            assert_eq!((field.number, field.value, field.number_value()), (3, Value::Number(value), value as i64));
+            assert!(field.bytes().is_empty() && field.text().is_empty());
+            assert_eq!(packed(&out[1..]).collect::<Vec<_>>(), [Ok(value)]);
+        }
+        // Field 1 with eight bytes, field 2 with four, field 3 with text, and field 2 once more.
+        let bytes = [0x09, 1, 2, 3, 4, 5, 6, 7, 8, 0x15, 9, 9, 9, 9, 0x1a, 2, b'h', b'i', 0x10, 0xac, 0x02];
+        let values: Vec<_> = fields(&bytes).map(|field| field.map(|field| (field.number, field.value))).collect();
+        let fixed = |bytes| Value::Fixed(bytes);
+        assert_eq!(
+            values,
+            [
+                Ok((1, fixed(&[1, 2, 3, 4, 5, 6, 7, 8]))),
+                Ok((2, fixed(&[9; 4]))),
+                Ok((3, Value::Bytes(b"hi"))),
+                Ok((2, Value::Number(300))),
+            ]
+        );
+        assert_eq!(last(&bytes, 2).unwrap().unwrap().number_value(), 300, "the last one counts");
+        assert_eq!((last(&bytes, 4), text(&bytes, 3), text(&bytes, 4)), (Ok(None), Ok("hi".into()), Ok("".into())));
+        assert_eq!(fields(&bytes).nth(2).unwrap().unwrap().number_value(), 0);
+        assert_eq!(packed(&[5, 0x80]).collect::<Vec<_>>(), [Ok(5), Err(WireError::Truncated)]);
+    }
+
+    #[test]
+    fn what_protobuf_does_not_have_is_an_error() {
+        for (bytes, error) in [
+            (&[0x00, 1][..], WireError::Malformed),
+            (&[0x0b], WireError::Malformed),
+            (&[0x0e, 0], WireError::Malformed),
+            (&[0x09, 1, 2, 3, 4, 5, 6, 7], WireError::Truncated),
+            (&[0x0d, 1, 2, 3], WireError::Truncated),
+            (&[0x0a, 3, 1, 2], WireError::Truncated),
+            (&[0x08, 0x80], WireError::Truncated),
+            (&[0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0], WireError::Malformed),
+        ] {
+            assert_eq!(fields(bytes).collect::<Vec<_>>(), [Err(error)], "{bytes:x?}");
+            assert_eq!((last(bytes, 1), text(bytes, 1)), (Err(error), Err(error)));
+        }
+    }
+
+    #[test]
     fn a_length_beyond_the_end_is_an_error_and_costs_no_memory() {
         let bytes = [0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1];
         assert_eq!(fields(&bytes).collect::<Vec<_>>(), [Err(WireError::Truncated)]);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::atomic_write::write_atomically;
+use crate::backend::read_small_file;
 
 /// The version of this file's format.
 const LAYOUT: u64 = 1;
@@ -81,7 +82,7 @@ impl Sidecar {
     pub fn of(engine: &Path) -> Result<Option<Self>, SidecarError> {
         let path = Self::path_of(engine);
         let failed = |reason: String| SidecarError { path: path.clone(), reason };
-        match std::fs::read(&path) {
+        match read_small_file(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| failed(error.to_string())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(error.to_string())),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::letterbox::{Fit, Resize};
 use visiond_kernels::preprocess::ChannelOrder;
 
 use super::*;
@@ -47,7 +47,7 @@ fn a_detector_is_fed_and_read_as_ultralytics_does() {
     ];
     let card = card_of(&pairs, FIXED, &[&[1, 84, 6300]]).unwrap();
     assert_eq!((card.name.as_str(), card.origin.as_str()), ("YOLO11n", "its Ultralytics metadata"));
-    assert_eq!((card.input.size, card.input.fit, card.input.pad), (None, Fit::Letterbox, 114.0));
+    assert_eq!((card.input.size, card.input.placement.fit, card.input.pad), (None, Fit::Letterbox, 114.0));
     assert_eq!((card.input.order, card.input.scale), (ChannelOrder::Rgb, 1.0 / 255.0));
     assert_eq!((card.head, card.classes.len()), (HeadSpec::Yolov8 { keypoints: None, masks: 0 }, 80));
     assert_eq!((card.score_threshold, card.iou_threshold), (0.25, 0.7));
@@ -102,10 +102,15 @@ fn each_task_and_shape_finds_its_head() {
 fn a_classifier_sees_the_centre_and_rt_detr_the_whole_stretched() {
     let names = coco();
     let classifier = card_of(&[("names", &names), ("task", "classify")], &[1, 3, 224, 224], &[&[1, 80]]).unwrap();
-    assert_eq!((classifier.input.fit, classifier.input.mean), (Fit::Crop { fraction: 1.0 }, [0.0; 3]));
+    assert_eq!(
+        (classifier.input.placement.fit, classifier.input.mean),
+        (Fit::ResizeCrop(Resize::Fraction(1.0)), [0.0; 3])
+    );
     assert_eq!(classifier.input.std, [1.0; 3]);
     let described = [("names", names.as_str()), ("description", "Ultralytics rtdetr-l model")];
-    assert_eq!(card_of(&described, FIXED, &[&[1, 300, 84]]).unwrap().input.fit, Fit::Stretch);
+    let rtdetr = card_of(&described, FIXED, &[&[1, 300, 84]]).unwrap();
+    let placement = rtdetr.input.placement;
+    assert_eq!((placement.fit, rtdetr.score_threshold, rtdetr.max_detections), (Fit::Stretch, 0.25, 300));
 }
 
 #[test]
@@ -113,6 +118,15 @@ fn other_metadata_is_not_taken_for_theirs() {
     let other = BTreeMap::from([("author".to_owned(), "Someone".to_owned()), ("names".to_owned(), "{}".to_owned())]);
     assert!(card(&other, &[], &[]).is_none());
     assert!(card(&BTreeMap::new(), &[], &[]).is_none());
+}
+
+#[test]
+fn metadata_with_a_name_of_more_than_256_characters_is_damaged() {
+    let card =
+        |length| card_of(&[("names", &format!("{{0: '{}'}}", "a".repeat(length)))], &[1, 3, 64, 64], &[&[1, 5, 84]]);
+    assert!(card(256).is_ok());
+    let error = card(257).unwrap_err().to_string();
+    assert!(error.contains("`names`") && error.contains("with a class name of more than 256 characters"), "{error}");
 }
 
 #[test]

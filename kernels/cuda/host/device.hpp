@@ -105,6 +105,11 @@ inline unsigned short half_bits(float value) {
     return (unsigned short)(sign | ((rounded - 0x38000000) >> 13));
 }
 
+inline unsigned saturated_bytes(int first, int second, int third) {
+    auto byte = [](int value) { return unsigned(min(max(value, 0), 255)); };
+    return byte(first) | byte(second) << 8 | byte(third) << 16;
+}
+
 // The functions that the tests call.
 extern "C" {
 void forget_memory() {

@@ -5,7 +5,9 @@
 
 static const Job* argument;
 
-extern "C" void preprocess_on_host(const Job* job, unsigned blocks, unsigned frames, bool last_first) {
+// `kernel` counts from 0 in the order of preprocess.cu.
+extern "C" void preprocess_on_host(const Job* job, unsigned kernel, unsigned blocks, unsigned threads, unsigned frames, bool last_first) {
+    void (*const kernels[])() = {[] { preprocess(*argument); }, [] { preprocess_taps(*argument); }, [] { preprocess_tiles(*argument); }};
     argument = job;
-    launch_together(blocks, frames, 128, last_first, [] { preprocess(*argument); });
+    launch_together(blocks, frames, threads, last_first, kernels[kernel]);
 }

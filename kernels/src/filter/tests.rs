@@ -63,6 +63,33 @@ fn parts_that_do_not_go_together_are_refused() {
     ] {
         assert_eq!(wrong.check().unwrap_err().to_string(), told);
     }
+    let distances = |bins| FilterSpec { boxes: BoxCode::Distances { bins }, ..spec() };
+    for wrong in [distances(0), distances(257)] {
+        assert!(wrong.check().unwrap_err().to_string().contains("distributions of no bins, or more than 256"));
+    }
+    let gridded = |columns, rows_per_cell| {
+        let mut spec = spec();
+        spec.tables[0].grid = Grid { columns, rows_per_cell, ..Grid::default() };
+        spec
+    };
+    for wrong in [gridded(0, 1), gridded(1, 0)] {
+        assert!(wrong.check().unwrap_err().to_string().contains("a grid without cells"));
+    }
+    let mut reversed = spec();
+    (reversed.classes.start, reversed.classes.end) = (2, 1);
+    assert!(reversed.check().unwrap_err().to_string().contains("classes outside its scores"));
+    let mut last = spec();
+    last.tables[0].first_row = u32::MAX as usize - 100;
+    assert_eq!(last.check(), Ok(()));
+    last.tables[0].first_row += 1;
+    assert!(last.check().unwrap_err().to_string().contains("more rows than are counted in 32 bits"));
+    let mut each = FilterSpec { choice: Choice::Every { peaks: false, row_step: 1 << 31 }, ..spec() };
+    each.classes.end = 2;
+    assert_eq!(each.check(), Ok(()));
+    each.classes.end = 3;
+    assert!(each.check().unwrap_err().to_string().contains("more rows than are counted in 32 bits"));
+    let eight = FilterSpec { tables: vec![spec().tables[0]; MAX_TABLES], ..spec() };
+    assert_eq!(eight.check(), Ok(()));
     let many = FilterSpec { tables: vec![spec().tables[0]; MAX_TABLES + 1], ..spec() };
     assert!(many.check().unwrap_err().to_string().contains("9 tables of candidates are more"));
 }
@@ -75,6 +102,16 @@ fn there_is_room_for_all_that_can_be_found_within_reason() {
     let table = Table { rows: 8400, scores: values.from_column(4), boxes: values, ..spec().tables[0] };
     assert_eq!(FilterSpec { tables: vec![table], ..spec() }.capacity(), CAPACITY);
     assert_eq!(FilterSpec { tables: Vec::new(), ..spec() }.capacity(), 1);
+    let launch = |count| {
+        let points = Some(Points { count, code: PointCode::Anchor });
+        let mut spec = FilterSpec { points, ..spec() };
+        spec.tables[0].points = Some(Values::rows(1, 100, 2 * count));
+        Launch::new(&spec).unwrap()
+    };
+    // A head of 16 bytes; of each candidate 32 and its points, two numbers each; rounded up to 64.
+    assert_eq!((launch(0).results_bytes(1), launch(0).results_bytes(3)), (3264, 3 * 3264));
+    assert_eq!((launch(5).results_bytes(1), Launch::state_bytes(3)), (7232, 24));
+    assert_eq!((launch(5).outputs(), launch(5).capacity()), (2, 100));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Preprocessing on the GPU: one launch for a batch of frames of any size and format.
 //!
-//! It computes the same as the CPU reference (see the [module above](super)), with OpenCV's sampling bit for bit. The kernel is
-//! kernels/cuda/preprocess.cu.
+//! It computes the same as the CPU reference (see the [module above](super)), bit for bit. The kernels are in
+//! kernels/cuda/preprocess.cu: one for two taps, one for any number.
 
 mod job;
 mod preprocessor;

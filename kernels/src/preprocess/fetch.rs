@@ -70,6 +70,51 @@ pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut 
     }
 }
 
+/// Reads row `y` of a frame from column `from` on, which is even, into `out`: the same words.
+pub(super) fn fetch_row(frame: &FrameView<'_>, y: usize, from: usize, out: &mut [u32]) {
+    let rows_each = frame.format().rows_per_chroma_row();
+    let chroma_from = from / 2;
+    match frame.format() {
+        PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy => {
+            let (pairs, _) = row(frame, 0, y).as_chunks::<4>();
+            each_two(out, &pairs[chroma_from..], |&pair, _| u32::from_le_bytes(pair));
+        }
+        PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
+            let luma = &row(frame, 0, y)[from..];
+            let (chroma, _) = row(frame, 1, y / rows_each).as_chunks::<2>();
+            each_two(out, &chroma[chroma_from..], |&chroma, x| {
+                u32::from(luma[x]) | u32::from(u16::from_le_bytes(chroma)) << 8
+            });
+        }
+        PixelFormat::I420 => {
+            let luma = &row(frame, 0, y)[from..];
+            let cb = &row(frame, 1, y / rows_each)[chroma_from..];
+            let cr = &row(frame, 2, y / rows_each)[chroma_from..];
+            for (x, out) in out.iter_mut().enumerate() {
+                *out = u32::from_le_bytes([luma[x], cb[x / 2], cr[x / 2], 0]);
+            }
+        }
+        PixelFormat::Rgb | PixelFormat::Bgr => {
+            let (pixels, _) = row(frame, 0, y).as_chunks::<3>();
+            for (out, &[a, b, c]) in out.iter_mut().zip(&pixels[from..]) {
+                *out = u32::from_le_bytes([a, b, c, 0]);
+            }
+        }
+        PixelFormat::Rgba | PixelFormat::Bgra => {
+            let (pixels, _) = row(frame, 0, y).as_chunks::<4>();
+            for (out, &pixel) in out.iter_mut().zip(&pixels[from..]) {
+                *out = u32::from_le_bytes(pixel);
+            }
+        }
+        PixelFormat::Grey => {
+            for (out, &luma) in out.iter_mut().zip(&row(frame, 0, y)[from..]) {
+                *out = u32::from(luma);
+            }
+        }
+        PixelFormat::Bayer(..) => {}
+    }
+}
+
 /// Columns this close to the right edge need care, because [`fetch_pairs`] reads 8 bytes from a column on.
 const EDGE: usize = 4;
 
@@ -154,6 +199,18 @@ fn halves(bytes: [u8; 8]) -> [u32; 2] {
 fn each(columns: &[u32], out: &mut [u32], word: impl Fn(usize) -> u32) {
     for (out, &x) in out.iter_mut().zip(columns) {
         *out = word(x as usize);
+    }
+}
+
+/// Two pixels for each of `pairs`; the last one may have one.
+#[inline(always)]
+fn each_two<T>(out: &mut [u32], pairs: &[T], word: impl Fn(&T, usize) -> u32) {
+    let (whole, last) = out.as_chunks_mut::<2>();
+    for (i, (out, pair)) in whole.iter_mut().zip(pairs).enumerate() {
+        *out = [word(pair, 2 * i), word(pair, 2 * i + 1)];
+    }
+    if let ([last], Some(pair)) = (last, pairs.get(whole.len())) {
+        *last = word(pair, 2 * whole.len());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::number::{Along, Number};
 use super::spec::PreprocessSpec;
-use crate::letterbox::Mapping;
+use crate::letterbox::{AxisMap, Mapping};
 
 /// Row buffers have a multiple of this length, so that loops over them have no tail.
 pub(super) const LANES: usize = 8;
@@ -20,21 +20,19 @@ pub(super) struct Axis<N> {
 }
 
 impl<N: Number> Axis<N> {
-    /// Maps `count` destination pixels to `seen` source pixels from `origin` on, in a source of `size` pixels with repeated
-    /// edges. The tables are extended to `padded` entries with the last position.
-    fn new(along: Along, count: u32, (origin, seen): (f64, f64), size: u32, padded: usize) -> Self {
-        // The inverse of the inverse has the last bit of OpenCV's scale.
-        let step = 1.0 / (f64::from(count) / seen);
-        let last = i64::from(size) - 1;
+    /// Finds the source pixels of an axis with repeated edges. The tables are extended to `padded` entries with the last
+    /// position.
+    fn new(along: Along, map: &AxisMap, padded: usize) -> Self {
+        let last = i64::from(map.source) - 1;
         let mut axis = Self {
             low: Vec::with_capacity(padded),
             high: Vec::with_capacity(padded),
             weights: [Vec::with_capacity(padded), Vec::with_capacity(padded)],
             single: true,
         };
-        for i in (0..count).chain(std::iter::repeat(count - 1)).take(padded) {
-            let position = (f64::from(i) + 0.5) * step + origin - 0.5;
-            let (low, weights) = N::taps(position, size, along);
+        for i in (0..map.count).chain(std::iter::repeat(map.count - 1)).take(padded) {
+            let position = (f64::from(map.first + i) + 0.5) * map.step + map.from - 0.5;
+            let (low, weights) = N::taps(position, map.source, along);
             // Both are pixels of the frame, so they fit.
             let high = if weights[1] == N::NONE { low } else { low + 1 };
             axis.low.push(low.clamp(0, last) as u32);
@@ -59,14 +57,13 @@ pub(super) struct PreprocessPlan<N> {
 
 impl<N: Number> PreprocessPlan<N> {
     pub(super) fn new(spec: &PreprocessSpec, source: (u32, u32)) -> Self {
-        let mapping = Mapping::new(spec.fit, source, (spec.width, spec.height));
-        let [x, y, seen_width, seen_height] = mapping.seen();
-        let [_, _, width, height] = mapping.placed();
-        let padded = (width as usize).next_multiple_of(LANES);
+        let mapping = Mapping::new(spec.placement, source, (spec.width, spec.height));
+        let [columns, rows] = mapping.axes();
+        let padded = (columns.count as usize).next_multiple_of(LANES);
         Self {
             mapping,
-            columns: Axis::new(Along::X, width, (x, seen_width), source.0, padded),
-            rows: Axis::new(Along::Y, height, (y, seen_height), source.1, height as usize),
+            columns: Axis::new(Along::X, columns, padded),
+            rows: Axis::new(Along::Y, rows, rows.count as usize),
         }
     }
 

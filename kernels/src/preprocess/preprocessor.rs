@@ -4,9 +4,11 @@ use super::error::PreprocessError;
 use super::number::Number;
 use super::plan::PreprocessPlan;
 use super::rows::{RowSource, Rows};
+use super::separable::{Filter, FilterPlan, Job, Linear, OfBytes, OfFloats, Pillow};
 use super::simd::Isa;
 use super::spec::{ChannelOrder, PreprocessSpec, Sampling};
 use super::store::TensorWriter;
+use super::taps::{Sums, TapPlan};
 use crate::frame::FrameView;
 use crate::letterbox::Mapping;
 use crate::tensor::TensorMut;
@@ -29,8 +31,9 @@ impl Preprocessor {
 
     pub(super) fn with_isa(spec: PreprocessSpec, isa: Isa) -> Self {
         let sampler = match spec.sampling {
-            Sampling::Opencv => Sampler::Opencv(Resampler::new(isa)),
-            Sampling::Exact => Sampler::Exact(Resampler::new(isa)),
+            Sampling::Opencv if spec.is_plain() => Sampler::Opencv(Resampler::new(isa)),
+            Sampling::Exact if spec.is_plain() => Sampler::Exact(Resampler::new(isa)),
+            _ => Sampler::Taps(Box::new(TapResampler::new(isa))),
         };
         Self { sampler, writer: TensorWriter::new(isa, spec) }
     }
@@ -49,6 +52,7 @@ impl Preprocessor {
         Ok(match &mut self.sampler {
             Sampler::Opencv(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
             Sampler::Exact(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
+            Sampler::Taps(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
         })
     }
 
@@ -70,10 +74,13 @@ impl Preprocessor {
     }
 }
 
-/// The two samplings: the same steps with different numbers.
+/// How a spec's frames are sampled.
 enum Sampler {
+    /// Two taps or one, without padding: the same steps with different numbers.
     Opencv(Resampler<u16>),
     Exact(Resampler<f32>),
+    /// Any number of taps.
+    Taps(Box<TapResampler>),
 }
 
 /// How many frame sizes keep their tables; the cameras of one lane rarely have more.
@@ -95,16 +102,8 @@ impl<N: Number> Resampler<N> {
     /// Makes a plan, and allocates, only for a frame size that has none.
     fn run(&mut self, writer: &mut TensorWriter, frame: &FrameView<'_>, tensor: &mut [u8]) -> Mapping {
         let size = (frame.width(), frame.height());
-        match self.plans.iter().position(|plan| plan.mapping.source() == size) {
-            Some(found) => self.plans[found..].rotate_left(1),
-            None => {
-                if self.plans.len() == KEPT_PLANS {
-                    self.plans.remove(0);
-                }
-                self.plans.push(PreprocessPlan::new(writer.spec(), size));
-            }
-        }
-        let plan = &self.plans[self.plans.len() - 1];
+        let found = self.plans.iter().position(|plan| plan.mapping.source() == size);
+        let plan = latest(&mut self.plans, found, || PreprocessPlan::new(writer.spec(), size));
         let source = RowSource::new(self.isa, frame, writer.spec().order == ChannelOrder::Grey);
         self.rows.start(plan, &source);
 
@@ -116,5 +115,91 @@ impl<N: Number> Resampler<N> {
             writer.store(&pair, [x, y + i, width], tensor);
         }
         plan.mapping
+    }
+}
+
+/// Returns the plan that was `found`, or else a new one, which takes the place of the one that was not used for longest. It is
+/// then the last.
+fn latest<P>(plans: &mut Vec<P>, found: Option<usize>, make: impl FnOnce() -> P) -> &P {
+    match found {
+        Some(found) => plans[found..].rotate_left(1),
+        None => {
+            if plans.len() == KEPT_PLANS {
+                plans.remove(0);
+            }
+            plans.push(make());
+        }
+    }
+    &plans[plans.len() - 1]
+}
+
+/// The tables and row buffers of samplings with any number of taps.
+struct TapResampler {
+    plans: Vec<SizePlan>,
+    pillow: Filter<Pillow>,
+    linear: Filter<Linear>,
+    of_bytes: Filter<OfBytes>,
+    of_floats: Filter<OfFloats>,
+}
+
+/// The tables of a frame size, and what is read for them.
+struct SizePlan {
+    taps: TapPlan,
+    read: Read,
+}
+
+enum Read {
+    Bytes(FilterPlan<u16>),
+    Floats(FilterPlan<f32>),
+}
+
+impl TapResampler {
+    fn new(isa: Isa) -> Self {
+        Self {
+            plans: Vec::with_capacity(KEPT_PLANS),
+            pillow: Filter::new(isa),
+            linear: Filter::new(isa),
+            of_bytes: Filter::new(isa),
+            of_floats: Filter::new(isa),
+        }
+    }
+
+    /// Makes a plan, and allocates, only for a frame size that has none.
+    fn run(&mut self, writer: &mut TensorWriter, frame: &FrameView<'_>, tensor: &mut [u8]) -> Mapping {
+        let size = (frame.width(), frame.height());
+        let found = self.plans.iter().position(|plan| plan.taps.mapping.source() == size);
+        let SizePlan { taps, read } = latest(&mut self.plans, found, || SizePlan::new(writer.spec(), size));
+        let placed = taps.mapping.placed().map(|pixels| pixels as usize);
+        let luma = writer.spec().order == ChannelOrder::Grey;
+        writer.fill_pads(tensor, placed);
+        match (&taps.sums, read) {
+            (Sums::Pillow(tables), Read::Bytes(plan)) => {
+                self.pillow.run(&Job { frame, plan, tables, arithmetic: Pillow, luma, placed }, writer, tensor);
+            }
+            (Sums::Linear(tables), Read::Bytes(plan)) => {
+                self.linear.run(&Job { frame, plan, tables, arithmetic: Linear, luma, placed }, writer, tensor);
+            }
+            (&Sums::Float(ref tables, finish), Read::Bytes(plan)) => {
+                let arithmetic = OfBytes(finish);
+                self.of_bytes.run(&Job { frame, plan, tables, arithmetic, luma, placed }, writer, tensor);
+            }
+            (Sums::Float(tables, _), Read::Floats(plan)) => {
+                self.of_floats.run(&Job { frame, plan, tables, arithmetic: OfFloats, luma, placed }, writer, tensor);
+            }
+            _ => {}
+        }
+        taps.mapping
+    }
+}
+
+impl SizePlan {
+    fn new(spec: &PreprocessSpec, source: (u32, u32)) -> Self {
+        let taps = TapPlan::new(spec, source);
+        let read = match &taps.sums {
+            Sums::Pillow(tables) | Sums::Linear(tables) => Read::Bytes(FilterPlan::new(tables, source)),
+            Sums::Float(tables, _) if spec.sampling == Sampling::Exact => Read::Floats(FilterPlan::new(tables, source)),
+            Sums::Float(tables, _) => Read::Bytes(FilterPlan::new(tables, source)),
+        };
+        Self { taps, read }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::PreprocessError;
 use crate::frame::MAX_SIDE;
-use crate::letterbox::Fit;
+use crate::letterbox::{Fit, Placement, Resize};
 use crate::tensor::DType;
 
 /// The input that a model expects.
@@ -12,8 +12,8 @@ pub struct PreprocessSpec {
     pub width: u32,
     /// The height of the input in pixels.
     pub height: u32,
-    /// How the frame is fitted into the input.
-    pub fit: Fit,
+    /// How the frame is placed in the input.
+    pub placement: Placement,
     /// How pixels are sampled.
     pub sampling: Sampling,
     /// The padding value before normalisation, 0 to 255, the same in every channel.
@@ -38,7 +38,7 @@ impl PreprocessSpec {
         Self {
             width,
             height,
-            fit: Fit::Letterbox,
+            placement: Placement::new(Fit::Letterbox),
             sampling: Sampling::Opencv,
             pad: 114.0,
             order: ChannelOrder::Rgb,
@@ -59,6 +59,12 @@ impl PreprocessSpec {
         }
     }
 
+    /// Whether each pixel comes from at most two columns and rows of the frame itself, by the sampling that is used most.
+    pub(super) fn is_plain(&self) -> bool {
+        let warps = self.placement.fit.warps();
+        matches!(self.sampling, Sampling::Opencv | Sampling::Exact) && !self.placement.pad_first && !warps
+    }
+
     pub(super) fn check(&self) -> Result<(), PreprocessError> {
         let Self { width, height, dtype, pad, .. } = *self;
         let refuse = |text: String| Err(PreprocessError::Invalid(text));
@@ -73,10 +79,44 @@ impl PreprocessSpec {
         if !(0.0..=255.0).contains(&pad) {
             return refuse(format!("pad is {pad}: it must be a pixel value before normalisation, 0 to 255"));
         }
-        if let Fit::Crop { fraction } = self.fit
+        if let Fit::Crop { fraction } = self.placement.fit
             && !(fraction > 0.0 && fraction <= 1.0)
         {
             return refuse(format!("the crop fraction is {fraction}: it must be above 0 and at most 1"));
+        }
+        if let Fit::ResizeCrop(resize) = self.placement.fit {
+            let (least_width, least_height) = match resize {
+                Resize::ShortSide(side) => (side, side),
+                Resize::Fraction(fraction) if fraction > 0.0 && fraction <= 1.0 => (width, height),
+                Resize::Fraction(fraction) => {
+                    return refuse(format!("the crop fraction is {fraction}: it must be above 0 and at most 1"));
+                }
+                Resize::Stretch(width, height) => (width, height),
+            };
+            if least_width < width || least_height < height {
+                let size = format!("{least_width}x{least_height}");
+                return refuse(format!(
+                    "cannot cut {width}x{height} out of a picture of {size}: set at least the input's size"
+                ));
+            }
+            if least_width > MAX_SIDE || least_height > MAX_SIDE {
+                return refuse(format!(
+                    "cannot resize to {least_width}x{least_height} before the crop: use at most {MAX_SIDE} pixels a side"
+                ));
+            }
+        }
+        let warps = self.placement.fit.warps();
+        if warps && !self.sampling.can_warp() {
+            return refuse(format!(
+                "cannot warp with the sampling {:?}: use OpencvWarp, Opencv or Exact",
+                self.sampling
+            ));
+        }
+        if !warps && self.sampling.only_warps() {
+            return refuse(format!(
+                "cannot sample a frame that is not warped with {:?}: use another sampling, or the fit Warp or WarpStretch",
+                self.sampling
+            ));
         }
         let channels = self.order.channels();
         let (mean, std) = (&self.mean[..channels], &self.std[..channels]);
@@ -134,6 +174,54 @@ pub enum Sampling {
     /// one level in a tenth of the pixels, which changes scores by 0.01.
     #[default]
     Opencv,
-    /// Floating point without rounding, as defined at the top of [`crate::preprocess`].
+    /// Floating point without rounding, as defined at the top of [`crate::preprocess`], like all that follow.
     Exact,
+    /// OpenCV 4's `warpPerspective`, linear, 8 bits: positions in 1/32 of a pixel. NanoDet, MediaPipe.
+    OpencvWarp,
+    /// OpenCV 4's `warpAffine`, linear, 8 bits: the same, positions rounded in two steps. CenterNet.
+    OpencvWarpAffine,
+    /// OpenCV's `resize` with `INTER_AREA`, 8 bits.
+    OpencvArea,
+    /// OpenCV's `resize` with `INTER_CUBIC`, 8 bits. PaddleDetection.
+    OpencvCubic,
+    /// Pillow's `Image.resize` with `BILINEAR`, 8 bits: antialiased. Torchvision's classifiers, DETR, RT-DETR.
+    PillowBilinear,
+    /// Pillow's `Image.resize` with `BICUBIC`, 8 bits: antialiased. Most of timm's models.
+    PillowBicubic,
+    /// PyTorch's `interpolate`, bilinear, on floats, without antialias. Torchvision's detectors, RF-DETR, TensorFlow 2, Keras.
+    Torch,
+    /// The same with antialias.
+    TorchAntialias,
+    /// PyTorch's `interpolate`, bicubic, on floats, with antialias.
+    TorchAntialiasBicubic,
+    /// TensorFlow 1's `resize_bilinear` without half-pixel centres. Its object detection API.
+    TensorflowLegacy,
+}
+
+impl Sampling {
+    /// Every sampling with its name in cards.
+    pub const ALL: [(&'static str, Self); 12] = [
+        ("opencv", Self::Opencv),
+        ("exact", Self::Exact),
+        ("opencv-warp", Self::OpencvWarp),
+        ("opencv-warp-affine", Self::OpencvWarpAffine),
+        ("opencv-area", Self::OpencvArea),
+        ("opencv-cubic", Self::OpencvCubic),
+        ("pillow-bilinear", Self::PillowBilinear),
+        ("pillow-bicubic", Self::PillowBicubic),
+        ("torch", Self::Torch),
+        ("torch-antialias", Self::TorchAntialias),
+        ("torch-antialias-bicubic", Self::TorchAntialiasBicubic),
+        ("tensorflow-legacy", Self::TensorflowLegacy),
+    ];
+
+    /// Whether it can sample a frame that a warp places.
+    pub const fn can_warp(self) -> bool {
+        matches!(self, Self::Opencv | Self::Exact) || self.only_warps()
+    }
+
+    /// Whether it can sample no other frame.
+    pub const fn only_warps(self) -> bool {
+        matches!(self, Self::OpencvWarp | Self::OpencvWarpAffine)
+    }
 }

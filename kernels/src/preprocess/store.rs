@@ -329,3 +329,31 @@ impl SliceLoop for Interleave<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_around_a_picture_is_filled_and_nothing_of_it() {
+        for (stride, rows, placed) in [
+            (7, 5, [2, 1, 3, 2]),
+            (7, 5, [0, 0, 7, 5]),
+            (7, 5, [0, 2, 7, 1]),
+            (7, 5, [4, 0, 3, 5]),
+            (7, 5, [0, 0, 6, 4]),
+            (5000, 3, [1, 1, 2, 1]),
+        ] {
+            for pixel in [&[7][..], &[7, 8], &[7, 8, 9], &[6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8]] {
+                let mut picture = vec![0xee; stride * rows * pixel.len()];
+                fill_around(&mut picture, stride, placed, pixel);
+                let [x, y, width, height] = placed;
+                for (at, found) in picture.chunks_exact(pixel.len()).enumerate() {
+                    let is_placed = (x..x + width).contains(&(at % stride)) && (y..y + height).contains(&(at / stride));
+                    let kept = vec![0xee; pixel.len()];
+                    assert_eq!(found, if is_placed { &kept[..] } else { pixel }, "{stride} {placed:?} {pixel:?} {at}");
+                }
+            }
+        }
+    }
+}

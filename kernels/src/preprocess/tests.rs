@@ -10,7 +10,7 @@ use super::*;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
 use crate::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 use crate::frame::{FrameView, MAX_SIDE};
-use crate::letterbox::Fit;
+use crate::letterbox::{Fit, Placement};
 use crate::tensor::DType;
 use crate::tensor::TensorMut;
 
@@ -19,7 +19,7 @@ fn plain(width: u32, height: u32) -> PreprocessSpec {
     PreprocessSpec {
         width,
         height,
-        fit: Fit::Letterbox,
+        placement: Fit::Letterbox.into(),
         sampling: Sampling::Exact,
         pad: 114.0,
         order: ChannelOrder::Rgb,
@@ -66,6 +66,23 @@ fn colors() -> impl Strategy<Value = ColorDescription> {
     })
 }
 
+/// The samplings for frames that are not warped.
+const FITTING: [Sampling; 10] = [
+    Sampling::Opencv,
+    Sampling::Exact,
+    Sampling::OpencvArea,
+    Sampling::OpencvCubic,
+    Sampling::PillowBilinear,
+    Sampling::PillowBicubic,
+    Sampling::Torch,
+    Sampling::TorchAntialias,
+    Sampling::TorchAntialiasBicubic,
+    Sampling::TensorflowLegacy,
+];
+
+/// Those for frames that are.
+const WARPING: [Sampling; 4] = [Sampling::Opencv, Sampling::Exact, Sampling::OpencvWarp, Sampling::OpencvWarpAffine];
+
 fn specs() -> impl Strategy<Value = PreprocessSpec> {
     use ChannelOrder::{Bgr, Grey, Rgb};
     use DType::{F16, F32, I8, U8};
@@ -75,18 +92,19 @@ fn specs() -> impl Strategy<Value = PreprocessSpec> {
         Just(Fit::Stretch),
         (0.2..=1.0).prop_map(|fraction| Fit::Crop { fraction }),
     ];
-    let sampling = prop::sample::select(vec![Sampling::Opencv, Sampling::Exact]);
+    let warp = prop::sample::select(vec![Fit::Warp, Fit::WarpStretch]);
+    let of_warp = prop::sample::select(WARPING.to_vec());
     (
         1..50_u32,
         1..50_u32,
-        fit,
+        prop_oneof![5 => (fit, prop::sample::select(FITTING.to_vec())), 1 => (warp, of_warp)],
+        any::<bool>(),
         prop::sample::select(vec![Rgb, Bgr, Grey]),
         any::<bool>(),
         prop::sample::select(vec![F32, F16, U8, I8]),
-        sampling,
     )
-        .prop_map(|(width, height, fit, order, planar, dtype, sampling)| PreprocessSpec {
-            fit,
+        .prop_map(|(width, height, (fit, sampling), pad_first, order, planar, dtype)| PreprocessSpec {
+            placement: Placement { pad_first, ..fit.into() },
             sampling,
             order,
             layout: if planar { TensorLayout::Nchw } else { TensorLayout::Nhwc },
@@ -104,7 +122,10 @@ proptest! {
         // Where every byte is the same, so is every pixel.
         let layout = FrameLayout::packed(format, w, h, color).unwrap();
         let bytes = vec![value; layout.size_bytes()];
-        spec.fit = Fit::Stretch;
+        spec.placement = Fit::Stretch.into();
+        if !FITTING.contains(&spec.sampling) {
+            spec.sampling = Sampling::Opencv;
+        }
         let out = run(&spec, &layout.view(&bytes).unwrap());
         // A value between two steps may go either way.
         let step = match spec.dtype { DType::F32 => 1e-3, DType::F16 => 0.13, _ => 1.0 };
@@ -178,9 +199,56 @@ proptest! {
         let spec = PreprocessSpec {
             width: w, height: h, dtype: DType::U8, order: ChannelOrder::Rgb, layout: TensorLayout::Nhwc, scale: 1.0, ..spec
         };
-        let spec = PreprocessSpec { fit: Fit::Stretch, ..spec };
+        let fit = if FITTING.contains(&spec.sampling) { Fit::Stretch } else { Fit::WarpStretch };
+        let spec = PreprocessSpec { placement: fit.into(), ..spec };
         let same: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte)).collect();
         prop_assert_eq!(run(&spec, &layout.view(&bytes).unwrap()), same);
+    }
+
+    #[test]
+    fn padding_first_changes_nothing_where_there_is_none(
+        spec in specs(), format in formats(), color in colors(), w in 1..70_u32, side in 1..50_u32, seed: u64,
+    ) {
+        // One way goes by tables of any number of taps, the other does not.
+        let layout = FrameLayout::packed(format, w, w, color).unwrap();
+        let bytes = noise(layout.size_bytes(), seed);
+        let frame = layout.view(&bytes).unwrap();
+        for (sampling, most) in [(Sampling::Opencv, 0.0), (Sampling::Exact, 1e-3)] {
+            let spec = PreprocessSpec { width: side, height: side, sampling, dtype: DType::F32, ..spec.clone() };
+            let of = |pad_first| {
+                let placement = Placement { pad_first, ..Fit::Letterbox.into() };
+                run(&PreprocessSpec { placement, ..spec.clone() }, &frame)
+            };
+            for (first, after) in of(true).iter().zip(of(false)) {
+                prop_assert!((first - after).abs() <= most, "{sampling:?}: {first} {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn padding_first_is_as_if_the_frame_had_it(
+        spec in specs(), w in 1..40_u32, h in 1..40_u32, centred: bool, seed: u64,
+    ) {
+        let fit = if centred { Fit::Letterbox } else { Fit::LetterboxTopLeft };
+        let sampling = if FITTING.contains(&spec.sampling) { spec.sampling } else { Sampling::Exact };
+        let placement = Placement { pad_first: true, ..fit.into() };
+        let spec = PreprocessSpec { placement, sampling, dtype: DType::F32, ..spec };
+        let layout = FrameLayout::packed(PixelFormat::Rgb, w, h, ColorDescription::default()).unwrap();
+        let bytes = noise(layout.size_bytes(), seed);
+        let padded = run(&spec, &layout.view(&bytes).unwrap());
+
+        let mapping = crate::letterbox::Mapping::new(placement, (w, h), (spec.width, spec.height));
+        let [x, y] = mapping.axes();
+        let canvas = FrameLayout::packed(PixelFormat::Rgb, x.canvas, y.canvas, ColorDescription::default()).unwrap();
+        let mut larger = vec![114; canvas.size_bytes()];
+        let rows = larger.chunks_exact_mut(3 * x.canvas as usize).skip(y.lead as usize);
+        for (to, from) in rows.zip(bytes.chunks_exact(3 * w as usize)) {
+            to[3 * x.lead as usize..][..from.len()].copy_from_slice(from);
+        }
+        let whole = run(&PreprocessSpec { placement: Fit::Stretch.into(), ..spec }, &canvas.view(&larger).unwrap());
+        for (padded, whole) in padded.iter().zip(whole) {
+            prop_assert!((padded - whole).abs() < 1e-3, "{sampling:?}: {padded} {whole}");
+        }
     }
 
     #[test]
@@ -196,6 +264,28 @@ proptest! {
         for (best, plain) in best.iter().zip(tensor_of(&mut plain, &frame)) {
             prop_assert!((best - plain).abs() < 1e-3, "{best} {plain}");
         }
+    }
+}
+
+#[test]
+fn a_warp_counts_pixel_centres_and_sees_padding() {
+    let layout = FrameLayout::packed(PixelFormat::Grey, 2, 1, ColorDescription::JPEG).unwrap();
+    for sampling in WARPING {
+        let placement = Fit::WarpStretch.into();
+        let spec = PreprocessSpec { placement, sampling, order: ChannelOrder::Grey, pad: 100.0, ..plain(4, 1) };
+        // Positions 0, 0.5, 1 and 1.5.
+        assert_eq!(run(&spec, &layout.view(&[20, 60]).unwrap()), [20.0, 40.0, 60.0, 80.0], "{sampling:?}");
+    }
+}
+
+#[test]
+fn tall_and_wide_inputs_far_beyond_the_frame_are_padding() {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, 1, 300, ColorDescription::default()).unwrap();
+    let bytes = vec![10; layout.size_bytes()];
+    for sampling in FITTING {
+        let placement = Placement { pad_first: true, ..Fit::LetterboxTopLeft.into() };
+        let out = run(&PreprocessSpec { placement, sampling, ..plain(500, 1) }, &layout.view(&bytes).unwrap());
+        assert!(out[10..500].iter().all(|&value| (value - 114.0).abs() < 1e-3), "{sampling:?}: {out:?}");
     }
 }
 
@@ -271,7 +361,10 @@ fn an_impossible_spec_is_refused_with_its_value() {
     refused(PreprocessSpec { mean: [0.0, 0.0, f32::NAN], ..good.clone() }, "mean is NaN");
     refused(PreprocessSpec { scale: f32::INFINITY, ..good.clone() }, "scale is inf");
     refused(PreprocessSpec { pad: 256.0, ..good.clone() }, "pad is 256");
-    refused(PreprocessSpec { fit: Fit::Crop { fraction: 0.0 }, ..good.clone() }, "fraction is 0");
+    refused(PreprocessSpec { placement: Fit::Crop { fraction: 0.0 }.into(), ..good.clone() }, "fraction is 0");
+    let warped = PreprocessSpec { placement: Fit::Warp.into(), ..good.clone() };
+    refused(PreprocessSpec { sampling: Sampling::PillowBilinear, ..warped }, "PillowBilinear");
+    refused(PreprocessSpec { sampling: Sampling::OpencvWarp, ..good.clone() }, "OpencvWarp");
     // What a grey input does not use may be anything.
     assert!(Preprocessor::new(PreprocessSpec { order: ChannelOrder::Grey, std: [1.0, 0.0, 0.0], ..good }).is_ok());
 }

@@ -13,7 +13,7 @@ use visiond_engine::heads::spec::{
 };
 use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
 use visiond_kernels::letterbox::{Fit, Mapping};
-use visiond_kernels::nms::{Nms, NmsOptions};
+use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 /// The most elements of an output.
@@ -59,6 +59,7 @@ fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
             reg_max: u.int_in_range(0..=16)?,
             sigmoid: u.arbitrary()?,
             cell_centre: u.arbitrary()?,
+            multi_label: u.arbitrary()?,
         }),
         5 => HeadSpec::Ssd(boxes(u)?),
         6 => HeadSpec::Detr(boxes(u)?),
@@ -127,8 +128,13 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     if head.decode(&input, &mut out).is_err() {
         return Ok(());
     }
-    let (mut nms, needs_nms) = (Nms::default(), head.needs_nms() && !out.boxless);
-    let options = NmsOptions { iou_threshold: 0.5, score_threshold, max_detections: 50, class_agnostic: false };
+    let options = NmsOptions {
+        iou_threshold: 0.5,
+        score_threshold,
+        max_detections: 50,
+        class_agnostic: false,
+        overlap: Overlap::default(),
+    };
     for candidate in &out.candidates {
         assert!(candidate.box_in_input.iter().all(|edge| edge.is_finite()), "{spec:?} {candidate:?}");
         assert!(candidate.score.is_finite() && candidate.score >= score_threshold, "{spec:?} {candidate:?}");
@@ -136,11 +142,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
             assert!(point.x.is_finite() && point.y.is_finite(), "{spec:?} {point:?}");
         }
     }
-    if needs_nms {
-        nms.run(&mut out.candidates, &options);
-    } else {
-        nms.best(&mut out.candidates, score_threshold, options.max_detections);
-    }
+    head.suppression().run(&mut out, &mut Nms::default(), &options);
     assert!(out.candidates.len() <= options.max_detections);
     assert!(out.candidates.is_sorted_by(|a, b| a.score >= b.score), "{spec:?}");
     for candidate in &out.candidates {

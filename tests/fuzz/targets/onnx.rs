@@ -9,7 +9,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use visiond_engine::engine::TensorInfo;
-use visiond_engine::heads::guess_heads;
+use visiond_engine::heads::{ModelFacts, guess_heads};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::onnx::{read_usable, reshaped};
 use visiond_engine::ultralytics;
@@ -26,7 +26,10 @@ fn shape(input: &TensorInfo) -> Vec<usize> {
 fn check(path: &Path, data: &[u8]) {
     match OnnxFile::read(path) {
         Err(error) => return drop(error.to_string()),
-        Ok(read) => drop(guess_heads(&read.outputs, &read.inputs, &read.metadata)),
+        Ok(read) => {
+            let OnnxFile { inputs, outputs, metadata, tails, .. } = &read;
+            drop(guess_heads(ModelFacts { inputs, outputs, metadata, tails }));
+        }
     }
     let (read, bytes) = match read_usable(path) {
         Err(error) => return drop(error.to_string()),

@@ -110,6 +110,10 @@ fn what_is_no_picture_gets_a_sentence() {
     assert!(error(&write(&folder, "empty.png", b"")).contains("the file is empty"));
     assert!(error(&write(&folder, "text.png", b"hello, world")).contains("not a supported picture"));
     assert!(error(folder.path()).contains("it is a folder"));
+    assert!(error(Path::new("/dev/zero")).contains("a device or a pipe"));
+    let fifo = folder.path().join("fifo.png");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
+    assert!(error(&fifo).contains("a device or a pipe"));
     assert!(error(&folder.path().join("missing.png")).contains("No such file"));
     let exact: ImageBuffer<Rgb<f32>, Vec<f32>> = ImageBuffer::from_pixel(1, 1, Rgb([0.5, 0.5, 0.5]));
     assert!(error(&write(&folder, "f.tif", &encoded(exact, ImageFormat::Tiff))).contains("floating-point"));
@@ -135,10 +139,10 @@ fn the_limits_are_the_configurations_and_the_header_is_judged_alone() {
             error(&write(&folder, "bomb.png", &empty_png(width, height, depth, color, interlaced)))
         };
         assert!(refusal(11_500, 11_500, 16, 6).contains("it has 132250000 pixels (11500x11500), more than 67108864: "));
-        assert!(refusal(7_000, 7_000, 16, 6).contains("reading it may take 547 MiB of memory, more than 512: make it"));
+        assert!(refusal(7_000, 7_000, 16, 6).contains("reading it may take 539 MiB of memory, more than 384: make it"));
         assert!(refusal(u32::MAX >> 1, 1, 8, 2).contains("limit"));
         // What is allowed fails for what it lacks.
-        assert!(!refusal(6_700, 6_700, 16, 6).contains("more than"));
+        assert!(!refusal(5_700, 5_700, 16, 6).contains("more than"));
     }
     let limits = |max_pixels, max_picture_bytes| Buffers { max_pixels, max_picture_bytes, ..Buffers::host(1) };
     let path = write(&folder, "small.bmp", &encoded(picture(), ImageFormat::Bmp));
@@ -150,6 +154,12 @@ fn the_limits_are_the_configurations_and_the_header_is_judged_alone() {
     assert!(refusal(limits(6, 100)).contains("reading it may take 1 MiB of memory"));
     // A file that is larger by itself is not read.
     assert!(refusal(limits(6, 10)).contains("reading it may take 1 MiB of memory"));
+    // What the image library refuses has a remedy, too; a format that it only knows by name is none that visiond reads.
+    assert!(
+        error(&write(&folder, "cut.png", &empty_png(3, 2, 8, 2, 0))).ends_with("; copy it again, or save it as PNG")
+    );
+    assert!(error(&write(&folder, "wide.png", &empty_png(1 << 20, 1, 8, 2, 0))).ends_with("; make it smaller"));
+    assert!(error(&write(&folder, "a.qoi", b"qoif\0\0\0\x01\0\0\0\x01\x03\0")).contains("not a supported picture"));
 }
 
 #[test]
@@ -184,5 +194,62 @@ fn a_small_file_that_claims_a_huge_picture_is_refused_before_memory_is_taken() {
     // Within the pixels, but the coefficients of all scans are kept: 9 bytes a pixel.
     jpeg[at + 5..at + 9].copy_from_slice(&[0x1F, 0x40, 0x1F, 0x40]);
     let message = error(&write(&folder, "scans.jpg", &jpeg));
-    assert!(message.contains("reading it may take 550 MiB of memory, more than 512"), "{message}");
+    assert!(message.contains("reading it may take 550 MiB of memory, more than 384"), "{message}");
+}
+
+/// golden.py tells how it was made.
+const GOLDEN: &str = include_str!("golden.txt");
+
+/// Files that OpenCV reads and visiond refuses, each with a part of the reason. OpenCV fills the missing part of a JPEG with grey.
+const REFUSED: [(&str, &str); 8] = [
+    ("jpeg.tif", "TIFF with JPEG inside"),
+    ("palette.tif", "unsupported"),
+    ("grey-alpha.tif", "does not support"),
+    ("rgb.avif", "it is AVIF, which visiond does not read: convert it with `avifdec PICTURE.avif PICTURE.png`"),
+    ("cut-sequential-80.jpg", "damaged, truncated"),
+    ("cut-sequential-95.jpg", "damaged, truncated"),
+    ("cut-progressive-80.jpg", "damaged, truncated"),
+    ("cut-progressive-95.jpg", "damaged, truncated"),
+];
+
+/// Files that visiond reads and OpenCV refuses: it allocates the picture before it turns a TIFF, and takes no background outside
+/// the table of colours.
+const READ_HERE_ALONE: [&str; 5] = ["exif-5.tif", "exif-6.tif", "exif-7.tif", "exif-8.tif", "screen-outside-table.gif"];
+
+/// OpenCV takes the samples of a binary PGM as they are, whatever its header calls white.
+const WITH_ANOTHER_WHITE: [&str; 2] = ["max-100.pgm", "max-1000.pgm"];
+
+#[test]
+fn a_picture_has_the_pixels_that_opencv_gives() {
+    let folder = TempDir::new().unwrap();
+    let fnv = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0xCBF2_9CE4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3))
+    };
+    let mut wrong = Vec::new();
+    for line in GOLDEN.lines() {
+        let [name, width, height, hash, file] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        let path = write(&folder, name, &file.as_bytes().chunks(2).map(byte).collect::<Vec<_>>());
+        let found = match load(&path) {
+            Err(error) => match REFUSED.iter().find(|(refused, _)| *refused == name) {
+                Some((_, reason)) => error.to_string().contains(reason).to_string(),
+                None if hash == "-" => true.to_string(),
+                None => error.to_string(),
+            },
+            Ok(frame) => {
+                let (layout, found) = (&frame.layout, fnv(pixels(&frame)));
+                let size_fits =
+                    (layout.width().to_string(), layout.height().to_string()) == (width.into(), height.into());
+                let is_equal = size_fits && format!("{found:016x}") == hash;
+                let may_differ = READ_HERE_ALONE.contains(&name) || WITH_ANOTHER_WHITE.contains(&name);
+                (is_equal != may_differ).to_string()
+            }
+        };
+        if found != "true" {
+            wrong.push(format!("{name}: {found}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -108,6 +108,7 @@ fn sources(folder: &TempDir) -> Vec<SourceConfig> {
             ffmpeg: "ffmpeg".into(),
             input_args: Vec::new(),
             confined: true,
+            max_memory_bytes: 1 << 30,
             pixels: VideoPixels::Bgr,
             color_matrix: None,
             color_range: None,

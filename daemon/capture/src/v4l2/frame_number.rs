@@ -62,6 +62,34 @@ mod tests {
     }
 
     #[test]
+    fn thirty_days_of_numbers_that_wrap_restart_and_skip_are_counted_exactly() {
+        let mut numbers = FrameNumbers::default();
+        // Five frames a second; the driver's count wraps in the middle.
+        let frames = 30 * 86_400 * 5_u32;
+        let mut driver = u32::MAX - frames / 2;
+        let (mut last, mut lost, mut skipped) = (None, 0, 0);
+        for frame in 0..frames {
+            let (sequence, missing) = numbers.number(driver);
+            lost += missing;
+            let expected = last.map_or(u64::from(driver), |last| last + 1 + missing);
+            assert_eq!(sequence, expected);
+            last = Some(sequence);
+            // Twice a day the camera is unplugged, each hour three frames are lost.
+            if frame % 216_000 == 215_999 {
+                numbers.restart();
+                driver = driver.wrapping_sub(1_000);
+            } else if frame % 18_000 == 17_999 {
+                driver = driver.wrapping_add(4);
+                skipped += 3;
+            } else {
+                driver = driver.wrapping_add(1);
+            }
+        }
+        assert_eq!(lost, skipped);
+        assert_eq!(last, Some(u64::from(u32::MAX - frames / 2) + u64::from(frames) - 1 + skipped));
+    }
+
+    #[test]
     fn a_driver_that_starts_again_or_does_not_count_loses_nothing() {
         assert_eq!(places(&[7, 8, 0, 1]), [(7, 0), (8, 0), (9, 0), (10, 0)]);
         assert_eq!(places(&[0, 0, 0]), [(0, 0), (1, 0), (2, 0)]);

@@ -37,6 +37,7 @@ fn config(url: &str) -> VideoConfig {
         ffmpeg: PathBuf::from("ffmpeg"),
         input_args: Vec::new(),
         confined: true,
+        max_memory_bytes: 1 << 30,
         pixels: VideoPixels::Bgr,
         color_matrix: None,
         color_range: None,
@@ -165,6 +166,29 @@ fn native_planes_are_the_decoders_own() {
             let raw = std::fs::read(raw).unwrap();
             assert_eq!(&raw[..layout.size_bytes()], frames[0].buffer.as_slice(), "{pix_fmt}");
         }
+    }
+}
+
+#[test]
+fn chroma_is_interpolated_from_where_the_file_says_it_lies() {
+    let folder = TempDir::new().unwrap();
+    for (location, options) in [
+        ("unspecified", ""),
+        ("center", ""),
+        ("left", ":in_h_chr_pos=0"),
+        ("topleft", ":in_h_chr_pos=0:in_v_chr_pos=0"),
+        ("top", ":in_h_chr_pos=128:in_v_chr_pos=0"),
+    ] {
+        // An odd height: only then ffmpeg interpolates the chroma of 8 bits.
+        let video = ["-f", "lavfi", "-i", "testsrc2=s=66x50:d=1:r=2", "-vf", "scale=66:49", "-pix_fmt", "yuv420p"];
+        let video = [&video[..], &["-c:v", "ffv1", "-chroma_sample_location", location]].concat();
+        let path = make(&folder, &format!("{location}.mkv"), &video);
+        let (frames, _, error) = read_all(&config(&path));
+        assert!(error.is_none(), "{error:?}");
+        let filter = format!("scale=66:49{options}");
+        let raw = ["-i", path.as_str(), "-vf", filter.as_str(), "-f", "rawvideo", "-pix_fmt", "bgr24"];
+        let raw = std::fs::read(make(&folder, "raw.bgr", &raw)).unwrap();
+        assert_eq!(&raw[..66 * 49 * 3], frames[0].buffer.as_slice(), "{location}");
     }
 }
 

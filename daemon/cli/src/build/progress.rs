@@ -38,7 +38,6 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
 
     let began = Instant::now();
     let (mut progress, mut asked) = (Progress::new(), None);
-    let has_lines = logging::has_terminal() || log::max_level() >= log::LevelFilter::Warn;
     let built = loop {
         match result.recv_timeout(TICK) {
             Ok(built) => break built,
@@ -57,9 +56,7 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
             Some(since) if now - since > PATIENCE => leave(),
             _ => {}
         }
-        if has_lines {
-            progress.tell(|| progress_text(&monitor.phases(), now - began, asked.is_some()));
-        }
+        progress.tell(|| progress_text(&monitor.phases(), now - began, asked.is_some()));
     };
     logging::clear_live_line();
     built.map_err(|error| failure(&error))

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde::Serialize;
 use serde_json::{Value, json};
 use visiond_config::units::format_size;
-use visiond_engine::card::Card;
+use visiond_engine::card::{Card, CardError};
 use visiond_engine::engine::{Dim, ModelFile, TensorInfo};
 use visiond_engine::heads::HeadGuess;
 use visiond_system::exit::{Exit, ExitError};
@@ -20,18 +20,38 @@ pub struct CardDescription {
     pub head: Option<&'static str>,
     pub classes: usize,
     pub error: Option<String>,
+    /// Whether there is a card and it is wrong, which ends the command with an error.
+    #[serde(skip)]
+    wrong: bool,
 }
 
 impl CardDescription {
-    /// Describes `card`. A wrong card is an error only if the command line names it; otherwise the description shows it.
-    pub fn of<E: Display>(card: Result<Card, E>, is_named: bool) -> Result<Self, ExitError> {
+    /// Describes `card`, which `check` compares with the model.
+    pub fn of(card: Result<Card, CardError>, check: impl FnOnce(&Card) -> Result<(), String>) -> Self {
         match card {
             Ok(card) => {
+                let error = check(&card).err();
                 let head = Some(card.head.family().name());
-                Ok(Self { found: true, origin: Some(card.origin), head, classes: card.classes.len(), error: None })
+                let (origin, classes) = (Some(card.origin), card.classes.len());
+                Self { found: true, origin, head, classes, wrong: error.is_some(), error }
             }
-            Err(error) if is_named => Err(ExitError::new(Exit::Config, error)),
-            Err(error) => Ok(Self { error: Some(error.to_string()), ..Self::default() }),
+            Err(error) => {
+                let wrong = matches!(error, CardError::Read(..) | CardError::Invalid(_));
+                Self { error: Some(error.to_string()), wrong, ..Self::default() }
+            }
+        }
+    }
+
+    /// Says that there is no card because of `error`.
+    pub fn unknown(error: impl Into<String>) -> Self {
+        Self { error: Some(error.into()), ..Self::default() }
+    }
+
+    /// Returns the error that ends the command after its description is printed.
+    pub fn outcome(&self) -> Result<(), ExitError> {
+        match &self.error {
+            Some(error) if self.wrong => Err(ExitError::new(Exit::Config, error)),
+            _ => Ok(()),
         }
     }
 }
@@ -78,8 +98,11 @@ pub fn card_lines(card: &CardDescription) -> String {
     match (&card.origin, &card.head) {
         (Some(origin), Some(head)) => {
             let classes = visiond_config::diagnostics::count(card.classes, "class name");
-            line("card", format!("{origin}: head {head}, {classes}"))
+            let wrong = if card.wrong { "; wrong, as the error says" } else { "" };
+            line("card", format!("{origin}: head {head}, {classes}{wrong}"))
         }
+        // The error follows on standard error.
+        _ if card.wrong => line("card", "wrong, as the error says"),
         _ => {
             // The message may have several lines, each of them an error.
             let lines = card.error.as_deref().unwrap_or("none").lines().enumerate();
@@ -88,9 +111,10 @@ pub fn card_lines(card: &CardDescription) -> String {
     }
 }
 
-pub fn fit_lines(guesses: &[HeadGuess]) -> String {
+pub fn fit_lines(guesses: &[HeadGuess], outputs: &[TensorInfo]) -> String {
     if guesses.is_empty() {
-        return line("fits", "no head of visiond fits outputs of these shapes");
+        let outputs = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
+        return line("fits", format!("no head of visiond reads the outputs {outputs}"));
     }
     guesses.iter().map(|guess| line("fits", format!("{}: {}", guess.family.name(), guess.reason))).collect()
 }

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use visiond_config::types::EngineConfig;
 use visiond_engine::card::Card;
-use visiond_engine::engine::{Engine, ModelFile};
-use visiond_engine::heads::{self, HeadGuess};
+use visiond_engine::detector::Detector;
+use visiond_engine::engine::{Engine, ModelFile, TensorInfo};
+use visiond_engine::heads::{self, HeadGuess, ModelFacts};
 use visiond_engine::tensorrt::sidecar::Sidecar;
 use visiond_engine::tensorrt::{Direction, LayerFacts, PlanFile, TrtEngine, TrtTensor, layers};
 use visiond_kernels::cuda::Device;
 use visiond_kernels::tensor::ShapeText;
-use visiond_system::exit::ExitError;
 use visiond_system::logging::escape;
 
 use super::description::{
@@ -38,7 +38,7 @@ pub struct EngineDescription {
     refused: Option<String>,
     /// The contents, if the engine can run here.
     loaded: Option<LoadedEngine>,
-    card: CardDescription,
+    pub card: CardDescription,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
     /// The sources of `sidecar` and `heads`, for the text.
@@ -46,6 +46,8 @@ pub struct EngineDescription {
     sidecar_file: Option<Sidecar>,
     #[serde(skip)]
     guesses: Vec<HeadGuess>,
+    #[serde(skip)]
+    outputs: Vec<TensorInfo>,
     #[serde(skip)]
     file: ModelFile,
 }
@@ -92,7 +94,7 @@ struct LayerRow {
 
 impl EngineDescription {
     /// Reads the sidecar and the card, and loads the engine where that is possible.
-    pub fn of(named_card: Option<&Path>, file: PlanFile) -> Result<Self, ExitError> {
+    pub fn of(named_card: Option<&Path>, file: PlanFile) -> Self {
         let PlanFile { file, plan } = file;
         let model = &file.path;
         // Without a valid sidecar everything else can still be shown.
@@ -111,16 +113,23 @@ impl EngineDescription {
         if let (true, Some(sidecar)) = (metadata.is_empty(), ours) {
             metadata.clone_from(&sidecar.metadata);
         }
-        let guesses = heads::guess_heads(outputs, inputs, &metadata);
+        let tails = BTreeMap::new();
+        let guesses = heads::guess_heads(ModelFacts { inputs, outputs, metadata: &metadata, tails: &tails });
         let has_file = named_card.is_some() || model.with_extension("toml").exists();
         let card = if engine.is_ok() || has_file {
-            Card::for_model(model, named_card, &metadata, inputs, outputs).map_err(|error| error.to_string())
+            let card = Card::for_model(model, named_card, &metadata, inputs, outputs);
+            CardDescription::of(card, |card| match &engine {
+                Ok(engine) => Detector::check_engine_card(card, engine).map_err(|error| error.to_string()),
+                Err(_) => Ok(()),
+            })
         } else {
-            Err("unknown: the card depends on the engine's tensors, which TensorRT reports only where it can load the engine"
-                .to_owned())
+            CardDescription::unknown(
+                "unknown: the card depends on the engine's tensors, which TensorRT reports only where it can load the engine",
+            )
         };
+        let outputs = outputs.to_vec();
         let gpus = plan.header.gpus().iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
-        Ok(Self {
+        Self {
             path: file.path.clone(),
             size_bytes: file.size_bytes,
             sha256: file.sha256.clone(),
@@ -130,12 +139,13 @@ impl EngineDescription {
             sidecar: sidecar.as_ref().map(Sidecar::to_json),
             refused: engine.as_ref().err().map(ToString::to_string),
             loaded: engine.ok().and_then(|engine| Some(loaded(&engine, engine.tensorrt()?, taken))),
-            card: CardDescription::of(card, named_card.is_some())?,
+            card,
             heads: guesses.iter().map(guess_json).collect(),
             sidecar_file: sidecar,
             guesses,
+            outputs,
             file,
-        })
+        }
     }
 
     /// The description as lines of text; `with_layers` adds a table of the layers.
@@ -156,7 +166,7 @@ impl EngineDescription {
         out += &card_lines(&self.card);
         // The heads depend on the outputs, which only a loaded engine has.
         if self.loaded.is_some() {
-            out += &fit_lines(&self.guesses);
+            out += &fit_lines(&self.guesses, &self.outputs);
         }
         if let (true, Some(loaded)) = (with_layers, &self.loaded) {
             out += &layer_table(&loaded.layers);

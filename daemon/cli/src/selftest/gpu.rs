@@ -201,7 +201,7 @@ fn identity(width: u32, height: u32) -> PreprocessSpec {
     PreprocessSpec {
         width,
         height,
-        fit: Fit::Stretch,
+        placement: Fit::Stretch.into(),
         pad: 0.0,
         layout: TensorLayout::Nhwc,
         dtype: DType::U8,

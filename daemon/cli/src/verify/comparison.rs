@@ -45,7 +45,7 @@ impl Comparison {
             );
             return Err(ExitError::new(Exit::Config, message));
         }
-        let runner = |model| PictureRunner::new(model, floor as f32, models[0].card.iou_threshold);
+        let runner = |model| PictureRunner::new(model, floor as f32, models[0].card.iou_threshold, true);
         let (first, second) = (runner(&models[0])?, runner(&models[1])?);
         let [a, b] = [&first.detector, &second.detector];
         let refuse = |error: CompareError| ExitError::new(Exit::Model, error);
@@ -119,31 +119,51 @@ pub struct ModelWithCard {
 }
 
 /// Loads both models. If only one of them has a card, both use it.
-pub fn load(
+pub fn load_both(
     named: [(&Path, BackendChoice); 2],
     card: Option<&Path>,
     trial: &LoadLimits,
 ) -> Result<[ModelWithCard; 2], ExitError> {
-    let stop = Stop::new().map_err(ExitError::system)?;
-    let [a, b] = named.map(|(path, backend)| {
-        let config = trial.of(EngineConfig { backend, ..EngineConfig::default() });
-        let card_file = card.map(Path::to_owned);
-        let model = ModelConfig { name: stem(path), path: path.to_owned(), card: card_file, ..ModelConfig::default() };
-        let sha256 = match model_trial::try_model(&model, &config, &stop) {
-            // Loading it was no problem, and the card of the other model may do.
-            Err(error) if error.exit() == Exit::Config => None,
-            Err(ServiceError::Model { error, .. }) => return Err(ExitError::new(Exit::Model, error)),
-            tried => tried?,
-        };
-        let options = EngineOptions { sha256, ..config.options(&BTreeMap::new()) };
-        let engine = Engine::load(path, &options).map_err(|error| ExitError::new(Exit::Model, error))?;
-        let card = Card::for_model(path, card, engine.metadata(), engine.inputs(), engine.outputs());
-        Ok::<_, ExitError>((engine, card))
-    });
+    let [a, b] = named.map(|(path, backend)| load_engine(path, backend, card, trial));
     let ((engine_a, card_a), (engine_b, card_b)) = (a?, b?);
     let card_a = own_or_other(card_a, card_b.as_ref().ok(), &engine_a)?;
     let card_b = own_or_other(card_b, Some(&card_a), &engine_b)?;
     Ok([ModelWithCard { engine: engine_a, card: card_a }, ModelWithCard { engine: engine_b, card: card_b }])
+}
+
+/// Loads a model that has a card.
+pub fn load(
+    path: &Path,
+    backend: BackendChoice,
+    card: Option<&Path>,
+    trial: &LoadLimits,
+) -> Result<ModelWithCard, ExitError> {
+    let (engine, card) = load_engine(path, backend, card, trial)?;
+    let card = own_or_other(card, None, &engine)?;
+    Ok(ModelWithCard { engine, card })
+}
+
+/// Tries a model, loads it, and looks for its card.
+fn load_engine(
+    path: &Path,
+    backend: BackendChoice,
+    card: Option<&Path>,
+    trial: &LoadLimits,
+) -> Result<(Engine, Result<Card, CardError>), ExitError> {
+    let stop = Stop::new().map_err(ExitError::system)?;
+    let config = trial.of(EngineConfig { backend, ..EngineConfig::default() });
+    let card_file = card.map(Path::to_owned);
+    let model = ModelConfig { name: stem(path), path: path.to_owned(), card: card_file, ..ModelConfig::default() };
+    let sha256 = match model_trial::try_model(&model, &config, &stop) {
+        // Loading it was no problem, and the card of the other model may do.
+        Err(error) if error.exit() == Exit::Config => None,
+        Err(ServiceError::Model { error, .. }) => return Err(ExitError::new(Exit::Model, error)),
+        tried => tried?,
+    };
+    let options = EngineOptions { sha256, ..config.options(&BTreeMap::new()) };
+    let engine = Engine::load(path, &options).map_err(|error| ExitError::new(Exit::Model, error))?;
+    let card = Card::for_model(path, card, engine.metadata(), engine.inputs(), engine.outputs());
+    Ok((engine, card))
 }
 
 /// Returns the model's own card, or `other` if it has none.
@@ -175,13 +195,18 @@ pub struct PictureRunner {
 }
 
 impl PictureRunner {
-    /// Prepares a detector that returns detections with a score of at least `score_threshold`.
-    pub fn new(model: &ModelWithCard, score_threshold: f32, iou_threshold: f32) -> Result<Self, ExitError> {
+    /// Prepares a detector that returns detections with a score of at least `score_threshold`, and `raw_outputs` if asked.
+    pub fn new(
+        model: &ModelWithCard,
+        score_threshold: f32,
+        iou_threshold: f32,
+        raw_outputs: bool,
+    ) -> Result<Self, ExitError> {
         let limits = DetectorOptions {
             score_threshold: Some(score_threshold),
             iou_threshold: Some(iou_threshold),
             max_batch: 1,
-            raw_outputs: true,
+            raw_outputs,
             ..DetectorOptions::default()
         };
         let ModelFile { path, sha256, .. } = model.engine.file().clone();

@@ -1,38 +1,43 @@
-//! The report of a comparison, as tables and as JSON.
+//! The reports of comparisons, as tables and as JSON.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use serde::Serialize;
-use visiond_engine::compare::{ClassAgreement, TensorDifference, Worst};
+use visiond_config::diagnostics::count;
+use visiond_engine::compare::{Agreement, ClassAgreement, MatchLimits, TensorDifference, Worst};
+use visiond_engine::detector::Detector;
 use visiond_system::logging::escape;
 
 use super::comparison::{ComparedModel, Comparison};
+use super::reference::{CategoryIds, Form};
+use super::reference_comparison::ReferenceComparison;
 use crate::text_table::TextTable;
 use crate::value_parsers::fraction;
 
-/// The limits within which two models agree.
+/// The limits within which two models agree, or a model and a reference.
 #[derive(Debug, Clone, Copy, Serialize, clap::Args)]
 pub struct AgreementLimits {
-    /// Compare detections with at least this score in one of the models, 0 to 1 [default: the reference's card]
+    /// Compare detections with at least this score on one of the sides, 0 to 1 [default: the first model's card]
     #[arg(short, long, value_name = "SCORE", value_parser = fraction)]
     pub score_threshold: Option<f64>,
 
     /// Allow matched boxes to overlap with this IoU or more
-    #[arg(long, value_name = "IOU", default_value_t = 0.98, value_parser = fraction, help_heading = "Allowed")]
+    #[arg(long, alias = "iou", value_name = "IOU", default_value_t = 0.98, value_parser = fraction, help_heading = "Allowed")]
     pub min_iou: f64,
 
-    /// Allow scores of matched boxes to differ by this much
-    #[arg(long, value_name = "SCORE", default_value_t = 0.02, value_parser = fraction, help_heading = "Allowed")]
-    pub max_score_difference: f64,
+    /// Allow scores of matched boxes to differ by this much [default: 0.02; with --reference 0.01]
+    #[arg(long, alias = "score-error", value_name = "SCORE", value_parser = fraction, help_heading = "Allowed")]
+    pub max_score_difference: Option<f64>,
 
-    /// Allow this share of detections to differ by more, or to be found by only one model, 0 to 1
+    /// Allow this share of detections to differ by more, or to be found on one side only, 0 to 1
     ///
     /// The default is not 0, because rounding may decide which of two boxes with nearly the same score NMS removes.
     #[arg(long, value_name = "SHARE", default_value_t = 0.002, value_parser = fraction, help_heading = "Allowed")]
     pub max_outside: f64,
 
     /// Require this cosine similarity of each raw output [default: shown, not required]
-    #[arg(long, value_name = "COSINE", value_parser = fraction, help_heading = "Allowed")]
+    #[arg(long, value_name = "COSINE", value_parser = fraction, help_heading = "Allowed", conflicts_with = "reference")]
     pub min_cosine: Option<f64>,
 }
 
@@ -107,21 +112,6 @@ impl ComparisonReport {
     /// Makes the report of a comparison.
     pub fn new(comparison: &Comparison, limits: AgreementLimits) -> Self {
         let picture = |index: usize| comparison.pictures[index].clone();
-        let worst =
-            |worst: Option<Worst>| worst.map(|w| WorstPicture { value: rounded(w.value), picture: picture(w.picture) });
-        let class = |class_id: Option<u32>, label: String, class: &ClassAgreement| ClassDifference {
-            class_id,
-            label,
-            matched: class.matched,
-            outside: class.outside,
-            missing: class.missing,
-            extra: class.extra,
-            min_iou: worst(class.min_iou),
-            mean_iou: class.mean_iou().map(rounded),
-            max_score_difference: worst(class.max_score_difference),
-            max_keypoint_distance: worst(class.max_keypoint_distance),
-            unmatched_picture: class.unmatched_picture.map(picture),
-        };
         let output = |difference: &TensorDifference| OutputDifference {
             name: difference.name.clone(),
             shape: difference.shape.clone(),
@@ -136,9 +126,11 @@ impl ComparisonReport {
         };
         let [first, second] = &comparison.runners;
         let agreement = &comparison.agreement;
-        let label = |id: u32| first.detector.label(id).to_string();
+        let (detections, classes) = class_differences(agreement, &first.detector, &comparison.pictures);
         let outputs: Vec<_> = comparison.tensors.iter().map(output).collect();
-        let mut reasons = reasons(&agreement.all, &outputs, &limits);
+        let sides = ["are missing in the second model", "are only in the second model"];
+        let mut reasons = Vec::from_iter(outside(&agreement.all, &limits, sides));
+        reasons.extend(outputs.iter().flat_map(|output| output_reasons(output, &limits)));
         let shows_nothing = reasons.is_empty() && agreement.all.things() == 0;
         if shows_nothing {
             let threshold = limits.score_threshold.unwrap_or_default();
@@ -155,8 +147,8 @@ impl ComparisonReport {
             pictures: comparison.pictures.len(),
             limits,
             outputs,
-            detections: class(None, "all".to_owned(), &agreement.all),
-            classes: agreement.classes.iter().map(|(&id, found)| class(Some(id), label(id), found)).collect(),
+            detections,
+            classes,
         }
     }
 
@@ -170,7 +162,6 @@ impl ComparisonReport {
         let threshold = self.limits.score_threshold.unwrap_or_default();
         let _ = writeln!(out, "{} pictures, detections with a score of {threshold} or more\n", self.pictures);
 
-        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
         let head = ["RAW OUTPUT", ">RANGE", ">MAX ABS", ">MEAN ABS", ">RMS", ">COSINE", "WORST PICTURE"];
         let mut table = TextTable::new(&head);
         for o in &self.outputs {
@@ -181,32 +172,192 @@ impl ComparisonReport {
         }
         out += &table.text();
 
-        let counts = [">MATCHED", ">OUTSIDE", ">MISSING", ">EXTRA"];
-        let numbers = [">MIN IOU", ">MEAN IOU", ">MAX SCORE"];
-        let mut table = TextTable::new(&[&["CLASS"][..], &counts, &numbers, &["WORST PICTURE"]].concat());
-        for c in self.classes.iter().chain([&self.detections]) {
-            let [iou, score] = [&c.min_iou, &c.max_score_difference].map(Option::as_ref);
-            let counts = [c.matched, c.outside, c.missing, c.extra].map(|count| count.to_string());
-            let numbers = [iou.map(|w| w.value), c.mean_iou, score.map(|w| w.value)].map(number);
-            let worst = c.unmatched_picture.as_deref().or(iou.or(score).map(|w| w.picture.as_str())).unwrap_or("-");
-            let label = [c.label.clone()].into_iter();
-            table.push(label.chain(counts).chain(numbers).chain([worst.to_owned()]));
-        }
-        let _ = write!(out, "\n{}", table.text());
-        if let Some(worst) = &self.detections.max_keypoint_distance {
-            let _ = writeln!(out, "keypoints at most {:.2} pixels apart ({})", worst.value, worst.picture);
-        }
-        let verdict = match (self.agree, self.shows_nothing) {
-            (true, _) => "the models agree",
-            (false, true) => "agreement is not shown:",
-            (false, false) => "the models do not agree:",
-        };
-        let _ = writeln!(out, "\n{verdict}");
-        for reason in &self.reasons {
-            let _ = writeln!(out, "  {reason}");
-        }
+        out += &class_table(&self.classes, &self.detections);
+        out += &verdict("the models", self.agree, self.shows_nothing, &self.reasons);
         out
     }
+}
+
+/// The reference that a model is compared with.
+#[derive(Debug, Serialize)]
+struct ReferenceFile {
+    file: PathBuf,
+    form: Form,
+    /// How the category ids of COCO results were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category_ids: Option<CategoryIds>,
+    /// Number of its detections whose score reaches the threshold.
+    detections: usize,
+}
+
+/// How many of all detections match within these limits.
+#[derive(Debug, Serialize)]
+struct ShareWithin {
+    min_iou: f64,
+    max_score_difference: f64,
+    within: u64,
+    of: u64,
+    share: f64,
+}
+
+/// The report of a comparison with a reference.
+#[derive(Debug, Serialize)]
+pub struct ReferenceReport {
+    visiond: &'static str,
+    /// Whether the detections are within the limits.
+    pub agree: bool,
+    /// Whether no limit is exceeded only because neither side detects anything.
+    #[serde(skip)]
+    pub shows_nothing: bool,
+    /// The limits that are exceeded and the likely causes, or why agreement is not shown, as sentences.
+    reasons: Vec<String>,
+    reference: ReferenceFile,
+    model: ComparedModel,
+    pictures: usize,
+    limits: AgreementLimits,
+    within: Vec<ShareWithin>,
+    detections: ClassDifference,
+    classes: Vec<ClassDifference>,
+}
+
+impl ReferenceReport {
+    /// Makes the report of a comparison.
+    pub fn new(comparison: &ReferenceComparison, limits: AgreementLimits) -> Self {
+        let ReferenceComparison { runner, reference, agreements, pictures, .. } = comparison;
+        let threshold = limits.score_threshold.unwrap_or_default();
+        let (detections, classes) = class_differences(&agreements[0].1, &runner.detector, pictures);
+        let all = &agreements[0].1.all;
+        let mut reasons = Vec::from_iter(outside(all, &limits, ["are only in the reference", "are only visiond's"]));
+        if !reasons.is_empty() {
+            reasons.extend(comparison.likely_causes());
+        }
+        let shows_nothing = reasons.is_empty() && all.things() == 0;
+        if shows_nothing {
+            reasons.push(format!(
+                "neither visiond nor the reference has a score of {threshold} or more on these pictures"
+            ));
+        }
+        let share = |(limits, agreement): &(MatchLimits, Agreement)| {
+            let (within, of) = (agreement.all.matched - agreement.all.outside, agreement.all.things());
+            ShareWithin {
+                min_iou: limits.min_iou,
+                max_score_difference: limits.max_score_difference,
+                within,
+                of,
+                share: rounded(1.0 - agreement.all.outside_share()),
+            }
+        };
+        Self {
+            visiond: env!("CARGO_PKG_VERSION"),
+            agree: reasons.is_empty(),
+            shows_nothing,
+            reasons,
+            reference: ReferenceFile {
+                file: reference.file.clone(),
+                form: reference.form,
+                category_ids: (reference.form == Form::Coco).then_some(reference.category_ids),
+                detections: comparison.counted,
+            },
+            model: runner.model.clone(),
+            pictures: pictures.len(),
+            limits,
+            within: agreements.iter().map(share).collect(),
+            detections,
+            classes,
+        }
+    }
+
+    /// Returns the tables as text.
+    pub fn text(&self) -> String {
+        let ReferenceFile { file, form, category_ids, detections } = &self.reference;
+        let ids = category_ids.map_or_else(String::new, |ids| format!(", category ids {ids}"));
+        let threshold = self.limits.score_threshold.unwrap_or_default();
+        let mut out = format!(
+            "reference  {}: {form}{ids}\nmodel      {} on {}\n{}, {} of the reference with a score of {threshold} or more\n",
+            escape(&file.display().to_string()),
+            escape(&self.model.file.display().to_string()),
+            self.model.backend,
+            count(self.pictures, "picture"),
+            count(*detections, "detection"),
+        );
+        out += &class_table(&self.classes, &self.detections);
+        let mut table = TextTable::new(&["WITHIN", ">DETECTIONS", ">SHARE"]);
+        for ShareWithin { min_iou, max_score_difference, within, of, share } in &self.within {
+            let limits = format!("IoU {min_iou}, score {max_score_difference}");
+            table.push([limits, format!("{within} of {of}"), format!("{share:.4}")]);
+        }
+        // Writing into a String cannot fail, here and below.
+        let _ = write!(out, "\n{}", table.text());
+        let worst = |what: &str, worst: &Option<WorstPicture>| {
+            worst.as_ref().map(|worst| format!("worst {what} {:.4} ({})", worst.value, worst.picture))
+        };
+        let (iou, score) = (&self.detections.min_iou, &self.detections.max_score_difference);
+        let worst: Vec<_> = [worst("IoU", iou), worst("score difference", score)].into_iter().flatten().collect();
+        if !worst.is_empty() {
+            let _ = write!(out, "\n{}\n", worst.join(", "));
+        }
+        out += &verdict("the detections", self.agree, self.shows_nothing, &self.reasons);
+        out
+    }
+}
+
+/// Returns the differences of all classes together and of each.
+fn class_differences(
+    agreement: &Agreement,
+    detector: &Detector,
+    pictures: &[String],
+) -> (ClassDifference, Vec<ClassDifference>) {
+    let picture = |index: usize| pictures[index].clone();
+    let worst =
+        |worst: Option<Worst>| worst.map(|w| WorstPicture { value: rounded(w.value), picture: picture(w.picture) });
+    let difference = |class_id: Option<u32>, label: String, class: &ClassAgreement| ClassDifference {
+        class_id,
+        label,
+        matched: class.matched,
+        outside: class.outside,
+        missing: class.missing,
+        extra: class.extra,
+        min_iou: worst(class.min_iou),
+        mean_iou: class.mean_iou().map(rounded),
+        max_score_difference: worst(class.max_score_difference),
+        max_keypoint_distance: worst(class.max_keypoint_distance),
+        unmatched_picture: class.unmatched_picture.map(picture),
+    };
+    let classes = agreement.classes.iter();
+    let classes = classes.map(|(&id, found)| difference(Some(id), detector.label(id).to_string(), found));
+    (difference(None, "all".to_owned(), &agreement.all), classes.collect())
+}
+
+/// Returns a table with a row for each class and one for all.
+fn class_table(classes: &[ClassDifference], all: &ClassDifference) -> String {
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
+    let counts = [">MATCHED", ">OUTSIDE", ">MISSING", ">EXTRA"];
+    let numbers = [">MIN IOU", ">MEAN IOU", ">MAX SCORE"];
+    let mut table = TextTable::new(&[&["CLASS"][..], &counts, &numbers, &["WORST PICTURE"]].concat());
+    for c in classes.iter().chain([all]) {
+        let [iou, score] = [&c.min_iou, &c.max_score_difference].map(Option::as_ref);
+        let counts = [c.matched, c.outside, c.missing, c.extra].map(|count| count.to_string());
+        let numbers = [iou.map(|w| w.value), c.mean_iou, score.map(|w| w.value)].map(number);
+        let worst = c.unmatched_picture.as_deref().or(iou.or(score).map(|w| w.picture.as_str())).unwrap_or("-");
+        let label = [c.label.clone()].into_iter();
+        table.push(label.chain(counts).chain(numbers).chain([worst.to_owned()]));
+    }
+    let mut out = format!("\n{}", table.text());
+    if let Some(worst) = &all.max_keypoint_distance {
+        // Writing into a String cannot fail.
+        let _ = writeln!(out, "keypoints at most {:.2} pixels apart ({})", worst.value, worst.picture);
+    }
+    out
+}
+
+/// Returns whether `what` agree, and why not.
+fn verdict(what: &str, agree: bool, shows_nothing: bool, reasons: &[String]) -> String {
+    let verdict = match (agree, shows_nothing) {
+        (true, _) => format!("{what} agree"),
+        (false, true) => "agreement is not shown:".to_owned(),
+        (false, false) => format!("{what} do not agree:"),
+    };
+    reasons.iter().fold(format!("\n{verdict}\n"), |out, reason| out + "  " + reason + "\n")
 }
 
 /// Formats a small number briefly.
@@ -214,41 +365,40 @@ fn short(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") }
 }
 
-/// Returns why the models do not agree.
-fn reasons(all: &ClassAgreement, outputs: &[OutputDifference], limits: &AgreementLimits) -> Vec<String> {
-    let mut reasons = Vec::new();
+/// Returns why the detections do not agree, if they do not. `sides` says what is wrong with those of one side only.
+fn outside(all: &ClassAgreement, limits: &AgreementLimits, sides: [&str; 2]) -> Option<String> {
     let share = all.outside_share();
-    if share > limits.max_outside {
-        let value = |worst: Option<Worst>| worst.map_or_else(|| "-".to_owned(), |w| format!("{:.4}", w.value));
-        let exceed = format!(
-            "exceed IoU {} or score difference {} (worst IoU {}, worst score difference {})",
-            limits.min_iou,
-            limits.max_score_difference,
-            value(all.min_iou),
-            value(all.max_score_difference)
-        );
-        let parts = [
-            (all.outside, exceed.as_str()),
-            (all.missing, "are missing in the second model"),
-            (all.extra, "are only in the second model"),
-        ];
-        let parts = parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
-        let parts: Vec<_> = parts.collect();
-        let (parts, things, allowed) = (parts.join(", "), all.things(), limits.max_outside);
-        reasons.push(format!("of {things} detections {parts}: {share:.4} of all, the limit is {allowed}"));
+    if share <= limits.max_outside {
+        return None;
     }
-    for output in outputs {
-        if output.not_finite > 0 {
-            reasons.push(format!(
-                "output {} has {} values that are infinite or NaN in one of the models: its precision is too low there",
-                escape(&output.name),
-                output.not_finite
-            ));
-        }
-        if let Some(least) = limits.min_cosine.filter(|least| output.cosine < *least) {
-            let (name, cosine) = (escape(&output.name), output.cosine);
-            reasons.push(format!("output {name} has a cosine of {cosine:.6}, the limit is {least}"));
-        }
+    let value = |worst: Option<Worst>| worst.map_or_else(|| "-".to_owned(), |w| format!("{:.4}", w.value));
+    let exceed = format!(
+        "exceed IoU {} or score difference {} (worst IoU {}, worst score difference {})",
+        limits.min_iou,
+        limits.max_score_difference.unwrap_or_default(),
+        value(all.min_iou),
+        value(all.max_score_difference)
+    );
+    let parts = [(all.outside, exceed.as_str()), (all.missing, sides[0]), (all.extra, sides[1])];
+    let parts = parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
+    let parts: Vec<_> = parts.collect();
+    let (parts, things, allowed) = (parts.join(", "), all.things(), limits.max_outside);
+    Some(format!("of {things} detections {parts}: {share:.4} of all, the limit is {allowed}"))
+}
+
+/// Returns why a raw output does not agree.
+fn output_reasons(output: &OutputDifference, limits: &AgreementLimits) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if output.not_finite > 0 {
+        reasons.push(format!(
+            "output {} has {} values that are infinite or NaN in one of the models: its precision is too low there",
+            escape(&output.name),
+            output.not_finite
+        ));
+    }
+    if let Some(least) = limits.min_cosine.filter(|least| output.cosine < *least) {
+        let (name, cosine) = (escape(&output.name), output.cosine);
+        reasons.push(format!("output {name} has a cosine of {cosine:.6}, the limit is {least}"));
     }
     reasons
 }

@@ -82,13 +82,15 @@ prop_compose! {
 prop_compose! {
     fn video()(
         url in prop_oneof![path().prop_map(|path| path.to_string_lossy().into_owned()), Just("rtsp://a/b".to_owned())],
-        pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64),
+        pace in word(), repeat: bool, (max_frames, max_memory_bytes) in (of(1..=i64::MAX as u64), (16_u64 << 20)..=1 << 40),
         ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], input_args in vec(text(), 0..3), confined: bool, pixels in word(),
         color_matrix in of(word()), color_range in of(word()), timeout in duration(100, 3_600_000),
         login in of(prop_oneof![path(), Just(PathBuf::from("gate"))]),
     ) -> VideoConfig {
         let login = login.filter(|_| url.contains("://"));
-        VideoConfig { url, login, pace, repeat, max_frames, ffmpeg, input_args, confined, pixels, color_matrix, color_range, timeout }
+        VideoConfig {
+            url, login, pace, repeat, max_frames, ffmpeg, input_args, confined, max_memory_bytes, pixels, color_matrix, color_range, timeout,
+        }
     }
 }
 

@@ -422,7 +422,7 @@ fn another_reason_is_told_when_it_lasts() {
         opened: true,
         away: None,
         returns: None,
-        logged: Some((Arc::clone(&gone.message), Instant::now())),
+        logged: Some((Arc::clone(&gone.message), SystemClock.monotonic_ns())),
         unlogged: None,
     };
     let lasting = RetryPolicy::default().lasting;
@@ -431,7 +431,7 @@ fn another_reason_is_told_when_it_lasts() {
     assert!(!camera.is_news(&gone, &mut retry), "logged already");
     assert!(!camera.is_news(&refused, &mut retry), "perhaps on its way back");
     let (_, since) = retry.unlogged.as_mut().unwrap();
-    *since -= lasting;
+    *since -= lasting.as_nanos() as u64;
     assert!(camera.is_news(&refused, &mut retry), "it lasts");
     assert!(camera.is_news(&SourceError::permanent("it is no camera"), &mut retry), "only a person can mend that");
 }

@@ -46,6 +46,7 @@ pub struct Fake {
     finished: Vec<Vec<u8>>,
     /// Under way, in the order in which they were begun.
     order: Vec<usize>,
+    counts: RunCounts,
 }
 
 impl Fake {
@@ -57,7 +58,13 @@ impl Fake {
             in_flight: vec![None; max_in_flight],
             finished: vec![Vec::new(); max_in_flight],
             order: Vec::new(),
+            counts: RunCounts::default(),
         }
+    }
+
+    /// The same on a GPU, which counts its runs from `counts` on.
+    pub fn on_gpu(self, counts: RunCounts) -> Self {
+        Self { counts, ..self }
     }
 }
 
@@ -101,6 +108,9 @@ impl ModelRunner for Fake {
             }
         }
         self.finished[run_id.0] = pixels;
+        if self.counts != RunCounts::default() {
+            self.counts.graph_runs += 1;
+        }
         Ok(RunTimings { preprocess_us: 1, infer_us: 1, ..RunTimings::default() })
     }
 
@@ -113,6 +123,10 @@ impl ModelRunner for Fake {
         let class_id = u32::from(pixel);
         out.push(Detection { class_id, score: 0.9, box_in_source: Some([0.0, 0.0, 1.0, 1.0]), keypoints: Vec::new() });
         Ok(())
+    }
+
+    fn counts(&self) -> RunCounts {
+        self.counts
     }
 }
 

@@ -128,6 +128,37 @@ fn every_frame_becomes_a_message_with_its_timings() {
 }
 
 #[test]
+fn a_message_says_how_long_its_frame_was_captured_and_queued() {
+    let (pool, metrics) = (pool(1), Arc::new(CameraMetrics::new("door".into())));
+    let frame = frame(&pool, 7).unwrap();
+    let captured_ns = frame.timestamp.monotonic_ns;
+    let queued = QueuedFrame { frame, queued_ns: captured_ns + 4_000_000 };
+    let work = receive(camera(&metrics), &model_facts(), queued, captured_ns + 9_500_000);
+    let timings = work.message.timings_us;
+    assert_eq!((timings.capture, timings.queue, timings.total), (4_000, 5_500, 0));
+    assert_eq!((&*work.message.camera, work.message.sequence), ("door", 7));
+}
+
+#[test]
+fn the_runs_of_a_gpu_are_counted_from_the_lanes_first_one() {
+    let run = |counts: RunCounts| {
+        let bench = start(1, 1, None, |_| Act::See);
+        let fake = Fake::new(1, 1, |_| Act::See).on_gpu(counts);
+        let model = LaneModel { runner: Some(Box::new(fake)), ..fake_model("gpu", 1, 1, |_| Act::See) };
+        let before = bench.model_swap.offer(model);
+        bench.mailbox.call();
+        before.recv_timeout(HANG).unwrap();
+        let pool = pool(2);
+        (0..3).for_each(|n| bench.put(0, free_buffer(&pool, n)));
+        bench.end().2.gpu()
+    };
+    assert_eq!(run(RunCounts::default()), None, "no GPU");
+    let runs = |counts: RunCounts| run(counts).map(|gpu| (gpu.graph_runs, gpu.single_runs, gpu.copied_bytes));
+    assert_eq!(runs(RunCounts { copied_bytes: 5, ..RunCounts::default() }), Some((3, 0, 5)));
+    assert_eq!(runs(RunCounts { single_runs: 2, ..RunCounts::default() }), Some((3, 2, 0)));
+}
+
+#[test]
 fn cameras_share_a_run() {
     let bench = start(3, 3, None, |_| Act::See);
     let pool = pool(9);

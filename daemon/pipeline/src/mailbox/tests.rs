@@ -58,6 +58,23 @@ fn a_batch_holds_one_frame_of_each_camera_and_goes_on_where_the_last_ended() {
 }
 
 #[test]
+fn the_turn_goes_on_when_a_camera_is_removed() {
+    // Of four cameras two were served; one is removed, and the others give a frame again.
+    for (removed, next) in [(0, 2), (1, 2), (2, 3), (3, 2)] {
+        let mailbox = mailbox(&[Delivery::NewestWins; 4]);
+        (0..4).for_each(|camera| assert_eq!(mailbox.put(camera, 0), Put::Stored));
+        assert_eq!(take_all(&mailbox, 2), [(0, 0), (1, 0)]);
+        assert_eq!(mailbox.remove(removed), (removed > 1).then_some(0));
+        assert_eq!(mailbox.remove(removed), None, "it is gone");
+        for camera in (0..4).filter(|camera| *camera != removed) {
+            mailbox.put(camera, 1);
+        }
+        assert_eq!(mailbox.put(removed, 1), Put::Stopped(1));
+        assert_eq!(take_all(&mailbox, 1), [(next, 1)], "without {removed}");
+    }
+}
+
+#[test]
 fn an_empty_inbox_times_out() {
     let mailbox = mailbox::<u32>(&[Delivery::NewestWins]);
     assert_eq!(mailbox.take(1, Duration::from_millis(2), &mut Vec::new()), TakeResult::TimedOut);

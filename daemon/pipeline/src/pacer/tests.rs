@@ -124,6 +124,32 @@ fn run_times_that_vary_cost_some_of_the_gpu_and_not_the_frames_age() {
 }
 
 #[test]
+fn the_next_run_begins_a_lead_before_the_expected_end() {
+    let mut pacer = RunPacer::new(2, false);
+    let timings = |infer_us| RunTimings { launch_us: 10, preprocess_us: 90, infer_us };
+    pacer.begun(0, 1);
+    assert_eq!(pacer.step(0, 1), NextAction::Finish, "nothing is known of its time");
+    pacer.finished(9 * MS, 0, 1, &timings(8_000), true);
+    assert_eq!(pacer.step(9 * MS, 0), NextAction::WaitForFrame);
+    pacer.begun(10 * MS, 1);
+    // 100 us to load it, and 8 ms less twice an eighth; to load the next 100 us and twice an eighth, and 300 us for waking up.
+    let at_ns = 10 * MS + 100_000 + 6 * MS - (125_000 + 300_000);
+    assert_eq!(pacer.step(10 * MS, 1), NextAction::BeginAt { at_ns });
+    assert_eq!(pacer.step(20 * MS, 1), NextAction::BeginAt { at_ns: 20 * MS }, "not in the past");
+    pacer.begun(11 * MS, 1);
+    assert_eq!(pacer.step(11 * MS, 2), NextAction::Finish, "no more fit");
+    // The second starts when the first has ended: the mean of its time is now 9 ms, the deviation 1.875 ms, that of loading 7/8.
+    pacer.finished(20 * MS, 1, 1, &timings(16_000), false);
+    let at_ns = 20 * MS + 5_250_000 - (121_875 + 300_000);
+    assert_eq!(pacer.step(20 * MS, 1), NextAction::BeginAt { at_ns });
+    pacer.begun(20 * MS, 1);
+    let at_ns = 20 * MS + 2 * 5_250_000 - (121_875 + 300_000);
+    assert_eq!(pacer.step(20 * MS, 1), NextAction::BeginAt { at_ns }, "it waits for the one before it");
+    pacer.nothing_waits();
+    assert_eq!(pacer.step(20 * MS, 1), NextAction::Finish, "the lane keeps up");
+}
+
+#[test]
 fn frames_that_must_not_be_lost_are_begun_as_they_come() {
     let mut pacer = RunPacer::new(2, true);
     assert_eq!(pacer.step(7, 0), NextAction::WaitForFrame);

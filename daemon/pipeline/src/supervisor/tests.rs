@@ -133,6 +133,17 @@ fn a_hold_keeps_it_from_ending_and_its_end_lets_it_end() {
 }
 
 #[test]
+fn what_is_halted_cannot_be_held_any_more() {
+    let bench = Bench::new();
+    let hold = bench.pipeline.hold();
+    bench.stop.raise();
+    bench.pipeline.halt();
+    assert!(bench.pipeline.hold().is_none(), "though the first hold keeps it from ending");
+    drop(hold);
+    bench.end();
+}
+
+#[test]
 fn the_last_camera_is_exchanged_and_the_lane_goes_on() {
     let mut bench = Bench::new();
     bench.see("a");

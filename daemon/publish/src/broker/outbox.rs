@@ -172,3 +172,120 @@ fn queued(number: u64, published: &Published) -> QueuedMessage {
     let line = line.slice(..line.len() - usize::from(line.ends_with(b"\n")));
     QueuedMessage { number, id: message.id.clone(), camera: Arc::clone(&message.camera), line }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use visiond_config::types::Config;
+    use visiond_flow::testing::door_message;
+
+    use super::*;
+
+    fn outbox(spool: Option<&Path>) -> Outbox {
+        let spool = spool.map(|folder| format!("durable = true\nspool_directory = \"{}\"", folder.display()));
+        let text = format!("[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://b\"\n{}\n", spool.unwrap_or_default());
+        let config = Config::parse(&text, Path::new("v.toml")).map_err(|errors| errors.to_string()).unwrap();
+        Outbox::open(&config.sinks[0], IfUnusable::Refuse).unwrap()
+    }
+
+    fn put(outbox: &mut Outbox, sequences: std::ops::Range<u64>) {
+        let messages: Vec<_> = sequences.map(|n| Arc::new(Published::new(door_message(n, 1)))).collect();
+        outbox.put(&messages, &Counters::default());
+    }
+
+    fn taken(outbox: &mut Outbox) -> Vec<u64> {
+        std::iter::from_fn(|| outbox.take(&Counters::default())).map(|message| message.number).collect()
+    }
+
+    #[test]
+    fn without_a_spool_it_takes_what_the_window_has_room_for_and_loses_the_rest_with_the_connection() {
+        let mut outbox = outbox(None);
+        assert!(!outbox.is_durable() && outbox.meanwhile().contains("wait in the queue"));
+        assert_eq!((outbox.may_take(3), outbox.waiting(), outbox.due()), (3, 0, None));
+        put(&mut outbox, 0..2);
+        assert_eq!((outbox.may_take(3), outbox.may_take(1), outbox.waiting()), (1, 0, 2));
+        let first = outbox.take(&Counters::default()).unwrap();
+        assert_eq!((first.number, &*first.camera, first.line.ends_with(b"}")), (1, "door", true));
+        put(&mut outbox, 2..4);
+        assert_eq!(outbox.waiting(), 3);
+        assert_eq!(outbox.close(5), 8, "those in flight, and those that wait");
+    }
+
+    #[test]
+    fn with_a_spool_it_takes_everything_and_keeps_what_was_not_acknowledged() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("spool");
+        let mut first = outbox(Some(&directory));
+        assert!(first.is_durable() && first.meanwhile().contains("kept in the spool"));
+        assert_eq!(first.may_take(0), usize::MAX);
+        put(&mut first, 0..5);
+        assert_eq!((first.waiting(), taken(&mut first)), (5, vec![1, 2, 3, 4, 5]));
+        first.acknowledge(1, Some(1));
+        first.acknowledge(2, Some(2));
+        first.settle();
+        assert_eq!(first.close(3), 0, "they are on disk");
+        let mut next = outbox(Some(&directory));
+        assert_eq!((next.waiting(), taken(&mut next)), (3, vec![3, 4, 5]));
+        put(&mut next, 5..6);
+        assert_eq!(taken(&mut next), [6], "numbers go on");
+        assert_eq!(next.close(4), 0);
+    }
+
+    #[test]
+    fn what_the_window_holds_stays_in_memory_and_more_is_read_from_disk() {
+        let counters = Counters::default();
+        for (sizes, in_memory, on_disk) in
+            [(&[256][..], 256, 0), (&[257], 0, 257), (&[200, 56], 256, 0), (&[200, 57], 200, 57), (&[257, 1], 0, 258)]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let mut outbox = outbox(Some(folder.path()));
+            let mut next = 0;
+            for size in sizes {
+                put(&mut outbox, next..next + size);
+                next += size;
+            }
+            let unread = |outbox: &Outbox| outbox.spool_writer.as_ref().unwrap().spool.as_ref().unwrap().unread();
+            assert_eq!(
+                (outbox.fresh.len(), unread(&outbox), outbox.waiting()),
+                (in_memory, on_disk, next),
+                "{sizes:?}"
+            );
+            assert!(outbox.due().is_some(), "a sync");
+            assert_eq!(taken(&mut outbox), (1..=next).collect::<Vec<_>>());
+            outbox.attend(&counters);
+            assert!(counters.spool.lock().as_ref().is_some_and(|spool| spool.records == next));
+        }
+    }
+
+    #[test]
+    fn while_the_disk_refuses_it_takes_what_can_be_sent_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut outbox = outbox(Some(folder.path()));
+        put(&mut outbox, 0..2);
+        let refused = |outbox: &mut Outbox, numbers: std::ops::Range<u64>| {
+            let messages: Vec<_> = numbers.map(|n| (queued(n, &Published::new(door_message(n, 1))), n)).collect();
+            outbox.spool_writer.as_mut().unwrap().unwritten.extend(messages);
+        };
+        refused(&mut outbox, 3..6);
+        assert_eq!((outbox.may_take(10), outbox.may_take(5), outbox.may_take(1), outbox.waiting()), (5, 0, 0, 5));
+        assert_eq!(taken(&mut outbox), [1, 2, 3, 4, 5]);
+        let memory_only =
+            |outbox: &Outbox| outbox.spool_writer.as_ref().unwrap().memory_only.iter().copied().collect::<Vec<_>>();
+        assert_eq!(memory_only(&outbox), [3, 4, 5]);
+        outbox.acknowledge(4, None);
+        assert_eq!(memory_only(&outbox), [3, 5]);
+        put(&mut outbox, 5..6);
+        assert_eq!(taken(&mut outbox), [6], "numbers go on");
+        // What is on disk goes first.
+        put(&mut outbox, 6..300);
+        refused(&mut outbox, 301..303);
+        assert_eq!(outbox.may_take(1000), 0);
+        let writer = outbox.spool_writer.as_mut().unwrap();
+        writer.configure(&visiond_config::types::SinkConfig { spool_bytes: 1 << 30, ..Default::default() });
+        assert_eq!(taken(&mut outbox).len(), 296);
+        assert_eq!(outbox.close(0), 4, "3, 5 and the last two were never on disk");
+    }
+}

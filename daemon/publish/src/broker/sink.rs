@@ -18,6 +18,8 @@ use crate::sink::{Sink, SinkEnd, SinkError};
 
 /// How long an attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Shortest time between two log lines of the same kind.
+const QUIET: Duration = Duration::from_secs(60);
 /// How long a broker may accept nothing, or acknowledge nothing.
 const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -54,7 +56,9 @@ impl<C: BrokerClient> BrokerSink<C> {
             let queue_reader = QueueReader::new(queue, outbox)?;
             let now = Instant::now();
             let (window, connection, counters) = (Window::default(), ConnectionState::new(), &queue.counters);
-            let sink = SinkLoop { name, client, queue_reader, window, connection, counters, ticked: now, moved: now };
+            let refusals = RateLimit::new(QUIET);
+            let (ticked, moved) = (now, now);
+            let sink = SinkLoop { name, client, queue_reader, window, connection, counters, refusals, ticked, moved };
             sink.run().await;
             Ok(())
         });
@@ -80,6 +84,8 @@ struct SinkLoop<'q, C> {
     window: Window,
     connection: ConnectionState,
     counters: &'q Counters,
+    /// Limits the lines about messages that the broker can never accept.
+    refusals: RateLimit,
     ticked: Instant,
     /// When the broker last accepted or acknowledged something, or had nothing to do.
     moved: Instant,
@@ -254,7 +260,13 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     fn handle_event(&mut self, event: BrokerEvent) -> Option<EndOfConnection> {
         let (number, counter) = match event {
             BrokerEvent::Acknowledged(number) => (number, &self.counters.written),
-            BrokerEvent::Refused(number) => (number, &self.counters.failed),
+            BrokerEvent::Refused(number, reason) => {
+                if let Some(held_back) = self.refusals.pass(Instant::now()) {
+                    let more = if held_back > 0 { format!(" (and {held_back} more)") } else { String::new() };
+                    log::error!("sink {}: cannot send a message, leaving it out: {reason}{more}", self.name);
+                }
+                (number?, &self.counters.failed)
+            }
             BrokerEvent::Lost(loss) => return Some(EndOfConnection::Lost(loss)),
             BrokerEvent::Nothing => return None,
         };
@@ -335,7 +347,7 @@ impl ConnectionState {
             before: false,
             connected_since: None,
             short_connections: 0,
-            other_reasons: RateLimit::new(Duration::from_secs(60)),
+            other_reasons: RateLimit::new(QUIET),
             lost: None,
             next_try: Instant::now(),
         }
@@ -441,6 +453,37 @@ mod tests {
     }
 
     #[test]
+    fn thirty_days_of_lost_connections_keep_the_pauses_within_their_bounds() {
+        let (mut state, mut now) = (ConnectionState::new(), Instant::now());
+        let (end, mut short) = (now + Duration::from_secs(30 * 86_400), 0_u64);
+        while now < end {
+            // A broker that ends each connection at once for a week, then one that is away for hours, then one that works.
+            let left = (end - now).as_secs();
+            let lasted = match left / 86_400 {
+                23.. => Duration::from_millis(100),
+                10..23 if left % 7200 < 3600 => {
+                    state.connection_lost("test", "test: refused".to_owned().into(), "", now);
+                    assert!(state.next_try - now <= LONGEST_PAUSE);
+                    now = state.next_try;
+                    continue;
+                }
+                10..23 => Duration::from_secs(600),
+                _ => LASTING,
+            };
+            let pause = pause_after(&mut state, &mut now, lasted);
+            short += u64::from(lasted < LASTING);
+            let bounds = match lasted < LASTING {
+                true if short > 6 => LONGEST_PAUSE.mul_f64(0.749)..=LONGEST_PAUSE,
+                true => FIRST_PAUSE / 2..=LONGEST_PAUSE,
+                false => FIRST_PAUSE / 2..=FIRST_PAUSE,
+            };
+            assert!(bounds.contains(&pause), "{lasted:?}: {pause:?}");
+        }
+        assert!(short > 100_000 && state.short_connections <= 1, "{short} {}", state.short_connections);
+        assert_eq!(state.lost.as_ref().map(|(since, _)| *since <= now), Some(true));
+    }
+
+    #[test]
     fn an_attempt_that_fails_is_no_short_connection() {
         let (mut state, now) = (ConnectionState::new(), Instant::now());
         (0..9).for_each(|_| state.connection_lost("test", "test: refused".to_owned().into(), "", now));
@@ -455,5 +498,26 @@ mod tests {
         assert_eq!(state.next_try, now);
         state.connection_lost("test", "test: refused".to_owned().into(), "", now);
         assert_eq!(state.short_connections, 0);
+    }
+
+    #[test]
+    fn only_a_connection_that_lasts_ends_a_row_of_short_ones() {
+        const MS: Duration = Duration::from_millis(1);
+        for (lasted, short) in [(LASTING - MS, MANY_SHORT), (LASTING, 0), (LASTING + MS, 0)] {
+            let (mut state, mut now) = (ConnectionState::new(), Instant::now());
+            for number in 0..MANY_SHORT {
+                assert_eq!((state.connected("test", 0, now), state.outage()), (number > 0, None), "connected before");
+                state.check_lasting("test", now);
+                state.connection_lost("test", "test: closed".to_owned().into(), "", now);
+                assert_eq!((state.short_connections, state.outage()), (number + 1, Some("test: closed")));
+                state.connection_lost("test", "test: refused".to_owned().into(), "", now);
+                assert_eq!((state.short_connections, state.outage()), (number + 1, Some("test: refused")));
+                assert!(state.next_try > now);
+                now = state.next_try;
+            }
+            state.connected("test", 0, now);
+            state.check_lasting("test", now + lasted);
+            assert_eq!(state.short_connections, short, "{lasted:?}");
+        }
     }
 }

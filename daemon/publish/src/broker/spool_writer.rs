@@ -98,7 +98,7 @@ impl SpoolWriter {
             match writer.open_spool() {
                 // The old sink of this process hands it over in a moment.
                 Ok(()) | Err(OpenError::HeldByThisProcess) => {}
-                Err(error) if error.is_full_disk() => writer.outage.failed(&error.to_string()),
+                Err(error) if error.is_full_disk() => writer.outage.failed(&error.to_string(), Instant::now()),
                 Err(error) => return Err(cannot_open(&writer.directory, &error)),
             }
         }
@@ -122,12 +122,13 @@ impl SpoolWriter {
     }
 
     pub fn due(&self) -> Option<Instant> {
+        let now = Instant::now();
         let write = match &self.spool {
             None => Some(self.open_again),
-            Some(_) => (!self.unwritten.is_empty()).then(|| self.outage.next_try()),
+            Some(_) => (!self.unwritten.is_empty()).then(|| self.outage.next_try(now)),
         };
         // Without a connection nothing reads when the time has come.
-        let read = self.read_failure.as_ref().map(|(_, again)| *again).filter(|again| *again > Instant::now());
+        let read = self.read_failure.as_ref().map(|(_, again)| *again).filter(|again| *again > now);
         let sync = self.syncing.as_ref().map(|syncing| syncing.look_again).or(self.sync_due);
         [write, read, sync].into_iter().flatten().min()
     }
@@ -138,11 +139,11 @@ impl SpoolWriter {
         if self.spool.is_none() && now >= self.open_again {
             self.open_again = now + HANDOVER;
             match self.open_spool() {
-                Ok(()) => self.outage.recovered(),
+                Ok(()) => self.outage.recovered(now),
                 Err(OpenError::HeldByThisProcess) => {}
                 Err(error) => {
-                    self.outage.failed(&error.to_string());
-                    self.open_again = self.outage.next_try();
+                    self.outage.failed(&error.to_string(), now);
+                    self.open_again = self.outage.next_try(now);
                 }
             }
         }
@@ -157,14 +158,15 @@ impl SpoolWriter {
     /// Writes all unwritten messages, oldest first; returns `false` if it wrote none and they are to be tried again.
     pub fn write(&mut self) -> bool {
         let Some(spool) = &mut self.spool else { return false };
-        if !self.outage.may_try() {
+        let now = Instant::now();
+        if !self.outage.may_try(now) {
             return false;
         }
         if let Err(error) = spool.append(self.unwritten.iter().map(|(message, _)| message)) {
-            self.outage.failed(&explain(&error));
+            self.outage.failed(&explain(&error), now);
             return false;
         }
-        self.outage.recovered();
+        self.outage.recovered(now);
         let should_sync = spool.should_sync();
         if log::log_enabled!(log::Level::Trace) {
             let words = |(QueuedMessage { id, camera, .. }, sequence): &_| format!("{id} {camera} {sequence}");
@@ -370,4 +372,256 @@ fn cannot_open(directory: &Path, error: &OpenError) -> SinkError {
 
 fn label(name: &str, directory: &Path) -> String {
     format!("sink {name}: the spool {}", directory.display())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use bytes::Bytes;
+    use visiond_system::testing::HANG;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn config(directory: &Path, spool_sync: Duration) -> SinkConfig {
+        SinkConfig {
+            durable: true,
+            spool_directory: Some(directory.to_owned()),
+            spool_sync,
+            spool_bytes: 1 << 30,
+            ..SinkConfig::default()
+        }
+    }
+
+    fn writer(directory: &Path, spool_sync: Duration) -> SpoolWriter {
+        SpoolWriter::open(&config(directory, spool_sync), IfUnusable::Refuse).unwrap()
+    }
+
+    fn message(number: u64) -> (QueuedMessage, u64) {
+        (QueuedMessage { number, id: "0-1".into(), camera: "door".into(), line: Bytes::from_static(b"{}") }, number)
+    }
+
+    /// Whether something is due `after` what has just been done, which began `before`.
+    fn is_due(due: Option<Instant>, before: Instant, after: Duration) -> bool {
+        due.is_some_and(|due| (before + after..=Instant::now() + after).contains(&due))
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(HANG, test).await.expect("no test hangs") });
+    }
+
+    #[test]
+    fn what_is_written_is_synced_when_it_was_told_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lazy = writer(&folder.path().join("lazy"), 5 * SECOND);
+        let mut strict = writer(&folder.path().join("strict"), Duration::ZERO);
+        for writer in [&mut lazy, &mut strict] {
+            writer.sync_due = None;
+            assert_eq!(writer.due(), None);
+            writer.unwritten.push_back(message(1));
+            assert!(writer.due().is_some());
+        }
+        let before = Instant::now();
+        assert!(lazy.write() && strict.write());
+        lazy.unwritten.clear();
+        strict.unwritten.clear();
+        assert!(is_due(lazy.due(), before, 5 * SECOND));
+        assert_eq!(strict.due(), None);
+        let unsynced = |writer: &SpoolWriter| writer.spool.as_ref().unwrap().unsynced_bytes();
+        assert!(unsynced(&lazy) > 0 && unsynced(&strict) == 0);
+        // The cursor: with 0 a second later.
+        lazy.sync_due = None;
+        for (writer, after) in [(&mut lazy, 5 * SECOND), (&mut strict, SECOND)] {
+            writer.write_cursor();
+            assert_eq!(writer.due(), None, "nothing is acknowledged");
+            writer.spool.as_mut().unwrap().acknowledge(1);
+            let before = Instant::now();
+            writer.write_cursor();
+            assert!(is_due(writer.due(), before, after));
+        }
+        // A disk that fails must not hold up the sink.
+        strict.sync_due = None;
+        strict.sync_failure = Some("test".to_owned());
+        strict.unwritten.push_back(message(2));
+        let before = Instant::now();
+        assert!(strict.write());
+        strict.unwritten.clear();
+        assert!(is_due(strict.due(), before, TRY_AGAIN) && unsynced(&strict) > 0);
+        // So much is synced at once.
+        let (mut large, number) = message(2);
+        large.line = vec![b'x'; 5 << 20].into();
+        lazy.unwritten.push_back((large, number));
+        let before = Instant::now();
+        assert!(lazy.write());
+        lazy.unwritten.clear();
+        assert!(is_due(lazy.due(), before, Duration::ZERO));
+        let earlier = lazy.due();
+        lazy.schedule_sync(5 * SECOND);
+        assert_eq!(lazy.due(), earlier);
+    }
+
+    #[test]
+    fn a_sync_runs_beside_the_sink_one_at_a_time() {
+        run(async {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = writer(folder.path(), HANG);
+            writer.unwritten.push_back(message(1));
+            assert!(writer.write());
+            writer.unwritten.clear();
+            writer.attend();
+            assert!(writer.syncing.is_none(), "it is not due");
+            let before = Instant::now();
+            writer.sync_due = Some(before);
+            writer.attend();
+            assert!(writer.sync_due.is_none() && is_due(writer.due(), before, LOOK_AGAIN));
+            let is_finished =
+                |writer: &SpoolWriter| writer.syncing.as_ref().is_some_and(|syncing| syncing.task.is_finished());
+            while !is_finished(&writer) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let look_again = |writer: &mut SpoolWriter, at| writer.syncing.as_mut().unwrap().look_again = at;
+            look_again(&mut writer, before + 2 * HANG);
+            writer.sync_due = Some(before);
+            writer.attend();
+            assert!(writer.syncing.is_some() && writer.sync_due.is_some(), "one at a time");
+            writer.sync_due = None;
+            look_again(&mut writer, Instant::now());
+            writer.attend();
+            assert!(writer.syncing.is_none() && writer.due().is_none());
+            assert!(writer.spool.as_mut().unwrap().unsynced().is_none(), "all of it is synced");
+            // One that takes longer.
+            let task = tokio::spawn(std::future::pending());
+            writer.syncing = Some(Syncing { task, unaccepted: Vec::new(), look_again: before });
+            let now = Instant::now();
+            writer.end_sync(now);
+            assert_eq!(writer.due(), Some(now + LOOK_AGAIN));
+        });
+    }
+
+    #[test]
+    fn a_sync_that_fails_is_reported_until_one_succeeds() {
+        run(async {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = writer(folder.path(), 5 * SECOND);
+            writer.unwritten.push_back(message(1));
+            assert!(writer.write());
+            writer.unwritten.clear();
+            writer.sync_due = None;
+            let counters = Counters::default();
+            let outage = |writer: &mut SpoolWriter| {
+                writer.report(&counters);
+                counters.spool.lock().as_ref().and_then(|spool| spool.outage.clone())
+            };
+            assert_eq!(outage(&mut writer), None);
+            let unsynced = writer.spool.as_mut().unwrap().unsynced().unwrap();
+            let before = Instant::now();
+            writer.synced(unsynced, Err(io::Error::other("test")));
+            assert!(is_due(writer.due(), before, TRY_AGAIN));
+            assert!(outage(&mut writer).is_some_and(|reason| reason.starts_with("syncing it fails: ")));
+            assert!(writer.spool.as_ref().unwrap().unsynced_bytes() > 0, "it is tried again");
+            writer.sync_and_wait();
+            assert_eq!(outage(&mut writer), None);
+            assert_eq!(writer.spool.as_ref().unwrap().unsynced_bytes(), 0);
+            // What it was about is gone.
+            writer.sync_failure = Some("test".to_owned());
+            while writer.spool.as_mut().unwrap().unsynced().is_some() {}
+            writer.begin_sync(before);
+            assert!(writer.syncing.is_none() && outage(&mut writer).is_none());
+        });
+    }
+
+    #[test]
+    fn a_spool_that_cannot_be_opened_is_refused_or_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("spool");
+        std::fs::write(&directory, "in the way").unwrap();
+        let config = config(&directory, SECOND);
+        let Err(error) = SpoolWriter::open(&config, IfUnusable::Refuse) else { panic!() };
+        assert_eq!(error.key, "spool_directory");
+        assert!(error.reason.starts_with("cannot open the spool /"), "{error}");
+        assert!(SpoolWriter::check(&config).is_err_and(|error| error.key == "spool_directory"));
+        let mut writer = SpoolWriter::open(&config, IfUnusable::Retry).unwrap();
+        let counters = Counters::default();
+        writer.report(&counters);
+        assert!(writer.spool.is_none() && counters.spool.lock().is_none());
+        assert_eq!(writer.due(), Some(writer.open_again));
+        writer.attend();
+        assert!(writer.due() == Some(writer.outage.next_try(Instant::now())) && writer.outage.reason().is_some());
+        writer.report(&counters);
+        let reported = counters.spool.lock().clone().unwrap();
+        assert!(reported.limit_bytes == 1 << 30 && reported.outage.as_deref() == writer.outage.reason());
+        assert!(!writer.write() && writer.read().is_none());
+        std::fs::remove_file(&directory).unwrap();
+        SpoolWriter::check(&config).unwrap();
+        writer.open_again = Instant::now() + HANG;
+        writer.attend();
+        assert!(writer.spool.is_none(), "not before its time");
+        writer.open_again = Instant::now();
+        writer.attend();
+        assert!(writer.spool.is_some());
+        writer.report(&counters);
+        assert_eq!(counters.spool.lock().clone().unwrap().outage, None);
+        // Another sink of this process has it for a moment.
+        let mut other = SpoolWriter::open(&config, IfUnusable::Refuse).unwrap();
+        assert!(other.spool.is_none());
+        let before = Instant::now();
+        other.attend();
+        assert!(is_due(other.due(), before, HANDOVER) && other.outage.reason().is_none());
+        other.configure(&SinkConfig { spool_bytes: 7, spool_sync: SECOND, ..config.clone() });
+        assert_eq!((other.limit_bytes, other.sync_every), (7, SECOND));
+        writer.configure(&SinkConfig { spool_bytes: 7, ..config });
+        assert_eq!(writer.spool.as_ref().map(|spool| spool.limit_bytes), Some(7));
+    }
+
+    #[test]
+    fn a_spool_that_cannot_be_read_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path(), 5 * SECOND);
+        writer.unwritten.push_back(message(1));
+        assert!(writer.write());
+        writer.unwritten.clear();
+        writer.sync_due = None;
+        let again = Instant::now() + HANG;
+        writer.read_failure = Some(("test".to_owned(), again));
+        assert_eq!((writer.read(), writer.due()), (None, Some(again)));
+        writer.read_failure = Some(("test".to_owned(), Instant::now()));
+        assert_eq!(writer.due(), None, "nothing reads without a connection");
+        assert_eq!(writer.read(), Some(message(1).0));
+        assert!(writer.read_failure.is_none() && writer.read().is_none());
+    }
+
+    #[test]
+    fn what_is_lost_is_counted_and_logged_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path(), 5 * SECOND);
+        let counters = Counters::default();
+        let mut report = |dropped, damaged| {
+            let spool = writer.spool.as_mut().unwrap();
+            (spool.dropped, spool.damaged) = (dropped, damaged);
+            writer.report(&counters);
+            let counted = counters.spool.lock().clone().unwrap();
+            assert_eq!((counted.dropped, counted.limit_bytes, counted.records), (dropped, 1 << 30, 0));
+            (writer.logged_dropped, writer.logged_damaged)
+        };
+        assert_eq!(report(0, 0), (0, 0));
+        assert_eq!(report(5, 2), (5, 2));
+        assert_eq!(report(7, 3), (5, 3), "a full spool is logged once a minute");
+    }
+
+    #[test]
+    fn the_end_writes_the_cursor_and_counts_what_is_not_on_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = writer(folder.path(), 5 * SECOND);
+        first.unwritten.extend([message(1), message(2)]);
+        assert!(first.write());
+        first.spool.as_mut().unwrap().acknowledge(1);
+        first.unwritten = [message(3), message(4)].into();
+        first.memory_only = [5, 6, 7].into();
+        assert_eq!(first.close(), 5);
+        let mut next = writer(folder.path(), 5 * SECOND);
+        assert_eq!((next.read(), next.read()), (Some(message(2).0), None));
+    }
 }

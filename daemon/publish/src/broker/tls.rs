@@ -115,3 +115,28 @@ pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
         error => format!("TLS with the broker failed: {error}"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_of_tls_says_what_to_do() {
+        use CertificateError::{Expired, NotValidForName, NotValidYet, UnknownIssuer};
+        let said = |error| explain(&io::Error::other(error), "gate", "mqtt");
+        for (error, words) in [
+            (Error::InvalidCertificate(UnknownIssuer), "unknown certificate issuer: set `ca`"),
+            (Error::InvalidCertificate(NotValidForName), "the broker's certificate is not for gate: use a name"),
+            (Error::InvalidCertificate(Expired), "the broker's certificate has expired: renew it"),
+            (Error::InvalidCertificate(NotValidYet), "is not valid yet: check this machine's clock"),
+            (Error::AlertReceived(AlertDescription::CertificateRequired), "rejects this device's certificate"),
+            (Error::AlertReceived(AlertDescription::UnknownCA), "set `certificate` and `key`"),
+            (Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType), "no TLS at that port: use mqtt:// in"),
+            (Error::AlertReceived(AlertDescription::InternalError), "TLS with the broker failed: "),
+        ] {
+            assert!(said(error.clone()).is_some_and(|said| said.contains(words)), "{error:?}");
+        }
+        assert_eq!(explain(&io::ErrorKind::ConnectionReset.into(), "gate", "mqtt"), None);
+        assert_eq!(explain(&io::Error::other("something else"), "gate", "mqtt"), None);
+    }
+}

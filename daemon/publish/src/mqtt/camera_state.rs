@@ -67,7 +67,7 @@ impl StateTracker {
             model: Arc::clone(model),
             phase: phase.name(),
             reason: if phase == Phase::Streaming { None } else { camera.snapshot().reason },
-            fps: (camera.fps() * 10.0).round() / 10.0,
+            fps: to_tenths(camera.fps()),
             occupied: self.seen.is_some_and(|seen| now.saturating_duration_since(seen) <= hold),
             detections: latest.map_or(0, |message| message.detections.len() as u64),
             counts,
@@ -90,6 +90,10 @@ impl StateTracker {
     pub fn forget(&mut self) {
         self.published = None;
     }
+}
+
+fn to_tenths(fps: f64) -> f64 {
+    (fps * 10.0).round() / 10.0
 }
 
 fn differs(before: &StateMessage, now: &StateMessage, since: Duration) -> bool {
@@ -202,5 +206,25 @@ mod tests {
         assert!(due(&busy, 12_100));
         tracker.forget();
         assert!(tracker.due(&busy, SECOND, start + Duration::from_millis(12_200)), "a new session");
+    }
+
+    #[test]
+    fn a_frame_rate_differs_by_half_a_frame_or_after_a_while() {
+        for (fps, published) in [(0.0, 0.0), (9.96, 10.0), (24.94, 24.9), (0.25, 0.3)] {
+            assert_eq!(to_tenths(fps), published);
+        }
+        let (camera, model) = (CameraMetrics::new("door".into()), "objects".into());
+        let state = StateTracker::default().look(&camera, &model, None, SECOND, Instant::now());
+        let of = |fps| StateMessage { fps, ..state.clone() };
+        for (fps, seconds, wanted) in [
+            (10.0, 60.0, false),
+            (10.4, 9.9, false),
+            (9.6, 9.9, false),
+            (10.4, 10.0, true),
+            (10.5, 0.0, true),
+            (9.5, 0.0, true),
+        ] {
+            assert_eq!(differs(&of(10.0), &of(fps), Duration::from_secs_f64(seconds)), wanted, "{fps} {seconds}");
+        }
     }
 }

@@ -25,8 +25,8 @@ const REFUSED_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
     Acknowledged(u64),
-    /// The broker can never accept the message of this number, and why.
-    Impossible(u64, String),
+    /// The broker can never accept the message of this number, or a state or picture, and why.
+    Impossible(Option<u64>, String),
     /// A message on a subscribed topic.
     Incoming(Incoming),
     Lost(String),
@@ -65,6 +65,8 @@ pub struct MqttSession {
     /// How the session was lost.
     lost: Option<SessionEvent>,
     keep_alive: Duration,
+    /// The time of the last [`MqttSession::tick`].
+    now: Instant,
     received_at: Instant,
     sent_at: Instant,
     /// When the last PINGREQ went out, if nothing has come since.
@@ -110,6 +112,7 @@ impl MqttSession {
             events: VecDeque::new(),
             lost: None,
             keep_alive,
+            now,
             received_at: now,
             sent_at: now,
             pinged_at: None,
@@ -165,6 +168,7 @@ impl MqttSession {
 
     /// Pings a silent broker, and gives up one that does not answer. To be called regularly.
     pub fn tick(&mut self, now: Instant) {
+        self.now = now;
         let since = |then: Instant| now.saturating_duration_since(then);
         if self.refused_until.is_some_and(|until| now >= until) {
             self.refused_until = None;
@@ -255,7 +259,7 @@ impl MqttSession {
             self.output.advance(n);
             self.written += n as u64;
             self.unflushed = true;
-            self.sent_at = Instant::now();
+            self.sent_at = self.now;
             while let Some((_, number)) = self.leaving.pop_front_if(|(end, _)| *end <= self.written) {
                 self.events.push_back(SessionEvent::Acknowledged(number));
             }
@@ -294,10 +298,7 @@ impl MqttSession {
             };
             if let Err(reason) = packed {
                 self.output.truncate(before);
-                match number {
-                    Some(number) => self.events.push_back(SessionEvent::Impossible(number, reason)),
-                    None => log::warn!("cannot send a message to {}, leaving it out: {reason}", publish.topic),
-                }
+                self.events.push_back(SessionEvent::Impossible(number, reason));
                 continue;
             }
             match number {
@@ -333,7 +334,7 @@ impl MqttSession {
         if self.unasked > UNASKED_BYTES {
             return Poll::Ready(Err(unasked("broker")));
         }
-        (self.received_at, self.pinged_at) = (Instant::now(), None);
+        (self.received_at, self.pinged_at) = (self.now, None);
         Poll::Ready(self.decode())
     }
 
@@ -406,7 +407,7 @@ impl MqttSession {
             self.refusal = Some(reason);
             let place = self.messages.partition_point(|(other, _)| *other < number);
             self.messages.insert(place, (number, publish));
-            self.refused_until.get_or_insert_with(|| Instant::now() + REFUSED_WAIT);
+            self.refused_until.get_or_insert_with(|| self.now + REFUSED_WAIT);
         }
     }
 }

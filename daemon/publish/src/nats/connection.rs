@@ -50,8 +50,8 @@ pub struct NatsConnection {
     last_reply: u64,
     /// Sent messages without an acknowledgement, oldest first, by the number of their answer.
     in_flight: BTreeMap<u64, InFlight>,
-    /// The numbers of messages that are too large for this server.
-    pub left_out: VecDeque<u64>,
+    /// Messages that are too large for this server: their numbers, unless the sink has its acknowledgement already, and why.
+    pub left_out: VecDeque<(Option<u64>, String)>,
     /// The message that no stream accepted, for which the connection is given up.
     pub unclaimed: Option<QueuedMessage>,
     /// The headers of one message, here to be used again.
@@ -114,16 +114,9 @@ impl NatsConnection {
     pub async fn send(&mut self, subject: &str, message: &QueuedMessage, news: bool) {
         protocol::headers(&message.id, self.stream_name.as_deref(), &mut self.headers);
         if self.headers.len() + message.line.len() > self.max_payload {
-            log::error!(
-                "sink {}: {} rejects {} of camera {} as too large: leaving it out; raise max_payload there",
-                self.sink,
-                self.servers,
-                message.id,
-                message.camera
-            );
-            if news {
-                self.left_out.push_back(message.number);
-            }
+            let (servers, id, camera) = (&self.servers, &message.id, &message.camera);
+            let reason = format!("{servers} rejects {id} of camera {camera} as too large; raise max_payload there");
+            self.left_out.push_back((news.then_some(message.number), reason));
             return;
         }
         let reply = self.reply_subject();

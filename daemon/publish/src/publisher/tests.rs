@@ -75,6 +75,52 @@ fn wait_for_written(publisher: &Publisher, n: u64) {
     wait_until("the sink", || publisher.counts()[0].written >= n);
 }
 
+#[test]
+fn a_check_names_the_key_of_each_sink_that_could_not_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("empty.pem"), "no certificate").unwrap();
+    fs::write(path("file"), "").unwrap();
+    let login = path("login");
+    fs::write(&login, "user:password\n").unwrap();
+    fs::set_permissions(&login, fs::Permissions::from_mode(0o600)).unwrap();
+    let found = |kind: &str, keys: &str| {
+        let keys = keys.replace("DIR", &folder.path().display().to_string());
+        let text = format!("[[sink]]\ntype = \"{kind}\"\n{keys}\n");
+        let config =
+            visiond_config::types::Config::parse(&text, Path::new("v.toml")).map_err(|e| e.to_string()).unwrap();
+        let found = super::check(&config.sinks).into_iter();
+        found.map(|(number, error)| (number, error.key, error.reason)).collect::<Vec<_>>()
+    };
+    let (mqtt, tls, nats) = ("url = \"mqtt://b\"", "url = \"mqtts://b\"", "url = [\"nats://b\"]\nstream = \"s\"");
+    let spool = "durable = true\nspool_directory";
+    for (kind, keys, key, words) in [
+        ("file", "path = \"DIR\"".to_owned(), "path", "cannot write"),
+        ("file", "path = \"DIR/no/d.jsonl\"".to_owned(), "path", "cannot write"),
+        ("unix", "path = \"DIR/file\"".to_owned(), "path", ""),
+        ("mqtt", format!("{mqtt}\nlogin = \"DIR/no\""), "login", ""),
+        ("mqtt", format!("{tls}\nca = \"DIR/no.pem\""), "ca", "cannot read"),
+        ("mqtt", format!("{tls}\nca = \"DIR/empty.pem\""), "ca", "no certificate in PEM format"),
+        ("mqtt", format!("{mqtt}\n{spool} = \"DIR/file\""), "spool_directory", ""),
+        ("nats", format!("{nats}\nlogin = \"DIR/no\""), "login", ""),
+        ("nats", format!("{nats}\ncredentials = \"DIR/empty.pem\""), "credentials", "holds no NATS credentials"),
+        ("nats", format!("{nats}\nca = \"DIR/empty.pem\""), "ca", "no certificate in PEM format"),
+        ("nats", "url = [\"tls://b\"]\nstream = \"s\"\nca = \"DIR/no.pem\"".to_owned(), "ca", "cannot read"),
+    ] {
+        let found = found(kind, &keys);
+        assert!(matches!(&found[..], [(0, named, why)] if *named == key && why.contains(words)), "{keys}: {found:?}");
+    }
+    for (kind, keys) in [
+        ("stdout", String::new()),
+        ("file", "path = \"DIR/d.jsonl\"".to_owned()),
+        ("unix", "path = \"DIR/s\"".to_owned()),
+        ("mqtt", format!("{mqtt}\nlogin = \"DIR/login\"\n{spool} = \"DIR/spool\"")),
+        ("nats", format!("{nats}\nlogin = \"DIR/login\"")),
+    ] {
+        assert_eq!(found(kind, &keys), [], "{kind} {keys}");
+    }
+}
+
 // Files
 
 #[test]
@@ -107,6 +153,40 @@ fn nothing_kept_means_begun_anew() {
     publish_all(sink(file_kind(&path, line_bytes(10, 1) * 10, 0)), 10..25);
     assert_eq!(sequences(&path), (20..25).collect::<Vec<_>>());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_that_cannot_be_rotated_keeps_growing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.jsonl");
+    // A file cannot be renamed to a folder.
+    fs::create_dir(folder.path().join("d.jsonl.1")).unwrap();
+    let counts = publish_all(sink(file_kind(&path, line_bytes(10, 1) * 10, 1)), 10..45);
+    assert_eq!((counts.written, counts.lost), (35, 0));
+    assert_eq!(sequences(&path), (10..45).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_file_ends_in_decides_how_it_is_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.jsonl");
+    let long = "x".repeat(5 << 20);
+    for (before, kept) in [
+        ("", ""),
+        ("a\n", "a\n"),
+        ("{\"sch", ""),
+        ("a\n{\"schema\":\"visiond/1\",\"came", "a\n"),
+        ("a\n{\"other\":", "a\n{\"other\":\n"),
+        ("abc", "abc\n"),
+        // Longer than any line of ours.
+        (&format!("{{\"schema\":\"visiond/{long}"), &format!("{{\"schema\":\"visiond/{long}\n")),
+        (&format!("{long}\n{{\"schema\":\"visiond/"), &format!("{long}\n")),
+    ] {
+        fs::write(&path, before).unwrap();
+        publish_all(sink(file_kind(&path, 0, 5)), 7..8);
+        let expected = kept.to_owned() + std::str::from_utf8(&message(7, 1).to_line()).unwrap();
+        assert!(fs::read_to_string(&path).unwrap() == expected, "{:.40}", before);
+    }
 }
 
 #[test]

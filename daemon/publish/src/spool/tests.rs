@@ -380,6 +380,155 @@ fn a_process_without_descriptors_skips_nothing() {
     assert_eq!((read_all(&mut spool), spool.unreadable), (vec![1, 2, 3], 0));
 }
 
+/// The bytes of a record of `message(number, length)`.
+fn record_bytes(number: u64, length: usize) -> usize {
+    let mut record = Vec::new();
+    assert!(record::encode(&message(number, length), &mut record));
+    record.len()
+}
+
+#[test]
+fn a_segment_and_the_spool_are_filled_to_their_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    // All numbers have two digits, so all records have one length: three fill a segment.
+    let record = record_bytes(10, 5) as u64;
+    let segment = segment::HEAD.len() as u64 + 3 * record;
+    let mut spool = Spool::open(folder.path(), SEGMENTS * segment).unwrap();
+    spool.skip_numbers(10);
+    for number in 10..16 {
+        append(&mut spool, number..number + 1);
+    }
+    assert_eq!(
+        spool.segments.iter().map(|found| (found.first, found.bytes)).collect::<Vec<_>>(),
+        [(10, segment), (13, segment)]
+    );
+    spool.limit_bytes = 2 * segment + record + segment::HEAD.len() as u64;
+    // Without room for three records in one segment, each has its own.
+    append(&mut spool, 16..17);
+    assert_eq!((spool.dropped, spool.segments.len(), spool.bytes()), (0, 3, spool.limit_bytes));
+    append(&mut spool, 17..18);
+    assert_eq!((spool.dropped, spool.segments.front().map(|oldest| oldest.first)), (3, Some(13)));
+    assert_eq!((spool.unread(), read_all(&mut spool)), (5, vec![13, 14, 15, 16, 17]));
+    spool.limit_bytes = 1;
+    append(&mut spool, 18..19);
+    assert_eq!((spool.dropped, read_all(&mut spool)), (3, vec![18]), "what was read is not dropped");
+}
+
+#[test]
+fn what_waits_for_a_sync_is_bounded() {
+    let open_one = |length: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = open(folder.path());
+        spool.append([message(1, length)].iter()).unwrap();
+        (spool, folder)
+    };
+    let (spool, _folder) = open_one(0);
+    let little = spool.unsynced_bytes();
+    assert_eq!(little, segment::HEAD.len() + record_bytes(1, 0));
+    for (more, syncs) in [(0, false), (1, true)] {
+        assert_eq!(open_one((4 << 20) - little + more).0.should_sync(), syncs);
+    }
+    let (mut spool, _folder) = open_one(17 << 20);
+    let error = spool.append([message(2, 0)].iter()).unwrap_err().to_string();
+    assert!(error.contains("has not synced the last 16 MiB"), "{error}");
+    assert!(spool.unsynced().unwrap().sync().is_ok());
+    append(&mut spool, 2..3);
+    for (more, fits) in [(0, true), (1, false)] {
+        let (mut spool, _folder) = open_one(0);
+        let rest = (16 << 20) - little - record_bytes(2, 0);
+        assert_eq!(spool.append([message(2, rest + more)].iter()).is_ok(), fits);
+    }
+}
+
+#[test]
+fn each_write_is_synced_once_and_again_after_a_sync_that_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("a/b");
+    let mut spool = open(&directory);
+    let new = spool.unsynced().unwrap();
+    assert!(new.records.is_empty() && new.cursor.is_none());
+    assert_eq!(new.folders, [folder.path().to_owned(), folder.path().join("a")].into());
+    assert!(spool.unsynced().is_none(), "taken once");
+    append(&mut spool, 1..3);
+    let path = directory.join("0000000000000001.spool");
+    let first = spool.unsynced().unwrap();
+    assert_eq!((first.records.len(), first.folders.contains(&directory)), (1, true));
+    assert_eq!(first.records[0].bytes, fs::read(&path).unwrap());
+    append(&mut spool, 3..4);
+    append(&mut spool, 4..5);
+    spool.acknowledge(1);
+    assert_eq!((spool.write_cursor().unwrap(), spool.write_cursor().unwrap()), (true, false));
+    let mut second = spool.unsynced().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let [records] = &second.records[..] else { panic!() };
+    assert_eq!(
+        (records.start as usize, &records.bytes[..]),
+        (first.records[0].bytes.len(), &whole[first.records[0].bytes.len()..])
+    );
+    assert!(second.cursor.is_some() && second.folders.is_empty());
+    assert!(spool.unsynced().is_none());
+    // The disk forgets what it could not write.
+    let start = records.start;
+    second.records[0].file.write_all_at(&vec![0; whole.len() - start as usize], start).unwrap();
+    second.failed = true;
+    spool.not_synced(second);
+    assert!(spool.write_cursor().unwrap(), "it may not have reached the disk");
+    append(&mut spool, 5..6);
+    assert_eq!(spool.segments.len(), 2);
+    let mut third = spool.unsynced().unwrap();
+    assert_eq!((third.failed, third.records.len(), third.cursor.is_some()), (true, 2, true));
+    third.sync().unwrap();
+    assert_eq!((third.failed, fs::read(&path).unwrap()), (false, whole));
+    // What was deleted meanwhile is not written again.
+    append(&mut spool, 6..7);
+    let fourth = spool.unsynced().unwrap();
+    append(&mut spool, 7..8);
+    spool.write_cursor().unwrap();
+    spool.acknowledge(4);
+    spool.write_cursor().unwrap();
+    spool.not_synced(fourth);
+    spool.not_synced(third);
+    let kept = spool.unsynced().unwrap();
+    assert!(kept.records.iter().all(|records| records.first == 5) && kept.records.len() == 3, "{kept:?}");
+    assert!(kept.failed && kept.cursor.is_some());
+}
+
+#[test]
+fn a_check_finds_what_a_start_would_find_and_touches_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("spool");
+    Spool::check(&directory).unwrap();
+    assert!(!directory.exists());
+    fs::create_dir(&directory).unwrap();
+    Spool::check(&directory).unwrap();
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    for name in [lock::FILE, CURSOR] {
+        fs::create_dir(directory.join(name)).unwrap();
+        assert!(Spool::check(&directory).is_err(), "{name}");
+        fs::remove_dir(directory.join(name)).unwrap();
+    }
+    fs::remove_dir(&directory).unwrap();
+    fs::write(&directory, "").unwrap();
+    assert!(Spool::check(&directory).is_err());
+}
+
+#[test]
+fn each_damaged_place_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    append(&mut spool, 1..8);
+    drop(spool);
+    let path = folder.path().join("0000000000000001.spool");
+    let mut bytes = fs::read(&path).unwrap();
+    let record = record_bytes(1, 5);
+    for damaged in [1, 2, 5] {
+        bytes[segment::HEAD.len() + damaged * record + 20] ^= 1;
+    }
+    fs::write(&path, bytes).unwrap();
+    let mut spool = open(folder.path());
+    assert_eq!((read_all(&mut spool), spool.damaged), (vec![1, 4, 5, 7], 2));
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Append(u8, u16),
@@ -447,4 +596,42 @@ proptest! {
         prop_assert_eq!(count + spool.dropped + before, written);
         prop_assert_eq!(spool.damaged, 0);
     }
+}
+
+#[test]
+fn thirty_days_of_outages_and_restarts_lose_only_what_is_counted_and_keep_the_limit() {
+    const LIMIT: u64 = 1 << 18;
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(folder.path(), LIMIT).unwrap();
+    let (mut next, mut read, mut dropped, mut last) = (1_u64, 0_u64, 0_u64, 0_u64);
+    // Four messages a minute. Each day the broker is away for five hours, which overflows the spool, and the daemon is killed
+    // once, with nothing unread: what was read and not acknowledged would come twice.
+    for minute in 0..30 * 1440_u64 {
+        let messages: Vec<_> = (next..next + 4).map(|number| message(number, 300)).collect();
+        next += 4;
+        spool.append(messages.iter()).unwrap();
+        if minute % 1440 >= 300 {
+            while let Some(found) = spool.read().unwrap() {
+                assert!(found.number > last, "{} after {last}", found.number);
+                (last, read) = (found.number, read + 1);
+            }
+            spool.acknowledge(last);
+            assert_eq!((spool.records(), spool.unread()), (0, 0));
+            spool.write_cursor().unwrap();
+        }
+        // As a sync does.
+        drop(spool.unsynced());
+        assert!(spool.bytes() <= LIMIT && spool.segments.len() as u64 <= SEGMENTS * 5 / 4, "{}", spool.segments.len());
+        assert_eq!(read + dropped + spool.dropped + spool.unread(), next - 1);
+        if minute % 1440 == 1000 {
+            dropped += spool.dropped;
+            drop(spool);
+            spool = Spool::open(folder.path(), LIMIT).unwrap();
+            assert_eq!((spool.next_number(), spool.unread(), spool.damaged, spool.unreadable), (next, 0, 0, 0));
+            assert!(fs::read_dir(folder.path()).unwrap().count() as u64 <= SEGMENTS * 5 / 4);
+        }
+    }
+    dropped += spool.dropped;
+    assert_eq!(read + dropped, 30 * 1440 * 4);
+    assert!(dropped > 30 * 100, "the outages were too short: {dropped}");
 }

@@ -60,6 +60,10 @@ fn confined_program() {
     said("make an IPv4 socket", socket(libc::AF_INET, libc::SOCK_STREAM));
     said("make an IPv6 socket", socket(libc::AF_INET6, libc::SOCK_DGRAM));
     said("make a netlink socket", socket(libc::AF_NETLINK, libc::SOCK_RAW));
+    said(
+        "have 1 GiB",
+        Vec::<u8>::new().try_reserve_exact(1 << 30).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM)),
+    );
     said("start a thread", std::thread::Builder::new().spawn(|| {}).map(drop));
     // Each would fail with another error than EPERM if it got past the filter.
     for (name, number, arguments) in [
@@ -222,4 +226,12 @@ fn a_missing_program_is_reported_as_without_confinement() {
     let mut command = Command::new("/nonexistent/program");
     confine(&mut command, &Confinement::default()).unwrap();
     assert_eq!(command.spawn().unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn memory_is_limited_where_the_confinement_says_so() {
+    assert!(Report::of(|_| Some(Confinement::default())).may("have 1 GiB"));
+    let report = Report::of(|_| Some(Confinement { memory_bytes: Some(64 << 20), ..Confinement::default() }));
+    assert_eq!(report.error("have 1 GiB"), libc::ENOMEM);
+    assert!(report.may("start a thread"));
 }

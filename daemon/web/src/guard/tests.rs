@@ -2,9 +2,17 @@
 
 use std::fs;
 
+use axum::Router;
+use axum::body::Body;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use http_body_util::BodyExt;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use visiond_system::testing::at_once;
 
 use super::*;
+use crate::listen::connection::Counted;
 
 const TOKEN: &str = "correct-horse-battery";
 
@@ -104,7 +112,7 @@ fn the_token_opens_by_header_and_by_the_cookie_it_is_exchanged_for() {
         Verdict::Welcome,
         "the socket's permissions are its guard"
     );
-    assert!(!format!("{rules:?}").contains(&cookie) && !format!("{rules:?}").contains(TOKEN));
+    assert_eq!(format!("{rules:?}"), "Rules { token: Some(Digests(***)), allow_hosts: [] }");
 }
 
 #[test]
@@ -140,6 +148,162 @@ fn wrong_tokens_are_refused_slowly_and_one_at_a_time() {
         for mut one in again {
             assert!(at_once(one.as_mut()).await.is_none(), "clients that are gone wait no more");
         }
+    });
+}
+
+/// A guard in front of a page, with what a client gets from it.
+struct Guarded {
+    guard: Arc<Guard>,
+    http: Arc<HttpCounts<AtomicU64>>,
+    /// Connections end when it is dropped.
+    serving: watch::Sender<()>,
+}
+
+impl Guarded {
+    fn new(rules: Rules) -> Self {
+        let http = Arc::<HttpCounts<AtomicU64>>::default();
+        let guard = Guard::new(&http);
+        guard.enforce(rules);
+        Self { guard, http, serving: watch::Sender::default() }
+    }
+
+    fn client(&self, peer: Peer) -> Client {
+        let counted = Counted::new(&self.http, &Arc::default(), 1).unwrap();
+        Client { peer, ending: self.serving.subscribe(), _counted: counted }
+    }
+
+    /// Returns the answer to a request such as `GET /path` with these headers; handlers answer with whether they trust the client.
+    async fn answer(&self, peer: Peer, line: &str, headers: &[&str], body: &str) -> (u16, HeaderMap, String) {
+        let trusted = async |Extension(Trusted(trusted)): Extension<Trusted>| format!("trusted: {trusted}");
+        let login = Router::new().route("/login", post(login)).with_state(Arc::clone(&self.guard));
+        let pages = Router::new().route("/", get(trusted).post(trusted)).route("/healthz", get(trusted).post(trusted));
+        let guarded = pages.merge(login).layer(from_fn_with_state(Arc::clone(&self.guard), check));
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut request = axum::http::Request::builder().method(method).uri(path);
+        for header in headers {
+            let (name, value) = header.split_once(": ").unwrap();
+            request = request.header(name, value);
+        }
+        let mut request = request.body(Body::from(body.to_owned())).unwrap();
+        request.extensions_mut().insert(self.client(peer));
+        let (head, body) = TowerToHyperService::new(guarded).call(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn unauthorized(&self) -> u64 {
+        self.http.unauthorized.load(Ordering::Relaxed)
+    }
+}
+
+fn on_a_runtime(test: impl Future) {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test);
+}
+
+#[test]
+fn a_client_without_the_token_gets_the_login_page_health_and_nothing_else() {
+    on_a_runtime(async {
+        let guarded = Guarded::new(Rules::new(Some(&token()), &[]));
+        let bearer = format!("authorization: Bearer {TOKEN}");
+        // What a client sends, and the answer: its status and a part of its body.
+        let cases = [
+            ("GET /", vec![], 401, "<form"),
+            ("POST /", vec![], 401, "the token is missing or wrong"),
+            ("GET /other", vec![], 401, "the token is missing or wrong"),
+            ("GET /", vec!["authorization: Bearer wrong"], 401, "<form"),
+            ("GET /healthz", vec![], 200, "trusted: false"),
+            ("POST /healthz", vec![], 401, "the token is missing or wrong"),
+            ("GET /", vec![&*bearer], 200, "trusted: true"),
+            ("GET /healthz", vec![&*bearer], 200, "trusted: true"),
+            ("POST /login", vec!["origin: http://evil.example", "host: gate"], 401, "the token is missing or wrong"),
+            ("GET /login", vec![], 401, "the token is missing or wrong"),
+        ];
+        let mut refused = 0;
+        for (line, headers, status, part) in cases {
+            let (answered, head, body) = guarded.answer(tcp(), line, &headers, "").await;
+            assert_eq!(answered, status, "{line} {headers:?}: {body}");
+            assert!(body.contains(part), "{line} {headers:?}: {body}");
+            assert_eq!(head.contains_key(WWW_AUTHENTICATE), status == 401, "{line}");
+            assert_eq!(head.contains_key(CONNECTION), status == 401, "{line}");
+            refused += u64::from(status == 401);
+            assert_eq!(guarded.unauthorized(), refused, "{line}");
+        }
+        let (status, _, body) = guarded.answer(Peer::Unix, "GET /", &[], "").await;
+        assert_eq!((status, &*body), (200, "trusted: true"), "the socket's permissions are its guard");
+    });
+}
+
+#[test]
+fn a_page_of_another_origin_is_refused_but_for_health() {
+    on_a_runtime(async {
+        let guarded = Guarded::new(Rules::new(None, &[]));
+        let foreign = ["host: evil.example"];
+        let (status, _, body) = guarded.answer(tcp(), "GET /", &foreign, "").await;
+        assert!(status == 403 && body.contains("the Host header does not name"), "{status} {body}");
+        let (status, _, body) = guarded.answer(tcp(), "GET /healthz", &foreign, "").await;
+        assert_eq!((status, &*body), (200, "trusted: false"));
+        assert_eq!(guarded.unauthorized(), 0);
+    });
+}
+
+#[test]
+fn the_login_form_gives_the_cookie_for_the_right_token_alone() {
+    on_a_runtime(async {
+        let guarded = Guarded::new(Rules::new(Some(&token()), &[]));
+        let login = async |form: &str| guarded.answer(tcp(), "POST /login", &[], form).await;
+        let (status, _, body) = login("name=x").await;
+        assert!(status == 400 && body.contains("the form has no field `token`"), "{status} {body}");
+        let (status, head, body) = login("token=wrong").await;
+        assert!(status == 401 && body.contains("Wrong token.") && !head.contains_key(SET_COOKIE), "{status} {body}");
+        assert_eq!(guarded.unauthorized(), 1);
+        let (status, head, _) = login(&format!("x=y&token=+{TOKEN}")).await;
+        assert_eq!((status, &head[LOCATION]), (303, &HeaderValue::from_static("/")));
+        let cookie = head[SET_COOKIE].to_str().unwrap();
+        let (cookie, kept) = cookie.split_once("; ").unwrap();
+        assert_eq!(kept, "Path=/; Max-Age=2592000; HttpOnly; SameSite=Strict", "30 days");
+        let (status, _, body) = guarded.answer(tcp(), "GET /", &[&format!("cookie: {cookie}")], "").await;
+        assert_eq!((status, &*body), (200, "trusted: true"));
+
+        let open = Guarded::new(Rules::new(None, &[]));
+        let (status, head, _) = open.answer(tcp(), "POST /login", &["host: localhost"], "token=any").await;
+        assert!(status == 303 && !head.contains_key(SET_COOKIE), "without a token there is nothing to log in to");
+    });
+}
+
+#[test]
+fn clients_with_a_wrong_token_beyond_those_that_wait_are_refused_at_once() {
+    on_a_runtime(async {
+        let guarded = Guarded::new(Rules::new(Some(&token()), &[]));
+        let wrong = ["authorization: Bearer wrong"];
+        let mut waiting: Vec<_> = (0..WAITING).map(|_| Box::pin(guarded.answer(tcp(), "GET /", &wrong, ""))).collect();
+        for one in &mut waiting {
+            assert!(at_once(one.as_mut()).await.is_none());
+        }
+        for (line, headers, form, part) in [
+            ("GET /", &wrong[..], "", "too many clients send a wrong token"),
+            ("POST /login", &[], "token=wrong", "Too many clients send one"),
+        ] {
+            let answer = at_once(Box::pin(guarded.answer(tcp(), line, headers, form)).as_mut()).await;
+            let (status, head, body) = answer.expect("an answer at once");
+            assert!(status == 429 && body.contains(part), "{status} {body}");
+            assert_eq!((&head[RETRY_AFTER], &head[CONNECTION]), (&"1".parse().unwrap(), &"close".parse().unwrap()));
+        }
+    });
+}
+
+#[test]
+fn streams_end_when_other_rules_come_or_the_address_is_no_longer_served() {
+    on_a_runtime(async {
+        let guarded = Guarded::new(Rules::new(None, &[]));
+        let admitted = |peer| Admission { client: guarded.client(peer), rules: guarded.guard.rules.subscribe() };
+        let (mut remote, mut local) = (admitted(tcp()), admitted(Peer::Unix));
+        guarded.guard.enforce(Rules::new(None, &[]));
+        assert_eq!(at_once(Box::pin(remote.ended()).as_mut()).await, None, "the same rules");
+        guarded.guard.enforce(Rules::new(Some(&token()), &[]));
+        assert_eq!(at_once(Box::pin(remote.ended()).as_mut()).await, Some(Ended::Revoked));
+        assert_eq!(at_once(Box::pin(local.ended()).as_mut()).await, None, "no rules for a socket");
+        drop(guarded.serving);
+        assert_eq!(at_once(Box::pin(local.ended()).as_mut()).await, Some(Ended::Closing));
     });
 }
 

@@ -16,7 +16,7 @@ use tokio_io_timeout::TimeoutWriter;
 use visiond_config::types::Address;
 use visiond_system::unix_socket::SocketFile;
 
-use crate::status::StatusCollector;
+use crate::status::report::HttpCounts;
 
 /// An opened socket that is not served yet.
 pub enum ListeningSocket {
@@ -45,16 +45,16 @@ pub struct Client {
 
 /// Counts a connection until it is dropped.
 pub struct Counted {
-    status: Arc<StatusCollector>,
+    http: Arc<HttpCounts<AtomicU64>>,
     kind: Arc<AtomicU64>,
 }
 
 impl Counted {
     /// Counts a connection, in all and of its kind, unless `limit` of the kind are open.
-    pub fn new(status: &Arc<StatusCollector>, kind: &Arc<AtomicU64>, limit: u64) -> Option<Arc<Self>> {
+    pub fn new(http: &Arc<HttpCounts<AtomicU64>>, kind: &Arc<AtomicU64>, limit: u64) -> Option<Arc<Self>> {
         let open = kind.fetch_add(1, Ordering::Relaxed) + 1;
-        status.http.connections.fetch_add(1, Ordering::Relaxed);
-        let counted = Self { status: Arc::clone(status), kind: Arc::clone(kind) };
+        http.connections.fetch_add(1, Ordering::Relaxed);
+        let counted = Self { http: Arc::clone(http), kind: Arc::clone(kind) };
         (open <= limit).then(|| Arc::new(counted))
     }
 }
@@ -62,7 +62,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.kind.fetch_sub(1, Ordering::Relaxed);
-        self.status.http.connections.fetch_sub(1, Ordering::Relaxed);
+        self.http.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

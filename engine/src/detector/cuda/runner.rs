@@ -21,7 +21,7 @@ use crate::detector::model_inputs::ModelInputs;
 use crate::detector::run::{RunCounts, RunId, RunTimings};
 use crate::detector::runner::{Runner, RunnerAndHead, micros};
 use crate::engine::Engine;
-use crate::heads::{Decoded, Head, HeadError};
+use crate::heads::{Decoded, Head};
 use crate::tensorrt::TrtEngine;
 
 /// How many runs may be in flight: while the GPU works on one, the host reads the other.
@@ -61,7 +61,7 @@ impl CudaRunner {
         program: &Arc<TrtEngine>,
         inputs: &ModelInputs,
         card: &Card,
-        head: impl FnOnce(&[TensorInfo]) -> Result<Box<dyn Head>, HeadError>,
+        head: impl FnOnce(&[TensorInfo]) -> Result<Box<dyn Head>, DetectorError>,
         score_threshold: f32,
     ) -> Result<RunnerAndHead<Self>, DetectorError> {
         let device = program.device();

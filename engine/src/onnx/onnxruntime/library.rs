@@ -148,6 +148,37 @@ mod tests {
     }
 
     #[test]
+    fn the_oldest_version_serves_and_an_older_one_does_not() {
+        const SOURCE: &str = r#"
+            struct base { const void *(*api)(unsigned); const char *(*version)(void); };
+            static const void *api(unsigned version) { return version <= API ? "" : 0; }
+            static const char *version(void) { return VERSION; }
+            static const struct base base = { api, version };
+            const struct base *OrtGetApiBase(void) { return &base; }
+        "#;
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("ort.c");
+        std::fs::write(&source, SOURCE).unwrap();
+        let oldest = MINIMUM_MINOR_VERSION;
+        for (minor, api, serves) in [(oldest, oldest, true), (oldest - 1, oldest, false), (oldest, oldest - 1, false)] {
+            let library = directory.path().join(format!("libonnxruntime.so.1.{minor}.{api}"));
+            let made = std::process::Command::new("cc")
+                .args(["-shared", "-fPIC", "-o"])
+                .args([&library, &source])
+                .args([format!("-DVERSION=\"1.{minor}.0\""), format!("-DAPI={api}")])
+                .status();
+            assert!(made.unwrap().success());
+            match find(Some(&library)) {
+                Ok(found) => assert_eq!((found.version, serves), (format!("1.{minor}.0"), true)),
+                Err(error) => {
+                    let words = format!("it is version 1.{minor}.0; 1.{oldest} or later is required");
+                    assert!(!serves && error.to_string().contains(&words), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn versioned_names_are_tried_from_the_newest() {
         let directory = tempfile::tempdir().unwrap();
         for name in

@@ -1,6 +1,5 @@
 //! Reads an engine file without TensorRT and without a GPU.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -58,11 +57,7 @@ impl PlanFile {
 
 /// Whether the file at `path` is an engine; false if it cannot be read.
 pub fn is_plan_file(path: &Path) -> bool {
-    let Ok(mut file) = File::open(path) else { return false };
-    // A pipe may wait for a writer for ever.
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return false;
-    }
+    let Ok((mut file, _)) = open_model_file(path) else { return false };
     let mut bytes = Vec::new();
     let mut read = |count: u64| file.by_ref().take(count).read_to_end(&mut bytes).is_ok();
     if !read(8) {
@@ -101,6 +96,8 @@ pub(crate) fn check_length(path: &Path, bytes: &[u8]) -> Result<(), PlanError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::fs::File;
 
     use super::*;
 

@@ -191,6 +191,24 @@ fn what_decoding_takes_is_known_from_the_header() {
 }
 
 #[test]
+fn coefficients_are_counted_by_component_and_inks_by_pixel() {
+    let jpeg = sample("420-p1-37x29");
+    let mut header = read_header(&mut library().unwrap(), &jpeg).unwrap();
+    // 37x29 in whole units.
+    let samples = 64 * 32;
+    for (colorspace, wanted) in [
+        (Colorspace::Gray, samples * 2),
+        (Colorspace::YCbCr, samples * 3 * 2),
+        (Colorspace::RGB, samples * 3 * 2),
+        (Colorspace::CMYK, samples * 4 * 2 + 37 * 29 * 4),
+        (Colorspace::YCCK, samples * 4 * 2 + 37 * 29 * 4),
+    ] {
+        header.colorspace = colorspace;
+        assert_eq!(working_bytes(&header, &jpeg), wanted, "{colorspace:?}");
+    }
+}
+
+#[test]
 fn exif_is_found_before_the_picture() {
     let grey = sample("grey");
     assert_eq!(exif(&grey), None);

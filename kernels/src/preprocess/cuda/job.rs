@@ -7,10 +7,58 @@ use crate::preprocess::fetch::{WordLayout, words};
 use crate::preprocess::number::Number;
 use crate::preprocess::spec::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
 use crate::preprocess::store::Normalisation;
+use crate::preprocess::taps::{Finish, Sums};
 use crate::tensor::DType;
 
 /// The adjacent pixels that a thread computes: `PIXELS` of the kernel.
 pub(super) const PIXELS: u32 = 4;
+
+/// The pixels of the tensor that a block makes where taps grow with the frame: `TILE_COLUMNS` and `TILE_ROWS` of the kernel.
+pub(super) const TILE_COLUMNS: u32 = 32;
+pub(super) const TILE_ROWS: u32 = 16;
+
+/// The kernels of kernels/cuda/preprocess.cu, in their order there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// Two taps, the samplings that are used most.
+    Plain,
+    /// A few taps.
+    Taps,
+    /// Taps that grow with the frame.
+    Tiles,
+}
+
+impl Kernel {
+    /// Returns the one for a spec.
+    pub(super) fn of(spec: &PreprocessSpec) -> Self {
+        if spec.is_plain() {
+            return Self::Plain;
+        }
+        match spec.sampling {
+            Sampling::PillowBilinear
+            | Sampling::PillowBicubic
+            | Sampling::TorchAntialias
+            | Sampling::TorchAntialiasBicubic => Self::Tiles,
+            _ => Self::Taps,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "preprocess",
+            Self::Taps => "preprocess_taps",
+            Self::Tiles => "preprocess_tiles",
+        }
+    }
+
+    /// Returns the threads per block, as the kernel declares, and the blocks per frame.
+    pub(super) fn grid(self, spec: &PreprocessSpec) -> (u32, u32) {
+        match self {
+            Self::Plain | Self::Taps => (128, (spec.width.div_ceil(PIXELS) * spec.height).div_ceil(128)),
+            Self::Tiles => (256, spec.width.div_ceil(TILE_COLUMNS) * spec.height.div_ceil(TILE_ROWS)),
+        }
+    }
+}
 
 const SOURCE_WORDS: u32 = 0;
 const SOURCE_SEMIPLANAR: u32 = 1;
@@ -59,6 +107,45 @@ pub(super) struct Frame {
     red_y: u32,
     sample_gain: f32,
     sample_bytes: u32,
+    rules: SumRules,
+    tiles: TileRules,
+}
+
+/// What is done with the sums of any number of taps.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SumRules {
+    arithmetic: u32,
+    finish: u32,
+    factor: f32,
+}
+
+/// What the kernel for tiles needs besides the axes' tables.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TileRules {
+    /// The first and the last column that taps may reach.
+    pub(super) reach: [i32; 2],
+    /// The words of a row of tiles in the rows' table.
+    pub(super) listed_words: u32,
+}
+
+impl SumRules {
+    /// Describes the sums of this sampling.
+    pub(super) fn new(sums: &Sums, sampling: Sampling) -> Self {
+        match *sums {
+            Sums::Pillow(_) => Self { arithmetic: 0, ..Self::default() },
+            Sums::Linear(_) => Self { arithmetic: 1, ..Self::default() },
+            Sums::Float(_, finish) => {
+                let (finish, factor) = match finish {
+                    Finish::None => (0, 1.0),
+                    Finish::HalfEven { factor } => (1, factor),
+                    Finish::HalfUp { factor } => (2, factor),
+                };
+                Self { arithmetic: if sampling == Sampling::Exact { 3 } else { 2 }, finish, factor }
+            }
+        }
+    }
 }
 
 /// The arguments of a launch other than its frames.
@@ -80,8 +167,7 @@ pub(super) struct Job {
     gain: [f32; 3],
     bias: [f32; 3],
     pad: [f32; 3],
-    /// The size is a multiple of 8.
-    _padding: u32,
+    pad_level: f32,
 }
 
 // The kernel asserts the same sizes.
@@ -89,7 +175,7 @@ const _: () = assert!(size_of::<Component>() == 24 && size_of::<AxisTable>() == 
 const _: () = assert!(size_of::<Frame>() == FRAME_BYTES && size_of::<Job>() == 96);
 
 /// The size of a frame's description.
-pub(super) const FRAME_BYTES: usize = 192;
+pub(super) const FRAME_BYTES: usize = 216;
 
 /// The address and pitch of a frame's planes on the GPU.
 pub(super) type Planes = [(DeviceAddress, usize); 3];
@@ -100,7 +186,7 @@ impl Frame {
         sampling: Sampling,
         frame: &FrameView<'_>,
         planes: &Planes,
-        mapping: &Mapping,
+        (mapping, rules, tiles): (&Mapping, SumRules, TileRules),
         [columns, rows]: [AxisTable; 2],
     ) -> Self {
         let format = frame.format();
@@ -111,14 +197,17 @@ impl Frame {
             }
             _ => COLOR_YUV,
         };
+        // The other samplings take bytes, as OpenCV's conversion makes them.
         let coefficients = match sampling {
-            Sampling::Opencv => u16::coefficients(frame.color(), color == COLOR_GREY),
             Sampling::Exact => f32::coefficients(frame.color(), color == COLOR_GREY),
+            _ => u16::coefficients(frame.color(), color == COLOR_GREY),
         };
         let mut described = Self {
             columns,
             rows,
             placed: mapping.placed(),
+            rules,
+            tiles,
             color,
             coefficients,
             width: frame.width(),
@@ -231,7 +320,7 @@ impl Job {
             gain,
             bias,
             pad,
-            _padding: 0,
+            pad_level: spec.pad,
         }
     }
 
@@ -239,10 +328,5 @@ impl Job {
     pub(super) fn at(&self, out: DeviceAddress, frames: DeviceAddress) -> Self {
         let aligned = self.width.is_multiple_of(PIXELS) && out.0.is_multiple_of(16);
         Self { out: out.0, frames: frames.0, aligned: u32::from(aligned), ..*self }
-    }
-
-    /// Returns the number of threads for a frame.
-    pub(super) fn threads(&self) -> u32 {
-        self.groups * self.height
     }
 }

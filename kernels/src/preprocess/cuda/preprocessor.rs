@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::job::{FRAME_BYTES, Frame, Job, Planes};
+use super::job::{FRAME_BYTES, Frame, Job, Kernel, Planes};
 use super::tables::{self, FrameTables};
 use crate::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Function, Module};
@@ -15,8 +15,8 @@ use crate::preprocess::spec::PreprocessSpec;
 /// The compiled kernel, as PTX.
 const PTX: &str = include_str!("../../../ptx/preprocess.ptx");
 
-/// Threads per block, as declared by the kernel.
-pub(super) const BLOCK_THREADS: u32 = 128;
+/// Threads per block of the kernel that copies descriptions, as it declares.
+const COPY_THREADS: u32 = 128;
 
 /// The minimum number of frame sizes whose tables are kept.
 const KEPT_SIZES: usize = 8;
@@ -32,6 +32,8 @@ pub(super) const STAGED_ALIGNMENT: usize = 64;
 pub struct CudaPreprocessor {
     spec: PreprocessSpec,
     kernel: Function,
+    /// Threads per block, blocks per frame.
+    grid: (u32, u32),
     describe: Function,
     job: Job,
     max_batch: usize,
@@ -52,16 +54,18 @@ impl CudaPreprocessor {
         let pinned = Memory::on(device, MemoryKind::Mapped)?;
         let bytes = max_batch * FRAME_BYTES;
         let module = Module::shared(device, "preprocess", PTX)?;
+        let kernel = Kernel::of(spec);
         Ok(Self {
             spec: spec.clone(),
-            kernel: module.function("preprocess")?,
+            kernel: module.function(kernel.name())?,
+            grid: kernel.grid(spec),
             describe: module.function("describe")?,
             job: Job::new(spec),
             max_batch,
             described: pinned.allocate(bytes)?,
             descriptions: DeviceBuffer::new(device, bytes)?,
             mappings: Vec::with_capacity(max_batch),
-            sizes: TableCache::new(spec, device, max_batch.max(KEPT_SIZES))?,
+            sizes: TableCache::new(device, max_batch.max(KEPT_SIZES))?,
             staging: pinned.allocate(0)?,
             copied_bytes: 0,
         })
@@ -96,7 +100,8 @@ impl CudaPreprocessor {
                 }
             };
             let axes = tables.axes(&self.spec, address.0);
-            let description = Frame::new(self.spec.sampling, frame, &planes, &tables.mapping, axes);
+            let description =
+                Frame::new(self.spec.sampling, frame, &planes, (&tables.mapping, tables.rules, tables.tiles), axes);
             self.mappings.push(tables.mapping);
             // SAFETY: a `Frame` is FRAME_BYTES integers and floats without padding, so all of its bytes are initialised.
             let bytes = unsafe { std::slice::from_raw_parts((&raw const description).cast::<u8>(), FRAME_BYTES) };
@@ -118,7 +123,7 @@ impl CudaPreprocessor {
 
     /// Queues the run of `frames` frames into the tensor at `out`, one after the other; returns without waiting.
     ///
-    /// A launch that reads 192 bytes per frame, and the one that does the work. Reads the rows and columns of each frame that
+    /// A launch that reads 216 bytes per frame, and the one that does the work. Reads the rows and columns of each frame that
     /// are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB.
     ///
     /// # Safety
@@ -132,11 +137,11 @@ impl CudaPreprocessor {
         let frames = frames.min(self.max_batch);
         self.copy_descriptions(frames, stream)?;
         let mut job = self.job.at(out, self.descriptions.address());
-        let blocks = job.threads().div_ceil(BLOCK_THREADS);
+        let (threads, blocks) = self.grid;
         let mut arguments = [(&raw mut job).cast::<c_void>()];
         // SAFETY: the kernel takes one `Job`. It reads the descriptions, the tables they name, which are in `self`, and the
         // frames; it writes `frames` tensors from `out` on. All of that stays valid (the caller's promise).
-        unsafe { self.kernel.launch([blocks, frames as u32, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments) }
+        unsafe { self.kernel.launch([blocks, frames as u32, 1], [threads, 1, 1], 0, stream, &mut arguments) }
     }
 
     /// Queues copying the descriptions.
@@ -147,10 +152,10 @@ impl CudaPreprocessor {
         let mut words = (frames * FRAME_BYTES / size_of::<u32>()) as u32;
         let mut arguments =
             [(&raw mut from).cast::<c_void>(), (&raw mut to).cast::<c_void>(), (&raw mut words).cast::<c_void>()];
-        let blocks = words.div_ceil(BLOCK_THREADS);
+        let blocks = words.div_ceil(COPY_THREADS);
         // SAFETY: the kernel takes two addresses and a count of words; both blocks have room for `max_batch` descriptions, and
         // stay valid until the run is done (the promise to `enqueue`).
-        unsafe { self.describe.launch([blocks, 1, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments) }
+        unsafe { self.describe.launch([blocks, 1, 1], [COPY_THREADS, 1, 1], 0, stream, &mut arguments) }
     }
 }
 
@@ -194,8 +199,7 @@ pub(super) fn stage(frame: &FrameView<'_>, staging: &mut UnifiedBuffer, used: &m
 
 /// The tables of the last frame sizes, in the GPU's memory.
 struct TableCache {
-    memory: DeviceBuffer,
-    each_bytes: usize,
+    device: Arc<Device>,
     upload: CudaStream,
     kept: Vec<CachedTables>,
     capacity: usize,
@@ -205,21 +209,15 @@ struct TableCache {
 
 struct CachedTables {
     tables: FrameTables,
+    memory: DeviceBuffer,
     /// The last run that used it.
     used: u64,
 }
 
 impl TableCache {
-    fn new(spec: &PreprocessSpec, device: &Arc<Device>, capacity: usize) -> Result<Self, CudaError> {
-        let each_bytes = tables::size_bytes(spec);
-        Ok(Self {
-            memory: DeviceBuffer::new(device, each_bytes * capacity)?,
-            each_bytes,
-            upload: CudaStream::new(device)?,
-            kept: Vec::with_capacity(capacity),
-            capacity,
-            run: 0,
-        })
+    fn new(device: &Arc<Device>, capacity: usize) -> Result<Self, CudaError> {
+        let kept = Vec::with_capacity(capacity);
+        Ok(Self { device: device.clone(), upload: CudaStream::new(device)?, kept, capacity, run: 0 })
     }
 
     /// Returns the tables of a frame size. Makes them, allocates, and waits for the copy to the GPU only if they are missing.
@@ -228,26 +226,23 @@ impl TableCache {
             Some(slot) => slot,
             None => self.make(spec, source)?,
         };
-        self.kept[slot].used = self.run;
-        Ok((self.kept[slot].tables, self.memory.address().offset(slot * self.each_bytes)))
+        let kept = &mut self.kept[slot];
+        kept.used = self.run;
+        Ok((kept.tables, kept.memory.address()))
     }
 
     fn make(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> Result<usize, CudaError> {
         let (tables, bytes) = tables::make(spec, source);
-        // There are at least as many slots as frames in a run, so the oldest does not belong to this run.
-        let oldest = (0..self.kept.len()).min_by_key(|&slot| self.kept[slot].used).unwrap_or(0);
-        let slot = if self.kept.len() < self.capacity { self.kept.len() } else { oldest };
-        let address = self.memory.address().offset(slot * self.each_bytes);
-        // SAFETY: the slot is `each_bytes` long, as are the tables; no run is in flight, and this waits for the copy.
-        let copied = unsafe { self.upload.copy_to_device(&bytes, address) };
-        // A slot that is half overwritten is invalid.
-        copied.and_then(|()| self.upload.synchronize()).inspect_err(|_| self.kept.clear())?;
-        let kept = CachedTables { tables, used: self.run };
-        if slot == self.kept.len() {
-            self.kept.push(kept);
-        } else {
-            self.kept[slot] = kept;
+        let memory = DeviceBuffer::new(&self.device, bytes.len())?;
+        // SAFETY: the memory is as long as the tables, nothing else knows it yet, and this waits for the copy.
+        unsafe { self.upload.copy_to_device(&bytes, memory.address()) }?;
+        self.upload.synchronize()?;
+        if self.kept.len() == self.capacity {
+            // There are at least as many as frames in a run, so the oldest does not belong to this run; none is in flight.
+            let oldest = (0..self.kept.len()).min_by_key(|&slot| self.kept[slot].used).unwrap_or(0);
+            self.kept.swap_remove(oldest);
         }
-        Ok(slot)
+        self.kept.push(CachedTables { tables, memory, used: self.run });
+        Ok(self.kept.len() - 1)
     }
 }

@@ -1,30 +1,40 @@
 //! The tables that the kernel reads: which source pixels contribute to each pixel of the tensor.
 //!
-//! They are the CPU reference's own ([`super::super::plan`]), so that both sample alike to the last bit, and no GPU has to
-//! compute positions in double precision, which is slow on small ones. A few KB for each frame size.
+//! They are the CPU reference's own ([`super::super::plan`], [`super::super::taps`]), so that both sample alike to the last bit,
+//! and no GPU has to compute positions in double precision, which is slow on small ones. A few KB for each frame size.
 
-use super::job::{AxisTable, PIXELS};
+use super::job::{AxisTable, Kernel, PIXELS, SumRules, TILE_COLUMNS, TILE_ROWS, TileRules};
 use crate::letterbox::Mapping;
 use crate::preprocess::number::Number;
 use crate::preprocess::plan::{Axis, PreprocessPlan};
 use crate::preprocess::spec::{PreprocessSpec, Sampling};
+use crate::preprocess::taps::{Sums, TapAxis, TapPlan, TapTables};
+
+/// The position of a pixel of padding: `PAD` of the kernel.
+const PAD: u32 = u32::MAX;
 
 /// How the kernel reads the tables of one frame size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameTables {
     pub(super) mapping: Mapping,
-    /// The taps of a column: 1 if the upper ones have no weight anywhere.
-    column_taps: u32,
+    /// What is done with the sums, if there is any number of taps.
+    pub(super) rules: SumRules,
+    /// What tiles need besides.
+    pub(super) tiles: TileRules,
+    /// The taps of a column and of a row. Of two, 1 if the upper ones of all columns have no weight.
+    taps: [u32; 2],
+    /// The bytes of the columns' tables, which the rows' follow.
+    column_bytes: usize,
 }
 
 impl FrameTables {
     /// Returns the columns and rows of tables that begin at `address`.
     pub(super) fn axes(&self, spec: &PreprocessSpec, address: u64) -> [AxisTable; 2] {
-        let [columns, rows] = strides(spec);
-        let rows_at = address + (columns * entry_bytes(spec)) as u64;
+        let [columns, rows] = strides(spec).map(|stride| stride as u32);
+        let rows_at = address + self.column_bytes as u64;
         [
-            AxisTable { entries: address, stride: columns as u32, taps: self.column_taps },
-            AxisTable { entries: rows_at, stride: rows as u32, taps: 2 },
+            AxisTable { entries: address, stride: columns, taps: self.taps[0] },
+            AxisTable { entries: rows_at, stride: rows, taps: self.taps[1] },
         ]
     }
 }
@@ -34,32 +44,28 @@ fn strides(spec: &PreprocessSpec) -> [usize; 2] {
     [spec.width, spec.height].map(|side| side.next_multiple_of(PIXELS) as usize)
 }
 
-/// Returns the bytes of a column's or row's two positions with their weights.
-fn entry_bytes(spec: &PreprocessSpec) -> usize {
-    match spec.sampling {
-        Sampling::Opencv => 2 * 4,
-        // The weight is a word of its own.
-        Sampling::Exact => 2 * 8,
-    }
-}
-
-/// Returns the bytes of one frame size's tables.
-pub(super) fn size_bytes(spec: &PreprocessSpec) -> usize {
-    strides(spec).into_iter().sum::<usize>() * entry_bytes(spec)
-}
-
 /// Makes the tables of one frame size: for columns, then for rows, all lower positions, all upper ones, then their weights if
-/// these are separate. One entry per column or row of the tensor; entries outside the picture repeat the nearest.
+/// these are separate. One entry per column or row of the tensor; entries outside the picture repeat the nearest. With any
+/// number of taps: the positions of every first tap, of every second, and so on, then the weights. For tiles:
+/// `kernels/cuda/preprocess_tiles.cuh` has the form.
 pub(super) fn make(spec: &PreprocessSpec, source: (u32, u32)) -> (FrameTables, Vec<u8>) {
+    if !spec.is_plain() {
+        let TapPlan { mapping, sums } = TapPlan::new(spec, source);
+        let rules = SumRules::new(&sums, spec.sampling);
+        return match &sums {
+            Sums::Pillow(tables) | Sums::Linear(tables) => make_any(spec, mapping, tables, rules, i32::cast_unsigned),
+            Sums::Float(tables, _) => make_any(spec, mapping, tables, rules, f32::to_bits),
+        };
+    }
     match spec.sampling {
+        Sampling::Exact => make_pairs(spec, source, [|position, _| position, |_, weight: f32| weight.to_bits()]),
         // Positions are below 2^14, weights at most 2^11.
-        Sampling::Opencv => make_of(spec, source, [|position, weight: u16| position | u32::from(weight) << 16]),
-        Sampling::Exact => make_of(spec, source, [|position, _| position, |_, weight: f32| weight.to_bits()]),
+        _ => make_pairs(spec, source, [|position, weight: u16| position | u32::from(weight) << 16]),
     }
 }
 
 /// `words` are the parts of an entry, from its position and weight.
-fn make_of<N: Number, const WORDS: usize>(
+fn make_pairs<N: Number, const WORDS: usize>(
     spec: &PreprocessSpec,
     source: (u32, u32),
     words: [fn(u32, N) -> u32; WORDS],
@@ -67,7 +73,7 @@ fn make_of<N: Number, const WORDS: usize>(
     let plan = PreprocessPlan::<N>::new(spec, source);
     let [x, y, width, height] = plan.mapping.placed().map(|pixels| pixels as usize);
     let [columns, rows] = strides(spec);
-    let mut bytes = Vec::with_capacity(size_bytes(spec));
+    let mut bytes = Vec::with_capacity((columns + rows) * 2 * WORDS * 4);
     let mut append = |axis: &Axis<N>, stride: usize, first: usize, count: usize| {
         for word in words {
             for (positions, weights) in [&axis.low, &axis.high].into_iter().zip(&axis.weights) {
@@ -80,5 +86,141 @@ fn make_of<N: Number, const WORDS: usize>(
     };
     append(&plan.columns, columns, x, width);
     append(&plan.rows, rows, y, height);
-    (FrameTables { mapping: plan.mapping, column_taps: if plan.columns.single { 1 } else { 2 } }, bytes)
+    let taps = [if plan.columns.single { 1 } else { 2 }, 2];
+    let column_bytes = columns * 2 * WORDS * 4;
+    let rules = SumRules::default();
+    (FrameTables { mapping: plan.mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
+}
+
+/// `bits` are a weight's.
+fn make_any<W: Copy + Default + PartialEq>(
+    spec: &PreprocessSpec,
+    mapping: Mapping,
+    tables: &TapTables<W>,
+    rules: SumRules,
+    bits: fn(W) -> u32,
+) -> (FrameTables, Vec<u8>) {
+    let tiled = Kernel::of(spec) == Kernel::Tiles;
+    let (column_bytes, tiles, bytes) =
+        if tiled { make_tiles(spec, &mapping, tables, bits) } else { make_taps(spec, &mapping, tables, bits) };
+    let taps = [tables.columns.taps as u32, tables.rows.taps as u32];
+    (FrameTables { mapping, rules, tiles, taps, column_bytes }, bytes)
+}
+
+fn make_taps<W: Copy>(
+    spec: &PreprocessSpec,
+    mapping: &Mapping,
+    tables: &TapTables<W>,
+    bits: fn(W) -> u32,
+) -> (usize, TileRules, Vec<u8>) {
+    let [columns, rows] = strides(spec);
+    let source = mapping.source();
+    let [x, y, _, _] = mapping.placed().map(|pixels| pixels as usize);
+    let column_bytes = columns * tables.columns.taps * 2 * 4;
+    let mut bytes = Vec::with_capacity(column_bytes + rows * tables.rows.taps * 2 * 4);
+    let mut append = |axis: &TapAxis<W>, source: u32, stride: usize, first: usize| {
+        let order = |k: usize| if axis.descending { axis.taps - 1 - k } else { k };
+        let entry = |i: usize| i.saturating_sub(first).min(axis.first.len() - 1);
+        let position = |i: usize, k: usize| {
+            let position = (axis.first[i] + k as i32).clamp(axis.edges[0], axis.edges[1]);
+            u32::try_from(position).ok().filter(|&position| position < source).unwrap_or(PAD)
+        };
+        let words = (0..axis.taps).map(order).flat_map(|k| (0..stride).map(move |i| (entry(i), k)));
+        bytes.extend(words.clone().flat_map(|(i, k)| position(i, k).to_le_bytes()));
+        bytes.extend(words.flat_map(|(i, k)| bits(axis.weights[i * axis.taps + k]).to_le_bytes()));
+    };
+    append(&tables.columns, source.0, columns, x);
+    append(&tables.rows, source.1, rows, y);
+    (column_bytes, TileRules::default(), bytes)
+}
+
+fn make_tiles<W: Copy + Default + PartialEq>(
+    spec: &PreprocessSpec,
+    mapping: &Mapping,
+    tables: &TapTables<W>,
+    bits: fn(W) -> u32,
+) -> (usize, TileRules, Vec<u8>) {
+    let mut words = tile_columns(spec, mapping, &tables.columns, bits);
+    let column_bytes = words.len() * 4;
+    let (rows, listed_words) = tile_rows(spec, mapping, &tables.rows, bits);
+    words.extend(rows);
+    let rules = TileRules { reach: tables.columns.edges, listed_words: listed_words as u32 };
+    (column_bytes, rules, words.into_iter().flat_map(u32::to_le_bytes).collect())
+}
+
+fn tile_columns<W: Copy>(spec: &PreprocessSpec, mapping: &Mapping, axis: &TapAxis<W>, bits: fn(W) -> u32) -> Vec<u32> {
+    let stride = strides(spec)[0];
+    let placed = mapping.placed()[0] as usize;
+    let entry = |x: usize| x.saturating_sub(placed).min(axis.first.len() - 1);
+    let mut words: Vec<u32> = (0..stride).map(|x| axis.first[entry(x)].cast_unsigned()).collect();
+    for k in 0..axis.taps {
+        words.extend((0..stride).map(|x| bits(axis.weights[entry(x) * axis.taps + k])));
+    }
+    for x in (0..spec.width as usize).step_by(TILE_COLUMNS as usize) {
+        let firsts = (x..x + TILE_COLUMNS as usize).map(|x| axis.first[entry(x)]);
+        let (low, high) = firsts.fold((i32::MAX, i32::MIN), |(low, high), first| (low.min(first), high.max(first)));
+        // An even one: two pixels have the same chroma.
+        let low = low & !1;
+        words.extend([low.cast_unsigned(), (high - low) as u32 + axis.taps as u32]);
+    }
+    words
+}
+
+/// Returns the words, and how many of them are for a row of tiles.
+fn tile_rows<W: Copy + Default + PartialEq>(
+    spec: &PreprocessSpec,
+    mapping: &Mapping,
+    axis: &TapAxis<W>,
+    bits: fn(W) -> u32,
+) -> (Vec<u32>, usize) {
+    let tile = TILE_ROWS as usize;
+    let [_, placed, _, height] = mapping.placed().map(|pixels| pixels as usize);
+    let source = mapping.source().1 as i32;
+    // The rows of the frame under a row's taps, each with the number of times that it came before, since an edge is repeated, and
+    // the weight. Those beyond the frame are padding, all of one kind.
+    let taps = |y: usize| {
+        let mut taps: Vec<(i32, usize, W)> = Vec::with_capacity(axis.taps);
+        for k in 0..axis.taps {
+            let row = (axis.first[y] + k as i32).clamp(axis.edges[0], axis.edges[1]).clamp(-1, source);
+            let weight = axis.weights[y * axis.taps + k];
+            if weight != W::default() {
+                let before = taps.iter().filter(|&&(known, ..)| known == row).count();
+                taps.push((row, before, weight));
+            }
+        }
+        taps
+    };
+    let tiles = (0..spec.height as usize).step_by(tile).map(|first| {
+        let inside = first.max(placed)..(first + tile).min(placed + height);
+        let lines: Vec<_> = inside.map(|y| (y - first, taps(y - placed))).collect();
+        let mut list: Vec<_> = lines.iter().flat_map(|(_, taps)| taps).map(|&(row, before, _)| (row, before)).collect();
+        list.sort_unstable();
+        list.dedup();
+        (list, lines)
+    });
+    let tiles: Vec<_> = tiles.collect();
+    let most = tiles.iter().map(|(list, _)| list.len()).max().unwrap_or(0);
+    let header = 1 + 2 * tile;
+    let listed_words = header + most * (1 + tile);
+    let mut words = vec![0; tiles.len() * listed_words];
+    for ((list, lines), words) in tiles.iter().zip(words.chunks_exact_mut(listed_words)) {
+        let (header, listed) = words.split_at_mut(header);
+        let (listed, weights) = listed.split_at_mut(most);
+        header[0] = list.len() as u32;
+        for (word, &(row, _)) in listed.iter_mut().zip(list) {
+            *word = u32::try_from(row).ok().filter(|_| row < source).unwrap_or(PAD);
+        }
+        for (line, taps) in lines {
+            let places = taps.iter().map(|&(row, before, weight)| {
+                (list.binary_search(&(row, before)).unwrap_or_else(|place| place), weight)
+            });
+            let places: Vec<_> = places.collect();
+            header[1 + line] = places.first().map_or(0, |&(place, _)| place as u32);
+            header[1 + tile + line] = places.last().map_or(0, |&(place, _)| place as u32 + 1);
+            for (place, weight) in places {
+                weights[place * tile + line] = bits(weight);
+            }
+        }
+    }
+    (words, listed_words)
 }

@@ -9,14 +9,14 @@ use std::process::Command;
 
 use libloading::Library;
 
-use super::job::{Frame, Job, Planes};
-use super::preprocessor::{BLOCK_THREADS, STAGED_ALIGNMENT, stage, staged_size};
+use super::job::{Frame, Job, Kernel, Planes};
+use super::preprocessor::{STAGED_ALIGNMENT, stage, staged_size};
 use super::tables::{self, FrameTables};
 use crate::buffer::UnifiedBuffer;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameLayout, FrameView, PixelFormat, Plane};
-use crate::letterbox::{Fit, Mapping};
+use crate::letterbox::{Fit, Resize};
 use crate::preprocess::simd::Isa;
 use crate::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use crate::tensor::{DType, TensorMut, TensorRef};
@@ -24,7 +24,7 @@ use crate::tensor::{DType, TensorMut, TensorRef};
 /// The kernel as a library of this process. Its memory table is global: one test uses it.
 struct HostKernel(Library);
 
-type Run = unsafe extern "C" fn(*const Job, u32, u32, bool);
+type Run = unsafe extern "C" fn(*const Job, u32, u32, u32, u32, bool);
 
 impl HostKernel {
     fn compile() -> Self {
@@ -61,13 +61,15 @@ impl HostKernel {
 
     /// Runs the kernel over all that was allowed since the last run, its threads first to last or last to first; returns how
     /// many accesses were out of it.
-    fn run(&self, job: &Job, frames: u32, last_first: bool) -> u64 {
+    fn run(&self, spec: &PreprocessSpec, job: &Job, frames: u32, last_first: bool) -> u64 {
+        let kernel = Kernel::of(spec);
+        let (threads, blocks) = kernel.grid(spec);
         let run: Run = self.symbol(c"preprocess_on_host");
         let faults: unsafe extern "C" fn() -> u64 = self.symbol(c"fault_count");
         let forget: unsafe extern "C" fn() = self.symbol(c"forget_memory");
         // SAFETY: `job` outlives the call; every access of the kernel is checked against what was allowed, which lives.
         unsafe {
-            run(job, job.threads().div_ceil(BLOCK_THREADS), frames, last_first);
+            run(job, kernel as u32, blocks, threads, frames, last_first);
             let count = faults();
             forget();
             count
@@ -143,7 +145,7 @@ fn spec(random: &mut Random, fit: Fit, dtype: DType, layout: TensorLayout, sampl
     PreprocessSpec {
         width: width as u32,
         height: 1 + random.below(if width > 50 { 8 } else { 40 }) as u32,
-        fit,
+        placement: fit.into(),
         sampling,
         pad: random.below(256) as f32,
         order: random.one(&[ChannelOrder::Rgb, ChannelOrder::Bgr, ChannelOrder::Grey]),
@@ -160,10 +162,11 @@ fn spec(random: &mut Random, fit: Fit, dtype: DType, layout: TensorLayout, sampl
     }
 }
 
-/// Sizes with whole scales (one tap), odd and even, upscales, slivers.
+/// Sizes with whole scales (one tap), odd and even, whole upscales (taps without weight), slivers.
 fn size(random: &mut Random, spec: &PreprocessSpec) -> (u32, u32) {
     let any = |random: &mut Random| 1 + random.below(90) as u32;
-    match random.below(5) {
+    match random.below(6) {
+        4 => (spec.width.div_ceil(3), spec.height.div_ceil(3)),
         0 => (spec.width * 3, spec.height * 3),
         1 => (spec.width * random.one(&[1, 2]), any(random)),
         2 => (spec.width * random.one(&[5, 17]), any(random)),
@@ -201,7 +204,7 @@ fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[RandomF
             let end = plane.pitch_bytes * (view.format().plane_rows(i, view.height()) - 1) + row;
             *seen = (DeviceAddress(kernel.allow(&plane.bytes[..end], None)), plane.pitch_bytes);
         }
-        described.push(Frame::new(spec.sampling, view, &planes, &shape.mapping, axes));
+        described.push(Frame::new(spec.sampling, view, &planes, (&shape.mapping, shape.rules, shape.tiles), axes));
     }
     let each = spec.shape().iter().product::<usize>() * spec.dtype.size_bytes();
     let size = each * pictures.len();
@@ -212,7 +215,7 @@ fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[RandomF
     let mut writes = vec![0; size];
     let address = DeviceAddress(kernel.allow(out, Some(&mut writes)));
     let job = Job::new(spec).at(address, DeviceAddress(described.as_ptr() as u64));
-    let faults = kernel.run(&job, pictures.len() as u32, spec.height.is_multiple_of(2));
+    let faults = kernel.run(spec, &job, pictures.len() as u32, spec.height.is_multiple_of(2));
     assert_eq!(faults, 0, "accesses outside of the frame, the tables or the tensor: {spec:?}");
     assert!(writes.iter().all(|&count| count == 1), "every byte is written once: {spec:?}");
     out.to_vec()
@@ -274,16 +277,36 @@ fn the_kernel_computes_what_the_cpu_reference_does() {
             }
         }
     }
+    // Any number of taps, and padding among them.
+    let cut = Fit::ResizeCrop(Resize::Fraction(0.7));
+    for format in PixelFormat::all() {
+        for (_, sampling) in Sampling::ALL {
+            for fit in [Fit::Letterbox, Fit::LetterboxTopLeft, Fit::Stretch, Fit::Crop { fraction: 0.4 }, cut] {
+                let dtype = random.one(&[DType::F32, DType::F16, DType::U8, DType::I8]);
+                let layout = random.one(&[TensorLayout::Nchw, TensorLayout::Nhwc]);
+                let mut spec = spec(&mut random, fit, dtype, layout, sampling);
+                spec.placement.pad_first = random.below(2) == 0;
+                if sampling.only_warps() || random.below(4) == 0 && sampling.can_warp() {
+                    spec.placement.fit = random.one(&[Fit::Warp, Fit::WarpStretch]);
+                }
+                let size = size(&mut random, &spec);
+                let picture = RandomFrame::new(&mut random, format, size);
+                compare(&kernel, &spec, &[picture], random.below(4) == 0, fused);
+                cases += 1;
+            }
+        }
+    }
     // Whatever comes, in one launch.
-    for sampling in [Sampling::Opencv, Sampling::Exact] {
-        let spec = spec(&mut random, Fit::Letterbox, DType::F16, TensorLayout::Nchw, sampling);
+    for (_, sampling) in Sampling::ALL {
+        let fit = if sampling.only_warps() { Fit::Warp } else { Fit::Letterbox };
+        let spec = spec(&mut random, fit, DType::F16, TensorLayout::Nchw, sampling);
         let formats = PixelFormat::all();
         let pictures: Vec<_> = formats.map(|format| (format, size(&mut random, &spec))).collect();
         let pictures: Vec<_> =
             pictures.into_iter().map(|(format, size)| RandomFrame::new(&mut random, format, size)).collect();
         compare(&kernel, &spec, &pictures, false, fused);
     }
-    assert_eq!(cases, 30 * 5 * 4 * 2 * 2);
+    assert_eq!(cases, 30 * 5 * (4 * 2 * 2 + Sampling::ALL.len()));
 }
 
 #[test]
@@ -297,8 +320,9 @@ fn layouts_of_drivers_are_read_by_words() {
         for (plane, seen) in layout.planes().iter().zip(&mut planes) {
             *seen = (DeviceAddress(4096 + plane.offset_bytes as u64), plane.pitch_bytes);
         }
-        let mapping = Mapping::new(Fit::Letterbox, (1920, 1080), (640, 640));
-        Frame::new(Sampling::Opencv, &view, &planes, &mapping, Default::default()).source
+        let (tables, _) = tables::make(&PreprocessSpec::yolo(640, 640, DType::F32), (1920, 1080));
+        Frame::new(Sampling::Opencv, &view, &planes, (&tables.mapping, tables.rules, tables.tiles), Default::default())
+            .source
     };
     for format in [PixelFormat::Yuyv, PixelFormat::Uyvy, PixelFormat::Yvyu, PixelFormat::Vyuy, PixelFormat::Rgba] {
         assert_eq!(described(format), 0, "{format}");

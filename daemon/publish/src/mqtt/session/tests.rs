@@ -272,7 +272,9 @@ fn what_is_too_large_is_told_and_the_rest_goes_on() {
             session_with(BrokerLimits { packet_bytes: 200, ..BrokerLimits::default() }, 1 << 16);
         session.send(1, publish(&"x".repeat(300), 1)).await;
         session.send(2, publish("small", 1)).await;
-        assert!(matches!(now(&mut session).await, Some(SessionEvent::Impossible(1, reason)) if reason.contains("200")));
+        assert!(
+            matches!(now(&mut session).await, Some(SessionEvent::Impossible(Some(1), reason)) if reason.contains("200"))
+        );
         assert_eq!(got(&mut broker).await, ["2 small"]);
     });
 }
@@ -306,6 +308,61 @@ fn a_slow_reader_gets_every_byte_although_each_wait_is_given_up() {
 }
 
 #[test]
+fn thirty_days_of_pings_packet_ids_and_refusals_stay_within_their_bounds() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 20);
+        let start = Instant::now();
+        // Six messages a minute, at once, which gives quiet times for pings. One is acknowledged only after all ids went round.
+        let (mut pings, mut sent, mut seen, mut last_id) = (0_u64, 0_u64, 0, 0_u16);
+        let mut kept = None;
+        // Ids go round after 65,535 messages, so six a minute make almost four rounds.
+        for tick in 0..30 * 8640_u64 {
+            session.tick(start + SECOND * 10 * tick as u32);
+            let messages = if tick % 6 == 0 { 2 * 3 } else { 0 };
+            for _ in 0..messages {
+                session.send(sent, publish("x", 1)).await;
+                sent += 1;
+            }
+            let mut answers = Vec::new();
+            assert_eq!(now(&mut session).await, None, "{tick}");
+            for packet in got(&mut broker).await {
+                if packet == "ping" {
+                    pings += 1;
+                    answers.extend([0xD0, 0]);
+                    continue;
+                }
+                let id: u16 = packet.split(' ').next().unwrap().parse().unwrap();
+                assert!(id != 0 && Some(id) != kept, "{id}");
+                let next = last_id.checked_add(1).unwrap_or(1);
+                assert!(id == next || Some(next) == kept && id == next.checked_add(1).unwrap_or(1), "{last_id} {id}");
+                last_id = id;
+                if sent > 40_000 && kept.is_none() {
+                    kept = Some(id);
+                } else {
+                    answers.extend([0x40, 2, (id >> 8) as u8, id as u8]);
+                }
+            }
+            says(&mut broker, &answers).await;
+            while let Some(event) = now(&mut session).await {
+                assert!(matches!(event, SessionEvent::Acknowledged(_)), "{event:?}");
+                seen += 1;
+            }
+            // Tokio stops reading after many turns without a rest.
+            tokio::task::yield_now().await;
+            let left = (session.in_flight.len(), session.messages.len(), session.events.len());
+            assert!(left.0 <= 1 && (left.1, left.2) == (0, 0), "{tick}: {left:?}");
+        }
+        assert_eq!((sent, seen), (259_200, 259_199));
+        // Each minute is quiet long enough for more than one ping at half of the 20 s.
+        assert!(pings >= 43_200, "{pings}");
+        // A suspended machine asks before it gives up.
+        let later = start + SECOND * (40 * 86_400);
+        session.tick(later);
+        assert_eq!(now(&mut session).await, None, "the first tick after a pause");
+    });
+}
+
+#[test]
 fn a_silent_broker_is_asked_and_then_given_up() {
     run(async {
         let before = Instant::now();
@@ -319,8 +376,8 @@ fn a_silent_broker_is_asked_and_then_given_up() {
         assert_eq!(got(&mut broker).await, ["ping"]);
         says(&mut broker, &[0xD0, 0]).await;
         assert_eq!(now(&mut session).await, None, "it answers");
-        session.tick(start + 12 * SECOND);
-        session.tick(start + 33 * SECOND);
+        session.tick(start + 22 * SECOND);
+        session.tick(start + 43 * SECOND);
         let Some(SessionEvent::Lost(reason)) = now(&mut session).await else { panic!() };
         assert!(reason.starts_with("no packet from the broker for"), "{reason}");
     });

@@ -1,0 +1,205 @@
+//! A camera that fails now and then, a mailbox, a lane and its messages for thirty days, on the simulated clock.
+//!
+//! The camera has a frame every ten seconds: nothing between two frames depends on the rate, so 30 frames a second would test the
+//! same 300 times as often.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use visiond_capture::source::{Next, Opener, Source, SourceError};
+use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_flow::clock::{self, Clock};
+use visiond_flow::frame::FramePool;
+use visiond_flow::message::{Message, MessageModel};
+use visiond_flow::metrics::{CameraMetrics, DropCause, LaneMetrics, LossCause, Phase, Stage};
+use visiond_system::stop::{Stop, Wake};
+
+use crate::camera::{ActiveCameras, Camera, RetryPolicy};
+use crate::lane::testing::{self, Act, Fake};
+use crate::lane::{GpuLost, Lane, LaneMailbox, LaneModel, MessageLimit};
+use crate::mailbox::{Delivery, Mailbox};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const HOUR_NS: u64 = 3600 * SECOND_NS;
+const INTERVAL_NS: u64 = 10 * SECOND_NS;
+const END_NS: u64 = 30 * 24 * HOUR_NS;
+/// How long the source streams each time before it dies.
+const LIVES_NS: u64 = 5 * HOUR_NS;
+/// How long it is away then, in turn.
+const AWAY_S: [u64; 4] = [10, 60, 1_800, 3 * 3600];
+/// One frame of this many fails in the model: those whose first pixel is this.
+const FAILS: u8 = 250;
+
+/// The events of the camera, counted by the test itself.
+#[derive(Debug, Default)]
+struct Told {
+    frames: u64,
+    lost: u64,
+    deaths: u64,
+    refusals: u64,
+    opened: u64,
+}
+
+struct World {
+    clock: Arc<SimulatedClock>,
+    told: Arc<Mutex<Told>>,
+    /// When the source can be opened again.
+    back_ns: Arc<AtomicU64>,
+    /// Whether the next pause is the first after a source that was stable.
+    is_first_pause: bool,
+}
+
+struct Stream {
+    clock: Arc<SimulatedClock>,
+    told: Arc<Mutex<Told>>,
+    back_ns: Arc<AtomicU64>,
+    pool: FramePool,
+    start_ns: u64,
+    frames: u64,
+    sequence: u64,
+    has_lost: bool,
+}
+
+impl Opener for World {
+    fn open(&mut self) -> Result<Box<dyn Source>, SourceError> {
+        let (now_ns, back_ns) = (self.clock.monotonic_ns(), self.back_ns.load(Ordering::SeqCst));
+        if now_ns < back_ns {
+            self.told.lock().refusals += 1;
+            return Err(SourceError::transient("no such device"));
+        }
+        let late = Duration::from_nanos(now_ns - back_ns);
+        assert!(late <= RetryPolicy::default().limit, "it was opened {late:?} after it came back");
+        self.told.lock().opened += 1;
+        self.is_first_pause = true;
+        let (told, back_ns) = (Arc::clone(&self.told), Arc::clone(&self.back_ns));
+        let (clock, pool) = (Arc::clone(&self.clock), testing::pool(4));
+        Ok(Box::new(Stream { clock, told, back_ns, pool, start_ns: now_ns, frames: 0, sequence: 0, has_lost: false }))
+    }
+
+    fn wait(&mut self, pause: Duration, _: &Stop) -> Wake {
+        let policy = RetryPolicy::default();
+        let longest = if std::mem::take(&mut self.is_first_pause) { policy.first } else { policy.limit };
+        assert!(pause <= longest && pause >= policy.first.mul_f64(0.749), "{pause:?}");
+        self.clock.advance(pause);
+        Wake::TimedOut
+    }
+}
+
+impl Source for Stream {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        let due_ns = self.start_ns + self.frames * INTERVAL_NS;
+        if due_ns >= END_NS {
+            return Ok(Next::End);
+        }
+        if due_ns - self.start_ns >= LIVES_NS {
+            let mut told = self.told.lock();
+            told.deaths += 1;
+            let away_s = AWAY_S[told.deaths as usize % AWAY_S.len()];
+            self.back_ns.store(self.clock.monotonic_ns() + away_s * SECOND_NS, Ordering::SeqCst);
+            // The wall clock is set forward and back.
+            let by = Duration::from_secs(3600 * (told.deaths % 5));
+            if told.deaths.is_multiple_of(2) {
+                self.clock.set_back(by)
+            } else {
+                self.clock.set_ahead(by)
+            }
+            return Err(SourceError::transient("the cable was pulled"));
+        }
+        if self.frames == 77 && !std::mem::replace(&mut self.has_lost, true) {
+            self.told.lock().lost += 3;
+            self.sequence += 3;
+            return Ok(Next::Lost { frames: 3, cause: LossCause::Driver });
+        }
+        self.clock.sleep_until(due_ns, stop);
+        let mut frame = loop {
+            match testing::frame(&self.pool, self.sequence) {
+                Some(frame) => break frame,
+                None => std::thread::yield_now(),
+            }
+        };
+        frame.timestamp = clock::now(self.clock.as_ref());
+        (self.frames, self.sequence) = (self.frames + 1, self.sequence + 1);
+        self.told.lock().frames += 1;
+        Ok(Next::Frame(frame))
+    }
+
+    fn describe(&self) -> String {
+        "a camera for thirty days".into()
+    }
+}
+
+fn act(pixel: u8) -> Act {
+    if pixel == FAILS { Act::FailRun } else { Act::See }
+}
+
+fn runner() -> Box<Fake> {
+    Box::new(Fake::new(1, 1, act))
+}
+
+#[test]
+fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and_counters() {
+    let (clock, stop) = (Arc::new(SimulatedClock::default()), Stop::new().unwrap());
+    let told = Arc::new(Mutex::new(Told::default()));
+    let metrics = Arc::new(CameraMetrics::new("door".into()));
+    let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
+    let mailbox: Arc<LaneMailbox> = Arc::new(Mailbox::default());
+    let slot = mailbox.add(testing::camera(&metrics), Delivery::Lossless);
+    let sequence = Arc::new(AtomicU64::new(0));
+    let world =
+        World { clock: Arc::clone(&clock), told: Arc::clone(&told), back_ns: Arc::default(), is_first_pause: false };
+    let camera = Camera {
+        metrics: Arc::clone(&metrics),
+        open: Box::new(world),
+        mailbox: Arc::clone(&mailbox),
+        slot,
+        sequence: Arc::clone(&sequence),
+        active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
+        retry_policy: RetryPolicy::default(),
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        stop: stop.clone(),
+    };
+    // How many messages came, and the number and time of the last.
+    let last = Arc::new(Mutex::new((0_u64, None::<(u64, u64)>)));
+    let seen = Arc::clone(&last);
+    let publish = move |message: &Arc<Message>| {
+        let (messages, last) = &mut *seen.lock();
+        let is = (message.sequence, message.monotonic_ns);
+        assert!(last.is_none_or(|last| is.0 > last.0 && is.1 > last.1), "{is:?} after {last:?}");
+        *messages += 1;
+        *last = Some(is);
+    };
+    let lane = Lane {
+        metrics: Arc::clone(&lane_metrics),
+        mailbox,
+        model_swap: Arc::default(),
+        publish: Arc::new(publish),
+        message_limit: Arc::new(MessageLimit::new(None, &stop)),
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        stop: stop.clone(),
+        end: stop,
+        gpu_lost: GpuLost::default(),
+    };
+    let model = LaneModel {
+        facts: Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64) }),
+        runner: Some(runner()),
+        build: Box::new(|| Ok(runner())),
+    };
+    let threads = [std::thread::spawn(move || camera.run()), std::thread::spawn(move || lane.run(model))];
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let (told, snapshot, (messages, last)) = (told.lock(), metrics.snapshot(), *last.lock());
+    let failed = snapshot.dropped[DropCause::Failed as usize];
+    assert!(told.frames > 190_000 && told.deaths > 100 && told.refusals > 50_000 && failed > 500, "{told:?} {failed}");
+    assert_eq!((snapshot.captured, lane_metrics.runs.get()), (told.frames, told.frames));
+    assert_eq!((messages, snapshot.published), (told.frames - failed, told.frames - failed));
+    assert_eq!(snapshot.dropped, [told.lost, 0, 0, failed]);
+    assert_eq!((snapshot.errors, snapshot.restarts), (told.deaths + told.refusals, told.opened - 1));
+    assert_eq!((snapshot.detections, snapshot.stage(Stage::Total).count()), (messages, messages));
+    assert_eq!((lane_metrics.errors.get(), lane_metrics.rebuilds.get()), (failed, 0));
+    assert_eq!(sequence.load(Ordering::Relaxed), told.frames + told.lost, "no number is skipped or given twice");
+    assert!(last.is_some_and(|(_, ns)| ns > END_NS - LIVES_NS && ns < END_NS), "{last:?}");
+    assert_eq!(metrics.phase(), Phase::Ended);
+}

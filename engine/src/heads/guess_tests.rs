@@ -1,0 +1,251 @@
+//! Guesses from shapes and from the last operators of a graph.
+
+use std::collections::BTreeMap;
+
+use visiond_kernels::tensor::DType;
+
+use super::guess::{HeadGuess, ModelFacts, guess_heads};
+use super::spec::Family;
+use crate::backend::{Dim, TensorInfo};
+use crate::onnx::PartKind::{Computed, Constant, Raw, Sigmoid, Softmax};
+use crate::onnx::{OutputTail, Part, PartKind};
+
+/// A tensor; a dimension of 0 is open.
+fn tensor(name: &str, shape: &[usize]) -> TensorInfo {
+    let dim = |&dim: &usize| if dim == 0 { Dim::Dynamic(String::new()) } else { Dim::Fixed(dim) };
+    TensorInfo { name: name.to_owned(), dtype: DType::F32, shape: Some(shape.iter().map(dim).collect()) }
+}
+
+/// The tail of an output whose rows have these parts.
+fn row(parts: &[(usize, PartKind)]) -> OutputTail {
+    let part = |&(width, kind): &(usize, PartKind)| Part { width, kind, sigmoid: kind == Sigmoid, exp: false };
+    let any = |wanted| parts.iter().any(|(_, kind)| *kind == wanted);
+    let width = parts.iter().map(|(width, _)| *width).sum();
+    OutputTail {
+        seen: true,
+        known: true,
+        sigmoid: any(Sigmoid),
+        softmax: any(Softmax),
+        arithmetic: any(Computed),
+        joined: parts.len() > 1,
+        parts: BTreeMap::from([(width, parts.iter().map(part).collect())]),
+        ..OutputTail::default()
+    }
+}
+
+/// The guesses for a picture of `width` and `height`, 0 for a side that is open.
+fn guesses(outputs: &[(TensorInfo, OutputTail)], width: usize, height: usize) -> Vec<HeadGuess> {
+    let metadata = BTreeMap::new();
+    let tails = outputs.iter().map(|(info, tail)| (info.name.clone(), tail.clone())).collect();
+    let outputs: Vec<TensorInfo> = outputs.iter().map(|(info, _)| info.clone()).collect();
+    let inputs = [tensor("images", &[1, 3, height, width])];
+    guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails })
+}
+
+/// The only guess for one output of a network for pictures of 320x320, and its options.
+fn only(shape: &[usize], tail: OutputTail) -> Option<(Family, Option<usize>, String)> {
+    let guesses = guesses(&[(tensor("output", shape), tail)], 320, 320);
+    assert!(guesses.len() < 2, "{guesses:?}");
+    let guess = guesses.into_iter().next()?;
+    let (_, options) = guess.card.split_once("[head]\n")?;
+    let (options, _) = options.split_once("\n[classes]")?;
+    let (_, options) = options.split_once('\n')?;
+    Some((guess.family, guess.class_count, options.trim().replace('\n', ", ")))
+}
+
+#[test]
+fn the_parts_of_a_row_tell_the_yolos_apart_whatever_the_number_of_classes() {
+    for classes in [1, 2, 3, 10, 27, 28, 80] {
+        let (scores, count) = ((classes, Sigmoid), Some(classes));
+        let nanodet = |reg_max: usize, options: &str| {
+            let distances = 4 * (reg_max + 1);
+            let found = only(&[1, 2100, classes + distances], row(&[scores, (distances, Raw)]));
+            assert_eq!(found, Some((Family::Nanodet, count, options.to_owned())));
+        };
+        nanodet(7, "strides = [8, 16, 32], reg_max = 7, cell_centre = true, sigmoid = false");
+        nanodet(10, "strides = [8, 16, 32], reg_max = 10, cell_centre = true, sigmoid = false");
+        nanodet(15, "strides = [8, 16, 32], reg_max = 15, cell_centre = true, sigmoid = false");
+        let yolox = only(&[1, 2100, 5 + classes], row(&[(4, Raw), (1, Sigmoid), scores]));
+        let options = "decoded = false, strides = [8, 16, 32]".to_owned();
+        assert_eq!(yolox, Some((Family::Yolox, count, options)));
+        for shape in [[1, 2100, 4 + classes], [1, 4 + classes, 2100]] {
+            assert_eq!(only(&shape, row(&[(4, Computed), scores])), Some((Family::Yolov8, count, String::new())));
+        }
+        let yolov5 = row(&[(2, Computed), (2, Computed), (1 + classes, Sigmoid)]);
+        assert_eq!(only(&[1, 6300, 5 + classes], yolov5), Some((Family::Yolov5, count, String::new())));
+        // YOLOv6 writes an objectness of 1 for each cell.
+        let yolov6 = row(&[(4, Computed), (1, Constant), scores]);
+        assert_eq!(only(&[1, 2100, 5 + classes], yolov6), Some((Family::Yolov5, count, String::new())));
+        // As many queries as a grid has anchors.
+        let detr = row(&[(4, Sigmoid), scores]);
+        assert_eq!(only(&[1, 300, 4 + classes], detr), Some((Family::Detr, count, String::new())));
+    }
+}
+
+#[test]
+fn numbers_after_the_scores_are_keypoints_or_nothing_that_a_head_reads() {
+    let with = |rest: Part| {
+        let mut tail = row(&[(4, Computed), (2, Sigmoid), (rest.width, rest.kind)]);
+        tail.parts.values_mut().for_each(|parts| parts[2] = rest);
+        only(&[1, 6 + rest.width, 2100], tail)
+    };
+    let points = Part { width: 10, kind: Computed, sigmoid: false, exp: false };
+    assert_eq!(with(points), Some((Family::Yolov8, Some(2), "keypoints = [5, 2]".to_owned())));
+    let scored = Part { width: 18, sigmoid: true, ..points };
+    assert_eq!(with(scored), Some((Family::Yolov8, Some(2), "keypoints = [6, 3]".to_owned())));
+    // The angle of an oriented box.
+    assert_eq!(with(Part { width: 1, ..points }), None);
+    // Numbers that nothing decodes.
+    assert_eq!(with(Part { width: 10, kind: Raw, ..points }), None);
+}
+
+#[test]
+fn a_network_that_no_head_reads_gets_no_card_of_another_family() {
+    for (shape, tail) in [
+        // Text recognition, whose rows are probabilities of characters; the second as long as the cells of a grid.
+        ([1, 40, 97], row(&[(97, Softmax)])),
+        ([1, 2100, 97], row(&[(97, Softmax)])),
+        // Depth and lanes.
+        ([1, 80, 80], OutputTail { seen: true, known: true, sigmoid: true, ..OutputTail::default() }),
+        ([1, 201, 100], row(&[(100, Softmax)])),
+        ([1, 100, 80], row(&[(80, Sigmoid)])),
+        // Tokens of a transformer, after an operator that is unknown.
+        ([1, 197, 192], OutputTail { seen: true, ..OutputTail::default() }),
+        ([1, 300, 6], OutputTail { seen: true, ..OutputTail::default() }),
+        // YOLOX in columns, and YOLO without its decoding.
+        ([1, 8, 2100], row(&[(4, Raw), (1, Sigmoid), (3, Sigmoid)])),
+        ([1, 6300, 8], row(&[(8, Sigmoid)])),
+        // Scores before boxes.
+        ([1, 2100, 7], row(&[(3, Sigmoid), (4, Raw)])),
+    ] {
+        assert_eq!(only(&shape, tail), None, "{shape:?}");
+    }
+}
+
+/// An output of planes or a table that a layer gives.
+fn raw(name: &str, shape: &[usize]) -> (TensorInfo, OutputTail) {
+    (tensor(name, shape), OutputTail { seen: true, known: true, ..OutputTail::default() })
+}
+
+/// The same after a sigmoid.
+fn scored(name: &str, shape: &[usize]) -> (TensorInfo, OutputTail) {
+    let (info, tail) = raw(name, shape);
+    (info, OutputTail { sigmoid: true, ..tail })
+}
+
+#[test]
+fn planes_are_a_heat_map_only_with_sizes_and_offsets_or_their_names() {
+    let family = |planes: &[(&str, usize)]| {
+        let outputs: Vec<_> = planes.iter().map(|(name, count)| raw(name, &[1, *count, 40, 40])).collect();
+        guesses(&outputs, 320, 320).first().map(|guess| (guess.family, guess.class_count))
+    };
+    assert_eq!(family(&[("hm", 3), ("wh", 2), ("reg", 2)]), Some((Family::Heatmap, Some(3))));
+    assert_eq!(family(&[("hm", 2), ("wh", 2), ("reg", 2)]), Some((Family::Heatmap, Some(2))));
+    assert_eq!(family(&[("a", 80), ("b", 2), ("c", 2)]), Some((Family::Heatmap, Some(80))));
+    assert_eq!(family(&[("hm", 80), ("wh", 2)]), Some((Family::Heatmap, Some(80))));
+    assert_eq!(family(&[("flow", 2), ("occlusion", 1)]), None);
+    assert_eq!(family(&[("out", 21), ("aux", 2)]), None);
+    assert_eq!(family(&[("out", 21), ("aux", 2), ("edge", 2), ("more", 2)]), None);
+}
+
+#[test]
+fn landmarks_and_embeddings_are_no_classes() {
+    let family = |name: &str, change: fn(&mut OutputTail)| {
+        let (info, mut tail) = raw(name, &[1, 136]);
+        change(&mut tail);
+        guesses(&[(info, tail)], 112, 112).first().map(|guess| guess.card.contains("activation = \"softmax\""))
+    };
+    assert_eq!(family("logits", |_| {}), Some(true));
+    assert_eq!(family("film", |_| {}), Some(true));
+    assert_eq!(family("lm", |_| {}), None);
+    assert_eq!(family("output_landmarks", |_| {}), None);
+    assert_eq!(family("e", |tail| tail.embedded = true), None);
+    assert_eq!(family("features", |tail| tail.softmax = true), Some(false));
+    // exp(x) over its sum.
+    assert_eq!(family("y", |tail| (tail.exp, tail.scaled, tail.arithmetic) = (true, true, true)), Some(false));
+}
+
+#[test]
+fn nanodet_with_two_tables_a_grid_gets_names_since_they_tell_scores_from_distances() {
+    let outputs = |strides: &[usize], classes: usize, bins: usize, by_grid: bool| {
+        let rows = |stride: usize| (320 / stride) * (320 / stride);
+        let scores = strides.iter().map(|&s| scored(&format!("cls{s}"), &[1, rows(s), classes]));
+        let distances = strides.iter().map(|&s| raw(&format!("dis{s}"), &[1, rows(s), 4 * bins]));
+        if by_grid {
+            scores.zip(distances).flat_map(|(a, b)| [a, b]).collect()
+        } else {
+            scores.chain(distances).collect::<Vec<_>>()
+        }
+    };
+    for by_grid in [true, false] {
+        let found = &guesses(&outputs(&[8, 16, 32], 3, 8, by_grid), 320, 320)[0];
+        assert_eq!((found.family, found.class_count), (Family::Nanodet, Some(3)));
+        assert!(found.card.contains("reg_max = 7\n"), "{}", found.card);
+        assert!(found.card.contains("\nnames = [\"class 0\", \"class 1\", \"class 2\"]"), "{}", found.card);
+    }
+    let plus = &guesses(&outputs(&[8, 16, 32, 64], 80, 8, true), 320, 320)[0];
+    assert!(plus.card.contains("strides = [8, 16, 32, 64]") && plus.card.contains("coco80"), "{}", plus.card);
+    // As many classes as distances: the scores are those that went through the sigmoid.
+    let same = guesses(&outputs(&[8, 16, 32], 36, 8, true), 320, 320);
+    assert_eq!(same[0].class_count, Some(36), "{same:?}");
+    // Anchors with boxes of four numbers.
+    assert_eq!(guesses(&outputs(&[8, 16, 32], 1, 1, true), 320, 320), []);
+}
+
+#[test]
+fn scores_of_four_classes_are_not_taken_for_the_boxes() {
+    let softmax = OutputTail { softmax: true, ..scored("", &[]).1 };
+    let boxes = OutputTail { sigmoid: false, arithmetic: true, exp: true, ..softmax.clone() };
+    let boxes = OutputTail { softmax: false, ..boxes };
+    let shape = [1, 1500, 4];
+    let swapped = [(tensor("a_out", &shape), softmax.clone()), (tensor("b_out", &shape), boxes.clone())];
+    let card = &guesses(&swapped, 320, 320)[0].card;
+    assert!(card.contains("boxes = \"b_out\"") && card.contains("scores = \"a_out\""), "{card}");
+    assert!(card.contains("background = \"first\""), "{card}");
+    // Names, or the order, show it to the head, too.
+    let named = [(tensor("scores", &shape), softmax.clone()), (tensor("boxes", &shape), boxes.clone())];
+    let card = &guesses(&named, 320, 320)[0].card;
+    assert!(!card.contains("boxes =") && !card.contains("scores ="), "{card}");
+    let ordered = [(tensor("b_out", &shape), boxes), (tensor("a_out", &shape), softmax)];
+    assert!(!guesses(&ordered, 320, 320)[0].card.contains("boxes ="));
+}
+
+#[test]
+fn the_size_is_what_the_model_fixes_and_the_usual_one_for_what_it_leaves_open() {
+    let yolo = || row(&[(4, Computed), (3, Sigmoid)]);
+    let card = |width, height| guesses(&[(tensor("o", &[1, 7, 0]), yolo())], width, height).remove(0).card;
+    assert!(card(0, 0).contains("size = [640, 640]  # width, height: the model leaves them open"));
+    assert!(card(0, 256).contains("size = [640, 256]  # width, height: the model leaves its width open"));
+    assert!(card(256, 0).contains("size = [256, 640]  # width, height: the model leaves its height open"));
+    let fixed = guesses(&[(tensor("o", &[1, 7, 2100]), yolo())], 320, 320).remove(0).card;
+    assert!(!fixed.contains("size ="), "{fixed}");
+}
+
+#[test]
+fn a_tiny_size_that_a_network_of_convolutions_declares_is_only_that_of_its_export() {
+    let faces = |fixed: bool, side: usize| {
+        let mut outputs = vec![scored("a", &[10, 1, side / 4, side / 4])];
+        outputs.extend([("b", 2), ("c", 2), ("d", 10)].map(|(name, c)| raw(name, &[10, c, side / 4, side / 4])));
+        outputs[0].1.fixed = fixed;
+        guesses(&outputs, side, side).remove(0).card
+    };
+    let card = faces(false, 32);
+    assert!(card.contains("size = [640, 480]  # width, height: the file declares 32x32, which is only"), "{card}");
+    assert!(!faces(true, 32).contains("size ="));
+    assert!(!faces(false, 320).contains("size ="));
+    // A classifier of small pictures has the size that it declares.
+    let digits = guesses(&[raw("y", &[1, 10])], 28, 28).remove(0).card;
+    assert!(!digits.contains("size ="), "{digits}");
+}
+
+#[test]
+fn oriented_boxes_get_no_card_of_a_family_without_them() {
+    let note = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    let metadata =
+        [("author", "Ultralytics"), ("task", "obb"), ("names", "{0: 'ship'}"), ("description", "Ultralytics")];
+    let metadata: BTreeMap<String, String> = metadata.map(note).into();
+    let (inputs, outputs) = ([tensor("images", &[1, 3, 320, 320])], [tensor("output0", &[1, 6, 2100])]);
+    let tails = BTreeMap::new();
+    let facts = ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails };
+    assert_eq!(guess_heads(facts), []);
+}

@@ -1,0 +1,33 @@
+//! Why outputs do not fit a head, as heads say it.
+
+/// Why outputs do not fit, as a part of a [`HeadError`](super::HeadError).
+#[derive(Debug)]
+pub(super) struct Misfit {
+    /// The card's key that is wrong, such as `head.scores`.
+    pub(super) key: &'static str,
+    pub(super) problem: String,
+    /// What to write instead, if that is known.
+    pub(super) remedy: Option<String>,
+}
+
+impl Misfit {
+    /// Makes a misfit at a key with what to write there.
+    pub(super) fn at(key: &'static str, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { key, problem: problem.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+/// The key of a misfit that is of no other: the remedy follows from the shapes.
+pub(super) const FAMILY: &str = "head.family";
+
+impl From<String> for Misfit {
+    fn from(problem: String) -> Self {
+        Self { key: FAMILY, problem, remedy: None }
+    }
+}
+
+impl From<&str> for Misfit {
+    fn from(problem: &str) -> Self {
+        problem.to_owned().into()
+    }
+}

@@ -1,0 +1,134 @@
+//! What to write into a card whose head does not fit the outputs: from the guess of which heads would fit.
+
+use std::collections::BTreeMap;
+
+use super::build::build;
+use super::guess::{HeadProposal, ModelFacts, proposals};
+use super::head::HeadError;
+use super::misfit::FAMILY;
+use super::outputs::classes_text;
+use super::spec::HeadSpec;
+use crate::backend::TensorInfo;
+
+/// More classes than any data set of boxes has that people train with.
+const MOST_CLASSES: usize = 2_000;
+
+/// The options that decide which shapes a head reads, with their keys in the card.
+const SHAPING: [(&str, &str); 8] = [
+    ("keypoints", "head.keypoints"),
+    ("masks", "head.masks"),
+    ("strides", "head.strides"),
+    ("reg_max", "head.reg_max"),
+    ("decoded", "head.decoded"),
+    ("style", "head.style"),
+    ("stride", "head.stride"),
+    ("background", "head.background"),
+];
+
+/// Completes the error of a head that does not fit: the key that is wrong, and what to write.
+///
+/// `named` is the number of classes in the card.
+pub(crate) fn with_remedy(
+    error: HeadError,
+    spec: &HeadSpec,
+    named: usize,
+    inputs: &[TensorInfo],
+    outputs: &[TensorInfo],
+    size: (u32, u32),
+) -> HeadError {
+    // The head knows best about an output that the card names.
+    if error.key != FAMILY {
+        return error;
+    }
+    let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());
+    let facts = ModelFacts { inputs, outputs, metadata: &metadata, tails: &tails };
+    let fitting = |named| proposals(facts, Some(size), named);
+    let (mut hinted, free) = (fitting(named), fitting(0));
+    hinted.retain(|other| named > 0 && other.classes == Some(named));
+    let same = |other: &&HeadProposal| other.spec.family() == spec.family();
+    // If a head reads several outputs and only its classes are others, another family would fit them by chance.
+    let only_classes = outputs.len() > 1 && build(spec, outputs, size, 0).is_ok();
+    // Options or a family that fit the classes; classes that fit the options; else whatever heads fit.
+    let by_options =
+        hinted.iter().find(same).or(hinted.first().filter(|_| !only_classes)).map(|other| changes(spec, &other.spec));
+    let by_classes = free.iter().filter(same).find(|other| changes(spec, &other.spec).is_empty());
+    // The card's own options count what is no class.
+    let by_classes = by_classes.filter(|_| named > 0).and_then(|other| room_for(spec, outputs, size).or(other.classes));
+    let by_classes = by_classes.filter(|&classes| classes != named);
+    let (key, remedy) = match (by_options.filter(|changes| !changes.is_empty()), by_classes) {
+        (Some(changes), Some(classes)) => {
+            (changes[0].key, format!("{}, or name {}", Change::text(&changes), classes_text(classes)))
+        }
+        (Some(changes), None) => (changes[0].key, Change::text(&changes)),
+        (None, Some(classes)) => {
+            ("classes", format!("name {} under [classes], or remove the names", classes_text(classes)))
+        }
+        (None, None) => match free.iter().find(same).or(free.first()) {
+            Some(other) => {
+                let changes = changes(spec, &other.spec);
+                let count = other.classes.filter(|&classes| named > 0 && classes != named);
+                let classes = count.map(|count| format!(", and name {}", classes_text(count))).unwrap_or_default();
+                (changes.first().map_or(FAMILY, |change| change.key), Change::text(&changes) + &classes)
+            }
+            None => (
+                FAMILY,
+                "no head reads such outputs: export the model in one of the forms of docs/models.md".to_owned(),
+            ),
+        },
+    };
+    error.remedied(key, remedy)
+}
+
+/// Returns the number of classes that a card's head has room for in the outputs; `None` if it fits none of them, or several.
+fn room_for(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32)) -> Option<usize> {
+    let fits = |classes: usize| build(spec, outputs, size, classes).is_ok();
+    // An open shape has room for any.
+    if !fits(0) || fits(MOST_CLASSES + 1) {
+        return None;
+    }
+    (1..=MOST_CLASSES).find(|&classes| fits(classes))
+}
+
+/// What to change in `[head]`.
+struct Change {
+    /// The key with its table.
+    key: &'static str,
+    name: &'static str,
+    /// The value to write; `None` removes the key.
+    value: Option<String>,
+}
+
+impl Change {
+    /// Returns the changes as an imperative.
+    fn text(changes: &[Self]) -> String {
+        let written: Vec<String> = changes
+            .iter()
+            .filter_map(|change| Some(format!("`{} = {}`", change.name, change.value.as_ref()?)))
+            .collect();
+        let removed: Vec<String> =
+            changes.iter().filter(|change| change.value.is_none()).map(|change| format!("`{}`", change.name)).collect();
+        let write = (!written.is_empty()).then(|| format!("write {} under [head]", written.join(", ")));
+        let remove = (!removed.is_empty()).then(|| format!("remove {} under [head]", removed.join(", ")));
+        let parts: Vec<String> = write.into_iter().chain(remove).collect();
+        if parts.is_empty() { "correct [head] and [classes]".to_owned() } else { parts.join(" and ") }
+    }
+}
+
+/// Returns what makes a card's head read the shapes that `right` reads.
+fn changes(card: &HeadSpec, right: &HeadSpec) -> Vec<Change> {
+    let (said, right_options) = (card.options(), right.options());
+    let value = |options: &[(&'static str, String)], key: &str| {
+        options.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone())
+    };
+    let is_other = card.family() != right.family();
+    let family = Change { key: FAMILY, name: "family", value: Some(format!("{:?}", right.family().name())) };
+    let mut changes: Vec<Change> = is_other.then_some(family).into_iter().collect();
+    for (name, key) in SHAPING {
+        let (is, should) = (value(&said, name), value(&right_options, name));
+        // Another family does not have the keys of this one, which reading the card says.
+        if should != is && (should.is_some() || !is_other) {
+            changes.push(Change { key, name, value: should });
+        }
+    }
+    changes
+}

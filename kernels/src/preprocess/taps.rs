@@ -1,0 +1,383 @@
+//! Tables of samplings with any number of taps: which source pixels contribute to each destination pixel, and how they are added.
+//!
+//! Columns come first, then rows: `sum of weight * pixel` along a row of the frame, [`Sums`]' rounding, the same along a
+//! column of those. Weights are integers or floats as in the library that a sampling equals.
+
+use super::number::{Along, Number};
+use super::spec::{PreprocessSpec, Sampling};
+use crate::letterbox::{AxisMap, Mapping};
+
+/// The bits of Pillow's weights.
+pub(super) const PILLOW_BITS: u32 = 22;
+
+/// The positions per pixel that OpenCV 4's warps know.
+const WARP_POSITIONS: f64 = 32.0;
+
+/// The parts of a pixel that `warpAffine` adds positions in.
+const WARP_AFFINE: f64 = 1024.0;
+
+/// Windows with more taps than this have their padding merged into one tap on either side.
+const MOST_PADS: usize = 4;
+
+/// A part of a pixel that OpenCV's `INTER_AREA` leaves out.
+const AREA_SLIVER: f64 = 1e-3;
+
+/// The taps of every position along one axis.
+///
+/// Tap `k` of position `i` is pixel `(first[i] + k).clamp(edges[0], edges[1])` of the frame, or the padding where that is
+/// below 0 or at least the frame's size. Its weight is `weights[i * taps + k]`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct TapAxis<W> {
+    /// The taps of a position; those that it does not need have no weight.
+    pub(super) taps: usize,
+    /// The first tap's pixel; from `-taps` to the frame's size + `taps`.
+    pub(super) first: Vec<i32>,
+    /// The weights, position by position.
+    pub(super) weights: Vec<W>,
+    /// The first and the last pixel of frame and padding, counted from the frame's first.
+    pub(super) edges: [i32; 2],
+    /// Whether floats are added from the last tap to the first.
+    pub(super) descending: bool,
+}
+
+/// The tables of one frame size.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct TapTables<W> {
+    pub(super) columns: TapAxis<W>,
+    pub(super) rows: TapAxis<W>,
+}
+
+/// How taps are added.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Sums {
+    /// Pillow's: after columns and after rows, half of 2^22 is added, the sum shifted by 22 bits and saturated to a byte.
+    Pillow(TapTables<i32>),
+    /// OpenCV's `INTER_LINEAR`, weights times 2^11: sums of columns are shifted by 4 bits, each row's product by 16; 2 is added
+    /// to the sum of these, which is shifted by 2 bits.
+    Linear(TapTables<i32>),
+    /// Floats, unfused: nothing after columns, [`Finish`] after rows.
+    Float(TapTables<f32>, Finish),
+}
+
+/// How a sum of floats becomes a value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Finish {
+    /// The value is the sum.
+    None,
+    /// `sum * factor`, rounded half to even, saturated to a byte.
+    HalfEven { factor: f32 },
+    /// `floor(sum * factor + 0.5)`, saturated to a byte.
+    HalfUp { factor: f32 },
+}
+
+/// Everything that depends on the frame's size.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct TapPlan {
+    /// Where the frame is placed.
+    pub(super) mapping: Mapping,
+    pub(super) sums: Sums,
+}
+
+impl TapPlan {
+    /// Makes the tables for a frame of `source` (width, height).
+    pub(super) fn new(spec: &PreprocessSpec, source: (u32, u32)) -> Self {
+        let mapping = Mapping::new(spec.placement, source, (spec.width, spec.height));
+        let axes = mapping.axes();
+        let float = |filter: Filter, finish| Sums::Float(taps(axes, filter), finish);
+        let sums = match spec.sampling {
+            Sampling::Opencv => Sums::Linear(taps(axes, Filter::OpencvLinear)),
+            Sampling::Exact => float(Filter::Linear, Finish::None),
+            Sampling::OpencvWarp => float(Filter::WarpPerspective, Finish::HalfUp { factor: 1.0 }),
+            Sampling::OpencvWarpAffine => float(Filter::WarpAffine, Finish::HalfUp { factor: 1.0 }),
+            Sampling::OpencvArea => area(axes),
+            Sampling::OpencvCubic => float(Filter::OpencvCubic, Finish::HalfEven { factor: 1.0 }),
+            Sampling::PillowBilinear => Sums::Pillow(taps(axes, Filter::Pillow(Kernel::Triangle))),
+            Sampling::PillowBicubic => Sums::Pillow(taps(axes, Filter::Pillow(Kernel::Cubic))),
+            Sampling::Torch => float(Filter::Torch, Finish::None),
+            Sampling::TorchAntialias => float(Filter::Antialias(Kernel::Triangle), Finish::None),
+            Sampling::TorchAntialiasBicubic => float(Filter::Antialias(Kernel::Cubic), Finish::None),
+            Sampling::TensorflowLegacy => float(Filter::TensorflowLegacy, Finish::None),
+        };
+        Self { mapping, sums }
+    }
+}
+
+/// OpenCV's choice for `INTER_AREA`: means of whole pixels, means of parts of pixels, or linear if an axis is enlarged.
+fn area(axes: &[AxisMap; 2]) -> Sums {
+    if axes.iter().any(|map| map.step < 1.0) {
+        return Sums::Linear(taps(axes, Filter::AreaEnlarged));
+    }
+    let cells = axes.each_ref().map(|map| map.step.round_ties_even());
+    let whole = axes.iter().zip(cells).all(|(map, cell)| (map.step - cell).abs() < f64::EPSILON && map.from == 0.0);
+    if !whole {
+        return Sums::Float(taps(axes, Filter::Area), Finish::HalfEven { factor: 1.0 });
+    }
+    let factor = (1.0 / (cells[0] * cells[1])) as f32;
+    let finish = if cells == [2.0, 2.0] { Finish::HalfUp { factor } } else { Finish::HalfEven { factor } };
+    Sums::Float(taps(axes, Filter::Sum), finish)
+}
+
+/// A way to find the taps of a position.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Filter {
+    /// The two nearest pixels, in double precision.
+    Linear,
+    /// The same as OpenCV has it, times 2^11.
+    OpencvLinear,
+    /// The two nearest pixels; positions count pixel centres and are rounded to 1/32 of a pixel.
+    WarpPerspective,
+    /// The same; positions are sums of two that are rounded to 1/1024 of a pixel.
+    WarpAffine,
+    /// The whole pixels that become one, with a weight of 1.
+    Sum,
+    /// The shares of the pixels that become one.
+    Area,
+    /// The two nearest pixels, as `INTER_AREA` has it when it enlarges, times 2^11.
+    AreaEnlarged,
+    /// The four nearest pixels: columns times 2^11; rows divided by it, so that sums are bytes again.
+    OpencvCubic,
+    /// A kernel as wide as a step, at least as a pixel, times 2^22.
+    Pillow(Kernel),
+    /// The same in floats.
+    Antialias(Kernel),
+    /// The two nearest pixels, positions in single precision.
+    Torch,
+    /// The two nearest pixels; position `i` is at pixel `i * step`, in single precision.
+    TensorflowLegacy,
+}
+
+/// The shape of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kernel {
+    /// Two pixels wide.
+    Triangle,
+    /// Four pixels wide, a = -0.5.
+    Cubic,
+}
+
+impl Kernel {
+    /// Half of its width.
+    fn support(self) -> f64 {
+        match self {
+            Self::Triangle => 1.0,
+            Self::Cubic => 2.0,
+        }
+    }
+
+    fn at(self, x: f64) -> f64 {
+        const A: f64 = -0.5;
+        let x = x.abs();
+        match self {
+            Self::Triangle => (1.0 - x).max(0.0),
+            Self::Cubic if x < 1.0 => ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0,
+            Self::Cubic if x < 2.0 => (((x - 5.0) * x + 8.0) * x - 4.0) * A,
+            Self::Cubic => 0.0,
+        }
+    }
+}
+
+/// A weight: `i32` or `f32`.
+pub(super) trait Weight: Copy + Default {
+    /// Converts a weight that was rounded already if it is an integer.
+    fn from_f64(weight: f64) -> Self;
+}
+
+impl Weight for i32 {
+    fn from_f64(weight: f64) -> Self {
+        weight as Self
+    }
+}
+
+impl Weight for f32 {
+    fn from_f64(weight: f64) -> Self {
+        weight as Self
+    }
+}
+
+fn taps<W: Weight>([columns, rows]: &[AxisMap; 2], filter: Filter) -> TapTables<W> {
+    TapTables { columns: TapAxis::new(Along::X, columns, filter), rows: TapAxis::new(Along::Y, rows, filter) }
+}
+
+impl<W: Weight> TapAxis<W> {
+    fn new(along: Along, map: &AxisMap, filter: Filter) -> Self {
+        let (source, lead) = (i64::from(map.source), i64::from(map.lead));
+        // A warp sees padding wherever it looks; else frame and padding end somewhere.
+        let far = 1 << 30;
+        let edges = if map.warped { [-far, far] } else { [-lead, i64::from(map.canvas) - lead - 1] };
+        let windows: Vec<(i64, Vec<f64>)> = (0..map.count)
+            .map(|i| {
+                let (first, weights) = filter.window(along, map, i);
+                clipped(first - lead, weights, source, edges)
+            })
+            .collect();
+        let taps = windows.iter().map(|(_, weights)| weights.len()).max().unwrap_or(1).max(1);
+        let mut axis = Self {
+            taps,
+            first: Vec::with_capacity(windows.len()),
+            weights: Vec::with_capacity(windows.len() * taps),
+            edges: edges.map(|edge| edge as i32),
+            descending: filter == Filter::OpencvCubic && along == Along::Y,
+        };
+        for (first, weights) in windows {
+            // A window that is in the padding alone may be anywhere there.
+            let least = if edges[0] < 0 { -(taps as i64) } else { first };
+            let most = if edges[1] >= source { source } else { first };
+            axis.first.push(first.max(least).min(most.max(least)) as i32);
+            let unused = taps - weights.len();
+            axis.weights.extend(weights.into_iter().map(W::from_f64));
+            axis.weights.extend(std::iter::repeat_n(W::default(), unused));
+        }
+        axis
+    }
+}
+
+/// Removes taps without weight from both ends of a window, and merges the padding on either side of the frame.
+fn clipped(mut first: i64, mut weights: Vec<f64>, source: i64, edges: [i64; 2]) -> (i64, Vec<f64>) {
+    while weights.len() > 1 && weights.last() == Some(&0.0) {
+        weights.pop();
+    }
+    let unused = weights.iter().take_while(|&&weight| weight == 0.0).count().min(weights.len() - 1);
+    weights.drain(..unused);
+    first += unused as i64;
+    if weights.len() > MOST_PADS {
+        if edges[1] >= source && first + weights.len() as i64 > source + 1 {
+            let kept = (source + 1 - first).max(1) as usize;
+            let merged: f64 = weights.drain(kept..).sum();
+            weights[kept - 1] += merged;
+        }
+        if edges[0] < 0 && first < -1 {
+            let before = ((-1 - first) as usize).min(weights.len() - 1);
+            let merged: f64 = weights.drain(..before).sum();
+            weights[0] += merged;
+            first += before as i64;
+        }
+    }
+    // A window in padding alone may have been as long as the canvas.
+    weights.shrink_to_fit();
+    (first, weights)
+}
+
+impl Filter {
+    /// Returns the window of position `i`: the first tap, in pixels of the canvas, and the weights.
+    fn window(self, along: Along, map: &AxisMap, i: u32) -> (i64, Vec<f64>) {
+        let index = f64::from(map.first + i);
+        let shifted = if map.warped { 0.0 } else { 0.5 };
+        let position = (index + shifted) * map.step - shifted + map.from;
+        let canvas = f64::from(map.canvas);
+        let two = |low: f64, weight: f64| (low as i64, vec![1.0 - weight, weight]);
+        // Beyond the canvas is padding if it is warped; else the edge is repeated.
+        let within = |position: f64| if map.warped { position } else { position.clamp(0.0, canvas - 1.0) };
+        match self {
+            Self::Linear => {
+                let position = within(position);
+                two(position.floor(), position - position.floor())
+            }
+            Self::OpencvLinear if map.warped => fixed_pair(position.floor(), (position - position.floor()) as f32),
+            Self::OpencvLinear => {
+                let (low, weights) = u16::taps(position, map.canvas, along);
+                (low, weights.map(f64::from).to_vec())
+            }
+            Self::WarpPerspective => {
+                let position = (position * WARP_POSITIONS).round_ties_even() / WARP_POSITIONS;
+                two(position.floor(), position - position.floor())
+            }
+            Self::WarpAffine => {
+                let [at, from] = [index * map.step, map.from].map(|part| (part * WARP_AFFINE).round_ties_even());
+                let position = ((at + from) / WARP_AFFINE * WARP_POSITIONS + 0.5).floor() / WARP_POSITIONS;
+                two(position.floor(), position - position.floor())
+            }
+            Self::Sum => ((index * map.step) as i64, vec![1.0; map.step.round_ties_even() as usize]),
+            Self::Area => area_window(map, index),
+            Self::AreaEnlarged => {
+                let low = (index * map.step + map.from).floor();
+                let part = ((index + 1.0) - (low + 1.0 - map.from) / map.step) as f32;
+                let part = if part <= 0.0 { 0.0 } else { part - part.floor() };
+                // As for any linear sampling, columns beyond the edges lose their weight.
+                let last = canvas - 1.0;
+                let beyond = along == Along::X && (low < 0.0 || low >= last);
+                fixed_pair(if beyond { low.clamp(0.0, last) } else { low }, if beyond { 0.0 } else { part })
+            }
+            Self::OpencvCubic => {
+                let position = position as f32;
+                let scale = if along == Along::X { 1.0 } else { f64::from(1 << 22).recip() };
+                let weights = opencv_cubic(position - position.floor());
+                let fixed = weights.map(|weight| f64::from((weight * 2048.0).round_ties_even()) * scale);
+                (position.floor() as i64 - 1, fixed.to_vec())
+            }
+            Self::Pillow(kernel) => {
+                let (first, mut weights) = kernel_window(map, index, kernel);
+                let one = f64::from(1 << PILLOW_BITS);
+                // Half away from zero.
+                weights.iter_mut().for_each(|weight| *weight = (*weight * one).round());
+                (first, weights)
+            }
+            Self::Antialias(kernel) => kernel_window(map, index, kernel),
+            Self::Torch => {
+                let position = ((index as f32 + 0.5) * map.step as f32 - 0.5) + map.from as f32;
+                let position = within(f64::from(position));
+                two(position.floor(), position - position.floor())
+            }
+            Self::TensorflowLegacy => {
+                let position = within(f64::from(index as f32 * map.step as f32 + map.from as f32));
+                two(position.floor(), position - position.floor())
+            }
+        }
+    }
+}
+
+/// OpenCV's weights of two pixels.
+fn fixed_pair(low: f64, weight: f32) -> (i64, Vec<f64>) {
+    let fixed = |weight: f32| f64::from((weight * 2048.0).round_ties_even());
+    (low as i64, vec![fixed(1.0 - weight), fixed(weight)])
+}
+
+/// OpenCV's `interpolateCubic`: a = -0.75.
+fn opencv_cubic(x: f32) -> [f32; 4] {
+    const A: f32 = -0.75;
+    let before = ((A * (x + 1.0) - 5.0 * A) * (x + 1.0) + 8.0 * A) * (x + 1.0) - 4.0 * A;
+    let low = ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
+    let high = ((A + 2.0) * (1.0 - x) - (A + 3.0)) * (1.0 - x) * (1.0 - x) + 1.0;
+    [before, low, high, 1.0 - before - low - high]
+}
+
+/// OpenCV's `computeResizeAreaTab`.
+fn area_window(map: &AxisMap, index: f64) -> (i64, Vec<f64>) {
+    let canvas = f64::from(map.canvas);
+    let from = index * map.step + map.from;
+    let to = from + map.step;
+    let cell = map.step.min(canvas - from);
+    let high = to.floor().min(canvas - 1.0);
+    let low = from.ceil().min(high);
+    let mut weights = Vec::new();
+    let share = |part: f64| f64::from((part / cell) as f32);
+    let before = low - from > AREA_SLIVER;
+    if before {
+        weights.push(share(low - from));
+    }
+    weights.extend(std::iter::repeat_n(share(1.0), (high - low) as usize));
+    if to - high > AREA_SLIVER {
+        weights.push(share((to - high).min(1.0).min(cell)));
+    }
+    ((low as i64) - i64::from(before), weights)
+}
+
+/// Pillow's `precompute_coeffs`, without rounding; PyTorch's are the same.
+fn kernel_window(map: &AxisMap, index: f64, kernel: Kernel) -> (i64, Vec<f64>) {
+    let step = map.extent / f64::from(map.resized);
+    let width = step.max(1.0);
+    let support = kernel.support() * width;
+    let centre = map.from + (index + 0.5) * step;
+    let first = (centre - support + 0.5).max(0.0).floor();
+    let end = (centre + support + 0.5).floor().min(f64::from(map.canvas));
+    let count = (end - first).max(0.0) as usize;
+    let mut weights: Vec<f64> =
+        (0..count).map(|k| kernel.at((k as f64 + first - centre + 0.5) * (1.0 / width))).collect();
+    let sum: f64 = weights.iter().sum();
+    if sum != 0.0 {
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+    }
+    if weights.is_empty() {
+        weights.push(1.0);
+    }
+    (first as i64, weights)
+}
