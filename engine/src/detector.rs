@@ -256,7 +256,9 @@ impl Detector {
                 class_id: candidate.class_id,
                 score: candidate.score,
                 box_in_source: (!decoded.boxless).then_some(box_in_source),
+                oriented: None,
                 keypoints: decoded.keypoints_of(candidate.row).iter().map(keypoint).collect(),
+                mask: None,
             });
         }
         Ok(())

@@ -44,7 +44,7 @@ fn look_at_shade(detector: &mut Detector, shade: u8) -> Vec<Detection> {
 
 fn detections(detector: &mut Detector, run_id: RunId, slot: usize) -> Vec<Detection> {
     // What was in the list before must go.
-    let stale = Detection { class_id: 99, score: 1.0, box_in_source: None, keypoints: Vec::new() };
+    let stale = Detection { class_id: 99, score: 1.0, ..Detection::default() };
     let mut out = vec![stale];
     detector.detections(run_id, slot, &mut out).unwrap();
     out

@@ -9,6 +9,8 @@
 //! - [`jpeg`]: decodes and encodes pictures.
 //! - [`filter`]: finds the candidates in raw outputs on the GPU.
 //! - [`nms`]: removes overlapping boxes.
+//! - [`oriented`]: boxes that are turned.
+//! - [`mask`]: which pixels belong to an object.
 //! - [`nvtx`]: ranges that Nsight Systems shows.
 //!
 //! This crate does not depend on models or cameras.
@@ -21,8 +23,10 @@ pub mod filter;
 pub mod frame;
 pub mod jpeg;
 pub mod letterbox;
+pub mod mask;
 pub mod nms;
 pub mod nvtx;
+pub mod oriented;
 mod pixel_format;
 pub mod preprocess;
 pub mod tensor;

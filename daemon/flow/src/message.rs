@@ -80,7 +80,7 @@ pub struct Timings {
 }
 
 /// One detection.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct DetectionMessage {
     /// Class index, from 0.
     pub class_id: u32,

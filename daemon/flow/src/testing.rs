@@ -18,8 +18,7 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
         class_id: 0,
         label: Arc::from(*label),
         score: 0.5,
-        bounds: None,
-        keypoints: Vec::new(),
+        ..DetectionMessage::default()
     };
     Message {
         schema: SCHEMA,
@@ -42,7 +41,7 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
         label: "person".into(),
         score: 0.875,
         bounds: Some(BoxMessage { x: 1.0, y: 2.0, width: 30.5, height: 60.25 }),
-        keypoints: Vec::new(),
+        ..DetectionMessage::default()
     };
     Arc::new(Message {
         schema: SCHEMA,

@@ -11,7 +11,7 @@ use crate::detector::Detection;
 const LIMITS: MatchLimits = MatchLimits { min_iou: 0.98, max_score_difference: 0.02, unmatched_margin: 0.0 };
 
 fn seen(class_id: u32, score: f32, x: f32) -> Detection {
-    Detection { class_id, score, box_in_source: Some([x, 0.0, x + 10.0, 10.0]), keypoints: Vec::new() }
+    Detection { class_id, score, box_in_source: Some([x, 0.0, x + 10.0, 10.0]), ..Detection::default() }
 }
 
 fn spec() -> PreprocessSpec {
@@ -121,7 +121,7 @@ fn a_thing_of_one_alone_counts_from_the_margin_above_the_threshold() {
 
 #[test]
 fn a_classifier_is_compared_by_class() {
-    let class = |class_id, score| Detection { class_id, score, box_in_source: None, keypoints: Vec::new() };
+    let class = |class_id, score| Detection { class_id, score, ..Detection::default() };
     let mut agreement = Agreement::within(0.1, LIMITS);
     agreement.add(0, &[class(3, 0.7), class(1, 0.2)], &[class(3, 0.69), class(2, 0.2)]);
     let all = &agreement.all;

@@ -1,7 +1,10 @@
 //! The arguments and results of a detector: options, runs, their timings and counters, detections.
 
+use visiond_kernels::mask::Mask;
+use visiond_kernels::oriented::OrientedBox;
+
 /// One detected object, in pixels of the source frame.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Detection {
     /// The class, counted from 0.
     pub class_id: u32,
@@ -9,8 +12,12 @@ pub struct Detection {
     pub score: f32,
     /// The box x1, y1, x2, y2, inside the frame; `None` from a classifier.
     pub box_in_source: Option<[f32; 4]>,
+    /// The turned box, which may reach out of the frame; `None` if the model does not turn its boxes.
+    pub oriented: Option<OrientedBox>,
     /// The keypoints in the source frame; empty if the model has none.
     pub keypoints: Vec<Keypoint>,
+    /// The object's pixels; `None` if the model gives none, or nobody asked for them.
+    pub mask: Option<Mask>,
 }
 
 /// A keypoint of a detection.

@@ -7,7 +7,7 @@ use super::*;
 
 fn detection(class_id: u32, label: &str, score: f32, [x, y, width, height]: [f32; 4]) -> DetectionMessage {
     let bounds = Some(BoxMessage { x, y, width, height });
-    DetectionMessage { class_id, label: label.into(), score, bounds, keypoints: Vec::new() }
+    DetectionMessage { class_id, label: label.into(), score, bounds, ..DetectionMessage::default() }
 }
 
 fn labels(size: (u32, u32), detections: &[DetectionMessage]) -> Vec<Label> {

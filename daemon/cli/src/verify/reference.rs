@@ -389,7 +389,7 @@ impl EntryReader<'_> {
                 let [x, y, width, height] = entry.bbox.ok_or_else(|| lacks("bbox"))?;
                 let score = score(entry.score.ok_or_else(|| lacks("score"))?)?;
                 let box_in_source = Some(corners(x, y, width, height)?);
-                self.place(place, picture, Detection { class_id, score, box_in_source, keypoints: Vec::new() });
+                self.place(place, picture, Detection { class_id, score, box_in_source, ..Detection::default() });
             }
             Form::Messages => {
                 let schema = entry.schema.unwrap_or_default();
@@ -408,6 +408,7 @@ impl EntryReader<'_> {
                         score: score(found.score)?,
                         box_in_source: bounds,
                         keypoints: found.keypoints.iter().map(keypoint).collect(),
+                        ..Detection::default()
                     };
                     self.place(place, picture, detection);
                 }
@@ -433,7 +434,7 @@ impl EntryReader<'_> {
                     self.place(
                         place,
                         picture,
-                        Detection { class_id, score, box_in_source: None, keypoints: Vec::new() },
+                        Detection { class_id, score, box_in_source: None, ..Detection::default() },
                     );
                 }
             }

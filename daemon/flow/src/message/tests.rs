@@ -35,8 +35,15 @@ fn detection(width: u32, height: u32) -> impl Strategy<Value = Detection> {
         let (w, h) = (f64::from(width), f64::from(height));
         [x1.min(x2) * w, y1.min(y2) * h, x1.max(x2) * w, y1.max(y2) * h].map(|v| v as f32)
     });
-    (any::<u32>(), any_number(), proptest::option::of(bounds), proptest::collection::vec(keypoint(), 0..4))
-        .prop_map(|(class_id, score, box_in_source, keypoints)| Detection { class_id, score, box_in_source, keypoints })
+    (any::<u32>(), any_number(), proptest::option::of(bounds), proptest::collection::vec(keypoint(), 0..4)).prop_map(
+        |(class_id, score, box_in_source, keypoints)| Detection {
+            class_id,
+            score,
+            box_in_source,
+            keypoints,
+            ..Detection::default()
+        },
+    )
 }
 
 fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
@@ -106,6 +113,7 @@ fn example() -> Value {
         score: 0.873_14,
         box_in_source: Some([412.5, 180.219_4, 500.625, 420.969]),
         keypoints: vec![Keypoint { x: 1.0, y: -0.000_2, score: None }],
+        ..Detection::default()
     };
     let message = Message {
         detections: DetectionMessage::new(&detection, "person".into()).into_iter().collect(),
@@ -125,7 +133,7 @@ fn numbers_have_the_decimals_that_mean_something() {
 #[test]
 fn what_is_no_number_is_not_told() {
     let detection =
-        |score, x1| Detection { class_id: 0, score, box_in_source: Some([x1, 0.0, 1.0, 1.0]), keypoints: Vec::new() };
+        |score, x1| Detection { class_id: 0, score, box_in_source: Some([x1, 0.0, 1.0, 1.0]), ..Detection::default() };
     assert_eq!(DetectionMessage::new(&detection(f32::NAN, 0.0), "".into()), None);
     assert_eq!(DetectionMessage::new(&detection(0.5, f32::INFINITY), "".into()), None);
     assert!(DetectionMessage::new(&detection(0.5, 0.0), "".into()).is_some());

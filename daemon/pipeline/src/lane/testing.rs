@@ -121,7 +121,7 @@ impl ModelRunner for Fake {
             return Err(RunError::new(Fault::Run, "the head failed"));
         }
         let class_id = u32::from(pixel);
-        out.push(Detection { class_id, score: 0.9, box_in_source: Some([0.0, 0.0, 1.0, 1.0]), keypoints: Vec::new() });
+        out.push(Detection { class_id, score: 0.9, box_in_source: Some([0.0, 0.0, 1.0, 1.0]), ..Detection::default() });
         Ok(())
     }
 
