@@ -1,4 +1,22 @@
 //! Masks of objects: which pixels of a frame belong to one.
+//!
+//! - [`Mask`]: the pixels of one object.
+//! - [`MaskAssembler`]: makes masks from prototypes and coefficients, the outputs of YOLO and YOLACT models.
+//! - [`Polygons`]: a mask as polygons.
+//! - [`rle_encode`], [`rle_decode`]: a mask as COCO's compressed runs.
+
+mod assemble;
+mod polygons;
+mod rle;
+mod spec;
+
+#[cfg(test)]
+mod tests;
+
+pub use assemble::MaskAssembler;
+pub use polygons::{MAX_POINTS, Polygons};
+pub use rle::{RleError, rle_decode, rle_encode};
+pub use spec::{MaskAxis, MaskFrame, MaskJob, MaskSpec, MaskSpecError};
 
 /// The pixels of an object, as bits within a rectangle of the frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,5 +42,43 @@ impl Mask {
     /// Returns how many pixels belong to the object.
     pub fn area(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Returns the intersection over union with another mask of the same frame: 0 if both are empty.
+    pub fn iou(&self, other: &Self) -> f64 {
+        let mut common = 0_u64;
+        for (row, words) in self.words.chunks_exact(self.words_per_row().max(1)).enumerate() {
+            let y = i64::from(self.top) + row as i64 - i64::from(other.top);
+            for (at, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
+                let x = i64::from(self.left) + 32 * at as i64 - i64::from(other.left);
+                common += u64::from((word & other.bits_at(x, y)).count_ones());
+            }
+        }
+        let union = self.area() + other.area() - common;
+        if union == 0 { 0.0 } else { common as f64 / union as f64 }
+    }
+
+    /// Returns the 32 pixels from column `x` of row `y` on, relative to the rectangle; those outside are 0.
+    fn bits_at(&self, x: i64, y: i64) -> u32 {
+        let per_row = self.words_per_row();
+        let word = |index: i64| match (usize::try_from(y), usize::try_from(index)) {
+            (Ok(row), Ok(column)) if column < per_row => self.words.get(row * per_row + column).copied().unwrap_or(0),
+            _ => 0,
+        };
+        let (first, shift) = (x.div_euclid(32), x.rem_euclid(32) as u32);
+        let both = u64::from(word(first)) | u64::from(word(first + 1)) << 32;
+        (both >> shift) as u32
+    }
+
+    /// Makes this the empty mask of a rectangle, and keeps the memory.
+    fn clear(&mut self, [left, top, right, bottom]: [u32; 4]) {
+        (self.left, self.top) = (left, top);
+        (self.width, self.height) = (right.saturating_sub(left), bottom.saturating_sub(top));
+        if self.width == 0 || self.height == 0 {
+            (self.left, self.top, self.width, self.height) = (0, 0, 0, 0);
+        }
+        let words = self.words_per_row() * self.height as usize;
+        self.words.clear();
+        self.words.resize(words, 0);
     }
 }

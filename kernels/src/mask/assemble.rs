@@ -1,0 +1,240 @@
+//! Makes masks on the CPU.
+
+use half::f16;
+
+use super::spec::Tap;
+use super::{Mask, MaskFrame, MaskJob, MaskSpec};
+use crate::filter::Values;
+use crate::tensor::{DType, TensorRef};
+
+/// Makes the masks of objects from prototypes and coefficients.
+///
+/// A pixel belongs to an object if it is inside its box and the logit there is above 0. The logits are the sum of the
+/// prototypes, each times its coefficient, and are interpolated bilinearly from cells to pixels. This is Ultralytics'
+/// `process_mask_native` (`retina_masks=True`). Only the cells that a box touches are computed, and only its pixels.
+///
+/// The memory is reused, so that nothing is allocated once it has grown to the largest box.
+#[derive(Debug, Default)]
+pub struct MaskAssembler {
+    coefficients: Vec<f32>,
+    /// The logits of the cells that a box touches.
+    cells: Vec<f32>,
+    /// The same refined.
+    refined: Vec<f32>,
+    columns: Vec<Tap>,
+    /// A line of half-precision prototypes as f32.
+    converted: Vec<f32>,
+    /// Two lines of cells, each interpolated to the columns of the frame.
+    lines: [Vec<f32>; 2],
+}
+
+/// Cells of the prototypes that a box touches: from `first` on.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: u32,
+    count: u32,
+}
+
+impl Span {
+    fn of(first: Tap, last: Tap) -> Self {
+        Self { first: first.at[0], count: last.at[1] - first.at[0] + 1 }
+    }
+}
+
+impl MaskAssembler {
+    /// Makes the assembler without memory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the mask of each job, in their order. `outputs` are the outputs of one frame.
+    ///
+    /// `out` gets as many masks as there are jobs; the memory of those already there is reused. A mask is empty if its box has
+    /// no pixel in the frame or its row no coefficients, and if an output is missing or too short.
+    pub fn run(
+        &mut self,
+        spec: &MaskSpec,
+        frame: &MaskFrame,
+        outputs: &[TensorRef<'_>],
+        jobs: &[MaskJob],
+        out: &mut Vec<Mask>,
+    ) {
+        out.resize_with(jobs.len(), Mask::default);
+        let prototypes = output(&spec.prototypes, outputs);
+        let coefficients = output(&spec.coefficients, outputs);
+        let usable = spec.check().is_ok()
+            && [spec.width, spec.height] == frame.axes.map(|axis| axis.cells as usize)
+            && frame.axes.iter().all(|axis| axis.count > 0);
+        for (job, mask) in jobs.iter().zip(out) {
+            let (Some(prototypes), Some(coefficients), true) =
+                (prototypes, coefficients, usable && spec.has_row(job.row))
+            else {
+                mask.clear([0; 4]);
+                continue;
+            };
+            let start = spec.coefficients.offset + job.row as usize * spec.coefficients.row_step;
+            self.coefficients.clear();
+            let each = (0..spec.channels).map(|k| number(coefficients, start + k * spec.coefficients.column_step));
+            self.coefficients.extend(each);
+            let pixels = frame.pixels(job.box_in_source);
+            mask.clear(pixels);
+            if mask.width > 0 {
+                self.assemble(spec, frame, prototypes, pixels, mask);
+            }
+        }
+    }
+
+    fn assemble(
+        &mut self,
+        spec: &MaskSpec,
+        frame: &MaskFrame,
+        prototypes: &TensorRef<'_>,
+        [left, top, right, bottom]: [u32; 4],
+        mask: &mut Mask,
+    ) {
+        let [x, y] = frame.axes;
+        let refined = [Span::of(x.tap(left), x.tap(right - 1)), Span::of(y.tap(top), y.tap(bottom - 1))];
+        let factor = frame.factor;
+        let cells = [0, 1].map(|i| {
+            let (axis, span) = (frame.axes[i], refined[i]);
+            if factor == 1 {
+                Span { first: axis.first + span.first, ..span }
+            } else {
+                let last = span.first + span.count - 1;
+                Span::of(axis.refined(span.first, factor), axis.refined(last, factor))
+            }
+        });
+        self.logits(spec, prototypes, cells);
+        if factor > 1 {
+            self.refine(frame, cells, refined);
+        }
+        let field = if factor == 1 { &self.cells } else { &self.refined };
+        let width = refined[0].count as usize;
+        self.columns.clear();
+        self.columns.extend((left..right).map(|pixel| {
+            let Tap { at, weight } = x.tap(pixel);
+            Tap { at: at.map(|at| at - refined[0].first), weight }
+        }));
+        // Zeros after the last column make the bits beyond it 0.
+        for line in &mut self.lines {
+            line.clear();
+            line.resize(mask.words_per_row() * 32, 0.0);
+        }
+        let per_row = mask.words_per_row();
+        // Which lines of cells `lines` has.
+        let mut held = [u32::MAX; 2];
+        for (row, words) in mask.words.chunks_exact_mut(per_row).enumerate() {
+            let Tap { at, weight } = y.tap(top + row as u32);
+            if held[0] != at[0] && held[1] == at[0] {
+                self.lines.swap(0, 1);
+                held.swap(0, 1);
+            }
+            for i in 0..2 {
+                if held[i] != at[i] {
+                    let start = (at[i] - refined[1].first) as usize * width;
+                    interpolate(&field[start..start + width], &self.columns, &mut self.lines[i]);
+                    held[i] = at[i];
+                }
+            }
+            let (upper, lower) = (self.lines[0].as_chunks::<32>().0, self.lines[1].as_chunks::<32>().0);
+            for ((word, upper), lower) in words.iter_mut().zip(upper).zip(lower) {
+                *word = positive(upper, lower, weight);
+            }
+        }
+    }
+
+    /// Computes the logits of some cells: the products are added in the order of the channels.
+    fn logits(&mut self, spec: &MaskSpec, prototypes: &TensorRef<'_>, [columns, lines]: [Span; 2]) {
+        let Values { offset, row_step, column_step, .. } = spec.prototypes;
+        let width = columns.count as usize;
+        self.cells.clear();
+        self.cells.resize(width * lines.count as usize, 0.0);
+        for (line, sums) in self.cells.chunks_exact_mut(width).enumerate() {
+            let cell = (lines.first as usize + line) * spec.width + columns.first as usize;
+            for (channel, &coefficient) in self.coefficients.iter().enumerate() {
+                let start = offset + cell * row_step + channel * column_step;
+                if row_step != 1 || !matches!(prototypes.dtype(), DType::F32 | DType::F16) {
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        *sum += coefficient * number(prototypes, start + i * row_step);
+                    }
+                } else if prototypes.dtype() == DType::F32 {
+                    let bytes = prototypes.bytes()[4 * start..4 * (start + width)].as_chunks::<4>().0;
+                    for (sum, &bytes) in sums.iter_mut().zip(bytes) {
+                        *sum += coefficient * f32::from_ne_bytes(bytes);
+                    }
+                } else {
+                    let bytes = prototypes.bytes()[2 * start..2 * (start + width)].as_chunks::<2>().0;
+                    self.converted.clear();
+                    self.converted.extend(bytes.iter().map(|&bytes| f16::from_ne_bytes(bytes).to_f32()));
+                    for (sum, number) in sums.iter_mut().zip(&self.converted) {
+                        *sum += coefficient * number;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Interpolates the cells to `refined`, the refined cells that a box touches.
+    fn refine(&mut self, frame: &MaskFrame, cells: [Span; 2], refined: [Span; 2]) {
+        let (width, cell_width) = (refined[0].count as usize, cells[0].count as usize);
+        let tap = |i: usize, index: u32| {
+            let Tap { at, weight } = frame.axes[i].refined(refined[i].first + index, frame.factor);
+            Tap { at: at.map(|at| at - cells[i].first), weight }
+        };
+        self.columns.clear();
+        self.columns.extend((0..refined[0].count).map(|index| tap(0, index)));
+        self.refined.clear();
+        self.refined.resize(width * refined[1].count as usize, 0.0);
+        for line in &mut self.lines {
+            line.clear();
+            line.resize(width, 0.0);
+        }
+        for (index, out) in self.refined.chunks_exact_mut(width).enumerate() {
+            let Tap { at, weight } = tap(1, index as u32);
+            for (at, line) in at.into_iter().zip(&mut self.lines) {
+                let start = at as usize * cell_width;
+                interpolate(&self.cells[start..start + cell_width], &self.columns, line);
+            }
+            for ((out, upper), lower) in out.iter_mut().zip(&self.lines[0]).zip(&self.lines[1]) {
+                *out = upper * weight[0] + lower * weight[1];
+            }
+        }
+    }
+}
+
+/// Interpolates a line of cells to the columns of `taps`: PyTorch sums along a line first, then over two lines.
+fn interpolate(cells: &[f32], taps: &[Tap], out: &mut [f32]) {
+    for (out, Tap { at: [first, second], weight }) in out.iter_mut().zip(taps) {
+        *out = cells[*first as usize] * weight[0] + cells[*second as usize] * weight[1];
+    }
+}
+
+/// Returns a bit for each column whose logit between two lines is above 0.
+fn positive(upper: &[f32; 32], lower: &[f32; 32], weight: [f32; 2]) -> u32 {
+    let mut word = 0;
+    for i in 0..32 {
+        word |= u32::from(upper[i] * weight[0] + lower[i] * weight[1] > 0.0) << i;
+    }
+    word
+}
+
+/// Returns the output that has the values, if it has a whole frame.
+fn output<'a, 'b>(values: &Values, outputs: &'a [TensorRef<'b>]) -> Option<&'a TensorRef<'b>> {
+    outputs.get(values.output).filter(|tensor| tensor.len() >= values.frame_len)
+}
+
+/// Returns a number of an output that has it.
+fn number(tensor: &TensorRef<'_>, index: usize) -> f32 {
+    fn element<const N: usize>(bytes: &[u8], index: usize) -> [u8; N] {
+        bytes.as_chunks::<N>().0[index]
+    }
+    let bytes = tensor.bytes();
+    match tensor.dtype() {
+        DType::F32 => f32::from_ne_bytes(element(bytes, index)),
+        DType::F16 => f16::from_ne_bytes(element(bytes, index)).to_f32(),
+        DType::U8 | DType::Bool => f32::from(bytes[index]),
+        DType::I8 => f32::from(i8::from_ne_bytes(element(bytes, index))),
+        DType::I32 => i32::from_ne_bytes(element(bytes, index)) as f32,
+        DType::I64 => i64::from_ne_bytes(element(bytes, index)) as f32,
+    }
+}

@@ -1,0 +1,218 @@
+//! Where a model gives its masks, and which part of its prototypes shows the frame.
+
+use crate::filter::Values;
+use crate::letterbox::Mapping;
+
+/// The maximum number of channels; models have 32.
+const MAX_CHANNELS: usize = 1024;
+
+/// The maximum columns or rows of prototypes; models have a quarter of their input's size.
+const MAX_SIDE: usize = 8192;
+
+/// The factors by which the cells may be refined so that the padding ends between two of them.
+const FACTORS: [u32; 3] = [1, 2, 4];
+
+/// How a model gives its masks, and where in its outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MaskSpec {
+    /// The prototypes: a row for each cell, line by line, and a column for each channel.
+    pub prototypes: Values,
+    /// How many prototypes there are, and coefficients per candidate.
+    pub channels: usize,
+    /// The lines of a prototype.
+    pub height: usize,
+    /// The cells of a line.
+    pub width: usize,
+    /// The coefficients: `channels` columns in the row of the candidate.
+    pub coefficients: Values,
+}
+
+/// No masks can be made by a spec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MaskSpecError(String);
+
+impl MaskSpec {
+    /// Checks that the prototypes lie inside their output and have a sensible size.
+    pub fn check(&self) -> Result<(), MaskSpecError> {
+        let Self { channels, width, height, .. } = *self;
+        let sides = 1..=MAX_SIDE;
+        if !(1..=MAX_CHANNELS).contains(&channels) || !sides.contains(&width) || !sides.contains(&height) {
+            let text = format!("masks cannot be made of {channels} prototypes of {width} x {height} cells");
+            return Err(MaskSpecError(text));
+        }
+        for (what, values, rows) in
+            [("prototypes", self.prototypes, width * height), ("mask coefficients", self.coefficients, 1)]
+        {
+            if last_index(&values, rows - 1, channels).is_none() || u32::try_from(values.frame_len).is_err() {
+                let Values { output, frame_len, .. } = values;
+                return Err(MaskSpecError(format!("{what} lie beyond the {frame_len} numbers of output {output}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the row has its coefficients inside the output.
+    pub fn has_row(&self, row: u32) -> bool {
+        last_index(&self.coefficients, row as usize, self.channels).is_some()
+    }
+}
+
+/// Returns the index of a row's last column, if it is inside the frame.
+fn last_index(values: &Values, row: usize, columns: usize) -> Option<usize> {
+    let row = row.checked_mul(values.row_step)?;
+    let column = columns.checked_sub(1)?.checked_mul(values.column_step)?;
+    row.checked_add(column)?.checked_add(values.offset).filter(|&last| last < values.frame_len)
+}
+
+/// An object whose mask is wanted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MaskJob {
+    /// The row of the candidate in the model's outputs.
+    pub row: u32,
+    /// The box x1, y1, x2, y2 in pixels of the frame. No pixel outside belongs to the mask.
+    pub box_in_source: [f32; 4],
+}
+
+/// Which cells of the prototypes show the frame along one axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MaskAxis {
+    /// The cells of the prototypes.
+    pub cells: u32,
+    /// The first cell that shows the frame, after the refinement.
+    pub first: u32,
+    /// How many do, after the refinement.
+    pub count: u32,
+    /// The pixels of the frame.
+    pub source: u32,
+    /// Refined cells per pixel.
+    pub step: f32,
+    /// Where the frame begins, in refined cells from `first` on.
+    pub origin: f32,
+    /// The first pixel that the model saw, and the one after the last.
+    pub seen: [u32; 2],
+}
+
+/// Two neighbours and their weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Tap {
+    pub at: [u32; 2],
+    pub weight: [f32; 2],
+}
+
+impl Tap {
+    /// Returns what the middle of element `index` is made of if `size` elements are resized, `step` of them to one.
+    ///
+    /// PyTorch's `area_pixel_compute_source_index` with `align_corners=False` and `guard_index_and_lambda`
+    /// (aten/src/ATen/native/UpSample.h), in its order of operations; `origin` is ours and 0 but for crops and warps.
+    pub(super) fn new(index: u32, step: f32, origin: f32, size: u32) -> Self {
+        let last = size.saturating_sub(1);
+        let at = step * (index as f32 + 0.5) - 0.5 + origin;
+        let at = at.max(0.0).min(last as f32);
+        let first = at as u32;
+        let second = (at - first as f32).clamp(0.0, 1.0);
+        Self { at: [first, (first + 1).min(last)], weight: [1.0 - second, second] }
+    }
+}
+
+impl MaskAxis {
+    /// Returns the pixels from `low` to `high` that the model saw: those with `low <= index < high`.
+    ///
+    /// Ultralytics' `crop_mask` compares the same in f32.
+    pub(super) fn pixels(&self, low: f32, high: f32) -> [u32; 2] {
+        if low.is_nan() || high.is_nan() {
+            return [0, 0];
+        }
+        // A conversion to an integer saturates.
+        [(low.ceil() as u32).max(self.seen[0]), (high.ceil() as u32).min(self.seen[1])]
+    }
+
+    /// Returns the refined cells, from `first` on, that a pixel is made of.
+    pub(super) fn tap(&self, pixel: u32) -> Tap {
+        Tap::new(pixel, self.step, self.origin, self.count)
+    }
+
+    /// Returns the cells that a refined cell, from `first` on, is made of.
+    pub(super) fn refined(&self, index: u32, factor: u32) -> Tap {
+        Tap::new(self.first + index, 1.0 / factor as f32, 0.0, self.cells)
+    }
+}
+
+/// Which part of the prototypes shows the frame, and the frame's size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MaskFrame {
+    /// By how much the prototypes are refined before the padding is cut off: 1, 2 or 4.
+    pub factor: u32,
+    /// Columns, rows.
+    pub axes: [MaskAxis; 2],
+}
+
+impl MaskFrame {
+    /// Returns the part of prototypes with `prototype_size` cells (width, height) that shows the frame.
+    ///
+    /// Where the frame was resized to whole pixels of the input, its cells are cut out and resized to the frame. If its edges
+    /// lie inside cells, these are first refined by 2 or 4, bilinearly: Ultralytics' `process_mask_native` since 8.4.174 and
+    /// its `scale_masks`. Where the frame was cropped or warped, each pixel is sampled where it lies in the input.
+    pub fn new(mapping: &Mapping, prototype_size: (usize, usize)) -> Self {
+        let cells = [prototype_size.0, prototype_size.1].map(|cells| cells.min(MAX_SIDE) as u32);
+        let (input, source, axes) = (mapping.input(), mapping.source(), mapping.axes());
+        let (input, source) = ([input.0, input.1], [source.0, source.1]);
+        let whole = axes.iter().all(|axis| {
+            !axis.warped
+                && axis.lead == 0
+                && axis.canvas == axis.source
+                && axis.first == 0
+                && axis.count == axis.resized
+                && axis.from == 0.0
+                && axis.extent == f64::from(axis.source)
+        });
+        // Cells of `pixels` of the input, times the input's size.
+        let fits = |factor: u32| {
+            (0..2).all(|i| {
+                let scaled = |pixels: u32| u64::from(pixels) * u64::from(cells[i]) * u64::from(factor);
+                let size = u64::from(input[i].max(1));
+                scaled(axes[i].at).is_multiple_of(size) && scaled(axes[i].count).is_multiple_of(size)
+            })
+        };
+        let factor = if whole { FACTORS.into_iter().find(|&factor| fits(factor)).unwrap_or(4) } else { 1 };
+        let (left, top) = mapping.to_input(0.0, 0.0);
+        let (right, bottom) = mapping.to_input(f64::from(source[0]), f64::from(source[1]));
+        let shown = [[left, right], [top, bottom]];
+        let axis = |i: usize| {
+            let (axis, refined) = (&axes[i], cells[i] * factor);
+            let cells_per_pixel = f64::from(refined) / f64::from(input[i].max(1));
+            let mut made = MaskAxis {
+                cells: cells[i],
+                first: 0,
+                count: refined,
+                source: source[i],
+                step: 0.0,
+                origin: 0.0,
+                seen: [0, if refined == 0 { 0 } else { source[i] }],
+            };
+            if whole {
+                let first = (f64::from(axis.at) * cells_per_pixel).round_ties_even() as u32;
+                made.first = first.min(refined.saturating_sub(1));
+                let count = (f64::from(axis.count) * cells_per_pixel).round_ties_even() as u32;
+                made.count = count.max(1).min(refined - made.first);
+                made.step = made.count as f32 / source[i].max(1) as f32;
+            } else {
+                let [from, to] = shown[i];
+                let step = (to - from) / f64::from(source[i].max(1));
+                made.step = (step * cells_per_pixel) as f32;
+                made.origin = (from * cells_per_pixel) as f32;
+                // Pixels whose middle is inside the input.
+                let pixel = |x: f64| ((x - from) / step - 0.5).ceil() as u32;
+                made.seen = [pixel(0.0).min(made.seen[1]), pixel(f64::from(input[i])).min(made.seen[1])];
+            }
+            made
+        };
+        Self { factor, axes: [axis(0), axis(1)] }
+    }
+
+    /// Returns the pixels inside a box that the model saw: left, top, right, bottom. Nothing if `left >= right`, or so below.
+    pub(super) fn pixels(&self, [x1, y1, x2, y2]: [f32; 4]) -> [u32; 4] {
+        let ([left, right], [top, bottom]) = (self.axes[0].pixels(x1, x2), self.axes[1].pixels(y1, y2));
+        if left < right && top < bottom { [left, top, right, bottom] } else { [0; 4] }
+    }
+}
