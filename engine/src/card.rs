@@ -78,6 +78,7 @@ impl Card {
             HeadSpec::Ssd(_) => Way::STRETCH,
             HeadSpec::Detr(_) => Way::RT_DETR,
             HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::CenterFace => Way::CENTERFACE,
+            HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::TtfNet => Way::TTFNET,
             HeadSpec::Heatmap(_) => Way::CENTERNET,
             HeadSpec::Blazeface(_) => Way::MEDIAPIPE,
             HeadSpec::Classifier { .. } => Way::TORCHVISION,

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use visiond_kernels::frame::FrameView;
+use visiond_kernels::mask::{Mask, MaskJob};
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
@@ -30,7 +31,7 @@ use crate::engine::Engine;
 use crate::heads::{self, Decoded, Head, HeadError, HeadInput, NamedOutput};
 
 pub use error::DetectorError;
-pub use run::{Detection, DetectorOptions, Keypoint, RunCounts, RunId, RunTimings};
+pub use run::{Detection, DetectorOptions, Keypoint, MaskForm, RunCounts, RunId, RunTimings};
 
 /// A model that detects objects, with the card that says how to feed and read it.
 pub struct Detector {
@@ -44,6 +45,10 @@ pub struct Detector {
     wanted: Option<Vec<u32>>,
     decoded: Decoded,
     nms: Nms,
+    /// Whether detections get their masks.
+    with_masks: bool,
+    mask_jobs: Vec<MaskJob>,
+    masks: Vec<Mask>,
 }
 
 impl Detector {
@@ -73,6 +78,9 @@ impl Detector {
             wanted: wanted_classes(&options.classes, &card.classes)?,
             decoded: Decoded::default(),
             nms: Nms::default(),
+            with_masks: options.masks != MaskForm::None,
+            mask_jobs: Vec::new(),
+            masks: Vec::new(),
         })
     }
 
@@ -235,7 +243,8 @@ impl Detector {
         let mapping = self.runner.mapping(run, slot);
         let mapping = mapping.ok_or_else(|| DetectorError::Slot(slot, "the last run had no frame there"))?;
         self.runner.decode(run, slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
-        let Self { decoded, nms, options, wanted, .. } = self;
+        let Self { decoded, nms, options, wanted, mask_jobs, masks, .. } = self;
+        mask_jobs.clear();
         if let Some(wanted) = wanted {
             decoded.candidates.retain(|candidate| wanted.contains(&candidate.class_id));
         }
@@ -252,6 +261,7 @@ impl Detector {
                 let (x, y) = mapping.to_source(f64::from(point.x), f64::from(point.y));
                 Keypoint { x: x as f32, y: y as f32, score: point.score }
             };
+            mask_jobs.push(MaskJob { row: candidate.row, box_in_source });
             out.push(Detection {
                 class_id: candidate.class_id,
                 score: candidate.score,
@@ -260,6 +270,12 @@ impl Detector {
                 keypoints: decoded.keypoints_of(candidate.row).iter().map(keypoint).collect(),
                 mask: None,
             });
+        }
+        let with_masks = self.with_masks && !decoded.boxless && !mask_jobs.is_empty();
+        if with_masks && self.runner.masks(run, slot, decoded, mask_jobs, masks)? {
+            for (detection, mask) in out.iter_mut().zip(masks.drain(..)) {
+                detection.mask = Some(mask);
+            }
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ mod heatmap;
 mod misfit;
 mod nanodet;
 mod outputs;
+mod prototypes;
 mod raw_numbers;
 mod remedy;
 mod row_parts;

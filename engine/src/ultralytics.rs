@@ -13,7 +13,7 @@
 //! | detect | `[1, N, 6]`, end to end or `nms=True` | yolo-nms |
 //! | detect | `[1, Q, 4 + classes]` | detr (Ultralytics' RT-DETR), stretched |
 //! | pose | as detect, and `kpt_shape` numbers more | with keypoints |
-//! | segment | as detect, and mask coefficients more | boxes only: the masks are not read |
+//! | segment | as detect, and mask coefficients more; then `[1, 32, H, W]` | with masks |
 //! | classify | `[1, classes]` | classifier, the centre of the frame |
 //!
 //! Pictures are RGB divided by 255, letterboxed with grey (114) bars. How boxes go back to the frame follows from `version`:
@@ -49,7 +49,7 @@ pub enum UltralyticsError {
     /// The task is oriented boxes, or unknown.
     #[error(
         "its Ultralytics task is `{0}`, which visiond does not support: \
-         it reads detect, pose, classify, and the boxes of segment; export such a model, or write a model card"
+         it reads detect, segment, pose and classify; export such a model, or write a model card"
     )]
     Task(String),
     /// The outputs do not fit the task and the number of classes.

@@ -54,7 +54,7 @@ INLINE bool make_box(const Filter& f, const Table& t, Candidate& c) {
     u32 cell = c.row / t.rows_per_cell;
     float column = (float)(cell % t.columns), line = (float)(cell / t.columns);
     u32 corners = f.box_code == PLAIN_BOX ? f.corners : CXCYWH;
-    if (f.box_code == DISTANCES) {
+    if (f.box_code == DISTANCES || f.box_code == SIDES) {
         float x = (column + t.offset) * t.stride, y = (line + t.offset) * t.stride;
         n0 = x - n0;
         n1 = y - n1;

@@ -2,18 +2,24 @@
 //!
 //! - [`Mask`]: the pixels of one object.
 //! - [`MaskAssembler`]: makes masks from prototypes and coefficients, the outputs of YOLO and YOLACT models.
+//! - [`CudaMasks`]: the same on the GPU.
 //! - [`Polygons`]: a mask as polygons.
 //! - [`rle_encode`], [`rle_decode`]: a mask as COCO's compressed runs.
 
 mod assemble;
+mod cuda;
+mod launch;
 mod polygons;
 mod rle;
 mod spec;
 
 #[cfg(test)]
+mod kernel_tests;
+#[cfg(test)]
 mod tests;
 
 pub use assemble::MaskAssembler;
+pub use cuda::{CudaMasks, MaskError};
 pub use polygons::{MAX_POINTS, Polygons};
 pub use rle::{RleError, rle_decode, rle_encode};
 pub use spec::{MaskAxis, MaskFrame, MaskJob, MaskSpec, MaskSpecError};

@@ -24,6 +24,7 @@ mod http;
 mod leaving;
 mod limits;
 mod live;
+mod masks;
 mod metrics;
 mod mqtt;
 mod nats;

@@ -523,6 +523,20 @@ for best in (False, True):
          [("output", "f32", np.concatenate([cls, reg], 1)[None])],
          nanodet(cls, reg, 64, 64, [8, 16], 7, 0.6, 0.5, best), 0.6, nms=batched_nms(0.6, 100))
 
+
+# --- TTFNet: ZJULearning/ttfnet mmdet/models/anchor_heads/ttf_head.py, get_bboxes, without its top K ---------------------------
+def ttfnet(hm, wh, thr):
+    found = centernet(hm, wh[:2], None, thr)
+    cells = [(round(((x1 + x2) / 2 / 4) - 0.5), round(((y1 + y2) / 2 / 4) - 0.5)) for x1, y1, x2, y2, *_ in found]
+    return [(4 * x - wh[0, y, x], 4 * y - wh[1, y, x], 4 * x + wh[2, y, x], 4 * y + wh[3, y, x], *told)
+            for (x, y), (*_, score, k) in zip(cells, found) for told in [(score, k)]]
+
+
+rng = np.random.default_rng(20261125)
+hm, wh = rounded(rng.standard_normal((3, 12, 16)) * 1.5 - 1), rounded(rng.random((4, 12, 16)) * 30, 3)
+case("ttfnet", '[head]\nfamily = "heatmap"\nstyle = "ttfnet"\n' + names(3), [64, 48], [("hm", "f32", hm[None]), ("wh", "f32", wh[None])],
+     ttfnet(hm, wh, 0.3), 0.3)
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

@@ -383,6 +383,13 @@ pub fn network(name: &str) -> Vec<u8> {
             }
             network
         }
+        "ultralytics-segment" => {
+            let mut network = yolov8(SIDE, CELLS, 2, 0, 32);
+            for (key, note) in [("author", "Ultralytics"), ("task", "segment"), ("names", "{0: 'cat', 1: 'dog'}")] {
+                network.metadata(key, note);
+            }
+            network
+        }
         "yolov10" => end_to_end(30, 64.0),
         "yolov10-fractions" => end_to_end(30, 1.0),
         "efficient-nms" => {

@@ -1,4 +1,4 @@
-//! Boxes, labels and keypoints on a picture, readable from thumbnails to 4K.
+//! Masks, boxes, labels and keypoints on a picture, readable from thumbnails to 4K.
 //!
 //! Lines and letters grow with the picture. Labels stay inside it and avoid covering each other; the labels of the best
 //! detections are placed first.
@@ -6,16 +6,23 @@
 use image::RgbImage;
 use visiond_flow::message::{BoxMessage, DetectionMessage};
 
-use super::canvas::{Rect, disc, fill, outline};
+use super::canvas::{Rect, disc, fill, fill_rings, outline};
 use super::palette::{BLACK, class_color, text_color};
 use super::text::Pen;
 
 /// Keypoints with a lower score are not drawn: the model guesses them where the body is hidden.
 const KEYPOINT_SCORE: f32 = 0.3;
 
+/// How much of a pixel's colour a mask replaces.
+const MASK_COVERAGE: f32 = 0.45;
+
 /// Draws the detections, which come best first, as in messages.
 pub fn draw(picture: &mut RgbImage, detections: &[DetectionMessage]) {
     let style = Style::of(picture);
+    for detection in detections.iter().rev() {
+        let rings = detection.segments.as_deref().unwrap_or_default();
+        fill_rings(picture, rings, class_color(detection.class_id), MASK_COVERAGE);
+    }
     for detection in detections.iter().rev() {
         if let Some(bounds) = &detection.bounds {
             style.draw_box(picture, whole_pixels(bounds), detection.class_id);

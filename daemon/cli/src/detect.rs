@@ -15,7 +15,7 @@ use visiond_capture::Buffers;
 use visiond_config::diagnostics::count;
 use visiond_config::parse_word;
 use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
-use visiond_engine::detector::{Detection, Detector, DetectorError};
+use visiond_engine::detector::{Detection, Detector, DetectorError, MaskForm};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
 use visiond_flow::message::{DetectionMessage, Message, MessageModel, Timings};
@@ -62,6 +62,10 @@ pub struct Args {
     #[arg(long, value_name = "LABEL,...", value_delimiter = ',')]
     classes: Vec<String>,
 
+    /// Tell masks as polygons, rle, both or none, and draw them; for models with masks [default: polygons]
+    #[arg(long, value_name = "FORM", default_value = "polygons", hide_default_value = true, value_parser = parse_word::<MaskForm>)]
+    masks: MaskForm,
+
     /// Run an .onnx model with this backend: auto, onnxruntime or rten
     #[arg(long, default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend: BackendChoice,
@@ -86,8 +90,8 @@ Examples:
 /// Runs the model on every file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let pictures = args.annotate.as_deref().map(|folder| AnnotatedPictures::open(folder, &args.files)).transpose()?;
-    let (score_threshold, classes) = (args.score_threshold, args.classes);
-    let model = ModelConfig { score_threshold, classes, max_batch: 1, ..args.model.config()? };
+    let (score_threshold, classes, masks) = (args.score_threshold, args.classes, args.masks);
+    let model = ModelConfig { score_threshold, classes, masks, max_batch: 1, ..args.model.config()? };
     let engine = args.trial.of(EngineConfig { backend: args.backend, ..EngineConfig::default() });
     let loaded = model_trial::load(&model, &engine, &Stop::new().map_err(ExitError::system)?)?;
     // Before the buffers, so that the GPU's kernels are loaded when kinds of memory are compared.

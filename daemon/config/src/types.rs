@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use log::LevelFilter;
 use serde::{Deserialize, Serialize};
+use visiond_engine::detector::MaskForm;
 use visiond_engine::engine::{Backend, DeviceChoice, EngineOptions};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::frame::MAX_SIDE;
@@ -202,12 +203,19 @@ section! {
         /// Maximum number of frames per inference, for models that several cameras share and whose batch is dynamic or larger
         /// than 1.
         max_batch: usize as whole(1..=1024) => default(1),
+        /// How to tell which pixels belong to an object, for models with masks: "polygons"; "rle", COCO's run lengths; "both";
+        /// "none", which also saves the time to make masks.
+        masks: MaskForm as word() => default(MaskForm::Polygons),
+        /// How far a polygon may be from the mask's edge, in pixels of the frame; polygons of small objects keep closer to it. 0
+        /// keeps every corner of every pixel.
+        mask_tolerance_pixels: u32 as whole(0..=100) => default(1),
     }
 }
 
 words!(LevelFilter: "off" = Self::Off, "error" = Self::Error, "warn" = Self::Warn, "info" = Self::Info,
     "debug" = Self::Debug, "trace" = Self::Trace);
 words!(LogTarget: "auto" = Self::Auto, "stderr" = Self::Stderr, "journal" = Self::Journal);
+words!(MaskForm: "none" = Self::None, "polygons" = Self::Polygons, "rle" = Self::Rle, "both" = Self::Both);
 words!(BackendChoice: "auto" = Self::Auto, "onnxruntime" = Self::OnnxRuntime, "rten" = Self::Rten);
 words!(Option<MemoryKind>: "auto" = None, "mapped" = Some(MemoryKind::Mapped),
     "managed" = Some(MemoryKind::Managed), "host" = Some(MemoryKind::Host));

@@ -6,7 +6,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use serde::Serialize;
-use visiond_engine::detector::Detection;
+use visiond_engine::detector::{Detection, MaskForm};
+use visiond_kernels::mask::{Mask, Polygons, rle_encode};
 
 use crate::frame::Frame;
 use crate::timestamp::Timestamp;
@@ -54,12 +55,24 @@ pub struct FrameFacts {
 }
 
 /// Facts of the model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct MessageModel {
     /// Name in the configuration.
     pub name: String,
     /// SHA-256 of the model's file.
     pub sha256: String,
+    /// How its masks are told.
+    #[serde(skip)]
+    pub masks: MaskFacts,
+}
+
+/// How masks are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MaskFacts {
+    /// As what.
+    pub form: MaskForm,
+    /// How far a polygon may be from the edge of its mask, in pixels.
+    pub tolerance_pixels: u32,
 }
 
 /// Duration of each stage, in microseconds.
@@ -94,6 +107,31 @@ pub struct DetectionMessage {
     /// Keypoints (landmarks of a face, joints of a body), if the model has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keypoints: Vec<KeypointMessage>,
+    /// Number of pixels of its mask, if the model has masks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub area: Option<u64>,
+    /// Outlines of its mask, each x, y, x, y, ...; the even-odd rule fills the mask, holes included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Vec<Vec<u32>>>,
+    /// Its mask in other forms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask: Option<MaskMessage>,
+}
+
+/// A mask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MaskMessage {
+    /// As COCO's run lengths.
+    pub rle: RleMessage,
+}
+
+/// A mask as COCO's run lengths, which pycocotools reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RleMessage {
+    /// Height and width of the frame.
+    pub size: [u32; 2],
+    /// The run lengths.
+    pub counts: String,
 }
 
 /// A box inside the source frame: top-left corner and size in its pixels.
@@ -131,7 +169,7 @@ impl Message {
         detections: &[Detection],
         label: impl Fn(u32) -> Arc<str>,
     ) -> Self {
-        Self {
+        let mut message = Self {
             schema: SCHEMA,
             id: next_id(),
             camera: Arc::clone(camera),
@@ -146,11 +184,24 @@ impl Message {
             },
             model: Arc::clone(model),
             timings_us,
-            detections: detections
-                .iter()
-                .filter_map(|detection| DetectionMessage::new(detection, label(detection.class_id)))
-                .collect(),
-        }
+            detections: Vec::new(),
+        };
+        message.set_detections(detections, label);
+        message
+    }
+
+    /// Replaces the detections by these. `label` returns the name of a class.
+    pub fn set_detections(&mut self, detections: &[Detection], label: impl Fn(u32) -> Arc<str>) {
+        let (masks, frame) = (self.model.masks, &self.frame);
+        let mut polygons = Polygons::new();
+        let told = |detection: &Detection| {
+            let mut message = DetectionMessage::new(detection, label(detection.class_id))?;
+            if let Some(mask) = &detection.mask {
+                message.set_mask(mask, masks, frame, &mut polygons);
+            }
+            Some(message)
+        };
+        self.detections = detections.iter().filter_map(told).collect();
     }
 
     /// Returns the message as one line of JSON, with its line end.
@@ -192,7 +243,23 @@ impl DetectionMessage {
             score: rounded_score(detection.score)?,
             bounds,
             keypoints: detection.keypoints.iter().map(keypoint).collect::<Option<_>>()?,
+            ..Self::default()
         })
+    }
+
+    /// Adds the mask in the forms that are asked for.
+    fn set_mask(&mut self, mask: &Mask, told: MaskFacts, frame: &FrameFacts, polygons: &mut Polygons) {
+        self.area = Some(mask.area());
+        if told.form.has_polygons() {
+            polygons.trace(mask, told.tolerance_pixels as f32);
+            // Points are corners of pixels: whole numbers.
+            let ring = |ring: &[[f32; 2]]| ring.as_flattened().iter().map(|&number| number as u32).collect();
+            self.segments = Some(polygons.rings().map(ring).collect());
+        }
+        if told.form.has_rle() {
+            let counts = rle_encode(mask, frame.width, frame.height);
+            self.mask = Some(MaskMessage { rle: RleMessage { size: [frame.height, frame.width], counts } });
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
         captured_at: "2025-01-01T00:00:00.000000000Z".into(),
         monotonic_ns: sequence * 1_000_000,
         frame: FrameFacts { width: 640, height: 480, format: "rgb", file: None },
-        model: Arc::new(MessageModel { name: "m".into(), sha256: "0".repeat(64) }),
+        model: Arc::new(MessageModel { name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() }),
         timings_us: Timings::default(),
         detections: vec![detection; detections],
     })
@@ -59,7 +59,7 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
 
 /// Returns facts of a model that does not exist.
 pub fn model_facts() -> Arc<MessageModel> {
-    Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64) })
+    Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64), ..MessageModel::default() })
 }
 
 /// Returns a grey frame of 4x2 pixels from `pool`, each of value `sequence`.

@@ -22,7 +22,7 @@ use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings};
 use visiond_flow::clock::Clock;
 use visiond_flow::frame::Frame;
-use visiond_flow::message::{DetectionMessage, Message, MessageModel, Timings};
+use visiond_flow::message::{Message, MessageModel, Timings};
 use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics};
 use visiond_flow::trace;
 use visiond_kernels::nvtx;
@@ -425,8 +425,7 @@ impl Lane {
                 fail(&work);
                 continue;
             }
-            let named = |found: &Detection| DetectionMessage::new(found, runner.label(found.class_id));
-            work.message.detections = state.found.iter().filter_map(named).collect();
+            work.message.set_detections(&state.found, |class_id| runner.label(class_id));
             work.message.timings_us.preprocess = timings.preprocess_us;
             work.message.timings_us.infer = timings.infer_us;
             work.message.timings_us.postprocess = start.elapsed().as_micros() as u64;

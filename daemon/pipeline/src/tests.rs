@@ -184,7 +184,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
         gpu_lost: GpuLost::default(),
     };
     let model = LaneModel {
-        facts: Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64) }),
+        facts: Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64), ..MessageModel::default() }),
         runner: Some(runner()),
         build: Box::new(|| Ok(runner())),
     };

@@ -6,7 +6,7 @@ use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
 use visiond_engine::detector::{Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions};
-use visiond_flow::message::MessageModel;
+use visiond_flow::message::{MaskFacts, MessageModel};
 use visiond_kernels::cuda::Device;
 
 use crate::error::{ModelError, ServiceError};
@@ -19,6 +19,7 @@ pub struct LoadedModel {
     /// The meaning of its inputs and outputs.
     pub card: Card,
     limits: DetectorOptions,
+    masks: MaskFacts,
     name: String,
 }
 
@@ -38,9 +39,11 @@ impl LoadedModel {
             max_detections: model.max_detections,
             classes: model.classes.clone(),
             max_batch: model.max_batch,
+            masks: model.masks,
             raw_outputs: false,
         };
-        Ok(Self { engine, card, limits, name: name.clone() })
+        let told = MaskFacts { form: model.masks, tolerance_pixels: model.mask_tolerance_pixels };
+        Ok(Self { engine, card, limits, masks: told, name: name.clone() })
     }
 
     /// Returns it with another card.
@@ -70,6 +73,6 @@ impl LoadedModel {
 
     /// Returns what messages say about it.
     pub fn facts(&self) -> MessageModel {
-        MessageModel { name: self.name.clone(), sha256: self.engine.file().sha256.clone() }
+        MessageModel { name: self.name.clone(), sha256: self.engine.file().sha256.clone(), masks: self.masks }
     }
 }

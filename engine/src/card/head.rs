@@ -87,7 +87,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             HeadSpec::Heatmap(HeatmapSpec {
                 style,
                 stride: head.whole("stride", 1, 1024).unwrap_or(4),
-                sigmoid: head.flag("sigmoid").unwrap_or(style == HeatmapStyle::CenterNet),
+                sigmoid: head.flag("sigmoid").unwrap_or(style != HeatmapStyle::CenterFace),
                 heat: name(&mut head, "heat"),
                 size: name(&mut head, "size"),
                 offset: name(&mut head, "offset"),

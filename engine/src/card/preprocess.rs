@@ -14,6 +14,9 @@ const IMAGENET: ([f32; 3], [f32; 3]) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.
 /// The same as 0 to 255, in the order of blue, green and red, as OpenMMLab has them.
 const IMAGENET_BGR: ([f32; 3], [f32; 3]) = ([103.53, 116.28, 123.675], [57.375, 57.12, 58.395]);
 
+/// The same in the order of red, green and blue.
+const IMAGENET_RGB_BYTES: ([f32; 3], [f32; 3]) = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375]);
+
 const BYTE: f32 = 1.0 / 255.0;
 
 /// How a framework feeds a network.
@@ -92,6 +95,9 @@ impl Way {
     pub(crate) const CENTERNET: Self = Self { scale: BYTE, sampling: Sampling::OpencvWarpAffine, ..Self::NANODET }
         .normalised(([0.408, 0.447, 0.47], [0.289, 0.274, 0.278]));
 
+    /// TTFNet, which is OpenMMLab's of 2019: resized without its aspect ratio.
+    pub(crate) const TTFNET: Self = Self { scale: 1.0, ..Self::STRETCH }.normalised(IMAGENET_RGB_BYTES);
+
     /// CenterFace.
     pub(crate) const CENTERFACE: Self = Self { scale: 1.0, ..Self::STRETCH };
 
@@ -157,7 +163,7 @@ impl Way {
     const ULTRAFACE: Self = Self { scale: 1.0, ..Self::STRETCH }.normalised(([127.0; 3], [128.0; 3]));
 
     /// Every way by its name in cards.
-    pub(crate) const ALL: [(&'static str, Self); 25] = [
+    pub(crate) const ALL: [(&'static str, Self); 26] = [
         ("ultralytics", Self::ULTRALYTICS),
         ("ultralytics-8.4", Self::ULTRALYTICS_8_4),
         ("ultralytics-8.0", Self::ULTRALYTICS_8_0),
@@ -170,6 +176,7 @@ impl Way {
         ("nanodet", Self::NANODET),
         ("nanodet-plus", Self::NANODET_PLUS),
         ("centernet", Self::CENTERNET),
+        ("ttfnet", Self::TTFNET),
         ("centerface", Self::CENTERFACE),
         ("ultraface", Self::ULTRAFACE),
         ("nudenet", Self::NUDENET),

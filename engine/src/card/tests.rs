@@ -55,6 +55,7 @@ fn a_family_and_nothing_else_makes_a_card() {
 
 #[test]
 fn each_family_is_fed_as_its_project_feeds_it() {
+    const RGB: [[f32; 3]; 2] = [[123.675, 116.28, 103.53], [58.395, 57.12, 57.375]];
     const BGR: [[f32; 3]; 2] = [[103.53, 116.28, 123.675], [57.375, 57.12, 58.395]];
     const IMAGENET: [[f32; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
     const COCO: [[f32; 3]; 2] = [[0.408, 0.447, 0.47], [0.289, 0.274, 0.278]];
@@ -73,6 +74,7 @@ fn each_family_is_fed_as_its_project_feeds_it() {
         ("ssd", "", (Fit::Stretch, Opencv, 114.0, rgb, byte, PLAIN)),
         ("detr", "", (Fit::Stretch, PillowBilinear, 114.0, rgb, byte, PLAIN)),
         ("heatmap", "", (Fit::Warp, OpencvWarpAffine, 0.0, bgr, byte, COCO)),
+        ("heatmap", "style = \"ttfnet\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, RGB)),
         ("heatmap", "style = \"centerface\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, PLAIN)),
         ("blazeface", "", (Fit::Warp, OpencvWarp, 0.0, rgb, 1.0 / 127.5, SIGNED)),
         ("classifier", "", (cut, PillowBilinear, 114.0, rgb, byte, IMAGENET)),
@@ -141,6 +143,7 @@ fn every_option_of_a_head_is_heard() {
             HeadSpec::Detr(BoxesSpec { multi_label: Some(true), ..boxes }),
         ),
         ("heatmap", "", heatmap(HeatmapStyle::CenterNet, 4, true)),
+        ("heatmap", "style = \"ttfnet\"", heatmap(HeatmapStyle::TtfNet, 4, true)),
         ("heatmap", "style = \"centerface\"", heatmap(HeatmapStyle::CenterFace, 4, false)),
         ("heatmap", map_options, HeadSpec::Heatmap(maps)),
         ("blazeface", "", HeadSpec::Blazeface(BlazefaceSpec { strides: None })),
@@ -209,6 +212,7 @@ fn thresholds_and_limits_are_those_of_the_familys_own_code() {
         ("family = \"ssd\"", (0.5, 0.5, 300)),
         ("family = \"detr\"", (0.5, 0.45, 300)),
         ("family = \"heatmap\"", (0.3, 0.3, 100)),
+        ("family = \"heatmap\"\nstyle = \"ttfnet\"", (0.3, 0.3, 100)),
         ("family = \"heatmap\"\nstyle = \"centerface\"", (0.5, 0.3, 1000)),
         ("family = \"blazeface\"", (0.5, 0.3, 1000)),
     ] {

@@ -49,6 +49,8 @@ pub struct ClassAgreement {
     pub unmatched_picture: Option<usize>,
     /// The smallest IoU of a matched pair; `None` without boxes.
     pub min_iou: Option<Worst>,
+    /// The smallest IoU of the masks of a matched pair; `None` without masks.
+    pub min_mask_iou: Option<Worst>,
     /// The largest difference of a matched pair's scores.
     pub max_score_difference: Option<Worst>,
     /// The largest distance between the keypoints of a matched pair, in pixels of the picture; `None` without keypoints.
@@ -82,6 +84,11 @@ impl ClassAgreement {
             self.boxes += 1;
             inside = overlap >= limits.min_iou;
             Worst::keep(&mut self.min_iou, overlap, picture, |new, old| new < old);
+        }
+        if let (Some(a), Some(b)) = (&a.mask, &b.mask) {
+            let overlap = a.iou(b);
+            inside &= overlap >= limits.min_iou;
+            Worst::keep(&mut self.min_mask_iou, overlap, picture, |new, old| new < old);
         }
         let difference = f64::from((a.score - b.score).abs());
         self.outside += u64::from(!inside || difference > limits.max_score_difference);

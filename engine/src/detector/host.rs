@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::letterbox::Mapping;
+use visiond_kernels::mask::{Mask, MaskAssembler, MaskFrame, MaskJob};
 use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor};
 use visiond_kernels::tensor::{ShapeText, TensorRef};
 
@@ -28,6 +29,7 @@ pub(super) struct HostRunner {
     run: HostRun,
     /// The shape of each output, for the slot being read.
     slot_shapes: Vec<Vec<usize>>,
+    assembler: MaskAssembler,
 }
 
 /// The one run.
@@ -62,6 +64,7 @@ impl HostRunner {
             mappings: vec![None; inputs.batch],
             run: HostRun::Empty,
             slot_shapes: vec![Vec::new(); session.outputs().len()],
+            assembler: MaskAssembler::default(),
             session,
             inputs,
         })
@@ -82,6 +85,38 @@ impl HostRunner {
         for &index in &self.inputs.open_batch {
             self.session.set_batch(index, frames);
         }
+    }
+
+    /// Finds the shape of each output for one frame.
+    fn find_slot_shapes(&mut self) -> Result<(), DetectorError> {
+        let frames = self.frames_run();
+        for (index, shape) in self.slot_shapes.iter_mut().enumerate() {
+            shape.clear();
+            shape.extend_from_slice(self.session.output(index)?.shape());
+            if frames > 1 {
+                if shape.first() != Some(&frames) {
+                    let name = self.session.outputs()[index].name.clone();
+                    return Err(DetectorError::NotByFrame { name, shape: ShapeText(shape).to_string(), frames });
+                }
+                shape[0] = 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the outputs of a slot. Their shapes are those that [`Self::find_slot_shapes`] found.
+    fn outputs_of(&self, slot: usize) -> Result<Vec<NamedOutput<'_>>, DetectorError> {
+        let frames = self.frames_run();
+        let mut outputs = Vec::with_capacity(self.slot_shapes.len());
+        for (index, (shape, info)) in self.slot_shapes.iter().zip(self.session.outputs()).enumerate() {
+            let whole = self.session.output(index)?;
+            let each = whole.bytes().len() / frames;
+            let bytes = &whole.bytes()[slot * each..(slot + 1) * each];
+            let tensor = TensorRef::new(whole.dtype(), shape, bytes)
+                .map_err(|_| DetectorError::Slot(slot, "the backend's output is not of its shape"))?;
+            outputs.push(NamedOutput { name: &info.name, tensor });
+        }
+        Ok(outputs)
     }
 
     /// Clears unused slots of a fixed batch, so that they do not hold an old frame.
@@ -155,29 +190,28 @@ impl Runner for HostRunner {
         score_threshold: f32,
         decoded: &mut Decoded,
     ) -> Result<(), DetectorError> {
-        let frames = self.frames_run();
-        for (index, shape) in self.slot_shapes.iter_mut().enumerate() {
-            shape.clear();
-            shape.extend_from_slice(self.session.output(index)?.shape());
-            if frames > 1 {
-                if shape.first() != Some(&frames) {
-                    let name = self.session.outputs()[index].name.clone();
-                    return Err(DetectorError::NotByFrame { name, shape: ShapeText(shape).to_string(), frames });
-                }
-                shape[0] = 1;
-            }
-        }
-        let mut outputs = Vec::with_capacity(self.slot_shapes.len());
-        for (index, (shape, info)) in self.slot_shapes.iter().zip(self.session.outputs()).enumerate() {
-            let whole = self.session.output(index)?;
-            let each = whole.bytes().len() / frames;
-            let bytes = &whole.bytes()[slot * each..(slot + 1) * each];
-            let tensor = TensorRef::new(whole.dtype(), shape, bytes)
-                .map_err(|_| DetectorError::Slot(slot, "the backend's output is not of its shape"))?;
-            outputs.push(NamedOutput { name: &info.name, tensor });
-        }
+        self.find_slot_shapes()?;
+        let outputs = self.outputs_of(slot)?;
         let input_size = (self.inputs.spec.width, self.inputs.spec.height);
         Ok(head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, decoded)?)
+    }
+
+    fn masks(
+        &mut self,
+        run: RunId,
+        slot: usize,
+        decoded: &Decoded,
+        jobs: &[MaskJob],
+        out: &mut Vec<Mask>,
+    ) -> Result<bool, DetectorError> {
+        let (Some(spec), Some(mapping)) = (decoded.masks, self.mapping(run, slot)) else { return Ok(false) };
+        let mut assembler = std::mem::take(&mut self.assembler);
+        let outputs = self.outputs_of(slot)?;
+        let tensors: Vec<TensorRef<'_>> = outputs.iter().map(|output| output.tensor).collect();
+        let frame = MaskFrame::new(&mapping, (spec.width, spec.height));
+        assembler.run(&spec, &frame, &tensors, jobs, out);
+        self.assembler = assembler;
+        Ok(true)
     }
 
     fn max_in_flight(&self) -> usize {

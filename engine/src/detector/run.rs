@@ -31,6 +31,32 @@ pub struct Keypoint {
     pub score: Option<f32>,
 }
 
+/// How the pixels of an object are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MaskForm {
+    /// Not at all.
+    None,
+    /// As polygons.
+    #[default]
+    Polygons,
+    /// As COCO's run lengths.
+    Rle,
+    /// As both.
+    Both,
+}
+
+impl MaskForm {
+    /// Whether there are polygons.
+    pub const fn has_polygons(self) -> bool {
+        matches!(self, Self::Polygons | Self::Both)
+    }
+
+    /// Whether there are run lengths.
+    pub const fn has_rle(self) -> bool {
+        matches!(self, Self::Rle | Self::Both)
+    }
+}
+
 /// Settings of the user that override the card.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DetectorOptions {
@@ -44,6 +70,8 @@ pub struct DetectorOptions {
     pub classes: Vec<String>,
     /// Batch size, if the model leaves it open; 0 is 1.
     pub max_batch: usize,
+    /// Whether and how masks are told, if the model has some; with [`MaskForm::None`], detections have none.
+    pub masks: MaskForm,
     /// Whether [`Detector::raw_output`](super::Detector::raw_output) is needed. The model then runs through host memory.
     pub raw_outputs: bool,
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::letterbox::Mapping;
+use visiond_kernels::mask::{Mask, MaskJob};
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 
@@ -41,6 +42,17 @@ pub(super) trait Runner: Send {
         score_threshold: f32,
         decoded: &mut Decoded,
     ) -> Result<(), DetectorError>;
+
+    /// Replaces `out` by the masks of some of the candidates that [`Runner::decode`] has just found in the slot; returns whether
+    /// the model has masks.
+    fn masks(
+        &mut self,
+        run: RunId,
+        slot: usize,
+        decoded: &Decoded,
+        jobs: &[MaskJob],
+        out: &mut Vec<Mask>,
+    ) -> Result<bool, DetectorError>;
 
     /// Returns an output of the last run.
     fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError>;

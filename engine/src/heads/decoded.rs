@@ -1,5 +1,6 @@
 //! The candidates that a head found in one frame.
 
+use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::{Candidate, Member, weighted_mean};
 
 /// The candidates that a head found in one frame.
@@ -13,6 +14,9 @@ pub struct Decoded {
     keypoints: Vec<InputKeypoint>,
     keypoint_rows: Vec<u32>,
     keypoints_per_row: usize,
+    /// Where the candidates' masks are in the outputs; `None` if there are none, and from
+    /// [`Head::decode_filtered`](super::Head::decode_filtered).
+    pub masks: Option<MaskSpec>,
     /// Candidates that did not fit into the GPU's filter; 0 from [`Head::decode`](super::Head::decode).
     pub lost: usize,
     /// Row, class and index of the filter's records, sorted; the memory is reused.
@@ -37,6 +41,7 @@ impl Decoded {
         self.keypoint_rows.clear();
         self.keypoints_per_row = 0;
         self.lost = 0;
+        self.masks = None;
     }
 
     /// Clips the boxes to the model's input.

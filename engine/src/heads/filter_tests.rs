@@ -118,15 +118,8 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         })
     };
     let pair = |n, width| vec![tensor("scores", &[1, n, width]), tensor("boxes", &[1, n, 4])];
-    let peaks = HeadSpec::Heatmap(HeatmapSpec {
-        style: HeatmapStyle::CenterNet,
-        stride: 4,
-        sigmoid: true,
-        heat: None,
-        size: None,
-        offset: None,
-        landmarks: None,
-    });
+    let peaks = |style| HeadSpec::Heatmap(HeatmapSpec { style, stride: 4, sigmoid: true, ..HeatmapSpec::default() });
+    let sides = vec![tensor("hm", &[1, 20, 40, 48]), tensor("wh", &[1, 4, 40, 48])];
     let maps = vec![tensor("hm", &[1, 20, 40, 48]), tensor("wh", &[1, 2, 40, 48]), tensor("reg", &[1, 2, 40, 48])];
     let cases = [
         ("nanodet", nanodet(false, true), vec![tensor("o", &[1, 3549, 124])], 416, 80, 0.0..1.0, 0.999),
@@ -140,11 +133,12 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),
         ("every class", softmax(Activation::Sigmoid), pair(3000, 21), 320, 20, -8.0..6.0, 0.995),
         ("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, -8.0..3.0, 0.9),
-        ("peaks", peaks, maps, 192, 20, -8.0..3.0, 0.7),
+        ("peaks", peaks(HeatmapStyle::CenterNet), maps, 192, 20, -8.0..3.0, 0.7),
+        ("peaks and sides", peaks(HeatmapStyle::TtfNet), sides, 192, 20, -8.0..3.0, 0.7),
     ];
     for (name, spec, infos, side, classes, range, threshold) in cases {
         for infos in [infos.clone(), half(infos)] {
-            let size = (side, if name == "peaks" { 160 } else { side });
+            let size = (side, if name.starts_with("peaks") { 160 } else { side });
             let model = MadeUpModel::new(infos, noise(7, range.clone()));
             let mut head = build(&spec, &model.infos, size, classes).unwrap_or_else(|error| panic!("{error}"));
             let wanted = model.decode(head.as_mut(), size, threshold);

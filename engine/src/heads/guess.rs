@@ -364,9 +364,13 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
     // outputs, unless their names show what they are, and all of them are as large as the heat map.
     let twos =
         planes.iter().filter(|(index, [c, h, w])| *index != heat && *c == Some(2) && [*h, *w] == [lines, columns]);
+    let all_sides = |&(index, [c, h, w]): &(usize, [Option<usize>; 3])| {
+        index != heat && c == Some(4) && [h, w] == [lines, columns] && named(index, &["wh", "size"])
+    };
+    let sides = outputs.len() == 2 && is_named && planes.iter().any(all_sides);
     let two_named = twos.clone().any(|(index, _)| named(*index, &["wh", "size", "scale", "reg", "off"]));
     let sizes_and_offsets = twos.count() == 2 && matches!(outputs.len(), 3 | 4);
-    if evidence.tail(heat).softmax || !(is_named && two_named || sizes_and_offsets) {
+    if evidence.tail(heat).softmax || !(is_named && two_named || sizes_and_offsets || sides) {
         return;
     }
     let tail = evidence.tail(heat);
@@ -376,6 +380,9 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
         let sigmoid = if tail.known { !tail.sigmoid } else { usual };
         HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, ..HeatmapSpec::default() })
     };
+    if sides {
+        return evidence.add(1, spec(HeatmapStyle::TtfNet, true), classes, "a heat map, and distances to four sides");
+    }
     if classes == Some(1) && count(2) >= 2 && count(10) == 1 {
         let reason = "a heat map, sizes, offsets and ten planes of landmarks";
         evidence.add(1, spec(HeatmapStyle::CenterFace, false), Some(1), reason);

@@ -1,6 +1,7 @@
 //! The interface of heads, the one that each family's file implements, and the checks between the two.
 
 use visiond_kernels::filter::{FilterSpec, Filtered, ScoreCode};
+use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
 
 use super::decoded::Decoded;
@@ -25,6 +26,10 @@ pub trait Head: Send {
 
     /// Does the same as [`Head::decode`] with what the filter found in one frame: the same candidates in the same order.
     fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded);
+
+    /// Returns where masks are in outputs of these shapes; `None` if the model has none, or a shape is unknown. [`Head::decode`]
+    /// tells it of real outputs in [`Decoded::masks`].
+    fn masks(&self, outputs: &[TensorInfo], input_size: (u32, u32)) -> Option<MaskSpec>;
 
     /// Returns what removes the candidates that show the same object.
     fn suppression(&self) -> Suppression;
@@ -113,6 +118,11 @@ pub(super) trait Decoder: Send {
     /// Describes `decode` to the GPU's filter; `None` if it is not worth it or a shape is unknown. Thresholds are set later.
     fn filter(&self, layout: &Self::Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec>;
 
+    /// Returns where masks are; `None` if the model has none, or a shape is unknown.
+    fn masks(&self, _layout: &Self::Layout, _outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+        None
+    }
+
     /// Returns why the numbers of a run on a real picture cannot be what the card says: logits where it expects probabilities.
     ///
     /// Certain of it, whatever the picture shows: a model that is read rightly never meets this.
@@ -169,8 +179,10 @@ impl<D: Decoder> Checked<D> {
 impl<D: Decoder> Head for Checked<D> {
     fn decode(&mut self, input: &HeadInput<'_>, out: &mut Decoded) -> Result<(), HeadError> {
         out.clear();
-        let layout = self.layout(ModelOutputs::Real(input.outputs), input.input_size)?;
+        let outputs = ModelOutputs::Real(input.outputs);
+        let layout = self.layout(outputs, input.input_size)?;
         self.decoder.decode(&layout, input, out);
+        out.masks = self.decoder.masks(&layout, outputs);
         if self.decoder.clips() {
             out.clip(input.input_size);
         }
@@ -192,6 +204,12 @@ impl<D: Decoder> Head for Checked<D> {
             scores => scores,
         };
         Some(FilterSpec { input_size, score_threshold, scores, ..spec }).filter(|spec| spec.check().is_ok())
+    }
+
+    fn masks(&self, outputs: &[TensorInfo], input_size: (u32, u32)) -> Option<MaskSpec> {
+        let outputs = ModelOutputs::Declared(outputs);
+        let layout = self.decoder.layout(outputs, input_size).ok()?;
+        self.decoder.masks(&layout, outputs)
     }
 
     fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) {

@@ -1,9 +1,12 @@
-//! Peaks of a heat map: CenterNet and CenterFace.
+//! Peaks of a heat map: CenterNet, TTFNet and CenterFace.
 //!
 //! CenterNet (`style = "centernet"`) reads a heat map `[1, classes, h, w]`, sizes `[1, 2, h, w]` (width, height, in cells) and
 //! offsets `[1, 2, h, w]` (x, y, inside a cell; half a cell where there is none). A cell that is the greatest of its 3x3
 //! neighbourhood is a candidate: centre `(cell + offset) * stride`, size `size * stride`. The heat map still needs the
 //! sigmoid unless the card sets `sigmoid = false`. Needs no NMS.
+//!
+//! TTFNet (`style = "ttfnet"`) reads a heat map as CenterNet's and the distances from the corner of a peak's cell to the sides of the
+//! box, `[1, 4, h, w]` (left, top, right, bottom, in pixels).
 //!
 //! CenterFace (`style = "centerface"`) reads a heat map `[1, 1, h, w]` (after the sigmoid), scales `[1, 2, h, w]` (height,
 //! width, as `exp(x) * stride`), offsets `[1, 2, h, w]` (y, x) and landmarks `[1, 10, h, w]` (y, x of five points, in sizes of
@@ -12,7 +15,8 @@
 //!
 //! Outputs are found by the card's names, else by their own (hm, wh, reg), else by their order and channels.
 //!
-//! Source: `ctdet_decode` in xingyizhou/CenterNet `src/lib/models/decode.py`; `decode` in Star-Clouds/CenterFace
+//! Source: `ctdet_decode` in xingyizhou/CenterNet `src/lib/models/decode.py`; `get_bboxes` in ZJULearning/ttfnet
+//! `mmdet/models/anchor_heads/ttf_head.py`; `decode` in Star-Clouds/CenterFace
 //! `prj-python/centerface.py`, which moves a box that starts outside the input instead of clipping it.
 
 use visiond_kernels::filter::{BoxCode, Choice, FilterSpec, Grid, PointCode, Points, Table, Values};
@@ -58,6 +62,11 @@ impl Heatmap {
         self.spec.style == HeatmapStyle::CenterFace
     }
 
+    /// Returns how many planes the sizes have.
+    fn size_planes(&self) -> usize {
+        if self.spec.style == HeatmapStyle::TtfNet { 4 } else { 2 }
+    }
+
     /// Finds the heat map: by the card, its own name, the only number of planes that no other role has, the number of classes or
     /// its place. Its planes may be others than the card's classes, so that no other output is read in its place.
     fn heat(&self, outputs: ModelOutputs<'_>, roles: &mut Roles<'_>, named: usize) -> Result<Option<usize>, Misfit> {
@@ -76,7 +85,8 @@ impl Heatmap {
         if let Some(found) = roles.by_name("heat map", None, &HINTS, is_map)? {
             return Ok(Some(found));
         }
-        let of_another = |count: usize| count == 2 || (self.is_face() && count == 2 * FACE_POINTS);
+        let sizes = self.size_planes();
+        let of_another = |count: usize| count == sizes || (self.is_face() && count == 2 * FACE_POINTS);
         let mut own = (0..outputs.count()).filter(|&index| planes(index).flatten().is_some_and(|n| !of_another(n)));
         let only = own.next().filter(|_| own.next().is_none());
         Ok(roles.any(|index| Some(index) == only).or_else(|| roles.any(|index| planes(index).is_some_and(fits))))
@@ -132,7 +142,12 @@ impl Decoder for Heatmap {
     type Layout = HeatmapLayout;
 
     fn reads(&self) -> &'static str {
-        "a heat map [1, classes, h, w], sizes [1, 2, h, w], offsets [1, 2, h, w], and of CenterFace landmarks [1, 10, h, w]"
+        match self.spec.style {
+            HeatmapStyle::TtfNet => "a heat map [1, classes, h, w] and distances [1, 4, h, w]",
+            _ => {
+                "a heat map [1, classes, h, w], sizes [1, 2, h, w], offsets [1, 2, h, w], and of CenterFace landmarks [1, 10, h, w]"
+            }
+        }
     }
 
     fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<HeatmapLayout, Misfit> {
@@ -156,13 +171,17 @@ impl Decoder for Heatmap {
             let fits = |[c, h, w]: [_; 3]| may_be(c, wanted) && may_agree(h, height) && may_agree(w, width);
             shape.last::<3>().is_some_and(fits)
         };
+        let sizes = self.size_planes();
         let size = roles
-            .find("sizes", self.spec.size.as_deref(), &["wh", "size", "scale"], |s| alike(s, 2))?
+            .find("sizes", self.spec.size.as_deref(), &["wh", "size", "scale"], |s| alike(s, sizes))?
             .ok_or_else(|| {
-                let no_sizes = || format!("no output has two planes of sizes like `{}`", outputs.name(heat));
+                let no_sizes = || format!("no output has {sizes} planes of sizes like `{}`", outputs.name(heat));
                 if is_other { no_heat() } else { no_sizes() }
             })?;
-        let offset = roles.find("offsets", self.spec.offset.as_deref(), &["reg", "off"], |s| alike(s, 2))?;
+        let offset = match self.spec.style {
+            HeatmapStyle::TtfNet => None,
+            _ => roles.find("offsets", self.spec.offset.as_deref(), &["reg", "off"], |s| alike(s, 2))?,
+        };
         if face && offset.is_none() {
             return Err(format!("no output has two planes of offsets like `{}`", outputs.name(heat)).into());
         }
@@ -206,6 +225,12 @@ impl Decoder for Heatmap {
                 }
                 let pair = |planes: &[f32]| (planes[cell], planes[cells + cell]);
                 let (column, line, row) = (column as f32, line as f32, class * cells + cell);
+                if self.spec.style == HeatmapStyle::TtfNet {
+                    let [left, top, right, bottom] = std::array::from_fn(|side| size[side * cells + cell]);
+                    let (x, y) = (column * stride, line * stride);
+                    out.push(row, class as u32, score, [x - left, y - top, x + right, y + bottom]);
+                    continue;
+                }
                 if !self.is_face() {
                     let (dx, dy) = offset.as_deref().map_or((0.5, 0.5), pair);
                     let (x, y) = ((column + dx) * stride, (line + dy) * stride);
@@ -249,10 +274,14 @@ impl Decoder for Heatmap {
             offsets: layout.offset.map(|output| planes(output, 2)),
             points: layout.landmarks.map(|output| planes(output, 2 * FACE_POINTS)),
             grid: Grid { columns, lines, stride: self.spec.stride as f32, ..Grid::default() },
-            ..table(cells, planes(layout.heat, classes), planes(layout.size, 2))
+            ..table(cells, planes(layout.heat, classes), planes(layout.size, self.size_planes()))
         };
         let activation = if self.spec.sigmoid { Activation::Sigmoid } else { Activation::None };
-        let boxes = if face { BoxCode::Face } else { BoxCode::Peak };
+        let boxes = match self.spec.style {
+            HeatmapStyle::CenterNet => BoxCode::Peak,
+            HeatmapStyle::TtfNet => BoxCode::Sides,
+            HeatmapStyle::CenterFace => BoxCode::Face,
+        };
         let classes = if face { 0..1 } else { 0..classes };
         let every = Choice::Every { peaks: true, row_step: cells };
         Some(FilterSpec {

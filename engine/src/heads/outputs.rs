@@ -51,6 +51,11 @@ impl OutputShape {
         before.iter().enumerate().all(is_one).then_some(*last)
     }
 
+    /// Whether the shape is known and has `rank` dimensions.
+    pub(super) fn has_rank(&self, rank: usize) -> bool {
+        self.rank == Some(rank)
+    }
+
     /// Returns the length of a vector: the one dimension after the batch that is not 1.
     pub(super) fn vector(&self) -> Option<Option<usize>> {
         let Some(rank) = self.rank else { return Some(None) };

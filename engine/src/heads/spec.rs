@@ -17,7 +17,7 @@ pub enum Family {
     Ssd,
     /// Queries: DETR, RT-DETR, D-FINE, RF-DETR.
     Detr,
-    /// Peaks of a heat map: CenterNet, CenterFace.
+    /// Peaks of a heat map: CenterNet, TTFNet, CenterFace.
     Heatmap,
     /// Offsets from anchors of one size: BlazeFace and MediaPipe's other detectors.
     Blazeface,
@@ -141,6 +141,8 @@ pub enum HeatmapStyle {
     /// Peaks of 3x3, sizes in cells.
     #[default]
     CenterNet,
+    /// Peaks of 3x3, distances to the sides in pixels.
+    TtfNet,
     /// Every cell, sizes as exp(x) times the stride, five landmarks, NMS afterwards.
     CenterFace,
 }
@@ -176,14 +178,14 @@ pub struct BlazefaceSpec {
 pub enum HeadSpec {
     /// See [`Family::Yolov5`].
     Yolov5 {
-        /// Mask coefficients at the end of a row, which are ignored.
+        /// Mask coefficients at the end of a row.
         masks: usize,
     },
     /// See [`Family::Yolov8`].
     Yolov8 {
         /// Keypoints after the classes.
         keypoints: Option<Keypoints>,
-        /// Mask coefficients after the classes, which are ignored.
+        /// Mask coefficients after the classes.
         masks: usize,
     },
     /// See [`Family::YoloNms`].
@@ -282,8 +284,11 @@ pub(crate) const UNITS: [(&str, BoxUnit); 2] = [("pixels", BoxUnit::Pixels), ("n
 pub(crate) const FORMATS: [(&str, BoxFormat); 4] =
     [("xyxy", BoxFormat::Xyxy), ("yxyx", BoxFormat::Yxyx), ("cxcywh", BoxFormat::Cxcywh), ("xywh", BoxFormat::Xywh)];
 /// The words of cards for kinds of heat maps.
-pub(crate) const STYLES: [(&str, HeatmapStyle); 2] =
-    [("centernet", HeatmapStyle::CenterNet), ("centerface", HeatmapStyle::CenterFace)];
+pub(crate) const STYLES: [(&str, HeatmapStyle); 3] = [
+    ("centernet", HeatmapStyle::CenterNet),
+    ("ttfnet", HeatmapStyle::TtfNet),
+    ("centerface", HeatmapStyle::CenterFace),
+];
 
 impl HeadSpec {
     /// Returns the options as a card has them, as key and value; without those that are not set.

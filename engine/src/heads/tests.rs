@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use visiond_kernels::filter::Values;
+use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::remedy::with_remedy;
@@ -155,6 +157,39 @@ fn what_follows_the_class_of_a_row_must_be_masks_or_the_cards_keypoints() {
     // The scores of a classifier.
     assert_eq!(key(&spec(None), &[tensor("y", &[1, 6])], (224, 224), 0), "head.family");
     assert_eq!(key(&spec(None), &[tensor("y", &[1, 1, 6])], (224, 224), 0), "");
+}
+
+#[test]
+fn masks_are_made_of_a_rows_last_numbers_and_the_planes_of_another_output() {
+    let planes = |shape: &[usize]| tensor("output1", shape);
+    let masks =
+        |spec: &HeadSpec, outputs: &[TensorInfo]| build(spec, outputs, (32, 32), 3).unwrap().masks(outputs, (32, 32));
+    let expected = |coefficients: Values| MaskSpec {
+        prototypes: Values::planes(1, 5, 8 * 6),
+        channels: 5,
+        height: 8,
+        width: 6,
+        coefficients,
+    };
+    let of_planes = tensor("output0", &[1, 12, 40]);
+    let of_rows = tensor("output0", &[1, 40, 12]);
+    let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 5 };
+    let at = |offset, row_step, column_step, frame_len| {
+        Some(expected(Values { output: 0, offset, row_step, column_step, frame_len }))
+    };
+    assert_eq!(masks(&v8, &[of_planes.clone(), planes(&[1, 5, 8, 6])]), at(7 * 40, 1, 40, 480));
+    assert_eq!(masks(&v8, &[of_rows, planes(&[1, 5, 8, 6])]), at(7, 12, 1, 480));
+    let v5 = HeadSpec::Yolov5 { masks: 5 };
+    assert_eq!(masks(&v5, &[tensor("output0", &[1, 40, 13]), planes(&[1, 5, 8, 6])]), at(8, 13, 1, 520));
+    let nms = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels };
+    assert_eq!(masks(&nms, &[tensor("output0", &[1, 40, 11]), planes(&[1, 5, 8, 6])]), at(6, 11, 1, 440));
+    // Without planes, with others, or before their shape is known.
+    for other in [&[1, 4, 8, 6][..], &[5, 8, 6], &[1, 5, 0, 6], &[2, 5, 8, 6, 1]] {
+        assert_eq!(masks(&v8, &[of_planes.clone(), planes(other)]), None, "{other:?}");
+    }
+    assert_eq!(masks(&v8, std::slice::from_ref(&of_planes)), None);
+    let open = TensorInfo { shape: None, ..planes(&[]) };
+    assert_eq!(masks(&v8, &[of_planes, open]), None);
 }
 
 #[test]
@@ -482,8 +517,8 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         (prop::option::of(background()), prop::option::of(activation())).prop_map(|(background, activation)| {
             HeadSpec::Detr(BoxesSpec { background, activation, ..BoxesSpec::default() })
         }),
-        (any::<bool>(), 0..9_u32, any::<bool>()).prop_map(|(face, stride, sigmoid)| {
-            let style = if face { HeatmapStyle::CenterFace } else { HeatmapStyle::CenterNet };
+        (0..STYLES.len(), 0..9_u32, any::<bool>()).prop_map(|(style, stride, sigmoid)| {
+            let (_, style) = STYLES[style];
             let (heat, size, offset, landmarks) = (None, None, None, None);
             HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, heat, size, offset, landmarks })
         }),
@@ -537,10 +572,13 @@ pub(super) fn right_outputs(
     let points = |keypoints: Option<Keypoints>| keypoints.map_or(0, |k| k.values());
     let scored = |width: usize| vec![tensor("boxes", &[1, rows, 4]), tensor("scores", &[1, rows, width])];
     match spec {
-        HeadSpec::Yolov5 { masks } => vec![tensor("output", &[1, rows, 5 + classes + masks])],
+        HeadSpec::Yolov5 { masks } => {
+            vec![tensor("output", &[1, rows, 5 + classes + masks]), tensor("prototypes", &[1, *masks, 3, 5])]
+        }
         HeadSpec::Yolov8 { keypoints, masks } => {
             let width = 4 + classes + points(*keypoints) + masks;
-            vec![tensor("output", &if variant == 0 { [1, width, rows] } else { [1, rows, width] })]
+            let output = tensor("output", &if variant == 0 { [1, width, rows] } else { [1, rows, width] });
+            vec![output, tensor("prototypes", &[1, *masks, 3, 5])]
         }
         HeadSpec::YoloNms { keypoints, .. } => match variant {
             0 => vec![tensor("output", &[1, rows, 6 + points(*keypoints)])],
@@ -572,7 +610,10 @@ pub(super) fn right_outputs(
         },
         HeadSpec::Heatmap(spec) => {
             let planes = if spec.style == HeatmapStyle::CenterFace { 1 } else { classes };
-            [("hm", planes), ("wh", 2), ("reg", 2), ("landmarks", 10)].map(|(n, c)| tensor(n, &[1, c, rows, 3])).into()
+            let sizes = if spec.style == HeatmapStyle::TtfNet { 4 } else { 2 };
+            [("hm", planes), ("wh", sizes), ("reg", 2), ("landmarks", 10)]
+                .map(|(n, c)| tensor(n, &[1, c, rows, 3]))
+                .into()
         }
         HeadSpec::Blazeface(spec) => {
             let usual = || vec![size.0 / 16, size.0 / 8, size.0 / 8, size.0 / 8];

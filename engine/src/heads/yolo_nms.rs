@@ -2,7 +2,8 @@
 //!
 //! Reads one of
 //! - `[1, N, 6 (+ keypoints) (+ masks)]`: left, top, right, bottom, score, class (Ultralytics end-to-end and `nms=True`);
-//!   then `x, y` or `x, y, score` per keypoint; mask coefficients are ignored. Unused rows have score 0.
+//!   then `x, y` or `x, y, score` per keypoint, or mask coefficients for the prototypes in a second output
+//!   ([`super::prototypes`]). Unused rows have score 0.
 //! - `[N, 7]`: frame of the batch, left, top, right, bottom, class, score (YOLOv7 `--end2end` for ONNX Runtime).
 //! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
 //!   EfficientNMS, YOLOv7 and YOLOv8 exports with it).
@@ -13,6 +14,7 @@
 //! WongKinYiu/yolov7 `models/experimental.py`; TensorRT `plugin/efficientNMSPlugin/README.md`.
 
 use visiond_kernels::filter::{FilterSpec, Table};
+use visiond_kernels::mask::MaskSpec;
 
 use super::decoded::{Decoded, InputKeypoint};
 use super::end_to_end::{EndToEndOutputs, OutputEncoding};
@@ -20,6 +22,7 @@ use super::gpu_filter::{best_of, plain_box, plain_points, rows_of, scale_of, tab
 use super::head::{Decoder, HeadInput, Suppression};
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::ModelOutputs;
+use super::prototypes;
 use super::raw_numbers::{Numbers, not_probabilities, wrong_labels, wrong_unit};
 use super::rows::{class_number, corners, four};
 use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints};
@@ -152,6 +155,13 @@ impl Decoder for YoloNms {
         let boxes: Vec<[f32; 4]> = used.filter_map(|row| four(row, box_at)).collect();
         let found = rows().map(|row| (row[score_at], row[class_at]));
         wrong_labels(found, 0, self.class_count, input.score_threshold).or_else(|| wrong_unit(&boxes, self.unit, KEY))
+    }
+
+    fn masks(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+        let &YoloNmsLayout::Rows { output, .. } = layout else { return None };
+        let (values, _, width) = rows_of(outputs, output)?;
+        let first = 6 + self.keypoints.map_or(0, |k| k.values());
+        prototypes::masks(outputs, width.checked_sub(first)?, values.from_column(first))
     }
 
     fn filter(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {

@@ -2,20 +2,22 @@
 //!
 //! Reads one output `[1, 4 + classes (+ keypoints) (+ masks), N]`, f32 or f16, or its transpose, `[1, N, 4 + ...]`: centre x,
 //! centre y, width, height in pixels of the input, then one score per class, after the sigmoid. A candidate has its best class.
-//! Pose models add `x, y` or `x, y, score` per keypoint in pixels of the input; segmentation models add mask coefficients,
-//! which are ignored (boxes only).
+//! Pose models add `x, y` or `x, y, score` per keypoint in pixels of the input; segmentation models add mask coefficients for
+//! the prototypes in a second output ([`super::prototypes`]).
 //!
 //! The dimension with the card's width decides the orientation; without named classes the shorter dimension is the width.
 //!
 //! Source: `non_max_suppression` in ultralytics `utils/nms.py`, one class per box.
 
 use visiond_kernels::filter::{FilterSpec, Table, Values};
+use visiond_kernels::mask::MaskSpec;
 
 use super::decoded::{Decoded, InputKeypoint};
 use super::gpu_filter::{best_of, known, plain_box, plain_points, table};
 use super::head::{Decoder, HeadInput};
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, classes_in, may_be};
+use super::prototypes;
 use super::raw_numbers::{Numbers, no_pixels, not_probabilities, wrong_unit};
 use super::rows::{best_class, corners};
 use super::spec::{BoxFormat, BoxUnit, Keypoints};
@@ -35,6 +37,17 @@ pub(super) struct Yolov8Layout {
     classes: usize,
     /// Whether a candidate's numbers are `rows` apart, as exported, and not side by side.
     planes: bool,
+}
+
+impl Yolov8Layout {
+    /// Returns where the candidates' numbers are, and how many candidates there are; `None` if the shape is unknown.
+    fn table(&self, outputs: ModelOutputs<'_>) -> Option<(Values, usize)> {
+        let [a, b] = known(outputs.shape(self.output))?;
+        Some(match self.planes {
+            true => (Values::planes(self.output, a, b), b),
+            false => (Values::rows(self.output, a, b), a),
+        })
+    }
 }
 
 /// Anchors per block: their best scores and classes stay in the first-level cache.
@@ -165,13 +178,14 @@ impl Decoder for Yolov8 {
             .or_else(|| wrong_unit(boxes.as_chunks().0, BoxUnit::Pixels, FAMILY).map(|_| no_pixels()))
     }
 
+    fn masks(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+        let (values, _) = layout.table(outputs)?;
+        let first = self.other_numbers() + layout.classes - self.masks;
+        prototypes::masks(outputs, self.masks, values.from_column(first))
+    }
+
     fn filter(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
-        let [a, b] = known(outputs.shape(layout.output))?;
-        let (values, rows) = if layout.planes {
-            (Values::planes(layout.output, a, b), b)
-        } else {
-            (Values::rows(layout.output, a, b), a)
-        };
+        let (values, rows) = layout.table(outputs)?;
         let points = self.keypoints.map(|_| values.from_column(4 + layout.classes));
         let table = Table { points, ..table(rows, values.from_column(4), values) };
         let boxes = plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);

@@ -32,6 +32,17 @@ static void (*body)();
 
 inline void __syncthreads() { swapcontext(&fibres[running].context, &scheduler); }
 
+// The threads of a warp vote in the same round, and read the votes in the next.
+static bool votes[1024];
+inline unsigned __ballot_sync(unsigned, bool vote) {
+    votes[running] = vote;
+    __syncthreads();
+    unsigned bits = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) bits |= unsigned(votes[running / 32 * 32 + lane]) << lane;
+    __syncthreads();
+    return bits;
+}
+
 template <class T>
 inline T atomicAdd(T* at, T value) {
     T old = *at;

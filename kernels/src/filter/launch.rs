@@ -138,6 +138,7 @@ impl Launch {
             BoxCode::Anchor => a.box_code = 3,
             BoxCode::Peak => a.box_code = 4,
             BoxCode::Face => a.box_code = 5,
+            BoxCode::Sides => a.box_code = 6,
         }
         // The kernel divides by it.
         a.point_values = 2;

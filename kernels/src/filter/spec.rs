@@ -189,6 +189,8 @@ pub enum BoxCode {
         /// Logits per side.
         bins: usize,
     },
+    /// The distances from the reference point to the left, top, right and bottom, in pixels.
+    Sides,
     /// The centre relative to the reference point, in strides; width and height as exp(x) strides.
     CellExp,
     /// The centre relative to the middle of the cell, in pixels; width and height in pixels, at least 0. The middle is `(x +
@@ -206,7 +208,7 @@ impl BoxCode {
         match self {
             Self::Distances { bins } => 4 * bins,
             Self::Peak | Self::Face => 2,
-            Self::Plain { .. } | Self::CellExp | Self::Anchor => 4,
+            Self::Plain { .. } | Self::Sides | Self::CellExp | Self::Anchor => 4,
         }
     }
 }

@@ -13,6 +13,12 @@ const MAX_HELD: usize = 16 * MAX_POINTS;
 /// The part of its area that the simplification of a ring may move.
 const AREA_TOLERANCE: f64 = 0.02;
 
+/// The most that [`smooth_steps`] moves a contour by, in pixels: a step to half of its height.
+const SMOOTHED: f64 = 0.5;
+
+/// The tolerance at which points on a line are left out after smoothing.
+const STRAIGHT: f64 = 0.01;
+
 /// The divisions of a ring by its farthest points after which it is divided in the middle: this bounds the time.
 const MAX_DEPTH: u32 = 48;
 
@@ -31,6 +37,7 @@ pub struct Polygons {
     /// The top edges of pixels that were passed.
     passed: Vec<u32>,
     ring: Vec<[f32; 2]>,
+    smoothed: Vec<[f32; 2]>,
     keep: Vec<bool>,
     stack: Vec<(usize, usize, u32)>,
 }
@@ -63,8 +70,9 @@ impl Polygons {
     /// Replaces the rings by those of a mask.
     ///
     /// Points are left out (Douglas and Peucker 1973) where the contour stays within `tolerance` pixels, or within less if the
-    /// object is small: the area that may change is at most 2 % of the object's and of the ring's. With 0 only points on a
-    /// straight line are left out. The number of points is at most [`MAX_POINTS`].
+    /// object is small: the area that may change is at most 2 % of the object's and of the ring's. From half a pixel on, steps
+    /// of one pixel become slopes through their middles. With 0 only points on a straight line are left out. The number of
+    /// points is at most [`MAX_POINTS`].
     pub fn trace(&mut self, mask: &Mask, tolerance: f32) {
         self.points.clear();
         self.ends.clear();
@@ -75,7 +83,8 @@ impl Polygons {
         let tolerance = f64::from(if tolerance > 0.0 { tolerance } else { 0.0 });
         // A strip of the tolerance's width along every contour is at most this part of the object.
         let strip = AREA_TOLERANCE * mask.area() as f64 / (perimeter(mask) as f64).max(1.0);
-        let tolerance = tolerance.min(strip);
+        let smooth = tolerance >= SMOOTHED;
+        let tolerance = if smooth { (tolerance - SMOOTHED).min(strip) } else { tolerance.min(strip) };
         // The tolerance after doubling, for rings of any size.
         let mut forced = 0.0;
         self.passed.clear();
@@ -90,7 +99,11 @@ impl Polygons {
                         break;
                     }
                     self.follow(bits, [32 * word as i64 + i64::from(open.trailing_zeros()), y as i64]);
-                    self.push_ring(tolerance, forced);
+                    if smooth {
+                        smooth_steps(&self.ring, &mut self.smoothed);
+                        std::mem::swap(&mut self.ring, &mut self.smoothed);
+                    }
+                    self.push_ring(if smooth { tolerance.max(STRAIGHT) } else { tolerance }, forced);
                     if self.points.len() > MAX_HELD {
                         forced = self.coarsen(forced, MAX_HELD / 2);
                     }
@@ -144,7 +157,7 @@ impl Polygons {
     /// Appends `ring`, simplified.
     fn push_ring(&mut self, tolerance: f64, forced: f64) {
         let (area, length) = area_and_length(&self.ring);
-        let tolerance = tolerance.min(AREA_TOLERANCE * area / length).max(forced);
+        let tolerance = tolerance.min((AREA_TOLERANCE * area / length).max(STRAIGHT)).max(forced);
         simplify(&self.ring, tolerance, &mut self.keep, &mut self.stack);
         let start = self.points.len();
         self.points.extend(self.ring.iter().zip(&self.keep).filter(|(_, keep)| **keep).map(|(point, _)| *point));
@@ -199,6 +212,37 @@ fn perimeter(mask: &Mask) -> u64 {
         }
     }
     edges
+}
+
+/// Replaces steps of one pixel by slopes through the middles of their edges.
+///
+/// A corner between two edges, of which one is a pixel long, is cut off if the contour turns the other way at their other ends:
+/// the slope comes no nearer to the middle of a pixel than 0.35, so it fills the same pixels, and a staircase becomes a line.
+fn smooth_steps(ring: &[[f32; 2]], out: &mut Vec<[f32; 2]>) {
+    out.clear();
+    let count = ring.len();
+    let point = |i: usize| ring[i % count];
+    // The edge from point `i` to the next. All indices are one round ahead, so that they may be reduced.
+    let edge = |i: usize| [point(i + 1)[0] - point(i)[0], point(i + 1)[1] - point(i)[1]];
+    let length = |i: usize| edge(i)[0].abs() + edge(i)[1].abs();
+    let right = |i: usize| {
+        let (before, after) = (edge(i + count - 1), edge(i));
+        before[0] * after[1] - before[1] * after[0] > 0.0
+    };
+    let step = |i: usize| right(i) != right(i + 1);
+    let cut = |i: usize| {
+        let before = i + count - 1;
+        step(before) && step(i) && (length(before) == 1.0 || length(i) == 1.0)
+    };
+    for i in 0..count {
+        if !cut(i) {
+            out.push(point(i));
+        }
+        if step(i) && (cut(i) || cut(i + 1)) {
+            let (a, b) = (point(i), point(i + 1));
+            out.push([f32::midpoint(a[0], b[0]), f32::midpoint(a[1], b[1])]);
+        }
+    }
 }
 
 /// Returns the area that a ring encloses and its length.

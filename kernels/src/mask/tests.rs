@@ -185,13 +185,13 @@ fn a_contour_runs_along_the_edges_of_pixels() {
 
 #[test]
 fn a_slope_becomes_a_line() {
-    let lines: Vec<String> = (0..300).map(|i| "#".repeat(i + 1) + &".".repeat(300 - i)).collect();
+    let lines: Vec<String> = (1..=60).map(|i| "#".repeat(i) + &".".repeat(60 - i)).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let triangle = mask(0, 0, &lines);
     let simple = rings(&triangle, 1.0);
-    assert!(rings(&triangle, 0.0)[0].len() > 590 && simple[0].len() <= 5, "{simple:?}");
-    let back = filled(simple.iter().map(Vec::as_slice), &triangle);
-    assert!(back.iou(&triangle) > 0.98);
+    assert_eq!(rings(&triangle, 0.0)[0].len(), 122);
+    assert!(simple[0].len() <= 7, "{simple:?}");
+    assert_eq!(filled(simple.iter().map(Vec::as_slice), &triangle), triangle);
 }
 
 #[test]

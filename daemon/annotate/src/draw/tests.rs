@@ -54,6 +54,26 @@ fn a_box_is_drawn_on_its_edge_in_its_classes_colour() {
 }
 
 #[test]
+fn a_mask_covers_the_pixels_inside_its_rings_but_for_its_holes() {
+    let mut one = detection(4, "car", 0.8, [8.0, 8.0, 30.0, 20.0]);
+    one.bounds = None;
+    // A ring of 20x10 pixels with a hole of 4x2, and one that reaches out of the picture.
+    let outer = vec![10, 10, 30, 10, 30, 20, 10, 20];
+    let hole = vec![18, 14, 18, 16, 22, 16, 22, 14];
+    one.segments = Some(vec![outer, hole, vec![60, 60, 900, 60, 900, 9_000, 60, 9_000], Vec::new(), vec![1, 1]]);
+    let mut picture = RgbImage::new(64, 64);
+    fill_rings(&mut picture, one.segments.as_deref().unwrap(), [255; 3], 1.0);
+    let white = picture.pixels().filter(|pixel| **pixel == Rgb([255; 3])).count();
+    assert_eq!(white, 20 * 10 - 4 * 2 + 4 * 4);
+    assert_eq!(*picture.get_pixel(29, 19), Rgb([255; 3]));
+    assert_eq!(*picture.get_pixel(18, 14), Rgb([0; 3]));
+    let mut picture = RgbImage::new(64, 64);
+    draw(&mut picture, &[one]);
+    assert_ne!(*picture.get_pixel(28, 18), Rgb([0; 3]));
+    assert_eq!(*picture.get_pixel(20, 15), Rgb([0; 3]));
+}
+
+#[test]
 fn boxes_and_points_outside_the_picture_are_cut_off() {
     let mut one = detection(1, "person", 0.8, [-50.0, -50.0, 500.0, 500.0]);
     let point = |x, y, score| KeypointMessage { x, y, score };

@@ -78,6 +78,8 @@ struct ClassDifference {
     mean_iou: Option<f64>,
     max_score_difference: Option<WorstPicture>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    min_mask_iou: Option<WorstPicture>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_keypoint_distance: Option<WorstPicture>,
     /// The first picture with a missing or extra detection.
     unmatched_picture: Option<String>,
@@ -320,6 +322,7 @@ fn class_differences(
         min_iou: worst(class.min_iou),
         mean_iou: class.mean_iou().map(rounded),
         max_score_difference: worst(class.max_score_difference),
+        min_mask_iou: worst(class.min_mask_iou),
         max_keypoint_distance: worst(class.max_keypoint_distance),
         unmatched_picture: class.unmatched_picture.map(picture),
     };
@@ -343,6 +346,9 @@ fn class_table(classes: &[ClassDifference], all: &ClassDifference) -> String {
         table.push(label.chain(counts).chain(numbers).chain([worst.to_owned()]));
     }
     let mut out = format!("\n{}", table.text());
+    if let Some(worst) = &all.min_mask_iou {
+        let _ = writeln!(out, "masks overlap with an IoU of at least {:.4} ({})", worst.value, worst.picture);
+    }
     if let Some(worst) = &all.max_keypoint_distance {
         // Writing into a String cannot fail.
         let _ = writeln!(out, "keypoints at most {:.2} pixels apart ({})", worst.value, worst.picture);

@@ -69,7 +69,11 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                     captured_at: rfc3339(timestamp),
                     monotonic_ns: time,
                     frame: FrameFacts { width, height, format: format.name(), file: file.map(Into::into) },
-                    model: Arc::new(MessageModel { name: "m".into(), sha256: "0123456789abcdef".repeat(4) }),
+                    model: Arc::new(MessageModel {
+                        name: "m".into(),
+                        sha256: "0123456789abcdef".repeat(4),
+                        ..MessageModel::default()
+                    }),
                     timings_us: Timings { capture, queue, preprocess, infer, postprocess, total },
                     detections: seen.iter().filter_map(named).collect(),
                 };

@@ -77,7 +77,7 @@ fn alone(publish: PublishFn, stop: &Stop) -> Lane {
 /// A lane's fake model.
 fn fake_model(name: &str, batch: usize, max_in_flight: usize, act: fn(u8) -> Act) -> LaneModel {
     LaneModel {
-        facts: Arc::new(MessageModel { name: name.into(), sha256: "0".repeat(64) }),
+        facts: Arc::new(MessageModel { name: name.into(), sha256: "0".repeat(64), ..MessageModel::default() }),
         runner: Some(Box::new(Fake::new(batch, max_in_flight, act))),
         build: Box::new(move || Ok(Box::new(Fake::new(batch, max_in_flight, act)))),
     }

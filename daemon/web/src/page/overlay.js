@@ -1,4 +1,4 @@
-// Draws boxes, points and labels on a picture, in the colours of visiond's annotated pictures.
+// Draws masks, boxes, points and labels on a picture, in the colours of visiond's annotated pictures.
 
 import { showsScores } from './settings.js';
 
@@ -41,6 +41,7 @@ export function drawDetections(context, detections, place, unit) {
   const line = small ? 1.5 * unit : 2 * unit;
   context.font = `600 ${font}px system-ui, sans-serif`;
   context.textBaseline = 'middle';
+  for (const detection of [...detections].reverse()) drawMask(context, detection, place);
   const labels = [];
   // The best last, on top.
   for (const detection of [...detections].reverse()) {
@@ -76,6 +77,17 @@ export function drawDetections(context, detections, place, unit) {
   // Every name has its place before a score takes room.
   if (showsScores()) for (const label of placed) addScore(context, label, placed);
   for (const label of placed) drawLabel(context, label, unit);
+}
+
+/** Fills the detection's outlines; holes are outlines inside of others. */
+function drawMask(context, detection, place) {
+  context.beginPath();
+  for (const ring of detection.segments ?? []) {
+    for (let i = 0; i < ring.length; i += 2) context.lineTo(place.left + ring[i] * place.scale, place.top + ring[i + 1] * place.scale);
+    context.closePath();
+  }
+  context.fillStyle = `rgb(${classColor(detection.class_id).join(' ')} / .45)`;
+  context.fill('evenodd');
 }
 
 /** Adds the label's name to those that are `placed`, in the first spot that no other label has. */

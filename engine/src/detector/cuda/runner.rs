@@ -8,6 +8,7 @@ use visiond_kernels::cuda::{CudaStream, Event};
 use visiond_kernels::filter::FilterSpec;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::letterbox::Mapping;
+use visiond_kernels::mask::{Mask, MaskJob};
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 
@@ -267,6 +268,17 @@ impl Runner for CudaRunner {
         }
         self.counts.lost_candidates += decoded.lost as u64;
         Ok(())
+    }
+
+    fn masks(
+        &mut self,
+        _run: RunId,
+        _slot: usize,
+        _decoded: &Decoded,
+        _jobs: &[MaskJob],
+        _out: &mut Vec<Mask>,
+    ) -> Result<bool, DetectorError> {
+        Ok(false)
     }
 
     fn counts(&self) -> RunCounts {

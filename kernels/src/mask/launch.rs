@@ -1,0 +1,211 @@
+//! The kernel's argument, and the pieces of masks that its blocks make.
+
+use super::{Mask, MaskFrame, MaskJob, MaskSpec, MaskSpecError};
+use crate::filter::Values;
+use crate::tensor::DType;
+
+/// Threads per block, as `THREADS` in cuda/mask.cu.
+pub const THREADS: u32 = 256;
+
+/// The words of a mask that a block makes, as `WORDS` in cuda/mask.cu.
+const WORDS: u32 = 256;
+
+/// The most words of all masks of a frame: 64 MiB, eight objects that fill 8K frames, or thirty that fill 4K frames.
+pub const MAX_WORDS: usize = 16 * 1024 * 1024;
+
+/// `Values` of cuda/filter_argument.cuh.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct ValuesArgument {
+    address: u64,
+    dtype: u32,
+    offset: u32,
+    row_step: u32,
+    column_step: u32,
+    frame_len: u32,
+    unused: u32,
+}
+
+/// `MaskAxis` of cuda/mask_argument.cuh.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct AxisArgument {
+    cells: u32,
+    first: u32,
+    count: u32,
+    step: f32,
+    origin: f32,
+}
+
+/// `Masks` of cuda/mask_argument.cuh.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct Argument {
+    prototypes: ValuesArgument,
+    coefficients: ValuesArgument,
+    channels: u32,
+    width: u32,
+    factor: u32,
+    slot: u32,
+    axes: [AxisArgument; 2],
+    pieces: u64,
+    bits: u64,
+}
+
+/// Consecutive words of a mask, as `Piece` of cuda/mask_argument.cuh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C, align(16))]
+pub struct Piece {
+    row: u32,
+    left: u32,
+    top: u32,
+    width: u32,
+    first: u32,
+    count: u32,
+    out: u32,
+    unused: u32,
+}
+
+// The kernel asserts the same.
+const _: () = assert!(size_of::<Argument>() == 136 && size_of::<AxisArgument>() == 20 && size_of::<Piece>() == 32);
+
+/// Where the words of a job's mask are: the first word, and the rectangle.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    start: usize,
+    pixels: [u32; 4],
+}
+
+/// The argument and the pieces of one launch.
+#[derive(Debug, Clone)]
+pub struct MaskLaunch {
+    spec: MaskSpec,
+    argument: Box<Argument>,
+    pieces: Vec<Piece>,
+    places: Vec<Place>,
+    words: usize,
+}
+
+impl MaskLaunch {
+    /// Checks the spec and fills in what is the same for every frame.
+    pub fn new(spec: &MaskSpec) -> Result<Self, MaskSpecError> {
+        spec.check()?;
+        let argument = Argument {
+            prototypes: values_argument(&spec.prototypes),
+            coefficients: values_argument(&spec.coefficients),
+            channels: narrow(spec.channels),
+            width: narrow(spec.width),
+            ..Argument::default()
+        };
+        let (pieces, places) = (Vec::new(), Vec::new());
+        Ok(Self { spec: *spec, argument: Box::new(argument), pieces, places, words: 0 })
+    }
+
+    /// Returns how many outputs the model must have: one more than the highest index.
+    pub fn outputs(&self) -> usize {
+        self.spec.prototypes.output.max(self.spec.coefficients.output) + 1
+    }
+
+    /// Lays out the masks of the frame `slot` of the outputs; returns how many do not fit into [`MAX_WORDS`] and stay empty.
+    pub fn set_jobs(&mut self, frame: &MaskFrame, slot: usize, jobs: &[MaskJob]) -> usize {
+        let a = &mut *self.argument;
+        a.factor = frame.factor;
+        a.slot = narrow(slot);
+        for (argument, axis) in a.axes.iter_mut().zip(&frame.axes) {
+            let super::MaskAxis { cells, first, count, step, origin, .. } = *axis;
+            *argument = AxisArgument { cells, first, count, step, origin };
+        }
+        let usable = [self.spec.width, self.spec.height] == frame.axes.map(|axis| axis.cells as usize)
+            && frame.axes.iter().all(|axis| axis.count > 0);
+        self.pieces.clear();
+        self.places.clear();
+        self.words = 0;
+        let mut lost = 0;
+        for job in jobs {
+            let mut place = Place { start: self.words, pixels: [0; 4] };
+            let pixels = frame.pixels(job.box_in_source);
+            let (width, height) = (pixels[2] - pixels[0], pixels[3] - pixels[1]);
+            let words = width.div_ceil(32) as usize * height as usize;
+            if words > 0 && usable && self.spec.has_row(job.row) {
+                if self.words + words > MAX_WORDS {
+                    lost += 1;
+                } else {
+                    place.pixels = pixels;
+                    let (row, [left, top, ..]) = (job.row, pixels);
+                    let mut first = 0;
+                    while first < narrow(words) {
+                        let count = WORDS.min(narrow(words) - first);
+                        let out = narrow(self.words) + first;
+                        self.pieces.push(Piece { row, left, top, width, first, count, out, unused: 0 });
+                        first += count;
+                    }
+                    self.words += words;
+                }
+            }
+            self.places.push(place);
+        }
+        lost
+    }
+
+    /// Returns a piece for each block.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Returns how many words the launch writes.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Sets the addresses of the pieces (aligned to 16 bytes) and of the words.
+    pub fn set_memory(&mut self, pieces: u64, bits: u64) {
+        self.argument.pieces = pieces;
+        self.argument.bits = bits;
+    }
+
+    /// Sets the address and element type of each output; there must be [`Self::outputs`] of them.
+    pub fn set_outputs(&mut self, outputs: impl Iterator<Item = (u64, DType)> + Clone) {
+        let a = &mut *self.argument;
+        let both =
+            [(&mut a.prototypes, self.spec.prototypes.output), (&mut a.coefficients, self.spec.coefficients.output)];
+        for (values, output) in both {
+            let given = outputs.clone().nth(output);
+            (values.address, values.dtype) = given.map_or((0, 0), |(address, dtype)| (address, dtype as u32));
+        }
+    }
+
+    /// Returns the address of the kernel's one argument.
+    pub fn argument(&mut self) -> *mut std::ffi::c_void {
+        (&raw mut *self.argument).cast()
+    }
+
+    /// Copies the masks of the last launch from the words that it wrote, a mask for each job; reuses the memory of `out`.
+    pub fn read(&self, words: &[u32], out: &mut Vec<Mask>) {
+        out.resize_with(self.places.len(), Mask::default);
+        for (Place { start, pixels }, mask) in self.places.iter().zip(out) {
+            mask.clear(*pixels);
+            let count = mask.words.len();
+            if let Some(found) = words.get(*start..*start + count) {
+                mask.words.copy_from_slice(found);
+            }
+        }
+    }
+}
+
+/// `check` ensures that all that is read can be indexed with 32 bits; the rest are sizes of pictures.
+fn narrow(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn values_argument(values: &Values) -> ValuesArgument {
+    let Values { offset, row_step, column_step, frame_len, .. } = *values;
+    ValuesArgument {
+        address: 0,
+        dtype: 0,
+        offset: narrow(offset),
+        row_step: narrow(row_step),
+        column_step: narrow(column_step),
+        frame_len: narrow(frame_len),
+        unused: 0,
+    }
+}
