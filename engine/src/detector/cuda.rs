@@ -11,8 +11,12 @@
 //! nothing, so that its result is there sooner. A model with an open batch has an execution context per batch size: changing
 //! the shapes of a context would invalidate the graphs that were recorded with it.
 //!
-//! Nothing is allocated after every index has run every batch size and frame size that occurs.
+//! Masks are no part of the graph: which objects have one is known after the suppression, on the host. One launch then makes those
+//! of a frame.
+//!
+//! Nothing is allocated after every index has run every batch size and frame size that occurs, but for the detections' masks.
 
+mod gpu_masks;
 mod gpu_model;
 mod readback;
 mod run_state;

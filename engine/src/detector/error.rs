@@ -3,6 +3,7 @@
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::cuda::CudaError;
 use visiond_kernels::filter::FilterError;
+use visiond_kernels::mask::MaskError;
 use visiond_kernels::preprocess::PreprocessError;
 
 use crate::backend::EngineError;
@@ -50,6 +51,9 @@ pub enum DetectorError {
     /// The candidate filter cannot be made or run.
     #[error(transparent)]
     Filter(#[from] FilterError),
+    /// Masks cannot be made on the GPU.
+    #[error(transparent)]
+    Masks(#[from] MaskError),
     /// Memory that CPU and GPU share cannot be allocated.
     #[error(transparent)]
     Buffer(#[from] BufferError),
@@ -94,6 +98,7 @@ impl DetectorError {
         let cuda = match self {
             Self::Cuda(error) | Self::Buffer(BufferError::Cuda { error, .. }) => Some(error),
             Self::Filter(error) => error.cuda(),
+            Self::Masks(error) => error.cuda(),
             Self::Preprocess(error) | Self::Frame { error, .. } => match error {
                 PreprocessError::Cuda(error) | PreprocessError::Buffer(BufferError::Cuda { error, .. }) => Some(error),
                 PreprocessError::Module(error) => error.cuda(),

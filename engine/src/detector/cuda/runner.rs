@@ -12,6 +12,7 @@ use visiond_kernels::mask::{Mask, MaskJob};
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 
+use super::gpu_masks::GpuMasks;
 use super::gpu_model::GpuModel;
 use super::readback::Readback;
 use super::run_state::{RunState, enqueue_preprocess, enqueue_readback, enqueue_run};
@@ -44,6 +45,8 @@ pub(crate) struct CudaRunner {
     spec: PreprocessSpec,
     /// How the filter finds candidates; `None` if the outputs are copied whole.
     filter: Option<FilterSpec>,
+    /// Makes masks; `None` if the model has none.
+    masks: Option<GpuMasks>,
     /// The indices of the runs in flight, oldest first.
     in_flight: VecDeque<usize>,
     /// Whether a run has finished.
@@ -75,6 +78,7 @@ impl CudaRunner {
         if filter.is_none() {
             log::debug!("copying whole outputs: no candidate filter for this head and these shapes");
         }
+        let masks = head.masks(&outputs, input_size).map(|spec| GpuMasks::new(spec, &stream)).transpose()?;
         let readback = Readback::new(filter.as_ref(), &model, device, inputs.batch)?;
         let mut runs = Vec::with_capacity(MAX_IN_FLIGHT);
         runs.push(RunState::new(&inputs.spec, device, inputs.batch, readback)?);
@@ -86,6 +90,7 @@ impl CudaRunner {
             readback_stream: CudaStream::new(device)?,
             spec: inputs.spec.clone(),
             filter,
+            masks,
             in_flight: VecDeque::with_capacity(MAX_IN_FLIGHT),
             warm: false,
             last: RunTimings::default(),
@@ -272,13 +277,18 @@ impl Runner for CudaRunner {
 
     fn masks(
         &mut self,
-        _run: RunId,
-        _slot: usize,
+        run: RunId,
+        slot: usize,
         _decoded: &Decoded,
-        _jobs: &[MaskJob],
-        _out: &mut Vec<Mask>,
+        jobs: &[MaskJob],
+        out: &mut Vec<Mask>,
     ) -> Result<bool, DetectorError> {
-        Ok(false)
+        let Some(mapping) = self.mapping(run, slot) else { return Err(DetectorError::NotInFlight) };
+        let Some(masks) = &mut self.masks else { return Ok(false) };
+        // SAFETY: the run is done and has a frame in this slot; `begin`, which needs `self`, is what writes to its outputs again;
+        // the spec was made of the outputs' shapes.
+        unsafe { masks.run(self.model.addresses(run.0), slot, &mapping, jobs, out) }?;
+        Ok(true)
     }
 
     fn counts(&self) -> RunCounts {
@@ -301,10 +311,9 @@ impl Runner for CudaRunner {
 
 impl Drop for CudaRunner {
     fn drop(&mut self) {
-        for stream in [&self.preprocess_stream, &self.stream, &self.readback_stream] {
-            if let Err(error) = stream.synchronize() {
-                log::debug!("{error}");
-            }
+        let ended = [&self.preprocess_stream, &self.stream, &self.readback_stream].map(CudaStream::synchronize);
+        for error in ended.into_iter().chain(self.masks.as_ref().map(GpuMasks::synchronize)).filter_map(Result::err) {
+            log::debug!("{error}");
         }
     }
 }

@@ -1,0 +1,68 @@
+//! Makes the masks of a finished run's objects on the GPU, where prototypes and coefficients are.
+
+use visiond_kernels::cuda::{CudaError, CudaStream, DeviceAddress, Event};
+use visiond_kernels::letterbox::Mapping;
+use visiond_kernels::mask::{CudaMasks, Mask, MaskFrame, MaskJob, MaskSpec};
+use visiond_kernels::tensor::DType;
+
+use crate::detector::error::DetectorError;
+
+/// Makes masks after the suppression, for the objects that stay: their bits alone leave the GPU.
+///
+/// It has a stream of its own, so that it need not wait for the inference of another run. A frame costs one launch and one
+/// wake-up of the host.
+pub(super) struct GpuMasks {
+    spec: MaskSpec,
+    /// Made with the first mask: a model whose masks nobody asks for needs no memory for them.
+    masks: Option<CudaMasks>,
+    stream: CudaStream,
+    end: Event,
+    /// Whether the log has said that masks did not fit.
+    complained: bool,
+}
+
+impl GpuMasks {
+    pub(super) fn new(spec: MaskSpec, stream: &CudaStream) -> Result<Self, CudaError> {
+        let device = stream.device();
+        let (own, end) = (CudaStream::new(device)?, Event::new(device)?);
+        Ok(Self { spec, masks: None, stream: own, end, complained: false })
+    }
+
+    /// Replaces `out` by the masks of `jobs` in the frame `slot`.
+    ///
+    /// # Safety
+    /// `outputs` are those of a run that is done, for at least `slot + 1` frames, in the types and shapes that the spec was made
+    /// of, and nothing writes to them meanwhile.
+    pub(super) unsafe fn run(
+        &mut self,
+        outputs: &[(DeviceAddress, DType)],
+        slot: usize,
+        mapping: &Mapping,
+        jobs: &[MaskJob],
+        out: &mut Vec<Mask>,
+    ) -> Result<(), DetectorError> {
+        let masks = match &mut self.masks {
+            Some(masks) => masks,
+            empty => empty.insert(CudaMasks::new(&self.spec, self.stream.device())?),
+        };
+        let frame = MaskFrame::new(mapping, (self.spec.width, self.spec.height));
+        // SAFETY: the outputs are the caller's promise; the last launch was waited for, or the stream failed and its error ends
+        // this run too.
+        let lost = unsafe { masks.enqueue(outputs, slot, &frame, jobs, &self.stream) }?;
+        self.end.record(&self.stream)?;
+        self.end.wait()?;
+        masks.masks(out);
+        if lost > 0 && !std::mem::replace(&mut self.complained, true) {
+            log::warn!(
+                "{lost} masks of a frame did not fit into 64 MiB and are empty: raise score_threshold or lower \
+                 max_detections (logged once)"
+            );
+        }
+        Ok(())
+    }
+
+    /// Waits for what is queued.
+    pub(super) fn synchronize(&self) -> Result<(), CudaError> {
+        self.stream.synchronize()
+    }
+}
