@@ -7,6 +7,7 @@
 mod class_name;
 mod error;
 mod head;
+mod keypoints;
 mod load;
 mod preprocess;
 mod presets;
@@ -27,6 +28,7 @@ use crate::heads::{Family, HeadSpec};
 
 pub(crate) use error::CardPlaces;
 pub use error::{CardError, CardProblem};
+pub use keypoints::{KeypointCard, has_coco_keypoints};
 pub use presets::{coco_class, has_coco_classes};
 
 /// A model card: what a model's file does not say about itself.
@@ -44,6 +46,8 @@ pub struct Card {
     pub head: HeadSpec,
     /// The names of the classes from class 0 on; may be empty.
     pub classes: Vec<String>,
+    /// The names of the keypoints and the lines between them.
+    pub keypoints: KeypointCard,
     /// The minimum score.
     pub score_threshold: f32,
     /// IoU above which NMS removes the lower-scoring box.
@@ -92,6 +96,7 @@ impl Card {
             extra_inputs: BTreeMap::new(),
             head,
             classes: Vec::new(),
+            keypoints: KeypointCard::default(),
             score_threshold: 0.25,
             iou_threshold: 0.45,
             max_detections: 300,

@@ -41,6 +41,8 @@ pub struct Detector {
     input_size: (u32, u32),
     options: NmsOptions,
     labels: Vec<Arc<str>>,
+    keypoint_names: Vec<Arc<str>>,
+    skeleton: Vec<[u32; 2]>,
     /// The classes to keep; `None` keeps all.
     wanted: Option<Vec<u32>>,
     decoded: Decoded,
@@ -68,6 +70,7 @@ impl Detector {
             overlap: Overlap::default(),
         };
         let (runner, head) = runner(engine, inputs, card, options, nms_options.score_threshold)?;
+        let (keypoint_names, skeleton) = settled_keypoints(card, head.as_ref())?;
         Ok(Self {
             runner,
             head,
@@ -75,6 +78,8 @@ impl Detector {
             input_size,
             options: nms_options,
             labels: card.classes.iter().map(|name| Arc::from(name.as_str())).collect(),
+            keypoint_names: keypoint_names.into_iter().map(Arc::from).collect(),
+            skeleton,
             wanted: wanted_classes(&options.classes, &card.classes)?,
             decoded: Decoded::default(),
             nms: Nms::default(),
@@ -219,6 +224,16 @@ impl Detector {
         named.unwrap_or_else(|| class_id.to_string().into())
     }
 
+    /// Returns the name of each keypoint in the model's order; empty if they have none.
+    pub fn keypoint_names(&self) -> &[Arc<str>] {
+        &self.keypoint_names
+    }
+
+    /// Returns the pairs of keypoints that a line connects, counted from 0.
+    pub fn skeleton(&self) -> &[[u32; 2]] {
+        &self.skeleton
+    }
+
     /// Begins a run with `frames[i]` in slot `i`. Returns when the frames are no longer needed.
     ///
     /// A model with a fixed batch gets zeros in the unused slots.
@@ -325,10 +340,18 @@ fn build_head(
     size: (u32, u32),
 ) -> Result<Box<dyn Head>, DetectorError> {
     let named = card.classes.len();
-    heads::build(&card.head, outputs, size, named).map_err(|error| {
+    let head = heads::build(&card.head, outputs, size, named).map_err(|error| {
         let error = heads::with_remedy(error, &card.head, named, inputs, outputs, size);
         card_error(card, &error)
-    })
+    })?;
+    settled_keypoints(card, head.as_ref())?;
+    Ok(head)
+}
+
+/// Returns the names of a head's keypoints and the lines between them; the error has its place in the card.
+fn settled_keypoints(card: &Card, head: &dyn Head) -> Result<(Vec<String>, Vec<[u32; 2]>), DetectorError> {
+    let settled = card.keypoints.settle(&card.head, &card.classes, head.keypoints());
+    settled.map_err(|(key, problem)| DetectorError::at(card, key, problem))
 }
 
 fn card_error(card: &Card, error: &HeadError) -> DetectorError {

@@ -2,7 +2,7 @@
 //!
 //! All keys are text (ultralytics `engine/exporter.py`): `author` ("Ultralytics"), `description` ("Ultralytics YOLO11n model
 //! trained on coco.yaml"), `task`, `names` (a Python dict: `{0: 'person', 1: 'bicycle'}`), `stride`, `imgsz` (`[height,
-//! width]`), `channels`, `version` (`8.4.190`), `kpt_shape` (`[17, 3]`), `end2end`, `args` (`{'batch': 1, 'nms': True}`). YOLOv5 writes only `names`
+//! width]`), `channels`, `version` (`8.4.190`), `kpt_shape` (`[17, 3]`), `kpt_names` (`{0: ['nose', 'left_eye', ...]}`), `end2end`, `args` (`{'batch': 1, 'nms': True}`). YOLOv5 writes only `names`
 //! and `stride`.
 //!
 //! The head follows from task and output shape:
@@ -29,7 +29,7 @@ use visiond_kernels::preprocess::ChannelOrder;
 
 use self::python::PythonValue;
 use crate::backend::{TensorInfo, picture_size};
-use crate::card::{Card, InputCard, MAX_NAME_CHARS, Way, is_too_long};
+use crate::card::{Card, InputCard, KeypointCard, MAX_NAME_CHARS, Way, is_too_long};
 use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints};
 use crate::heads::{Family, two_dimensions};
 
@@ -131,6 +131,31 @@ fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Keypoints, Ultralyti
             _ => Err(wrong()),
         },
         _ => Err(wrong()),
+    }
+}
+
+/// Returns the names of a pose model's points: of `kpt_names`, `{0: ['nose', ...]}`, which newer versions write for each class, else
+/// COCO's of 17 points. Names that differ between classes, or whose number is wrong, are left out.
+fn keypoint_names(metadata: &BTreeMap<String, String>, count: usize) -> KeypointCard {
+    let text = |value: PythonValue| match value {
+        PythonValue::Text(name) => Some(name).filter(|name| !is_too_long(name)),
+        _ => None,
+    };
+    let list = |value: PythonValue| match value {
+        PythonValue::List(names) if names.len() == count => names.into_iter().map(text).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    let named = match read(metadata, "kpt_names") {
+        Some(Ok(PythonValue::Dict(classes))) => {
+            let mut lists: Vec<_> = classes.into_iter().map(|(_, names)| list(names)).collect();
+            lists.dedup();
+            if let [Some(_)] = lists[..] { lists.pop().flatten() } else { None }
+        }
+        _ => None,
+    };
+    match named.map(KeypointCard::with_names) {
+        Some(KeypointCard { names: None, .. }) | None if count == 17 => KeypointCard::coco(),
+        found => found.unwrap_or_default(),
     }
 }
 
@@ -258,8 +283,15 @@ fn make(
     let size = if picture_size(inputs).is_some() { None } else { image_size(metadata)? };
     let description = metadata.get("description").map_or("", |d| d.trim());
     let name = description.strip_prefix("Ultralytics ").unwrap_or(description).split(" model").next().unwrap_or("");
+    let keypoints = match &head {
+        HeadSpec::Yolov8 { keypoints: Some(points), .. } | HeadSpec::YoloNms { keypoints: Some(points), .. } => {
+            keypoint_names(metadata, points.count)
+        }
+        _ => KeypointCard::default(),
+    };
     let card = Card::with_head(head);
     Ok(Card {
+        keypoints,
         name: if name.is_empty() { "ultralytics".to_owned() } else { name.to_owned() },
         origin: "its Ultralytics metadata".to_owned(),
         input: InputCard { size, order: if grey { ChannelOrder::Grey } else { ChannelOrder::Rgb }, ..way.input() },

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use visiond_tests::networks::{BODY, network};
 use visiond_tests::{assert_no_panic, json_lines, picture, root, run, stderr, video, visiond};
 
 const INPUT: i32 = 5;
@@ -138,4 +139,62 @@ fn a_full_standard_output_has_its_exit_status() {
     let output = command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(OUTPUT));
     assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
+}
+
+/// Writes `network` and a white picture of 64x64, and returns the message of the one frame.
+fn message_of(folder: &Path, network: &[u8]) -> serde_json::Value {
+    fs::write(folder.join("net.onnx"), network).unwrap();
+    let white: Vec<u8> = [b"P6\n64 64\n255\n".as_slice(), &[255; 3 * 64 * 64]].concat();
+    fs::write(folder.join("white.ppm"), white).unwrap();
+    let (model, out) = (folder.join("net.onnx"), folder.join("out"));
+    let output =
+        detect(&[path("--json"), path("--annotate"), &out, path("--model"), &model, &folder.join("white.ppm")]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    json_lines(&output.stdout).remove(0)
+}
+
+#[test]
+fn the_points_of_a_body_have_names_and_are_drawn_as_a_skeleton() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = message_of(folder.path(), &network("pose"));
+    let body = &message["detections"][0];
+    assert_eq!(body["label"], "person");
+    let points = body["keypoints"].as_array().unwrap();
+    for (found, [x, y, score]) in points.iter().zip(BODY) {
+        let number = |key: &str| found[key].as_f64().unwrap() as f32;
+        assert_eq!([number("x"), number("y"), number("score")], [x, y, score], "{found}");
+    }
+    let name = |index: usize| points[index]["name"].as_str().unwrap();
+    assert_eq!((points.len(), name(0), name(9), name(16)), (17, "nose", "left_wrist", "right_ankle"));
+    let skeleton = message["model"]["skeleton"].as_array().unwrap();
+    assert_eq!((skeleton.len(), &skeleton[0]), (19, &serde_json::json!([15, 13])));
+    let picture = || fs::read(folder.path().join("out/white-annotated.jpg")).unwrap();
+    let with_lines = picture();
+
+    let message = message_of(folder.path(), &network("pose-named"));
+    assert_eq!(message["detections"][0]["keypoints"][16]["name"], "joint 16");
+    assert_eq!(message["model"].get("skeleton"), None, "nothing says which of these points belong together");
+    assert!(picture() != with_lines, "the lines are drawn");
+}
+
+#[test]
+fn a_card_names_points_and_lines() {
+    const CARD: &str = "[head]\nfamily = \"yolov8\"\nkeypoints = [17, 3]\n[classes]\nnames = [\"a\"]\n[keypoints]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..17).map(|point| format!("\"p{point}\"")).collect();
+    let card = format!("{CARD}names = [{}]\nskeleton = [[9, 0]]", names.join(", "));
+    fs::write(folder.path().join("net.toml"), card).unwrap();
+    let message = message_of(folder.path(), &network("pose"));
+    assert_eq!(message["model"]["skeleton"], serde_json::json!([[9, 0]]));
+    assert_eq!(message["detections"][0]["keypoints"][9]["name"], "p9");
+    for (keys, wanted) in [
+        ("names = [\"a\"]", "net.toml:7:9: `names` has 1 names, but the model's detections have 17 keypoints"),
+        ("skeleton = [[3, 17]]", "net.toml:7:12: the line [3, 17] of `skeleton` needs a point that the model lacks"),
+    ] {
+        fs::write(folder.path().join("net.toml"), format!("{CARD}{keys}\n")).unwrap();
+        let (model, white) = (folder.path().join("net.onnx"), folder.path().join("white.ppm"));
+        let output = detect(&[path("--model"), &model, &white]);
+        assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(3));
+    }
 }

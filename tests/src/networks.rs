@@ -88,8 +88,14 @@ impl Network {
         // The golden ratio spreads them evenly.
         let part = |index: u64| (index as f32 * 0.618_034).fract();
         let bias: Vec<f32> = (0..count).map(|index| least + (most - least) * part(index)).collect();
-        let weights = self.floats(&[1, count], &vec![0.0; count as usize]);
-        let bias = self.floats(&[count], &bias);
+        self.fixed(dims, &bias)
+    }
+
+    /// Adds a layer that gives these numbers, whatever the picture.
+    fn fixed(&mut self, dims: &[u64], numbers: &[f32]) -> String {
+        let count = numbers.len() as u64;
+        let weights = self.floats(&[1, count], &vec![0.0; numbers.len()]);
+        let bias = self.floats(&[count], numbers);
         let product = self.op("MatMul", &["feature", &weights], &[]);
         let sum = self.op("Add", &[&product, &bias], &[]);
         self.reshape(&sum, dims)
@@ -195,6 +201,43 @@ fn yolov8(side: u64, columns: u64, classes: u64, points: u64, masks: u64) -> Net
     if masks > 0 {
         let prototypes = network.layer(&[1, masks, 16, 16], -1.0, 1.0);
         network.output("output1", &prototypes, FLOAT, &[1, masks, 16, 16]);
+    }
+    network
+}
+
+/// A body with its left hand up, in COCO's order of points: x, y and score in a picture of [`SIDE`].
+pub const BODY: [[f32; 3]; 17] = [
+    [32.0, 10.0, 0.9],
+    [34.0, 8.0, 0.9],
+    [30.0, 8.0, 0.9],
+    [36.0, 9.0, 0.9],
+    [28.0, 9.0, 0.9],
+    [40.0, 18.0, 0.9],
+    [24.0, 18.0, 0.9],
+    [50.0, 16.0, 0.9],
+    [18.0, 26.0, 0.9],
+    [52.0, 6.0, 0.9],
+    [17.0, 34.0, 0.9],
+    [37.0, 36.0, 0.9],
+    [27.0, 36.0, 0.9],
+    [38.0, 47.0, 0.9],
+    [26.0, 47.0, 0.9],
+    [39.0, 58.0, 0.9],
+    // The right foot is hidden.
+    [25.0, 58.0, 0.1],
+];
+
+/// A pose model of Ultralytics that finds [`BODY`].
+fn pose(names: Option<&str>) -> Network {
+    let mut network = picture(SIDE);
+    let body = [32.0, 33.0, 44.0, 58.0, 0.9].into_iter().chain(BODY.into_iter().flatten());
+    let column = |value: f32| std::iter::once(value).chain(std::iter::repeat_n(0.0, CELLS as usize - 1));
+    let numbers: Vec<f32> = body.flat_map(column).collect();
+    let output = network.fixed(&[1, 56, CELLS], &numbers);
+    network.output("output0", &output, FLOAT, &[1, 56, CELLS]);
+    let metadata = [("author", "Ultralytics"), ("task", "pose"), ("names", "{0: 'person'}"), ("kpt_shape", "[17, 3]")];
+    for (key, note) in metadata.into_iter().chain(names.map(|names| ("kpt_names", names))) {
+        network.metadata(key, note);
     }
     network
 }
@@ -389,6 +432,11 @@ pub fn network(name: &str) -> Vec<u8> {
                 network.metadata(key, note);
             }
             network
+        }
+        "pose" => pose(None),
+        "pose-named" => {
+            let names = (0..17).map(|point| format!("'joint {point}'")).collect::<Vec<_>>().join(", ");
+            pose(Some(&format!("{{0: [{names}]}}")))
         }
         "yolov10" => end_to_end(30, 64.0),
         "yolov10-fractions" => end_to_end(30, 1.0),

@@ -253,7 +253,7 @@ impl Drawer {
                     continue;
                 }
             };
-            draw(&mut picture, &message.detections);
+            draw(&mut picture, &message);
             let stored =
                 encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(message.sequence, &bytes));
             self.note(&stored);

@@ -1,4 +1,4 @@
-//! Rectangles, discs and polygons on an RGB picture. Parts outside the picture are not drawn.
+//! Rectangles, discs, lines and polygons on an RGB picture. Parts outside the picture are not drawn.
 
 use image::{Rgb, RgbImage};
 
@@ -113,6 +113,11 @@ pub fn outline(picture: &mut RgbImage, rect: Rect, line: i32, color: Color, cove
 /// Fills a disc with a soft edge.
 pub fn disc(picture: &mut RgbImage, x: f32, y: f32, radius: f32, color: Color) {
     let reach = radius.ceil() as i32 + 1;
+    // A centre that is far away may be beyond what an i32 can hold.
+    let near = |at: f32, side: u32| at >= -(reach as f32) && at <= side as f32 + reach as f32;
+    if !near(x, picture.width()) || !near(y, picture.height()) {
+        return;
+    }
     let (middle_x, middle_y) = (x.floor() as i32, y.floor() as i32);
     for py in middle_y - reach..=middle_y + reach {
         for px in middle_x - reach..=middle_x + reach {
@@ -123,4 +128,64 @@ pub fn disc(picture: &mut RgbImage, x: f32, y: f32, radius: f32, color: Color) {
             }
         }
     }
+}
+
+/// Draws a line with round ends and a soft edge, `2 * radius` pixels wide. `coverage` 1 hides what is below.
+///
+/// Touches about as many pixels as the visible part of the line covers, however far away its ends are.
+pub fn line(picture: &mut RgbImage, ends: [[f32; 2]; 2], radius: f32, color: Color, coverage: f32) {
+    let (width, height) = (f64::from(picture.width()), f64::from(picture.height()));
+    // How far a line outside the picture reaches into it.
+    let reach = f64::from(radius) + 1.0;
+    let Some([[x1, y1], [x2, y2]]) = clipped(ends.map(|end| end.map(f64::from)), reach, width, height) else { return };
+    let (dx, dy) = (x2 - x1, y2 - y1);
+    let length = dx * dx + dy * dy;
+    // The part of the line that is nearest to a point: 0 at the first end, 1 at the second.
+    let nearest = |x: f64, y: f64| {
+        if length > 0.0 { (((x - x1) * dx + (y - y1) * dy) / length).clamp(0.0, 1.0) } else { 0.0 }
+    };
+    let top = (y1.min(y2) - reach).floor().max(0.0) as i32;
+    let bottom = (y1.max(y2) + reach).ceil().min(height) as i32;
+    for py in top..bottom {
+        let y = f64::from(py) + 0.5;
+        // Where the part of the line that is within reach of this row begins and ends.
+        let x_at = |row: f64| if dy == 0.0 { x1 } else { x1 + ((row - y1) / dy).clamp(0.0, 1.0) * dx };
+        let [from, to] = if dy == 0.0 { [x1, x2] } else { [x_at(y - reach), x_at(y + reach)] };
+        let left = (from.min(to) - reach).floor().max(0.0) as i32;
+        let right = (from.max(to) + reach).ceil().min(width) as i32;
+        for px in left..right {
+            let x = f64::from(px) + 0.5;
+            let part = nearest(x, y);
+            let distance = (x - x1 - part * dx).hypot(y - y1 - part * dy) as f32;
+            let edge = (radius + 0.5 - distance).clamp(0.0, 1.0);
+            if edge > 0.0 {
+                blend(picture, px, py, color, edge * coverage);
+            }
+        }
+    }
+}
+
+/// Returns the part of a line that lies in a picture grown by `reach`, as Cohen and Sutherland clip: an end outside moves to the
+/// edge along the line. `None` if no part does, or an end is not finite.
+fn clipped(mut ends: [[f64; 2]; 2], reach: f64, width: f64, height: f64) -> Option<[[f64; 2]; 2]> {
+    if !ends.as_flattened().iter().all(|v| v.is_finite()) {
+        return None;
+    }
+    for (axis, side) in [(0, width), (1, height)] {
+        let (low, high) = (-reach, side + reach);
+        for (this, that) in [(0, 1), (1, 0)] {
+            let (from, to) = (ends[this][axis], ends[that][axis]);
+            let edge = from.clamp(low, high);
+            if edge == from {
+                continue;
+            }
+            if (to < low) == (from < low) && (to > high) == (from > high) {
+                return None;
+            }
+            let other = 1 - axis;
+            ends[this][other] += (edge - from) / (to - from) * (ends[that][other] - ends[this][other]);
+            ends[this][axis] = edge;
+        }
+    }
+    Some(ends)
 }

@@ -1,12 +1,12 @@
-//! Masks, boxes, labels and keypoints on a picture, readable from thumbnails to 4K.
+//! Masks, boxes, labels, keypoints and skeletons on a picture, readable from thumbnails to 4K.
 //!
 //! Lines and letters grow with the picture. Labels stay inside it and avoid covering each other; the labels of the best
 //! detections are placed first.
 
 use image::RgbImage;
-use visiond_flow::message::{BoxMessage, DetectionMessage};
+use visiond_flow::message::{BoxMessage, DetectionMessage, KeypointMessage, Message};
 
-use super::canvas::{Rect, disc, fill, fill_rings, outline};
+use super::canvas::{Rect, disc, fill, fill_rings, line, outline};
 use super::palette::{BLACK, class_color, text_color};
 use super::text::Pen;
 
@@ -16,9 +16,10 @@ const KEYPOINT_SCORE: f32 = 0.3;
 /// How much of a pixel's colour a mask replaces.
 const MASK_COVERAGE: f32 = 0.45;
 
-/// Draws the detections, which come best first, as in messages.
-pub fn draw(picture: &mut RgbImage, detections: &[DetectionMessage]) {
-    let style = Style::of(picture);
+/// Draws the detections of a message.
+pub fn draw(picture: &mut RgbImage, message: &Message) {
+    let (style, detections) = (Style::of(picture), &message.detections);
+    // The best last, on top.
     for detection in detections.iter().rev() {
         let rings = detection.segments.as_deref().unwrap_or_default();
         fill_rings(picture, rings, class_color(detection.class_id), MASK_COVERAGE);
@@ -27,7 +28,7 @@ pub fn draw(picture: &mut RgbImage, detections: &[DetectionMessage]) {
         if let Some(bounds) = &detection.bounds {
             style.draw_box(picture, whole_pixels(bounds), detection.class_id);
         }
-        style.draw_keypoints(picture, detection);
+        style.draw_keypoints(picture, detection, &message.model.skeleton);
     }
     let labels = style.place_labels(picture, detections);
     for label in labels.iter().rev() {
@@ -75,13 +76,21 @@ impl Style {
         outline(picture, rect, self.line, class_color(class_id), 1.0);
     }
 
-    fn draw_keypoints(&self, picture: &mut RgbImage, detection: &DetectionMessage) {
-        let radius = self.line as f32 * 1.2 + 0.8;
-        for point in &detection.keypoints {
-            if point.score.is_none_or(|score| score >= KEYPOINT_SCORE) {
-                disc(picture, point.x, point.y, radius + 1.0, BLACK);
-                disc(picture, point.x, point.y, radius, class_color(detection.class_id));
+    fn draw_keypoints(&self, picture: &mut RgbImage, detection: &DetectionMessage, skeleton: &[[u32; 2]]) {
+        let visible = |point: &&KeypointMessage| point.score.is_none_or(|score| score >= KEYPOINT_SCORE);
+        let end = |index: u32| detection.keypoints.get(index as usize).filter(visible).map(|point| [point.x, point.y]);
+        let half = self.line as f32 / 2.0;
+        let rim = (self.line / 3).max(1) as f32;
+        // All rims first, so that none lies over a line.
+        for (radius, color, coverage) in [(half + rim, BLACK, 0.45), (half, class_color(detection.class_id), 1.0)] {
+            for ends in skeleton.iter().filter_map(|&[a, b]| Some([end(a)?, end(b)?])) {
+                line(picture, ends, radius, color, coverage);
             }
+        }
+        let radius = self.line as f32 * 1.2 + 0.8;
+        for point in detection.keypoints.iter().filter(visible) {
+            disc(picture, point.x, point.y, radius + 1.0, BLACK);
+            disc(picture, point.x, point.y, radius, class_color(detection.class_id));
         }
     }
 

@@ -106,12 +106,9 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         return Err(ExitError::new(Exit::Usage, message));
     }
     let iterations = args.iterations;
-    let mut bench = FrameBench {
-        detector: loaded.required_detector()?,
-        facts: Arc::new(loaded.facts()),
-        camera: "bench".into(),
-        found: Vec::new(),
-    };
+    let detector = loaded.required_detector()?;
+    let mut bench =
+        FrameBench { facts: Arc::new(loaded.facts(&detector)), detector, camera: "bench".into(), found: Vec::new() };
 
     let buffers = BufferConfig { memory: args.memory, ..BufferConfig::default() };
     let buffers = Buffers::new(&buffers, loaded.device()).map_err(|error| ExitError::new(Exit::Usage, error))?;

@@ -99,7 +99,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let buffers =
         Buffers::new(&args.video.buffers(), loaded.device()).map_err(|error| ExitError::new(Exit::Model, error))?;
     let detection = DetectionRun {
-        model: Arc::new(loaded.facts()),
+        model: Arc::new(loaded.facts(&detector)),
         printer: DetectionPrinter::new(args.json, &args.files, detector.labels()),
         detector,
         camera: "detect".into(),

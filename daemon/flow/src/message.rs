@@ -64,6 +64,12 @@ pub struct MessageModel {
     /// How its masks are told.
     #[serde(skip)]
     pub masks: MaskFacts,
+    /// Pairs of keypoints that a line connects, counted from 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skeleton: Vec<[u32; 2]>,
+    /// Names of the keypoints, which each keypoint has.
+    #[serde(skip)]
+    pub keypoint_names: Vec<Arc<str>>,
 }
 
 /// How masks are told.
@@ -148,8 +154,11 @@ pub struct BoxMessage {
 }
 
 /// A keypoint.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeypointMessage {
+    /// Name, if the model card has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
     /// Horizontal position in pixels of the source frame.
     pub x: f32,
     /// Vertical position in pixels of the source frame.
@@ -195,7 +204,7 @@ impl Message {
         let (masks, frame) = (self.model.masks, &self.frame);
         let mut polygons = Polygons::new();
         let told = |detection: &Detection| {
-            let mut message = DetectionMessage::new(detection, label(detection.class_id))?;
+            let mut message = DetectionMessage::new(detection, label(detection.class_id), &self.model.keypoint_names)?;
             if let Some(mask) = &detection.mask {
                 message.set_mask(mask, masks, frame, &mut polygons);
             }
@@ -220,18 +229,19 @@ impl Message {
 impl DetectionMessage {
     /// Rounds a detection for the message: scores to 4 decimals, pixels to 3. `None` if a number is NaN or infinite, which JSON
     /// cannot represent.
-    pub fn new(detection: &Detection, label: Arc<str>) -> Option<Self> {
+    pub fn new(detection: &Detection, label: Arc<str>, keypoint_names: &[Arc<str>]) -> Option<Self> {
         let bounds = match detection.box_in_source {
             None => None,
             Some(corners) if corners.iter().all(|v| v.is_finite()) => Some(BoxMessage::from_corners(corners)),
             Some(_) => return None,
         };
-        let keypoint = |p: &visiond_engine::detector::Keypoint| {
+        let keypoint = |(index, p): (usize, &visiond_engine::detector::Keypoint)| {
             let score = match p.score {
                 None => None,
                 Some(score) => Some(rounded_score(score)?),
             };
             (p.x.is_finite() && p.y.is_finite()).then(|| KeypointMessage {
+                name: keypoint_names.get(index).cloned(),
                 x: rounded_pixels(f64::from(p.x)) as f32,
                 y: rounded_pixels(f64::from(p.y)) as f32,
                 score,
@@ -242,7 +252,7 @@ impl DetectionMessage {
             label,
             score: rounded_score(detection.score)?,
             bounds,
-            keypoints: detection.keypoints.iter().map(keypoint).collect::<Option<_>>()?,
+            keypoints: detection.keypoints.iter().enumerate().map(keypoint).collect::<Option<_>>()?,
             ..Self::default()
         })
     }

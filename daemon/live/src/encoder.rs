@@ -163,7 +163,7 @@ impl Tools {
             view.show(false, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }
         if overlay {
-            draw(&mut rgb, &message.detections);
+            draw(&mut rgb, &message);
             view.show(true, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }
         Ok(())

@@ -71,8 +71,14 @@ impl LoadedModel {
         self.engine.tensorrt().map(|engine| engine.device())
     }
 
-    /// Returns what messages say about it.
-    pub fn facts(&self) -> MessageModel {
-        MessageModel { name: self.name.clone(), sha256: self.engine.file().sha256.clone(), masks: self.masks }
+    /// Returns what messages say about it and its `detector`.
+    pub fn facts(&self, detector: &Detector) -> MessageModel {
+        MessageModel {
+            name: self.name.clone(),
+            sha256: self.engine.file().sha256.clone(),
+            masks: self.masks,
+            skeleton: detector.skeleton().to_vec(),
+            keypoint_names: detector.keypoint_names().to_vec(),
+        }
     }
 }

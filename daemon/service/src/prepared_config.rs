@@ -223,7 +223,7 @@ fn load(
         backend,
     };
     let lane_model = LaneModel {
-        facts: Arc::new(model.facts()),
+        facts: Arc::new(model.facts(&detector)),
         runner: Some(Box::new(detector)),
         build: Box::new(move || Ok(Box::new(model.detector()?))),
     };

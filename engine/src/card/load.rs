@@ -10,6 +10,7 @@ use visiond_kernels::tensor::DType;
 
 use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::error::{CardError, CardPlaces};
+use super::keypoints::KeypointCard;
 use super::preprocess::Way;
 use super::sections::{self, CardSection, CardSource, number_in};
 use super::{Card, ExtraInput, InputCard, head, presets};
@@ -136,6 +137,7 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, Given), CardError> {
     set(&mut card.class_agnostic, detect.flag("class_agnostic"));
     detect.finish();
     card.classes = read_classes(&source, top.section("classes"));
+    card.keypoints = KeypointCard::read(top.section("keypoints"));
     top.finish();
     let problems = source.into_problems();
     if found_head && problems.is_empty() { Ok((card, given)) } else { Err(CardError::Invalid(problems)) }

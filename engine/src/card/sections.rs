@@ -54,7 +54,7 @@ fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-type Value<'a> = Spanned<DeValue<'a>>;
+pub(super) type Value<'a> = Spanned<DeValue<'a>>;
 
 /// Returns the number in a value.
 pub(super) fn number_in(value: &DeValue<'_>) -> Option<f64> {
@@ -188,6 +188,27 @@ impl<'a> CardSection<'a> {
     /// Reads a list of whole numbers within bounds.
     pub(super) fn wholes(&mut self, key: &'static str, least: u32, most: u32, wanted: &str) -> Option<Vec<u32>> {
         self.list(key, wanted, |section, element| section.whole_in(key, element, least, most))
+    }
+
+    /// Reads a list of whole numbers within bounds that is an element of the list under `key`.
+    pub(super) fn wholes_in(
+        &self,
+        key: &str,
+        value: &'a Value<'a>,
+        least: u32,
+        most: u32,
+        wanted: &str,
+    ) -> Option<Vec<u32>> {
+        let Some(array) = value.get_ref().as_array() else {
+            self.wrong_type(key, value, wanted);
+            return None;
+        };
+        array.iter().map(|element| self.whole_in(key, element, least, most)).collect()
+    }
+
+    /// Adds a problem at a value.
+    pub(super) fn wrong_value(&self, value: &Value<'_>, message: impl Into<String>) {
+        self.source.wrong(value.span(), message);
     }
 
     /// Reads a list of texts.

@@ -393,8 +393,10 @@ fn the_manual_has_every_key_and_its_examples_are_cards() {
     }
     // A key that is like no other is answered with all that there are.
     let mut cards = vec!["0 = 0\n[head]\nfamily = \"yolov8\"\n".to_owned()];
-    cards
-        .extend(["input", "detect", "classes"].map(|table| format!("[head]\nfamily = \"yolov8\"\n[{table}]\n0 = 0\n")));
+    cards.extend(
+        ["input", "detect", "classes", "keypoints"]
+            .map(|table| format!("[head]\nfamily = \"yolov8\"\n[{table}]\n0 = 0\n")),
+    );
     cards.extend(Family::ALL.map(|(family, _)| format!("[head]\nfamily = \"{family}\"\n0 = 0\n")));
     let mut count = 0;
     for text in cards {
@@ -561,5 +563,72 @@ fn a_name_of_the_model_breaks_no_line_of_an_error() {
     assert_eq!(input.to_string(), "x\\r\\n\\tnet.toml: forged f32 [h\\n\\tb]");
     for key in ["head.family", "classes"] {
         assert!(card.problem_at(key, "no output is called `a\n\tb`").contains(": no output is called `a\\n\\tb`"));
+    }
+}
+
+fn settled(text: &str, count: Option<usize>) -> Result<(Vec<String>, Vec<[u32; 2]>), (&'static str, String)> {
+    let card = card(text);
+    card.keypoints.settle(&card.head, &card.classes, count)
+}
+
+#[test]
+fn keypoints_have_the_names_and_the_skeleton_of_the_card() {
+    const CARD: &str = "[head]\nfamily = \"yolov8\"\nkeypoints = [3, 3]\n[keypoints]\nnames = [\"a\", \"b\", \"c\"]\n";
+    let (names, skeleton) = settled(&format!("{CARD}skeleton = [[2, 0], [0, 1]]"), Some(3)).unwrap();
+    assert_eq!((names, skeleton), (vec!["a".to_owned(), "b".to_owned(), "c".to_owned()], vec![[2, 0], [0, 1]]));
+    assert_eq!(settled(CARD, Some(3)).unwrap().1, [[0; 2]; 0]);
+    // Open until the model runs.
+    assert_eq!(settled(&format!("{CARD}skeleton = [[0, 999]]"), None).unwrap().1, [[0, 999]]);
+    for (more, count, key, wanted) in [
+        ("", 4, "keypoints.names", "has 3 names, but the model's detections have 4 keypoints"),
+        ("", 0, "keypoints.names", "have no keypoints"),
+        ("skeleton = [[0, 1], [1, 3]]", 3, "keypoints.skeleton", "the line [1, 3]"),
+    ] {
+        let (at, error) = settled(&format!("{CARD}{more}"), Some(count)).unwrap_err();
+        assert!(at == key && error.contains(wanted), "{at}: {error}");
+    }
+    let (key, error) = settled("[head]\nfamily = \"yolov5\"\n[keypoints]\nskeleton = [[0, 1]]", Some(0)).unwrap_err();
+    assert!(key == "keypoints.skeleton" && error.ends_with("there is none"), "{error}");
+}
+
+#[test]
+fn usual_keypoints_need_no_names_in_the_card() {
+    let of = |head: &str, class: &str, count| {
+        let (names, skeleton) =
+            settled(&format!("[head]\nfamily = {head}\n[classes]\nnames = [{class}]"), Some(count)).unwrap();
+        (names.first().cloned().unwrap_or_default(), names.len(), skeleton.len())
+    };
+    let found = |name: &str, names, lines| (name.to_owned(), names, lines);
+    assert_eq!(of("\"yolov8\"", "\"person\"", 17), found("nose", 17, 19));
+    assert_eq!(of("\"yolov8\"", "", 17), found("nose", 17, 19));
+    assert_eq!(of("\"yolov8\"", "\"cat\", \"dog\"", 17), found("", 0, 0));
+    assert_eq!(of("\"yolov8\"", "\"face\"", 5), found("right_eye", 5, 0));
+    assert_eq!(of("\"yolov8\"", "\"plate\"", 5), found("", 0, 0));
+    assert_eq!(of("\"heatmap\"\nstyle = \"centerface\"", "", 5), found("right_eye", 5, 0));
+    assert_eq!(of("\"blazeface\"", "\"face\"", 6), found("right_eye", 6, 0));
+    assert_eq!(of("\"blazeface\"", "\"palm\"", 7), found("", 0, 0));
+    // Lines alone leave the names.
+    let (names, skeleton) = settled("[head]\nfamily = \"yolov8\"\n[keypoints]\nskeleton = []", Some(17)).unwrap();
+    assert_eq!((names.len(), skeleton.len()), (17, 0));
+}
+
+#[test]
+fn keypoints_of_a_card_are_checked() {
+    let errors = |lines: &str| errors(&format!("[head]\nfamily = \"yolov8\"\n[keypoints]\n{lines}"));
+    let long = "x".repeat(257);
+    let mesh = "[0, 1],".repeat(3001);
+    for (lines, wanted) in [
+        ("skeleton = [[0, 0]]", "each line of `skeleton` connects two points"),
+        ("skeleton = [[0, 1, 2]]", "each line of `skeleton` connects two points"),
+        ("skeleton = [0, 1]", "`skeleton` is a number, not a list of pairs"),
+        ("skeleton = [[0, -1]]", "`skeleton` is -1"),
+        ("skeleton = [[0, 1000]]", "`skeleton` is 1000"),
+        ("names = [1]", "`names` is a number"),
+        ("name = [\"a\"]", "did you mean `names`?"),
+        (&format!("names = [\"a\", \"{long}\"]"), "the name of point 1 has more than 256 characters"),
+        (&format!("skeleton = [{mesh}]"), "`skeleton` has more than 3000 lines"),
+    ] {
+        let error = errors(lines);
+        assert!(error.contains(wanted), "{wanted}: {error}");
     }
 }

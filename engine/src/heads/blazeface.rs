@@ -216,4 +216,9 @@ impl Decoder for Blazeface {
     fn suppression(&self, _layout: &BlazefaceLayout) -> Suppression {
         Suppression::Blend
     }
+
+    fn keypoints(&self, layout: &BlazefaceLayout) -> Option<usize> {
+        // A width that is open counts as 4.
+        Some(layout.width.saturating_sub(4) / 2).filter(|count| *count > 0)
+    }
 }

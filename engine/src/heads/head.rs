@@ -34,6 +34,9 @@ pub trait Head: Send {
     /// Returns what removes the candidates that show the same object.
     fn suppression(&self) -> Suppression;
 
+    /// Returns the number of keypoints of each candidate; `None` if the model leaves it open until it runs.
+    fn keypoints(&self) -> Option<usize>;
+
     /// Returns the shapes that it reads, as text.
     fn reads(&self) -> &'static str;
 }
@@ -133,6 +136,11 @@ pub(super) trait Decoder: Send {
         Suppression::Best(Overlap::Points)
     }
 
+    /// Returns the number of keypoints of each candidate; `None` if the declared outputs leave it open.
+    fn keypoints(&self, _layout: &Self::Layout) -> Option<usize> {
+        Some(0)
+    }
+
     /// Whether boxes are clipped to the input before the suppression. (They are clipped to the frame in any case.)
     fn clips(&self) -> bool {
         false
@@ -144,6 +152,7 @@ struct Checked<D> {
     family: &'static str,
     input_size: (u32, u32),
     suppression: Suppression,
+    keypoints: Option<usize>,
 }
 
 /// Makes a head of `decoder` and checks it against the outputs that the model declares.
@@ -153,9 +162,10 @@ pub(super) fn checked<D: Decoder + 'static>(
     outputs: &[TensorInfo],
     input_size: (u32, u32),
 ) -> Result<Box<dyn Head>, HeadError> {
-    let mut head = Checked { decoder, family, input_size, suppression: Suppression::None };
+    let mut head = Checked { decoder, family, input_size, suppression: Suppression::None, keypoints: None };
     let layout = head.layout(ModelOutputs::Declared(outputs), input_size)?;
     head.suppression = head.decoder.suppression(&layout);
+    head.keypoints = head.decoder.keypoints(&layout);
     Ok(Box::new(head))
 }
 
@@ -221,6 +231,10 @@ impl<D: Decoder> Head for Checked<D> {
 
     fn suppression(&self) -> Suppression {
         self.suppression
+    }
+
+    fn keypoints(&self) -> Option<usize> {
+        self.keypoints
     }
 
     fn reads(&self) -> &'static str {

@@ -295,4 +295,8 @@ impl Decoder for Heatmap {
     fn suppression(&self, _layout: &HeatmapLayout) -> Suppression {
         if self.is_face() { Suppression::Best(Overlap::Pixels) } else { Suppression::None }
     }
+
+    fn keypoints(&self, layout: &HeatmapLayout) -> Option<usize> {
+        Some(layout.landmarks.map_or(0, |_| FACE_POINTS))
+    }
 }

@@ -184,4 +184,11 @@ impl Decoder for YoloNms {
     fn suppression(&self, _layout: &YoloNmsLayout) -> Suppression {
         Suppression::None
     }
+
+    fn keypoints(&self, layout: &YoloNmsLayout) -> Option<usize> {
+        Some(match layout {
+            YoloNmsLayout::Rows { .. } => self.keypoints.map_or(0, |points| points.count),
+            YoloNmsLayout::BatchRows { .. } | YoloNmsLayout::EndToEnd(_) => 0,
+        })
+    }
 }

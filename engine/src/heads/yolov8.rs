@@ -194,4 +194,8 @@ impl Decoder for Yolov8 {
             ..best_of(vec![table], 0..layout.classes, boxes)
         })
     }
+
+    fn keypoints(&self, _layout: &Yolov8Layout) -> Option<usize> {
+        Some(self.keypoints.map_or(0, |points| points.count))
+    }
 }

@@ -163,3 +163,32 @@ fn a_gap_in_the_names_is_filled_with_numbers() {
     let card = card_of(&[("names", "{0: 'a', 2: 'c'}")], FIXED, &[&[1, 7, 8400]]).unwrap();
     assert_eq!(card.classes, ["a", "1", "c"]);
 }
+
+#[test]
+fn the_points_of_a_pose_model_have_the_names_of_its_metadata_or_cocos() {
+    let names_of = |shape: &str, names: Option<&str>, width: i32| {
+        let pairs = [("names", "{0: 'x', 1: 'y'}"), ("task", "pose"), ("kpt_shape", shape)];
+        let pairs: Vec<_> = pairs.into_iter().chain(names.map(|names| ("kpt_names", names))).collect();
+        card_of(&pairs, FIXED, &[&[1, width, 6300]]).unwrap().keypoints.names
+    };
+    let first = |names: Option<Vec<String>>| names.map(|names| (names[0].clone(), names.len()));
+    let coco = Some(("nose".to_owned(), 17));
+    assert_eq!(first(names_of("[17, 3]", None, 57)), coco);
+    let numbers = format!("{{0: {0:?}, 1: {0:?}}}", (0..17).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(first(names_of("[17, 3]", Some(&numbers), 57)), coco, "numbers are no names");
+    assert_eq!(names_of("[2, 2]", None, 10), None);
+    let named = names_of("[2, 2]", Some("{0: ['head', 'tail'], 1: ['head', 'tail']}"), 10);
+    assert_eq!(named, Some(vec!["head".to_owned(), "tail".to_owned()]));
+    for odd in [
+        "{0: ['head', 'tail'], 1: ['left', 'right']}",
+        "{0: ['head']}",
+        "{0: ['0', '1']}",
+        "{0: [1, 2]}",
+        "{}",
+        "['head', 'tail']",
+        "nonsense",
+        &format!("{{0: ['head', '{}']}}", "x".repeat(257)),
+    ] {
+        assert_eq!(names_of("[2, 2]", Some(odd), 10), None, "{odd}");
+    }
+}

@@ -1,13 +1,26 @@
 #![allow(clippy::unwrap_used)]
 
 use image::Rgb;
-use visiond_flow::message::KeypointMessage;
+use std::sync::Arc;
+
+use visiond_flow::message::{KeypointMessage, MessageModel};
 
 use super::*;
 
 fn detection(class_id: u32, label: &str, score: f32, [x, y, width, height]: [f32; 4]) -> DetectionMessage {
     let bounds = Some(BoxMessage { x, y, width, height });
     DetectionMessage { class_id, label: label.into(), score, bounds, ..DetectionMessage::default() }
+}
+
+fn drawn(picture: &mut RgbImage, detections: &[DetectionMessage], skeleton: &[[u32; 2]]) {
+    let mut message = visiond_flow::testing::message("a", &[]);
+    message.detections = detections.to_vec();
+    message.model = Arc::new(MessageModel { skeleton: skeleton.to_vec(), ..MessageModel::default() });
+    draw(picture, &message);
+}
+
+fn point(x: f32, y: f32, score: Option<f32>) -> KeypointMessage {
+    KeypointMessage { name: None, x, y, score }
 }
 
 fn labels(size: (u32, u32), detections: &[DetectionMessage]) -> Vec<Label> {
@@ -26,7 +39,7 @@ fn labels_stay_inside_whatever_the_box() {
             assert!(left >= 0 && top >= 0 && right <= size.0 as i32, "{:?} in {size:?}", label.rect);
             assert!(size.1 < 20 || label.rect.bottom <= size.1 as i32, "{:?} in {size:?}", label.rect);
         }
-        draw(&mut RgbImage::new(size.0, size.1), &detections);
+        drawn(&mut RgbImage::new(size.0, size.1), &detections, &[]);
     }
 }
 
@@ -45,7 +58,7 @@ fn labels_do_not_cover_each_other_where_there_is_room() {
 #[test]
 fn a_box_is_drawn_on_its_edge_in_its_classes_colour() {
     let mut picture = RgbImage::new(320, 240);
-    draw(&mut picture, &[detection(5, "bus", 0.8, [100.0, 100.0, 60.0, 80.0])]);
+    drawn(&mut picture, &[detection(5, "bus", 0.8, [100.0, 100.0, 60.0, 80.0])], &[]);
     let color = Rgb(class_color(5));
     assert_eq!(*picture.get_pixel(100, 150), color);
     assert_eq!(*picture.get_pixel(159, 150), color);
@@ -68,7 +81,7 @@ fn a_mask_covers_the_pixels_inside_its_rings_but_for_its_holes() {
     assert_eq!(*picture.get_pixel(29, 19), Rgb([255; 3]));
     assert_eq!(*picture.get_pixel(18, 14), Rgb([0; 3]));
     let mut picture = RgbImage::new(64, 64);
-    draw(&mut picture, &[one]);
+    drawn(&mut picture, &[one], &[]);
     assert_ne!(*picture.get_pixel(28, 18), Rgb([0; 3]));
     assert_eq!(*picture.get_pixel(20, 15), Rgb([0; 3]));
 }
@@ -76,10 +89,9 @@ fn a_mask_covers_the_pixels_inside_its_rings_but_for_its_holes() {
 #[test]
 fn boxes_and_points_outside_the_picture_are_cut_off() {
     let mut one = detection(1, "person", 0.8, [-50.0, -50.0, 500.0, 500.0]);
-    let point = |x, y, score| KeypointMessage { x, y, score };
     one.keypoints = vec![point(-100.0, 5.0, None), point(1e9, 1e9, Some(0.9)), point(20.0, 20.0, Some(0.1))];
     let mut picture = RgbImage::new(64, 64);
-    draw(&mut picture, &[one]);
+    drawn(&mut picture, &[one], &[]);
     assert_eq!(*picture.get_pixel(20, 50), Rgb([0; 3]));
 }
 
@@ -89,4 +101,98 @@ fn a_classifiers_labels_stand_one_below_the_other() {
     let labels = labels((320, 240), &[one("cat"), one("dog"), one("mouse")]);
     assert_eq!(labels.iter().map(|label| label.rect.left).collect::<Vec<_>>(), [0, 0, 0]);
     assert!(labels.windows(2).all(|pair| pair[1].rect.top >= pair[0].rect.bottom));
+}
+
+/// A body of three points without a box, far from its label in the top left corner.
+fn body(points: [KeypointMessage; 3]) -> DetectionMessage {
+    DetectionMessage { bounds: None, keypoints: points.into(), ..detection(5, "body", 0.8, [0.0; 4]) }
+}
+
+#[test]
+fn lines_connect_the_points_that_both_pass() {
+    let color = Rgb(class_color(5));
+    let points = || [point(100.5, 100.5, Some(0.9)), point(220.5, 100.5, None), point(220.5, 200.5, Some(0.1))];
+    let mut picture = RgbImage::from_pixel(320, 240, Rgb([255; 3]));
+    drawn(&mut picture, &[body(points())], &[[0, 1], [1, 2], [0, 7]]);
+    assert_eq!(*picture.get_pixel(160, 100), color);
+    assert!(picture.get_pixel(160, 101).0 < [160; 3], "the rim is dark");
+    assert_eq!(*picture.get_pixel(160, 104), Rgb([255; 3]));
+    assert_eq!(*picture.get_pixel(220, 150), Rgb([255; 3]), "the third point is a guess");
+    let mut dots = RgbImage::from_pixel(320, 240, Rgb([255; 3]));
+    drawn(&mut dots, &[body(points())], &[]);
+    assert_eq!(*dots.get_pixel(160, 100), Rgb([255; 3]));
+}
+
+#[test]
+fn lines_grow_with_the_picture() {
+    let width = |side: u32| {
+        let mut picture = RgbImage::new(side, side);
+        let across = side as f32 / 2.0;
+        let points = [point(0.1 * across, across, None), point(1.9 * across, across, None), point(0.0, 0.0, None)];
+        drawn(&mut picture, &[body(points)], &[[0, 1]]);
+        (0..side).filter(|&y| picture.get_pixel(side / 2, y).0 != [0; 3]).count()
+    };
+    let widths = [320, 960, 2160].map(width);
+    assert!(widths[0] <= 2 && (3..=4).contains(&widths[1]) && (7..=8).contains(&widths[2]), "{widths:?}");
+}
+
+#[test]
+fn a_line_from_far_away_is_drawn_where_it_crosses_the_picture() {
+    let color = Rgb(class_color(5));
+    for far in [400.0, 1e9, 1e30] {
+        for [a, b] in [[-far, far], [far, -far], [160.0, far]] {
+            let mut picture = RgbImage::new(320, 240);
+            drawn(
+                &mut picture,
+                &[body([point(a, 150.5, None), point(b, 150.5, None), point(0.0, 0.0, None)])],
+                &[[0, 1]],
+            );
+            assert_eq!(
+                [*picture.get_pixel(250, 150), *picture.get_pixel(250, 154)],
+                [color, Rgb([0; 3])],
+                "{a} to {b}"
+            );
+            let mut picture = RgbImage::new(320, 240);
+            drawn(
+                &mut picture,
+                &[body([point(200.5, a, None), point(200.5, b, None), point(0.0, 0.0, None)])],
+                &[[0, 1]],
+            );
+            assert_eq!(
+                [*picture.get_pixel(200, 200), *picture.get_pixel(205, 200)],
+                [color, Rgb([0; 3])],
+                "{a} to {b}"
+            );
+        }
+    }
+    // Neither crosses it.
+    let mut picture = RgbImage::new(320, 240);
+    let outside = body([point(-1e30, -1e30, None), point(1e30, -1e30, None), point(f32::MAX, f32::MIN, None)]);
+    drawn(&mut picture, &[outside], &[[0, 1], [1, 2]]);
+    assert!((30..240).all(|y| (0..320).all(|x| picture.get_pixel(x, y).0 == [0; 3])));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_line_stays_inside(ends in proptest::array::uniform4(proptest::num::f32::ANY), width in 1..80_u32, radius in 0.1_f32..9.0) {
+        let [x1, y1, x2, y2] = ends;
+        let mut picture = RgbImage::new(width, 40);
+        line(&mut picture, [[x1, y1], [x2, y2]], radius, BLACK, 1.0);
+    }
+
+    /// Against the distance of every pixel.
+    #[test]
+    fn a_line_covers_every_pixel_within_its_radius(ends in proptest::array::uniform4(-60.0_f64..120.0), radius in 0.5_f64..4.0) {
+        let [x1, y1, x2, y2] = ends;
+        let mut picture = RgbImage::new(60, 40);
+        line(&mut picture, [[x1 as f32, y1 as f32], [x2 as f32, y2 as f32]], radius as f32, [255; 3], 1.0);
+        for (x, y, pixel) in picture.enumerate_pixels() {
+            let (x, y) = (f64::from(x) + 0.5, f64::from(y) + 0.5);
+            let (dx, dy) = (x2 - x1, y2 - y1);
+            let part = (((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy)).clamp(0.0, 1.0);
+            let distance = (x - x1 - part * dx).hypot(y - y1 - part * dy);
+            let wanted = 255.0 * (radius + 0.5 - distance).clamp(0.0, 1.0);
+            proptest::prop_assert!((f64::from(pixel.0[0]) - wanted).abs() < 1.5, "{x} {y}: {pixel:?}, {wanted}");
+        }
+    }
 }

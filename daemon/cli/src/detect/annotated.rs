@@ -53,7 +53,7 @@ impl AnnotatedPictures {
     ) -> Result<(), String> {
         let path = self.path(file, sequence);
         let mut picture = self.maker.make(frame).map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
-        draw(&mut picture, &message.detections);
+        draw(&mut picture, message);
         encode(&picture, FORMAT)
             .and_then(|bytes| write_atomically(&path, &bytes))
             .map_err(|error| format!("cannot write {}: {}", path.display(), explain(&error)))

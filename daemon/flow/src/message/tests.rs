@@ -55,12 +55,20 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                 proptest::option::of("\\PC{1,20}"),
                 any::<String>(),
                 proptest::collection::vec(detection(width, height), 0..6),
+                proptest::collection::vec(any::<String>(), 0..4),
             );
-            rest.prop_map(move |(camera, file, label, seen)| {
+            rest.prop_map(move |(camera, file, label, seen, names)| {
                 let label: Arc<str> = label.into();
                 let [capture, queue, preprocess, infer, postprocess, total] = timings;
                 let timestamp = Timestamp { monotonic_ns: time, realtime_ns: time, instant: Instant::EndOfFrame };
-                let named = |detection| DetectionMessage::new(detection, Arc::clone(&label));
+                let model = MessageModel {
+                    name: "m".into(),
+                    sha256: "0123456789abcdef".repeat(4),
+                    skeleton: (1..names.len() as u32).map(|point| [point - 1, point]).collect(),
+                    keypoint_names: names.iter().map(|name| Arc::from(name.as_str())).collect(),
+                    ..MessageModel::default()
+                };
+                let named = |detection| DetectionMessage::new(detection, Arc::clone(&label), &model.keypoint_names);
                 let message = Message {
                     schema: SCHEMA,
                     id: "0123456789abcdef-1".into(),
@@ -69,11 +77,7 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                     captured_at: rfc3339(timestamp),
                     monotonic_ns: time,
                     frame: FrameFacts { width, height, format: format.name(), file: file.map(Into::into) },
-                    model: Arc::new(MessageModel {
-                        name: "m".into(),
-                        sha256: "0123456789abcdef".repeat(4),
-                        ..MessageModel::default()
-                    }),
+                    model: Arc::new(model.clone()),
                     timings_us: Timings { capture, queue, preprocess, infer, postprocess, total },
                     detections: seen.iter().filter_map(named).collect(),
                 };
@@ -96,7 +100,7 @@ proptest! {
         let written: Value = serde_json::from_slice(&line).unwrap();
         prop_assert_eq!(violations(&written), Vec::<String>::new());
 
-        let told: Vec<_> = seen.iter().filter(|d| DetectionMessage::new(d, "".into()).is_some()).collect();
+        let told: Vec<_> = seen.iter().filter(|d| DetectionMessage::new(d, "".into(), &[]).is_some()).collect();
         for (written, meant) in written["detections"].as_array().unwrap().iter().zip(told) {
             prop_assert!(close(&written["score"], meant.score.clamp(0.0, 1.0), 5.1e-5));
             let Some([x1, y1, x2, y2]) = meant.box_in_source else { continue };
@@ -116,12 +120,15 @@ fn example() -> Value {
         class_id: 0,
         score: 0.873_14,
         box_in_source: Some([412.5, 180.219_4, 500.625, 420.969]),
-        keypoints: vec![Keypoint { x: 1.0, y: -0.000_2, score: None }],
+        // The second has no name.
+        keypoints: vec![Keypoint { x: 1.0, y: -0.000_2, score: None }, Keypoint { x: 2.0, y: 3.0, score: None }],
         ..Detection::default()
     };
+    let door = Arc::unwrap_or_clone(crate::testing::door_message(3, 0));
     let message = Message {
-        detections: DetectionMessage::new(&detection, "person".into()).into_iter().collect(),
-        ..Arc::unwrap_or_clone(crate::testing::door_message(3, 0))
+        model: Arc::new(MessageModel { skeleton: vec![[0, 1]], ..MessageModel::clone(&door.model) }),
+        detections: DetectionMessage::new(&detection, "person".into(), &["nose".into()]).into_iter().collect(),
+        ..door
     };
     serde_json::from_slice(&message.to_line()).unwrap()
 }
@@ -131,16 +138,24 @@ fn numbers_have_the_decimals_that_mean_something() {
     let detection = &example()["detections"][0];
     assert_eq!(detection["score"].to_string(), "0.8731");
     assert_eq!(detection["box"], json!({"x": 412.5, "y": 180.219, "width": 88.125, "height": 240.75}));
-    assert_eq!(detection["keypoints"], json!([{"x": 1.0, "y": 0.0}]));
+    assert_eq!(detection["keypoints"], json!([{"name": "nose", "x": 1.0, "y": 0.0}, {"x": 2.0, "y": 3.0}]));
+}
+
+#[test]
+fn a_skeleton_is_pairs_of_points_and_absent_without_lines() {
+    assert_eq!(example()["model"]["skeleton"], json!([[0, 1]]));
+    let message = serde_json::to_value(&*crate::testing::door_message(3, 1)).unwrap();
+    let keys: Vec<_> = message["model"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(keys, ["name", "sha256"]);
 }
 
 #[test]
 fn what_is_no_number_is_not_told() {
     let detection =
         |score, x1| Detection { class_id: 0, score, box_in_source: Some([x1, 0.0, 1.0, 1.0]), ..Detection::default() };
-    assert_eq!(DetectionMessage::new(&detection(f32::NAN, 0.0), "".into()), None);
-    assert_eq!(DetectionMessage::new(&detection(0.5, f32::INFINITY), "".into()), None);
-    assert!(DetectionMessage::new(&detection(0.5, 0.0), "".into()).is_some());
+    assert_eq!(DetectionMessage::new(&detection(f32::NAN, 0.0), "".into(), &[]), None);
+    assert_eq!(DetectionMessage::new(&detection(0.5, f32::INFINITY), "".into(), &[]), None);
+    assert!(DetectionMessage::new(&detection(0.5, 0.0), "".into(), &[]).is_some());
 }
 
 #[test]
@@ -156,6 +171,10 @@ fn the_schema_refuses_what_it_does_not_describe() {
     refused(|m| m["detections"][0]["box"]["x2"] = 1.into());
     refused(|m| m["detections"][0]["score"] = json!(1.01));
     refused(|m| m["detections"][0]["box"]["x"] = Value::Null);
+    refused(|m| m["model"]["skeleton"] = json!([[0]]));
+    refused(|m| m["model"]["skeleton"] = json!([[0, -1]]));
+    refused(|m| m["model"]["skeleton"] = json!([]));
+    refused(|m| m["detections"][0]["keypoints"][0]["name"] = 1.into());
     refused(|m| m["schema"] = "visiond/2".into());
     refused(|m| m["captured_at"] = "2026-03-01T09:30:12Z".into());
     refused(|m| drop(m.as_object_mut().unwrap().remove("timings_us")));

@@ -1,4 +1,4 @@
-// Draws masks, boxes, points and labels on a picture, in the colours of visiond's annotated pictures.
+// Draws masks, boxes, points, skeletons and labels on a picture, in the colours of visiond's annotated pictures.
 
 import { showsScores } from './settings.js';
 
@@ -34,8 +34,8 @@ export function fitting(canvas, width, height) {
 /** Pictures narrower than this, in pixels of the page, have boxes without labels. */
 const LABELS_FROM = 300;
 
-/** Draws the detections. `place` is from [`fitting`]; `unit` is a pixel of the page, so that lines have the same width everywhere. */
-export function drawDetections(context, detections, place, unit) {
+/** Draws a message's detections. `place` is from [`fitting`]; `unit` is a pixel of the page, so that lines have the same width everywhere. */
+export function drawDetections(context, { detections, model }, place, unit) {
   const font = 11.5 * unit;
   const small = context.canvas.width / unit < LABELS_FROM;
   const line = small ? 1.5 * unit : 2 * unit;
@@ -59,6 +59,7 @@ export function drawDetections(context, detections, place, unit) {
       context.strokeStyle = css;
       context.strokeRect(...inner);
     }
+    drawSkeleton(context, detection.keypoints ?? [], model?.skeleton ?? [], place, { line, unit, css });
     for (const point of detection.keypoints ?? []) {
       if ((point.score ?? 1) < POINT_SCORE) continue;
       context.beginPath();
@@ -88,6 +89,25 @@ function drawMask(context, detection, place) {
   }
   context.fillStyle = `rgb(${classColor(detection.class_id).join(' ')} / .45)`;
   context.fill('evenodd');
+}
+
+/** Draws the lines between points that both pass, all of their rims first. */
+function drawSkeleton(context, points, skeleton, place, { line, unit, css }) {
+  const visible = (point) => point && (point.score ?? 1) >= POINT_SCORE;
+  const lines = skeleton.map(([a, b]) => [points[a], points[b]]).filter((ends) => ends.every(visible));
+  if (lines.length === 0) return;
+  context.beginPath();
+  for (const [from, to] of lines) {
+    context.moveTo(place.left + from.x * place.scale, place.top + from.y * place.scale);
+    context.lineTo(place.left + to.x * place.scale, place.top + to.y * place.scale);
+  }
+  context.lineCap = 'round';
+  context.lineWidth = line + 2 * unit;
+  context.strokeStyle = 'rgb(0 0 0 / .45)';
+  context.stroke();
+  context.lineWidth = line;
+  context.strokeStyle = css;
+  context.stroke();
 }
 
 /** Adds the label's name to those that are `placed`, in the first spot that no other label has. */

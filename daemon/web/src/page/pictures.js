@@ -141,7 +141,7 @@ export class Screen {
     const place = fitting(canvas, width, height);
     if (bitmap) context.drawImage(bitmap, place.left, place.top, width * place.scale, height * place.scale);
     const detections = message?.detections ?? [];
-    drawDetections(context, detections, place, window.devicePixelRatio || 1);
+    if (message) drawDetections(context, message, place, window.devicePixelRatio || 1);
     canvas.dataset.sequence = String(this.#picture?.sequence ?? message?.sequence ?? '');
     canvas.dataset.boxes = String(detections.length);
     if (bitmap && detections.length > 0 && performance.getEntriesByName('boxes').length === 0) performance.mark('boxes');

@@ -1,0 +1,152 @@
+//! What the keypoints of a model are called, and which of them lines connect.
+
+use super::class_name::{MAX_NAME_CHARS, is_too_long};
+use super::sections::CardSection;
+use crate::heads::{Family, HeadSpec};
+
+/// The `[keypoints]` of a card. What it does not say follows from the model: [`KeypointCard::settle`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeypointCard {
+    /// The name of each point, in the model's order.
+    pub names: Option<Vec<String>>,
+    /// The pairs of points that a line connects, counted from 0.
+    pub skeleton: Option<Vec<[u32; 2]>>,
+}
+
+/// The most points of a detection, as of `head.keypoints`.
+const MAX_POINTS: u32 = 1000;
+
+/// The most lines of a skeleton: a mesh of [`MAX_POINTS`] points has three times as many edges at most.
+const MAX_LINES: usize = 3000;
+
+/// COCO's keypoints: `categories[0].keypoints` of `person_keypoints_val2017.json`, with the person's own left and right.
+const COCO_NAMES: [&str; 17] = [
+    "nose",
+    "left_eye",
+    "right_eye",
+    "left_ear",
+    "right_ear",
+    "left_shoulder",
+    "right_shoulder",
+    "left_elbow",
+    "right_elbow",
+    "left_wrist",
+    "right_wrist",
+    "left_hip",
+    "right_hip",
+    "left_knee",
+    "right_knee",
+    "left_ankle",
+    "right_ankle",
+];
+
+/// COCO's lines: `categories[0].skeleton` of the same file, which counts from 1, less 1.
+const COCO_SKELETON: [[u32; 2]; 19] = [
+    [15, 13],
+    [13, 11],
+    [16, 14],
+    [14, 12],
+    [11, 12],
+    [5, 11],
+    [6, 12],
+    [5, 6],
+    [5, 7],
+    [6, 8],
+    [7, 9],
+    [8, 10],
+    [1, 2],
+    [0, 1],
+    [0, 2],
+    [1, 3],
+    [2, 4],
+    [3, 5],
+    [4, 6],
+];
+
+/// The landmarks of faces in RetinaFace's annotations of WIDER FACE, with which CenterFace, YOLO-face and YuNet are trained. The
+/// first is the eye on the left of a picture, the person's right one: OpenCV's documentation of `FaceDetectorYN` names them so.
+const FACE_NAMES: [&str; 5] = ["right_eye", "left_eye", "nose", "right_mouth", "left_mouth"];
+
+/// The key points of MediaPipe's faces: `FaceKeyPoint` in `face_detection.py`.
+const BLAZEFACE_NAMES: [&str; 6] = ["right_eye", "left_eye", "nose", "mouth", "right_ear", "left_ear"];
+
+impl KeypointCard {
+    /// Reads `[keypoints]`. What needs the number of points is checked in [`Self::settle`].
+    pub(super) fn read(mut section: CardSection<'_>) -> Self {
+        let names = section.texts("names", "a list of texts");
+        if let Some(index) = names.iter().flatten().position(|name| is_too_long(name)) {
+            let message = format!("the name of point {index} has more than {MAX_NAME_CHARS} characters: shorten it");
+            section.wrong_at("names", message);
+        }
+        const PAIRS: &str = "a list of pairs of points, as in [[0, 1], [1, 2]]";
+        let skeleton = section.list("skeleton", PAIRS, |section, element| {
+            let pair = section.wholes_in("skeleton", element, 0, MAX_POINTS - 1, PAIRS)?;
+            let pair = <[u32; 2]>::try_from(pair).ok().filter(|[a, b]| a != b);
+            if pair.is_none() {
+                section.wrong_value(element, "each line of `skeleton` connects two points, as in [0, 1]");
+            }
+            pair
+        });
+        if skeleton.as_ref().is_some_and(|lines| lines.len() > MAX_LINES) {
+            section.wrong_at("skeleton", format!("`skeleton` has more than {MAX_LINES} lines: remove some"));
+        }
+        section.finish();
+        Self { names, skeleton }
+    }
+
+    /// Makes it from the names in a model's own metadata. Numbers are no names: Ultralytics writes them for want of others.
+    pub(crate) fn with_names(names: Vec<String>) -> Self {
+        let numbered = names.iter().enumerate().all(|(index, name)| *name == index.to_string());
+        Self { names: (!numbered).then_some(names), skeleton: None }
+    }
+
+    /// COCO's names, for a body of 17 points that has no others.
+    pub(crate) fn coco() -> Self {
+        Self { names: Some(COCO_NAMES.map(str::to_owned).into()), skeleton: None }
+    }
+
+    /// Returns names and lines for a head whose detections have `count` points, which may be unknown: the card's, else the usual
+    /// ones.
+    ///
+    /// # Errors
+    /// The key that does not fit `count`, and why.
+    pub(crate) fn settle(
+        &self,
+        head: &HeadSpec,
+        classes: &[String],
+        count: Option<usize>,
+    ) -> Result<(Vec<String>, Vec<[u32; 2]>), (&'static str, String)> {
+        let usual: &[&str] = match (head.family(), count) {
+            (Family::Blazeface, Some(6)) => &BLAZEFACE_NAMES,
+            (Family::Heatmap, Some(5)) => &FACE_NAMES,
+            (_, Some(5)) if matches!(classes, [one] if one == "face") => &FACE_NAMES,
+            (_, Some(17)) if classes.len() <= 1 => &COCO_NAMES,
+            _ => &[],
+        };
+        let names = self.names.clone().unwrap_or_else(|| usual.iter().map(|&name| name.to_owned()).collect());
+        if let Some(count) = count.filter(|&count| self.names.is_some() && names.len() != count) {
+            let points = if count == 0 { "no keypoints".to_owned() } else { format!("{count} keypoints") };
+            let message = format!(
+                "`names` has {} names, but the model's detections have {points}: write as many, or remove `names`",
+                names.len()
+            );
+            return Err(("keypoints.names", message));
+        }
+        let is_coco = names == COCO_NAMES;
+        let skeleton = self.skeleton.clone().unwrap_or_else(|| if is_coco { COCO_SKELETON.into() } else { Vec::new() });
+        let most = count.unwrap_or(MAX_POINTS as usize);
+        match skeleton.iter().find(|line| line.iter().any(|&point| point as usize >= most)) {
+            Some([a, b]) => {
+                let last = most.checked_sub(1).map_or("there is none".to_owned(), |last| format!("the last is {last}"));
+                let message = format!("the line [{a}, {b}] of `skeleton` needs a point that the model lacks: {last}");
+                Err(("keypoints.skeleton", message))
+            }
+            None => Ok((names, skeleton)),
+        }
+    }
+}
+
+/// Returns whether these are the names of COCO's keypoints, in COCO's order.
+pub fn has_coco_keypoints<T: AsRef<str>>(names: &[T]) -> bool {
+    names.iter().map(AsRef::as_ref).eq(COCO_NAMES)
+}
