@@ -3,6 +3,7 @@
 //! Meant for a model and a build of it (ONNX and engine, FP32 and FP16 or INT8) that run on the same pictures.
 
 mod detections;
+mod oks;
 mod tensors;
 #[cfg(test)]
 mod tests;

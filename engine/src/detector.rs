@@ -98,11 +98,16 @@ impl Detector {
         Ok(plan(engine, card, max_batch)?.shapes)
     }
 
-    /// Checks a card against the inputs and outputs that an ONNX model declares, without running it.
+    /// Checks a card against the inputs and outputs that an ONNX model declares, without running it. Returns the names of the
+    /// keypoints.
     ///
     /// # Errors
     /// The first contradiction, with its place in the card.
-    pub fn check_card(card: &Card, inputs: &[TensorInfo], outputs: &[TensorInfo]) -> Result<(), DetectorError> {
+    pub fn check_card(
+        card: &Card,
+        inputs: &[TensorInfo],
+        outputs: &[TensorInfo],
+    ) -> Result<Vec<String>, DetectorError> {
         let planned = model_inputs::plan(inputs, card, 1, SettledSizes { asked: &|_| false, is_engine: false })?;
         let size = (planned.spec.width, planned.spec.height);
         let mut outputs = of_one_frame(outputs, planned.batch);
@@ -113,17 +118,19 @@ impl Detector {
                 .flatten()
                 .for_each(|dim| *dim = Dim::Dynamic(String::new()));
         }
-        build_head(card, inputs, &outputs, size).map(drop)
+        let head = build_head(card, inputs, &outputs, size)?;
+        settled_keypoints(card, head.as_ref()).map(|(names, _)| names)
     }
 
-    /// Checks a card against a loaded engine's inputs and outputs, without running it.
+    /// Checks a card against a loaded engine's inputs and outputs, without running it. Returns the names of the keypoints.
     ///
     /// # Errors
     /// As [`Self::check_card`].
-    pub fn check_engine_card(card: &Card, engine: &Engine) -> Result<(), DetectorError> {
+    pub fn check_engine_card(card: &Card, engine: &Engine) -> Result<Vec<String>, DetectorError> {
         let planned = plan(engine, card, 1)?;
         let size = (planned.spec.width, planned.spec.height);
-        build_head(card, engine.inputs(), &of_one_frame(engine.outputs(), planned.batch), size).map(drop)
+        let head = build_head(card, engine.inputs(), &of_one_frame(engine.outputs(), planned.batch), size)?;
+        settled_keypoints(card, head.as_ref()).map(|(names, _)| names)
     }
 
     /// Returns a card with another size to try after a run has failed, and the error of the first card if that one runs: then its

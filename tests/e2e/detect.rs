@@ -1,5 +1,6 @@
 //! `visiond detect` as a newcomer tries it: files in, a table or messages and pictures out.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -170,6 +171,10 @@ fn the_points_of_a_body_have_names_and_are_drawn_as_a_skeleton() {
     assert_eq!((skeleton.len(), &skeleton[0]), (19, &serde_json::json!([15, 13])));
     let picture = || fs::read(folder.path().join("out/white-annotated.jpg")).unwrap();
     let with_lines = picture();
+
+    let inspected = run([OsString::from("inspect"), folder.path().join("net.onnx").into()]);
+    let text = String::from_utf8_lossy(&inspected.stdout).into_owned();
+    assert!(text.contains("keypoints  nose, left_eye, right_eye,"), "{text}");
 
     let message = message_of(folder.path(), &network("pose-named"));
     assert_eq!(message["detections"][0]["keypoints"][16]["name"], "joint 16");

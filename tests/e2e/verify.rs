@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use serde_json::Value;
+use visiond_tests::networks::{BODY, network};
 use visiond_tests::{assert_no_panic, backends, model, picture, root, run, stderr, video};
 
 const CONFIG: i32 = 3;
@@ -341,4 +342,32 @@ fn a_threshold_above_every_score_shows_no_agreement() {
     let output = verify(&model(), &slightly, &[&options[..], &["--min-cosine", "0.999999"]].concat());
     assert_eq!(output.status.code(), Some(DIFFERS), "{}", stderr(&output));
     assert_eq!(verdict(&output), "the models do not agree:");
+}
+
+#[test]
+fn keypoints_are_compared_with_a_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let (net, reference) = (folder.path().join("net.onnx"), folder.path().join("reference.json"));
+    fs::write(&net, network("pose")).unwrap();
+    let picture = folder.path().join("white.ppm");
+    fs::write(&picture, [b"P6\n64 64\n255\n".as_slice(), &[255; 3 * 64 * 64]].concat()).unwrap();
+    let report = |moved: f32, options: &[&str]| {
+        let keypoints: Vec<f32> = BODY.into_iter().flat_map(|[x, y, score]| [x + moved, y, score]).collect();
+        let entry = serde_json::json!({
+            "image_id": "white.ppm", "category_id": 0, "bbox": [10, 4, 44, 58], "score": 0.9, "keypoints": keypoints,
+        });
+        fs::write(&reference, format!("{entry}\n")).unwrap();
+        let paths = ["verify", "--json", "--reference"].map(OsString::from).into_iter();
+        let paths = paths.chain([&reference, &net, &picture].map(|path| path.clone().into_os_string()));
+        let output = run(paths.chain(options.iter().map(OsString::from)));
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    let (code, same) = report(0.0, &["--min-oks", "0.999"]);
+    assert_eq!((code, same["detections"]["min_oks"]["value"].as_f64()), (Some(0), Some(1.0)), "{same}");
+    let (code, moved) = report(1.0, &[]);
+    let oks = moved["detections"]["min_oks"]["value"].as_f64().unwrap();
+    assert!(code == Some(0) && oks > 0.9 && oks < 0.97, "shown, not required: {moved}");
+    let (code, moved) = report(1.0, &["--min-oks", "0.97"]);
+    let reason = moved["reasons"][0].as_str().unwrap();
+    assert!(code == Some(DIFFERS) && reason.contains("or OKS 0.97 (worst 0."), "{moved}");
 }

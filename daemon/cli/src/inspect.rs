@@ -101,11 +101,11 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
     let mut refused = None;
     let card = CardDescription::of(card, |card| {
-        Detector::check_card(card, &file.inputs, &file.outputs).map_err(|error| error.to_string())?;
+        let keypoints = Detector::check_card(card, &file.inputs, &file.outputs).map_err(|error| error.to_string())?;
         refused = try_model(&args).err();
         match refused.take_if(|(exit, _)| *exit == Exit::Config) {
             Some((_, error)) => Err(error),
-            None => Ok(()),
+            None => Ok(keypoints),
         }
     });
     let why = refused.as_ref().map(|(_, error)| error.as_str());
@@ -202,7 +202,7 @@ mod tests {
         let file = OnnxFile::read(&model).unwrap();
         let guesses = guesses(&file);
         let card = Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs);
-        let card = CardDescription::of(card, |_| Ok(()));
+        let card = CardDescription::of(card, |_| Ok(Vec::new()));
         let text = text(&file, &card, &guesses, None);
         for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
             assert!(text.contains(part), "{part} is missing:\n{text}");

@@ -108,7 +108,7 @@ threshold.
 
 Entries of a reference:
   {\"image_id\": \"a.jpg\", \"category_id\": 0, \"bbox\": [X, Y, WIDTH, HEIGHT],
-   \"score\": 0.9}
+   \"score\": 0.9}                            and \"keypoints\": [X, Y, SCORE, ...]
   a line of visiond detect --json
   {\"image\": \"a.jpg\", \"scores\": [0.1, 0.9]}   of a classifier, by class or label
 
@@ -209,7 +209,13 @@ fn limits(args: &Args, score_difference: f64, of_card: f32) -> (AgreementLimits,
     };
     // Two models are both asked for lower scores; a reference may have been made with the threshold.
     let unmatched_margin = if args.reference.is_some() { max_score_difference } else { 0.0 };
-    let matching = MatchLimits { min_iou: limits.min_iou, max_score_difference, unmatched_margin };
+    let matching = MatchLimits {
+        min_iou: limits.min_iou,
+        min_oks: limits.min_oks.unwrap_or_default(),
+        max_score_difference,
+        unmatched_margin,
+        ..MatchLimits::default()
+    };
     // A detection at the threshold of one side may score less on the other, and still match.
     let floor = (threshold - 2.0 * max_score_difference).max(LEAST_SCORE).min(threshold);
     (limits, matching, floor)

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::nms::iou;
 
+use super::oks::oks;
+use crate::card::has_coco_keypoints;
 use crate::detector::Detection;
 
 /// Boxes that overlap less show different objects.
@@ -39,7 +41,7 @@ impl Worst {
 pub struct ClassAgreement {
     /// Objects that both detect.
     pub matched: u64,
-    /// Matched objects whose boxes or scores differ by more than the limits.
+    /// Matched objects whose boxes, scores or keypoints differ by more than the limits.
     pub outside: u64,
     /// Objects that only the first detects.
     pub missing: u64,
@@ -55,14 +57,23 @@ pub struct ClassAgreement {
     pub max_score_difference: Option<Worst>,
     /// The largest distance between the keypoints of a matched pair, in pixels of the picture; `None` without keypoints.
     pub max_keypoint_distance: Option<Worst>,
+    /// The smallest OKS of a matched pair; `None` without keypoints or boxes.
+    pub min_oks: Option<Worst>,
     sum_iou: f64,
     boxes: u64,
+    sum_oks: f64,
+    poses: u64,
 }
 
 impl ClassAgreement {
     /// Returns the mean IoU of the matched pairs; `None` without boxes.
     pub fn mean_iou(&self) -> Option<f64> {
         (self.boxes > 0).then(|| self.sum_iou / self.boxes as f64)
+    }
+
+    /// Returns the mean OKS of the matched pairs; `None` without keypoints.
+    pub fn mean_oks(&self) -> Option<f64> {
+        (self.poses > 0).then(|| self.sum_oks / self.poses as f64)
     }
 
     /// Returns the number of objects that either model detects.
@@ -90,6 +101,12 @@ impl ClassAgreement {
             inside &= overlap >= limits.min_iou;
             Worst::keep(&mut self.min_mask_iou, overlap, picture, |new, old| new < old);
         }
+        if let Some(similarity) = oks(a, b, limits.has_coco_points) {
+            self.sum_oks += similarity;
+            self.poses += 1;
+            inside &= similarity >= limits.min_oks;
+            Worst::keep(&mut self.min_oks, similarity, picture, |new, old| new < old);
+        }
         let difference = f64::from((a.score - b.score).abs());
         self.outside += u64::from(!inside || difference > limits.max_score_difference);
         Worst::keep(&mut self.max_score_difference, difference, picture, |new, old| new > old);
@@ -106,10 +123,14 @@ impl ClassAgreement {
 }
 
 /// How much a matched pair may differ.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MatchLimits {
     /// The minimum IoU.
     pub min_iou: f64,
+    /// The minimum OKS of keypoints.
+    pub min_oks: f64,
+    /// Whether the keypoints are COCO's, so that OKS has COCO's sigmas.
+    pub has_coco_points: bool,
     /// The maximum difference of scores.
     pub max_score_difference: f64,
     /// How far an object that only one detects must score above the threshold to count: the other may have rounded its score
@@ -132,15 +153,18 @@ pub struct Agreement {
 impl Agreement {
     /// Compares objects that score at least `threshold` in one of the two.
     pub fn new(threshold: f32) -> Self {
-        Self::within(
-            threshold,
-            MatchLimits { min_iou: 0.0, max_score_difference: f64::INFINITY, unmatched_margin: 0.0 },
-        )
+        Self::within(threshold, MatchLimits { max_score_difference: f64::INFINITY, ..MatchLimits::default() })
     }
 
     /// Does the same and counts the pairs outside `limits`.
     pub fn within(threshold: f32, limits: MatchLimits) -> Self {
         Self { all: ClassAgreement::default(), classes: BTreeMap::new(), threshold, limits, taken: Vec::new() }
+    }
+
+    /// Measures keypoints with COCO's sigmas if `names` are those of COCO's points.
+    pub fn with_keypoints(mut self, names: &[impl AsRef<str>]) -> Self {
+        self.limits.has_coco_points = has_coco_keypoints(names);
+        self
     }
 
     /// Adds what both models detect in a picture, each best first.

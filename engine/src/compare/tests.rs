@@ -6,9 +6,16 @@ use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::*;
 use crate::backend::{Dim, TensorInfo};
-use crate::detector::Detection;
+use crate::card::KeypointCard;
+use crate::detector::{Detection, Keypoint};
 
-const LIMITS: MatchLimits = MatchLimits { min_iou: 0.98, max_score_difference: 0.02, unmatched_margin: 0.0 };
+const LIMITS: MatchLimits = MatchLimits {
+    min_iou: 0.98,
+    min_oks: 0.0,
+    has_coco_points: false,
+    max_score_difference: 0.02,
+    unmatched_margin: 0.0,
+};
 
 fn seen(class_id: u32, score: f32, x: f32) -> Detection {
     Detection { class_id, score, box_in_source: Some([x, 0.0, x + 10.0, 10.0]), ..Detection::default() }
@@ -126,4 +133,62 @@ fn a_classifier_is_compared_by_class() {
     agreement.add(0, &[class(3, 0.7), class(1, 0.2)], &[class(3, 0.69), class(2, 0.2)]);
     let all = &agreement.all;
     assert_eq!((all.matched, all.missing, all.extra, all.mean_iou()), (1, 1, 1, None));
+}
+
+/// What tests/golden/oks.py prints for the two persons below: pycocotools' similarity with COCO's sigmas, and with others.
+const OKS: [f64; 2] = [0.9804360118364962, 0.9666792670974855];
+
+/// A person whose points are moved along x, by more each; the last is a guess.
+fn person(count: usize, step: f32) -> Detection {
+    let point = |index: usize| Keypoint {
+        x: 20.0 + (3.0 + step) * index as f32,
+        y: 30.0,
+        score: Some(if index + 1 == count { 0.1 } else { 0.9 }),
+    };
+    let box_in_source = Some([0.0, 0.0, 80.0, 120.0]);
+    Detection { score: 0.9, box_in_source, keypoints: (0..count).map(point).collect(), ..Detection::default() }
+}
+
+#[test]
+fn keypoints_are_compared_by_cocos_similarity() {
+    let compared = |count: usize, names: &[String], limits: MatchLimits| {
+        let mut agreement = Agreement::within(0.5, limits).with_keypoints(names);
+        agreement.add(0, &[person(count, 0.0)], &[person(count, 0.25)]);
+        agreement.add(1, &[person(count, 0.0)], &[person(count, 0.0)]);
+        agreement.all
+    };
+    let close =
+        |found: Option<f64>, wanted: f64| assert!((found.unwrap() - wanted).abs() < 1e-6, "{found:?}, {wanted}");
+    let coco = KeypointCard::coco().names.unwrap();
+    let all = compared(17, &coco, LIMITS);
+    close(all.min_oks.map(|worst| worst.value), OKS[0]);
+    close(all.mean_oks(), (1.0 + OKS[0]) / 2.0);
+    assert_eq!((all.min_oks.unwrap().picture, all.outside), (0, 0));
+    close(compared(17, &[], LIMITS).min_oks.map(|worst| worst.value), OKS[1]);
+    assert_eq!(compared(17, &coco, MatchLimits { min_oks: 0.99, ..LIMITS }).outside, 1);
+    // One point, which is a guess; none; no box.
+    assert_eq!(compared(1, &[], LIMITS).min_oks, None);
+    assert_eq!(compared(0, &[], LIMITS).mean_oks(), None);
+    let mut agreement = Agreement::new(0.5);
+    let boxless = || Detection { box_in_source: None, ..person(17, 0.0) };
+    agreement.add(0, &[boxless()], &[boxless()]);
+    assert_eq!((agreement.all.matched, agreement.all.min_oks), (1, None));
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_similarity_of_keypoints_is_a_share_whatever_the_numbers(
+        numbers in proptest::collection::vec((proptest::num::f32::ANY, proptest::num::f32::ANY), 34),
+        bounds in proptest::array::uniform4(proptest::num::f32::ANY),
+        has_coco_points in proptest::bool::ANY,
+    ) {
+        let point = |&(x, y): &(f32, f32)| Keypoint { x, y, score: None };
+        let of = |half: &[(f32, f32)]| Detection {
+            box_in_source: Some(bounds),
+            keypoints: half.iter().map(point).collect(),
+            ..Detection::default()
+        };
+        let found = super::oks::oks(&of(&numbers[..17]), &of(&numbers[17..]), has_coco_points);
+        proptest::prop_assert!(found.is_some_and(|value| (0.0..=1.0).contains(&value)), "{found:?}");
+    }
 }

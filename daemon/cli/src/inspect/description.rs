@@ -19,6 +19,9 @@ pub struct CardDescription {
     pub origin: Option<String>,
     pub head: Option<&'static str>,
     pub classes: usize,
+    /// The names of the keypoints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keypoints: Vec<String>,
     pub error: Option<String>,
     /// Whether there is a card and it is wrong, which ends the command with an error.
     #[serde(skip)]
@@ -26,14 +29,17 @@ pub struct CardDescription {
 }
 
 impl CardDescription {
-    /// Describes `card`, which `check` compares with the model.
-    pub fn of(card: Result<Card, CardError>, check: impl FnOnce(&Card) -> Result<(), String>) -> Self {
+    /// Describes `card`, which `check` compares with the model to return the names of the keypoints.
+    pub fn of(card: Result<Card, CardError>, check: impl FnOnce(&Card) -> Result<Vec<String>, String>) -> Self {
         match card {
             Ok(card) => {
-                let error = check(&card).err();
+                let (keypoints, error) = match check(&card) {
+                    Ok(keypoints) => (keypoints, None),
+                    Err(error) => (Vec::new(), Some(error)),
+                };
                 let head = Some(card.head.family().name());
                 let (origin, classes) = (Some(card.origin), card.classes.len());
-                Self { found: true, origin, head, classes, wrong: error.is_some(), error }
+                Self { found: true, origin, head, classes, keypoints, wrong: error.is_some(), error }
             }
             Err(error) => {
                 let wrong = matches!(error, CardError::Read(..) | CardError::Invalid(_));
@@ -99,7 +105,11 @@ pub fn card_lines(card: &CardDescription) -> String {
         (Some(origin), Some(head)) => {
             let classes = visiond_config::diagnostics::count(card.classes, "class name");
             let wrong = if card.wrong { "; wrong, as the error says" } else { "" };
-            line("card", format!("{origin}: head {head}, {classes}{wrong}"))
+            let points = match &card.keypoints[..] {
+                [] => String::new(),
+                names => line("keypoints", names.join(", ")),
+            };
+            line("card", format!("{origin}: head {head}, {classes}{wrong}")) + &points
         }
         // The error follows on standard error.
         _ if card.wrong => line("card", "wrong, as the error says"),

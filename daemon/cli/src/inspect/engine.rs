@@ -120,7 +120,7 @@ impl EngineDescription {
             let card = Card::for_model(model, named_card, &metadata, inputs, outputs);
             CardDescription::of(card, |card| match &engine {
                 Ok(engine) => Detector::check_engine_card(card, engine).map_err(|error| error.to_string()),
-                Err(_) => Ok(()),
+                Err(_) => Ok(Vec::new()),
             })
         } else {
             CardDescription::unknown(

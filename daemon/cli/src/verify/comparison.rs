@@ -49,6 +49,7 @@ impl Comparison {
         let (first, second) = (runner(&models[0])?, runner(&models[1])?);
         let [a, b] = [&first.detector, &second.detector];
         let refuse = |error: CompareError| ExitError::new(Exit::Model, error);
+        let agreement = agreement.with_keypoints(a.keypoint_names());
         let pairs = pair_outputs(a.outputs(), b.outputs()).map_err(refuse)?;
         same_feed(a.preprocess_spec(), b.preprocess_spec()).map_err(refuse)?;
         let tensors = a.outputs().iter().map(|info| TensorDifference::new(&info.name)).collect();

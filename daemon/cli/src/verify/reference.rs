@@ -172,6 +172,8 @@ struct Entry {
     image_id: Option<PictureId>,
     category_id: Option<u32>,
     bbox: Option<[f64; 4]>,
+    /// COCO's x, y and visibility of each point, the last of which programs fill with a score.
+    keypoints: Option<Vec<f64>>,
     score: Option<f64>,
 
     schema: Option<String>,
@@ -389,7 +391,12 @@ impl EntryReader<'_> {
                 let [x, y, width, height] = entry.bbox.ok_or_else(|| lacks("bbox"))?;
                 let score = score(entry.score.ok_or_else(|| lacks("score"))?)?;
                 let box_in_source = Some(corners(x, y, width, height)?);
-                self.place(place, picture, Detection { class_id, score, box_in_source, ..Detection::default() });
+                let keypoints = keypoints(entry.keypoints.as_deref().unwrap_or_default())?;
+                self.place(
+                    place,
+                    picture,
+                    Detection { class_id, score, box_in_source, keypoints, ..Detection::default() },
+                );
             }
             Form::Messages => {
                 let schema = entry.schema.unwrap_or_default();
@@ -545,6 +552,16 @@ fn corners(x: f64, y: f64, width: f64, height: f64) -> Result<[f32; 4], String> 
     } else {
         Err(format!("{x}, {y}, {width}, {height} is no box: give x, y, width and height in pixels of the picture"))
     }
+}
+
+/// Returns the points of COCO's `keypoints`.
+fn keypoints(numbers: &[f64]) -> Result<Vec<Keypoint>, String> {
+    let (points, rest) = numbers.as_chunks::<3>();
+    if !rest.is_empty() || numbers.iter().any(|number| number.abs() > MAX_COORDINATE) {
+        return Err("`keypoints` must be x, y and score of each point, in pixels of the picture".to_owned());
+    }
+    let point = |&[x, y, score]: &[f64; 3]| Keypoint { x: x as f32, y: y as f32, score: Some(score as f32) };
+    Ok(points.iter().map(point).collect())
 }
 
 /// Finds pictures by the names that a reference may use.

@@ -61,10 +61,13 @@ impl ReferenceComparison {
         }
         let scores = reference.pictures.iter().filter_map(|picture| picture.detections.last());
         let lowest = scores.map(|detection| detection.score).min_by(f32::total_cmp);
+        let runner = PictureRunner::new(model, floor as f32, model.card.iou_threshold, false)?;
+        let names = runner.detector.keypoint_names();
+        let agreement = |limits| (limits, Agreement::within(threshold as f32, limits).with_keypoints(names));
         Ok(Self {
-            runner: PictureRunner::new(model, floor as f32, model.card.iou_threshold, false)?,
+            agreements: limits.map(agreement),
+            runner,
             reference,
-            agreements: limits.map(|limits| (limits, Agreement::within(threshold as f32, limits))),
             pictures: Vec::new(),
             counted: 0,
             threshold: threshold as f32,

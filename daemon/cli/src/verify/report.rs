@@ -26,6 +26,10 @@ pub struct AgreementLimits {
     #[arg(long, alias = "iou", value_name = "IOU", default_value_t = 0.98, value_parser = fraction, help_heading = "Allowed")]
     pub min_iou: f64,
 
+    /// Require this similarity (OKS) of the keypoints of matched boxes [default: shown, not required]
+    #[arg(long, value_name = "OKS", value_parser = fraction, help_heading = "Allowed")]
+    pub min_oks: Option<f64>,
+
     /// Allow scores of matched boxes to differ by this much [default: 0.02; with --reference 0.01]
     #[arg(long, alias = "score-error", value_name = "SCORE", value_parser = fraction, help_heading = "Allowed")]
     pub max_score_difference: Option<f64>,
@@ -70,7 +74,7 @@ struct ClassDifference {
     class_id: Option<u32>,
     label: String,
     matched: u64,
-    /// Number of matched detections whose boxes or scores differ by more than the limits.
+    /// Number of matched detections whose boxes, keypoints or scores differ by more than the limits.
     outside: u64,
     missing: u64,
     extra: u64,
@@ -81,6 +85,10 @@ struct ClassDifference {
     min_mask_iou: Option<WorstPicture>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_keypoint_distance: Option<WorstPicture>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_oks: Option<WorstPicture>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mean_oks: Option<f64>,
     /// The first picture with a missing or extra detection.
     unmatched_picture: Option<String>,
 }
@@ -324,6 +332,8 @@ fn class_differences(
         max_score_difference: worst(class.max_score_difference),
         min_mask_iou: worst(class.min_mask_iou),
         max_keypoint_distance: worst(class.max_keypoint_distance),
+        min_oks: worst(class.min_oks),
+        mean_oks: class.mean_oks().map(rounded),
         unmatched_picture: class.unmatched_picture.map(picture),
     };
     let classes = agreement.classes.iter();
@@ -353,6 +363,13 @@ fn class_table(classes: &[ClassDifference], all: &ClassDifference) -> String {
         // Writing into a String cannot fail.
         let _ = writeln!(out, "keypoints at most {:.2} pixels apart ({})", worst.value, worst.picture);
     }
+    if let (Some(worst), Some(mean)) = (&all.min_oks, all.mean_oks) {
+        let _ = writeln!(
+            out,
+            "keypoints with an OKS of {:.4} at least ({}), {mean:.4} on average",
+            worst.value, worst.picture
+        );
+    }
     out
 }
 
@@ -378,13 +395,16 @@ fn outside(all: &ClassAgreement, limits: &AgreementLimits, sides: [&str; 2]) -> 
         return None;
     }
     let value = |worst: Option<Worst>| worst.map_or_else(|| "-".to_owned(), |w| format!("{:.4}", w.value));
-    let exceed = format!(
+    let mut exceed = format!(
         "exceed IoU {} or score difference {} (worst IoU {}, worst score difference {})",
         limits.min_iou,
         limits.max_score_difference.unwrap_or_default(),
         value(all.min_iou),
         value(all.max_score_difference)
     );
+    if let Some(least) = limits.min_oks {
+        exceed += &format!(" or OKS {least} (worst {})", value(all.min_oks));
+    }
     let parts = [(all.outside, exceed.as_str()), (all.missing, sides[0]), (all.extra, sides[1])];
     let parts = parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
     let parts: Vec<_> = parts.collect();

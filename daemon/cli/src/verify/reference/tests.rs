@@ -212,3 +212,15 @@ fn a_file_is_read_up_to_a_limit() {
     assert!(read_file(&folder.path().join("none")).unwrap_err().contains("No such file"));
     assert!(read_file(folder.path()).unwrap_err().contains("Is a directory"));
 }
+
+#[test]
+fn coco_results_may_have_keypoints() {
+    let with = |points: &str| coco("\"a.jpg\"", 0, 0.5).replace("\"id\":7", &format!("\"keypoints\":[{points}]"));
+    let reference = read(&with("1.5,2,0.25,3,4,2")).unwrap();
+    let points = [Keypoint { x: 1.5, y: 2.0, score: Some(0.25) }, Keypoint { x: 3.0, y: 4.0, score: Some(2.0) }];
+    assert_eq!(reference.pictures[0].detections[0].keypoints, points);
+    assert!(read(&with("")).unwrap().pictures[0].detections[0].keypoints.is_empty());
+    for wrong in ["1,2", "1,2,1,3", "1e7,2,1"] {
+        assert!(refusal(&with(wrong)).contains("`keypoints` must be x, y and score"), "{wrong}");
+    }
+}

@@ -1,0 +1,44 @@
+//! The similarity of two detections' keypoints, as COCO measures it (object keypoint similarity, OKS).
+//!
+//! The mean over the points of `exp(-d² / (2 * area * (2 * sigma)²))`: d is the distance of a point's two places, `area` the
+//! object's, and `sigma` how far apart people place that point, as a part of the object's size. Source: `computeOks` in pycocotools
+//! `cocoeval.py`.
+//!
+//! As Ultralytics does (`models/yolo/pose/val.py`, `utils/metrics.py`): COCO's sigmas for COCO's points, for others 1 divided by their
+//! number; and for the area, which COCO measures by the object's outline, 0.53 of its box.
+
+use crate::detector::{Detection, Keypoint};
+
+/// COCO's sigmas, in the order of its points: `Params.setKpParams` in pycocotools `cocoeval.py`.
+const COCO_SIGMAS: [f64; 17] = [
+    0.026, 0.025, 0.025, 0.035, 0.035, 0.079, 0.079, 0.072, 0.072, 0.062, 0.062, 0.107, 0.107, 0.087, 0.087, 0.089,
+    0.089,
+];
+
+/// The part of a person's box that the person covers: xtcocotools `cocoeval.py`, which Ultralytics cites.
+const AREA_OF_BOX: f64 = 0.53;
+
+/// Points that score less are guesses, and not compared. COCO does not compare points that its annotators left out.
+const VISIBLE: f32 = 0.3;
+
+/// Returns the similarity of `b`'s keypoints to `a`'s, 0 to 1; `None` without a box, or without a point to compare.
+pub(super) fn oks(a: &Detection, b: &Detection, has_coco_points: bool) -> Option<f64> {
+    let [x1, y1, x2, y2] = a.box_in_source?.map(f64::from);
+    // As in both sources: no division by 0.
+    let area = ((x2 - x1) * (y2 - y1) * AREA_OF_BOX).max(0.0) + f64::EPSILON;
+    let count = a.keypoints.len();
+    let sigma = |index: usize| match COCO_SIGMAS.get(index) {
+        Some(&sigma) if has_coco_points => sigma,
+        _ => 1.0 / count as f64,
+    };
+    let is_visible = |point: &Keypoint| point.score.is_none_or(|score| score >= VISIBLE);
+    let similarity = |(index, (a, b)): (usize, (&Keypoint, &Keypoint))| {
+        let distance = (f64::from(a.x) - f64::from(b.x)).hypot(f64::from(a.y) - f64::from(b.y));
+        // Points at infinity, which a reference may have, are not alike.
+        (-distance.powi(2) / (2.0 * area * (2.0 * sigma(index)).powi(2))).exp().max(0.0)
+    };
+    let pairs = a.keypoints.iter().zip(&b.keypoints).enumerate();
+    let found = pairs.filter(|(_, (a, _))| is_visible(a)).map(similarity);
+    let (sum, compared) = found.fold((0.0, 0_u32), |(sum, count), one| (sum + one, count + 1));
+    (compared > 0).then(|| sum / f64::from(compared))
+}
