@@ -85,6 +85,7 @@ impl Card {
             HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::TtfNet => Way::TTFNET,
             HeadSpec::Heatmap(_) => Way::CENTERNET,
             HeadSpec::Blazeface(_) => Way::MEDIAPIPE,
+            HeadSpec::Movenet => Way::MOVENET,
             HeadSpec::Classifier { .. } => Way::TORCHVISION,
         };
         let family = head.family();
@@ -117,6 +118,7 @@ impl Card {
                 ..yolo
             },
             Family::Blazeface => Self { score_threshold: 0.5, iou_threshold: 0.3, max_detections: NO_LIMIT, ..yolo },
+            Family::Movenet => Self { score_threshold: 0.11, ..yolo },
             Family::Classifier => Self { score_threshold: 0.1, max_detections: 5, ..yolo },
         }
     }

@@ -20,6 +20,7 @@ mod guess;
 mod head;
 mod heatmap;
 mod misfit;
+mod movenet;
 mod nanodet;
 mod outputs;
 mod prototypes;

@@ -95,6 +95,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             })
         }
         Family::Blazeface => HeadSpec::Blazeface(BlazefaceSpec { strides: strides(&mut head) }),
+        Family::Movenet => HeadSpec::Movenet,
         Family::Classifier => HeadSpec::Classifier {
             activation: head.choice("activation", &ACTIVATIONS),
             background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),

@@ -136,6 +136,15 @@ impl Way {
     pub(crate) const MEDIAPIPE: Self =
         Self { order: ChannelOrder::Rgb, scale: 1.0 / 127.5, ..Self::NANODET }.normalised(([1.0; 3], [1.0; 3]));
 
+    /// MoveNet: the frame padded to a square with black, then resized by OpenCV, bytes as they are. Source: tensorflow/examples
+    /// `pose_estimation/raspberry_pi/ml/movenet.py`, `init_crop_region`, `_crop_and_resize`.
+    pub(crate) const MOVENET: Self = Self {
+        placement: Placement { pad_first: true, ..Placement::new(Fit::Letterbox) },
+        pad: 0.0,
+        scale: 1.0,
+        ..Self::ULTRALYTICS
+    };
+
     /// `tf.image.resize` and Keras' `Resizing`.
     const TENSORFLOW: Self =
         Self { scale: 1.0 / 127.5, ..Self::STRETCH.sampled(Sampling::Exact) }.normalised(([1.0; 3], [1.0; 3]));

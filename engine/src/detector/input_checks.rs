@@ -100,7 +100,11 @@ fn grid_stride(head: &HeadSpec) -> Option<usize> {
         HeadSpec::Yolox(spec) => coarsest(&spec.strides)?,
         HeadSpec::Nanodet(spec) => coarsest(&spec.strides)?.min(USUAL),
         HeadSpec::Heatmap(spec) => spec.stride.max(1),
-        HeadSpec::Ssd(_) | HeadSpec::Detr(_) | HeadSpec::Blazeface(_) | HeadSpec::Classifier { .. } => return None,
+        HeadSpec::Ssd(_)
+        | HeadSpec::Detr(_)
+        | HeadSpec::Blazeface(_)
+        | HeadSpec::Movenet
+        | HeadSpec::Classifier { .. } => return None,
     };
     Some(stride as usize)
 }

@@ -5,6 +5,7 @@ use super::boxes_and_scores::BoxesAndScores;
 use super::classifier::Classifier;
 use super::head::{Head, HeadError, checked};
 use super::heatmap::Heatmap;
+use super::movenet::Movenet;
 use super::nanodet::Nanodet;
 use super::spec::{HeadSpec, Keypoints};
 use super::yolo_nms::YoloNms;
@@ -43,6 +44,7 @@ pub fn build(
         HeadSpec::Detr(spec) => checked(BoxesAndScores::new(class_count, spec, true), family, outputs, size),
         HeadSpec::Heatmap(spec) => checked(Heatmap { class_count, spec }, family, outputs, size),
         HeadSpec::Blazeface(spec) => checked(Blazeface { class_count, spec }, family, outputs, size),
+        HeadSpec::Movenet => checked(Movenet { class_count }, family, outputs, size),
         HeadSpec::Classifier { activation, background } => {
             checked(Classifier { class_count, activation, background, scores: Vec::new() }, family, outputs, size)
         }

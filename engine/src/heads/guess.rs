@@ -8,6 +8,7 @@ use visiond_kernels::tensor::DType;
 
 use super::build::build;
 use super::end_to_end::EndToEndOutputs;
+use super::movenet;
 use super::outputs::{ModelOutputs, four_columns, two_dimensions};
 use super::row_parts::RowParts;
 use super::spec::{
@@ -190,6 +191,16 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
             let rank = rank_of(b - 4, 2, 5) + unusual;
             propose_yolov8(evidence, &tail, b, rank, &format!("one row for each of {count} cells"));
         }
+    }
+    // MoveNet finds one body, or six.
+    match (a, b) {
+        (Some(movenet::POINTS), Some(3)) => {
+            evidence.add(0, HeadSpec::Movenet, Some(1), "17 points of y, x and score");
+        }
+        (Some(6), Some(movenet::ROW)) => {
+            evidence.add(0, HeadSpec::Movenet, Some(1), "6 rows of 17 points, box and score");
+        }
+        _ => {}
     }
     let few = a.is_none_or(|rows| rows <= 1000);
     let chosen = rows.may_be_chosen(&tail);

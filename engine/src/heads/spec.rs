@@ -21,6 +21,8 @@ pub enum Family {
     Heatmap,
     /// Offsets from anchors of one size: BlazeFace and MediaPipe's other detectors.
     Blazeface,
+    /// MoveNet: bodies of 17 points.
+    Movenet,
     /// One score per class for the whole frame.
     Classifier,
 }
@@ -207,6 +209,8 @@ pub enum HeadSpec {
     Heatmap(HeatmapSpec),
     /// See [`Family::Blazeface`].
     Blazeface(BlazefaceSpec),
+    /// See [`Family::Movenet`].
+    Movenet,
     /// See [`Family::Classifier`].
     Classifier {
         /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise takes the softmax.
@@ -218,7 +222,7 @@ pub enum HeadSpec {
 
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
-    pub const ALL: [(&'static str, Self); 10] = [
+    pub const ALL: [(&'static str, Self); 11] = [
         (Self::Yolov5.name(), Self::Yolov5),
         (Self::Yolov8.name(), Self::Yolov8),
         (Self::YoloNms.name(), Self::YoloNms),
@@ -228,6 +232,7 @@ impl Family {
         (Self::Detr.name(), Self::Detr),
         (Self::Heatmap.name(), Self::Heatmap),
         (Self::Blazeface.name(), Self::Blazeface),
+        (Self::Movenet.name(), Self::Movenet),
         (Self::Classifier.name(), Self::Classifier),
     ];
 
@@ -243,6 +248,7 @@ impl Family {
             Self::Detr => "detr",
             Self::Heatmap => "heatmap",
             Self::Blazeface => "blazeface",
+            Self::Movenet => "movenet",
             Self::Classifier => "classifier",
         }
     }
@@ -261,6 +267,7 @@ impl HeadSpec {
             Self::Detr(_) => Family::Detr,
             Self::Heatmap(_) => Family::Heatmap,
             Self::Blazeface(_) => Family::Blazeface,
+            Self::Movenet => Family::Movenet,
             Self::Classifier { .. } => Family::Classifier,
         }
     }
@@ -338,6 +345,7 @@ impl HeadSpec {
             Self::Blazeface(spec) => {
                 vec![spec.strides.as_ref().map(|strides| ("strides", format!("{strides:?}")))]
             }
+            Self::Movenet => Vec::new(),
             Self::Classifier { activation, background } => vec![
                 activation.map(|activation| ("activation", word(&ACTIVATIONS, &activation))),
                 (*background != Background::None).then(|| ("background", word(&BACKGROUNDS, background))),
@@ -354,6 +362,7 @@ impl HeadSpec {
             Self::Heatmap(HeatmapSpec { style: HeatmapStyle::CenterFace, .. }) => (640, 480),
             Self::Heatmap(_) => (512, 512),
             Self::Blazeface(_) => (128, 128),
+            Self::Movenet => (256, 256),
             Self::Classifier { .. } => (224, 224),
             Self::Yolov5 { .. } | Self::Yolov8 { .. } | Self::YoloNms { .. } | Self::Yolox(_) | Self::Detr(_) => {
                 (640, 640)

@@ -350,6 +350,7 @@ fn a_refusal_says_what_the_head_reads() {
         (HeadSpec::Detr(BoxesSpec::default()), "boxes [1, Q, 4] and logits"),
         (HeadSpec::Heatmap(HeatmapSpec { stride: 4, ..HeatmapSpec::default() }), "a heat map [1, classes, h, w]"),
         (HeadSpec::Blazeface(BlazefaceSpec::default()), "scores [1, anchors, 1] and boxes"),
+        (HeadSpec::Movenet, "one output [1, 1, 17, 3] or [1, N, 56]"),
         (HeadSpec::Classifier { activation: None, background: Background::None }, "[1, classes]"),
     ] {
         let family = spec.family().name();
@@ -382,6 +383,8 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     assert_eq!(one(&[1, 300, 6], 640), (Family::YoloNms, None));
     assert_eq!(one(&[1, 300, 84], 640), (Family::Detr, Some(80)));
     assert_eq!(one(&[1, 1000], 224), (Family::Classifier, Some(1000)));
+    assert_eq!(one(&[1, 1, 17, 3], 192), (Family::Movenet, Some(1)));
+    assert_eq!(one(&[1, 6, 56], 256), (Family::Movenet, Some(1)));
     let two = |a: TensorInfo, b: TensorInfo, side| first_guess(&[a, b], side);
     assert_eq!(two(tensor("logits", &[1, 300, 80]), tensor("pred_boxes", &[1, 300, 4]), 640), (Family::Detr, Some(80)));
     assert_eq!(two(tensor("scores", &[1, 4420, 2]), tensor("boxes", &[1, 4420, 4]), 320), (Family::Ssd, Some(1)));
@@ -523,6 +526,7 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
             HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, heat, size, offset, landmarks })
         }),
         prop::option::of(strides()).prop_map(|strides| HeadSpec::Blazeface(BlazefaceSpec { strides })),
+        Just(HeadSpec::Movenet),
         (prop::option::of(activation()), background())
             .prop_map(|(activation, background)| HeadSpec::Classifier { activation, background }),
     ]
@@ -595,6 +599,8 @@ pub(super) fn right_outputs(
             .map(|&stride| cells(&[stride], true))
             .flat_map(|n| [tensor("cls", &[1, n, classes]), tensor("dis", &[1, n, 4 * (spec.reg_max + 1)])])
             .collect(),
+        HeadSpec::Movenet if variant == 0 => vec![tensor("output", &[1, 1, 17, 3])],
+        HeadSpec::Movenet => vec![tensor("output", &[1, rows, 56])],
         HeadSpec::Ssd(spec) if variant == 0 => {
             scored(classes + background_columns(spec.background.unwrap_or_default()))
         }
