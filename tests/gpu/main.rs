@@ -16,6 +16,7 @@ mod cuda;
 mod device;
 mod filter;
 mod flights;
+mod masks;
 mod measure;
 mod memory;
 mod network;
@@ -69,6 +70,8 @@ enum RowCommand {
     Boxes,
     /// Compare the candidate filter with the heads on the CPU, and measure it and suppression
     Filter,
+    /// Compare the masks of objects on the GPU with the CPU's, and measure them
+    Masks,
     /// Check runs that overlap, and frames that are overwritten after they begin
     Flights,
     /// Compare 32 frames at once with the copy bandwidth and CV-CUDA
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
         RowCommand::Boxes => boxes::run(&setup, &mut report),
         RowCommand::Flights => flights::run(&setup, &mut report),
         RowCommand::Filter => filter::run(&setup, &mut report),
+        RowCommand::Masks => masks::run(&setup, &mut report),
         RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
         RowCommand::Pixels => pixels::run(&setup, &mut report),
         RowCommand::Overhead => overhead::run(&setup, &mut report),

@@ -26,6 +26,31 @@ pub struct MaskAssembler {
     converted: Vec<f32>,
     /// Two lines of cells, each interpolated to the columns of the frame.
     lines: [Vec<f32>; 2],
+    /// What each 32 columns of these lines have in common.
+    signs: [Vec<Sign>; 2],
+}
+
+/// What 32 logits have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    /// All are above 0, so far that they stay so between two lines.
+    Positive,
+    /// None is above 0.
+    Negative,
+    Mixed,
+}
+
+impl Sign {
+    fn of(logits: &[f32; 32]) -> Self {
+        // No product of a weight of 1/2 or more is rounded to 0, and none of a weight of 0 is NaN.
+        if logits.iter().fold(true, |all, &logit| all & (logit > 1e-30) & (logit <= f32::MAX)) {
+            Self::Positive
+        } else if logits.iter().fold(true, |all, &logit| all & (logit <= 0.0)) {
+            Self::Negative
+        } else {
+            Self::Mixed
+        }
+    }
 }
 
 /// Cells of the prototypes that a box touches: from `first` on.
@@ -127,18 +152,26 @@ impl MaskAssembler {
             let Tap { at, weight } = y.tap(top + row as u32);
             if held[0] != at[0] && held[1] == at[0] {
                 self.lines.swap(0, 1);
+                self.signs.swap(0, 1);
                 held.swap(0, 1);
             }
             for i in 0..2 {
                 if held[i] != at[i] {
                     let start = (at[i] - refined[1].first) as usize * width;
                     interpolate(&field[start..start + width], &self.columns, &mut self.lines[i]);
+                    self.signs[i].clear();
+                    self.signs[i].extend(self.lines[i].as_chunks::<32>().0.iter().map(Sign::of));
                     held[i] = at[i];
                 }
             }
             let (upper, lower) = (self.lines[0].as_chunks::<32>().0, self.lines[1].as_chunks::<32>().0);
-            for ((word, upper), lower) in words.iter_mut().zip(upper).zip(lower) {
-                *word = positive(upper, lower, weight);
+            let signs = self.signs[0].iter().zip(&self.signs[1]);
+            for (((word, upper), lower), signs) in words.iter_mut().zip(upper).zip(lower).zip(signs) {
+                *word = match signs {
+                    (Sign::Positive, Sign::Positive) => !0,
+                    (Sign::Negative, Sign::Negative) => 0,
+                    _ => positive(upper, lower, weight),
+                };
             }
         }
     }

@@ -142,17 +142,19 @@ fn the_kernel_makes_the_same_masks_as_the_cpu() {
         let mut numbers = noise(number as u32);
         let outputs = Outputs::new(dtype, &spec, &mut numbers);
         let frame = MaskFrame::new(&Mapping::new(fit, source, input), cells);
+        // A corner of a large frame: every pixel is a thread that is simulated.
         let (width, height) = (source.0 as f32, source.1 as f32);
+        let (wide, high) = (width.min(330.0), height.min(130.0));
         let mut jobs = vec![
-            MaskJob { row: 0, box_in_source: [0.0, 0.0, width, height] },
+            MaskJob { row: 0, box_in_source: [0.0, 0.0, wide, high] },
             MaskJob { row: 1, box_in_source: [width - 1.0, height - 1.0, width + 5.0, f32::INFINITY] },
             MaskJob { row: 2, box_in_source: [f32::NAN, 0.0, 5.0, 5.0] },
             MaskJob { row: 99, box_in_source: [0.0, 0.0, 5.0, 5.0] },
         ];
         for row in 3..rows as u32 {
             let [mut x1, mut y1, mut x2, mut y2] = [0; 4].map(|_| numbers() * 0.5 + 0.5);
-            (x1, x2) = (x1.min(x2) * width, x1.max(x2) * width);
-            (y1, y2) = (y1.min(y2) * height, y1.max(y2) * height);
+            (x1, x2) = (x1 * (width - 1.0), (x1 * width + x2 * 100.0).min(width));
+            (y1, y2) = (y1 * (height - 1.0), (y1 * height + y2 * 60.0).min(height));
             jobs.push(MaskJob { row, box_in_source: [x1, y1, x2, y2] });
         }
         let expected = outputs.on_cpu(&spec, &frame, &jobs);
