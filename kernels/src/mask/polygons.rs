@@ -16,6 +16,9 @@ const AREA_TOLERANCE: f64 = 0.02;
 /// The most that [`smooth_steps`] moves a contour by, in pixels: a step to half of its height.
 const SMOOTHED: f64 = 0.5;
 
+/// The part of its area that smoothing may move; a ring of few pixels keeps its steps.
+const SMOOTHED_AREA: f64 = 0.01;
+
 /// The tolerance at which points on a line are left out after smoothing.
 const STRAIGHT: f64 = 0.01;
 
@@ -71,7 +74,7 @@ impl Polygons {
     ///
     /// Points are left out (Douglas and Peucker 1973) where the contour stays within `tolerance` pixels, or within less if the
     /// object is small: the area that may change is at most 2 % of the object's and of the ring's. From half a pixel on, steps
-    /// of one pixel become slopes through their middles. With 0 only points on a straight line are left out. The number of
+    /// of one pixel become slopes through their middles, except around few pixels. With 0 only points on a straight line are left out. The number of
     /// points is at most [`MAX_POINTS`].
     pub fn trace(&mut self, mask: &Mask, tolerance: f32) {
         self.points.clear();
@@ -99,11 +102,8 @@ impl Polygons {
                         break;
                     }
                     self.follow(bits, [32 * word as i64 + i64::from(open.trailing_zeros()), y as i64]);
-                    if smooth {
-                        smooth_steps(&self.ring, &mut self.smoothed);
-                        std::mem::swap(&mut self.ring, &mut self.smoothed);
-                    }
-                    self.push_ring(if smooth { tolerance.max(STRAIGHT) } else { tolerance }, forced);
+                    let smoothed = smooth && self.smooth_ring();
+                    self.push_ring(if smoothed { tolerance.max(STRAIGHT) } else { tolerance }, forced);
                     if self.points.len() > MAX_HELD {
                         forced = self.coarsen(forced, MAX_HELD / 2);
                     }
@@ -152,6 +152,17 @@ impl Polygons {
                 break;
             }
         }
+    }
+
+    /// Smooths `ring` and returns `true`, unless that moves a noticeable part of its area.
+    fn smooth_ring(&mut self) -> bool {
+        smooth_steps(&self.ring, &mut self.smoothed);
+        let (before, after) = (area_and_length(&self.ring).0, area_and_length(&self.smoothed).0);
+        let fits = (before - after).abs() <= SMOOTHED_AREA * before;
+        if fits {
+            std::mem::swap(&mut self.ring, &mut self.smoothed);
+        }
+        fits
     }
 
     /// Appends `ring`, simplified.
