@@ -50,6 +50,25 @@ impl Mask {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// Returns the same mask within the smallest rectangle of whole words and rows.
+    #[must_use]
+    pub fn cropped(&self) -> Self {
+        let per_row = self.words_per_row().max(1);
+        let rows = || self.words.chunks_exact(per_row).enumerate().filter(|(_, row)| row.iter().any(|word| *word != 0));
+        let (Some((top, _)), Some((bottom, _))) = (rows().next(), rows().next_back()) else { return Self::default() };
+        let used = |at: &usize| rows().any(|(_, row)| row[*at] != 0);
+        let (first, last) = ((0..per_row).find(used).unwrap_or(0), (0..per_row).rfind(used).unwrap_or(0));
+        let end = (32 * (last as u32 + 1)).min(self.width);
+        let kept = self.words.chunks_exact(per_row).take(bottom + 1).skip(top);
+        Self {
+            left: self.left + 32 * first as u32,
+            top: self.top + top as u32,
+            width: end - 32 * first as u32,
+            height: (bottom + 1 - top) as u32,
+            words: kept.flat_map(|row| &row[first..=last]).copied().collect(),
+        }
+    }
+
     /// Returns the intersection over union with another mask of the same frame: 0 if both are empty.
     pub fn iou(&self, other: &Self) -> f64 {
         let mut common = 0_u64;

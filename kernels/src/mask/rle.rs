@@ -13,16 +13,22 @@ const MAX_CHARACTERS: u32 = 7;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RleError {
     /// A character that no run is written with.
-    #[error("cannot read the runs of a mask: character {0} is not one of `0` to `o`")]
+    #[error(
+        "cannot read the runs of a mask: character {0} is not one of `0` to `o`: write what pycocotools' encode returns"
+    )]
     Character(usize),
     /// A number has too many characters, or the last one has too few.
-    #[error("cannot read the runs of a mask: the number at character {0} has no end")]
+    #[error(
+        "cannot read the runs of a mask: the number at character {0} has no end: write all of what pycocotools' encode returns"
+    )]
     Number(usize),
     /// A run would be negative.
-    #[error("cannot read the runs of a mask: run {0} is negative")]
+    #[error("cannot read the runs of a mask: run {0} is negative: write what pycocotools' encode returns")]
     Negative(usize),
     /// The runs fill another number of pixels than the frame has.
-    #[error("cannot read the runs of a mask: they do not fill {width} x {height} pixels")]
+    #[error(
+        "cannot read the runs of a mask: they do not fill {width} x {height} pixels: give the height and width that it was encoded for"
+    )]
     Size {
         /// The frame's width.
         width: u32,

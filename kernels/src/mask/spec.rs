@@ -38,7 +38,9 @@ impl MaskSpec {
         let Self { channels, width, height, .. } = *self;
         let sides = 1..=MAX_SIDE;
         if !(1..=MAX_CHANNELS).contains(&channels) || !sides.contains(&width) || !sides.contains(&height) {
-            let text = format!("masks cannot be made of {channels} prototypes of {width} x {height} cells");
+            let text = format!(
+                "masks cannot be made of {channels} prototypes of {width} x {height} cells: correct [head] in its model card"
+            );
             return Err(MaskSpecError(text));
         }
         for (what, values, rows) in
@@ -46,7 +48,9 @@ impl MaskSpec {
         {
             if last_index(&values, rows - 1, channels).is_none() || u32::try_from(values.frame_len).is_err() {
                 let Values { output, frame_len, .. } = values;
-                return Err(MaskSpecError(format!("{what} lie beyond the {frame_len} numbers of output {output}")));
+                return Err(MaskSpecError(format!(
+                    "{what} lie beyond the {frame_len} numbers of output {output}: correct [head] in its model card"
+                )));
             }
         }
         Ok(())

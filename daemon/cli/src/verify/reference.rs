@@ -13,11 +13,16 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use visiond_engine::card::{coco_class, has_coco_classes};
 use visiond_engine::detector::{Detection, Keypoint};
+use visiond_kernels::frame::MAX_SIDE;
+use visiond_kernels::mask::{Mask, rle_decode};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
 /// The most bytes of a reference. COCO's 5000 validation pictures with 300 boxes each take 200 MB.
 const MAX_BYTES: u64 = 256 << 20;
+
+/// A limit for the masks of a file, a bit for each pixel of the rectangle around each.
+const MAX_MASK_BYTES: usize = 1 << 30;
 
 /// The largest coordinate of a box.
 const MAX_COORDINATE: f64 = 1e6;
@@ -174,6 +179,8 @@ struct Entry {
     bbox: Option<[f64; 4]>,
     /// COCO's x, y and visibility of each point, the last of which programs fill with a score.
     keypoints: Option<Vec<f64>>,
+    /// COCO's run lengths; polygons are not compared.
+    segmentation: Option<serde_json::Value>,
     score: Option<f64>,
 
     schema: Option<String>,
@@ -200,6 +207,20 @@ struct MessageDetection {
     bounds: Option<MessageBox>,
     #[serde(default)]
     keypoints: Vec<MessageKeypoint>,
+    mask: Option<MessageMask>,
+}
+
+#[derive(Deserialize)]
+struct MessageMask {
+    rle: Option<RunLengths>,
+}
+
+/// A mask as pycocotools encodes it.
+#[derive(Deserialize)]
+struct RunLengths {
+    /// Height and width.
+    size: [u32; 2],
+    counts: String,
 }
 
 #[derive(Deserialize)]
@@ -268,6 +289,8 @@ struct EntryReader<'a> {
     placed: Vec<Placed>,
     /// The pictures that a message or scores were read for.
     seen: Vec<bool>,
+    /// The bytes of all masks.
+    mask_bytes: usize,
 }
 
 fn parse(text: &[u8], pictures: &[PathBuf], labels: &[&str], ids: CategoryIds) -> Result<Reference, ReferenceError> {
@@ -275,7 +298,8 @@ fn parse(text: &[u8], pictures: &[PathBuf], labels: &[&str], ids: CategoryIds) -
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let at_all = |reason: &str| ReferenceError { place: String::new(), reason: reason.to_owned() };
     let seen = vec![false; pictures.len()];
-    let mut reader = EntryReader { names: PictureNames::new(pictures), labels, form: None, placed: Vec::new(), seen };
+    let mut reader =
+        EntryReader { names: PictureNames::new(pictures), labels, form: None, placed: Vec::new(), seen, mask_bytes: 0 };
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => return Err(at_all("it is empty: write the detections to it, one object a line")),
         Some(b'[') => reader.read_array(text)?,
@@ -392,11 +416,10 @@ impl EntryReader<'_> {
                 let score = score(entry.score.ok_or_else(|| lacks("score"))?)?;
                 let box_in_source = Some(corners(x, y, width, height)?);
                 let keypoints = keypoints(entry.keypoints.as_deref().unwrap_or_default())?;
-                self.place(
-                    place,
-                    picture,
-                    Detection { class_id, score, box_in_source, keypoints, ..Detection::default() },
-                );
+                let runs = entry.segmentation.and_then(|runs| serde_json::from_value(runs).ok());
+                let mask = self.mask(runs)?;
+                let detection = Detection { class_id, score, box_in_source, keypoints, mask, ..Detection::default() };
+                self.place(place, picture, detection);
             }
             Form::Messages => {
                 let schema = entry.schema.unwrap_or_default();
@@ -415,6 +438,7 @@ impl EntryReader<'_> {
                         score: score(found.score)?,
                         box_in_source: bounds,
                         keypoints: found.keypoints.iter().map(keypoint).collect(),
+                        mask: self.mask(found.mask.and_then(|mask| mask.rle))?,
                         ..Detection::default()
                     };
                     self.place(place, picture, detection);
@@ -447,6 +471,23 @@ impl EntryReader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads a mask.
+    fn mask(&mut self, runs: Option<RunLengths>) -> Result<Option<Mask>, String> {
+        let Some(RunLengths { size: [height, width], counts }) = runs else { return Ok(None) };
+        if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
+            return Err(format!("its mask is of {width} x {height} pixels: a picture has 1 to {MAX_SIDE} a side"));
+        }
+        let mask = rle_decode(&counts, width, height).map_err(|error| error.to_string())?.cropped();
+        self.mask_bytes += size_of_val(&*mask.words);
+        if self.mask_bytes > MAX_MASK_BYTES {
+            let most = MAX_MASK_BYTES >> 20;
+            return Err(format!(
+                "the masks take more than {most} MiB of memory: leave out low scores, or split the file"
+            ));
+        }
+        Ok(Some(mask))
     }
 
     fn place(&mut self, place: &str, picture: usize, detection: Detection) {

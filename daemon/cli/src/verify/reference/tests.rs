@@ -42,6 +42,28 @@ fn coco_results_are_an_array_or_lines_and_come_best_first() {
 }
 
 #[test]
+fn masks_are_run_lengths() {
+    // Two pixels of a frame of 40 columns and 3 rows: (33, 1) and (33, 2). 100 pixels are not in it, 2 are, 18 are not.
+    let runs = r#"{"size":[3,40],"counts":"T32b0"}"#;
+    let results = coco("\"a.jpg\"", 0, 0.5).replace("\"id\"", &format!("\"segmentation\":{runs},\"id\""));
+    let message = format!(
+        r#"{{"schema":"visiond/1","frame":{{"file":"a.jpg"}},"detections":[{{"class_id":0,"score":0.5,"mask":{{"rle":{runs}}}}}]}}"#
+    );
+    for text in [results.clone(), message] {
+        let reference = read(&text).unwrap();
+        let mask = reference.pictures[0].detections[0].mask.as_ref().unwrap();
+        assert_eq!((mask.left, mask.top, mask.width, mask.height, mask.area()), (32, 1, 8, 2, 2), "{text}");
+    }
+    // Polygons are not compared.
+    let polygons = read(&results.replace(runs, "[[1,2,3,4,5,6]]")).unwrap();
+    assert_eq!(polygons.pictures[0].detections[0].mask, None);
+    assert!(refusal(&results.replace("[3,40]", "[3,41]")).contains("they do not fill 41 x 3 pixels: give"));
+    assert!(refusal(&results.replace("T32b0", "T32 ")).contains("character 3 is not one of"));
+    assert!(refusal(&results.replace("[3,40]", "[0,40]")).contains("its mask is of 40 x 0 pixels"));
+    assert!(refusal(&results.replace("[3,40]", "[20000,20000]")).contains("a picture has 1 to 16384 a side"));
+}
+
+#[test]
 fn messages_of_visiond_are_a_reference() {
     let message = r#"{"schema":"visiond/1","camera":"detect","frame":{"width":9,"height":9,"file":"/elsewhere/b.png"},
         "detections":[{"class_id":2,"label":"cow","score":0.5,"box":{"x":1,"y":2,"width":3,"height":4},
