@@ -28,6 +28,7 @@ use crate::heads::{Family, HeadSpec};
 
 pub(crate) use error::CardPlaces;
 pub use error::{CardError, CardProblem};
+pub(crate) use keypoints::SettledKeypoints;
 pub use keypoints::{KeypointCard, has_coco_keypoints};
 pub use presets::{coco_class, has_coco_classes};
 

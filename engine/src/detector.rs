@@ -26,7 +26,7 @@ use self::host::HostRunner;
 use self::model_inputs::{ModelInputs, SettledSizes};
 use self::runner::{Runner, RunnerAndHead};
 use crate::backend::{Dim, TensorInfo};
-use crate::card::Card;
+use crate::card::{Card, SettledKeypoints};
 use crate::engine::Engine;
 use crate::heads::{self, Decoded, Head, HeadError, HeadInput, NamedOutput};
 
@@ -70,7 +70,7 @@ impl Detector {
             overlap: Overlap::default(),
         };
         let (runner, head) = runner(engine, inputs, card, options, nms_options.score_threshold)?;
-        let (keypoint_names, skeleton) = settled_keypoints(card, head.as_ref())?;
+        let SettledKeypoints { names, skeleton } = settled_keypoints(card, head.as_ref())?;
         Ok(Self {
             runner,
             head,
@@ -78,7 +78,7 @@ impl Detector {
             input_size,
             options: nms_options,
             labels: card.classes.iter().map(|name| Arc::from(name.as_str())).collect(),
-            keypoint_names: keypoint_names.into_iter().map(Arc::from).collect(),
+            keypoint_names: names.into_iter().map(Arc::from).collect(),
             skeleton,
             wanted: wanted_classes(&options.classes, &card.classes)?,
             decoded: Decoded::default(),
@@ -119,7 +119,7 @@ impl Detector {
                 .for_each(|dim| *dim = Dim::Dynamic(String::new()));
         }
         let head = build_head(card, inputs, &outputs, size)?;
-        settled_keypoints(card, head.as_ref()).map(|(names, _)| names)
+        settled_keypoints(card, head.as_ref()).map(|settled| settled.names)
     }
 
     /// Checks a card against a loaded engine's inputs and outputs, without running it. Returns the names of the keypoints.
@@ -130,7 +130,7 @@ impl Detector {
         let planned = plan(engine, card, 1)?;
         let size = (planned.spec.width, planned.spec.height);
         let head = build_head(card, engine.inputs(), &of_one_frame(engine.outputs(), planned.batch), size)?;
-        settled_keypoints(card, head.as_ref()).map(|(names, _)| names)
+        settled_keypoints(card, head.as_ref()).map(|settled| settled.names)
     }
 
     /// Returns a card with another size to try after a run has failed, and the error of the first card if that one runs: then its
@@ -356,7 +356,7 @@ fn build_head(
 }
 
 /// Returns the names of a head's keypoints and the lines between them; the error has its place in the card.
-fn settled_keypoints(card: &Card, head: &dyn Head) -> Result<(Vec<String>, Vec<[u32; 2]>), DetectorError> {
+fn settled_keypoints(card: &Card, head: &dyn Head) -> Result<SettledKeypoints, DetectorError> {
     let settled = card.keypoints.settle(&card.head, &card.classes, head.keypoints());
     settled.map_err(|(key, problem)| DetectorError::at(card, key, problem))
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use visiond_tests::networks::{BODY, network};
+use visiond_tests::networks::{BODY, TAGS, network};
 use visiond_tests::{assert_no_panic, json_lines, picture, root, run, stderr, video, visiond};
 
 const INPUT: i32 = 5;
@@ -202,4 +202,37 @@ fn a_card_names_points_and_lines() {
         assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
         assert_eq!(output.status.code(), Some(3));
     }
+}
+
+#[test]
+fn a_classifier_gives_every_class_that_passes_but_the_best_ones_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = |activation: &str, detect: &str| -> Vec<(String, f64)> {
+        let card = format!(
+            "[head]\nfamily = \"classifier\"\nactivation = \"{activation}\"\n[detect]\n{detect}\n\
+             [classes]\nnames = [\"hat\", \"bag\", \"coat\", \"dog\"]\n"
+        );
+        fs::write(folder.path().join("net.toml"), card).unwrap();
+        let message = message_of(folder.path(), &network("tags"));
+        let detections = message["detections"].as_array().unwrap().clone();
+        assert!(detections.iter().all(|one| one.get("box").is_none()), "{message}");
+        let label = |one: &serde_json::Value| one["label"].as_str().unwrap().to_owned();
+        detections.iter().map(|one| (label(one), one["score"].as_f64().unwrap())).collect()
+    };
+    let four = |score: f64| (score * 1e4).round() / 1e4;
+    let sigmoid = |class: usize| four(1.0 / (1.0 + f64::from(-TAGS[class]).exp()));
+    let sum: f64 = TAGS.iter().map(|&logit| f64::from(logit).exp()).sum();
+    let softmax = |class: usize| four(f64::from(TAGS[class]).exp() / sum);
+    let [hat, bag, coat, dog] = ["hat", "bag", "coat", "dog"].map(str::to_owned);
+    // Several labels: each by itself.
+    let both = vec![(hat.clone(), sigmoid(0)), (coat.clone(), sigmoid(2))];
+    assert_eq!(found("sigmoid", "score_threshold = 0.5"), both);
+    assert_eq!(found("sigmoid", "score_threshold = 0.5\nmax_detections = 1"), both[..1]);
+    assert_eq!(found("sigmoid", "score_threshold = 0.95"), []);
+    // One label: the best, the best two, all.
+    let all = [(hat, softmax(0)), (coat, softmax(2)), (dog, softmax(3)), (bag, softmax(1))];
+    assert_eq!(found("softmax", "score_threshold = 0\nmax_detections = 1"), all[..1]);
+    assert_eq!(found("softmax", "score_threshold = 0\nmax_detections = 2"), all[..2]);
+    assert_eq!(found("softmax", "score_threshold = 0"), all);
+    assert_eq!(found("softmax", ""), all[..2], "those of 0.1 and more");
 }

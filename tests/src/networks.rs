@@ -205,6 +205,9 @@ fn yolov8(side: u64, columns: u64, classes: u64, points: u64, masks: u64) -> Net
     network
 }
 
+/// The logits of four labels, two of which apply.
+pub const TAGS: [f32; 4] = [2.0, -3.0, 1.0, -1.0];
+
 /// A body with its left hand up, in COCO's order of points: x, y and score in a picture of [`SIDE`].
 pub const BODY: [[f32; 3]; 17] = [
     [32.0, 10.0, 0.9],
@@ -437,6 +440,12 @@ pub fn network(name: &str) -> Vec<u8> {
         "pose-named" => {
             let names = (0..17).map(|point| format!("'joint {point}'")).collect::<Vec<_>>().join(", ");
             pose(Some(&format!("{{0: [{names}]}}")))
+        }
+        "tags" => {
+            let mut network = picture(SIDE);
+            let logits = network.fixed(&[1, 4], &TAGS);
+            network.output("tags", &logits, FLOAT, &[1, 4]);
+            network
         }
         "yolov10" => end_to_end(30, 64.0),
         "yolov10-fractions" => end_to_end(30, 1.0),

@@ -1,7 +1,5 @@
 //! What the keypoints of a model are called, and which of them lines connect.
 
-use super::class_name::{MAX_NAME_CHARS, is_too_long};
-use super::sections::CardSection;
 use crate::heads::{Family, HeadSpec};
 
 /// The `[keypoints]` of a card. What it does not say follows from the model: [`KeypointCard::settle`].
@@ -13,11 +11,18 @@ pub struct KeypointCard {
     pub skeleton: Option<Vec<[u32; 2]>>,
 }
 
+/// The names of a model's keypoints, which may be none, and the lines between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SettledKeypoints {
+    pub(crate) names: Vec<String>,
+    pub(crate) skeleton: Vec<[u32; 2]>,
+}
+
 /// The most points of a detection, as of `head.keypoints`.
-const MAX_POINTS: u32 = 1000;
+pub(super) const MAX_POINTS: u32 = 1000;
 
 /// The most lines of a skeleton: a mesh of [`MAX_POINTS`] points has three times as many edges at most.
-const MAX_LINES: usize = 3000;
+pub(super) const MAX_LINES: usize = 3000;
 
 /// COCO's keypoints: `categories[0].keypoints` of `person_keypoints_val2017.json`, with the person's own left and right.
 const COCO_NAMES: [&str; 17] = [
@@ -71,29 +76,6 @@ const FACE_NAMES: [&str; 5] = ["right_eye", "left_eye", "nose", "right_mouth", "
 const BLAZEFACE_NAMES: [&str; 6] = ["right_eye", "left_eye", "nose", "mouth", "right_ear", "left_ear"];
 
 impl KeypointCard {
-    /// Reads `[keypoints]`. What needs the number of points is checked in [`Self::settle`].
-    pub(super) fn read(mut section: CardSection<'_>) -> Self {
-        let names = section.texts("names", "a list of texts");
-        if let Some(index) = names.iter().flatten().position(|name| is_too_long(name)) {
-            let message = format!("the name of point {index} has more than {MAX_NAME_CHARS} characters: shorten it");
-            section.wrong_at("names", message);
-        }
-        const PAIRS: &str = "a list of pairs of points, as in [[0, 1], [1, 2]]";
-        let skeleton = section.list("skeleton", PAIRS, |section, element| {
-            let pair = section.wholes_in("skeleton", element, 0, MAX_POINTS - 1, PAIRS)?;
-            let pair = <[u32; 2]>::try_from(pair).ok().filter(|[a, b]| a != b);
-            if pair.is_none() {
-                section.wrong_value(element, "each line of `skeleton` connects two points, as in [0, 1]");
-            }
-            pair
-        });
-        if skeleton.as_ref().is_some_and(|lines| lines.len() > MAX_LINES) {
-            section.wrong_at("skeleton", format!("`skeleton` has more than {MAX_LINES} lines: remove some"));
-        }
-        section.finish();
-        Self { names, skeleton }
-    }
-
     /// Makes it from the names in a model's own metadata. Numbers are no names: Ultralytics writes them for want of others.
     pub(crate) fn with_names(names: Vec<String>) -> Self {
         let numbered = names.iter().enumerate().all(|(index, name)| *name == index.to_string());
@@ -115,7 +97,7 @@ impl KeypointCard {
         head: &HeadSpec,
         classes: &[String],
         count: Option<usize>,
-    ) -> Result<(Vec<String>, Vec<[u32; 2]>), (&'static str, String)> {
+    ) -> Result<SettledKeypoints, (&'static str, String)> {
         let usual: &[&str] = match (head.family(), count) {
             (Family::Blazeface, Some(6)) => &BLAZEFACE_NAMES,
             (Family::Heatmap, Some(5)) => &FACE_NAMES,
@@ -137,11 +119,13 @@ impl KeypointCard {
         let most = count.unwrap_or(MAX_POINTS as usize);
         match skeleton.iter().find(|line| line.iter().any(|&point| point as usize >= most)) {
             Some([a, b]) => {
-                let last = most.checked_sub(1).map_or("there is none".to_owned(), |last| format!("the last is {last}"));
-                let message = format!("the line [{a}, {b}] of `skeleton` needs a point that the model lacks: {last}");
+                let last = most.checked_sub(1).map_or("has none".to_owned(), |last| format!("ends with {last}"));
+                let message = format!(
+                    "the line [{a}, {b}] of `skeleton` needs a point that the model lacks, which {last}: correct it"
+                );
                 Err(("keypoints.skeleton", message))
             }
-            None => Ok((names, skeleton)),
+            None => Ok(SettledKeypoints { names, skeleton }),
         }
     }
 }

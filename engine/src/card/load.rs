@@ -10,7 +10,7 @@ use visiond_kernels::tensor::DType;
 
 use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::error::{CardError, CardPlaces};
-use super::keypoints::KeypointCard;
+use super::keypoints::{KeypointCard, MAX_LINES, MAX_POINTS};
 use super::preprocess::Way;
 use super::sections::{self, CardSection, CardSource, number_in};
 use super::{Card, ExtraInput, InputCard, head, presets};
@@ -137,7 +137,7 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, Given), CardError> {
     set(&mut card.class_agnostic, detect.flag("class_agnostic"));
     detect.finish();
     card.classes = read_classes(&source, top.section("classes"));
-    card.keypoints = KeypointCard::read(top.section("keypoints"));
+    card.keypoints = read_keypoints(top.section("keypoints"));
     top.finish();
     let problems = source.into_problems();
     if found_head && problems.is_empty() { Ok((card, given)) } else { Err(CardError::Invalid(problems)) }
@@ -404,4 +404,27 @@ fn read_classes(source: &CardSource<'_>, mut section: CardSection<'_>) -> Vec<St
     }
     section.finish();
     classes
+}
+
+/// Reads `[keypoints]`. What needs the number of points is checked in [`KeypointCard::settle`].
+fn read_keypoints(mut section: CardSection<'_>) -> KeypointCard {
+    let names = section.texts("names", "a list of texts");
+    if let Some(index) = names.iter().flatten().position(|name| is_too_long(name)) {
+        let message = format!("the name of point {index} has more than {MAX_NAME_CHARS} characters: shorten it");
+        section.wrong_at("names", message);
+    }
+    const PAIRS: &str = "a list of pairs of points, as in [[0, 1], [1, 2]]";
+    let skeleton = section.list("skeleton", PAIRS, |section, element| {
+        let pair = section.wholes_in("skeleton", element, 0, MAX_POINTS - 1, PAIRS)?;
+        let pair = <[u32; 2]>::try_from(pair).ok().filter(|[a, b]| a != b);
+        if pair.is_none() {
+            section.wrong_value(element, "each line of `skeleton` connects two points, as in [0, 1]");
+        }
+        pair
+    });
+    if skeleton.as_ref().is_some_and(|lines| lines.len() > MAX_LINES) {
+        section.wrong_at("skeleton", format!("`skeleton` has more than {MAX_LINES} lines: remove some"));
+    }
+    section.finish();
+    KeypointCard { names, skeleton }
 }
