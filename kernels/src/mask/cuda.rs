@@ -100,9 +100,10 @@ impl CudaMasks {
         if blocks == 0 {
             return Ok(lost);
         }
-        for (buffer, bytes) in
-            [(&mut self.pieces, blocks * size_of::<Piece>()), (&mut self.bits, self.launch.words() * size_of::<u32>())]
-        {
+        for (buffer, bytes) in [
+            (&mut self.pieces, size_of_val(self.launch.pieces())),
+            (&mut self.bits, self.launch.words() * size_of::<u32>()),
+        ] {
             if buffer.len() < bytes {
                 *buffer = self.memory.allocate(bytes.next_power_of_two())?;
             }
