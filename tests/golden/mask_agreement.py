@@ -132,7 +132,7 @@ def filled(rings, height, width):
             if y1 == y2:
                 continue
             (x1, y1), (x2, y2) = sorted([(x1, y1), (x2, y2)], key=lambda point: point[1])
-            for row in range(int(y1), int(y2)):
+            for row in range(math.ceil(y1 - 0.5), math.ceil(y2 - 0.5)):
                 x = x1 + (row + 0.5 - y1) * (x2 - x1) / (y2 - y1)
                 crossed[row, math.ceil(x - 0.5)] += 1
     return np.cumsum(crossed, 1)[:, :width] % 2 == 1

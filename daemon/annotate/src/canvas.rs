@@ -77,22 +77,23 @@ pub fn fill(picture: &mut RgbImage, rect: Rect, color: Color, coverage: f32) {
 
 /// Fills the pixels whose centres are inside of an odd number of `rings`, each x, y, x, y, ... in pixels. Costs the height of
 /// each edge, and the filled pixels.
-pub fn fill_rings(picture: &mut RgbImage, rings: &[Vec<u32>], color: Color, coverage: f32) {
-    let (width, height) = picture.dimensions();
+pub fn fill_rings(picture: &mut RgbImage, rings: &[Vec<f32>], color: Color, coverage: f32) {
+    let (width, height) = (picture.width() as f32, picture.height() as f32);
     // Row and column of each crossing of an edge and a row's middle.
     let mut crossings: Vec<(u32, f32)> = Vec::new();
     for ring in rings {
         let corners = ring.as_chunks::<2>().0;
         for (from, to) in corners.iter().zip(corners.iter().cycle().skip(1)) {
             let ([x1, y1], [x2, y2]) = if from[1] <= to[1] { (*from, *to) } else { (*to, *from) };
-            // No row's middle lies on a corner, because corners are whole.
-            let slope = (x2 as f32 - x1 as f32) / (y2 as f32 - y1 as f32);
-            crossings.extend((y1..y2.min(height)).map(|row| (row, x1 as f32 + (row as f32 + 0.5 - y1 as f32) * slope)));
+            let slope = (x2 - x1) / (y2 - y1);
+            // A middle at the upper end counts, one at the lower end does not, so that each corner counts once.
+            let first_below = |y: f32| (y - 0.5).ceil().clamp(0.0, height) as u32;
+            crossings.extend((first_below(y1)..first_below(y2)).map(|row| (row, x1 + (row as f32 + 0.5 - y1) * slope)));
         }
     }
     crossings.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     for pair in crossings.chunk_by(|a, b| a.0 == b.0).flat_map(|row| row.chunks_exact(2)) {
-        let (row, [left, right]) = (pair[0].0, [pair[0].1, pair[1].1].map(|x| (x + 0.5).floor().min(width as f32)));
+        let (row, [left, right]) = (pair[0].0, [pair[0].1, pair[1].1].map(|x| (x - 0.5).ceil().clamp(0.0, width)));
         for x in left as i32..right as i32 {
             blend(picture, x, row as i32, color, coverage);
         }

@@ -118,7 +118,7 @@ pub struct DetectionMessage {
     pub area: Option<u64>,
     /// Outlines of its mask, each x, y, x, y, ...; the even-odd rule fills the mask, holes included.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub segments: Option<Vec<Vec<u32>>>,
+    pub segments: Option<Vec<Vec<f32>>>,
     /// Its mask in other forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask: Option<MaskMessage>,
@@ -262,9 +262,7 @@ impl DetectionMessage {
         self.area = Some(mask.area());
         if told.form.has_polygons() {
             polygons.trace(mask, told.tolerance_pixels as f32);
-            // Points are corners of pixels: whole numbers.
-            let ring = |ring: &[[f32; 2]]| ring.as_flattened().iter().map(|&number| number as u32).collect();
-            self.segments = Some(polygons.rings().map(ring).collect());
+            self.segments = Some(polygons.rings().map(|ring| ring.as_flattened().to_vec()).collect());
         }
         if told.form.has_rle() {
             let counts = rle_encode(mask, frame.width, frame.height);

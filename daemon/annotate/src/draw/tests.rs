@@ -71,9 +71,10 @@ fn a_mask_covers_the_pixels_inside_its_rings_but_for_its_holes() {
     let mut one = detection(4, "car", 0.8, [8.0, 8.0, 30.0, 20.0]);
     one.bounds = None;
     // A ring of 20x10 pixels with a hole of 4x2, and one that reaches out of the picture.
-    let outer = vec![10, 10, 30, 10, 30, 20, 10, 20];
-    let hole = vec![18, 14, 18, 16, 22, 16, 22, 14];
-    one.segments = Some(vec![outer, hole, vec![60, 60, 900, 60, 900, 9_000, 60, 9_000], Vec::new(), vec![1, 1]]);
+    let outer = vec![10.0, 10.0, 30.0, 10.0, 30.0, 20.0, 10.0, 20.0];
+    let hole = vec![18.0, 14.0, 18.0, 16.0, 22.0, 16.0, 22.0, 14.0];
+    one.segments =
+        Some(vec![outer, hole, vec![60.0, 60.0, 1e9, 60.0, 1e9, 1e9, 60.0, 1e9], Vec::new(), vec![1.0, 1.0]]);
     let mut picture = RgbImage::new(64, 64);
     fill_rings(&mut picture, one.segments.as_deref().unwrap(), [255; 3], 1.0);
     let white = picture.pixels().filter(|pixel| **pixel == Rgb([255; 3])).count();
