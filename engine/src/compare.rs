@@ -8,5 +8,5 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
-pub use detections::{Agreement, ClassAgreement, MatchLimits, Worst};
+pub use detections::{Agreement, ClassAgreement, MatchLimits, Worst, overlap};
 pub use tensors::{CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};

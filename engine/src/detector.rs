@@ -43,6 +43,7 @@ pub struct Detector {
     labels: Vec<Arc<str>>,
     keypoint_names: Vec<Arc<str>>,
     skeleton: Vec<[u32; 2]>,
+    oriented: bool,
     /// The classes to keep; `None` keeps all.
     wanted: Option<Vec<u32>>,
     decoded: Decoded,
@@ -80,6 +81,7 @@ impl Detector {
             labels: card.classes.iter().map(|name| Arc::from(name.as_str())).collect(),
             keypoint_names: names.into_iter().map(Arc::from).collect(),
             skeleton,
+            oriented: card.head.is_oriented(),
             wanted: wanted_classes(&options.classes, &card.classes)?,
             decoded: Decoded::default(),
             nms: Nms::default(),
@@ -225,6 +227,11 @@ impl Detector {
         &self.labels
     }
 
+    /// Whether detections have turned boxes.
+    pub fn is_oriented(&self) -> bool {
+        self.oriented
+    }
+
     /// Returns the name of a class, or its number as text.
     pub fn label(&self, class_id: u32) -> Arc<str> {
         let named = self.labels.get(class_id as usize).cloned();
@@ -272,7 +279,11 @@ impl Detector {
         }
         self.head.suppression().run(decoded, nms, options);
         for candidate in &decoded.candidates {
-            let box_in_source = mapping.box_to_source(candidate.box_in_input);
+            let oriented = decoded.oriented(candidate).map(|turned| mapping.oriented_to_source(&turned).regularized());
+            let box_in_source = match &oriented {
+                Some(turned) => mapping.clip_to_source(turned.bounds()),
+                None => mapping.box_to_source(candidate.box_in_input),
+            };
             let [x1, y1, x2, y2] = box_in_source;
             // A box that lies only in the padding does not touch the frame.
             let has_area = x2 > x1 && y2 > y1;
@@ -288,7 +299,7 @@ impl Detector {
                 class_id: candidate.class_id,
                 score: candidate.score,
                 box_in_source: (!decoded.boxless).then_some(box_in_source),
-                oriented: None,
+                oriented,
                 keypoints: decoded.keypoints_of(candidate.row).iter().map(keypoint).collect(),
                 mask: None,
             });

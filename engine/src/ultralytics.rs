@@ -14,6 +14,7 @@
 //! | detect | `[1, Q, 4 + classes]` | detr (Ultralytics' RT-DETR), stretched |
 //! | pose | as detect, and `kpt_shape` numbers more | with keypoints |
 //! | segment | as detect, and mask coefficients more; then `[1, 32, H, W]` | with masks |
+//! | obb | as detect, and an angle more | with `oriented` |
 //! | classify | `[1, classes]` | classifier, the centre of the frame |
 //!
 //! Pictures are RGB divided by 255, letterboxed with grey (114) bars. How boxes go back to the frame follows from `version`:
@@ -46,10 +47,10 @@ pub enum UltralyticsError {
         /// The problem.
         problem: String,
     },
-    /// The task is oriented boxes, or unknown.
+    /// The task is unknown.
     #[error(
         "its Ultralytics task is `{0}`, which visiond does not support: \
-         it reads detect, segment, pose and classify; export such a model, or write a model card"
+         it reads detect, segment, pose, obb and classify; export such a model, or write a model card"
     )]
     Task(String),
     /// The outputs do not fit the task and the number of classes.
@@ -198,12 +199,13 @@ fn boxes_head(
 ) -> Result<HeadSpec, UltralyticsError> {
     let refused = || UltralyticsError::Shape(task.to_owned(), classes);
     let points = if task == "pose" { Some(keypoints(metadata)?) } else { None };
-    let extra = points.map_or(0, |k| k.values());
+    let oriented = task == "obb";
+    let extra = points.map_or(0, |k| k.values()) + usize::from(oriented);
     let segment = task == "segment";
     let described = metadata.get("description").map_or("", String::as_str).to_ascii_lowercase();
     let [a, b] = outputs.iter().find_map(two_dimensions).ok_or_else(refused)?;
     let few = a.is_none_or(|rows| rows <= 1000);
-    let suppressed = HeadSpec::YoloNms { keypoints: points, unit: BoxUnit::Pixels };
+    let suppressed = HeadSpec::YoloNms { keypoints: points, unit: BoxUnit::Pixels, oriented };
     let rows_of_choice = b.is_some_and(|b| b == 6 + extra || (segment && b > 6));
     if suppresses(metadata) && (b.is_none() || rows_of_choice) {
         return Ok(suppressed);
@@ -215,19 +217,20 @@ fn boxes_head(
     match (a, b) {
         // The mask coefficients of segmentation models come after the classes and fill the rest of the width.
         (Some(width), _) if segment && width > v8_width && b.is_none_or(|rows| rows > width) => {
-            Ok(HeadSpec::Yolov8 { keypoints: None, masks: width - v8_width })
+            Ok(HeadSpec::Yolov8 { keypoints: None, masks: width - v8_width, oriented })
         }
         (Some(width), _) if width == v8_width && b.is_none_or(|rows| rows > 6) => {
-            Ok(HeadSpec::Yolov8 { keypoints: points, masks: 0 })
+            Ok(HeadSpec::Yolov8 { keypoints: points, masks: 0, oriented })
         }
         (_, Some(b)) if few && b == 6 + extra => Ok(suppressed),
+        (_, Some(_)) if oriented => Err(refused()),
         (_, Some(b)) if points.is_none() && b == 5 + classes => Ok(HeadSpec::Yolov5 { masks: 0 }),
         (_, Some(b)) if points.is_none() && b == 5 + classes + YOLOV5_MASKS => {
             Ok(HeadSpec::Yolov5 { masks: YOLOV5_MASKS })
         }
         (_, Some(b)) if few && segment && b > 6 => Ok(suppressed),
         (_, Some(b)) if few && points.is_none() && b == 4 + classes => Ok(HeadSpec::Detr(BoxesSpec::default())),
-        (None, None) => Ok(HeadSpec::Yolov8 { keypoints: points, masks: 0 }),
+        (None, None) => Ok(HeadSpec::Yolov8 { keypoints: points, masks: 0, oriented }),
         _ => Err(refused()),
     }
 }
@@ -270,7 +273,7 @@ fn make(
     let task = metadata.get("task").map_or("detect", |task| task.trim());
     let classes = names(metadata)?;
     let head = match task {
-        "detect" | "pose" | "segment" => boxes_head(metadata, outputs, classes.len(), task)?,
+        "detect" | "pose" | "segment" | "obb" => boxes_head(metadata, outputs, classes.len(), task)?,
         "classify" => HeadSpec::Classifier { activation: None, background: Default::default() },
         other => return Err(UltralyticsError::Task(other.to_owned())),
     };

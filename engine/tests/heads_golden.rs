@@ -77,7 +77,7 @@ fn check(case: &Value, declare: impl Fn(&TensorInfo) -> TensorInfo) {
 
     check_filter(name, head.as_mut(), &tensors, input_size, score_threshold, &out);
 
-    check_candidates(name, &mut out, &case["expected"], &case["keypoints"]);
+    check_candidates(name, &mut out, &case["expected"], &case["keypoints"], &case["angles"]);
     if !case["kept"].is_null() {
         let options = NmsOptions {
             iou_threshold: card.iou_threshold,
@@ -90,12 +90,22 @@ fn check(case: &Value, declare: impl Fn(&TensorInfo) -> TensorInfo) {
         out.candidates.sort_by_key(|c| c.row);
         head.suppression().run(&mut out, &mut Nms::default(), &options);
         assert!(out.candidates.is_sorted_by(|a, b| a.score >= b.score), "{name}");
-        check_candidates(name, &mut out, &case["kept"], &case["kept_keypoints"]);
+        check_candidates(name, &mut out, &case["kept"], &case["kept_keypoints"], &case["kept_angles"]);
     }
 }
 
-/// Compares candidates and their points with golden ones, in any order.
-fn check_candidates(name: &str, out: &mut Decoded, expected: &Value, points: &Value) {
+/// Compares candidates, their points and their angles with golden ones, in any order.
+fn check_candidates(name: &str, out: &mut Decoded, expected: &Value, points: &Value, angles: &Value) {
+    let found_angle = |c: &Candidate| out.oriented(c).map(|turned| (order(c.class_id as f32, c.score), turned.angle));
+    let mut found: Vec<_> = out.candidates.iter().filter_map(found_angle).collect();
+    let place = |e: &Value| order(numbers(e)[5], numbers(e)[4]);
+    let places = expected.as_array().unwrap().iter().map(place);
+    let angles =
+        angles.as_array().map_or_else(Vec::new, |angles| angles.iter().map(|a| a.as_f64().unwrap() as f32).collect());
+    let mut wanted: Vec<_> = places.zip(angles).collect();
+    found.sort_by_key(|(place, _)| *place);
+    wanted.sort_by_key(|(place, _)| *place);
+    assert_eq!(found, wanted, "{name}");
     let points = points.as_array();
     let boxes = expected.as_array().unwrap().iter().enumerate();
     let mut wanted: Vec<(Vec<f32>, Option<&Value>)> = boxes.map(|(i, e)| (numbers(e), points.map(|p| &p[i]))).collect();
@@ -142,6 +152,7 @@ fn check_filter(
         assert_eq!(found.lost, 0, "{name}");
         assert_eq!(found.candidates, wanted.candidates, "{name}");
         for candidate in &wanted.candidates {
+            assert_eq!(found.oriented(candidate), wanted.oriented(candidate), "{name}");
             assert_eq!(found.keypoints_of(candidate.row), wanted.keypoints_of(candidate.row), "{name}");
         }
     }

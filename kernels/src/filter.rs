@@ -45,12 +45,15 @@ pub struct Record {
 pub struct Filtered<'a> {
     /// The candidates; if more were found than fit, any of them.
     pub records: &'a [Record],
-    /// The numbers of the records' points, `values_per_record` each: x, y and, if `points_scored`, a score per point.
+    /// The numbers of the records' points, `values_per_record` each: x, y and, if `points_scored`, a score per point; or one
+    /// angle per record.
     pub points: &'a [f32],
     /// The numbers of one record's points; 0 without points.
     pub values_per_record: usize,
     /// Whether each point has a score.
     pub points_scored: bool,
+    /// Whether the numbers are angles.
+    pub are_angles: bool,
     /// Candidates that did not fit.
     pub lost: usize,
     /// The value of [`FilterSpec::keep_best`].

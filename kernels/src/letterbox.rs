@@ -6,6 +6,8 @@
 //! two axes scale by what the rounding left (`width / source width`), there and back, so that a box on the frame's edge comes
 //! back on the frame's edge.
 
+use crate::oriented::OrientedBox;
+
 /// How a frame is fitted into a model's input.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Fit {
@@ -347,6 +349,27 @@ impl Mapping {
         let (sx2, sy2) = self.to_source(f64::from(x2), f64::from(y2));
         let (w, h) = (f64::from(self.source.0), f64::from(self.source.1));
         [sx1.clamp(0.0, w) as f32, sy1.clamp(0.0, h) as f32, sx2.clamp(0.0, w) as f32, sy2.clamp(0.0, h) as f32]
+    }
+
+    /// Maps a turned box of the input to the source, without clipping: the centre as a point, the sides by the scales of x and y,
+    /// the angle as it is, as `scale_boxes` with `xywh=True` of ultralytics `utils/ops.py`. The scales may differ by rounding
+    /// only; a picture that is stretched has no right angles to map.
+    pub fn oriented_to_source(&self, turned: &OrientedBox) -> OrientedBox {
+        let [x, y] = turned.center.map(f64::from);
+        let (x, y) = self.to_source(x, y);
+        let (across, down) = self.source_per_input();
+        let [width, height] = turned.size.map(f64::from);
+        OrientedBox {
+            center: [x as f32, y as f32],
+            size: [(width * across) as f32, (height * down) as f32],
+            angle: turned.angle,
+        }
+    }
+
+    /// Clips a box (x1, y1, x2, y2) of the source to the frame.
+    pub fn clip_to_source(&self, [x1, y1, x2, y2]: [f32; 4]) -> [f32; 4] {
+        let (w, h) = (self.source.0 as f32, self.source.1 as f32);
+        [x1.clamp(0.0, w), y1.clamp(0.0, h), x2.clamp(0.0, w), y2.clamp(0.0, h)]
     }
 }
 

@@ -3,6 +3,13 @@
 //! Greedy, as in torchvision and OpenCV: visits candidates by falling score (lower index first for equal scores) and removes
 //! those that overlap a kept one by more than the threshold. Boxes are (x1, y1, x2, y2) in any common unit.
 //! [`Nms::blend`] averages the boxes of one object instead of dropping all but the best, as MediaPipe does.
+//! [`Nms::run_oriented`] is for turned boxes.
+
+mod oriented;
+
+pub use oriented::MAX_ORIENTED;
+
+use self::oriented::RankedBox;
 
 /// A box with its score and class.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -95,6 +102,8 @@ pub struct Nms {
     kept: Vec<Candidate>,
     /// The boxes of `kept`, arranged for comparison.
     blocks: Vec<Block>,
+    /// The turned boxes so far, best first.
+    ranked: Vec<RankedBox>,
 }
 
 /// The number of boxes in a [`Block`].

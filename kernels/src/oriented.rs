@@ -1,5 +1,7 @@
 //! Boxes that are turned, as in pictures from above.
 
+use std::f64::consts::FRAC_PI_2;
+
 /// A box turned about its centre.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct OrientedBox {
@@ -12,14 +14,158 @@ pub struct OrientedBox {
 }
 
 impl OrientedBox {
+    /// Turns the box x1, y1, x2, y2 by `angle` about its centre.
+    pub fn from_upright(corners: [f32; 4], angle: f32) -> Self {
+        let [x1, y1, x2, y2] = corners.map(f64::from);
+        Self {
+            center: [((x1 + x2) / 2.0) as f32, ((y1 + y2) / 2.0) as f32],
+            size: [(x2 - x1) as f32, (y2 - y1) as f32],
+            angle,
+        }
+    }
+
+    /// Whether all of its numbers are finite.
+    pub fn is_finite(&self) -> bool {
+        let [x, y] = self.center;
+        let [width, height] = self.size;
+        [x, y, width, height, self.angle].iter().all(|number| number.is_finite())
+    }
+
     /// Returns the corners, clockwise on the screen. At angle 0 the first is the bottom right one, as in `xywhr2xyxyxyxy` of
     /// ultralytics `utils/ops.py`.
     pub fn corners(&self) -> [[f32; 2]; 4] {
+        self.exact_corners().map(|corner| corner.map(|number| number as f32))
+    }
+
+    fn exact_corners(&self) -> [[f64; 2]; 4] {
         let [x, y] = self.center.map(f64::from);
         let [width, height] = self.size.map(f64::from);
         let (sin, cos) = f64::from(self.angle).sin_cos();
         let (across, down) = ([width / 2.0 * cos, width / 2.0 * sin], [-height / 2.0 * sin, height / 2.0 * cos]);
         [[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]]
-            .map(|[a, d]| [(x + a * across[0] + d * down[0]) as f32, (y + a * across[1] + d * down[1]) as f32])
+            .map(|[a, d]| [x + a * across[0] + d * down[0], y + a * across[1] + d * down[1]])
+    }
+
+    /// Returns the same box with sides of at least 0 and an angle from 0 to below a quarter of a turn: sides swap where needed,
+    /// as in `regularize_rboxes` of ultralytics `utils/ops.py`.
+    #[must_use]
+    pub fn regularized(self) -> Self {
+        let quarters = (f64::from(self.angle) / FRAC_PI_2).floor();
+        let rest = (f64::from(self.angle) - quarters * FRAC_PI_2).max(0.0) as f32;
+        // An angle just below 0 rounds to a whole quarter.
+        let (quarters, angle) = if rest >= FRAC_PI_2 as f32 { (quarters + 1.0, 0.0) } else { (quarters, rest) };
+        let [width, height] = self.size.map(f32::abs);
+        let swap = quarters.rem_euclid(2.0) == 1.0;
+        Self { center: self.center, size: if swap { [height, width] } else { [width, height] }, angle }
+    }
+
+    /// Returns the upright box x1, y1, x2, y2 around the corners.
+    pub fn bounds(&self) -> [f32; 4] {
+        let corners = self.corners();
+        let least = |axis: usize| corners.iter().map(|corner| corner[axis]).fold(f32::INFINITY, f32::min);
+        let most = |axis: usize| corners.iter().map(|corner| corner[axis]).fold(f32::NEG_INFINITY, f32::max);
+        [least(0), least(1), most(0), most(1)]
+    }
+
+    /// Returns the area in square pixels.
+    fn area(&self) -> f64 {
+        (f64::from(self.size[0]) * f64::from(self.size[1])).abs()
     }
 }
+
+/// The normal distribution that stands for a turned box in [`probiou`]: its mean, and the covariance `[[a, c], [c, b]]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gaussian {
+    pub(crate) mean: [f64; 2],
+    covariance: [f64; 3],
+    /// The determinant of the covariance, at least 0.
+    determinant: f64,
+}
+
+/// `eps` of `batch_probiou`.
+const EPSILON: f64 = 1e-7;
+
+impl Gaussian {
+    /// `_get_covariance_matrix` of ultralytics `utils/metrics.py`: the variance of a uniform distribution is its width squared,
+    /// divided by 12.
+    pub(crate) fn of(turned: &OrientedBox) -> Self {
+        let [across, down] = turned.size.map(|side| f64::from(side).powi(2) / 12.0);
+        let (sin, cos) = f64::from(turned.angle).sin_cos();
+        let (a, b) = (across * cos * cos + down * sin * sin, across * sin * sin + down * cos * cos);
+        let c = (across - down) * cos * sin;
+        Self {
+            mean: turned.center.map(f64::from),
+            covariance: [a, b, c],
+            // a * b - c * c, without its rounding for a long and thin box.
+            determinant: across * down,
+        }
+    }
+
+    /// See [`probiou`].
+    pub(crate) fn probiou(&self, other: &Self) -> f64 {
+        let sum = |index: usize| self.covariance[index] + other.covariance[index];
+        let (a, b, c) = (sum(0), sum(1), sum(2));
+        let (dx, dy) = (self.mean[0] - other.mean[0], self.mean[1] - other.mean[1]);
+        // Never negative, but rounding may make it so.
+        let determinant = (a * b - c * c).max(0.0);
+        let apart =
+            (a * dy * dy + b * dx * dx) / (determinant + EPSILON) * 0.25 - c * dx * dy / (determinant + EPSILON) * 0.5;
+        let own = 4.0 * (self.determinant * other.determinant).sqrt() + EPSILON;
+        let unlike = (determinant / own + EPSILON).ln() * 0.5;
+        let bhattacharyya = (apart + unlike).clamp(EPSILON, 100.0);
+        1.0 - (1.0 - (-bhattacharyya).exp() + EPSILON).sqrt()
+    }
+}
+
+/// Returns how much two turned boxes overlap by their normal distributions: 1 minus the Hellinger distance, about 0 to 1.
+///
+/// `batch_probiou` of ultralytics `utils/metrics.py`, in f64; the formula is from <https://arxiv.org/abs/2106.06072>. It is not
+/// the IoU of the two rectangles, which [`oriented_iou`] is. NaN only if a number is not finite.
+pub fn probiou(a: &OrientedBox, b: &OrientedBox) -> f64 {
+    Gaussian::of(a).probiou(&Gaussian::of(b))
+}
+
+/// Returns the intersection over union of two turned boxes; 0 if they do not overlap, either is empty, or a number is not
+/// finite.
+///
+/// Clips the corners of `a`, as seen from `b`, to the sides of `b` (Sutherland and Hodgman). Allocates.
+pub fn oriented_iou(a: &OrientedBox, b: &OrientedBox) -> f64 {
+    let (sin, cos) = f64::from(b.angle).sin_cos();
+    let [x, y] = b.center.map(f64::from);
+    let seen = |[px, py]: [f64; 2]| [(px - x) * cos + (py - y) * sin, (py - y) * cos - (px - x) * sin];
+    let mut polygon: Vec<[f64; 2]> = a.exact_corners().into_iter().map(seen).collect();
+    for axis in 0..2 {
+        let half = f64::from(b.size[axis]).abs() / 2.0;
+        for sign in [1.0, -1.0] {
+            polygon = clipped(&polygon, |point| half - sign * point[axis]);
+        }
+    }
+    let area = |polygon: &[[f64; 2]]| {
+        let pairs = polygon.iter().zip(polygon.iter().cycle().skip(1));
+        pairs.map(|(p, q)| p[0] * q[1] - q[0] * p[1]).sum::<f64>().abs() / 2.0
+    };
+    let shared = area(&polygon);
+    let union = a.area() + b.area() - shared;
+    let iou = if union > 0.0 { shared / union } else { 0.0 };
+    // Also for the infinite and NaN.
+    if iou >= 0.0 { iou.min(1.0) } else { 0.0 }
+}
+
+/// Returns the part of a convex polygon where `inside` is at least 0; `inside` is a distance from a line.
+fn clipped(polygon: &[[f64; 2]], inside: impl Fn(&[f64; 2]) -> f64) -> Vec<[f64; 2]> {
+    let mut part = Vec::with_capacity(polygon.len() + 1);
+    for (p, q) in polygon.iter().zip(polygon.iter().cycle().skip(1)) {
+        let (at_p, at_q) = (inside(p), inside(q));
+        if at_p >= 0.0 {
+            part.push(*p);
+        }
+        if (at_p < 0.0) != (at_q < 0.0) {
+            let t = at_p / (at_p - at_q);
+            part.push([p[0] + t * (q[0] - p[0]), p[1] + t * (q[1] - p[1])]);
+        }
+    }
+    part
+}
+
+#[cfg(test)]
+mod tests;

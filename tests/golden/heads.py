@@ -11,6 +11,8 @@ import pathlib
 
 import numpy as np
 
+import oriented
+
 rng = np.random.default_rng(20261121)
 CASES = []
 
@@ -69,9 +71,23 @@ def mediapipe_nms(iou):
     return run
 
 
-def case(name, card, size, outputs, expected, threshold, keypoints=None, nms=None, least=3):
-    """outputs: [(name, dtype, array)]; expected: [(x1, y1, x2, y2, score, class)]; keypoints: one list of points each."""
-    kept, kept_points = nms(expected, keypoints) if nms else (None, None)
+def oriented_nms(iou, limit):
+    """TorchNMS.fast_nms of ultralytics utils/nms.py, on boxes that `angles` turn."""
+    def run(found, angles):
+        turned = [((f[0] + f[2]) / 2, (f[1] + f[3]) / 2, f[2] - f[0], f[3] - f[1], a) for f, a in zip(found, angles)]
+        kept = oriented.fast_nms(turned, [f[4] for f in found], [f[5] for f in found], iou, False)[:limit]
+        return [found[k] for k in kept], [angles[k] for k in kept]
+    return run
+
+
+def case(name, card, size, outputs, expected, threshold, keypoints=None, nms=None, least=3, angles=None):
+    """outputs: [(name, dtype, array)]; expected: [(x1, y1, x2, y2, score, class)]; keypoints: one list of points each.
+
+    The boxes of a model with `angles` are those before they are turned about their centres.
+    """
+    kept, kept_points = nms(expected, angles or keypoints) if nms else (None, None)
+    turned = {"angles": angles, "kept_angles": kept_points} if angles else {}
+    kept_points = None if angles else kept_points
     for e in expected:
         assert abs(e[4] - threshold) > 1e-5, (name, "a score on the threshold proves nothing")
     assert len(expected) >= least, (name, len(expected))
@@ -86,6 +102,7 @@ def case(name, card, size, outputs, expected, threshold, keypoints=None, nms=Non
         "keypoints": points_of(keypoints),
         "kept": boxes_of(kept),
         "kept_keypoints": points_of(kept_points),
+        **turned,
     })
 
 
@@ -522,6 +539,29 @@ for best in (False, True):
     case("nanodet, boxes of several classes" + (", the best" if best else ""), head + names(3), [64, 64],
          [("output", "f32", np.concatenate([cls, reg], 1)[None])],
          nanodet(cls, reg, 64, 64, [8, 16], 7, 0.6, 0.5, best), 0.6, nms=batched_nms(0.6, 100))
+
+# --- Oriented boxes: OBB in ultralytics nn/modules/head.py appends the angle; the rows of postprocess there and of NMSModel in
+# engine/exporter.py are centre, size, score, class, angle. utils/nms.py suppresses with rotated=True.
+def oriented_rows(objects, nc):
+    """Ten boxes for each object, as [x, y, w, h, scores, angle]."""
+    one = np.concatenate([rng.uniform(20, 600, (objects, 2)), rng.uniform(8, 120, (objects, 2)), rng.uniform(-0.78, 2.35, (objects, 1))], 1)
+    near = np.repeat(one, 10, 0) + rng.normal(0, 1, (10 * objects, 5)) * [3, 3, 4, 4, 0.1]
+    near[:, 2:4] = np.maximum(near[:, 2:4], 2)
+    return rounded(np.concatenate([near[:, :4], scores(10 * objects, nc, 0.5), near[:, 4:]], 1))
+
+
+p = oriented_rows(20, 3)
+found = yolov8(p, 3, 0.25)[0]
+angles = [float(row[7]) for row in p if row[4:7].max() > 0.25]
+card = '[head]\nfamily = "yolov8"\noriented = true\n' + names(3)
+for name, output in (("oriented", np.ascontiguousarray(p.T[None])), ("oriented in rows", p[None])):
+    case(name, card, [640, 480], [("output0", "f32", output)], found, 0.25, nms=oriented_nms(0.7, 300), angles=angles)
+p = oriented_rows(3, 1)
+rows = np.concatenate([p[:, :5], rng.integers(0, 15, (30, 1)).astype(np.float32), p[:, 5:]], 1)
+rows[25:] = 0
+keep = rows[rows[:, 4] > 0.25].astype(np.float64)
+case("oriented end to end", '[head]\nfamily = "yolo-nms"\noriented = true\n', [640, 640], [("output0", "f32", rows[None])],
+     [(*box, r[4], r[5]) for box, r in zip(xywh2xyxy(keep[:, :4]), keep)], 0.25, angles=[float(r[6]) for r in keep])
 
 
 # --- MoveNet: tensorflow/examples lite/examples/pose_estimation/raspberry_pi ------------------------------------------------------

@@ -353,7 +353,7 @@ fn nanodet() -> Case {
 fn yolov8() -> Case {
     Case {
         name: "yolov8 640",
-        spec: HeadSpec::Yolov8 { keypoints: None, masks: 0 },
+        spec: HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false },
         outputs: vec![("output", vec![1, 84, 8400])],
         size: (640, 640),
         classes: 80,
@@ -363,7 +363,7 @@ fn yolov8() -> Case {
 }
 
 fn cases() -> Vec<Case> {
-    let pose = HeadSpec::Yolov8 { keypoints: Some(Keypoints { count: 17, scored: true }), masks: 0 };
+    let pose = HeadSpec::Yolov8 { keypoints: Some(Keypoints { count: 17, scored: true }), masks: 0, oriented: false };
     let strides = vec![8, 16, 32];
     let logits = NanodetSpec { strides, reg_max: 10, sigmoid: true, cell_centre: false, multi_label: false };
     let ssd = |activation| {

@@ -1,10 +1,10 @@
-//! Masks, boxes, labels, keypoints and skeletons on a picture, readable from thumbnails to 4K.
+//! Masks, boxes, turned or not, labels, keypoints and skeletons on a picture, readable from thumbnails to 4K.
 //!
 //! Lines and letters grow with the picture. Labels stay inside it and avoid covering each other; the labels of the best
 //! detections are placed first.
 
 use image::RgbImage;
-use visiond_flow::message::{BoxMessage, DetectionMessage, KeypointMessage, Message};
+use visiond_flow::message::{BoxMessage, DetectionMessage, KeypointMessage, Message, OrientedMessage};
 
 use super::canvas::{Rect, disc, fill, fill_rings, line, outline};
 use super::palette::{BLACK, class_color, text_color};
@@ -25,7 +25,9 @@ pub fn draw(picture: &mut RgbImage, message: &Message) {
         fill_rings(picture, rings, class_color(detection.class_id), MASK_COVERAGE);
     }
     for detection in detections.iter().rev() {
-        if let Some(bounds) = &detection.bounds {
+        if let Some(oriented) = &detection.oriented {
+            style.draw_oriented(picture, oriented, detection.class_id);
+        } else if let Some(bounds) = &detection.bounds {
             style.draw_box(picture, whole_pixels(bounds), detection.class_id);
         }
         style.draw_keypoints(picture, detection, &message.model.skeleton);
@@ -74,6 +76,18 @@ impl Style {
             }
         }
         outline(picture, rect, self.line, class_color(class_id), 1.0);
+    }
+
+    fn draw_oriented(&self, picture: &mut RgbImage, oriented: &OrientedMessage, class_id: u32) {
+        let [a, b, c, d] = oriented.corners;
+        let half = self.line as f32 / 2.0;
+        let rim = (self.line / 3).max(1) as f32;
+        // All rims first, so that none lies over a line.
+        for (radius, color, coverage) in [(half + rim, BLACK, 0.45), (half, class_color(class_id), 1.0)] {
+            for ends in [[a, b], [b, c], [c, d], [d, a]] {
+                line(picture, ends, radius, color, coverage);
+            }
+        }
     }
 
     fn draw_keypoints(&self, picture: &mut RgbImage, detection: &DetectionMessage, skeleton: &[[u32; 2]]) {

@@ -100,7 +100,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         Buffers::new(&args.video.buffers(), loaded.device()).map_err(|error| ExitError::new(Exit::Model, error))?;
     let detection = DetectionRun {
         model: Arc::new(loaded.facts(&detector)),
-        printer: DetectionPrinter::new(args.json, &args.files, detector.labels()),
+        printer: DetectionPrinter::new(args.json, &args.files, &detector),
         detector,
         camera: "detect".into(),
         pictures,
@@ -192,6 +192,8 @@ struct DetectionPrinter {
     name_width: usize,
     label_width: usize,
     header_printed: bool,
+    /// Whether rows end with the angle of a turned box.
+    angles: bool,
     /// Whether rows and the live line share the terminal, so that the line must be cleared before a row.
     out_is_terminal: bool,
     started: Instant,
@@ -205,14 +207,15 @@ struct DetectionPrinter {
 
 impl DetectionPrinter {
     /// Sizes the columns for these files and class labels.
-    fn new(json: bool, files: &[PathBuf], labels: &[Arc<str>]) -> Self {
+    fn new(json: bool, files: &[PathBuf], detector: &Detector) -> Self {
         let widest = |widths: &mut dyn Iterator<Item = usize>| widths.max().unwrap_or(0).min(WIDEST);
         let now = Instant::now();
         Self {
             json,
             name_width: widest(&mut files.iter().map(|file| shown(file).chars().count())).max(4),
-            label_width: widest(&mut labels.iter().map(|label| label.chars().count())).max(5),
+            label_width: widest(&mut detector.labels().iter().map(|label| label.chars().count())).max(5),
             header_printed: false,
+            angles: detector.is_oriented(),
             out_is_terminal: io::stdout().is_terminal(),
             started: now,
             progress: Progress::new(),
@@ -269,30 +272,42 @@ impl DetectionPrinter {
     fn rows(&mut self, message: &Message, is_video: bool) -> String {
         let mut text = String::new();
         if !std::mem::replace(&mut self.header_printed, true) {
-            text = self.row(["FILE", "FRAME", "LABEL", "SCORE", "X", "Y", "WIDTH", "HEIGHT"]);
+            text = self.row([
+                "FILE",
+                "FRAME",
+                "LABEL",
+                "SCORE",
+                "X",
+                "Y",
+                "WIDTH",
+                "HEIGHT",
+                if self.angles { "ANGLE" } else { "" },
+            ]);
         }
         let name = escape(message.frame.file.as_deref().unwrap_or("-"));
         let frame = message.sequence.to_string();
         // A picture without detections gets a row as well, so that none seems forgotten; a video frame gets none.
         if message.detections.is_empty() && !is_video {
-            text += &self.row([&name, &frame, "-", "", "", "", "", ""]);
+            text += &self.row([&name, &frame, "-", "", "", "", "", "", ""]);
         }
-        for DetectionMessage { label, score, bounds, .. } in &message.detections {
+        for DetectionMessage { label, score, bounds, oriented, .. } in &message.detections {
             let score = format!("{score:.2}");
             let numbers = match bounds {
                 Some(b) => [b.x, b.y, b.width, b.height].map(|pixels| format!("{pixels:.0}")),
                 None => Default::default(),
             };
+            let angle = oriented.map_or_else(String::new, |turned| format!("{:.0}°", turned.angle.to_degrees()));
             let [x, y, width, height] = &numbers;
-            text += &self.row([&name, &frame, &escape(label), &score, x, y, width, height]);
+            text += &self.row([&name, &frame, &escape(label), &score, x, y, width, height, &angle]);
         }
         text
     }
 
-    fn row(&self, [name, frame, label, score, x, y, width, height]: [&str; 8]) -> String {
+    fn row(&self, [name, frame, label, score, x, y, width, height, angle]: [&str; 9]) -> String {
         let (names, labels) = (self.name_width, self.label_width);
-        let row =
-            format!("{name:names$}  {frame:>6}  {label:labels$}  {score:>5}  {x:>6} {y:>6} {width:>6} {height:>6}");
+        let row = format!(
+            "{name:names$}  {frame:>6}  {label:labels$}  {score:>5}  {x:>6} {y:>6} {width:>6} {height:>6} {angle:>6}"
+        );
         row.trim_end().to_owned() + "\n"
     }
 }

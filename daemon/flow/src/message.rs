@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use visiond_engine::detector::{Detection, MaskForm};
 use visiond_kernels::mask::{Mask, Polygons, rle_encode};
+use visiond_kernels::oriented::OrientedBox;
 
 use crate::frame::Frame;
 use crate::timestamp::Timestamp;
@@ -110,6 +111,9 @@ pub struct DetectionMessage {
     /// Box in pixels of the source frame; absent for classifiers.
     #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
     pub bounds: Option<BoxMessage>,
+    /// The turned box, if the model turns its boxes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oriented: Option<OrientedMessage>,
     /// Keypoints (landmarks of a face, joints of a body), if the model has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keypoints: Vec<KeypointMessage>,
@@ -151,6 +155,23 @@ pub struct BoxMessage {
     pub width: f32,
     /// Height.
     pub height: f32,
+}
+
+/// A turned box, in pixels of the source frame; may reach out of it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OrientedMessage {
+    /// Horizontal position of the centre.
+    pub x: f32,
+    /// Vertical position of the centre.
+    pub y: f32,
+    /// Length of the sides that lie along the x axis at angle 0.
+    pub width: f32,
+    /// Length of the other sides.
+    pub height: f32,
+    /// In radians, clockwise on the screen, from 0 to below a quarter of a turn.
+    pub angle: f32,
+    /// x and y of the corners, clockwise on the screen.
+    pub corners: [[f32; 2]; 4],
 }
 
 /// A keypoint.
@@ -235,6 +256,10 @@ impl DetectionMessage {
             Some(corners) if corners.iter().all(|v| v.is_finite()) => Some(BoxMessage::from_corners(corners)),
             Some(_) => return None,
         };
+        let oriented = match &detection.oriented {
+            None => None,
+            Some(turned) => Some(OrientedMessage::new(turned)?),
+        };
         let keypoint = |(index, p): (usize, &visiond_engine::detector::Keypoint)| {
             let score = match p.score {
                 None => None,
@@ -252,6 +277,7 @@ impl DetectionMessage {
             label,
             score: rounded_score(detection.score)?,
             bounds,
+            oriented,
             keypoints: detection.keypoints.iter().enumerate().map(keypoint).collect::<Option<_>>()?,
             ..Self::default()
         })
@@ -278,6 +304,20 @@ impl BoxMessage {
         let [x1, y1, x2, y2] = corners.map(|v| rounded_pixels(f64::from(v)));
         let size = |low: f64, high: f64| rounded_pixels((high - low).max(0.0)) as f32;
         Self { x: x1 as f32, y: y1 as f32, width: size(x1, x2), height: size(y1, y2) }
+    }
+}
+
+impl OrientedMessage {
+    /// Rounds a box for the message: pixels to 3 decimals, the angle to 5, so that even at the end of 4000 pixels it is off by
+    /// less than a twentieth of a pixel. `None` if a number is not finite.
+    fn new(turned: &OrientedBox) -> Option<Self> {
+        let turned = turned.regularized();
+        let pixels = |v: f32| rounded_pixels(f64::from(v)) as f32;
+        let corners = turned.corners();
+        let is_finite = turned.is_finite() && corners.iter().flatten().all(|v| v.is_finite());
+        let ([x, y], [width, height]) = (turned.center.map(pixels), turned.size.map(pixels));
+        let angle = ((f64::from(turned.angle) * 1e5).round() / 1e5) as f32;
+        is_finite.then(|| Self { x, y, width, height, angle, corners: corners.map(|corner| corner.map(pixels)) })
     }
 }
 

@@ -48,6 +48,18 @@ fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
     }
 }
 
+/// Returns the option that contradicts turned boxes.
+fn beside_oriented(spec: &HeadSpec) -> Option<&'static str> {
+    match spec {
+        HeadSpec::Yolov8 { oriented: true, masks: 1.., .. } => Some("`masks`"),
+        HeadSpec::Yolov8 { oriented: true, keypoints: Some(_), .. }
+        | HeadSpec::YoloNms { oriented: true, keypoints: Some(_), .. } => Some("`keypoints`"),
+        // Fractions of two sides have no right angles.
+        HeadSpec::YoloNms { oriented: true, unit: BoxUnit::Normalized, .. } => Some("`unit = \"normalized\"`"),
+        _ => None,
+    }
+}
+
 /// Reads the head; `None` if the family is missing or unknown, which is reported.
 pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
     if head.value("family").is_none() {
@@ -64,10 +76,12 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
         Family::Yolov8 => HeadSpec::Yolov8 {
             keypoints: keypoints(&mut head),
             masks: head.whole("masks", 0, MANY).unwrap_or(0) as usize,
+            oriented: head.flag("oriented").unwrap_or(false),
         },
         Family::YoloNms => HeadSpec::YoloNms {
             keypoints: keypoints(&mut head),
             unit: head.choice("unit", &UNITS).unwrap_or(BoxUnit::Pixels),
+            oriented: head.flag("oriented").unwrap_or(false),
         },
         Family::Yolox => HeadSpec::Yolox(YoloxSpec {
             decoded: head.flag("decoded").unwrap_or(false),
@@ -101,6 +115,9 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),
         },
     };
+    if let Some(other) = beside_oriented(&spec) {
+        head.wrong_at("oriented", format!("`oriented` cannot go with {other}: no such model exists; keep one"));
+    }
     head.finish();
     Some(spec)
 }

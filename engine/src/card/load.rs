@@ -126,7 +126,7 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, Given), CardError> {
     card.name = name.or_else(stem).unwrap_or_else(|| "model".to_owned());
     card.origin = origin.display().to_string();
     card.places = CardPlaces::of(origin, text, document.get_ref());
-    let given = read_input(top.section("input"), &mut card.input);
+    let given = read_input(top.section("input"), &mut card.input, card.head.is_oriented());
     card.extra_inputs = read_extra_inputs(&source, top.section("extra_inputs"));
     let mut detect = top.section("detect");
     for (key, threshold) in [("score_threshold", &mut card.score_threshold), ("iou_threshold", &mut card.iou_threshold)]
@@ -178,11 +178,16 @@ fn channels(section: &mut CardSection<'_>, key: &'static str) -> Option<[f32; 3]
 }
 
 /// Reads `[input]` over its defaults, and returns what it says of how pixels are normalised.
-fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> Given {
+fn read_input(mut section: CardSection<'_>, input: &mut InputCard, oriented: bool) -> Given {
     set(input, section.choice("preprocess", &Way::ALL).map(Way::input));
     input.name = section.text("name").map(str::to_owned);
     input.size = read_size(&mut section);
     read_placement(&mut section, input);
+    if oriented && stretches(input.placement.fit) {
+        let key = ["fit", "preprocess"].into_iter().find(|key| section.value(key).is_some()).unwrap_or("resize");
+        let text = "oriented boxes lose their right angles in a stretched picture: write `fit = \"letterbox\"`";
+        section.wrong_at(key, text);
+    }
     set(&mut input.pad, section.number("pad", 0.0, 255.0).map(|n| n as f32));
     let orders = [("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr), ("grey", ChannelOrder::Grey)];
     set(&mut input.order, section.choice("order", &orders));
@@ -211,6 +216,14 @@ fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> Given {
     }
     section.finish();
     given
+}
+
+/// Whether the two axes may have different scales.
+fn stretches(fit: Fit) -> bool {
+    match fit {
+        Fit::Stretch | Fit::WarpStretch | Fit::ResizeCrop(Resize::Stretch(..)) => true,
+        Fit::Letterbox | Fit::LetterboxTopLeft | Fit::Crop { .. } | Fit::ResizeCrop(_) | Fit::Warp => false,
+    }
 }
 
 /// Reads how frames are placed and sampled.

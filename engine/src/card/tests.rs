@@ -49,7 +49,7 @@ fn a_family_and_nothing_else_makes_a_card() {
     );
     assert_eq!((card.input.scale, card.input.mean, card.input.std), (1.0 / 255.0, [0.0; 3], [1.0; 3]));
     assert_eq!((card.score_threshold, card.iou_threshold, card.max_detections), (0.25, 0.7, 300));
-    assert_eq!(card.head, HeadSpec::Yolov8 { keypoints: None, masks: 0 });
+    assert_eq!(card.head, HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false });
     assert!(card.classes.is_empty() && !card.class_agnostic && card.extra_inputs.is_empty());
 }
 
@@ -125,8 +125,10 @@ fn every_option_of_a_head_is_heard() {
     for (family, lines, wanted) in [
         ("yolov5", "masks = 32", HeadSpec::Yolov5 { masks: 32 }),
         ("yolov5", "", HeadSpec::Yolov5 { masks: 0 }),
-        ("yolov8", "masks = 32", HeadSpec::Yolov8 { keypoints: None, masks: 32 }),
-        ("yolo-nms", "", HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }),
+        ("yolov8", "masks = 32", HeadSpec::Yolov8 { keypoints: None, masks: 32, oriented: false }),
+        ("yolov8", "oriented = true", HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true }),
+        ("yolo-nms", "oriented = true", HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true }),
+        ("yolo-nms", "", HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false }),
         ("yolox", "", yolox(false, &[8, 16, 32])),
         ("yolox", "decoded = true\nstrides = [16]", yolox(true, &[16])),
         ("nanodet", "", nanodet(&[8, 16, 32], 7, false, true)),
@@ -292,7 +294,7 @@ net.toml:5:8: `pad` is 300, not a number from 0 to 255
 net.toml:6:7: `std` divides, so it cannot be 0: use 1 to leave values unchanged
  6 | std = 0
    |       ^
-net.toml:9:1: the [head] of family `yolov8` has no key `strides`: there is `family`, `keypoints`, `masks`
+net.toml:9:1: the [head] of family `yolov8` has no key `strides`: there is `family`, `keypoints`, `masks`, `oriented`
  9 | strides = [8]
    | ^^^^^^^
 net.toml:11:1: [detect] has no key `score_treshold`: did you mean `score_threshold`?
@@ -336,6 +338,27 @@ fn numbers_beyond_their_bounds_are_refused() {
             assert_eq!(keypoints, Some(Keypoints { count: 17, scored }));
         }
     }
+}
+
+#[test]
+fn oriented_boxes_go_with_no_keypoints_no_fractions_and_no_stretch() {
+    let refused = |family: &str, head: &str, input: &str| {
+        errors(&format!("[input]\n{input}\n[head]\nfamily = \"{family}\"\noriented = true\n{head}\n"))
+    };
+    for (family, head, other) in [
+        ("yolov8", "keypoints = [17, 3]", "`keypoints`"),
+        ("yolov8", "masks = 32", "`masks`"),
+        ("yolo-nms", "keypoints = [17, 3]", "`keypoints`"),
+        ("yolo-nms", "unit = \"normalized\"", "`unit = \"normalized\"`"),
+    ] {
+        let message = refused(family, head, "");
+        assert!(message.contains(&format!("net.toml:5:12: `oriented` cannot go with {other}")), "{message}");
+    }
+    for input in ["fit = \"stretch\"", "fit = \"warp-stretch\"", "fit = \"resize-crop\"\nresize = [256, 200]"] {
+        let message = refused("yolov8", "", input);
+        assert!(message.contains("net.toml:2:7: oriented boxes lose their right angles"), "{message}");
+    }
+    assert!(card("[head]\nfamily = \"yolov8\"\noriented = true\n").head.is_oriented());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Compares what two models detect, object by object.
 //!
 //! Each detection of the first model, best first, is matched with the second model's detection of its class that overlaps it
-//! most, from an IoU of 0.5. A detection counts if one of the two scores reaches the threshold. Ask both models for lower
+//! most, from an IoU of 0.5. The IoU of turned boxes is that of the rectangles. A detection counts if one of the two scores reaches the threshold. Ask both models for lower
 //! scores too: then a score that falls just below the threshold in one of them is a difference of scores, not a missing object.
 //!
 //! If two boxes of one object have nearly the same score, NMS keeps one of them, and the smallest rounding may decide which.
@@ -11,13 +11,14 @@
 use std::collections::BTreeMap;
 
 use visiond_kernels::nms::iou;
+use visiond_kernels::oriented::oriented_iou;
 
 use super::oks::oks;
 use crate::card::has_coco_keypoints;
 use crate::detector::Detection;
 
 /// Boxes that overlap less show different objects.
-const MATCH_IOU: f32 = 0.5;
+const MATCH_IOU: f64 = 0.5;
 
 /// The worst value, and the picture where it occurs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,8 +90,7 @@ impl ClassAgreement {
     fn add_pair(&mut self, picture: usize, a: &Detection, b: &Detection, limits: &MatchLimits) {
         self.matched += 1;
         let mut inside = true;
-        if let (Some(a), Some(b)) = (a.box_in_source, b.box_in_source) {
-            let overlap = f64::from(iou(a, b));
+        if let Some(overlap) = overlap(a, b) {
             self.sum_iou += overlap;
             self.boxes += 1;
             inside = overlap >= limits.min_iou;
@@ -197,15 +197,22 @@ impl Agreement {
     }
 }
 
+/// Returns the IoU of two detections: of their turned boxes if both have one, else of the upright ones; `None` without boxes.
+pub fn overlap(a: &Detection, b: &Detection) -> Option<f64> {
+    match (a.oriented, b.oriented) {
+        (Some(a), Some(b)) => Some(oriented_iou(&a, &b)),
+        _ => Some(f64::from(iou(a.box_in_source?, b.box_in_source?))),
+    }
+}
+
 /// Returns the unmatched detection of `a`'s class that overlaps it most; without boxes, any unmatched one of its class.
 fn partner(a: &Detection, others: &[Detection], taken: &[bool]) -> Option<usize> {
     let free = others.iter().enumerate().filter(|(index, b)| !taken[*index] && b.class_id == a.class_id);
-    let overlap = |b: &Detection| match (a.box_in_source, b.box_in_source) {
-        (Some(a), Some(b)) => iou(a, b),
+    let likeness = |b: &Detection| match (a.box_in_source, b.box_in_source) {
         (None, None) => 1.0,
-        _ => 0.0,
+        _ => overlap(a, b).unwrap_or(0.0),
     };
-    free.map(|(index, b)| (index, overlap(b)))
+    free.map(|(index, b)| (index, likeness(b)))
         .filter(|(_, overlap)| *overlap >= MATCH_IOU)
         .max_by(|(i, a), (j, b)| a.total_cmp(b).then(j.cmp(i)))
         .map(|(index, _)| index)

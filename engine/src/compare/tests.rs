@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use visiond_kernels::letterbox::Fit;
+use visiond_kernels::oriented::OrientedBox;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorRef};
 
@@ -133,6 +134,24 @@ fn a_classifier_is_compared_by_class() {
     agreement.add(0, &[class(3, 0.7), class(1, 0.2)], &[class(3, 0.69), class(2, 0.2)]);
     let all = &agreement.all;
     assert_eq!((all.matched, all.missing, all.extra, all.mean_iou()), (1, 1, 1, None));
+}
+
+#[test]
+fn turned_boxes_are_matched_by_their_own_overlap() {
+    // Two bars that cross: their upright boxes are the same.
+    let bar = |angle: f32| Detection {
+        oriented: Some(OrientedBox { center: [5.0, 5.0], size: [10.0, 2.0], angle }),
+        ..seen(0, 0.9, 0.0)
+    };
+    let (falling, rising) = (bar(std::f32::consts::FRAC_PI_4), bar(3.0 * std::f32::consts::FRAC_PI_4));
+    let mut agreement = Agreement::within(0.25, LIMITS);
+    agreement.add(0, &[falling.clone()], &[rising.clone(), falling.clone()]);
+    assert_eq!((agreement.all.matched, agreement.all.missing, agreement.all.extra), (1, 0, 1));
+    assert!(agreement.all.mean_iou().unwrap() > 0.999);
+    assert!((overlap(&falling, &rising).unwrap() - 4.0 / 36.0).abs() < 1e-5);
+    // A reference may have upright boxes only.
+    assert_eq!(overlap(&falling, &seen(0, 0.9, 0.0)), Some(1.0));
+    assert_eq!(overlap(&falling, &Detection::default()), None);
 }
 
 /// What tests/golden/oks.py prints for the two persons below: pycocotools' similarity with COCO's sigmas, and with others.

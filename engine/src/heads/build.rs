@@ -29,11 +29,11 @@ pub fn build(
         HeadSpec::Yolov5 { masks } => {
             checked(Yolov5 { class_count, masks, strides: None, is_yolox: false }, family, outputs, size)
         }
-        HeadSpec::Yolov8 { keypoints, masks } => {
-            checked(Yolov8 { class_count, keypoints: some_points(keypoints), masks }, family, outputs, size)
+        HeadSpec::Yolov8 { keypoints, masks, oriented } => {
+            checked(Yolov8 { class_count, keypoints: some_points(keypoints), masks, oriented }, family, outputs, size)
         }
-        HeadSpec::YoloNms { keypoints, unit } => {
-            checked(YoloNms { keypoints: some_points(keypoints), unit, class_count }, family, outputs, size)
+        HeadSpec::YoloNms { keypoints, unit, oriented } => {
+            checked(YoloNms { keypoints: some_points(keypoints), unit, class_count, oriented }, family, outputs, size)
         }
         HeadSpec::Yolox(spec) => {
             let strides = (!spec.decoded).then_some(spec.strides);

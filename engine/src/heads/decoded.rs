@@ -1,12 +1,14 @@
 //! The candidates that a head found in one frame.
 
 use visiond_kernels::mask::MaskSpec;
-use visiond_kernels::nms::{Candidate, Member, weighted_mean};
+use visiond_kernels::nms::{Candidate, Member, Nms, NmsOptions, weighted_mean};
+use visiond_kernels::oriented::OrientedBox;
 
 /// The candidates that a head found in one frame.
 #[derive(Debug, Clone, Default)]
 pub struct Decoded {
-    /// The candidates with boxes in pixels of the model's input, in no particular order.
+    /// The candidates with boxes in pixels of the model's input, in no particular order. Turned boxes are here without their
+    /// turn: see [`Decoded::oriented`].
     pub candidates: Vec<Candidate>,
     /// Whether the candidates are classes of the whole frame, so that their boxes mean nothing.
     pub boxless: bool,
@@ -17,6 +19,9 @@ pub struct Decoded {
     /// Where the candidates' masks are in the outputs; `None` if there are none, and from
     /// [`Head::decode_filtered`](super::Head::decode_filtered).
     pub masks: Option<MaskSpec>,
+    /// The angles of the rows in `angle_rows` (ascending); empty if boxes are not turned.
+    angles: Vec<f32>,
+    angle_rows: Vec<u32>,
     /// Candidates that did not fit into the GPU's filter; 0 from [`Head::decode`](super::Head::decode).
     pub lost: usize,
     /// Row, class and index of the filter's records, sorted; the memory is reused.
@@ -33,6 +38,19 @@ impl Decoded {
         self.keypoints.get(start..start + self.keypoints_per_row).unwrap_or(&[])
     }
 
+    /// Returns the turned box of a candidate in pixels of the model's input; `None` if the model does not turn its boxes.
+    pub fn oriented(&self, candidate: &Candidate) -> Option<OrientedBox> {
+        let index = self.angle_rows.binary_search(&candidate.row).ok()?;
+        Some(OrientedBox::from_upright(candidate.box_in_input, *self.angles.get(index)?))
+    }
+
+    /// Leaves the best of the turned boxes that overlap; see [`Nms::run_oriented`].
+    pub(super) fn suppress_oriented(&mut self, nms: &mut Nms, options: &NmsOptions) {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        nms.run_oriented(&mut candidates, |candidate| self.oriented(candidate), options);
+        self.candidates = candidates;
+    }
+
     /// Clears everything but keeps the memory.
     pub fn clear(&mut self) {
         self.candidates.clear();
@@ -40,6 +58,8 @@ impl Decoded {
         self.keypoints.clear();
         self.keypoint_rows.clear();
         self.keypoints_per_row = 0;
+        self.angles.clear();
+        self.angle_rows.clear();
         self.lost = 0;
         self.masks = None;
     }
@@ -92,6 +112,18 @@ impl Decoded {
             self.keypoint_rows.push(row as u32);
         } else {
             self.keypoints.truncate(start);
+            self.candidates.pop();
+        }
+    }
+
+    /// Turns the box of the candidate that was just added at `row`, or removes that candidate if the angle is not finite. Rows
+    /// come in ascending order.
+    pub(super) fn push_angle(&mut self, row: usize, angle: f32) {
+        let added = self.candidates.last();
+        if added.is_some_and(|added| OrientedBox::from_upright(added.box_in_input, angle).is_finite()) {
+            self.angles.push(angle);
+            self.angle_rows.push(row as u32);
+        } else {
             self.candidates.pop();
         }
     }

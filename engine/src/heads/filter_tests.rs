@@ -92,11 +92,12 @@ fn assert_same(found: &Decoded, wanted: &Decoded, what: &str) {
     assert_eq!(found.lost, 0, "{what}");
     assert_eq!(found.candidates, wanted.candidates, "{what}");
     for candidate in &wanted.candidates {
+        assert_eq!(found.oriented(candidate), wanted.oriented(candidate), "{what}");
         assert_eq!(found.keypoints_of(candidate.row), wanted.keypoints_of(candidate.row), "{what}");
     }
 }
 
-const V8: HeadSpec = HeadSpec::Yolov8 { keypoints: None, masks: 0 };
+const V8: HeadSpec = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false };
 
 fn half(infos: Vec<TensorInfo>) -> Vec<TensorInfo> {
     infos.into_iter().map(|info| TensorInfo { dtype: DType::F16, ..info }).collect()
@@ -108,7 +109,9 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         let strides = vec![8, 16, 32];
         HeadSpec::Nanodet(NanodetSpec { strides, reg_max: 10, sigmoid, cell_centre: true, multi_label })
     };
-    let pose = HeadSpec::Yolov8 { keypoints: Some(Keypoints { count: 17, scored: true }), masks: 0 };
+    let pose = HeadSpec::Yolov8 { keypoints: Some(Keypoints { count: 17, scored: true }), masks: 0, oriented: false };
+    let turned = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true };
+    let turned_rows = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
     let raw = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8, 16, 32] });
     let softmax = |activation| {
         HeadSpec::Ssd(BoxesSpec {
@@ -128,6 +131,8 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ("yolov8", V8, vec![tensor("o", &[1, 84, 8400])], 640, 80, 0.0..1.0, 0.999),
         ("yolov8, turned", V8, vec![tensor("o", &[1, 8400, 84])], 640, 80, 0.0..1.0, 0.999),
         ("pose", pose, vec![tensor("o", &[1, 56, 2100])], 320, 1, 0.0..1.0, 0.9),
+        ("oriented", turned, vec![tensor("o", &[1, 20, 8400])], 640, 15, 0.0..1.0, 0.99),
+        ("oriented rows", turned_rows, vec![tensor("o", &[1, 300, 7])], 640, 15, 0.0..1.0, 0.5),
         ("yolov5", HeadSpec::Yolov5 { masks: 0 }, vec![tensor("o", &[1, 6300, 85])], 320, 80, 0.0..1.0, 0.95),
         ("yolox", raw, vec![tensor("o", &[1, 2100, 85])], 320, 80, 0.0..1.0, 0.9),
         ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),

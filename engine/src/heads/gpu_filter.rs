@@ -76,6 +76,9 @@ pub(super) fn plain_points(keypoints: Keypoints, unit: BoxUnit, input_size: (u32
     Points { count: keypoints.count, code }
 }
 
+/// Describes the angle of a turned box.
+pub(super) const ANGLE: Points = Points { count: 1, code: PointCode::Angle };
+
 /// Makes a spec for boxes with the best class of each and plain scores; the families change what differs, and `Checked` sets
 /// size and threshold.
 pub(super) fn best_of(tables: Vec<Table>, classes: Range<usize>, boxes: BoxCode) -> FilterSpec {
@@ -99,7 +102,7 @@ impl Decoded {
     pub(super) fn take(&mut self, found: &Filtered<'_>) {
         self.clear();
         self.lost = found.lost;
-        let Filtered { records, points, values_per_record, points_scored, keep_best, .. } = *found;
+        let Filtered { records, points, values_per_record, points_scored, are_angles, keep_best, .. } = *found;
         let mut order = std::mem::take(&mut self.order);
         order.clear();
         // The filter's blocks write in the order in which they finish.
@@ -110,8 +113,10 @@ impl Decoded {
             let index = index as usize;
             let Record { box_in_input, score, class_id, row, .. } = records[index];
             self.candidates.push(Candidate { box_in_input, score, class_id, row });
-            if values_per_record > 0 {
-                let numbers = &points[index * values_per_record..(index + 1) * values_per_record];
+            let numbers = &points[index * values_per_record..(index + 1) * values_per_record];
+            if are_angles {
+                self.push_angle(row as usize, numbers[0]);
+            } else if values_per_record > 0 {
                 let each = numbers.chunks_exact(if points_scored { 3 } else { 2 });
                 let point = |p: &[f32]| InputKeypoint { x: p[0], y: p[1], score: p.get(2).copied() };
                 self.push_keypoints(row as usize, each.map(point));

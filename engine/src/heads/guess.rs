@@ -213,14 +213,23 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
         let rows = a.map_or_else(String::new, |a| format!("{a} "));
         let reason = format!("{rows}rows of box, score and class");
-        evidence.add(if open { 4 } else { 1 }, HeadSpec::YoloNms { keypoints: None, unit }, None, reason);
+        evidence.add(
+            if open { 4 } else { 1 },
+            HeadSpec::YoloNms { keypoints: None, unit, oriented: false },
+            None,
+            reason,
+        );
+    }
+    if chosen && few && b == Some(7) && !batched && tail.chosen {
+        let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+        evidence.add(1, spec, None, "rows of centre, size, score, class and angle");
     }
     if let Some(b) = b.filter(|&b| chosen && few && b > 7 && tail.chosen)
         && let Some(points) = evidence.points(b - 6, &tail)
     {
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
         let reason = format!("rows of box, score, class and {} keypoints", points.count);
-        evidence.add(1, HeadSpec::YoloNms { keypoints: Some(points), unit }, None, reason);
+        evidence.add(1, HeadSpec::YoloNms { keypoints: Some(points), unit, oriented: false }, None, reason);
     }
     let in_columns = evidence.proposals.iter().any(|p| p.spec.family() == Family::Yolov8 && a < b);
     // Parts in columns show that these are no rows.
@@ -294,11 +303,16 @@ fn propose_yolov5(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, 
 }
 
 fn propose_yolov8(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, rank: u8, candidates: &str) {
+    let mut oriented = false;
     let (classes, keypoints, masks) = match RowParts::of(tail, Some(width)) {
         RowParts::BoxFirst { scores, rest: 0, .. } => (scores, None, 0),
+        // A single number is an angle. YOLO26 gives it straight from a layer.
+        RowParts::BoxFirst { scores, rest: 1, .. } => {
+            oriented = true;
+            (scores, None, 0)
+        }
         RowParts::BoxFirst { scores, rest, rest_raw: true, .. } if rest == evidence.masks() => (scores, None, rest),
         RowParts::BoxFirst { scores, rest, rest_raw, rest_scored, .. } => {
-            // A single number more is an angle: no head reads oriented boxes.
             let each = if rest_scored && rest.is_multiple_of(3) { 3 } else { 2 };
             if rest_raw || !rest.is_multiple_of(each) || rest < 2 * each {
                 return;
@@ -307,9 +321,12 @@ fn propose_yolov8(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, 
         }
         _ => evidence.parts(width - 4, tail),
     };
-    let points = keypoints.map_or_else(String::new, |points| format!(" and {} keypoints", points.count));
-    let reason = format!("{candidates}, {}{points}", scores_text(classes));
-    evidence.add(rank, HeadSpec::Yolov8 { keypoints, masks }, Some(classes), reason);
+    let mut rest = keypoints.map_or_else(String::new, |points| format!(" and {} keypoints", points.count));
+    if oriented {
+        rest = " and an angle".to_owned();
+    }
+    let reason = format!("{candidates}, {}{rest}", scores_text(classes));
+    evidence.add(rank, HeadSpec::Yolov8 { keypoints, masks, oriented }, Some(classes), reason);
 }
 
 /// Returns the unit of boxes that the graph shows: pixels need a large factor, fractions only what a sigmoid or exp(x) gives.
@@ -454,7 +471,7 @@ fn propose_end_to_end(evidence: &mut Evidence<'_>, found: &EndToEndOutputs, inpu
     let tensorflow = named_like(&outputs[found.boxes], "detection_boxes");
     if counted && !tensorflow {
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
-        evidence.add(1, HeadSpec::YoloNms { keypoints: None, unit }, None, reason);
+        evidence.add(1, HeadSpec::YoloNms { keypoints: None, unit, oriented: false }, None, reason);
     }
     let unit = unit_of(&tail);
     if deployed {

@@ -94,7 +94,9 @@ fn numbers_after_the_scores_are_keypoints_or_nothing_that_a_head_reads() {
     let scored = Part { width: 18, sigmoid: true, ..points };
     assert_eq!(with(scored), Some((Family::Yolov8, Some(2), "keypoints = [6, 3]".to_owned())));
     // The angle of an oriented box.
-    assert_eq!(with(Part { width: 1, ..points }), None);
+    let turned = Some((Family::Yolov8, Some(2), "oriented = true".to_owned()));
+    assert_eq!(with(Part { width: 1, ..points }), turned);
+    assert_eq!(with(Part { width: 1, kind: Raw, ..points }), turned);
     // Numbers that nothing decodes.
     assert_eq!(with(Part { width: 10, kind: Raw, ..points }), None);
 }
@@ -239,7 +241,7 @@ fn a_tiny_size_that_a_network_of_convolutions_declares_is_only_that_of_its_expor
 }
 
 #[test]
-fn oriented_boxes_get_no_card_of_a_family_without_them() {
+fn oriented_boxes_of_ultralytics_need_no_card() {
     let note = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     let metadata =
         [("author", "Ultralytics"), ("task", "obb"), ("names", "{0: 'ship'}"), ("description", "Ultralytics")];
@@ -247,5 +249,7 @@ fn oriented_boxes_get_no_card_of_a_family_without_them() {
     let (inputs, outputs) = ([tensor("images", &[1, 3, 320, 320])], [tensor("output0", &[1, 6, 2100])]);
     let tails = BTreeMap::new();
     let facts = ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails };
-    assert_eq!(guess_heads(facts), []);
+    let guess = guess_heads(facts).remove(0);
+    assert_eq!((guess.family, guess.class_count), (Family::Yolov8, Some(1)));
+    assert!(guess.reason.contains("it needs no card"), "{}", guess.reason);
 }

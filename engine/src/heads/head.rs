@@ -48,6 +48,8 @@ pub enum Suppression {
     None,
     /// NMS: the best candidate of an object stays.
     Best(Overlap),
+    /// NMS of turned boxes by their probiou; a removed box removes others too.
+    Oriented,
     /// NMS that gives the best candidate the mean of the object's boxes and points, weighted by their scores.
     Blend,
 }
@@ -61,6 +63,7 @@ impl Suppression {
             _ if decoded.boxless => nms.best(candidates, options.score_threshold, options.max_detections),
             Self::None => nms.best(candidates, options.score_threshold, options.max_detections),
             Self::Best(overlap) => nms.run(candidates, &NmsOptions { overlap, ..*options }),
+            Self::Oriented => decoded.suppress_oriented(nms, options),
             Self::Blend => {
                 nms.blend(candidates, &NmsOptions { overlap: Overlap::Points, ..*options }, &mut decoded.members);
                 decoded.blend_keypoints();

@@ -78,6 +78,23 @@ pub(super) fn not_probabilities(scores: Numbers, key: &'static str, remedy: &str
     scores.are_beyond().then(|| Misfit::at(key, problem(), remedy))
 }
 
+/// Doubts the angles of turned boxes, of which a quarter is beyond two turns: no model in radians comes near.
+pub(super) fn not_radians<'n>(angles: impl IntoIterator<Item = &'n f32>) -> Option<Misfit> {
+    let (mut count, mut beyond) = (0_usize, 0_usize);
+    for angle in angles.into_iter().filter(|angle| angle.is_finite()) {
+        count += 1;
+        beyond += usize::from(angle.abs() > 4.0 * std::f32::consts::PI);
+    }
+    (count >= ENOUGH_BOXES && 4 * beyond >= count).then(|| {
+        let problem = "many of its angles are beyond two turns, so they are not in radians";
+        Misfit::at(
+            "head.oriented",
+            problem,
+            "remove `oriented` under [head], or export the model with angles in radians",
+        )
+    })
+}
+
 /// Doubts scores that must be logits.
 pub(super) fn not_logits(scores: Numbers, key: &'static str, remedy: &str) -> Option<Misfit> {
     let problem = || format!("its scores are {}, which are probabilities already", scores.range());

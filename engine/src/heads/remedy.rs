@@ -14,9 +14,10 @@ use crate::backend::TensorInfo;
 const MOST_CLASSES: usize = 2_000;
 
 /// The options that decide which shapes a head reads, with their keys in the card.
-const SHAPING: [(&str, &str); 8] = [
+const SHAPING: [(&str, &str); 9] = [
     ("keypoints", "head.keypoints"),
     ("masks", "head.masks"),
+    ("oriented", "head.oriented"),
     ("strides", "head.strides"),
     ("reg_max", "head.reg_max"),
     ("decoded", "head.decoded"),

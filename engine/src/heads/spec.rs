@@ -189,6 +189,8 @@ pub enum HeadSpec {
         keypoints: Option<Keypoints>,
         /// Mask coefficients after the classes.
         masks: usize,
+        /// Whether boxes are turned: the last number of each is its angle in radians.
+        oriented: bool,
     },
     /// See [`Family::YoloNms`].
     YoloNms {
@@ -196,6 +198,8 @@ pub enum HeadSpec {
         keypoints: Option<Keypoints>,
         /// The unit of the boxes.
         unit: BoxUnit,
+        /// Whether boxes are turned: centre and size, and their angle in radians after the class.
+        oriented: bool,
     },
     /// See [`Family::Yolox`].
     Yolox(YoloxSpec),
@@ -255,6 +259,11 @@ impl Family {
 }
 
 impl HeadSpec {
+    /// Whether boxes are turned.
+    pub const fn is_oriented(&self) -> bool {
+        matches!(self, Self::Yolov8 { oriented: true, .. } | Self::YoloNms { oriented: true, .. })
+    }
+
     /// Returns the family.
     pub const fn family(&self) -> Family {
         match self {
@@ -305,11 +314,16 @@ impl HeadSpec {
             let each = |k: Keypoints| if k.scored { 3 } else { 2 };
             keypoints.map(|k| ("keypoints", format!("[{}, {}]", k.count, each(k))))
         };
+        let set = |key, flag: bool| flag.then(|| (key, "true".to_owned()));
         let name = |key, name: &Option<String>| name.as_ref().map(|name| (key, format!("{name:?}")));
         let options = match self {
             Self::Yolov5 { masks } => vec![number("masks", *masks)],
-            Self::Yolov8 { keypoints, masks } => vec![points(keypoints), number("masks", *masks)],
-            Self::YoloNms { keypoints, unit } => vec![points(keypoints), Some(("unit", word(&UNITS, unit)))],
+            Self::Yolov8 { keypoints, masks, oriented } => {
+                vec![points(keypoints), number("masks", *masks), set("oriented", *oriented)]
+            }
+            Self::YoloNms { keypoints, unit, oriented } => {
+                vec![points(keypoints), Some(("unit", word(&UNITS, unit))), set("oriented", *oriented)]
+            }
             Self::Yolox(spec) => vec![
                 Some(("decoded", spec.decoded.to_string())),
                 // Decoded boxes need no grid.

@@ -26,7 +26,7 @@ fn refused(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32), classes: u
     build(spec, outputs, size, classes).err().map(|error| error.to_string()).unwrap_or_default()
 }
 
-const V8: HeadSpec = HeadSpec::Yolov8 { keypoints: None, masks: 0 };
+const V8: HeadSpec = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false };
 
 fn nanodet_g() -> HeadSpec {
     HeadSpec::Nanodet(NanodetSpec {
@@ -142,6 +142,7 @@ fn what_follows_the_class_of_a_row_must_be_masks_or_the_cards_keypoints() {
     let spec = |keypoints: Option<(usize, bool)>| HeadSpec::YoloNms {
         keypoints: keypoints.map(|(count, scored)| Keypoints { count, scored }),
         unit: BoxUnit::Pixels,
+        oriented: false,
     };
     let rows = |width| tensor("output0", &[1, 50, width]);
     let error = refused(&spec(None), &[rows(57)], (320, 320), 3);
@@ -173,7 +174,7 @@ fn masks_are_made_of_a_rows_last_numbers_and_the_planes_of_another_output() {
     };
     let of_planes = tensor("output0", &[1, 12, 40]);
     let of_rows = tensor("output0", &[1, 40, 12]);
-    let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 5 };
+    let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 5, oriented: false };
     let at = |offset, row_step, column_step, frame_len| {
         Some(expected(Values { output: 0, offset, row_step, column_step, frame_len }))
     };
@@ -181,7 +182,7 @@ fn masks_are_made_of_a_rows_last_numbers_and_the_planes_of_another_output() {
     assert_eq!(masks(&v8, &[of_rows, planes(&[1, 5, 8, 6])]), at(7, 12, 1, 480));
     let v5 = HeadSpec::Yolov5 { masks: 5 };
     assert_eq!(masks(&v5, &[tensor("output0", &[1, 40, 13]), planes(&[1, 5, 8, 6])]), at(8, 13, 1, 520));
-    let nms = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels };
+    let nms = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false };
     assert_eq!(masks(&nms, &[tensor("output0", &[1, 40, 11]), planes(&[1, 5, 8, 6])]), at(6, 11, 1, 440));
     // Without planes, with others, or before their shape is known.
     for other in [&[1, 4, 8, 6][..], &[5, 8, 6], &[1, 5, 0, 6], &[2, 5, 8, 6, 1]] {
@@ -193,8 +194,30 @@ fn masks_are_made_of_a_rows_last_numbers_and_the_planes_of_another_output() {
 }
 
 #[test]
+fn oriented_boxes_have_one_number_more_and_nothing_else() {
+    let turned = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true };
+    let rows = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+    assert_eq!(key(&turned, &[tensor("y", &[1, 20, 2100])], (320, 320), 15), "");
+    let error = refused(&turned, &[tensor("y", &[1, 19, 2100])], (320, 320), 15);
+    assert!(error.contains("one output [1, 4 + classes + 1, N]"), "{error}");
+    assert!(error.contains("columns of 19 numbers instead of 20: the card's 15 classes and 5 others"), "{error}");
+    assert_eq!(key(&rows, &[tensor("y", &[1, 300, 7])], (320, 320), 15), "");
+    let error = refused(&rows, &[tensor("y", &[1, 300, 6])], (320, 320), 15);
+    assert!(error.contains("`y` has rows of 6 numbers, not 7"), "{error}");
+}
+
+#[test]
+fn angles_in_degrees_are_doubted() {
+    let rows = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+    let doubted = |angle: f32| doubt(&rows, &[1, 30, 7], 3, &[90.0, 80.0, 70.0, 60.0, 0.5, 0.0, angle].repeat(30));
+    assert_eq!(doubted(1.5), "");
+    assert_eq!(doubted(-7.0), "");
+    assert!(doubted(45.0).contains("many of its angles are beyond two turns"), "{}", doubted(45.0));
+}
+
+#[test]
 fn rows_without_a_score_may_hold_any_box() {
-    let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels };
+    let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false };
     for row in [[-1.0; 6], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]] {
         assert_eq!(doubt(&spec, &[1, 300, 6], 3, &row.repeat(300)), "", "{row:?}");
     }
@@ -340,7 +363,7 @@ fn a_refusal_says_what_the_head_reads() {
     for (spec, reads) in [
         (HeadSpec::Yolov5 { masks: 0 }, "one output [1, N, 5 + classes"),
         (V8, "one output [1, 4 + classes"),
-        (HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }, "[1, N, 6"),
+        (HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false }, "[1, N, 6"),
         (
             HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8] }),
             "one output [1, cells of all grids, 5 + classes]",
@@ -504,8 +527,10 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
     let strides = || prop::collection::vec(0..40_u32, 0..4);
     prop_oneof![
         (0..3_usize).prop_map(|masks| HeadSpec::Yolov5 { masks }),
-        (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov8 { keypoints, masks }),
-        (keypoints(), unit()).prop_map(|(keypoints, unit)| HeadSpec::YoloNms { keypoints, unit }),
+        (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov8 { keypoints, masks, oriented: false }),
+        (keypoints(), unit()).prop_map(|(keypoints, unit)| HeadSpec::YoloNms { keypoints, unit, oriented: false }),
+        Just(HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true }),
+        Just(HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true }),
         (any::<bool>(), strides()).prop_map(|(decoded, strides)| HeadSpec::Yolox(YoloxSpec { decoded, strides })),
         (strides(), 0..3_usize, any::<bool>(), any::<bool>()).prop_map(|(strides, reg_max, sigmoid, multi_label)| {
             HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true, multi_label })
@@ -579,11 +604,12 @@ pub(super) fn right_outputs(
         HeadSpec::Yolov5 { masks } => {
             vec![tensor("output", &[1, rows, 5 + classes + masks]), tensor("prototypes", &[1, *masks, 3, 5])]
         }
-        HeadSpec::Yolov8 { keypoints, masks } => {
-            let width = 4 + classes + points(*keypoints) + masks;
+        HeadSpec::Yolov8 { keypoints, masks, oriented } => {
+            let width = 4 + classes + points(*keypoints) + masks + usize::from(*oriented);
             let output = tensor("output", &if variant == 0 { [1, width, rows] } else { [1, rows, width] });
             vec![output, tensor("prototypes", &[1, *masks, 3, 5])]
         }
+        HeadSpec::YoloNms { oriented: true, .. } => vec![tensor("output", &[1, rows, 7])],
         HeadSpec::YoloNms { keypoints, .. } => match variant {
             0 => vec![tensor("output", &[1, rows, 6 + points(*keypoints)])],
             1 => vec![tensor("output", &[rows, 7])],

@@ -4,6 +4,7 @@
 //! - `[1, N, 6 (+ keypoints) (+ masks)]`: left, top, right, bottom, score, class (Ultralytics end-to-end and `nms=True`);
 //!   then `x, y` or `x, y, score` per keypoint, or mask coefficients for the prototypes in a second output
 //!   ([`super::prototypes`]). Unused rows have score 0.
+//! - `[1, N, 7]` of oriented models: centre x, centre y, width, height, score, class, angle in radians.
 //! - `[N, 7]`: frame of the batch, left, top, right, bottom, class, score (YOLOv7 `--end2end` for ONNX Runtime).
 //! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
 //!   EfficientNMS, YOLOv7 and YOLOv8 exports with it).
@@ -18,12 +19,12 @@ use visiond_kernels::mask::MaskSpec;
 
 use super::decoded::{Decoded, InputKeypoint};
 use super::end_to_end::{EndToEndOutputs, OutputEncoding};
-use super::gpu_filter::{best_of, plain_box, plain_points, rows_of, scale_of, table};
+use super::gpu_filter::{ANGLE, best_of, plain_box, plain_points, rows_of, scale_of, table};
 use super::head::{Decoder, HeadInput, Suppression};
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::ModelOutputs;
 use super::prototypes;
-use super::raw_numbers::{Numbers, not_probabilities, wrong_labels, wrong_unit};
+use super::raw_numbers::{Numbers, not_probabilities, not_radians, wrong_labels, wrong_unit};
 use super::rows::{class_number, corners, four};
 use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints};
 
@@ -32,6 +33,8 @@ pub(super) struct YoloNms {
     pub(super) unit: BoxUnit,
     /// The number of named classes, or 0.
     pub(super) class_count: usize,
+    /// Whether boxes are centre and size, and turned by the number after the class.
+    pub(super) oriented: bool,
 }
 
 pub(super) enum YoloNmsLayout {
@@ -71,9 +74,14 @@ impl YoloNms {
         Err(Misfit::at("head.keypoints", problem, format!("write `keypoints = [{count}, {each}]` under [head]")))
     }
 
+    /// The rows of oriented models: `OBB` in ultralytics `nn/modules/head.py`, `NMSModel` in `engine/exporter.py`.
+    fn format(&self) -> BoxFormat {
+        if self.oriented { BoxFormat::Cxcywh } else { BoxFormat::Xyxy }
+    }
+
     fn encoding(&self) -> OutputEncoding {
         OutputEncoding {
-            format: BoxFormat::Xyxy,
+            format: self.format(),
             unit: self.unit,
             background: Background::None,
             class_count: self.class_count,
@@ -85,10 +93,19 @@ impl Decoder for YoloNms {
     type Layout = YoloNmsLayout;
 
     fn reads(&self) -> &'static str {
+        if self.oriented {
+            return "one output [1, N, 7] of centre, size, score, class and angle";
+        }
         "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or four: count [1, 1], boxes [1, N, 4], scores [1, N] and classes [1, N]"
     }
 
     fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<YoloNmsLayout, Misfit> {
+        if self.oriented {
+            return outputs.table(|output, [_, width]| match width {
+                Some(width) if width != 7 => Err(format!("has rows of {width} numbers, not 7")),
+                _ => Ok(YoloNmsLayout::Rows { output, width: 7 }),
+            });
+        }
         if let Some(found) = EndToEndOutputs::find(outputs, &BoxesSpec::default())? {
             return Ok(YoloNmsLayout::EndToEnd(found));
         }
@@ -125,8 +142,10 @@ impl Decoder for YoloNms {
                 continue;
             }
             let (Some(class), Some(numbers)) = (class_number(row[class_at]), four(row, box_at)) else { continue };
-            let added = out.push(index, class, score, corners(numbers, BoxFormat::Xyxy, unit, size));
-            if let (true, Some(points)) = (added, self.keypoints) {
+            let added = out.push(index, class, score, corners(numbers, self.format(), unit, size));
+            if added && self.oriented {
+                out.push_angle(index, row[6]);
+            } else if let (true, Some(points)) = (added, self.keypoints) {
                 let each = row[6..6 + points.values()].chunks_exact(points.values() / points.count.max(1));
                 out.push_keypoints(
                     index,
@@ -154,7 +173,9 @@ impl Decoder for YoloNms {
         let used = rows().filter(|row| row[score_at] > 0.0);
         let boxes: Vec<[f32; 4]> = used.filter_map(|row| four(row, box_at)).collect();
         let found = rows().map(|row| (row[score_at], row[class_at]));
-        wrong_labels(found, 0, self.class_count, input.score_threshold).or_else(|| wrong_unit(&boxes, self.unit, KEY))
+        wrong_labels(found, 0, self.class_count, input.score_threshold)
+            .or_else(|| wrong_unit(&boxes, self.unit, KEY))
+            .or_else(|| not_radians(rows().filter(|row| self.oriented && row[score_at] > 0.0).map(|row| &row[6])))
     }
 
     fn masks(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
@@ -172,13 +193,17 @@ impl Decoder for YoloNms {
         };
         let (values, rows, _) = rows_of(outputs, output)?;
         let labels = Some(values.from_column(class_at));
-        let points = self.keypoints.map(|_| values.from_column(6));
+        let points = match self.keypoints {
+            _ if self.oriented => Some(ANGLE),
+            keypoints => keypoints.map(|k| plain_points(k, self.unit, input_size)),
+        };
         let scores = values.from_column(score_at);
-        let table = Table { labels, points, ..table(rows, scores, values.from_column(box_at)) };
-        Some(FilterSpec {
-            points: self.keypoints.map(|k| plain_points(k, self.unit, input_size)),
-            ..best_of(vec![table], 0..1, plain_box(BoxFormat::Xyxy, self.unit, input_size))
-        })
+        let table = Table {
+            labels,
+            points: points.map(|_| values.from_column(6)),
+            ..table(rows, scores, values.from_column(box_at))
+        };
+        Some(FilterSpec { points, ..best_of(vec![table], 0..1, plain_box(self.format(), self.unit, input_size)) })
     }
 
     fn suppression(&self, _layout: &YoloNmsLayout) -> Suppression {

@@ -3,22 +3,24 @@
 //! Reads one output `[1, 4 + classes (+ keypoints) (+ masks), N]`, f32 or f16, or its transpose, `[1, N, 4 + ...]`: centre x,
 //! centre y, width, height in pixels of the input, then one score per class, after the sigmoid. A candidate has its best class.
 //! Pose models add `x, y` or `x, y, score` per keypoint in pixels of the input; segmentation models add mask coefficients for
-//! the prototypes in a second output ([`super::prototypes`]).
+//! the prototypes in a second output ([`super::prototypes`]). Oriented models end with the angle of the box in radians,
+//! clockwise about its centre.
 //!
 //! The dimension with the card's width decides the orientation; without named classes the shorter dimension is the width.
 //!
-//! Source: `non_max_suppression` in ultralytics `utils/nms.py`, one class per box.
+//! Source: `non_max_suppression` in ultralytics `utils/nms.py`, one class per box; `OBB` in ultralytics `nn/modules/head.py`.
 
 use visiond_kernels::filter::{FilterSpec, Table, Values};
 use visiond_kernels::mask::MaskSpec;
+use visiond_kernels::nms::Overlap;
 
 use super::decoded::{Decoded, InputKeypoint};
-use super::gpu_filter::{best_of, known, plain_box, plain_points, table};
-use super::head::{Decoder, HeadInput};
+use super::gpu_filter::{ANGLE, best_of, known, plain_box, plain_points, table};
+use super::head::{Decoder, HeadInput, Suppression};
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, classes_in, may_be};
 use super::prototypes;
-use super::raw_numbers::{Numbers, no_pixels, not_probabilities, wrong_unit};
+use super::raw_numbers::{Numbers, no_pixels, not_probabilities, not_radians, wrong_unit};
 use super::rows::{best_class, corners};
 use super::spec::{BoxFormat, BoxUnit, Keypoints};
 
@@ -26,6 +28,7 @@ pub(super) struct Yolov8 {
     pub(super) class_count: usize,
     pub(super) keypoints: Option<Keypoints>,
     pub(super) masks: usize,
+    pub(super) oriented: bool,
 }
 
 pub(super) struct Yolov8Layout {
@@ -68,7 +71,7 @@ fn check_anchors(rows: Option<usize>, (width, height): (u32, u32)) -> Result<(),
 
 impl Yolov8 {
     fn other_numbers(&self) -> usize {
-        4 + self.masks + self.keypoints.map_or(0, |k| k.values())
+        4 + self.masks + self.keypoints.map_or(0, |k| k.values()) + usize::from(self.oriented)
     }
 
     fn add(
@@ -84,7 +87,9 @@ impl Yolov8 {
         let number = |column: usize| values[start + column * step];
         let numbers = [number(0), number(1), number(2), number(3)];
         let added = out.push(row, class, score, corners(numbers, BoxFormat::Cxcywh, BoxUnit::Pixels, input.input_size));
-        if let (true, Some(points)) = (added, self.keypoints) {
+        if added && self.oriented {
+            out.push_angle(row, number(layout.width - 1));
+        } else if let (true, Some(points)) = (added, self.keypoints) {
             let first = 4 + layout.classes;
             let each = points.values() / points.count;
             out.push_keypoints(
@@ -103,7 +108,11 @@ impl Decoder for Yolov8 {
     type Layout = Yolov8Layout;
 
     fn reads(&self) -> &'static str {
-        "one output [1, 4 + classes + 2 or 3 a keypoint, N] or its transpose, [1, N, 4 + ...]"
+        if self.oriented {
+            "one output [1, 4 + classes + 1, N] or its transpose, [1, N, 4 + ...]"
+        } else {
+            "one output [1, 4 + classes + 2 or 3 a keypoint, N] or its transpose, [1, N, 4 + ...]"
+        }
     }
 
     fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Yolov8Layout, Misfit> {
@@ -176,6 +185,7 @@ impl Decoder for Yolov8 {
         let boxes: Vec<f32> = numbers(0..4).copied().collect();
         not_probabilities(scores, FAMILY, "export the model with its last sigmoid, or correct `family`")
             .or_else(|| wrong_unit(boxes.as_chunks().0, BoxUnit::Pixels, FAMILY).map(|_| no_pixels()))
+            .or_else(|| not_radians(numbers(layout.width - 1..layout.width).filter(|_| self.oriented)))
     }
 
     fn masks(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
@@ -186,13 +196,20 @@ impl Decoder for Yolov8 {
 
     fn filter(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
         let (values, rows) = layout.table(outputs)?;
-        let points = self.keypoints.map(|_| values.from_column(4 + layout.classes));
-        let table = Table { points, ..table(rows, values.from_column(4), values) };
+        let points = match self.keypoints {
+            _ if self.oriented => Some((layout.width - 1, ANGLE)),
+            keypoints => keypoints.map(|k| (4 + layout.classes, plain_points(k, BoxUnit::Pixels, input_size))),
+        };
+        let table = Table {
+            points: points.map(|(column, _)| values.from_column(column)),
+            ..table(rows, values.from_column(4), values)
+        };
         let boxes = plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
-        Some(FilterSpec {
-            points: self.keypoints.map(|k| plain_points(k, BoxUnit::Pixels, input_size)),
-            ..best_of(vec![table], 0..layout.classes, boxes)
-        })
+        Some(FilterSpec { points: points.map(|(_, points)| points), ..best_of(vec![table], 0..layout.classes, boxes) })
+    }
+
+    fn suppression(&self, _layout: &Yolov8Layout) -> Suppression {
+        if self.oriented { Suppression::Oriented } else { Suppression::Best(Overlap::Points) }
     }
 
     fn keypoints(&self, _layout: &Yolov8Layout) -> Option<usize> {

@@ -49,7 +49,7 @@ fn a_detector_is_fed_and_read_as_ultralytics_does() {
     assert_eq!((card.name.as_str(), card.origin.as_str()), ("YOLO11n", "its Ultralytics metadata"));
     assert_eq!((card.input.size, card.input.placement.fit, card.input.pad), (None, Fit::Letterbox, 114.0));
     assert_eq!((card.input.order, card.input.scale), (ChannelOrder::Rgb, 1.0 / 255.0));
-    assert_eq!((card.head, card.classes.len()), (HeadSpec::Yolov8 { keypoints: None, masks: 0 }, 80));
+    assert_eq!((card.head, card.classes.len()), (HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false }, 80));
     assert_eq!((card.score_threshold, card.iou_threshold), (0.25, 0.7));
 }
 
@@ -59,7 +59,7 @@ fn the_size_comes_from_imgsz_where_the_input_is_dynamic() {
     let pairs = [("names", names.as_str()), ("task", "detect")];
     let card = card_of(&pairs, &[-1, 3, -1, -1], &[&[-1, 84, -1]]).unwrap();
     assert_eq!(card.input.size, Some((640, 480)), "imgsz is height, width; a card says width, height");
-    assert_eq!(card.head, HeadSpec::Yolov8 { keypoints: None, masks: 0 });
+    assert_eq!(card.head, HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false });
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn each_task_and_shape_finds_its_head() {
     let two = ("names", "{0: 'a', 1: 'b'}");
     let one = ("names", "['a']");
     let detect = ("task", "detect");
-    let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 0 };
-    let suppressed = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels };
+    let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false };
+    let suppressed = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false };
     let v5 = HeadSpec::Yolov5 { masks: 0 };
 
     assert_eq!(head_of(&[all, detect], &[&[1, 84, 8400]]), v8);
@@ -89,13 +89,27 @@ fn each_task_and_shape_finds_its_head() {
 
     let segment = ("task", "segment");
     let masks: &[i32] = &[1, 32, 160, 160];
-    assert_eq!(head_of(&[all, segment], &[&[1, 116, 8400], masks]), HeadSpec::Yolov8 { keypoints: None, masks: 32 });
+    assert_eq!(
+        head_of(&[all, segment], &[&[1, 116, 8400], masks]),
+        HeadSpec::Yolov8 { keypoints: None, masks: 32, oriented: false }
+    );
     assert_eq!(head_of(&[all, segment, ("end2end", "True")], &[&[1, 300, 38], masks]), suppressed);
+
+    let turned = |names| [("names", names), ("task", "obb"), ("end2end", "True")];
+    let v8_turned = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true };
+    let suppressed_turned = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+    assert_eq!(head_of(&turned("{0: 'a', 1: 'b'}"), &[&[1, 7, 8400]]), v8_turned);
+    assert_eq!(head_of(&turned("{0: 'a', 1: 'b'}"), &[&[1, 300, 7]]), suppressed_turned);
+    assert_eq!(head_of(&turned(&names), &[&[1, 85, 8400]]), v8_turned);
+    assert!(card_of(&turned("['a']"), FIXED, &[&[1, 5, 8400]]).is_err(), "the angle is missing");
 
     let pose = [("names", "{0: 'person'}"), ("task", "pose"), ("kpt_shape", "[17, 3]")];
     let keypoints = Some(Keypoints { count: 17, scored: true });
-    assert_eq!(head_of(&pose, &[&[1, 56, 8400]]), HeadSpec::Yolov8 { keypoints, masks: 0 });
-    assert_eq!(head_of(&pose, &[&[1, 300, 57]]), HeadSpec::YoloNms { keypoints, unit: BoxUnit::Pixels });
+    assert_eq!(head_of(&pose, &[&[1, 56, 8400]]), HeadSpec::Yolov8 { keypoints, masks: 0, oriented: false });
+    assert_eq!(
+        head_of(&pose, &[&[1, 300, 57]]),
+        HeadSpec::YoloNms { keypoints, unit: BoxUnit::Pixels, oriented: false }
+    );
 }
 
 #[test]
@@ -152,8 +166,8 @@ fn damaged_metadata_is_told_with_its_key() {
         let message = refused(&[("names", &names), ("task", "pose"), ("kpt_shape", shape)]);
         assert!(message.contains("`kpt_shape`") && message.contains("as in [17, 3]"), "{message}");
     }
-    let message = refused(&[("names", &names), ("task", "obb")]);
-    assert!(message.contains("task is `obb`, which visiond does not support"), "{message}");
+    let message = refused(&[("names", &names), ("task", "depth")]);
+    assert!(message.contains("task is `depth`, which visiond does not support"), "{message}");
     let message = refused(&[("names", "{0: 'a', 1: 'b', 2: 'c'}")]);
     assert!(message.contains("task `detect` and 3 classes, but its outputs do not fit"), "{message}");
 }

@@ -149,6 +149,8 @@ impl Launch {
                 PointCode::Plain { scale, .. } => (0, scale),
                 PointCode::Anchor => (1, [1.0; 2]),
                 PointCode::Face => (2, [1.0; 2]),
+                // The x of a plain point that has nothing else.
+                PointCode::Angle => (0, [1.0; 2]),
             };
         }
         a.threshold = spec.score_threshold;
@@ -261,6 +263,7 @@ impl Launch {
             values_per_record: self.values_per_record(),
             points_scored: self.values_per_record() > 0
                 && matches!(self.spec.points, Some(Points { code: PointCode::Plain { scored: true, .. }, .. })),
+            are_angles: matches!(self.spec.points, Some(Points { code: PointCode::Angle, .. })),
             lost: found - kept,
             keep_best: self.spec.keep_best,
         })

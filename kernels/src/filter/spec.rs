@@ -227,6 +227,8 @@ pub enum PointCode {
     Anchor,
     /// y and x in sizes of the box, from its corner, for [`BoxCode::Face`].
     Face,
+    /// One number, which is left as it is: the angle of a turned box.
+    Angle,
 }
 
 /// The points of every candidate.
@@ -241,8 +243,12 @@ pub struct Points {
 impl Points {
     /// Returns the numbers per candidate, which are the same in the model's output and in the filter's.
     pub const fn values(self) -> usize {
-        let scored = matches!(self.code, PointCode::Plain { scored: true, .. });
-        self.count * if scored { 3 } else { 2 }
+        let each = match self.code {
+            PointCode::Plain { scored: true, .. } => 3,
+            PointCode::Plain { scored: false, .. } | PointCode::Anchor | PointCode::Face => 2,
+            PointCode::Angle => 1,
+        };
+        self.count * each
     }
 }
 

@@ -51,8 +51,8 @@ fn boxes(u: &mut Unstructured<'_>) -> Result<BoxesSpec> {
 fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
     Ok(match u.int_in_range(0..=9)? {
         0 => HeadSpec::Yolov5 { masks: u.int_in_range(0..=3)? },
-        1 => HeadSpec::Yolov8 { keypoints: keypoints(u)?, masks: u.int_in_range(0..=3)? },
-        2 => HeadSpec::YoloNms { keypoints: keypoints(u)?, unit: *u.choose(&UNITS)? },
+        1 => HeadSpec::Yolov8 { keypoints: keypoints(u)?, masks: u.int_in_range(0..=3)?, oriented: u.arbitrary()? },
+        2 => HeadSpec::YoloNms { keypoints: keypoints(u)?, unit: *u.choose(&UNITS)?, oriented: u.arbitrary()? },
         3 => HeadSpec::Yolox(YoloxSpec { decoded: u.arbitrary()?, strides: strides(u)? }),
         4 => HeadSpec::Nanodet(NanodetSpec {
             strides: strides(u)?,

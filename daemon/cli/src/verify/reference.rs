@@ -15,6 +15,7 @@ use visiond_engine::card::{coco_class, has_coco_classes};
 use visiond_engine::detector::{Detection, Keypoint};
 use visiond_kernels::frame::MAX_SIDE;
 use visiond_kernels::mask::{Mask, rle_decode};
+use visiond_kernels::oriented::OrientedBox;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
@@ -205,6 +206,7 @@ struct MessageDetection {
     score: f64,
     #[serde(rename = "box")]
     bounds: Option<MessageBox>,
+    oriented: Option<MessageOriented>,
     #[serde(default)]
     keypoints: Vec<MessageKeypoint>,
     mask: Option<MessageMask>,
@@ -229,6 +231,15 @@ struct MessageBox {
     y: f64,
     width: f64,
     height: f64,
+}
+
+#[derive(Deserialize)]
+struct MessageOriented {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+    angle: f32,
 }
 
 #[derive(Deserialize)]
@@ -432,11 +443,13 @@ impl EntryReader<'_> {
                 let picture = self.first_of(&PictureId::Name(file))?;
                 for found in entry.detections.ok_or("it lacks `detections`")? {
                     let bounds = found.bounds.map(|b| corners(b.x, b.y, b.width, b.height)).transpose()?;
+                    let oriented = found.oriented.map(turned).transpose()?;
                     let keypoint = |k: &MessageKeypoint| Keypoint { x: k.x, y: k.y, score: k.score };
                     let detection = Detection {
                         class_id: found.class_id,
                         score: score(found.score)?,
                         box_in_source: bounds,
+                        oriented,
                         keypoints: found.keypoints.iter().map(keypoint).collect(),
                         mask: self.mask(found.mask.and_then(|mask| mask.rle))?,
                         ..Detection::default()
@@ -603,6 +616,14 @@ fn keypoints(numbers: &[f64]) -> Result<Vec<Keypoint>, String> {
     }
     let point = |&[x, y, score]: &[f64; 3]| Keypoint { x: x as f32, y: y as f32, score: Some(score as f32) };
     Ok(points.iter().map(point).collect())
+}
+
+/// Returns a turned box.
+fn turned(found: MessageOriented) -> Result<OrientedBox, String> {
+    let MessageOriented { x, y, width, height, angle } = found;
+    // The same limits.
+    corners(x, y, width, height)?;
+    Ok(OrientedBox { center: [x as f32, y as f32], size: [width as f32, height as f32], angle })
 }
 
 /// Finds pictures by the names that a reference may use.

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
 
-use visiond_engine::compare::{Agreement, MatchLimits};
+use visiond_engine::compare::{Agreement, MatchLimits, overlap};
 use visiond_engine::detector::Detection;
 use visiond_engine::heads::Family;
 use visiond_flow::frame::Frame;
-use visiond_kernels::nms::iou;
 use visiond_service::run_exit;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
@@ -19,7 +18,7 @@ use crate::output::complain;
 use crate::progress::Progress;
 
 /// Boxes that overlap so much show the same object, whatever their classes are.
-const SAME_OBJECT_IOU: f32 = 0.9;
+const SAME_OBJECT_IOU: f64 = 0.9;
 
 /// A model and a reference, and their differences so far.
 pub struct ReferenceComparison {
@@ -131,10 +130,7 @@ impl ReferenceComparison {
     /// Counts boxes of the reference where the model sees another class.
     fn find_other_classes(&mut self, detections: &[Detection], ids: &[u32]) {
         for (detection, id) in detections.iter().zip(ids).filter(|(detection, _)| detection.score >= self.threshold) {
-            let overlap = |found: &Detection| match (found.box_in_source, detection.box_in_source) {
-                (Some(a), Some(b)) => iou(a, b),
-                _ => 0.0,
-            };
+            let overlap = |found: &Detection| overlap(found, detection).unwrap_or(0.0);
             let nearest = self.runner.found.iter().max_by(|a, b| overlap(a).total_cmp(&overlap(b)));
             if let Some(found) = nearest
                 && overlap(found) >= SAME_OBJECT_IOU

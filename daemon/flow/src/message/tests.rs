@@ -35,15 +35,18 @@ fn detection(width: u32, height: u32) -> impl Strategy<Value = Detection> {
         let (w, h) = (f64::from(width), f64::from(height));
         [x1.min(x2) * w, y1.min(y2) * h, x1.max(x2) * w, y1.max(y2) * h].map(|v| v as f32)
     });
-    (any::<u32>(), any_number(), proptest::option::of(bounds), proptest::collection::vec(keypoint(), 0..4)).prop_map(
-        |(class_id, score, box_in_source, keypoints)| Detection {
+    let turned = [any_number(), any_number(), any_number(), any_number(), any_number()]
+        .prop_map(|[x, y, w, h, angle]| OrientedBox { center: [x, y], size: [w, h], angle });
+    let turned = proptest::option::of(turned);
+    (any::<u32>(), any_number(), proptest::option::of(bounds), turned, proptest::collection::vec(keypoint(), 0..4))
+        .prop_map(|(class_id, score, box_in_source, oriented, keypoints)| Detection {
             class_id,
             score,
             box_in_source,
+            oriented,
             keypoints,
             ..Detection::default()
-        },
-    )
+        })
 }
 
 fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
@@ -212,4 +215,22 @@ fn an_instant_has_nine_decimals_whatever_they_are() {
     assert_eq!(at(0), "1970-01-01T00:00:00.000000000Z");
     assert_eq!(at(1_772_357_412_123_456_789), "2026-03-01T09:30:12.123456789Z");
     assert_eq!(at(u64::MAX), "2554-07-21T23:34:33.709551615Z");
+}
+
+#[test]
+fn a_turned_box_has_centre_size_angle_and_corners() {
+    let turned = OrientedBox { center: [100.0, 50.0], size: [20.0, 40.0], angle: -std::f32::consts::FRAC_PI_4 };
+    let detection = Detection { score: 0.5, oriented: Some(turned), ..Detection::default() };
+    let message = serde_json::to_value(DetectionMessage::new(&detection, "ship".into(), &[]).unwrap()).unwrap();
+    let oriented = &message["oriented"];
+    // A quarter of a turn more, with the sides swapped.
+    assert_eq!(oriented["angle"].as_f64().map(|a| (a * 1e5).round()), Some(78540.0));
+    assert_eq!((oriented["x"].as_f64(), oriented["y"].as_f64()), (Some(100.0), Some(50.0)));
+    assert_eq!((oriented["width"].as_f64(), oriented["height"].as_f64()), (Some(40.0), Some(20.0)));
+    let corner = |index: usize| [0, 1].map(|axis| oriented["corners"][index][axis].as_f64().unwrap());
+    // 40 right and down, 20 left and down, each halved and turned by an eighth.
+    let [x, y] = corner(0);
+    assert!((x - 107.071).abs() < 1e-3 && (y - 71.213).abs() < 1e-3, "{oriented}");
+    let wrong = OrientedBox { angle: f32::NAN, ..turned };
+    assert_eq!(DetectionMessage::new(&Detection { oriented: Some(wrong), ..detection }, "ship".into(), &[]), None);
 }

@@ -47,7 +47,18 @@ export function drawDetections(context, { detections, model }, place, unit) {
   for (const detection of [...detections].reverse()) {
     const color = classColor(detection.class_id);
     const css = `rgb(${color.join(' ')})`;
-    if (detection.box) {
+    if (detection.oriented) {
+      context.beginPath();
+      for (const [x, y] of detection.oriented.corners) context.lineTo(place.left + x * place.scale, place.top + y * place.scale);
+      context.closePath();
+      context.lineJoin = 'round';
+      context.lineWidth = line + 2 * unit;
+      context.strokeStyle = 'rgb(0 0 0 / .45)';
+      context.stroke();
+      context.lineWidth = line;
+      context.strokeStyle = css;
+      context.stroke();
+    } else if (detection.box) {
       const { x, y, width, height } = detection.box;
       const at = [place.left + x * place.scale, place.top + y * place.scale, width * place.scale, height * place.scale];
       const inner = [at[0] + line / 2, at[1] + line / 2, Math.max(1, at[2] - line), Math.max(1, at[3] - line)];

@@ -67,11 +67,12 @@ fn masks_are_run_lengths() {
 fn messages_of_visiond_are_a_reference() {
     let message = r#"{"schema":"visiond/1","camera":"detect","frame":{"width":9,"height":9,"file":"/elsewhere/b.png"},
         "detections":[{"class_id":2,"label":"cow","score":0.5,"box":{"x":1,"y":2,"width":3,"height":4},
-        "keypoints":[{"x":1.5,"y":2.5}]}]}"#
+        "oriented":{"x":5,"y":6,"width":4,"height":2,"angle":0.5,"corners":[]},"keypoints":[{"x":1.5,"y":2.5}]}]}"#
         .replace('\n', "");
     let reference = read(&message).unwrap();
     let found = &reference.pictures[1].detections[0];
     assert_eq!((found.class_id, found.box_in_source), (2, Some([1.0, 2.0, 4.0, 6.0])));
+    assert_eq!(found.oriented, Some(OrientedBox { center: [5.0, 6.0], size: [4.0, 2.0], angle: 0.5 }));
     assert_eq!(found.keypoints, [Keypoint { x: 1.5, y: 2.5, score: None }]);
     let twice = refusal(&format!("{message}\n{message}\n"));
     assert_eq!(twice, ", line 2: it is the second about in/b.png: keep one");
