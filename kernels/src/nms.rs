@@ -6,10 +6,9 @@
 //! [`Nms::run_oriented`] is for turned boxes.
 
 mod oriented;
+mod ranked_box;
 
-pub use oriented::MAX_ORIENTED;
-
-use self::oriented::RankedBox;
+use self::ranked_box::RankedBox;
 
 /// A box with its score and class.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -51,7 +51,8 @@ impl OrientedBox {
     #[must_use]
     pub fn regularized(self) -> Self {
         let quarters = (f64::from(self.angle) / FRAC_PI_2).floor();
-        let rest = (f64::from(self.angle) - quarters * FRAC_PI_2).max(0.0) as f32;
+        let rest = (f64::from(self.angle) - quarters * FRAC_PI_2) as f32;
+        let rest = if rest < 0.0 { 0.0 } else { rest };
         // An angle just below 0 rounds to a whole quarter.
         let (quarters, angle) = if rest >= FRAC_PI_2 as f32 { (quarters + 1.0, 0.0) } else { (quarters, rest) };
         let [width, height] = self.size.map(f32::abs);
