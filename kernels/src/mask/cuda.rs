@@ -34,7 +34,7 @@ pub enum MaskError {
     #[error(transparent)]
     Cuda(#[from] CudaError),
     /// The masks are made of more outputs, the first number, than there are.
-    #[error("masks are made of {0} outputs, not {1}")]
+    #[error("masks are made of {0} outputs, not {1}: correct [head] in the model card")]
     Outputs(usize, usize),
 }
 

@@ -490,7 +490,9 @@ impl EntryReader<'_> {
     fn mask(&mut self, runs: Option<RunLengths>) -> Result<Option<Mask>, String> {
         let Some(RunLengths { size: [height, width], counts }) = runs else { return Ok(None) };
         if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
-            return Err(format!("its mask is of {width} x {height} pixels: a picture has 1 to {MAX_SIDE} a side"));
+            return Err(format!(
+                "its mask is of {width} x {height} pixels: give `size` the height and width of the picture"
+            ));
         }
         let mask = rle_decode(&counts, width, height).map_err(|error| error.to_string())?.cropped();
         self.mask_bytes += size_of_val(&*mask.words);

@@ -60,7 +60,10 @@ fn masks_are_run_lengths() {
     assert!(refusal(&results.replace("[3,40]", "[3,41]")).contains("they do not fill 41 x 3 pixels: give"));
     assert!(refusal(&results.replace("T32b0", "T32 ")).contains("character 3 is not one of"));
     assert!(refusal(&results.replace("[3,40]", "[0,40]")).contains("its mask is of 40 x 0 pixels"));
-    assert!(refusal(&results.replace("[3,40]", "[20000,20000]")).contains("a picture has 1 to 16384 a side"));
+    assert!(
+        refusal(&results.replace("[3,40]", "[20000,20000]"))
+            .contains("its mask is of 20000 x 20000 pixels: give `size`")
+    );
 }
 
 #[test]
