@@ -145,7 +145,7 @@ fn turned_boxes_are_matched_by_their_own_overlap() {
     };
     let (falling, rising) = (bar(std::f32::consts::FRAC_PI_4), bar(3.0 * std::f32::consts::FRAC_PI_4));
     let mut agreement = Agreement::within(0.25, LIMITS);
-    agreement.add(0, &[falling.clone()], &[rising.clone(), falling.clone()]);
+    agreement.add(0, std::slice::from_ref(&falling), &[rising.clone(), falling.clone()]);
     assert_eq!((agreement.all.matched, agreement.all.missing, agreement.all.extra), (1, 0, 1));
     assert!(agreement.all.mean_iou().unwrap() > 0.999);
     assert!((overlap(&falling, &rising).unwrap() - 4.0 / 36.0).abs() < 1e-5);

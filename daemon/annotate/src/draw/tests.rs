@@ -110,10 +110,10 @@ fn a_turned_box_is_drawn_turned_and_not_upright() {
     let corners = [[160.0, 170.0], [110.0, 120.0], [160.0, 70.0], [210.0, 120.0]];
     let side = 50.0 * 2.0_f32.sqrt();
     let angle = std::f32::consts::FRAC_PI_4;
-    let oriented = Some(OrientedMessage { x: 160.0, y: 120.0, width: side, height: side, angle, corners });
-    let one = DetectionMessage { oriented, ..detection(5, "ship", 0.8, [110.0, 70.0, 100.0, 100.0]) };
+    let oriented = OrientedMessage { x: 160.0, y: 120.0, width: side, height: side, angle, corners };
+    let one = DetectionMessage { oriented: Some(oriented), ..detection(5, "ship", 0.8, [110.0, 70.0, 100.0, 100.0]) };
     let mut picture = RgbImage::new(320, 240);
-    drawn(&mut picture, &[one.clone()], &[]);
+    drawn(&mut picture, std::slice::from_ref(&one), &[]);
     let is_coloured = |x, y| picture.get_pixel(x, y).0.iter().any(|&byte| byte > 100);
     // The middle of each side.
     for (x, y) in [(135, 145), (135, 95), (185, 95), (185, 145)] {
@@ -123,7 +123,7 @@ fn a_turned_box_is_drawn_turned_and_not_upright() {
     for (x, y) in [(110, 160), (200, 169), (209, 80), (160, 120)] {
         assert!(!is_coloured(x, y), "{x}, {y}");
     }
-    let far = OrientedMessage { corners: [[3e38, -3e38], [-3e38, 3e38], [5.0, 5.0], [5.0, 5.0]], ..oriented.unwrap() };
+    let far = OrientedMessage { corners: [[3e38, -3e38], [-3e38, 3e38], [5.0, 5.0], [5.0, 5.0]], ..oriented };
     drawn(&mut picture, &[DetectionMessage { oriented: Some(far), ..one }], &[]);
 }
 
