@@ -153,11 +153,13 @@ fn a_spec_beyond_its_outputs_is_refused() {
     let spec = spec(4, 4);
     assert_eq!(spec.check(), Ok(()));
     let wide = MaskSpec { width: 5, ..spec };
-    assert_eq!(wide.check().unwrap_err().to_string(), "prototypes lie beyond the 16 numbers of output 0");
+    let refusal = |spec: MaskSpec| spec.check().unwrap_err().to_string();
+    let remedy = ": correct [head] in its model card";
+    assert_eq!(refusal(wide), format!("prototypes lie beyond the 16 numbers of output 0{remedy}"));
     let none = MaskSpec { channels: 0, ..spec };
-    assert_eq!(none.check().unwrap_err().to_string(), "masks cannot be made of 0 prototypes of 4 x 4 cells");
+    assert_eq!(refusal(none), format!("masks cannot be made of 0 prototypes of 4 x 4 cells{remedy}"));
     let beyond = MaskSpec { coefficients: spec.coefficients.from_column(1), ..spec };
-    assert_eq!(beyond.check().unwrap_err().to_string(), "mask coefficients lie beyond the 1 numbers of output 1");
+    assert_eq!(refusal(beyond), format!("mask coefficients lie beyond the 1 numbers of output 1{remedy}"));
     assert!(spec.has_row(0) && !spec.has_row(1));
 }
 
@@ -169,6 +171,18 @@ fn the_overlap_of_masks_counts_pixels_of_the_frame() {
     let long = "#".repeat(70);
     let (a, b) = (mask(5, 5, &[&long]), mask(40, 5, &[&long]));
     assert_eq!(a.iou(&b), 35.0 / 105.0);
+}
+
+#[test]
+fn a_cropped_mask_is_the_same_in_less_memory() {
+    let rows: Vec<String> =
+        (0..4).map(|row| ".".repeat(33) + if row == 2 { "##" } else { ".." } + &".".repeat(70)).collect();
+    let whole = mask(3, 5, &rows.iter().map(String::as_str).collect::<Vec<_>>());
+    let cropped = whole.cropped();
+    assert_eq!((cropped.left, cropped.top, cropped.width, cropped.height, cropped.words.len()), (35, 7, 32, 1, 1));
+    assert_eq!((cropped.area(), cropped.iou(&whole)), (2, 1.0));
+    assert_eq!(mask(3, 5, &["...", "..."]).cropped(), Mask::default());
+    assert_eq!(mask(0, 0, &["#".repeat(40).as_str()]).cropped().width, 40);
 }
 
 #[test]
