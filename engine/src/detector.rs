@@ -52,6 +52,8 @@ pub struct Detector {
     with_masks: bool,
     mask_jobs: Vec<MaskJob>,
     masks: Vec<Mask>,
+    /// Whether the log has said that masks did not fit.
+    lost_masks: bool,
 }
 
 impl Detector {
@@ -88,6 +90,7 @@ impl Detector {
             with_masks: options.masks != MaskForm::None,
             mask_jobs: Vec::new(),
             masks: Vec::new(),
+            lost_masks: false,
         })
     }
 
@@ -305,7 +308,13 @@ impl Detector {
             });
         }
         let with_masks = self.with_masks && !decoded.boxless && !mask_jobs.is_empty();
-        if with_masks && self.runner.masks(run, slot, decoded, mask_jobs, masks)? {
+        if with_masks && let Some(lost) = self.runner.masks(run, slot, decoded, mask_jobs, masks)? {
+            if lost > 0 && !std::mem::replace(&mut self.lost_masks, true) {
+                log::warn!(
+                    "{lost} masks of a frame did not fit into 64 MiB and are empty: raise score_threshold or lower \
+                     max_detections (logged once)"
+                );
+            }
             for (detection, mask) in out.iter_mut().zip(masks.drain(..)) {
                 detection.mask = Some(mask);
             }

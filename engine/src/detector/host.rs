@@ -203,15 +203,15 @@ impl Runner for HostRunner {
         decoded: &Decoded,
         jobs: &[MaskJob],
         out: &mut Vec<Mask>,
-    ) -> Result<bool, DetectorError> {
-        let (Some(spec), Some(mapping)) = (decoded.masks, self.mapping(run, slot)) else { return Ok(false) };
+    ) -> Result<Option<usize>, DetectorError> {
+        let (Some(spec), Some(mapping)) = (decoded.masks, self.mapping(run, slot)) else { return Ok(None) };
         let mut assembler = std::mem::take(&mut self.assembler);
         let outputs = self.outputs_of(slot)?;
         let tensors: Vec<TensorRef<'_>> = outputs.iter().map(|output| output.tensor).collect();
         let frame = MaskFrame::new(&mapping, (spec.width, spec.height));
-        assembler.run(&spec, &frame, &tensors, jobs, out);
+        let lost = assembler.run(&spec, &frame, &tensors, jobs, out);
         self.assembler = assembler;
-        Ok(true)
+        Ok(Some(lost))
     }
 
     fn max_in_flight(&self) -> usize {

@@ -43,8 +43,8 @@ pub(super) trait Runner: Send {
         decoded: &mut Decoded,
     ) -> Result<(), DetectorError>;
 
-    /// Replaces `out` by the masks of some of the candidates that [`Runner::decode`] has just found in the slot; returns whether
-    /// the model has masks.
+    /// Replaces `out` by the masks of some of the candidates that [`Runner::decode`] has just found in the slot. Returns how many
+    /// are empty because they did not fit into memory; `None` if the model has no masks.
     fn masks(
         &mut self,
         run: RunId,
@@ -52,7 +52,7 @@ pub(super) trait Runner: Send {
         decoded: &Decoded,
         jobs: &[MaskJob],
         out: &mut Vec<Mask>,
-    ) -> Result<bool, DetectorError>;
+    ) -> Result<Option<usize>, DetectorError>;
 
     /// Returns an output of the last run.
     fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError>;

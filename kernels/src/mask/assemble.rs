@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use super::spec::MAX_WORDS;
 use super::spec::Tap;
 use super::{Mask, MaskFrame, MaskJob, MaskSpec};
 use crate::filter::Values;
@@ -75,7 +76,8 @@ impl MaskAssembler {
     /// Makes the mask of each job, in their order. `outputs` are the outputs of one frame.
     ///
     /// `out` gets as many masks as there are jobs; the memory of those already there is reused. A mask is empty if its box has
-    /// no pixel in the frame or its row no coefficients, and if an output is missing or too short.
+    /// no pixel in the frame or its row no coefficients, and if an output is missing or too short. Returns how many are empty
+    /// because there is no room for them: beyond 64 MiB of masks.
     pub fn run(
         &mut self,
         spec: &MaskSpec,
@@ -83,7 +85,8 @@ impl MaskAssembler {
         outputs: &[TensorRef<'_>],
         jobs: &[MaskJob],
         out: &mut Vec<Mask>,
-    ) {
+    ) -> usize {
+        let (mut words, mut lost) = (0, 0);
         out.resize_with(jobs.len(), Mask::default);
         let prototypes = output(&spec.prototypes, outputs);
         let coefficients = output(&spec.coefficients, outputs);
@@ -102,11 +105,19 @@ impl MaskAssembler {
             let each = (0..spec.channels).map(|k| number(coefficients, start + k * spec.coefficients.column_step));
             self.coefficients.extend(each);
             let pixels = frame.pixels(job.box_in_source);
+            let needed = (pixels[2] - pixels[0]).div_ceil(32) as usize * (pixels[3] - pixels[1]) as usize;
+            if words + needed > MAX_WORDS {
+                mask.clear([0; 4]);
+                lost += 1;
+                continue;
+            }
+            words += needed;
             mask.clear(pixels);
             if mask.width > 0 {
                 self.assemble(spec, frame, prototypes, pixels, mask);
             }
         }
+        lost
     }
 
     fn assemble(

@@ -1,5 +1,6 @@
 //! The kernel's argument, and the pieces of masks that its blocks make.
 
+use super::spec::MAX_WORDS;
 use super::{Mask, MaskFrame, MaskJob, MaskSpec, MaskSpecError};
 use crate::filter::Values;
 use crate::tensor::DType;
@@ -9,9 +10,6 @@ pub const THREADS: u32 = 256;
 
 /// The words of a mask that a block makes, as `WORDS` in cuda/mask.cu.
 const WORDS: u32 = 256;
-
-/// The most words of all masks of a frame: 64 MiB, eight objects that fill 8K frames, or thirty that fill 4K frames.
-pub const MAX_WORDS: usize = 16 * 1024 * 1024;
 
 /// `Values` of cuda/filter_argument.cuh.
 #[derive(Debug, Clone, Copy, Default)]

@@ -9,6 +9,9 @@ const MAX_CHANNELS: usize = 1024;
 /// The maximum columns or rows of prototypes; models have a quarter of their input's size.
 const MAX_SIDE: usize = 8192;
 
+/// The most words of all masks of a frame: 64 MiB, sixteen objects that fill an 8K frame or sixty-four that fill a 4K frame.
+pub(super) const MAX_WORDS: usize = 16 * 1024 * 1024;
+
 /// The factors by which the cells may be refined so that the padding ends between two of them.
 const FACTORS: [u32; 3] = [1, 2, 4];
 

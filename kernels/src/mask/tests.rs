@@ -164,6 +164,22 @@ fn a_spec_beyond_its_outputs_is_refused() {
 }
 
 #[test]
+fn masks_beyond_64_mib_are_empty_and_counted() {
+    let spec = spec(4, 4);
+    let (planes, one) = ([1.0_f32; 16].map(f32::to_ne_bytes).concat(), 1.0_f32.to_ne_bytes());
+    let outputs = [
+        TensorRef::new(DType::F32, &[1, 1, 4, 4], &planes).unwrap(),
+        TensorRef::new(DType::F32, &[1, 1, 1], &one).unwrap(),
+    ];
+    // A mask of the whole frame has 8 MiB.
+    let frame = MaskFrame::new(&Mapping::new(Fit::Stretch, (8192, 8192), (16, 16)), (4, 4));
+    let jobs = [MaskJob { row: 0, box_in_source: [0.0, 0.0, 8192.0, 8192.0] }; 9];
+    let mut out = Vec::new();
+    assert_eq!(MaskAssembler::new().run(&spec, &frame, &outputs, &jobs, &mut out), 1);
+    assert_eq!((out.len(), out[7].area(), out[8].area()), (9, 8192 * 8192, 0));
+}
+
+#[test]
 fn the_overlap_of_masks_counts_pixels_of_the_frame() {
     let (a, b) = (mask(0, 0, &["####", "####"]), mask(2, 1, &["####", "####"]));
     assert_eq!((a.iou(&b), b.iou(&a), a.iou(&a)), (2.0 / 14.0, 2.0 / 14.0, 1.0));

@@ -17,18 +17,16 @@ pub(super) struct GpuMasks {
     masks: Option<CudaMasks>,
     stream: CudaStream,
     end: Event,
-    /// Whether the log has said that masks did not fit.
-    complained: bool,
 }
 
 impl GpuMasks {
     pub(super) fn new(spec: MaskSpec, stream: &CudaStream) -> Result<Self, CudaError> {
         let device = stream.device();
         let (own, end) = (CudaStream::new(device)?, Event::new(device)?);
-        Ok(Self { spec, masks: None, stream: own, end, complained: false })
+        Ok(Self { spec, masks: None, stream: own, end })
     }
 
-    /// Replaces `out` by the masks of `jobs` in the frame `slot`.
+    /// Replaces `out` by the masks of `jobs` in the frame `slot`; returns how many are empty because they did not fit.
     ///
     /// # Safety
     /// `outputs` are those of a run that is done, for at least `slot + 1` frames, in the types and shapes that the spec was made
@@ -40,7 +38,7 @@ impl GpuMasks {
         mapping: &Mapping,
         jobs: &[MaskJob],
         out: &mut Vec<Mask>,
-    ) -> Result<(), DetectorError> {
+    ) -> Result<usize, DetectorError> {
         let masks = match &mut self.masks {
             Some(masks) => masks,
             empty => empty.insert(CudaMasks::new(&self.spec, self.stream.device())?),
@@ -52,13 +50,7 @@ impl GpuMasks {
         self.end.record(&self.stream)?;
         self.end.wait()?;
         masks.masks(out);
-        if lost > 0 && !std::mem::replace(&mut self.complained, true) {
-            log::warn!(
-                "{lost} masks of a frame did not fit into 64 MiB and are empty: raise score_threshold or lower \
-                 max_detections (logged once)"
-            );
-        }
-        Ok(())
+        Ok(lost)
     }
 
     /// Waits for what is queued.

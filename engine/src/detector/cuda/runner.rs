@@ -282,13 +282,12 @@ impl Runner for CudaRunner {
         _decoded: &Decoded,
         jobs: &[MaskJob],
         out: &mut Vec<Mask>,
-    ) -> Result<bool, DetectorError> {
+    ) -> Result<Option<usize>, DetectorError> {
         let Some(mapping) = self.mapping(run, slot) else { return Err(DetectorError::NotInFlight) };
-        let Some(masks) = &mut self.masks else { return Ok(false) };
+        let Some(masks) = &mut self.masks else { return Ok(None) };
         // SAFETY: the run is done and has a frame in this slot; `begin`, which needs `self`, is what writes to its outputs again;
         // the spec was made of the outputs' shapes.
-        unsafe { masks.run(self.model.addresses(run.0), slot, &mapping, jobs, out) }?;
-        Ok(true)
+        unsafe { masks.run(self.model.addresses(run.0), slot, &mapping, jobs, out) }.map(Some)
     }
 
     fn counts(&self) -> RunCounts {
