@@ -13,6 +13,7 @@
 mod cuda;
 mod launch;
 mod spec;
+mod values_argument;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub use spec::{
     BoxCode, CAPACITY, Choice, Corners, FilterSpec, FilterSpecError, Grid, LabelCode, MAX_TABLES, PointCode, Points,
     ScoreCode, Table, Values,
 };
+pub(crate) use values_argument::{ValuesArgument, narrow};
 
 /// A candidate as the kernel writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -29,11 +29,11 @@ pub use spec::{MaskAxis, MaskFrame, MaskJob, MaskSpec, MaskSpecError};
 pub struct Mask {
     /// The first column of the rectangle, in pixels of the frame.
     pub left: u32,
-    /// The first row.
+    /// The first row, in pixels of the frame.
     pub top: u32,
-    /// Columns.
+    /// Width of the rectangle in pixels.
     pub width: u32,
-    /// Rows.
+    /// Height of the rectangle in pixels.
     pub height: u32,
     /// [`Self::words_per_row`] words for each row; bit 0 of a word is its leftmost pixel. Bits beyond `width` are 0.
     pub words: Vec<u32>,

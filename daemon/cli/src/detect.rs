@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "LABEL,...", value_delimiter = ',')]
     classes: Vec<String>,
 
-    /// Tell masks as polygons, rle, both or none, and draw them; for models with masks [default: polygons]
+    /// Give masks as polygons, rle, both or none; pictures show polygons [default: polygons]
     #[arg(long, value_name = "FORM", default_value = "polygons", hide_default_value = true, value_parser = parse_word::<MaskForm>)]
     masks: MaskForm,
 

@@ -203,8 +203,8 @@ section! {
         /// Maximum number of frames per inference, for models that several cameras share and whose batch is dynamic or larger
         /// than 1.
         max_batch: usize as whole(1..=1024) => default(1),
-        /// How to tell which pixels belong to an object, for models with masks: "polygons"; "rle", COCO's run lengths; "both";
-        /// "none", which also saves the time to make masks.
+        /// The form of masks in messages, for models with masks: "polygons"; "rle", COCO's run lengths; "both"; "none", which also
+        /// saves the time to make masks. Pictures and the live page show polygons.
         masks: MaskForm as word() => default(MaskForm::Polygons),
         /// How far a polygon may be from the mask's edge, in pixels of the frame; polygons of small objects keep closer to it. 0
         /// keeps every corner of every pixel.

@@ -62,7 +62,7 @@ pub struct MessageModel {
     pub name: String,
     /// SHA-256 of the model's file.
     pub sha256: String,
-    /// How its masks are told.
+    /// The forms of its masks in messages.
     #[serde(skip)]
     pub masks: MaskFacts,
     /// Pairs of keypoints that a line connects, counted from 0.
@@ -73,10 +73,10 @@ pub struct MessageModel {
     pub keypoint_names: Vec<Arc<str>>,
 }
 
-/// How masks are told.
+/// The forms of masks in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MaskFacts {
-    /// As what.
+    /// Polygons, run lengths, or both.
     pub form: MaskForm,
     /// How far a polygon may be from the edge of its mask, in pixels.
     pub tolerance_pixels: u32,
@@ -224,14 +224,14 @@ impl Message {
     pub fn set_detections(&mut self, detections: &[Detection], label: impl Fn(u32) -> Arc<str>) {
         let (masks, frame) = (self.model.masks, &self.frame);
         let mut polygons = Polygons::new();
-        let told = |detection: &Detection| {
+        let message_of = |detection: &Detection| {
             let mut message = DetectionMessage::new(detection, label(detection.class_id), &self.model.keypoint_names)?;
             if let Some(mask) = &detection.mask {
                 message.set_mask(mask, masks, frame, &mut polygons);
             }
             Some(message)
         };
-        self.detections = detections.iter().filter_map(told).collect();
+        self.detections = detections.iter().filter_map(message_of).collect();
     }
 
     /// Returns the message as one line of JSON, with its line end.
@@ -284,13 +284,13 @@ impl DetectionMessage {
     }
 
     /// Adds the mask in the forms that are asked for.
-    fn set_mask(&mut self, mask: &Mask, told: MaskFacts, frame: &FrameFacts, polygons: &mut Polygons) {
+    fn set_mask(&mut self, mask: &Mask, forms: MaskFacts, frame: &FrameFacts, polygons: &mut Polygons) {
         self.area = Some(mask.area());
-        if told.form.has_polygons() {
-            polygons.trace(mask, told.tolerance_pixels as f32);
+        if forms.form.has_polygons() {
+            polygons.trace(mask, forms.tolerance_pixels as f32);
             self.segments = Some(polygons.rings().map(|ring| ring.as_flattened().to_vec()).collect());
         }
-        if told.form.has_rle() {
+        if forms.form.has_rle() {
             let counts = rle_encode(mask, frame.width, frame.height);
             self.mask = Some(MaskMessage { rle: RleMessage { size: [frame.height, frame.width], counts } });
         }

@@ -42,8 +42,8 @@ impl LoadedModel {
             masks: model.masks,
             raw_outputs: false,
         };
-        let told = MaskFacts { form: model.masks, tolerance_pixels: model.mask_tolerance_pixels };
-        Ok(Self { engine, card, limits, masks: told, name: name.clone() })
+        let masks = MaskFacts { form: model.masks, tolerance_pixels: model.mask_tolerance_pixels };
+        Ok(Self { engine, card, limits, masks, name: name.clone() })
     }
 
     /// Returns it with another card.

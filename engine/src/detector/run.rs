@@ -16,7 +16,7 @@ pub struct Detection {
     pub oriented: Option<OrientedBox>,
     /// The keypoints in the source frame; empty if the model has none.
     pub keypoints: Vec<Keypoint>,
-    /// The object's pixels; `None` if the model gives none, or nobody asked for them.
+    /// The object's pixels; `None` if the model gives none, or the options do not ask for them.
     pub mask: Option<Mask>,
 }
 
@@ -31,7 +31,7 @@ pub struct Keypoint {
     pub score: Option<f32>,
 }
 
-/// How the pixels of an object are told.
+/// The forms in which messages have the pixels of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaskForm {
     /// Not at all.
@@ -70,7 +70,7 @@ pub struct DetectorOptions {
     pub classes: Vec<String>,
     /// Batch size, if the model leaves it open; 0 is 1.
     pub max_batch: usize,
-    /// Whether and how masks are told, if the model has some; with [`MaskForm::None`], detections have none.
+    /// The forms of masks in messages, if the model has masks; with [`MaskForm::None`], detections have none.
     pub masks: MaskForm,
     /// Whether [`Detector::raw_output`](super::Detector::raw_output) is needed. The model then runs through host memory.
     pub raw_outputs: bool,

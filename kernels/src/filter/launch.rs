@@ -3,6 +3,7 @@
 use super::spec::{
     BoxCode, Choice, FilterSpec, FilterSpecError, LabelCode, MAX_TABLES, PointCode, Points, ScoreCode, Values,
 };
+use super::values_argument::{ValuesArgument, narrow};
 use super::{Filtered, Record};
 use crate::tensor::DType;
 
@@ -14,19 +15,6 @@ const HEADER_BYTES: usize = 16;
 
 /// The bytes of the kernel's counters for one frame, all 0 between launches.
 const STATE_BYTES: usize = 8;
-
-/// `Values` of cuda/filter_argument.cuh.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-struct ValuesArgument {
-    address: u64,
-    dtype: u32,
-    offset: u32,
-    row_step: u32,
-    column_step: u32,
-    frame_len: u32,
-    unused: u32,
-}
 
 /// `Table` of cuda/filter_argument.cuh.
 #[derive(Debug, Clone, Copy, Default)]
@@ -108,7 +96,6 @@ impl Launch {
         let mut argument = Box::<Argument>::default();
         let a = &mut *argument;
         // `check` ensures that the numbers of rows and elements fit; the rest are sizes of pictures.
-        let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         (a.turned, a.lanes) = reading_order(spec);
         a.table_count = narrow(spec.tables.len());
         a.capacity = narrow(spec.capacity());
@@ -173,11 +160,7 @@ impl Launch {
                 ..TableArgument::default()
             };
             for (values, source) in each_values(table).into_iter().zip(from.values()) {
-                let Some(Values { offset, row_step, column_step, frame_len, .. }) = source else { continue };
-                values.offset = narrow(offset);
-                values.row_step = narrow(row_step);
-                values.column_step = narrow(column_step);
-                values.frame_len = narrow(frame_len);
+                *values = source.as_ref().map_or_else(ValuesArgument::default, ValuesArgument::new);
             }
             blocks += table.rows.div_ceil(rows_per_block);
         }
@@ -229,8 +212,7 @@ impl Launch {
     pub fn set_outputs(&mut self, outputs: impl Iterator<Item = (u64, DType)> + Clone) {
         for (table, from) in self.argument.tables.iter_mut().zip(&self.spec.tables) {
             for (values, source) in each_values(table).into_iter().zip(from.values()) {
-                let given = source.and_then(|source| outputs.clone().nth(source.output));
-                (values.address, values.dtype) = given.map_or((0, 0), |(address, dtype)| (address, dtype as u32));
+                values.set_output(source.and_then(|source| outputs.clone().nth(source.output)));
             }
         }
     }

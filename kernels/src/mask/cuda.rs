@@ -135,9 +135,4 @@ impl CudaMasks {
         debug_assert!(unaligned.is_empty(), "mapped memory begins with a page");
         self.launch.read(words, out);
     }
-
-    /// Returns the bytes of the host's pinned memory. There is none of the GPU's own.
-    pub fn memory_bytes(&self) -> usize {
-        self.pieces.len() + self.bits.len()
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::spec::MAX_WORDS;
 use super::{Mask, MaskFrame, MaskJob, MaskSpec, MaskSpecError};
-use crate::filter::Values;
+use crate::filter::{ValuesArgument, narrow};
 use crate::tensor::DType;
 
 /// Threads per block, as `THREADS` in cuda/mask.cu.
@@ -10,19 +10,6 @@ pub const THREADS: u32 = 256;
 
 /// The words of a mask that a block makes, as `WORDS` in cuda/mask.cu.
 const WORDS: u32 = 256;
-
-/// `Values` of cuda/filter_argument.cuh.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-struct ValuesArgument {
-    address: u64,
-    dtype: u32,
-    offset: u32,
-    row_step: u32,
-    column_step: u32,
-    frame_len: u32,
-    unused: u32,
-}
 
 /// `MaskAxis` of cuda/mask_argument.cuh.
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,8 +76,8 @@ impl MaskLaunch {
     pub fn new(spec: &MaskSpec) -> Result<Self, MaskSpecError> {
         spec.check()?;
         let argument = Argument {
-            prototypes: values_argument(&spec.prototypes),
-            coefficients: values_argument(&spec.coefficients),
+            prototypes: ValuesArgument::new(&spec.prototypes),
+            coefficients: ValuesArgument::new(&spec.coefficients),
             channels: narrow(spec.channels),
             width: narrow(spec.width),
             ..Argument::default()
@@ -167,8 +154,7 @@ impl MaskLaunch {
         let both =
             [(&mut a.prototypes, self.spec.prototypes.output), (&mut a.coefficients, self.spec.coefficients.output)];
         for (values, output) in both {
-            let given = outputs.clone().nth(output);
-            (values.address, values.dtype) = given.map_or((0, 0), |(address, dtype)| (address, dtype as u32));
+            values.set_output(outputs.clone().nth(output));
         }
     }
 
@@ -187,23 +173,5 @@ impl MaskLaunch {
                 mask.words.copy_from_slice(found);
             }
         }
-    }
-}
-
-/// `check` ensures that all that is read can be indexed with 32 bits; the rest are sizes of pictures.
-fn narrow(value: usize) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
-}
-
-fn values_argument(values: &Values) -> ValuesArgument {
-    let Values { offset, row_step, column_step, frame_len, .. } = *values;
-    ValuesArgument {
-        address: 0,
-        dtype: 0,
-        offset: narrow(offset),
-        row_step: narrow(row_step),
-        column_step: narrow(column_step),
-        frame_len: narrow(frame_len),
-        unused: 0,
     }
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use visiond_engine::detector::Keypoint;
 use visiond_kernels::frame::PixelFormat;
+use visiond_kernels::mask::rle_decode;
 
 use super::*;
 use crate::timestamp::Instant;
@@ -114,6 +115,38 @@ proptest! {
             prop_assert!(close(&(number("y") + number("height")).into(), y2, 5.2e-4));
             prop_assert!(number("x") + number("width") <= f64::from(message.frame.width) + 1e-9);
             prop_assert!(number("y") + number("height") <= f64::from(message.frame.height) + 1e-9);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_mask_is_written_as_the_schema_has_it(
+        rows in proptest::collection::vec(any::<u64>(), 1..40),
+        left in 0..50_u32,
+        top in 0..50_u32,
+        tolerance_pixels in 0..4_u32,
+        form in proptest::sample::select(vec![MaskForm::None, MaskForm::Polygons, MaskForm::Rle, MaskForm::Both]),
+    ) {
+        let words = rows.iter().flat_map(|row| [*row as u32, (*row >> 32) as u32]).collect();
+        let mask = Mask { left, top, width: 64, height: rows.len() as u32, words };
+        let mut message = crate::testing::message("a", &[]);
+        (message.frame.width, message.frame.height) = (120, 100);
+        message.id = "0123456789abcdef-1".into();
+        message.captured_at = rfc3339(Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Instant::EndOfFrame });
+        let masks = MaskFacts { form, tolerance_pixels };
+        message.model = Arc::new(MessageModel { masks, name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() });
+        let found = Detection { score: 0.5, mask: Some(mask.clone()), ..Detection::default() };
+        message.set_detections(&[found], |_| "car".into());
+        let written: Value = serde_json::from_slice(&message.to_line()).unwrap();
+        prop_assert_eq!(violations(&written), Vec::<String>::new());
+        let told = &written["detections"][0];
+        prop_assert_eq!(told["area"].as_u64(), Some(mask.area()));
+        prop_assert_eq!(told.get("segments").is_some(), form.has_polygons());
+        prop_assert_eq!(told.get("mask").is_some(), form.has_rle());
+        if form.has_rle() {
+            let back = rle_decode(told["mask"]["rle"]["counts"].as_str().unwrap(), 120, 100).unwrap();
+            prop_assert_eq!((back.area(), back.iou(&mask)), (mask.area(), if mask.area() == 0 { 0.0 } else { 1.0 }));
         }
     }
 }

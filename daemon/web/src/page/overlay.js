@@ -52,12 +52,7 @@ export function drawDetections(context, { detections, model }, place, unit) {
       for (const [x, y] of detection.oriented.corners) context.lineTo(place.left + x * place.scale, place.top + y * place.scale);
       context.closePath();
       context.lineJoin = 'round';
-      context.lineWidth = line + 2 * unit;
-      context.strokeStyle = 'rgb(0 0 0 / .45)';
-      context.stroke();
-      context.lineWidth = line;
-      context.strokeStyle = css;
-      context.stroke();
+      strokeWithRim(context, { line, unit, css });
     } else if (detection.box) {
       const { x, y, width, height } = detection.box;
       const at = [place.left + x * place.scale, place.top + y * place.scale, width * place.scale, height * place.scale];
@@ -113,6 +108,11 @@ function drawSkeleton(context, points, skeleton, place, { line, unit, css }) {
     context.lineTo(place.left + to.x * place.scale, place.top + to.y * place.scale);
   }
   context.lineCap = 'round';
+  strokeWithRim(context, { line, unit, css });
+}
+
+/** Strokes the path with a dark rim, which shows on a background of the same colour. */
+function strokeWithRim(context, { line, unit, css }) {
   context.lineWidth = line + 2 * unit;
   context.strokeStyle = 'rgb(0 0 0 / .45)';
   context.stroke();

@@ -13,7 +13,7 @@ use crate::detector::error::DetectorError;
 /// wake-up of the host.
 pub(super) struct GpuMasks {
     spec: MaskSpec,
-    /// Made with the first mask: a model whose masks nobody asks for needs no memory for them.
+    /// Made with the first mask, so that `masks = "none"` needs no memory.
     masks: Option<CudaMasks>,
     stream: CudaStream,
     end: Event,
