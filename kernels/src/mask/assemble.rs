@@ -1,9 +1,9 @@
 //! Makes masks on the CPU.
 
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
-use super::spec::MAX_WORDS;
-use super::spec::Tap;
+use super::spec::{MAX_WORDS, Tap};
 use super::{Mask, MaskFrame, MaskJob, MaskSpec};
 use crate::filter::Values;
 use crate::tensor::{DType, TensorRef};
@@ -23,12 +23,40 @@ pub struct MaskAssembler {
     /// The same refined.
     refined: Vec<f32>,
     columns: Vec<Tap>,
-    /// A line of half-precision prototypes as f32.
+    /// A line of half-precision prototypes, and the same as f32.
+    halves: Vec<f16>,
     converted: Vec<f32>,
-    /// Two lines of cells, each interpolated to the columns of the frame.
-    lines: [Vec<f32>; 2],
-    /// What each 32 columns of these lines have in common.
-    signs: [Vec<Sign>; 2],
+    lines: [Line; 2],
+}
+
+/// A line of cells, interpolated to columns.
+#[derive(Debug, Default)]
+struct Line {
+    /// Which line of cells it is.
+    of: u32,
+    logits: Vec<f32>,
+    /// What each 32 logits have in common.
+    signs: Vec<Sign>,
+}
+
+impl Line {
+    /// Makes it a line of no cells, with zeros.
+    fn clear(&mut self, columns: usize) {
+        self.of = u32::MAX;
+        self.logits.clear();
+        self.logits.resize(columns, 0.0);
+    }
+
+    /// Makes `lines` those of the cells' lines `at`: lines come one below the other, so that one is usually there.
+    fn hold(lines: &mut [Self; 2], at: [u32; 2], mut fill: impl FnMut(u32, &mut Self)) {
+        if lines[0].of != at[0] && lines[1].of == at[0] {
+            lines.swap(0, 1);
+        }
+        for (line, at) in lines.iter_mut().zip(at).filter(|(line, at)| line.of != *at) {
+            fill(at, line);
+            line.of = at;
+        }
+    }
 }
 
 /// What 32 logits have in common.
@@ -152,31 +180,19 @@ impl MaskAssembler {
             Tap { at: at.map(|at| at - refined[0].first), weight }
         }));
         // Zeros after the last column make the bits beyond it 0.
-        for line in &mut self.lines {
-            line.clear();
-            line.resize(mask.words_per_row() * 32, 0.0);
-        }
         let per_row = mask.words_per_row();
-        // Which lines of cells `lines` has.
-        let mut held = [u32::MAX; 2];
+        self.lines.iter_mut().for_each(|line| line.clear(per_row * 32));
         for (row, words) in mask.words.chunks_exact_mut(per_row).enumerate() {
             let Tap { at, weight } = y.tap(top + row as u32);
-            if held[0] != at[0] && held[1] == at[0] {
-                self.lines.swap(0, 1);
-                self.signs.swap(0, 1);
-                held.swap(0, 1);
-            }
-            for i in 0..2 {
-                if held[i] != at[i] {
-                    let start = (at[i] - refined[1].first) as usize * width;
-                    interpolate(&field[start..start + width], &self.columns, &mut self.lines[i]);
-                    self.signs[i].clear();
-                    self.signs[i].extend(self.lines[i].as_chunks::<32>().0.iter().map(Sign::of));
-                    held[i] = at[i];
-                }
-            }
-            let (upper, lower) = (self.lines[0].as_chunks::<32>().0, self.lines[1].as_chunks::<32>().0);
-            let signs = self.signs[0].iter().zip(&self.signs[1]);
+            Line::hold(&mut self.lines, at, |at, line| {
+                let start = (at - refined[1].first) as usize * width;
+                interpolate(&field[start..start + width], &self.columns, &mut line.logits);
+                line.signs.clear();
+                line.signs.extend(line.logits.as_chunks::<32>().0.iter().map(Sign::of));
+            });
+            let [upper, lower] = &self.lines;
+            let signs = upper.signs.iter().zip(&lower.signs);
+            let (upper, lower) = (upper.logits.as_chunks::<32>().0, lower.logits.as_chunks::<32>().0);
             for (((word, upper), lower), signs) in words.iter_mut().zip(upper).zip(lower).zip(signs) {
                 *word = match signs {
                     (Sign::Positive, Sign::Positive) => !0,
@@ -208,8 +224,11 @@ impl MaskAssembler {
                     }
                 } else {
                     let bytes = prototypes.bytes()[2 * start..2 * (start + width)].as_chunks::<2>().0;
-                    self.converted.clear();
-                    self.converted.extend(bytes.iter().map(|&bytes| f16::from_ne_bytes(bytes).to_f32()));
+                    // `half` converts eight at a time if the processor can.
+                    self.halves.clear();
+                    self.halves.extend(bytes.iter().map(|&bytes| f16::from_ne_bytes(bytes)));
+                    self.converted.resize(width, 0.0);
+                    self.halves.convert_to_f32_slice(&mut self.converted);
                     for (sum, number) in sums.iter_mut().zip(&self.converted) {
                         *sum += coefficient * number;
                     }
@@ -229,17 +248,14 @@ impl MaskAssembler {
         self.columns.extend((0..refined[0].count).map(|index| tap(0, index)));
         self.refined.clear();
         self.refined.resize(width * refined[1].count as usize, 0.0);
-        for line in &mut self.lines {
-            line.clear();
-            line.resize(width, 0.0);
-        }
+        self.lines.iter_mut().for_each(|line| line.clear(width));
         for (index, out) in self.refined.chunks_exact_mut(width).enumerate() {
             let Tap { at, weight } = tap(1, index as u32);
-            for (at, line) in at.into_iter().zip(&mut self.lines) {
+            Line::hold(&mut self.lines, at, |at, line| {
                 let start = at as usize * cell_width;
-                interpolate(&self.cells[start..start + cell_width], &self.columns, line);
-            }
-            for ((out, upper), lower) in out.iter_mut().zip(&self.lines[0]).zip(&self.lines[1]) {
+                interpolate(&self.cells[start..start + cell_width], &self.columns, &mut line.logits);
+            });
+            for ((out, upper), lower) in out.iter_mut().zip(&self.lines[0].logits).zip(&self.lines[1].logits) {
                 *out = upper * weight[0] + lower * weight[1];
             }
         }

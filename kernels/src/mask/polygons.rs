@@ -232,7 +232,9 @@ fn perimeter(mask: &Mask) -> u64 {
 fn smooth_steps(ring: &[[f32; 2]], out: &mut Vec<[f32; 2]>) {
     out.clear();
     let count = ring.len();
-    let point = |i: usize| ring[i % count];
+    // Indices are at most three rounds ahead: subtractions cost less than a division.
+    let once = |i: usize| if i >= count { i - count } else { i };
+    let point = |i: usize| ring[once(once(once(i)))];
     // The edge from point `i` to the next. All indices are one round ahead, so that they may be reduced.
     let edge = |i: usize| [point(i + 1)[0] - point(i)[0], point(i + 1)[1] - point(i)[1]];
     let length = |i: usize| edge(i)[0].abs() + edge(i)[1].abs();
@@ -263,7 +265,8 @@ fn area_and_length(ring: &[[f32; 2]]) -> (f64, f64) {
     for point in ring {
         let point = point.map(f64::from);
         twice += before[0] * point[1] - point[0] * before[1];
-        length += (point[0] - before[0]).hypot(point[1] - before[1]);
+        // Pixels of a frame: no square overflows, which is what `hypot` takes its time for.
+        length += ((point[0] - before[0]).powi(2) + (point[1] - before[1]).powi(2)).sqrt();
         before = point;
     }
     (twice.abs() / 2.0, length.max(f64::MIN_POSITIVE))
@@ -277,7 +280,8 @@ fn simplify(ring: &[[f32; 2]], tolerance: f64, keep: &mut Vec<bool>, stack: &mut
         return;
     }
     keep.resize(ring.len(), false);
-    let point = |i: usize| ring[i % ring.len()].map(f64::from);
+    // The end of the last part is the ring's first point.
+    let point = |i: usize| ring[if i == ring.len() { 0 } else { i }].map(f64::from);
     let origin = point(0);
     let distance = |i: usize| (point(i)[0] - origin[0]).powi(2) + (point(i)[1] - origin[1]).powi(2);
     let far = (0..ring.len()).max_by(|&a, &b| distance(a).total_cmp(&distance(b))).unwrap_or(0);
@@ -289,12 +293,12 @@ fn simplify(ring: &[[f32; 2]], tolerance: f64, keep: &mut Vec<bool>, stack: &mut
         let (a, b) = (point(from), point(to));
         let along = [b[0] - a[0], b[1] - a[1]];
         let squared = along[0] * along[0] + along[1] * along[1];
+        let inverse = if squared > 0.0 { 1.0 / squared } else { 0.0 };
         let (mut worst, mut at) = (tolerance * tolerance, None);
-        for i in from + 1..to {
-            let p = [point(i)[0] - a[0], point(i)[1] - a[1]];
+        for (i, point) in ring.iter().enumerate().take(to).skip(from + 1) {
+            let p = [f64::from(point[0]) - a[0], f64::from(point[1]) - a[1]];
             // The distance from the segment, squared.
-            let part =
-                if squared > 0.0 { ((p[0] * along[0] + p[1] * along[1]) / squared).clamp(0.0, 1.0) } else { 0.0 };
+            let part = ((p[0] * along[0] + p[1] * along[1]) * inverse).clamp(0.0, 1.0);
             let away = (p[0] - part * along[0]).powi(2) + (p[1] - part * along[1]).powi(2);
             if away > worst {
                 (worst, at) = (away, Some(i));
