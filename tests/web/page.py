@@ -27,6 +27,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touc
 DESK = {"viewport": {"width": 1440, "height": 900}}
 # The network's class 0, as boxes of it are drawn.
 GREEN = (38, 255, 99)
+MODULES = pathlib.Path(__file__).resolve().parents[2] / "daemon/web/src/page"
 
 # Of the picture that is shown large: how many of its pixels have about this colour.
 PIXELS = """([red, green, blue]) => {
@@ -143,6 +144,46 @@ class LivePage(unittest.TestCase):
             time.sleep(0.1)
         self.assertEqual(page.complaints, [])
         print(f"boxes after {self.boxes(page):.0f} ms; then {rate:.0f} frames a second went by", file=sys.stderr)
+
+    def test_masks_turned_boxes_and_skeletons_are_drawn(self):
+        # The page's own modules on a canvas of 200 x 100: the network of these tests finds upright boxes alone.
+        context = self.browser.new_context(**DESK)
+        self.addCleanup(context.close)
+        page = context.new_page()
+        kinds = {".js": "text/javascript", "": "text/html"}
+
+        def answer(route):
+            name = route.request.url.rpartition("/")[2]
+            body = (MODULES / name).read_text() if name else "<!doctype html>"
+            route.fulfill(body=body, content_type=kinds[pathlib.Path(name).suffix])
+
+        page.route("http://page.test/**", answer)
+        page.goto("http://page.test/")
+
+        def alphas(detection, skeleton, *points):
+            """How opaque the canvas is at each point."""
+            message = {"detections": [{"class_id": 0, "label": "a", "score": 0.9, **detection}], "model": {"skeleton": skeleton}}
+            return page.evaluate(
+                """async ([message, points]) => {
+                  const { drawDetections, fitting } = await import('/overlay.js');
+                  const canvas = Object.assign(document.createElement('canvas'), { width: 200, height: 100 });
+                  const context = canvas.getContext('2d');
+                  drawDetections(context, message, fitting(canvas, 400, 200), 1);
+                  return points.map(([x, y]) => context.getImageData(x, y, 1, 1).data[3]);
+                }""",
+                [message, points],
+            )
+
+        # Twice as large in the frame: 20 to 180 by 10 to 90 on the canvas, with a hole from 80 to 120 by 40 to 60.
+        rings = [[40, 20, 360, 20, 360, 180, 40, 180], [160, 80, 240, 80, 240, 120, 160, 120]]
+        inside, hole, outside = alphas({"segments": rings}, None, (50, 50), (100, 50), (5, 5))
+        self.assertTrue(90 < inside < 140 and hole == outside == 0, (inside, hole, outside))
+        diamond = {"corners": [[200, 180], [40, 100], [200, 20], [360, 100]]}
+        side, corner, middle = alphas({"oriented": diamond, "box": {"x": 40, "y": 20, "width": 320, "height": 160}}, None, (60, 70), (20, 10), (100, 50))
+        self.assertTrue(side > 200 and corner == middle == 0, (side, corner, middle))
+        points = [{"x": 40, "y": 100, "score": 0.9}, {"x": 360, "y": 100}, {"x": 200, "y": 180, "score": 0.1}]
+        line, guess = alphas({"keypoints": points}, [[0, 1], [1, 2]], (100, 50), (140, 70))
+        self.assertTrue(line > 200 and guess == 0, (line, guess))
 
     def test_the_page_is_small_and_takes_nothing_from_elsewhere(self):
         daemon = self.daemon(pattern("bars"))
