@@ -299,7 +299,7 @@ def no_root():
     with contextlib.suppress(FileNotFoundError):
         if subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             return None
-    return "it needs root, or sudo that asks for no password: run tests/bare/run --demo bookworm and tests/docs/run by themselves"
+    return "it needs root, or sudo that asks for no password: run tests/docs/run by itself"
 
 def no_cgroups():
     """Why systemd cannot be booted in a folder."""
@@ -355,21 +355,13 @@ def test(everything=False):
         # First after the build, since most wait for it.
         steps.insert(1, Step("packages", ["./package", "all"], ("build",), title="packages"))
         steps += [
-            Step("vm", ["tests/vm/run"], guests, cores=2, title="virtual machines: cameras, systemd, packages"),
+            Step("vm", ["tests/vm/run", "--gate"], guests, cores=2, title="virtual machines: cameras, systemd, packages"),
             Step(
                 "docs",
                 ["tests/docs/run"],
                 ("packages",),
                 title="the documents' commands on a booted bare system",
                 skipped=no_root() or no_cgroups(),
-            ),
-            Step(
-                "bare",
-                ["tests/bare/run", "--demo", "--user", "sudo", "bookworm"],
-                ("vm",),
-                cores=2,
-                title="the demo on a bare machine",
-                skipped=no_root(),
             ),
         ]
     return steps

@@ -17,38 +17,29 @@ triple() { # ARCH: Rust's name for it
   esac
 }
 
-# In parallel, because each build ends with minutes on one core; in separate folders, because cargo locks its folder.
+# target/package/ARCH/visiond of each. One call of Cargo: what runs while it builds (macros, build scripts) is built once, and the
+# last minutes of each, which are one core's, run side by side.
 build_binaries() { # ARCH...
-  local arch build cross failed=no
-  building=()
+  local arch target cross targets=()
   cross=$(tests/setup --package)
-  # With job control each build is a process group, which the trap ends.
-  set -m
-  trap 'for build in "${building[@]}"; do kill -- "-$build" 2>/dev/null || true; done' EXIT
   for arch; do
-    build_binary "$arch" &
-    building+=($!)
+    target=$(triple "$arch")
+    rust_for "$target"
+    targets+=(--target "$target.$glibc")
   done
-  for build in "${building[@]}"; do wait "$build" || failed=yes; done
-  set +m
-  trap - EXIT
-  [ $failed = no ] || exit 1
-}
-
-build_binary() { # ARCH: target/package/ARCH/visiond, by the tools in $cross
-  local arch=$1 target folder=$CARGO_TARGET_DIR/cross/$1
-  target=$(triple "$arch")
-  rust_for "$target"
-  say "building visiond for $arch (the first time takes some minutes)"
-  env ${rust[@]+"${rust[@]}"} CARGO_TARGET_DIR="$folder" CARGO_ZIGBUILD_ZIG_PATH="$cross/zig/zig" \
-    "$cross/cargo-zigbuild" zigbuild --quiet --release --locked --package visiond --target "$target.$glibc"
-  check_binary "$folder/$target/release/visiond"
-  install -D -m 755 "$folder/$target/release/visiond" "target/package/$arch/visiond"
+  say "building visiond for $* (the first time takes some minutes)"
+  env ${rust[@]+"${rust[@]}"} CARGO_TARGET_DIR="$CARGO_TARGET_DIR/cross" CARGO_ZIGBUILD_ZIG_PATH="$cross/zig/zig" \
+    "$cross/cargo-zigbuild" zigbuild --quiet --release --locked --package visiond "${targets[@]}"
+  for arch; do
+    target=$CARGO_TARGET_DIR/cross/$(triple "$arch")/release/visiond
+    check_binary "$target"
+    install -D -m 755 "$target" "target/package/$arch/visiond"
+  done
 }
 
 # Makes sure that Rust's standard library for the target is there. If rustup cannot add it, `rust` names Debian's compiler.
+rust=()
 rust_for() { # TRIPLE
-  rust=()
   [ ! -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || return 0
   if command -v rustup >/dev/null && rustup target add "$1" >&2; then return 0; fi
   say "rustup cannot add $1: using Debian's compiler instead"

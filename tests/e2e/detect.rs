@@ -1,11 +1,12 @@
 //! `visiond detect` as a newcomer tries it: files in, a table or messages and pictures out.
 
+use std::f32::consts::FRAC_PI_2;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use visiond_tests::networks::{BODY, TAGS, network};
+use visiond_tests::networks::{BODY, TAGS, TURNED, network};
 use visiond_tests::{assert_no_panic, json_lines, picture, root, run, stderr, video, visiond};
 
 const INPUT: i32 = 5;
@@ -180,6 +181,35 @@ fn the_points_of_a_body_have_names_and_are_drawn_as_a_skeleton() {
     assert_eq!(message["detections"][0]["keypoints"][16]["name"], "joint 16");
     assert_eq!(message["model"].get("skeleton"), None, "nothing says which of these points belong together");
     assert!(picture() != with_lines, "the lines are drawn");
+}
+
+#[test]
+fn turned_boxes_keep_their_turn_and_hide_only_their_like() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = message_of(folder.path(), &network("obb"));
+    let found = message["detections"].as_array().unwrap();
+    let expected = [TURNED[0], TURNED[2], TURNED[3]];
+    assert_eq!(found.len(), expected.len(), "{message}");
+    for (found, [x, y, width, height, ship, harbor, angle]) in found.iter().zip(expected) {
+        assert_eq!(found["label"], if ship > harbor { "ship" } else { "harbor" });
+        let number = |key: &str| found["oriented"][key].as_f64().unwrap() as f32;
+        // The angle is from 0 to below a quarter of a turn, so a box that is turned the other way has its sides exchanged.
+        let (width, height, angle) = if angle < 0.0 { (height, width, angle + FRAC_PI_2) } else { (width, height, angle) };
+        for (key, expected) in [("x", x), ("y", y), ("width", width), ("height", height), ("angle", angle)] {
+            assert!((number(key) - expected).abs() < 1e-3, "{key}: {found}");
+        }
+        // The upright box is the corners' bounds.
+        let corners = found["oriented"]["corners"].as_array().unwrap().iter();
+        let left = corners.map(|corner| corner[0].as_f64().unwrap()).fold(f64::MAX, f64::min);
+        assert!((found["box"]["x"].as_f64().unwrap() - left).abs() < 2e-3, "{found}");
+    }
+
+    // The table for people has the angles in degrees.
+    let (model, white) = (folder.path().join("net.onnx"), folder.path().join("white.ppm"));
+    let output = detect(&[path("--model"), &model, &white]);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("ANGLE"), "{table}");
+    assert_eq!(table.matches("ship").count(), 2, "{table}");
 }
 
 #[test]

@@ -245,6 +245,31 @@ fn pose(names: Option<&str>) -> Network {
     network
 }
 
+/// Turned boxes in a picture of [`SIDE`]: the centre, the size, the scores of two classes, the angle. The second shows the same
+/// object as the first, the third lies across it, the fourth is of the other class.
+pub const TURNED: [[f32; 7]; 4] = [
+    [32.0, 30.0, 30.0, 8.0, 0.9, 0.0, 0.5],
+    [32.5, 30.0, 29.0, 8.0, 0.8, 0.0, 0.52],
+    [32.0, 30.0, 8.0, 30.0, 0.7, 0.0, 0.5],
+    [20.0, 50.0, 12.0, 6.0, 0.0, 0.6, -0.25],
+];
+
+/// A model of Ultralytics that finds [`TURNED`].
+fn obb() -> Network {
+    let mut network = picture(SIDE);
+    let row = |index: usize| {
+        let found = TURNED.iter().map(move |turned| turned[index]);
+        found.chain(std::iter::repeat_n(0.0, CELLS as usize - TURNED.len()))
+    };
+    let numbers: Vec<f32> = (0..7).flat_map(row).collect();
+    let output = network.fixed(&[1, 7, CELLS], &numbers);
+    network.output("output0", &output, FLOAT, &[1, 7, CELLS]);
+    for (key, note) in [("author", "Ultralytics"), ("task", "obb"), ("names", "{0: 'ship', 1: 'harbor'}")] {
+        network.metadata(key, note);
+    }
+    network
+}
+
 /// YOLOv5: rows of a box in pixels, an objectness and scores.
 fn yolov5(rows: u64, classes: u64) -> Network {
     let mut network = picture(SIDE);
@@ -436,6 +461,7 @@ pub fn network(name: &str) -> Vec<u8> {
             }
             network
         }
+        "obb" => obb(),
         "pose" => pose(None),
         "pose-named" => {
             let names = (0..17).map(|point| format!("'joint {point}'")).collect::<Vec<_>>().join(", ");

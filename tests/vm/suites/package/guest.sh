@@ -20,7 +20,7 @@ detects() {
 # What cannot differ between the systems is tried on one of them.
 version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
 full=no
-[ "$(dpkg --print-architecture) $version" != "arm64 252" ] || full=yes
+[ "$(dpkg --print-architecture) $version" != "arm64 257" ] || full=yes
 
 # --- first installation: no camera ---------------------------------------------------------------------------------
 files >before
