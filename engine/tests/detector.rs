@@ -255,24 +255,28 @@ fn a_run_is_begun_finished_and_read_in_this_order() {
 }
 
 #[test]
-fn bytes_interleaved_are_fed_as_they_are() {
+fn whole_numbers_interleaved_are_fed_as_they_are() {
     let directory = tempfile::tempdir().unwrap();
-    let input = value("bytes", DataType::UINT8, Some(vec![D::Is(1), D::Open, D::Open, D::Is(3)]));
-    let mut model = sees_brightness(input, || D::Is(1));
-    let graph = model.graph.as_mut().unwrap();
-    let mut cast = node("Cast", &["bytes"], &["wide"]);
-    cast.attribute = vec![int("to", 1)];
-    graph.node.splice(0..0, [cast, node("Mul", &["wide", "scale"], &["x"])]);
-    graph.initializer.push(weights("scale", &[1], &[1.0 / 255.0]));
-    let path = write(directory.path(), "m.onnx", &model);
-    for backend in backends() {
-        let engine = load(backend, &path);
-        let error = Detector::new(&engine, &card(LETTERBOX), &DetectorOptions::default()).err().unwrap().to_string();
-        assert!(error.contains("`bytes u8 [1, ?, ?, 3]` has no fixed size: write width and height"), "{error}");
-        let card = card("[input]\nsize = [4, 4]\nfit = \"letterbox\"\npad = 0\nscale = 1\n");
-        let mut detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
-        let found = look_at_shade(&mut detector, 204);
-        assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
+    for (kind, name) in [(DataType::UINT8, "u8"), (DataType::INT32, "i32")] {
+        let input = value("pixels", kind, Some(vec![D::Is(1), D::Open, D::Open, D::Is(3)]));
+        let mut model = sees_brightness(input, || D::Is(1));
+        let graph = model.graph.as_mut().unwrap();
+        let mut cast = node("Cast", &["pixels"], &["wide"]);
+        cast.attribute = vec![int("to", 1)];
+        graph.node.splice(0..0, [cast, node("Mul", &["wide", "scale"], &["x"])]);
+        graph.initializer.push(weights("scale", &[1], &[1.0 / 255.0]));
+        let path = write(directory.path(), &format!("{name}.onnx"), &model);
+        for backend in backends() {
+            let engine = load(backend, &path);
+            let error =
+                Detector::new(&engine, &card(LETTERBOX), &DetectorOptions::default()).err().unwrap().to_string();
+            let wanted = format!("`pixels {name} [1, ?, ?, 3]` has no fixed size: write width and height");
+            assert!(error.contains(&wanted), "{error}");
+            let card = card("[input]\nsize = [4, 4]\nfit = \"letterbox\"\npad = 0\nscale = 1\n");
+            let mut detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
+            let found = look_at_shade(&mut detector, 204);
+            assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
+        }
     }
 }
 

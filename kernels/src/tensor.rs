@@ -37,6 +37,16 @@ impl DType {
         }
     }
 
+    /// Whether a model's picture may have such elements.
+    pub const fn holds_pixels(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::U8 | Self::I8 | Self::I32)
+    }
+
+    /// Whether elements are whole numbers, so that pixels stay 0 to 255 in them.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Self::U8 | Self::I8 | Self::I32 | Self::I64)
+    }
+
     /// Returns the name used in cards, messages and tables.
     pub fn name(self) -> &'static str {
         self.into()

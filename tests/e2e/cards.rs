@@ -292,14 +292,14 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "bytes",
         card: "[input]\nscale = \"1/255\"\nmean = 0\nstd = 1\n[head]\nfamily = \"classifier\"",
         place: "2:9",
-        says: "the input `images u8 [1, 64, 64, 3]` takes bytes, but scale 0.003921569 and std 1 leave 1 of 255 steps between black and white",
+        says: "the input `images u8 [1, 64, 64, 3]` takes whole numbers, but scale 0.003921569 and std 1 leave 1 of 255 steps between black and white",
         write: "write `scale = 1`, `mean = 0` and `std = 1` under [input]",
     },
     Contradiction {
         network: "bytes",
         card: "[input]\nstd = 128\n[head]\nfamily = \"classifier\"",
         place: "2:7",
-        says: "the input `images u8 [1, 64, 64, 3]` takes bytes, but scale 1 and std 128 leave 2 of 255 steps between black and white",
+        says: "the input `images u8 [1, 64, 64, 3]` takes whole numbers, but scale 1 and std 128 leave 2 of 255 steps between black and white",
         write: "write `scale = 1`, `mean = 0` and `std = 1` under [input]",
     },
     Contradiction {
@@ -348,7 +348,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "d-fine",
         card: "[input]\nname = \"orig_target_sizes\"\n[extra_inputs]\nimages = 1\n[head]\nfamily = \"detr\"",
         place: "2:8",
-        says: "the input `orig_target_sizes i64 [1, 2]` takes no picture, which is f32, f16, u8 or i8 of the shape [batch, channels, height, width] or [batch, height, width, channels]",
+        says: "the input `orig_target_sizes i64 [1, 2]` takes no picture, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or [batch, height, width, channels]",
         write: "correct `name` under [input], or use another model",
     },
     Contradiction {

@@ -184,6 +184,22 @@ fn the_points_of_a_body_have_names_and_are_drawn_as_a_skeleton() {
 }
 
 #[test]
+fn a_movenet_that_takes_whole_numbers_runs_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let card = "[head]\nfamily = \"movenet\"\n[classes]\nnames = [\"person\"]\n";
+    fs::write(folder.path().join("net.toml"), card).unwrap();
+    let message = message_of(folder.path(), &network("movenet"));
+    let body = &message["detections"][0];
+    assert_eq!(body["label"], "person", "{message}");
+    for (found, [x, y, _]) in body["keypoints"].as_array().unwrap().iter().zip(BODY) {
+        assert_eq!([found["x"].as_f64().unwrap() as f32, found["y"].as_f64().unwrap() as f32], [x, y], "{found}");
+    }
+    // Around the points that count: not the hidden right foot.
+    let number = |key: &str| body["box"][key].as_f64().unwrap();
+    assert_eq!(["x", "y", "width", "height"].map(number), [17.0, 6.0, 35.0, 52.0]);
+}
+
+#[test]
 fn turned_boxes_keep_their_turn_and_hide_only_their_like() {
     let folder = tempfile::tempdir().unwrap();
     let message = message_of(folder.path(), &network("obb"));

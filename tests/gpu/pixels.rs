@@ -23,7 +23,7 @@ const ROW: &str = "Same pixels";
 const GUARD: usize = 4096;
 const UNWRITTEN: u8 = 0xa5;
 
-const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::U8, DType::I8];
+const DTYPES: [DType; 5] = [DType::F32, DType::F16, DType::U8, DType::I8, DType::I32];
 
 /// The memory of a frame.
 #[derive(Clone, Copy)]
@@ -123,7 +123,7 @@ fn spec(
         layout,
         dtype,
         scale: match dtype {
-            DType::U8 => 1.0,
+            DType::U8 | DType::I32 => 1.0,
             DType::I8 => 0.5,
             _ => 1.0 / 255.0,
         },
@@ -279,7 +279,7 @@ fn note(seen: &mut Seen, spec: &PreprocessSpec, found: &[u8], expected: &[u8]) -
         return Ok(());
     }
     let std = spec.std.iter().take(spec.order.channels()).fold(f32::INFINITY, |least, &std| least.min(std));
-    let full_scale = if matches!(spec.dtype, DType::U8 | DType::I8) { 255.0 } else { 255.0 * spec.scale / std };
+    let full_scale = if spec.dtype.is_integer() { 255.0 } else { 255.0 * spec.scale / std };
     let shape = spec.shape();
     let found = TensorRef::new(spec.dtype, &shape, found)?.to_f32().into_owned();
     let expected = TensorRef::new(spec.dtype, &shape, expected)?.to_f32().into_owned();

@@ -6,6 +6,7 @@ use crate::onnx::{BOOL, FLOAT, INT64, field, int, node, number, tensor, text, va
 
 /// An element type of ONNX.
 const UINT8: u64 = 2;
+const INT32: u64 = 6;
 
 /// A dimension that the model leaves open; any other is fixed.
 pub const OPEN: u64 = 0;
@@ -245,6 +246,16 @@ fn pose(names: Option<&str>) -> Network {
     network
 }
 
+/// MoveNet as TensorFlow's hub has it, with a picture of i32, which finds [`BODY`].
+fn movenet() -> Network {
+    let mut network = Network::with_picture(INT32, &[1, SIDE, SIDE, 3]);
+    let side = SIDE as f32;
+    let numbers: Vec<f32> = BODY.iter().flat_map(|[x, y, score]| [y / side, x / side, *score]).collect();
+    let output = network.fixed(&[1, 1, 17, 3], &numbers);
+    network.output("output_0", &output, FLOAT, &[1, 1, 17, 3]);
+    network
+}
+
 /// Turned boxes in a picture of [`SIDE`]: the centre, the size, the scores of two classes, the angle. The second shows the same
 /// object as the first, the third lies across it, the fourth is of the other class.
 pub const TURNED: [[f32; 7]; 4] = [
@@ -461,6 +472,7 @@ pub fn network(name: &str) -> Vec<u8> {
             }
             network
         }
+        "movenet" => movenet(),
         "obb" => obb(),
         "pose" => pose(None),
         "pose-named" => {

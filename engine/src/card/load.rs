@@ -6,7 +6,6 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use visiond_kernels::letterbox::{Fit, Placement, Resize, Rounding, Step, WayBack};
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
-use visiond_kernels::tensor::DType;
 
 use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::error::{CardError, CardPlaces};
@@ -56,7 +55,7 @@ impl Card {
             None => !card.extra_inputs.contains_key(&input.name),
         };
         let picture = inputs.iter().find(is_picture);
-        if picture.is_some_and(|input| matches!(input.dtype, DType::U8 | DType::I8)) {
+        if picture.is_some_and(|input| input.dtype.is_integer()) {
             let InputCard { scale, mean, std, .. } = &mut card.input;
             set(scale, (!given.scale).then_some(1.0));
             set(mean, (!given.mean).then_some([0.0; 3]));

@@ -1,7 +1,7 @@
 //! Checks that two models can be compared, and compares their raw outputs, number by number.
 
 use visiond_kernels::preprocess::PreprocessSpec;
-use visiond_kernels::tensor::{DType, ShapeText, TensorRef};
+use visiond_kernels::tensor::{ShapeText, TensorRef};
 
 use crate::backend::{Dim, TensorInfo};
 
@@ -49,7 +49,7 @@ pub enum CompareError {
 /// Checks that both models get the same picture.
 ///
 /// Layout and element type may differ: they move or round numbers. The scaling of pixels may differ only if one of the two
-/// takes bytes, because then its scaling is inside the model.
+/// takes whole numbers, because then its scaling is inside the model.
 pub fn same_feed(first: &PreprocessSpec, second: &PreprocessSpec) -> Result<(), CompareError> {
     let check = |what, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
         // Written as in a card: lower case, without quotes.
@@ -67,8 +67,8 @@ pub fn same_feed(first: &PreprocessSpec, second: &PreprocessSpec) -> Result<(), 
     check("`sampling`", &first.sampling, &second.sampling)?;
     check("`pad`", &first.pad, &second.pad)?;
     check("`order`", &first.order, &second.order)?;
-    let is_float = |spec: &PreprocessSpec| matches!(spec.dtype, DType::F32 | DType::F16);
-    if is_float(first) == is_float(second) {
+    let is_integer = |spec: &PreprocessSpec| spec.dtype.is_integer();
+    if is_integer(first) == is_integer(second) {
         check("`scale`", &first.scale, &second.scale)?;
         check("`mean`", &first.mean, &second.mean)?;
         check("`std`", &first.std, &second.std)?;

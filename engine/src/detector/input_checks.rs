@@ -166,18 +166,18 @@ pub(super) fn channels(
     Err(DetectorError::at(card, "input.order", text))
 }
 
-/// Checks that the pixels of an input of bytes are not scaled until hardly any of them differ.
-pub(super) fn bytes(card: &Card, info: &TensorInfo) -> Result<(), DetectorError> {
+/// Checks that the pixels of an input of whole numbers are not scaled until hardly any of them differ.
+pub(super) fn levels(card: &Card, info: &TensorInfo) -> Result<(), DetectorError> {
     let input = &card.input;
     let channels = input.order.channels();
     let levels = |std: &f32| (255.0 * input.scale / std).abs();
     let too_few = input.std.iter().take(channels).any(|std| levels(std) < LEAST_LEVELS);
-    if !matches!(info.dtype, DType::U8 | DType::I8) || !too_few {
+    if !info.dtype.is_integer() || !too_few {
         return Ok(());
     }
     let key = if levels(&1.0) < LEAST_LEVELS { "input.scale" } else { "input.std" };
     let text = format!(
-        "the input `{info}` takes bytes, but scale {} and std {} leave {:.0} of 255 steps between black and white: write \
+        "the input `{info}` takes whole numbers, but scale {} and std {} leave {:.0} of 255 steps between black and white: write \
          `scale = 1`, `mean = 0` and `std = 1` under [input]",
         input.scale,
         input.std[0],

@@ -78,7 +78,7 @@ pub(super) fn plan(
     let replaces_size = other(width_axis, width) || other(height_axis, height);
     let side = |pixels: usize| u32::try_from(pixels).unwrap_or(u32::MAX);
     input_checks::resize(card, (side(width), side(height)))?;
-    input_checks::bytes(card, info)?;
+    input_checks::levels(card, info)?;
     let max_batch = max_batch.max(1);
     let batch = match has_batch_dim.then(|| declared(0)) {
         // A batch that was declared with such a size is that of an example, too.
@@ -194,10 +194,9 @@ fn layout(info: &TensorInfo, card: &Card) -> TensorLayout {
 /// Returns whether there is a batch dimension and the axes of width and height; refuses a shape that does not fit a picture.
 fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, usize, usize), DetectorError> {
     let rank = info.shape.as_ref().map_or(4, Vec::len);
-    let takes_picture = matches!(info.dtype, DType::F32 | DType::F16 | DType::U8 | DType::I8);
-    if !takes_picture || (rank != 4 && rank != 3) {
+    if !info.dtype.holds_pixels() || (rank != 4 && rank != 3) {
         let text = format!(
-            "the input `{info}` takes no picture, which is f32, f16, u8 or i8 of the shape [batch, channels, height, width] or \
+            "the input `{info}` takes no picture, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or \
              [batch, height, width, channels]: correct `name` under [input], or use another model"
         );
         return Err(DetectorError::at(card, "input.name", text));
@@ -365,7 +364,7 @@ mod tests {
         assert_eq!(index(&[&three, &picture], ""), Ok(1), "four dimensions go before three");
         let integers = input("x", DType::I64, Some(&[1, 3, 4, 6]));
         let error = plan(&[integers], &card(""), 1, FREE).unwrap_err().to_string();
-        assert!(error.contains("takes no picture, which is f32, f16, u8 or i8"), "{error}");
+        assert!(error.contains("takes no picture, which is f32, f16, u8, i8 or i32"), "{error}");
         assert_eq!(card("[input]\norder = \"grey\"").input.order, ChannelOrder::Grey);
     }
 

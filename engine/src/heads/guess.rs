@@ -694,8 +694,8 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>)
         lines.push("order = \"grey\"".to_owned());
     }
     let usual = Card::with_head(spec.clone()).input;
-    if matches!(picture.dtype, DType::U8 | DType::I8) && (usual.mean != [0.0; 3] || usual.std != [1.0; 3]) {
-        lines.extend(["mean = 0  # the model takes bytes".to_owned(), "std = 1".to_owned()]);
+    if picture.dtype.is_integer() && (usual.mean != [0.0; 3] || usual.std != [1.0; 3]) {
+        lines.extend(["mean = 0  # the model takes pixels of 0 to 255".to_owned(), "std = 1".to_owned()]);
     }
     if !lines.is_empty() {
         text += &format!("[input]\n{}\n\n", lines.join("\n"));
@@ -727,6 +727,7 @@ fn card_text(spec: &HeadSpec, classes: Option<usize>, facts: ModelFacts<'_>, usu
     let counted = spec.family() == Family::Nanodet && facts.outputs.len() > 1;
     let classes = match classes {
         Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
+        _ if spec.family() == Family::Movenet => "names = [\"person\"]".to_owned(),
         Some(1) => "names = [\"object\"]  # the name of its one class".to_owned(),
         Some(n) if counted => {
             let names: Vec<String> = (0..n).map(|class| format!("\"class {class}\"")).collect();

@@ -22,7 +22,7 @@ pub struct PreprocessSpec {
     pub order: ChannelOrder,
     /// The channel layout.
     pub layout: TensorLayout,
-    /// The element type: F32, F16, U8 or I8.
+    /// The element type: F32, F16, U8, I8 or I32. Whole numbers are rounded, and cut to the type's range, or to 2^22 of I32.
     pub dtype: DType,
     /// The factor for a pixel's 0..=255.
     pub scale: f32,
@@ -73,8 +73,8 @@ impl PreprocessSpec {
             let range = format!("each side must be 1 to {MAX_SIDE} pixels");
             return refuse(format!("a model input of {width}x{height} is out of range: {range}"));
         }
-        if !matches!(dtype, DType::F32 | DType::F16 | DType::U8 | DType::I8) {
-            return refuse(format!("cannot store pixels as {dtype}: the input must be f32, f16, u8 or i8"));
+        if !dtype.holds_pixels() {
+            return refuse(format!("cannot store pixels as {dtype}: the input must be f32, f16, u8, i8 or i32"));
         }
         if !(0.0..=255.0).contains(&pad) {
             return refuse(format!("pad is {pad}: it must be a pixel value before normalisation, 0 to 255"));

@@ -107,7 +107,7 @@ impl TensorWriter {
 
     /// Writes one row of the placed picture: `width` pixels from (`x`, `y`) of the tensor on.
     ///
-    /// Planar f32, u8 and i8 go directly from the row buffers to the tensor; f16 and interleaved tensors use one more row
+    /// Planar f32, u8, i8 and i32 go directly from the row buffers to the tensor; f16 and interleaved tensors use one more row
     /// buffer.
     pub(super) fn store<N: Number>(&mut self, pair: &RowPair<'_, N>, [x, y, width]: [usize; 3], tensor: &mut [u8]) {
         let (isa, (stride, channels, size)) = (self.isa, self.dimensions());
@@ -125,6 +125,7 @@ impl TensorWriter {
                         }
                         DType::U8 => isa.run(Store::<N, AsU8> { mix, out }),
                         DType::I8 => isa.run(Store::<N, AsI8> { mix, out }),
+                        DType::I32 => isa.run(Store::<N, AsI32> { mix, out: out.as_chunks_mut().0 }),
                         _ => isa.run(Store::<N, AsF32Bytes> { mix, out: out.as_chunks_mut().0 }),
                     }
                 }
@@ -147,6 +148,7 @@ impl TensorWriter {
                     DType::F16 => halves(row, &mut self.halves, out),
                     DType::U8 => isa.run(Convert::<AsU8> { row, out }),
                     DType::I8 => isa.run(Convert::<AsI8> { row, out }),
+                    DType::I32 => isa.run(Convert::<AsI32> { row, out: out.as_chunks_mut().0 }),
                     _ => isa.run(Convert::<AsF32Bytes> { row, out: out.as_chunks_mut().0 }),
                 }
             }
@@ -175,6 +177,7 @@ fn element(dtype: DType, value: f32) -> [u8; 4] {
         }
         DType::U8 => [AsU8::cell(value), 0, 0, 0],
         DType::I8 => [AsI8::cell(value), 0, 0, 0],
+        DType::I32 => AsI32::cell(value),
         _ => value.to_ne_bytes(),
     }
 }
@@ -240,6 +243,7 @@ struct AsF32;
 struct AsF32Bytes;
 struct AsU8;
 struct AsI8;
+struct AsI32;
 
 impl Element for AsF32 {
     type Cell = f32;
@@ -270,6 +274,16 @@ impl Element for AsI8 {
     #[inline(always)]
     fn cell(value: f32) -> u8 {
         rounded(value.clamp(-128.0, 127.0)) as u8
+    }
+}
+
+impl Element for AsI32 {
+    type Cell = [u8; 4];
+    #[inline(always)]
+    fn cell(value: f32) -> [u8; 4] {
+        // What `rounded` can round.
+        const LIMIT: f32 = 4_194_304.0;
+        rounded(value.clamp(-LIMIT, LIMIT)).to_ne_bytes()
     }
 }
 

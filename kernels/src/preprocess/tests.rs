@@ -85,7 +85,7 @@ const WARPING: [Sampling; 4] = [Sampling::Opencv, Sampling::Exact, Sampling::Ope
 
 fn specs() -> impl Strategy<Value = PreprocessSpec> {
     use ChannelOrder::{Bgr, Grey, Rgb};
-    use DType::{F16, F32, I8, U8};
+    use DType::{F16, F32, I8, I32, U8};
     let fit = prop_oneof![
         Just(Fit::Letterbox),
         Just(Fit::LetterboxTopLeft),
@@ -101,7 +101,7 @@ fn specs() -> impl Strategy<Value = PreprocessSpec> {
         any::<bool>(),
         prop::sample::select(vec![Rgb, Bgr, Grey]),
         any::<bool>(),
-        prop::sample::select(vec![F32, F16, U8, I8]),
+        prop::sample::select(vec![F32, F16, U8, I8, I32]),
     )
         .prop_map(|(width, height, (fit, sampling), pad_first, order, planar, dtype)| PreprocessSpec {
             placement: Placement { pad_first, ..fit.into() },

@@ -152,7 +152,7 @@ fn spec(random: &mut Random, fit: Fit, dtype: DType, layout: TensorLayout, sampl
         layout,
         dtype,
         scale: match dtype {
-            DType::U8 => 1.0,
+            DType::U8 | DType::I32 => 1.0,
             DType::I8 => 0.5,
             _ if plain => 1.0 / 255.0,
             _ => 1.0,
@@ -264,7 +264,7 @@ fn the_kernel_computes_what_the_cpu_reference_does() {
     let mut cases = 0;
     for format in PixelFormat::all() {
         for fit in fits {
-            for dtype in [DType::F32, DType::F16, DType::U8, DType::I8] {
+            for dtype in [DType::F32, DType::F16, DType::U8, DType::I8, DType::I32] {
                 for layout in [TensorLayout::Nchw, TensorLayout::Nhwc] {
                     for sampling in [Sampling::Opencv, Sampling::Exact] {
                         let spec = spec(&mut random, fit, dtype, layout, sampling);
@@ -282,7 +282,7 @@ fn the_kernel_computes_what_the_cpu_reference_does() {
     for format in PixelFormat::all() {
         for (_, sampling) in Sampling::ALL {
             for fit in [Fit::Letterbox, Fit::LetterboxTopLeft, Fit::Stretch, Fit::Crop { fraction: 0.4 }, cut] {
-                let dtype = random.one(&[DType::F32, DType::F16, DType::U8, DType::I8]);
+                let dtype = random.one(&[DType::F32, DType::F16, DType::U8, DType::I8, DType::I32]);
                 let layout = random.one(&[TensorLayout::Nchw, TensorLayout::Nhwc]);
                 let mut spec = spec(&mut random, fit, dtype, layout, sampling);
                 spec.placement.pad_first = random.below(2) == 0;
@@ -306,7 +306,7 @@ fn the_kernel_computes_what_the_cpu_reference_does() {
             pictures.into_iter().map(|(format, size)| RandomFrame::new(&mut random, format, size)).collect();
         compare(&kernel, &spec, &pictures, false, fused);
     }
-    assert_eq!(cases, 30 * 5 * (4 * 2 * 2 + Sampling::ALL.len()));
+    assert_eq!(cases, 30 * 5 * (5 * 2 * 2 + Sampling::ALL.len()));
 }
 
 #[test]
