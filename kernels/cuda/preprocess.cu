@@ -213,6 +213,16 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) preprocess_tiles(c
     preprocess_tile(job);
 }
 
+// Rounds `count` floats in their place to 32-bit integers, one per thread. A launch of its own, for the few models that take such
+// pictures: in the kernels above it would take registers from all others.
+extern "C" __global__ void __launch_bounds__(128) round_tensor(u64 tensor, u64 count) {
+    u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    // `rounded` takes up to 2^22.
+    float value = clamped(__uint_as_float(read<u32>(tensor + 4 * i)), -4194304.0f, 4194304.0f);
+    write(tensor + 4 * i, u32(rounded(value)));
+}
+
 // Copies the frames' descriptions from pinned memory, one word per thread. In the stream's order this takes less time than a
 // copy, for which the GPU's compute and copy engines wait for each other.
 extern "C" __global__ void __launch_bounds__(128) describe(const u32* from, u32* to, u32 words) {

@@ -16,7 +16,8 @@ enum Source : u32 {
 
 enum Colour : u32 { COLOUR_YUV, COLOUR_RGB, COLOUR_GREY };
 
-enum DType : u32 { DTYPE_F32, DTYPE_F16, DTYPE_U8, DTYPE_I8, DTYPE_I32 };
+// A tensor of i32 is stored as f32 first: see round_tensor.
+enum DType : u32 { DTYPE_F32, DTYPE_F16, DTYPE_U8, DTYPE_I8 };
 
 // One component: that of pixel (x, y) is at address + (y >> y_shift) * pitch_bytes + (x >> x_shift) * step_bytes.
 struct Component {

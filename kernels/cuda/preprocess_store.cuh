@@ -3,13 +3,7 @@
 #include "preprocess_number.cuh"
 
 INLINE u32 element_bytes(DType dtype) {
-    return dtype == DTYPE_F32 || dtype == DTYPE_I32 ? 4 : dtype == DTYPE_F16 ? 2 : 1;
-}
-
-// Rounds values for a tensor of i32, whose bits are then stored as if they were floats.
-INLINE float whole_bits(float value) {
-    // `rounded` takes up to 2^22.
-    return __uint_as_float(u32(rounded(clamped(value, -4194304.0f, 4194304.0f))));
+    return dtype == DTYPE_F32 ? 4 : dtype == DTYPE_F16 ? 2 : 1;
 }
 
 INLINE u32 byte_element(DType dtype, float value) {
@@ -40,14 +34,9 @@ INLINE void store_1(DType dtype, u64 address, float value) {
 }
 
 // Stores the values, by channel, of the pixels from (x, y) of frame `slot` on.
-INLINE void store(const Job& job, u32 slot, u32 x, u32 y, float (&v)[3][PIXELS]) {
+INLINE void store(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3][PIXELS]) {
     static_assert(PIXELS == 4, "stores are cut for four");
     DType dtype = job.dtype;
-    if (dtype == DTYPE_I32) {
-        dtype = DTYPE_F32;
-#pragma unroll
-        for (u32 i = 0; i < 3 * PIXELS; ++i) v[i / PIXELS][i % PIXELS] = whole_bits(v[i / PIXELS][i % PIXELS]);
-    }
     u64 bytes = element_bytes(dtype);
     u64 plane = u64(job.width) * job.height;
     u64 pixel = u64(y) * job.width + x;
@@ -86,19 +75,13 @@ INLINE void store(const Job& job, u32 slot, u32 x, u32 y, float (&v)[3][PIXELS])
 }
 
 // Stores the values of the pixel at (x, y) of frame `slot`.
-INLINE void store_pixel(const Job& job, u32 slot, u32 x, u32 y, float (&v)[3]) {
-    DType dtype = job.dtype;
-    if (dtype == DTYPE_I32) {
-        dtype = DTYPE_F32;
-#pragma unroll
-        for (u32 channel = 0; channel < 3; ++channel) v[channel] = whole_bits(v[channel]);
-    }
-    u64 bytes = element_bytes(dtype);
+INLINE void store_pixel(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3]) {
+    u64 bytes = element_bytes(job.dtype);
     u64 plane = u64(job.width) * job.height;
     u64 pixel = u64(y) * job.width + x;
     u64 first = slot * plane * job.channels + (job.planar ? pixel : pixel * job.channels);
 #pragma unroll
     for (u32 channel = 0; channel < 3; ++channel) {
-        if (channel < job.channels) store_1(dtype, job.out + (first + channel * (job.planar ? plane : 1)) * bytes, v[channel]);
+        if (channel < job.channels) store_1(job.dtype, job.out + (first + channel * (job.planar ? plane : 1)) * bytes, v[channel]);
     }
 }

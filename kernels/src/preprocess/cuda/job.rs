@@ -310,7 +310,7 @@ impl Job {
                 DType::F16 => 1,
                 DType::U8 => 2,
                 DType::I8 => 3,
-                DType::I32 => 4,
+                // Of i32, too: its values are rounded in their place afterwards.
                 _ => 0,
             },
             planar: u32::from(spec.layout == TensorLayout::Nchw),

@@ -11,12 +11,13 @@ use crate::frame::FrameView;
 use crate::letterbox::Mapping;
 use crate::preprocess::error::PreprocessError;
 use crate::preprocess::spec::PreprocessSpec;
+use crate::tensor::DType;
 
 /// The compiled kernel, as PTX.
 const PTX: &str = include_str!("../../../ptx/preprocess.ptx");
 
-/// Threads per block of the kernel that copies descriptions, as it declares.
-const COPY_THREADS: u32 = 128;
+/// Threads per block of the kernels with one word per thread, as they declare.
+const WORD_THREADS: u32 = 128;
 
 /// The minimum number of frame sizes whose tables are kept.
 const KEPT_SIZES: usize = 8;
@@ -35,6 +36,8 @@ pub struct CudaPreprocessor {
     /// Threads per block, blocks per frame.
     grid: (u32, u32),
     describe: Function,
+    /// Rounds the tensor in its place; `None` if its elements are not i32.
+    round: Option<Function>,
     job: Job,
     max_batch: usize,
     /// The descriptions of the batch's frames, written by the host.
@@ -60,6 +63,7 @@ impl CudaPreprocessor {
             kernel: module.function(kernel.name())?,
             grid: kernel.grid(spec),
             describe: module.function("describe")?,
+            round: (spec.dtype == DType::I32).then(|| module.function("round_tensor")).transpose()?,
             job: Job::new(spec),
             max_batch,
             described: pinned.allocate(bytes)?,
@@ -124,7 +128,8 @@ impl CudaPreprocessor {
     /// Queues the run of `frames` frames into the tensor at `out`, one after the other; returns without waiting.
     ///
     /// A launch that reads 216 bytes per frame, and the one that does the work. Reads the rows and columns of each frame that
-    /// are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB.
+    /// are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB. A tensor of i32 is read and written once
+    /// more.
     ///
     /// # Safety
     /// `out` has room for that many tensors. `self`, `out` and the memory of the frames last prepared do not change until the
@@ -141,7 +146,18 @@ impl CudaPreprocessor {
         let mut arguments = [(&raw mut job).cast::<c_void>()];
         // SAFETY: the kernel takes one `Job`. It reads the descriptions, the tables they name, which are in `self`, and the
         // frames; it writes `frames` tensors from `out` on. All of that stays valid (the caller's promise).
-        unsafe { self.kernel.launch([blocks, frames as u32, 1], [threads, 1, 1], 0, stream, &mut arguments) }
+        unsafe { self.kernel.launch([blocks, frames as u32, 1], [threads, 1, 1], 0, stream, &mut arguments) }?;
+        match &self.round {
+            None => Ok(()),
+            Some(round) => {
+                let mut tensor = out;
+                let mut count = (frames * self.spec.shape().iter().product::<usize>()) as u64;
+                let mut arguments = [(&raw mut tensor).cast::<c_void>(), (&raw mut count).cast::<c_void>()];
+                let blocks = count.div_ceil(u64::from(WORD_THREADS)) as u32;
+                // SAFETY: the kernel takes an address and a count of words, which are the tensors that were just written.
+                unsafe { round.launch([blocks, 1, 1], [WORD_THREADS, 1, 1], 0, stream, &mut arguments) }
+            }
+        }
     }
 
     /// Queues copying the descriptions.
@@ -152,10 +168,10 @@ impl CudaPreprocessor {
         let mut words = (frames * FRAME_BYTES / size_of::<u32>()) as u32;
         let mut arguments =
             [(&raw mut from).cast::<c_void>(), (&raw mut to).cast::<c_void>(), (&raw mut words).cast::<c_void>()];
-        let blocks = words.div_ceil(COPY_THREADS);
+        let blocks = words.div_ceil(WORD_THREADS);
         // SAFETY: the kernel takes two addresses and a count of words; both blocks have room for `max_batch` descriptions, and
         // stay valid until the run is done (the promise to `enqueue`).
-        unsafe { self.describe.launch([blocks, 1, 1], [COPY_THREADS, 1, 1], 0, stream, &mut arguments) }
+        unsafe { self.describe.launch([blocks, 1, 1], [WORD_THREADS, 1, 1], 0, stream, &mut arguments) }
     }
 }
 

@@ -65,11 +65,17 @@ impl HostKernel {
         let kernel = Kernel::of(spec);
         let (threads, blocks) = kernel.grid(spec);
         let run: Run = self.symbol(c"preprocess_on_host");
+        // SAFETY: `job` outlives the call; every access of the kernel is checked against what was allowed, which lives.
+        unsafe { run(job, kernel as u32, blocks, threads, frames, last_first) };
+        self.faults()
+    }
+
+    /// Returns how many accesses of a run were out of what was allowed, and forgets both.
+    fn faults(&self) -> u64 {
         let faults: unsafe extern "C" fn() -> u64 = self.symbol(c"fault_count");
         let forget: unsafe extern "C" fn() = self.symbol(c"forget_memory");
-        // SAFETY: `job` outlives the call; every access of the kernel is checked against what was allowed, which lives.
+        // SAFETY: they read and clear the library's own variables.
         unsafe {
-            run(job, kernel as u32, blocks, threads, frames, last_first);
             let count = faults();
             forget();
             count
@@ -218,6 +224,15 @@ fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[RandomF
     let faults = kernel.run(spec, &job, pictures.len() as u32, spec.height.is_multiple_of(2));
     assert_eq!(faults, 0, "accesses outside of the frame, the tables or the tensor: {spec:?}");
     assert!(writes.iter().all(|&count| count == 1), "every byte is written once: {spec:?}");
+    if spec.dtype == DType::I32 {
+        writes.fill(0);
+        let address = kernel.allow(out, Some(&mut writes));
+        let round: unsafe extern "C" fn(u64, u64) = kernel.symbol(c"round_on_host");
+        // SAFETY: every access of the kernel is checked against the tensor, which was just allowed.
+        unsafe { round(address, size as u64 / 4) };
+        assert_eq!(kernel.faults(), 0, "accesses outside of the tensor: {spec:?}");
+        assert!(writes.iter().all(|&count| count == 1), "every byte is rounded once: {spec:?}");
+    }
     out.to_vec()
 }
 
