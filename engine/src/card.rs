@@ -88,6 +88,8 @@ impl Card {
             HeadSpec::Blazeface(_) => Way::MEDIAPIPE,
             HeadSpec::Movenet => Way::MOVENET,
             HeadSpec::Classifier { .. } => Way::TORCHVISION,
+            HeadSpec::Attributes(_) | HeadSpec::Embedding { .. } => Way::DETR,
+            HeadSpec::Depth(_) => Way::PADDLE,
         };
         let family = head.family();
         let faces = matches!(&head, HeadSpec::Heatmap(spec) if spec.style == HeatmapStyle::CenterFace);
@@ -121,6 +123,8 @@ impl Card {
             Family::Blazeface => Self { score_threshold: 0.5, iou_threshold: 0.3, max_detections: NO_LIMIT, ..yolo },
             Family::Movenet => Self { score_threshold: 0.11, ..yolo },
             Family::Classifier => Self { score_threshold: 0.1, max_detections: 5, ..yolo },
+            Family::Attributes => Self { score_threshold: 0.5, ..yolo },
+            Family::Embedding | Family::Depth => yolo,
         }
     }
 }

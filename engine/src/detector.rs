@@ -28,7 +28,7 @@ use self::runner::{Runner, RunnerAndHead};
 use crate::backend::{Dim, TensorInfo};
 use crate::card::{Card, SettledKeypoints};
 use crate::engine::Engine;
-use crate::heads::{self, Decoded, Head, HeadError, HeadInput, NamedOutput};
+use crate::heads::{self, Decoded, FrameValues, Head, HeadError, HeadInput, NamedOutput};
 
 pub use error::DetectorError;
 pub use run::{Detection, DetectorOptions, Keypoint, MaskForm, RunCounts, RunId, RunTimings};
@@ -269,6 +269,11 @@ impl Detector {
         self.runner.finish(run)
     }
 
+    /// Returns the values of the whole frame that [`Self::detections`] read last.
+    pub fn values(&self) -> &FrameValues {
+        &self.decoded.values
+    }
+
     /// Returns the detections of a finished run in `slot`, best first; clears `out` first.
     pub fn detections(&mut self, run: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
         out.clear();
@@ -276,6 +281,7 @@ impl Detector {
         let mapping = mapping.ok_or_else(|| DetectorError::Slot(slot, "the last run had no frame there"))?;
         self.runner.decode(run, slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
         let Self { decoded, nms, options, wanted, mask_jobs, masks, .. } = self;
+        decoded.reduce_depth(&mapping);
         mask_jobs.clear();
         if let Some(wanted) = wanted {
             decoded.candidates.retain(|candidate| wanted.contains(&candidate.class_id));

@@ -9,14 +9,20 @@
 //! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], an arm in `build.rs`, and its options in
 //! `card/head.rs`.
 
+mod attributes;
 mod blazeface;
 mod boxes_and_scores;
 mod build;
 mod classifier;
 mod decoded;
+mod depth;
+mod depth_map;
+mod embedding;
 mod end_to_end;
+mod frame_values;
 mod gpu_filter;
 mod guess;
+mod guess_values;
 mod head;
 mod heatmap;
 mod misfit;
@@ -39,9 +45,12 @@ mod filter_tests;
 mod guess_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod values_tests;
 
 pub use build::build;
 pub use decoded::{Decoded, InputKeypoint};
+pub use frame_values::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLabel};
 pub use guess::{HeadGuess, ModelFacts, guess_heads};
 pub use head::{Head, HeadError, HeadInput, Suppression};
 pub use outputs::NamedOutput;

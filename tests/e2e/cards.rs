@@ -91,7 +91,17 @@ fn a_card_that_contradicts_its_network_is_refused_by_every_command_with_its_plac
 }
 
 /// Networks, and the lines that the card to start from must have.
-const STARTERS: [(&str, &[&str]); 37] = [
+const STARTERS: [(&str, &[&str]); 40] = [
+    (
+        "attributes",
+        &[
+            "family = \"attributes\"",
+            "  { name = \"gender\", output = \"gender\", classes = [\"class 0\", \"class 1\"], activation = \"softmax\" },",
+            "  { name = \"age\", output = \"age\", scale = 1, offset = 0 },",
+        ],
+    ),
+    ("embedding", &["family = \"embedding\"", "normalize = true"]),
+    ("depth", &["family = \"depth\"", "grid = [8, 6]", "nearer = \"larger\""]),
     ("yolov5", &["family = \"yolov5\""]),
     ("yolov7-nms", &["family = \"yolo-nms\"", "unit = \"pixels\""]),
     ("yolov8", &["family = \"yolov8\""]),
@@ -170,7 +180,7 @@ fn the_card_that_inspect_shows_runs_unchanged_and_has_what_the_graph_says() {
 fn a_network_that_no_head_reads_gets_no_card_of_another_family() {
     let folder = tempfile::tempdir().unwrap();
     for (name, outputs) in [
-        ("depth", "`depth f32 [1, 1, 64, 64]`"),
+        ("matte", "`matte f32 [1, 1, 64, 64]`"),
         ("anchors", "`loc f32 [1, 1200, 4]`, `conf f32 [1, 1200, 3]`"),
         ("blazeface-scores", "`regressors f32 [1, 896, 16]`, `classificators f32 [1, 896, 1]`"),
         ("yolov8-logits", "`output0 f32 [1, 6, 84]`"),
@@ -211,6 +221,41 @@ fn the_sample_network_finds_the_same_with_the_card_that_inspect_shows() {
 
 /// The cards, each with one mistake.
 const CONTRADICTIONS: &[Contradiction] = &[
+    Contradiction {
+        network: "attributes",
+        card: "[head]\nfamily = \"attributes\"\n[[head.attribute]]\nname = \"gender\"\noutput = \"sex\"\nclasses = [\"f\", \"m\"]",
+        place: "3:1",
+        says: "no output is called `sex`, which the attribute `gender` reads",
+        write: "write the name of one of them as its `output`",
+    },
+    Contradiction {
+        network: "attributes",
+        card: "[head]\nfamily = \"attributes\"\n[[head.attribute]]\nname = \"worn\"\noutput = \"worn\"\nclasses = [\"f\", \"m\"]",
+        place: "3:1",
+        says: "`worn` has 3 numbers instead of 2, which the attribute `worn` reads",
+        write: "name 3 `classes`, or write the first as `column`",
+    },
+    Contradiction {
+        network: "attributes",
+        card: "[head]\nfamily = \"attributes\"\n[[head.attribute]]\nname = \"gender\"\noutput = \"gender\"\nclasses = [\"f\", \"m\"]\nactivation = \"none\"",
+        place: "3:1",
+        says: "of the attribute `gender`, its scores are from -1.00 to 2.00, which are logits and not probabilities",
+        write: "write `activation = \"sigmoid\"` or `activation = \"softmax\"` under [[head.attribute]]",
+    },
+    Contradiction {
+        network: "depth",
+        card: "[head]\nfamily = \"depth\"\noutput = \"depth\"",
+        place: "3:10",
+        says: "no output is called `depth`, which the card names as output",
+        write: "write the name of one of them, or remove the key",
+    },
+    Contradiction {
+        network: "classifier-softmax",
+        card: "[head]\nfamily = \"embedding\"",
+        place: "2:10",
+        says: "its numbers add up to 1, so they are the scores of a classifier",
+        write: "write `family = \"classifier\"` under [head], or name another `output`",
+    },
     Contradiction {
         network: "yolov8",
         card: "[input]\nname = \"image\"\n[head]\nfamily = \"yolov8\"",
@@ -415,7 +460,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         write: "write `family = \"classifier\"` under [head]",
     },
     Contradiction {
-        network: "depth",
+        network: "matte",
         card: "[head]\nfamily = \"yolov8\"",
         place: "2:10",
         says: "its scores are from 0.00 to 9.00, which are logits and not probabilities",

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use visiond_tests::networks::{BODY, TAGS, TURNED, network};
+use visiond_tests::networks::{BODY, EMBEDDING, GENDER, TAGS, TURNED, WORN, depth_at, network};
 use visiond_tests::{assert_no_panic, json_lines, picture, root, run, stderr, video, visiond};
 
 const INPUT: i32 = 5;
@@ -282,4 +282,99 @@ fn a_classifier_gives_every_class_that_passes_but_the_best_ones_at_most() {
     assert_eq!(found("softmax", "score_threshold = 0\nmax_detections = 2"), all[..2]);
     assert_eq!(found("softmax", "score_threshold = 0"), all);
     assert_eq!(found("softmax", ""), all[..2], "those of 0.1 and more");
+}
+
+/// Prints the table for the network and the picture that `message_of` has written, as rows of words.
+fn table_of(folder: &Path) -> Vec<String> {
+    let output = detect(&[path("--model"), &folder.join("net.onnx"), &folder.join("white.ppm")]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words = |line: &str| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ");
+    table.lines().skip(1).map(words).collect()
+}
+
+#[test]
+fn attributes_come_in_the_cards_order_and_are_written_on_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let card = |rest: &str| {
+        let card = format!(
+            "[head]\nfamily = \"attributes\"\n\
+             [[head.attribute]]\nname = \"worn\"\noutput = \"worn\"\nclasses = [\"hat\", \"bag\", \"coat\"]\nmulti_label = true\n\
+             activation = \"none\"\n\
+             [[head.attribute]]\nname = \"gender\"\noutput = \"gender\"\nclasses = [\"female\", \"male\"]\n{rest}"
+        );
+        fs::write(folder.path().join("net.toml"), card).unwrap();
+    };
+    let picture = || fs::read(folder.path().join("out/white-annotated.jpg")).unwrap();
+    let age = "[[head.attribute]]\nname = \"age\"\noutput = \"age\"\nscale = 100\n";
+    card(age);
+    let message = message_of(folder.path(), &network("attributes"));
+    let with_age = picture();
+    let four = |score: f64| (score * 1e4).round() / 1e4;
+    let sigmoid = |logit: f32| four(1.0 / (1.0 + f64::from(-logit).exp()));
+    let [a, b] = GENDER.map(|logit| f64::from(logit).exp());
+    let label = |label: &str, score: f64| serde_json::json!({"label": label, "score": score});
+    let worn = [label("hat", sigmoid(WORN[0])), label("coat", sigmoid(WORN[2]))];
+    assert_eq!(message["detections"], serde_json::json!([]));
+    assert_eq!(message["attributes"]["worn"], serde_json::json!({"labels": worn}));
+    assert_eq!(message["attributes"]["gender"], label("female", four(a / (a + b))));
+    assert_eq!(message["attributes"]["age"], serde_json::json!({"value": 31.2}));
+    assert_eq!(table_of(folder.path()), ["worn: hat 0.88", "worn: coat 0.62", "gender: female 0.95", "age: 31.2"]);
+    card("");
+    let message = message_of(folder.path(), &network("attributes"));
+    assert_eq!(message["attributes"].as_object().unwrap().len(), 2);
+    assert!(picture() != with_age, "the age is written on the picture");
+    card(&format!("{age}[detect]\nscore_threshold = 0.99\n"));
+    let message = message_of(folder.path(), &network("attributes"));
+    assert_eq!(message["attributes"]["worn"], serde_json::json!({"labels": []}));
+    assert_eq!(table_of(folder.path())[0], "worn: none");
+}
+
+#[test]
+fn an_embedding_is_written_as_halves_of_length_1() {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    let folder = tempfile::tempdir().unwrap();
+    let vector = |options: &str| -> Vec<f32> {
+        fs::write(folder.path().join("net.toml"), format!("[head]\nfamily = \"embedding\"\n{options}")).unwrap();
+        let message = message_of(folder.path(), &network("embedding"));
+        assert_eq!(message["embedding"]["length"], EMBEDDING.len());
+        let bytes = BASE64_STANDARD.decode(message["embedding"]["f16"].as_str().unwrap()).unwrap();
+        bytes.as_chunks().0.iter().map(|&bytes| half::f16::from_le_bytes(bytes).to_f32()).collect()
+    };
+    assert_eq!(vector("normalize = false\n"), EMBEDDING);
+    // Its length is 13.
+    for (found, wanted) in vector("").iter().zip(EMBEDDING) {
+        assert!((found - wanted / 13.0).abs() < 5e-4, "{found} instead of {wanted} / 13");
+    }
+    assert_eq!(table_of(folder.path()), ["embedding of 16 numbers"]);
+}
+
+#[test]
+fn depth_is_a_grid_over_the_frame_without_its_padding() {
+    let folder = tempfile::tempdir().unwrap();
+    let depth = |card: &str| {
+        fs::write(folder.path().join("net.toml"), format!("[head]\nfamily = \"depth\"\n{card}")).unwrap();
+        message_of(folder.path(), &network("depth"))["depth"].clone()
+    };
+    // Each cell has 8 x 4 of the map's 16 x 16 pixels.
+    let found = depth("grid = [2, 4]\nnearer = \"smaller\"\n");
+    assert_eq!((&found["columns"], &found["rows"]), (&2.into(), &4.into()));
+    let cells = |number: fn(usize, usize) -> f32| -> Vec<f32> {
+        (0..8).map(|cell| number(8 * (cell % 2), 4 * (cell / 2))).collect()
+    };
+    let numbers = |value: &serde_json::Value| -> Vec<f32> {
+        value.as_array().unwrap().iter().map(|cell| cell.as_f64().unwrap() as f32).collect()
+    };
+    assert_eq!(numbers(&found["nearest"]), cells(depth_at));
+    // Half of a cell's numbers lie in its first two lines.
+    assert_eq!(numbers(&found["median"]), cells(|x, y| (depth_at(x + 7, y + 1) + depth_at(x, y + 2)) / 2.0));
+    assert_eq!(table_of(folder.path()), ["depth in 2x4 cells, medians from 153.5 to 1361.5"]);
+    let found = depth("grid = [2, 4]\n");
+    assert_eq!(numbers(&found["nearest"]), cells(|x, y| depth_at(x + 7, y + 3)));
+    // The crop leaves out a quarter of the frame at each side.
+    let found = depth("grid = [4, 4]\n[input]\nfit = \"crop\"\ncrop_fraction = 0.5\n");
+    let nulls: Vec<bool> = found["median"].as_array().unwrap().iter().map(serde_json::Value::is_null).collect();
+    let inside = |cell: usize| (1..3).contains(&(cell % 4)) && (1..3).contains(&(cell / 4));
+    assert_eq!(nulls, (0..16).map(|cell| !inside(cell)).collect::<Vec<_>>());
+    assert_eq!(found["median"][5], serde_json::json!(353.5));
 }

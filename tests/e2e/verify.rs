@@ -371,3 +371,42 @@ fn keypoints_are_compared_with_a_reference() {
     let reason = moved["reasons"][0].as_str().unwrap();
     assert!(code == Some(DIFFERS) && reason.contains("or OKS 0.97 (worst 0."), "{moved}");
 }
+
+#[test]
+fn two_builds_are_compared_by_what_they_say_of_whole_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("a.onnx"), folder.path().join("b.onnx"));
+    let compared = |networks: [&str; 2], card: &str| {
+        for (path, name) in [&first, &second].into_iter().zip(networks) {
+            fs::write(path, network(name)).unwrap();
+            fs::write(path.with_extension("toml"), card).unwrap();
+        }
+        let output = verify(&first, &second, &["--json", "--images", &media()]);
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    let card = "[head]\nfamily = \"attributes\"\n[[head.attribute]]\nname = \"gender\"\noutput = \"gender\"\n\
+        classes = [\"f\", \"m\"]\n[[head.attribute]]\nname = \"age\"\noutput = \"age\"\n";
+    let (code, report) = compared(["attributes"; 2], card);
+    assert_eq!((code, &report["agree"]), (Some(0), &true.into()), "{report}");
+    assert_eq!((&report["values"][0]["name"], &report["values"][0]["outside"]), (&"gender".into(), &0.into()));
+    let (code, report) = compared(["attributes", "attributes-other"], card);
+    assert_eq!((code, &report["agree"]), (Some(DIFFERS), &false.into()), "{report}");
+    let gender = &report["values"][0];
+    assert_eq!((&gender["frames"], &gender["outside"], &gender["other_labels"]), (&3.into(), &3.into(), &3.into()));
+    assert_eq!(report["values"][1]["outside"], 0);
+    assert!(report["reasons"][0].as_str().unwrap().contains("of 6 values of whole frames 3 differ"), "{report}");
+    for name in ["embedding", "depth"] {
+        let (code, report) = compared([name; 2], &format!("[head]\nfamily = \"{name}\"\n"));
+        assert_eq!(
+            (code, &report["agree"], &report["values"][0]["name"]),
+            (Some(0), &true.into(), &name.into()),
+            "{report}"
+        );
+    }
+    // A reference has detections.
+    let reference = folder.path().join("reference.jsonl");
+    fs::write(&reference, "").unwrap();
+    let output = verify(&first, &root().join("tests/media"), &["--reference", reference.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("a model of family `depth` has no detections to compare"), "{}", stderr(&output));
+}

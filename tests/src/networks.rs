@@ -231,6 +231,33 @@ pub const BODY: [[f32; 3]; 17] = [
     [25.0, 58.0, 0.1],
 ];
 
+/// The logits of the attribute `gender` of the network "attributes".
+pub const GENDER: [f32; 2] = [2.0, -1.0];
+
+/// The logits of its attribute `worn`.
+pub const WORN: [f32; 3] = [2.0, -2.0, 0.5];
+
+/// The vector of the network "embedding".
+pub const EMBEDDING: [f32; 16] = [3.0, -4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 12.0];
+
+/// Returns what the map of the network "depth", of 16 x 16 pixels, has at a pixel.
+pub fn depth_at(column: usize, line: usize) -> f32 {
+    (100 * line + column) as f32
+}
+
+/// A network of attributes: gender, age, what is worn.
+fn attributes(gender: [f32; 2]) -> Network {
+    let mut network = picture(SIDE);
+    let gender = network.fixed(&[1, 2], &gender);
+    network.output("gender", &gender, FLOAT, &[1, 2]);
+    let age = network.fixed(&[1, 1], &[0.312]);
+    network.output("age", &age, FLOAT, &[1, 1]);
+    let worn = network.fixed(&[1, 3], &WORN);
+    let worn = network.op("Sigmoid", &[&worn], &[]);
+    network.output("worn", &worn, FLOAT, &[1, 3]);
+    network
+}
+
 /// A pose model of Ultralytics that finds [`BODY`].
 fn pose(names: Option<&str>) -> Network {
     let mut network = picture(SIDE);
@@ -554,10 +581,25 @@ pub fn network(name: &str) -> Vec<u8> {
             network
         }
         "bytes" => classifier(Network::with_picture(UINT8, &[1, SIDE, SIDE, 3]), 10, false),
+        "matte" => {
+            let mut network = picture(SIDE);
+            let matte = network.layer(&[1, 1, SIDE, SIDE], 0.0, 9.0);
+            network.output("matte", &matte, FLOAT, &[1, 1, SIDE, SIDE]);
+            network
+        }
+        "attributes" => attributes(GENDER),
+        "attributes-other" => attributes([-GENDER[0], GENDER[1]]),
+        "embedding" => {
+            let mut network = picture(SIDE);
+            let vector = network.fixed(&[1, EMBEDDING.len() as u64], &EMBEDDING);
+            network.output("embedding", &vector, FLOAT, &[1, EMBEDDING.len() as u64]);
+            network
+        }
         "depth" => {
             let mut network = picture(SIDE);
-            let depth = network.layer(&[1, 1, SIDE, SIDE], 0.0, 9.0);
-            network.output("depth", &depth, FLOAT, &[1, 1, SIDE, SIDE]);
+            let numbers: Vec<f32> = (0..16 * 16).map(|pixel| depth_at(pixel % 16, pixel / 16)).collect();
+            let map = network.fixed(&[1, 16, 16], &numbers);
+            network.output("predicted_depth", &map, FLOAT, &[1, 16, 16]);
             network
         }
         "anchors" => {

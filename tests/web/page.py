@@ -185,6 +185,44 @@ class LivePage(unittest.TestCase):
         line, guess = alphas({"keypoints": points}, [[0, 1], [1, 2]], (100, 50), (140, 70))
         self.assertTrue(line > 200 and guess == 0, (line, guess))
 
+    def test_attributes_are_a_line_of_text_whatever_their_names_hold(self):
+        context = self.browser.new_context(**DESK)
+        self.addCleanup(context.close)
+        page = context.new_page()
+
+        def answer(route):
+            name = route.request.url.rpartition("/")[2]
+            kind = "text/javascript" if name else "text/html"
+            route.fulfill(body=(MODULES / name).read_text() if name else "<!doctype html>", content_type=kind)
+
+        page.route("http://page.test/**", answer)
+        page.goto("http://page.test/")
+        drawn = lambda attributes, width: page.evaluate(
+            """async ([attributes, width]) => {
+              const { drawDetections, fitting } = await import('/overlay.js');
+              const canvas = Object.assign(document.createElement('canvas'), { width, height: 200 });
+              const context = canvas.getContext('2d');
+              const texts = [];
+              context.fillText = (text) => texts.push(text);
+              drawDetections(context, { detections: [], attributes }, fitting(canvas, 800, 400), 1);
+              return [texts, context.getImageData(1, 199, 1, 1).data[3], document.querySelectorAll('b').length];
+            }""",
+            [attributes, width],
+        )
+        attributes = {
+            "gender": {"label": "female", "score": 0.974},
+            "age": {"value": 31.2},
+            "worn": {"labels": [{"label": "hat", "score": 0.9}, {"label": "<b>bag</b>", "score": 0.7}]},
+            "held": {"labels": []},
+        }
+        texts, alpha, made = drawn(attributes, 400)
+        self.assertEqual(len(texts), 1, texts)
+        self.assertRegex(texts[0], r"^gender: female( 97\u202f%)? · age: 31.2 · worn: hat, <b>bag</b> · held: none$")
+        self.assertEqual((alpha, made), (255, 0))
+        # Small pictures have no text, and other models no line.
+        self.assertEqual(drawn(attributes, 200)[0], [])
+        self.assertEqual(drawn({}, 400), [[], 0, 0])
+
     def test_the_page_is_small_and_takes_nothing_from_elsewhere(self):
         daemon = self.daemon(pattern("bars"))
         page = self.open(daemon)

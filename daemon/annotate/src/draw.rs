@@ -1,10 +1,12 @@
-//! Masks, boxes, turned or not, labels, keypoints and skeletons on a picture, readable from thumbnails to 4K.
+//! Masks, boxes, turned or not, labels, keypoints, skeletons and attributes on a picture, readable from thumbnails to 4K.
 //!
 //! Lines and letters grow with the picture. Labels stay inside it and avoid covering each other; the labels of the best
 //! detections are placed first.
 
 use image::RgbImage;
-use visiond_flow::message::{BoxMessage, DetectionMessage, KeypointMessage, Message, OrientedMessage};
+use visiond_flow::message::{
+    AttributeMessage, AttributesMessage, BoxMessage, DetectionMessage, KeypointMessage, Message, OrientedMessage,
+};
 
 use super::canvas::{Rect, disc, fill, fill_rings, line, outline};
 use super::palette::{BLACK, class_color, text_color};
@@ -32,7 +34,8 @@ pub fn draw(picture: &mut RgbImage, message: &Message) {
         }
         style.draw_keypoints(picture, detection, &message.model.skeleton);
     }
-    let labels = style.place_labels(picture, detections);
+    let mut labels = style.place_labels(picture, detections);
+    style.place_attributes(picture, &message.attributes, &mut labels);
     for label in labels.iter().rev() {
         style.draw_label(picture, label);
     }
@@ -119,14 +122,31 @@ impl Style {
         let mut placed: Vec<Label> = Vec::with_capacity(detections.len());
         for detection in detections {
             let score = format!(" {:.2}", detection.score);
-            let room = picture.width() as i32 - 2 * self.padding;
-            let text = self.pen.fit(&detection.label, &score, room);
-            let width = (self.pen.width(&text) + 2 * self.padding).min(picture.width() as i32);
-            let height = self.pen.height() + self.padding / 2 * 2;
-            let rect = self.place(picture, &placed, detection.bounds.as_ref(), (width, height));
+            let (text, size) = self.fit(picture, &detection.label, &score);
+            let rect = self.place(picture, &placed, detection.bounds.as_ref(), size);
             placed.push(Label { text, rect, class_id: detection.class_id });
         }
         placed
+    }
+
+    /// Adds a line for each attribute of the frame, as a classifier's labels have them.
+    fn place_attributes(&self, picture: &RgbImage, attributes: &AttributesMessage, placed: &mut Vec<Label>) {
+        for (index, (name, attribute)) in attributes.0.iter().enumerate() {
+            let score = match attribute {
+                AttributeMessage::Label(one) => format!(" {:.2}", one.score),
+                AttributeMessage::Labels { .. } | AttributeMessage::Number { .. } => String::new(),
+            };
+            let (text, size) = self.fit(picture, &format!("{name}: {}", attribute.text()), &score);
+            let rect = self.place(picture, placed, None, size);
+            placed.push(Label { text, rect, class_id: index as u32 });
+        }
+    }
+
+    /// Returns what of a label fits into the picture, with its width and height.
+    fn fit(&self, picture: &RgbImage, text: &str, score: &str) -> (String, (i32, i32)) {
+        let text = self.pen.fit(text, score, picture.width() as i32 - 2 * self.padding);
+        let width = (self.pen.width(&text) + 2 * self.padding).min(picture.width() as i32);
+        (text, (width, self.pen.height() + self.padding / 2 * 2))
     }
 
     /// Returns the first place that covers no other label, else the one that covers least.

@@ -209,7 +209,8 @@ impl FrameBench {
         drop(range);
         let _range = nvtx::range(c"publish");
         let label = |class| self.detector.label(class);
-        let message = Message::new(&self.camera, &self.facts, &frame, Timings::default(), &self.found, label);
+        let mut message = Message::new(&self.camera, &self.facts, &frame, Timings::default(), &self.found, label);
+        message.set_values(self.detector.values());
         std::hint::black_box(message.to_line());
         let end = Instant::now();
         let us = Duration::from_micros;

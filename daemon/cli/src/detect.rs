@@ -18,7 +18,7 @@ use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::detector::{Detection, Detector, DetectorError, MaskForm};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
-use visiond_flow::message::{DetectionMessage, Message, MessageModel, Timings};
+use visiond_flow::message::{AttributeMessage, DetectionMessage, Message, MessageModel, Timings};
 use visiond_service::{model_trial, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{clear_live_line, escape};
@@ -162,7 +162,8 @@ impl DetectionRun {
             total: age(SystemClock.monotonic_ns()),
         };
         let label = |class_id| self.detector.label(class_id);
-        let message = Message::new(&self.camera, &self.model, frame, timings, &self.found, label);
+        let mut message = Message::new(&self.camera, &self.model, frame, timings, &self.found, label);
+        message.set_values(self.detector.values());
         self.printer.frame(&message, is_video)?;
         if let Some(pictures) = &mut self.pictures
             && let Err(reason) = pictures.store(file, is_video.then_some(frame.sequence), &view, &message)
@@ -184,6 +185,33 @@ impl DetectionRun {
             self.exit = exit;
         }
     }
+}
+
+/// Returns the values of a frame as labels and scores of rows.
+fn value_rows(message: &Message) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    for (name, attribute) in &message.attributes.0 {
+        let score = |score: f32| format!("{score:.2}");
+        match attribute {
+            AttributeMessage::Label(one) => rows.push((format!("{name}: {}", one.label), score(one.score))),
+            AttributeMessage::Labels { labels } if !labels.is_empty() => {
+                rows.extend(labels.iter().map(|one| (format!("{name}: {}", one.label), score(one.score))));
+            }
+            AttributeMessage::Labels { .. } | AttributeMessage::Number { .. } => {
+                rows.push((format!("{name}: {}", attribute.text()), String::new()));
+            }
+        }
+    }
+    rows.extend(message.embedding.iter().map(|e| (format!("embedding of {} numbers", e.length), String::new())));
+    rows.extend(message.depth.iter().map(|depth| {
+        let medians = || depth.median.iter().flatten().copied();
+        let range = match (medians().reduce(f32::min), medians().reduce(f32::max)) {
+            (Some(least), Some(most)) => format!("medians from {least} to {most}"),
+            _ => "no number is finite".to_owned(),
+        };
+        (format!("depth in {}x{} cells, {range}", depth.columns, depth.rows), String::new())
+    }));
+    rows
 }
 
 /// Prints detections and progress.
@@ -287,7 +315,7 @@ impl DetectionPrinter {
         let name = escape(message.frame.file.as_deref().unwrap_or("-"));
         let frame = message.sequence.to_string();
         // A picture without detections gets a row as well, so that none seems forgotten; a video frame gets none.
-        if message.detections.is_empty() && !is_video {
+        if message.is_empty() && !is_video {
             text += &self.row([&name, &frame, "-", "", "", "", "", "", ""]);
         }
         for DetectionMessage { label, score, bounds, oriented, .. } in &message.detections {
@@ -299,6 +327,9 @@ impl DetectionPrinter {
             let angle = oriented.map_or_else(String::new, |turned| format!("{:.0}°", turned.angle.to_degrees()));
             let [x, y, width, height] = &numbers;
             text += &self.row([&name, &frame, &escape(label), &score, x, y, width, height, &angle]);
+        }
+        for (value, score) in value_rows(message) {
+            text += &self.row([&name, &frame, &escape(&value), &score, "", "", "", "", ""]);
         }
         text
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use visiond_capture::Buffers;
 use visiond_config::parse_word;
 use visiond_config::types::BackendChoice;
-use visiond_engine::compare::{Agreement, MatchLimits};
+use visiond_engine::compare::{Agreement, MatchLimits, ValueLimits};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 
@@ -31,6 +31,9 @@ const LEAST_SCORE: f64 = 0.01;
 
 /// Limits of score differences: between two builds, and between a model and a reference.
 const SCORE_DIFFERENCES: [f64; 2] = [0.02, 0.01];
+
+/// The least cosine of the embeddings of two builds, without `--min-cosine`.
+const EMBEDDING_COSINE: f64 = 0.99;
 
 /// Limits of nearly equal detections, whose share the report of a reference has, too.
 const NEARLY_EQUAL: [f64; 2] = [0.99, 0.005];
@@ -99,7 +102,9 @@ const USAGE: &str = "visiond verify [OPTIONS] <MODEL> <MODEL> <--images <DIR>|--
        visiond verify [OPTIONS] --reference <FILE> <MODEL> <PICTURE>...";
 
 const AFTER_HELP: &str = "\
-Boxes of the same class match from an IoU of 0.5 on, best score first. Use some hundred pictures of the scene where \
+Boxes of the same class match from an IoU of 0.5 on, best score first. Scores of attributes may differ by \
+--max-score-difference, numbers and depths by the same part of themselves, and embeddings need a cosine of --min-cosine, \
+0.99 by default. Use some hundred pictures of the scene where \
 the model will run. Take the limits for INT8 only if your application allows them.
 
 A reference is a JSON array, or has one object a line. docs/models.md shows how to write one with Ultralytics, YOLOX and \
@@ -146,7 +151,13 @@ fn run_models(args: &Args, mut files: Vec<PathBuf>) -> Result<Exit, ExitError> {
     let models = comparison::load_both(named, args.card.as_deref(), &args.trial)?;
     let (limits, matching, floor) = limits(args, SCORE_DIFFERENCES[0], models[0].card.score_threshold);
     let threshold = limits.score_threshold.unwrap_or_default();
-    let mut comparison = Comparison::new(&models, Agreement::within(threshold as f32, matching), floor)?;
+    let values = ValueLimits {
+        score_threshold: threshold,
+        max_difference: limits.max_score_difference.unwrap_or_default(),
+        min_cosine: limits.min_cosine.unwrap_or(EMBEDDING_COSINE),
+    };
+    let agreement = Agreement::within(threshold as f32, matching);
+    let mut comparison = Comparison::new(&models, agreement, values, floor)?;
 
     let buffers = Buffers::new(&args.frames.buffers(), None).map_err(|error| ExitError::new(Exit::Failure, error))?;
     decode(&files, &args.frames, &buffers, |items| comparison.run(items))?;
@@ -175,6 +186,16 @@ fn run_reference(args: &Args, reference: &Path, mut files: Vec<PathBuf>) -> Resu
         return Err(ExitError::new(Exit::Usage, message));
     }
     let model = comparison::load(&args.first, args.backend_a, args.card.as_deref(), &args.trial)?;
+    let family = model.card.head.family();
+    if family.gives_values() {
+        let message = format!(
+            "a model of family `{}` has no detections to compare with a reference: compare it with another build, \
+             `visiond verify {} OTHER --images DIR`",
+            family.name(),
+            args.first.display()
+        );
+        return Err(ExitError::new(Exit::Usage, message));
+    }
     let (limits, matching, floor) = limits(args, SCORE_DIFFERENCES[1], model.card.score_threshold);
     let reference = Reference::read(reference, &files, &model.card.classes, args.category_ids)?;
     let [min_iou, max_score_difference] = NEARLY_EQUAL;

@@ -1,5 +1,7 @@
 //! The message with the detections of one frame, the same for every sink. `docs/message.schema.json` is its JSON schema.
 
+mod values;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -7,9 +9,12 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use bytes::Bytes;
 use serde::Serialize;
 use visiond_engine::detector::{Detection, MaskForm};
+use visiond_engine::heads::FrameValues;
 use visiond_kernels::mask::{Mask, Polygons, rle_encode};
 use visiond_kernels::oriented::OrientedBox;
 
+use self::values::rounded_score;
+pub use self::values::{AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage};
 use crate::frame::Frame;
 use crate::timestamp::Timestamp;
 
@@ -39,6 +44,15 @@ pub struct Message {
     pub timings_us: Timings,
     /// Detections, highest score first.
     pub detections: Vec<DetectionMessage>,
+    /// Attributes of the whole frame, if the model has them.
+    #[serde(skip_serializing_if = "AttributesMessage::is_empty")]
+    pub attributes: AttributesMessage,
+    /// The embedding of the whole frame, if the model gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<EmbeddingMessage>,
+    /// Depth of the frame as a grid, if the model gives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<DepthMessage>,
 }
 
 /// Facts of the frame.
@@ -215,6 +229,9 @@ impl Message {
             model: Arc::clone(model),
             timings_us,
             detections: Vec::new(),
+            attributes: AttributesMessage::default(),
+            embedding: None,
+            depth: None,
         };
         message.set_detections(detections, label);
         message
@@ -232,6 +249,23 @@ impl Message {
             Some(message)
         };
         self.detections = detections.iter().filter_map(message_of).collect();
+    }
+
+    /// Replaces the values of the whole frame by these.
+    pub fn set_values(&mut self, values: &FrameValues) {
+        self.attributes = AttributesMessage::new(&values.attributes);
+        self.embedding = EmbeddingMessage::new(values);
+        self.depth = DepthMessage::new(&values.depth);
+    }
+
+    /// Whether the model gave values of the whole frame.
+    pub fn has_values(&self) -> bool {
+        !self.attributes.is_empty() || self.embedding.is_some() || self.depth.is_some()
+    }
+
+    /// Whether the model found nothing: there is no detection, and there are no values of the frame.
+    pub fn is_empty(&self) -> bool {
+        self.detections.is_empty() && !self.has_values()
     }
 
     /// Returns the message as one line of JSON, with its line end.
@@ -341,10 +375,6 @@ pub fn rfc3339(timestamp: Timestamp) -> String {
 fn rounded_pixels(value: f64) -> f64 {
     // Adding 0.0 turns -0.0 into 0.0.
     (value * 1e3).round() / 1e3 + 0.0
-}
-
-fn rounded_score(value: f32) -> Option<f32> {
-    value.is_finite().then(|| ((f64::from(value.clamp(0.0, 1.0)) * 1e4).round() / 1e4) as f32)
 }
 
 /// A message to publish, with the line that all sinks share.

@@ -10,7 +10,9 @@ use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
 use crate::clock::{SystemClock, now};
 use crate::frame::{Frame, FramePool};
-use crate::message::{BoxMessage, DetectionMessage, FrameFacts, Message, MessageModel, SCHEMA, Timings, next_id};
+use crate::message::{
+    AttributesMessage, BoxMessage, DetectionMessage, FrameFacts, Message, MessageModel, SCHEMA, Timings, next_id,
+};
 
 /// Returns a message with one detection per label.
 pub fn message(camera: &str, labels: &[&str]) -> Message {
@@ -31,6 +33,9 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
         model: model_facts(),
         timings_us: Timings { total: 1_000, ..Timings::default() },
         detections: labels.iter().map(detection).collect(),
+        attributes: AttributesMessage::default(),
+        embedding: None,
+        depth: None,
     }
 }
 
@@ -54,6 +59,9 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
         model: Arc::new(MessageModel { name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() }),
         timings_us: Timings::default(),
         detections: vec![detection; detections],
+        attributes: AttributesMessage::default(),
+        embedding: None,
+        depth: None,
     })
 }
 

@@ -57,14 +57,14 @@ struct PushedOut {
 pub struct Filter {
     /// The cameras; empty means all.
     pub cameras: Vec<String>,
-    /// Whether to leave out messages without detections.
+    /// Whether to leave out messages without detections and values.
     pub only_detections: bool,
 }
 
 impl Filter {
     fn wants(&self, published: &Published) -> bool {
         let message = published.message();
-        self.wants_camera(&message.camera) && !(self.only_detections && message.detections.is_empty())
+        self.wants_camera(&message.camera) && !(self.only_detections && message.is_empty())
     }
 
     fn wants_camera(&self, camera: &str) -> bool {
@@ -200,7 +200,7 @@ impl Ring {
                 None => self.gone.entry(Arc::clone(&message.camera)).or_default(),
             };
             gone.all += 1;
-            gone.with_detections += u64::from(!message.detections.is_empty());
+            gone.with_detections += u64::from(!message.is_empty());
             self.first += 1;
         }
         self.messages.push_back(Arc::clone(published));

@@ -426,6 +426,7 @@ impl Lane {
                 continue;
             }
             work.message.set_detections(&state.found, |class_id| runner.label(class_id));
+            work.message.set_values(runner.values());
             work.message.timings_us.preprocess = timings.preprocess_us;
             work.message.timings_us.infer = timings.infer_us;
             work.message.timings_us.postprocess = start.elapsed().as_micros() as u64;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use visiond_engine::detector::{Detection, Detector, DetectorError, RunCounts, RunId, RunTimings};
+use visiond_engine::heads::FrameValues;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::nvtx;
 
@@ -68,6 +69,11 @@ pub trait ModelRunner: Send {
     /// Replaces `out` by the detections in a slot's frame, best first.
     fn detections(&mut self, run_id: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError>;
 
+    /// Returns the values of the whole frame whose `detections` were read last.
+    fn values(&self) -> &FrameValues {
+        const { &FrameValues::NONE }
+    }
+
     /// Returns the GPU's counters so far; all 0 without a GPU.
     fn counts(&self) -> RunCounts {
         RunCounts::default()
@@ -100,6 +106,10 @@ impl ModelRunner for Detector {
     fn detections(&mut self, run_id: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError> {
         let _range = nvtx::range(c"filter");
         Ok(Self::detections(self, run_id, slot, out)?)
+    }
+
+    fn values(&self) -> &FrameValues {
+        Self::values(self)
     }
 
     fn counts(&self) -> RunCounts {

@@ -359,7 +359,7 @@ impl RunningSink {
     fn wants(&self, message: &Message) -> bool {
         let SinkConfig { cameras, only_detections, .. } = &self.config;
         (cameras.is_empty() || cameras.iter().any(|camera| **camera == *message.camera))
-            && !(*only_detections && message.detections.is_empty())
+            && !(*only_detections && message.is_empty())
     }
 
     /// Waits for the thread until shortly after `began` and the queue's deadline, then leaves a thread that hangs in a system

@@ -1,9 +1,11 @@
 //! Reads the `[head]` of a card: the family and its options.
 
+use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::sections::CardSection;
 use crate::heads::spec::{
-    ACTIVATIONS, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, FORMATS, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
-    Keypoints, NanodetSpec, STYLES, UNITS, YoloxSpec,
+    ACTIVATIONS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, DepthSpec,
+    FORMATS, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, STYLES, UNITS,
+    YoloxSpec,
 };
 
 /// A limit that no model comes near.
@@ -45,6 +47,96 @@ fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
         unit: head.choice("unit", &UNITS),
         background: head.choice("background", &BACKGROUNDS),
         multi_label: None,
+    }
+}
+
+/// The most attributes of a model.
+const MAX_ATTRIBUTES: usize = 256;
+
+/// Reads the attributes of the family of that name.
+fn attributes(head: &mut CardSection<'_>) -> Vec<AttributeSpec> {
+    const TITLE: &str = "[[head.attribute]]";
+    let sections = head.sections("attribute", TITLE);
+    if sections.is_empty() {
+        let message = format!("the card has no attribute: write {TITLE}, and `name` and `output` under it");
+        head.wrong_at("attribute", message);
+    }
+    if sections.len() > MAX_ATTRIBUTES {
+        head.wrong_at("attribute", format!("there are more than {MAX_ATTRIBUTES} attributes: remove some"));
+    }
+    let mut found: Vec<AttributeSpec> = Vec::new();
+    for mut section in sections {
+        if let Some(attribute) = attribute(&mut section) {
+            if found.iter().any(|other| other.name == attribute.name) {
+                let message = format!("`name` is `{}` in two attributes: rename one", attribute.name);
+                section.wrong_at("name", message);
+            }
+            found.push(attribute);
+        }
+        section.finish();
+    }
+    found
+}
+
+fn attribute(section: &mut CardSection<'_>) -> Option<AttributeSpec> {
+    let (name, output) = (name(section, "name"), name(section, "output"));
+    for (key, missing) in [("name", name.is_none()), ("output", output.is_none())] {
+        if missing && section.value(key).is_none() {
+            section.wrong_at(
+                key,
+                format!("an attribute has no `{key}`: write `{key} = \"...\"` under [[head.attribute]]"),
+            );
+        }
+    }
+    if name.as_deref().is_some_and(|name| name.is_empty() || is_too_long(name)) {
+        let message = format!("`name` must have 1 to {MAX_NAME_CHARS} characters: correct it");
+        section.wrong_at("name", message);
+    }
+    let column = section.whole("column", 0, MANY).map(|column| column as usize);
+    let names = section.texts("classes", "a list of texts, as in [\"no\", \"yes\"]");
+    let activation = section.choice("activation", &ACTIVATIONS);
+    let multi_label = section.flag("multi_label").unwrap_or(false);
+    let any = f64::from(f32::MAX);
+    let scale = section.number("scale", -any, any);
+    let offset = section.number("offset", -any, any);
+    let others: &[&'static str] = if names.is_some() { &["scale", "offset"] } else { &["activation", "multi_label"] };
+    for &key in others {
+        if section.value(key).is_some() {
+            let (labels, number) = ("an attribute with `classes`", "a number, which has no `classes`");
+            let what = if names.is_some() { labels } else { number };
+            section.wrong_at(key, format!("`{key}` does not apply to {what}: remove one of the two"));
+        }
+    }
+    let kind = match names {
+        None => AttributeKind::Number { scale: scale.unwrap_or(1.0) as f32, offset: offset.unwrap_or(0.0) as f32 },
+        Some(names) => {
+            let least = if multi_label { 1 } else { 2 };
+            if names.len() < least {
+                section.wrong_at("classes", "`classes` has too few names: write two or more, or `multi_label = true`");
+            }
+            if names.iter().any(|name| is_too_long(name)) {
+                let message = format!("a name in `classes` has more than {MAX_NAME_CHARS} characters: shorten it");
+                section.wrong_at("classes", message);
+            }
+            if multi_label && activation == Some(Activation::Softmax) {
+                let message =
+                    "a softmax picks one label, so it cannot go with `multi_label`: write \"sigmoid\" or \"none\"";
+                section.wrong_at("activation", message);
+            }
+            AttributeKind::Labels { names, activation, multi_label }
+        }
+    };
+    Some(AttributeSpec { name: name?, output: output?, column, kind })
+}
+
+fn grid(head: &mut CardSection<'_>) -> Option<[u32; 2]> {
+    const WANTED: &str = "columns and rows, as in [8, 6]";
+    match head.wholes("grid", 1, MAX_GRID, WANTED)?[..] {
+        [columns, rows] => Some([columns, rows]),
+        _ => {
+            head.wrong_at("grid", format!("`grid` must be {WANTED}"));
+            None
+        }
     }
 }
 
@@ -114,6 +206,15 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             activation: head.choice("activation", &ACTIVATIONS),
             background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),
         },
+        Family::Attributes => HeadSpec::Attributes(attributes(&mut head)),
+        Family::Embedding => {
+            HeadSpec::Embedding { output: name(&mut head, "output"), normalize: head.flag("normalize").unwrap_or(true) }
+        }
+        Family::Depth => HeadSpec::Depth(DepthSpec {
+            output: name(&mut head, "output"),
+            grid: grid(&mut head).unwrap_or(DepthSpec::default().grid),
+            nearer: head.choice("nearer", &NEARER).unwrap_or_default(),
+        }),
     };
     if let Some(other) = beside_oriented(&spec) {
         head.wrong_at("oriented", format!("`oriented` cannot go with {other}: no such model exists; keep one"));

@@ -124,7 +124,7 @@ impl Way {
     };
 
     /// DETR's own code and Hugging Face's.
-    const DETR: Self = Self::RT_DETR.normalised(IMAGENET);
+    pub(crate) const DETR: Self = Self::RT_DETR.normalised(IMAGENET);
 
     /// RT-DETR and D-FINE.
     pub(crate) const RT_DETR: Self = Self::STRETCH.sampled(Sampling::PillowBilinear);
@@ -158,7 +158,7 @@ impl Way {
             .normalised(([103.939, 116.779, 123.68], [1.0; 3]));
 
     /// PaddleDetection.
-    const PADDLE: Self = Self::STRETCH.sampled(Sampling::OpencvCubic).normalised(IMAGENET);
+    pub(crate) const PADDLE: Self = Self::STRETCH.sampled(Sampling::OpencvCubic).normalised(IMAGENET);
 
     /// DAMO-YOLO.
     const DAMO_YOLO: Self = Self {

@@ -104,6 +104,20 @@ impl<'a> CardSection<'a> {
         CardSection::new(self.source, format!("[{key}]"), table)
     }
 
+    /// Returns the tables in the list under a key; `title` is their name in messages.
+    pub(super) fn sections(&mut self, key: &'static str, title: &str) -> Vec<CardSection<'a>> {
+        let wanted = format!("a list of tables: write {title} on a line of its own above each");
+        let tables = self.list(key, &wanted, |section, element| {
+            let table = element.get_ref().as_table();
+            if table.is_none() {
+                section.wrong_type(key, element, "a list of tables");
+            }
+            table
+        });
+        let section = |table| CardSection::new(self.source, title, Some(table));
+        tables.unwrap_or_default().into_iter().map(section).collect()
+    }
+
     fn wrong_type(&self, key: &str, value: &Value<'_>, wanted: &str) {
         let found = match value.get_ref() {
             // Infinite, not a number, or beyond what a number can hold.

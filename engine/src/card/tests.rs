@@ -17,8 +17,8 @@ use crate::backend::Dim;
 use crate::backend::TensorInfo;
 use crate::heads::build;
 use crate::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, HeatmapSpec, HeatmapStyle, Keypoints,
-    NanodetSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DepthSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, NanodetSpec, Nearer, YoloxSpec,
 };
 use crate::heads::{Family, HeadSpec};
 
@@ -155,6 +155,18 @@ fn every_option_of_a_head_is_heard() {
             "classifier",
             "activation = \"sigmoid\"\nbackground = \"first\"",
             HeadSpec::Classifier { activation: Some(Activation::Sigmoid), background: Background::First },
+        ),
+        ("embedding", "", HeadSpec::Embedding { output: None, normalize: true }),
+        (
+            "embedding",
+            "output = \"e\"\nnormalize = false",
+            HeadSpec::Embedding { output: named("e"), normalize: false },
+        ),
+        ("depth", "", HeadSpec::Depth(DepthSpec { output: None, grid: [8, 6], nearer: Nearer::Larger })),
+        (
+            "depth",
+            "output = \"d\"\ngrid = [1, 64]\nnearer = \"smaller\"",
+            HeadSpec::Depth(DepthSpec { output: named("d"), grid: [1, 64], nearer: Nearer::Smaller }),
         ),
     ] {
         assert_eq!(head(&format!("family = \"{family}\"\n{lines}")), wanted, "{family} {lines}");
@@ -420,7 +432,11 @@ fn the_manual_has_every_key_and_its_examples_are_cards() {
         ["input", "detect", "classes", "keypoints"]
             .map(|table| format!("[head]\nfamily = \"yolov8\"\n[{table}]\n0 = 0\n")),
     );
-    cards.extend(Family::ALL.map(|(family, _)| format!("[head]\nfamily = \"{family}\"\n0 = 0\n")));
+    // A card without attributes has another error first.
+    let attribute = "[[head.attribute]]\nname = \"a\"\noutput = \"a\"\n";
+    let rest = |family| if family == Family::Attributes { attribute } else { "" };
+    cards.extend(Family::ALL.map(|(name, family)| format!("[head]\nfamily = \"{name}\"\n0 = 0\n{}", rest(family))));
+    cards.push(format!("[head]\nfamily = \"attributes\"\n{attribute}0 = 0\n"));
     let mut count = 0;
     for text in cards {
         let message = errors(&text);

@@ -30,7 +30,7 @@ pub struct Worst {
 }
 
 impl Worst {
-    fn keep(worst: &mut Option<Self>, value: f64, picture: usize, is_worse: impl Fn(f64, f64) -> bool) {
+    pub(super) fn keep(worst: &mut Option<Self>, value: f64, picture: usize, is_worse: impl Fn(f64, f64) -> bool) {
         if worst.is_none_or(|worst| is_worse(value, worst.value)) {
             *worst = Some(Self { value, picture });
         }

@@ -104,7 +104,10 @@ fn grid_stride(head: &HeadSpec) -> Option<usize> {
         | HeadSpec::Detr(_)
         | HeadSpec::Blazeface(_)
         | HeadSpec::Movenet
-        | HeadSpec::Classifier { .. } => return None,
+        | HeadSpec::Classifier { .. }
+        | HeadSpec::Attributes(_)
+        | HeadSpec::Embedding { .. }
+        | HeadSpec::Depth(_) => return None,
     };
     Some(stride as usize)
 }

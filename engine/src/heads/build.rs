@@ -1,8 +1,11 @@
 //! The head that a card asks for.
 
+use super::attributes::Attributes;
 use super::blazeface::Blazeface;
 use super::boxes_and_scores::BoxesAndScores;
 use super::classifier::Classifier;
+use super::depth::Depth;
+use super::embedding::Embedding;
 use super::head::{Head, HeadError, checked};
 use super::heatmap::Heatmap;
 use super::movenet::Movenet;
@@ -48,5 +51,10 @@ pub fn build(
         HeadSpec::Classifier { activation, background } => {
             checked(Classifier { class_count, activation, background, scores: Vec::new() }, family, outputs, size)
         }
+        HeadSpec::Attributes(attributes) => checked(Attributes::new(class_count, attributes), family, outputs, size),
+        HeadSpec::Embedding { output, normalize } => {
+            checked(Embedding { class_count, output, normalize }, family, outputs, size)
+        }
+        HeadSpec::Depth(spec) => checked(Depth { class_count, spec }, family, outputs, size),
     }
 }

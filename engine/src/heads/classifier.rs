@@ -26,7 +26,7 @@ pub(super) struct Classifier {
 }
 
 /// Whether the numbers are probabilities already.
-fn are_probabilities(values: &[f32]) -> bool {
+pub(super) fn are_probabilities(values: &[f32]) -> bool {
     // f16 over many classes sums to 1 within a hundredth.
     values.iter().all(|v| (0.0..=1.0001).contains(v)) && (values.iter().sum::<f32>() - 1.0).abs() < 0.02
 }

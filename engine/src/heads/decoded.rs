@@ -1,8 +1,12 @@
 //! The candidates that a head found in one frame.
 
+use visiond_kernels::letterbox::Mapping;
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::{Candidate, Member, Nms, NmsOptions, weighted_mean};
 use visiond_kernels::oriented::OrientedBox;
+
+use super::depth_map::DepthMap;
+use super::frame_values::FrameValues;
 
 /// The candidates that a head found in one frame.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +26,10 @@ pub struct Decoded {
     /// The angles of the rows in `angle_rows` (ascending); empty if boxes are not turned.
     angles: Vec<f32>,
     angle_rows: Vec<u32>,
+    /// The values of the whole frame; empty unless the head gives some. [`Decoded::reduce_depth`] adds the depth.
+    pub values: FrameValues,
+    /// The depth of each pixel; empty unless the head gives it.
+    pub(super) depth_map: DepthMap,
     /// Candidates that did not fit into the GPU's filter; 0 from [`Head::decode`](super::Head::decode).
     pub lost: usize,
     /// Row, class and index of the filter's records, sorted; the memory is reused.
@@ -44,6 +52,11 @@ impl Decoded {
         Some(OrientedBox::from_upright(candidate.box_in_input, *self.angles.get(index)?))
     }
 
+    /// Reduces the depth of each pixel to the grid in `values`, over the frame that `mapping` leads to.
+    pub fn reduce_depth(&mut self, mapping: &Mapping) {
+        self.depth_map.reduce(mapping, &mut self.values.depth);
+    }
+
     /// Leaves the best of the turned boxes that overlap; see [`Nms::run_oriented`].
     pub(super) fn suppress_oriented(&mut self, nms: &mut Nms, options: &NmsOptions) {
         let mut candidates = std::mem::take(&mut self.candidates);
@@ -62,6 +75,8 @@ impl Decoded {
         self.angle_rows.clear();
         self.lost = 0;
         self.masks = None;
+        self.values.clear();
+        self.depth_map.clear();
     }
 
     /// Clips the boxes to the model's input.

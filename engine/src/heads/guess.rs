@@ -8,6 +8,7 @@ use visiond_kernels::tensor::DType;
 
 use super::build::build;
 use super::end_to_end::EndToEndOutputs;
+use super::guess_values::{guess_values, named_like_no_scores};
 use super::movenet;
 use super::outputs::{ModelOutputs, four_columns, two_dimensions};
 use super::row_parts::RowParts;
@@ -566,15 +567,6 @@ fn propose_boxes_and_scores(
     evidence.add(if few { 2 } else { 1 }, HeadSpec::Ssd(anchors), real(background), reason);
 }
 
-/// Whether an output's name is that of landmarks or of an embedding: nothing else shows that these are no classes.
-fn named_like_no_scores(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let parts = ["landmark", "keypoint", "kpt", "kps", "embed", "descriptor", "vertices"];
-    let words = ["lm", "lms", "lmk", "lmks", "pts", "points", "emb", "feature", "features", "feat", "bbox", "box"];
-    let mut split = name.split(|c: char| !c.is_ascii_alphabetic());
-    parts.iter().any(|part| name.contains(part)) || split.any(|word| words.contains(&word))
-}
-
 fn propose_classifier(evidence: &mut Evidence<'_>) {
     let Some(Some(classes @ 2..)) = ModelOutputs::Declared(evidence.facts.outputs).shape(0).vector() else { return };
     let tail = evidence.tail(0);
@@ -614,6 +606,8 @@ pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: 
     if evidence.proposals.is_empty() && outputs.len() == 1 {
         propose_classifier(&mut evidence);
     }
+    let values = guess_values(outputs, facts.tails, evidence.proposals.is_empty());
+    values.into_iter().for_each(|(spec, reason)| evidence.add(0, spec, None, reason));
     let mut proposals = evidence.proposals;
     proposals.sort_by_key(|proposal| proposal.rank);
     proposals.retain(|proposal| {
@@ -736,7 +730,9 @@ fn card_text(spec: &HeadSpec, classes: Option<usize>, facts: ModelFacts<'_>, usu
         Some(n) => format!("# names = [...]  # the names of its {n} classes; or file = \"names.txt\", one a line"),
         None => "# names = [...]  # the names of its classes; or file = \"names.txt\", one a line".to_owned(),
     };
-    format!("{input}[head]\nfamily = \"{}\"\n{options}\n[classes]\n{classes}\n", spec.family().name())
+    let head = format!("{input}[head]\nfamily = \"{}\"\n{options}", spec.family().name());
+    // Values of the frame have no classes, or each its own.
+    if spec.family().gives_values() { head } else { format!("{head}\n[classes]\n{classes}\n") }
 }
 
 /// Returns the heads that fit a model's outputs, the likeliest first.

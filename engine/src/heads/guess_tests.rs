@@ -161,10 +161,72 @@ fn landmarks_and_embeddings_are_no_classes() {
     assert_eq!(family("film", |_| {}), Some(true));
     assert_eq!(family("lm", |_| {}), None);
     assert_eq!(family("output_landmarks", |_| {}), None);
-    assert_eq!(family("e", |tail| tail.embedded = true), None);
     assert_eq!(family("features", |tail| tail.softmax = true), Some(false));
     // exp(x) over its sum.
     assert_eq!(family("y", |tail| (tail.exp, tail.scaled, tail.arithmetic) = (true, true, true)), Some(false));
+}
+
+#[test]
+fn an_embedding_is_guessed_if_the_graph_normalises_it_or_its_name_says_so() {
+    let guess = |name: &str, width: usize, change: fn(&mut OutputTail)| {
+        let (info, mut tail) = raw(name, &[1, width]);
+        change(&mut tail);
+        guesses(&[(info, tail)], 128, 256).first().map(|guess| guess.family)
+    };
+    assert_eq!(guess("e", 136, |tail| tail.embedded = true), Some(Family::Embedding));
+    assert_eq!(guess("embedding", 512, |_| {}), Some(Family::Embedding));
+    assert_eq!(guess("embedding", 512, |tail| tail.softmax = true), Some(Family::Classifier));
+    assert_eq!(guess("features", 512, |_| {}), None);
+    assert_eq!(guess("logits", 512, |_| {}), Some(Family::Classifier));
+}
+
+#[test]
+fn depth_is_guessed_by_its_name_alone() {
+    let guess = |name: &str, shape: &[usize]| {
+        guesses(&[raw(name, shape)], 518, 518).into_iter().next().map(|guess| (guess.family, guess.card))
+    };
+    let (family, card) = guess("predicted_depth", &[1, 518, 518]).unwrap();
+    assert_eq!(family, Family::Depth);
+    assert!(card.ends_with("[head]\nfamily = \"depth\"\ngrid = [8, 6]\nnearer = \"larger\"\n"), "{card}");
+    assert!(crate::card::Card::from_toml(&card, std::path::Path::new("net.toml")).is_ok(), "{card}");
+    assert_eq!(guess("depth", &[1, 518, 518, 1]).map(|guess| guess.0), Some(Family::Depth));
+    for (name, shape) in [("mask", &[1, 518, 518][..]), ("depth", &[1, 3, 518, 518]), ("depth", &[1, 9, 518])] {
+        assert_eq!(guess(name, shape).map(|guess| guess.0), None, "{name} {shape:?}");
+    }
+}
+
+#[test]
+fn several_rows_of_scores_are_attributes_and_their_card_runs() {
+    let guess = |outputs: &[(TensorInfo, OutputTail)]| {
+        let found = guesses(outputs, 64, 64);
+        found.into_iter().find(|guess| guess.family == Family::Attributes).map(|guess| guess.card)
+    };
+    let softmax = |name: &str, width: usize| (tensor(name, &[1, width, 1, 1]), row(&[(width, Softmax)]));
+    let sigmoid = |name: &str, width: usize| (tensor(name, &[1, width]), row(&[(width, Sigmoid)]));
+    let outputs = [
+        softmax("prob", 2),
+        raw("age_conv3", &[1, 1, 1, 1]),
+        sigmoid("tags", 3),
+        sigmoid("hat", 1),
+        raw("type", &[1, 6]),
+    ];
+    let card = guess(&outputs).unwrap();
+    let wanted = "[head]\nfamily = \"attributes\"\nattribute = [\n  \
+        { name = \"prob\", output = \"prob\", classes = [\"class 0\", \"class 1\"], activation = \"none\" },\n  \
+        { name = \"age_conv3\", output = \"age_conv3\", scale = 1, offset = 0 },\n  \
+        { name = \"tags\", output = \"tags\", classes = [\"class 0\", \"class 1\", \"class 2\"], activation = \"none\", multi_label = true },\n  \
+        { name = \"hat\", output = \"hat\", classes = [\"no\", \"yes\"], activation = \"none\" },\n  \
+        { name = \"type\", output = \"type\", classes = [\"class 0\", \"class 1\", \"class 2\", \"class 3\", \"class 4\", \"class 5\"], activation = \"softmax\" },\n]\n";
+    assert_eq!(card, wanted);
+    let head = crate::card::Card::from_toml(&card, std::path::Path::new("net.toml")).unwrap().head;
+    let infos: Vec<TensorInfo> = outputs.iter().map(|(info, _)| info.clone()).collect();
+    assert!(crate::heads::build(&head, &infos, (64, 64), 0).is_ok());
+    // A face: scores, a box, landmarks; and nothing but numbers.
+    assert_eq!(guess(&[softmax("prob", 2), raw("box4", &[1, 4])]), None);
+    assert_eq!(guess(&[softmax("prob", 2), raw("output1", &[1, 10])]), None);
+    assert_eq!(guess(&[raw("age", &[1, 1]), raw("age2", &[1, 1])]), None);
+    assert_eq!(guess(&[softmax("a\u{1b}\"", 2), softmax("b", 2)]), None, "a name that TOML cannot take as it is");
+    assert_eq!(guess(&[softmax("a", 2), (tensor("b", &[30, 2]), row(&[(2, Softmax)]))]), None, "thirty objects");
 }
 
 #[test]

@@ -165,6 +165,25 @@ impl<'a> ModelOutputs<'a> {
         Err(first_problem.unwrap_or_else(|| none.to_owned()).into())
     }
 
+    /// Does the same as [`Self::first`], with the output alone that the card's `output` names, if it names one.
+    pub(super) fn named<T>(
+        self,
+        output: Option<&str>,
+        none: &str,
+        mut read: impl FnMut(usize) -> Option<Result<T, String>>,
+    ) -> Result<T, Misfit> {
+        let Some(name) = output else { return self.first(none, read) };
+        let Some(index) = Roles::new(self).by_name("output", Some(name), &[], |_| true)? else {
+            return Err(none.into());
+        };
+        let problem = match read(index) {
+            Some(Ok(found)) => return Ok(found),
+            Some(Err(problem)) => format!("`{name}` {problem}"),
+            None => format!("`{name}`, which the card names as output, has another shape"),
+        };
+        Err(Misfit::at("head.output", problem, "write the name of the right output, or remove the key"))
+    }
+
     /// Returns the first output with rows and columns that `read` accepts; otherwise the problem of the first of them.
     pub(super) fn table<T>(
         self,
@@ -190,6 +209,7 @@ fn key_of(part: &str) -> &'static str {
         "sizes" => "head.size",
         "offsets" => "head.offset",
         "landmarks" => "head.landmarks",
+        "output" => "head.output",
         _ => FAMILY,
     }
 }

@@ -25,6 +25,12 @@ pub enum Family {
     Movenet,
     /// One score per class for the whole frame.
     Classifier,
+    /// Several classifiers and numbers of the whole frame in one model: age, gender, colour.
+    Attributes,
+    /// A vector of the whole frame, to compare it with others.
+    Embedding,
+    /// The depth of each pixel, as a grid over the frame.
+    Depth,
 }
 
 /// Keypoints of each box.
@@ -175,8 +181,73 @@ pub struct BlazefaceSpec {
     pub strides: Option<Vec<u32>>,
 }
 
-/// The description of the head in a card.
+/// One attribute of [`Family::Attributes`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttributeSpec {
+    /// Its name in messages.
+    pub name: String,
+    /// The output that has its numbers.
+    pub output: String,
+    /// Where its numbers begin in the output; `None` if they are all that the output has.
+    pub column: Option<usize>,
+    /// What its numbers mean.
+    pub kind: AttributeKind,
+}
+
+/// What the numbers of an attribute mean.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AttributeKind {
+    /// One score per label; or the score of the second of two labels.
+    Labels {
+        /// The labels.
+        names: Vec<String>,
+        /// How raw numbers become scores. `None` is the sigmoid for one number and for several labels; otherwise it checks whether
+        /// they are probabilities, and takes the softmax if not.
+        activation: Option<Activation>,
+        /// Whether every label that passes the threshold counts, instead of the best one.
+        multi_label: bool,
+    },
+    /// A number, times `scale`, plus `offset`.
+    Number {
+        /// The factor.
+        scale: f32,
+        /// What is added after `scale`.
+        offset: f32,
+    },
+}
+
+/// Which end of a depth map is near.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Nearer {
+    /// Smaller numbers: distances, such as meters.
+    Smaller,
+    /// Larger numbers: inverse depth, as MiDaS and Depth Anything give it.
+    #[default]
+    Larger,
+}
+
+/// Options of [`Family::Depth`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DepthSpec {
+    /// The output with the map; found by shape if not given.
+    pub output: Option<String>,
+    /// Columns and rows of the grid in messages.
+    pub grid: [u32; 2],
+    /// Which end is near.
+    pub nearer: Nearer,
+}
+
+/// The most columns or rows of a depth grid.
+pub(crate) const MAX_GRID: u32 = 64;
+
+impl Default for DepthSpec {
+    fn default() -> Self {
+        Self { output: None, grid: [8, 6], nearer: Nearer::default() }
+    }
+}
+
+/// The description of the head in a card.
+#[derive(Debug, Clone, PartialEq)]
 pub enum HeadSpec {
     /// See [`Family::Yolov5`].
     Yolov5 {
@@ -222,11 +293,22 @@ pub enum HeadSpec {
         /// Where the background class is.
         background: Background,
     },
+    /// See [`Family::Attributes`].
+    Attributes(Vec<AttributeSpec>),
+    /// See [`Family::Embedding`].
+    Embedding {
+        /// The output with the vector; found by shape if not given.
+        output: Option<String>,
+        /// Whether to divide it by its length.
+        normalize: bool,
+    },
+    /// See [`Family::Depth`].
+    Depth(DepthSpec),
 }
 
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 14] = [
         (Self::Yolov5.name(), Self::Yolov5),
         (Self::Yolov8.name(), Self::Yolov8),
         (Self::YoloNms.name(), Self::YoloNms),
@@ -238,6 +320,9 @@ impl Family {
         (Self::Blazeface.name(), Self::Blazeface),
         (Self::Movenet.name(), Self::Movenet),
         (Self::Classifier.name(), Self::Classifier),
+        (Self::Attributes.name(), Self::Attributes),
+        (Self::Embedding.name(), Self::Embedding),
+        (Self::Depth.name(), Self::Depth),
     ];
 
     /// Returns the name used in cards.
@@ -254,7 +339,15 @@ impl Family {
             Self::Blazeface => "blazeface",
             Self::Movenet => "movenet",
             Self::Classifier => "classifier",
+            Self::Attributes => "attributes",
+            Self::Embedding => "embedding",
+            Self::Depth => "depth",
         }
+    }
+
+    /// Whether the result is values of the whole frame instead of detections.
+    pub const fn gives_values(self) -> bool {
+        matches!(self, Self::Attributes | Self::Embedding | Self::Depth)
     }
 }
 
@@ -278,6 +371,9 @@ impl HeadSpec {
             Self::Blazeface(_) => Family::Blazeface,
             Self::Movenet => Family::Movenet,
             Self::Classifier { .. } => Family::Classifier,
+            Self::Attributes(_) => Family::Attributes,
+            Self::Embedding { .. } => Family::Embedding,
+            Self::Depth(_) => Family::Depth,
         }
     }
 }
@@ -305,6 +401,25 @@ pub(crate) const STYLES: [(&str, HeatmapStyle); 3] = [
     ("ttfnet", HeatmapStyle::TtfNet),
     ("centerface", HeatmapStyle::CenterFace),
 ];
+/// The words of cards for the end of a depth map that is near.
+pub(crate) const NEARER: [(&str, Nearer); 2] = [("smaller", Nearer::Smaller), ("larger", Nearer::Larger)];
+
+/// Returns an attribute as an inline table of a card.
+fn attribute_text(AttributeSpec { name, output, column, kind }: &AttributeSpec) -> String {
+    let mut keys = vec![format!("name = {name:?}"), format!("output = {output:?}")];
+    keys.extend(column.map(|column| format!("column = {column}")));
+    match kind {
+        AttributeKind::Labels { names, activation, multi_label } => {
+            keys.push(format!("classes = {names:?}"));
+            keys.extend(activation.map(|activation| format!("activation = {}", word(&ACTIVATIONS, &activation))));
+            keys.extend(multi_label.then(|| "multi_label = true".to_owned()));
+        }
+        AttributeKind::Number { scale, offset } => {
+            keys.extend([format!("scale = {scale}"), format!("offset = {offset}")])
+        }
+    }
+    format!("  {{ {} }},\n", keys.join(", "))
+}
 
 impl HeadSpec {
     /// Returns the options as a card has them, as key and value; without those that are not set.
@@ -364,6 +479,18 @@ impl HeadSpec {
                 activation.map(|activation| ("activation", word(&ACTIVATIONS, &activation))),
                 (*background != Background::None).then(|| ("background", word(&BACKGROUNDS, background))),
             ],
+            Self::Attributes(attributes) => {
+                let tables: String = attributes.iter().map(attribute_text).collect();
+                vec![Some(("attribute", format!("[\n{tables}]")))]
+            }
+            Self::Embedding { output, normalize } => {
+                vec![name("output", output), Some(("normalize", normalize.to_string()))]
+            }
+            Self::Depth(DepthSpec { output, grid, nearer }) => vec![
+                name("output", output),
+                Some(("grid", format!("{grid:?}"))),
+                Some(("nearer", word(&NEARER, nearer))),
+            ],
         };
         options.into_iter().flatten().collect()
     }
@@ -377,7 +504,9 @@ impl HeadSpec {
             Self::Heatmap(_) => (512, 512),
             Self::Blazeface(_) => (128, 128),
             Self::Movenet => (256, 256),
-            Self::Classifier { .. } => (224, 224),
+            Self::Classifier { .. } | Self::Attributes(_) => (224, 224),
+            Self::Embedding { .. } => (128, 256),
+            Self::Depth(_) => (518, 518),
             Self::Yolov5 { .. } | Self::Yolov8 { .. } | Self::YoloNms { .. } | Self::Yolox(_) | Self::Detr(_) => {
                 (640, 640)
             }

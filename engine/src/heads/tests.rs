@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use visiond_kernels::filter::Values;
+use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::tensor::{DType, TensorRef};
 
@@ -375,6 +376,8 @@ fn a_refusal_says_what_the_head_reads() {
         (HeadSpec::Blazeface(BlazefaceSpec::default()), "scores [1, anchors, 1] and boxes"),
         (HeadSpec::Movenet, "one output [1, 1, 17, 3] or [1, N, 56]"),
         (HeadSpec::Classifier { activation: None, background: Background::None }, "[1, classes]"),
+        (HeadSpec::Embedding { output: None, normalize: true }, "one output [1, D]"),
+        (HeadSpec::Depth(DepthSpec::default()), "one output [1, h, w], [1, 1, h, w] or [1, h, w, 1]"),
     ] {
         let family = spec.family().name();
         let message = refused(&spec, &outputs, (64, 64), 2);
@@ -429,7 +432,7 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     let deployed = [integers("labels", &[1, 300]), tensor("boxes", &[1, 300, 4]), tensor("scores", &[1, 300])];
     let inputs = [tensor("images", &[1, 3, 640, 640]), integers("orig_target_sizes", &[1, 2])];
     assert_eq!(guesses(&deployed, &inputs)[0].family, Family::Detr);
-    assert_eq!(guesses(&[tensor("depth", &[1, 640, 640, 1])], &inputs), []);
+    assert_eq!(guesses(&[tensor("matte", &[1, 640, 640, 1])], &inputs), []);
 }
 
 #[test]
@@ -554,7 +557,32 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         Just(HeadSpec::Movenet),
         (prop::option::of(activation()), background())
             .prop_map(|(activation, background)| HeadSpec::Classifier { activation, background }),
+        prop::collection::vec(attributes(), 0..4).prop_map(HeadSpec::Attributes),
+        any::<bool>().prop_map(|normalize| HeadSpec::Embedding { output: None, normalize }),
+        ([0..9_u32, 0..9_u32], any::<bool>()).prop_map(|(grid, far)| {
+            let nearer = if far { Nearer::Smaller } else { Nearer::Larger };
+            HeadSpec::Depth(DepthSpec { output: None, grid, nearer })
+        }),
     ]
+}
+
+/// Any attribute of an output that may be there.
+fn attributes() -> impl Strategy<Value = AttributeSpec> {
+    let activation = vec![None, Some(Activation::None), Some(Activation::Sigmoid), Some(Activation::Softmax)];
+    let labels =
+        (0..4_usize, prop::sample::select(activation), any::<bool>()).prop_map(|(count, activation, multi_label)| {
+            let names = (0..count).map(|label| label.to_string()).collect();
+            AttributeKind::Labels { names, activation, multi_label }
+        });
+    let number = (values(), values()).prop_map(|(scale, offset)| AttributeKind::Number { scale, offset });
+    let column = prop::option::of(prop_oneof![0..3_usize, Just(usize::MAX)]);
+    let output = prop::sample::select(vec!["output", "scores"]);
+    (output, column, prop_oneof![labels, number]).prop_map(|(output, column, kind)| AttributeSpec {
+        name: "a".to_owned(),
+        output: output.to_owned(),
+        column,
+        kind,
+    })
 }
 
 /// Any small shape, often one that a head reads.
@@ -662,6 +690,10 @@ pub(super) fn right_outputs(
         HeadSpec::Classifier { background, .. } => {
             vec![tensor("output", &[1, classes + background_columns(*background)])]
         }
+        HeadSpec::Attributes(_) => vec![tensor("output", &[1, classes]), tensor("scores", &[1, rows, 1, 1])],
+        HeadSpec::Embedding { .. } => vec![tensor("output", &[1, 2 + rows])],
+        HeadSpec::Depth(_) if variant == 0 => vec![tensor("output", &[1, 2 + rows, 3, 1])],
+        HeadSpec::Depth(_) => vec![tensor("output", &[1, 2 + classes, 2 + rows])],
     }
 }
 
@@ -708,7 +740,30 @@ fn decode_garbage(
                 let points = out.keypoints_of(candidate.row);
                 prop_assert!(points.iter().all(|p| p.x.is_finite() && p.y.is_finite()), "{points:?}");
             }
+            out.reduce_depth(&Mapping::new(Fit::Letterbox, (640, 480), (size.0.max(1), size.1.max(1))));
+            check_values(&out.values)?;
         }
+    }
+    Ok(())
+}
+
+/// Checks that all numbers are finite, all scores from 0 to 1, and both lists of a depth grid as long as it has cells.
+fn check_values(values: &FrameValues) -> Result<(), TestCaseError> {
+    let is_score = |one: &ScoredLabel| (0.0..=1.0).contains(&one.score);
+    for AttributeValue { reading, .. } in &values.attributes {
+        let right = match reading {
+            Reading::Label(one) => is_score(one),
+            Reading::Labels(all) => all.iter().all(is_score) && all.is_sorted_by(|a, b| a.score >= b.score),
+            Reading::Number(number) => number.is_finite(),
+        };
+        prop_assert!(right, "{reading:?}");
+    }
+    prop_assert!(values.embedding.iter().all(|number| number.is_finite()), "{values:?}");
+    let DepthGrid { columns, rows, nearest, median } = &values.depth;
+    prop_assert_eq!([nearest.len(), median.len()], [columns * rows; 2]);
+    for (nearest, median) in nearest.iter().zip(median) {
+        prop_assert_eq!(nearest.is_some(), median.is_some());
+        prop_assert!(nearest.iter().chain(median).all(|depth| depth.is_finite()));
     }
     Ok(())
 }

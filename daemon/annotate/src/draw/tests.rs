@@ -3,7 +3,7 @@
 use image::Rgb;
 use std::sync::Arc;
 
-use visiond_flow::message::{KeypointMessage, MessageModel};
+use visiond_flow::message::{KeypointMessage, LabelMessage, MessageModel};
 
 use super::*;
 
@@ -219,4 +219,37 @@ proptest::proptest! {
             proptest::prop_assert!((f64::from(pixel.0[0]) - wanted).abs() < 1.5, "{x} {y}: {pixel:?}, {wanted}");
         }
     }
+}
+
+#[test]
+fn attributes_are_lines_one_below_the_other_and_stay_inside() {
+    let label = |label: &str, score| LabelMessage { label: label.into(), score };
+    let attributes = AttributesMessage(vec![
+        ("gender".into(), AttributeMessage::Label(label("female", 0.97))),
+        ("age".into(), AttributeMessage::Number { value: 31.2 }),
+        ("worn".into(), AttributeMessage::Labels { labels: vec![label("hat", 0.9), label("bag", 0.7)] }),
+        ("held".into(), AttributeMessage::Labels { labels: Vec::new() }),
+        ("x".repeat(256).into(), AttributeMessage::Label(label(&"\u{1b}[31m".repeat(50), 0.5))),
+    ]);
+    let texts = |size: (u32, u32)| {
+        let picture = RgbImage::new(size.0, size.1);
+        let mut placed = Vec::new();
+        Style::of(&picture).place_attributes(&picture, &attributes, &mut placed);
+        for (index, one) in placed.iter().enumerate() {
+            let Rect { left, top, right, bottom } = one.rect;
+            assert!(left >= 0 && top >= 0 && right <= size.0 as i32, "{:?} in {size:?}", one.rect);
+            let room = bottom <= size.1 as i32 && placed.len() as i32 * (bottom - top) <= size.1 as i32;
+            assert!(!room || index == 0 || top == placed[index - 1].rect.bottom, "{:?} in {size:?}", one.rect);
+        }
+        placed.into_iter().map(|one| one.text).collect::<Vec<_>>()
+    };
+    assert_eq!(texts((640, 480))[..4], ["gender: female 0.97", "age: 31.2", "worn: hat, bag", "held: none"]);
+    for size in [(1, 1), (20, 10), (3840, 2160)] {
+        assert_eq!(texts(size).len(), 5);
+    }
+    let mut message = visiond_flow::testing::message("a", &[]);
+    message.attributes = attributes.clone();
+    let mut picture = RgbImage::new(640, 480);
+    draw(&mut picture, &message);
+    assert!(picture.pixels().any(|pixel| pixel.0 != [0; 3]));
 }

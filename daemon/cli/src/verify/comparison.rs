@@ -7,7 +7,9 @@ use std::sync::mpsc::Receiver;
 use serde::Serialize;
 use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::card::{Card, CardError};
-use visiond_engine::compare::{Agreement, CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};
+use visiond_engine::compare::{
+    Agreement, CompareError, OutputPairs, TensorDifference, ValueAgreement, ValueLimits, pair_outputs, same_feed,
+};
 use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions, ModelFile};
 use visiond_flow::frame::Frame;
@@ -29,6 +31,8 @@ pub struct Comparison {
     pairs: OutputPairs,
     pub tensors: Vec<TensorDifference>,
     pub agreement: Agreement,
+    /// The differences of the values of whole frames.
+    pub values: ValueAgreement,
     /// The name of each compared picture.
     pub pictures: Vec<String>,
     progress: Progress,
@@ -37,7 +41,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    pub fn new(models: &[ModelWithCard; 2], agreement: Agreement, floor: f64) -> Result<Self, ExitError> {
+    pub fn new(
+        models: &[ModelWithCard; 2],
+        agreement: Agreement,
+        values: ValueLimits,
+        floor: f64,
+    ) -> Result<Self, ExitError> {
         let [a, b] = models.each_ref().map(|model| model.card.head.family().name());
         if a != b {
             let message = format!(
@@ -58,6 +67,7 @@ impl Comparison {
             pairs,
             tensors,
             agreement,
+            values: ValueAgreement::within(values),
             pictures: Vec::new(),
             progress: Progress::new(),
             exit: Exit::Success,
@@ -101,6 +111,7 @@ impl Comparison {
             difference.add(picture, a, b, frames).map_err(|error| refuse(&error))?;
         }
         self.agreement.add(picture, &first.found, &second.found);
+        self.values.add(picture, first.detector.values(), second.detector.values());
         self.pictures.push(name);
         let (count, name) = (self.pictures.len(), &self.pictures[picture]);
         self.progress.tell(|| format!("{count} pictures compared, the last {name}"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use visiond_config::diagnostics::count;
-use visiond_engine::compare::{Agreement, ClassAgreement, MatchLimits, TensorDifference, Worst};
+use visiond_engine::compare::{Agreement, ClassAgreement, MatchLimits, TensorDifference, ValueDifference, Worst};
 use visiond_engine::detector::Detector;
 use visiond_system::logging::escape;
 
@@ -40,7 +40,7 @@ pub struct AgreementLimits {
     #[arg(long, value_name = "SHARE", default_value_t = 0.002, value_parser = fraction, help_heading = "Allowed")]
     pub max_outside: f64,
 
-    /// Require this cosine similarity of each raw output [default: shown, not required]
+    /// Require this cosine similarity of each raw output and embedding [default: 0.99 for embeddings, else shown]
     #[arg(long, value_name = "COSINE", value_parser = fraction, help_heading = "Allowed", conflicts_with = "reference")]
     pub min_cosine: Option<f64>,
 }
@@ -58,6 +58,22 @@ struct OutputDifference {
     cosine: f64,
     not_finite: u64,
     worst_picture: Option<String>,
+}
+
+/// The differences of one value of whole frames.
+#[derive(Debug, Serialize)]
+struct FrameValueDifference {
+    /// The attribute's name, `embedding` or `depth`.
+    name: String,
+    frames: u64,
+    /// Number of frames in which it differs by more than the limits, has another label, or one model only gives it.
+    outside: u64,
+    other_labels: u64,
+    one_sided: u64,
+    /// Of scores, or relative, of numbers and depths.
+    max_difference: Option<WorstPicture>,
+    min_cosine: Option<WorstPicture>,
+    outside_picture: Option<String>,
 }
 
 /// The worst value, and where it occurred.
@@ -109,6 +125,8 @@ pub struct ComparisonReport {
     pictures: usize,
     limits: AgreementLimits,
     outputs: Vec<OutputDifference>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    values: Vec<FrameValueDifference>,
     detections: ClassDifference,
     classes: Vec<ClassDifference>,
 }
@@ -141,7 +159,29 @@ impl ComparisonReport {
         let sides = ["are missing in the second model", "are only in the second model"];
         let mut reasons = Vec::from_iter(outside(&agreement.all, &limits, sides));
         reasons.extend(outputs.iter().flat_map(|output| output_reasons(output, &limits)));
-        let shows_nothing = reasons.is_empty() && agreement.all.things() == 0;
+        let (values, outside) = comparison.values.counts();
+        let share = outside as f64 / values.max(1) as f64;
+        if share > limits.max_outside {
+            let allowed = limits.max_outside;
+            reasons.push(format!(
+                "of {values} values of whole frames {outside} differ by more than the limits, have another label or are given by \
+                 one model only: {share:.4} of all, the limit is {allowed}"
+            ));
+        }
+        let worst = |worst: Option<Worst>| {
+            worst.map(|worst| WorstPicture { value: rounded(worst.value), picture: picture(worst.picture) })
+        };
+        let frame_value = |value: &ValueDifference| FrameValueDifference {
+            name: value.name.clone(),
+            frames: value.frames,
+            outside: value.outside,
+            other_labels: value.other_labels,
+            one_sided: value.one_sided,
+            max_difference: worst(value.max_difference),
+            min_cosine: worst(value.min_cosine),
+            outside_picture: value.outside_picture.map(picture),
+        };
+        let shows_nothing = reasons.is_empty() && agreement.all.things() == 0 && values == 0;
         if shows_nothing {
             let threshold = limits.score_threshold.unwrap_or_default();
             reasons
@@ -157,6 +197,7 @@ impl ComparisonReport {
             pictures: comparison.pictures.len(),
             limits,
             outputs,
+            values: comparison.values.values.iter().map(frame_value).collect(),
             detections,
             classes,
         }
@@ -182,7 +223,11 @@ impl ComparisonReport {
         }
         out += &table.text();
 
-        out += &class_table(&self.classes, &self.detections);
+        if self.values.is_empty() {
+            out += &class_table(&self.classes, &self.detections);
+        } else {
+            out += &value_table(&self.values);
+        }
         out += &verdict("the models", self.agree, self.shows_nothing, &self.reasons);
         out
     }
@@ -339,6 +384,23 @@ fn class_differences(
     let classes = agreement.classes.iter();
     let classes = classes.map(|(&id, found)| difference(Some(id), detector.label(id).to_string(), found));
     (difference(None, "all".to_owned(), &agreement.all), classes.collect())
+}
+
+/// Returns a table with a row for each value of whole frames.
+fn value_table(values: &[FrameValueDifference]) -> String {
+    let numbers = [">FRAMES", ">OUTSIDE", ">OTHER LABEL", ">ONE SIDED", ">MAX DIFFERENCE", ">MIN COSINE"];
+    let mut table = TextTable::new(&[&["VALUE"][..], &numbers, &["WORST PICTURE"]].concat());
+    for v in values {
+        let number = |worst: &Option<WorstPicture>| {
+            worst.as_ref().map_or_else(|| "-".to_owned(), |worst| format!("{:.4}", worst.value))
+        };
+        let counts = [v.frames, v.outside, v.other_labels, v.one_sided].map(|count| count.to_string());
+        let worst = v.max_difference.as_ref().or(v.min_cosine.as_ref()).map(|worst| worst.picture.as_str());
+        let worst = v.outside_picture.as_deref().or(worst).unwrap_or("-").to_owned();
+        let numbers = [number(&v.max_difference), number(&v.min_cosine), worst];
+        table.push([escape(&v.name).to_string()].into_iter().chain(counts).chain(numbers));
+    }
+    format!("\n{}", table.text())
 }
 
 /// Returns a table with a row for each class and one for all.

@@ -18,7 +18,7 @@ section! {
         kind: SinkKind as text() => flatten,
         /// Send messages of these cameras only; empty: all.
         cameras: Vec<String> as list(name()) => default(Vec::new()),
-        /// Send only frames with a detection.
+        /// Send only frames with a detection or with values of the frame, such as attributes.
         only_detections: bool as flag() => default(false),
         /// Maximum number of waiting messages.
         queue: usize as whole(1..=1_000_000) => default(256),

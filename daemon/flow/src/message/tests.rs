@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use visiond_engine::detector::Keypoint;
+use visiond_engine::heads::{AttributeValue, DepthGrid, Reading, ScoredLabel};
 use visiond_kernels::frame::PixelFormat;
 use visiond_kernels::mask::rle_decode;
 
@@ -50,6 +51,28 @@ fn detection(width: u32, height: u32) -> impl Strategy<Value = Detection> {
         })
 }
 
+/// Returns values of a frame as heads give them, and with numbers that no head gives.
+fn values() -> impl Strategy<Value = FrameValues> {
+    let scored = || ("\\PC{0,8}", any_number()).prop_map(|(label, score)| ScoredLabel { label: label.into(), score });
+    let reading = prop_oneof![
+        scored().prop_map(Reading::Label),
+        proptest::collection::vec(scored(), 0..3).prop_map(Reading::Labels),
+        any_number().prop_map(Reading::Number),
+    ];
+    let depth = (0..4_usize, 1..4_usize).prop_flat_map(|(columns, rows)| {
+        let cells = || proptest::collection::vec(proptest::option::of(any_number()), columns * rows);
+        (cells(), cells()).prop_map(move |(nearest, median)| DepthGrid { columns, rows, nearest, median })
+    });
+    (proptest::collection::vec(reading, 0..4), proptest::collection::vec(-2.0..2.0_f32, 0..9), depth).prop_map(
+        |(readings, embedding, depth)| {
+            let named = readings.into_iter().enumerate();
+            let attribute =
+                |(index, reading): (usize, Reading)| AttributeValue { name: index.to_string().into(), reading };
+            FrameValues { attributes: named.map(attribute).collect(), embedding, depth }
+        },
+    )
+}
+
 fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
     let formats: Vec<_> = PixelFormat::all().collect();
     (1..=16384_u32, 1..=16384_u32, proptest::sample::select(formats), any::<u64>(), any::<u64>(), any::<[u64; 6]>())
@@ -60,8 +83,9 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                 any::<String>(),
                 proptest::collection::vec(detection(width, height), 0..6),
                 proptest::collection::vec(any::<String>(), 0..4),
+                values(),
             );
-            rest.prop_map(move |(camera, file, label, seen, names)| {
+            rest.prop_map(move |(camera, file, label, seen, names, values)| {
                 let label: Arc<str> = label.into();
                 let [capture, queue, preprocess, infer, postprocess, total] = timings;
                 let timestamp = Timestamp { monotonic_ns: time, realtime_ns: time, instant: Instant::EndOfFrame };
@@ -73,7 +97,7 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                     ..MessageModel::default()
                 };
                 let named = |detection| DetectionMessage::new(detection, Arc::clone(&label), &model.keypoint_names);
-                let message = Message {
+                let mut message = Message {
                     schema: SCHEMA,
                     id: "0123456789abcdef-1".into(),
                     camera: camera.into(),
@@ -84,7 +108,9 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                     model: Arc::new(model.clone()),
                     timings_us: Timings { capture, queue, preprocess, infer, postprocess, total },
                     detections: seen.iter().filter_map(named).collect(),
+                    ..crate::testing::message("a", &[])
                 };
+                message.set_values(&values);
                 (message, seen)
             })
         })
@@ -192,6 +218,80 @@ fn what_is_no_number_is_not_told() {
     assert_eq!(DetectionMessage::new(&detection(f32::NAN, 0.0), "".into(), &[]), None);
     assert_eq!(DetectionMessage::new(&detection(0.5, f32::INFINITY), "".into(), &[]), None);
     assert!(DetectionMessage::new(&detection(0.5, 0.0), "".into(), &[]).is_some());
+}
+
+/// A message with values of the frame.
+fn message_of_values() -> Message {
+    let label = |label: &str, score| ScoredLabel { label: label.into(), score };
+    let attribute = |name: &str, reading| AttributeValue { name: name.into(), reading };
+    let mut message = Message::clone(&crate::testing::door_message(3, 0));
+    message.set_values(&FrameValues {
+        attributes: vec![
+            attribute("gender", Reading::Label(label("female", 0.970_04))),
+            attribute("age", Reading::Number(31.2)),
+            attribute("worn", Reading::Labels(vec![label("hat", 0.9), label("bag", 0.7)])),
+            attribute("held", Reading::Labels(Vec::new())),
+            attribute("broken", Reading::Number(f32::NAN)),
+        ],
+        embedding: vec![1.0, -0.5, 65504.0],
+        depth: DepthGrid {
+            columns: 2,
+            rows: 1,
+            nearest: vec![Some(0.512_345_6), None],
+            median: vec![Some(1.0), Some(f32::INFINITY)],
+        },
+    });
+    message
+}
+
+fn example_of_values() -> Value {
+    serde_json::from_slice(&message_of_values().to_line()).unwrap()
+}
+
+#[test]
+fn values_of_the_frame_are_written_in_the_cards_order() {
+    assert_eq!(violations(&example_of_values()), Vec::<String>::new());
+    let line = String::from_utf8(message_of_values().to_line()).unwrap();
+    let attributes = concat!(
+        r#""attributes":{"gender":{"label":"female","score":0.97},"age":{"value":31.2},"#,
+        r#""worn":{"labels":[{"label":"hat","score":0.9},{"label":"bag","score":0.7}]},"held":{"labels":[]}}"#
+    );
+    // 1 is 0x3c00, -0.5 is 0xb800, 65504 is 0x7bff; the low byte first.
+    let embedding = r#""embedding":{"length":3,"f16":"ADwAuP97"}"#;
+    let depth = r#""depth":{"columns":2,"rows":1,"nearest":[0.51235,null],"median":[1.0,null]}"#;
+    for part in [attributes, embedding, depth] {
+        assert!(line.contains(part), "{line}");
+    }
+    let plain = serde_json::to_value(&*crate::testing::door_message(3, 1)).unwrap();
+    assert!(["attributes", "embedding", "depth"].iter().all(|key| plain.get(key).is_none()), "{plain}");
+}
+
+#[test]
+fn a_message_with_values_is_not_empty() {
+    let mut message = Message::clone(&crate::testing::door_message(3, 0));
+    assert!(message.is_empty());
+    message.set_values(&FrameValues { embedding: vec![1.0], ..FrameValues::default() });
+    assert!(!message.is_empty());
+    message.set_values(&FrameValues::default());
+    assert!(message.is_empty() && !crate::testing::door_message(3, 1).is_empty());
+}
+
+#[test]
+fn the_schema_refuses_values_that_visiond_does_not_write() {
+    let refused = |change: fn(&mut Value)| {
+        let mut message = example_of_values();
+        change(&mut message);
+        assert!(!SCHEMA_FILE.is_valid(&message), "{message}");
+    };
+    refused(|m| m["attributes"] = json!({}));
+    refused(|m| m["attributes"]["gender"] = json!({"label": "x"}));
+    refused(|m| m["attributes"]["age"] = json!({"value": null}));
+    refused(|m| m["attributes"]["age"] = json!({"value": 1, "score": 1}));
+    refused(|m| m["embedding"]["f16"] = json!("A*=="));
+    refused(|m| m["embedding"]["length"] = json!(0));
+    refused(|m| m["depth"]["columns"] = json!(65));
+    refused(|m| m["depth"]["median"] = json!(["x"]));
+    refused(|m| drop(m["depth"].as_object_mut().unwrap().remove("nearest")));
 }
 
 #[test]

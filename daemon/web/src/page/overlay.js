@@ -1,4 +1,4 @@
-// Draws masks, boxes, points, skeletons and labels on a picture, in the colours of visiond's annotated pictures.
+// Draws masks, boxes, points, skeletons, labels and attributes on a picture, in the colours of visiond's annotated pictures.
 
 import { showsScores } from './settings.js';
 
@@ -35,7 +35,7 @@ export function fitting(canvas, width, height) {
 const LABELS_FROM = 300;
 
 /** Draws a message's detections. `place` is from [`fitting`]; `unit` is a pixel of the page, so that lines have the same width everywhere. */
-export function drawDetections(context, { detections, model }, place, unit) {
+export function drawDetections(context, { detections, model, attributes }, place, unit) {
   const font = 11.5 * unit;
   const small = context.canvas.width / unit < LABELS_FROM;
   const line = small ? 1.5 * unit : 2 * unit;
@@ -84,6 +84,24 @@ export function drawDetections(context, { detections, model }, place, unit) {
   // Every name has its place before a score takes room.
   if (showsScores()) for (const label of placed) addScore(context, label, placed);
   for (const label of placed) drawLabel(context, label, unit);
+  drawAttributes(context, attributes ?? {}, place, { font, unit });
+}
+
+/** Returns an attribute's value as text. */
+function attributeText({ label, score, labels, value }) {
+  if (labels) return labels.map((each) => each.label).join(', ') || 'none';
+  if (label === undefined) return String(value);
+  return showsScores() ? `${label} ${Math.round(score * 100)}\u202f%` : label;
+}
+
+/** Draws a line of the frame's attributes at the lower left, where no label of a classifier stands. */
+function drawAttributes(context, attributes, place, { font, unit }) {
+  const text = Object.entries(attributes).map(([name, each]) => `${name}: ${attributeText(each)}`).join(' · ');
+  if (!text) return;
+  const [pad, height] = [4 * unit, Math.round(font * 1.5)];
+  const width = Math.min(context.canvas.width - place.left, context.measureText(text).width + 2 * pad);
+  const top = context.canvas.height - place.top - height;
+  drawLabel(context, { css: '#000', color: [0, 0, 0], text, pad, left: place.left, top, width, height }, unit);
 }
 
 /** Fills the detection's outlines; holes are outlines inside of others. */

@@ -1,0 +1,155 @@
+//! Values of the whole frame in a message: attributes, an embedding, depth.
+
+use std::sync::Arc;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use serde::{Serialize, Serializer};
+use visiond_engine::heads::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLabel};
+
+/// The attributes of a frame by name, in the order of the card.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AttributesMessage(pub Vec<(Arc<str>, AttributeMessage)>);
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum AttributeMessage {
+    /// The best label and its score.
+    Label(LabelMessage),
+    /// Every label that passes the threshold, best first.
+    Labels {
+        /// The labels.
+        labels: Vec<LabelMessage>,
+    },
+    /// A number.
+    Number {
+        /// Its value.
+        value: f32,
+    },
+}
+
+/// A label with its score.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LabelMessage {
+    /// The label.
+    pub label: Arc<str>,
+    /// Score from 0 to 1.
+    pub score: f32,
+}
+
+/// An embedding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EmbeddingMessage {
+    /// Number of its numbers.
+    pub length: usize,
+    /// The numbers as 16-bit floats, little endian, in base64.
+    pub f16: String,
+}
+
+/// Depth as a grid over the frame.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DepthMessage {
+    /// Number of columns.
+    pub columns: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// The nearest depth in each cell, row by row; `None` where there is none.
+    pub nearest: Vec<Option<f32>>,
+    /// The median depth of each cell.
+    pub median: Vec<Option<f32>>,
+}
+
+impl Serialize for AttributesMessage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, attribute)| (name, attribute)))
+    }
+}
+
+impl AttributesMessage {
+    pub(super) fn new(attributes: &[AttributeValue]) -> Self {
+        let attribute = |AttributeValue { name, reading }: &AttributeValue| {
+            let message = match reading {
+                Reading::Label(one) => AttributeMessage::Label(LabelMessage::new(one)?),
+                Reading::Labels(all) => {
+                    AttributeMessage::Labels { labels: all.iter().filter_map(LabelMessage::new).collect() }
+                }
+                Reading::Number(number) => AttributeMessage::Number { value: significant(*number)? },
+            };
+            Some((Arc::clone(name), message))
+        };
+        Self(attributes.iter().filter_map(attribute).collect())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl AttributeMessage {
+    /// Returns the value as text for people, without scores.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Label(one) => one.label.to_string(),
+            Self::Labels { labels } if labels.is_empty() => "none".to_owned(),
+            Self::Labels { labels } => labels.iter().map(|one| &*one.label).collect::<Vec<_>>().join(", "),
+            Self::Number { value } => value.to_string(),
+        }
+    }
+}
+
+impl LabelMessage {
+    fn new(one: &ScoredLabel) -> Option<Self> {
+        Some(Self { label: Arc::clone(&one.label), score: rounded_score(one.score)? })
+    }
+}
+
+impl EmbeddingMessage {
+    pub(super) fn new(values: &FrameValues) -> Option<Self> {
+        let length = values.embedding.len();
+        (length > 0).then(|| Self { length, f16: BASE64_STANDARD.encode(values.embedding_as_f16()) })
+    }
+}
+
+impl DepthMessage {
+    pub(super) fn new(grid: &DepthGrid) -> Option<Self> {
+        let DepthGrid { columns, rows, nearest, median } = grid;
+        let rounded = |depths: &[Option<f32>]| depths.iter().map(|depth| significant((*depth)?)).collect();
+        let (nearest, median) = (rounded(nearest), rounded(median));
+        (!grid.is_empty()).then_some(Self { columns: *columns, rows: *rows, nearest, median })
+    }
+}
+
+/// Rounds a score to 4 decimals. `None` if JSON cannot represent it.
+pub(super) fn rounded_score(value: f32) -> Option<f32> {
+    value.is_finite().then(|| ((f64::from(value.clamp(0.0, 1.0)) * 1e4).round() / 1e4) as f32)
+}
+
+/// Rounds to 5 significant digits, so that neither meters nor fractions of a thousandth lose what means something. `None` if JSON
+/// cannot represent it.
+fn significant(value: f32) -> Option<f32> {
+    if !value.is_finite() {
+        return None;
+    }
+    // Adding 0.0 turns -0.0 into 0.0. The text is always a number.
+    format!("{:.4e}", value + 0.0).parse().ok().filter(|rounded: &f32| rounded.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::significant;
+
+    #[test]
+    fn numbers_have_five_digits_that_mean_something() {
+        for (value, wanted) in [(31.234_56, 31.235), (0.000_123_456, 0.000_123_46), (123_456.0, 123_460.0), (-0.0, 0.0)]
+        {
+            assert_eq!(significant(value), Some(wanted));
+        }
+        assert_eq!(significant(1e-45), Some(1e-45));
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert_eq!(significant(wrong), None);
+        }
+        // Rounding may not lead beyond f32.
+        assert!(significant(f32::MAX).is_none_or(f32::is_finite));
+    }
+}
