@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use tokio::time::timeout;
-use visiond_flow::message::Message;
+use visiond_flow::message::{EmbeddingMessage, Message};
 use visiond_flow::testing::message;
 use visiond_system::testing::{HANG, at_once};
 
@@ -71,6 +71,19 @@ fn a_reader_that_is_too_slow_loses_the_oldest_is_told_and_costs_the_others_nothi
         let second = slow.next().await;
         assert_eq!((second.message.message().sequence, second.lost), (41, 0));
     });
+}
+
+#[test]
+fn values_of_the_frame_count_as_something_seen() {
+    let live = Live::new();
+    let feed = live.messages();
+    let mut seen = feed.subscribe(Filter { cameras: Vec::new(), only_detections: true });
+    let mut values = message("door", &[]);
+    values.embedding = Some(EmbeddingMessage { length: 1, f16: "ADw=".to_owned() });
+    feed.publish(&published("door", 0, &[]));
+    feed.publish(&Arc::new(Published::new(Arc::new(Message { sequence: 1, ..values }))));
+    assert_eq!(seen.try_next().unwrap().message.message().sequence, 1);
+    assert!(seen.try_next().is_none());
 }
 
 #[test]

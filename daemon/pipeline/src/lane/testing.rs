@@ -5,6 +5,7 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use visiond_engine::heads::FrameValues;
 use visiond_flow::metrics::CameraMetrics;
 pub use visiond_flow::testing::{frame, model_facts, pool};
 use visiond_kernels::frame::FrameView;
@@ -46,6 +47,8 @@ pub struct Fake {
     finished: Vec<Vec<u8>>,
     /// Under way, in the order in which they were begun.
     order: Vec<usize>,
+    /// Of the frame that was read last: an embedding with its pixel.
+    values: FrameValues,
     counts: RunCounts,
 }
 
@@ -58,6 +61,7 @@ impl Fake {
             in_flight: vec![None; max_in_flight],
             finished: vec![Vec::new(); max_in_flight],
             order: Vec::new(),
+            values: FrameValues::default(),
             counts: RunCounts::default(),
         }
     }
@@ -120,9 +124,14 @@ impl ModelRunner for Fake {
         if let Act::FailHead = (self.act)(pixel) {
             return Err(RunError::new(Fault::Run, "the head failed"));
         }
+        self.values.embedding = vec![f32::from(pixel)];
         let class_id = u32::from(pixel);
         out.push(Detection { class_id, score: 0.9, box_in_source: Some([0.0, 0.0, 1.0, 1.0]), ..Detection::default() });
         Ok(())
+    }
+
+    fn values(&self) -> &FrameValues {
+        &self.values
     }
 
     fn counts(&self) -> RunCounts {

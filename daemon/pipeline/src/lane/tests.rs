@@ -173,6 +173,10 @@ fn cameras_share_a_run() {
     for message in &messages {
         let camera = format!("cam{}", message.sequence % 3);
         assert_eq!((&*message.camera, message.detections[0].class_id as u64), (&*camera, message.sequence));
+        // Values of the frame are those of the message's own: 0, 1, 2, 3, ... as halves.
+        let halves = ["AAA=", "ADw=", "AEA=", "AEI=", "AEQ=", "AEU=", "AEY=", "AEc=", "AEg="];
+        let embedding = message.embedding.as_ref().unwrap();
+        assert_eq!((embedding.length, &*embedding.f16), (1, halves[message.sequence as usize]));
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind, UnixSinkConfig, WhenFull};
+use visiond_flow::message::{EmbeddingMessage, Message};
 use visiond_flow::sink_counts::SinkCounts;
 use visiond_flow::testing::door_message as message;
 use visiond_system::outage::IfUnusable;
@@ -368,10 +369,14 @@ fn a_sink_gets_only_what_it_asked_for() {
     let publisher = start(config.clone());
     publisher.publish(&message(0, 0));
     publisher.publish(&message(1, 2));
+    // Values of the frame count as something seen.
+    let mut values = Message::clone(&message(2, 0));
+    values.embedding = Some(EmbeddingMessage { length: 1, f16: "ADw=".to_owned() });
+    publisher.publish(&Arc::new(values));
     publisher.close(hang());
     config.cameras = vec!["gate".into()];
-    publish_all(config, 2..5);
-    assert_eq!(sequences(&path), [1]);
+    publish_all(config, 3..5);
+    assert_eq!(sequences(&path), [1, 2]);
 }
 
 // Sockets
