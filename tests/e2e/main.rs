@@ -33,6 +33,7 @@ mod package;
 mod pictures;
 mod reload;
 mod reload_command;
+mod rtsp;
 mod running;
 mod selftest;
 mod spool;

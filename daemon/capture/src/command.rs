@@ -10,7 +10,7 @@ use std::process::Command;
 use std::{io, sync::Arc};
 
 use visiond_config::types::{CommandConfig, CommandContainer};
-use visiond_flow::clock::Clock;
+use visiond_flow::clock::{self, Clock};
 use visiond_flow::frame::PooledBuffer;
 use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::{ColorDescription, ColorRange};
@@ -122,7 +122,7 @@ impl CommandSource {
         let sequence = self.sequence;
         self.sequence += 1;
         self.run_frames += 1;
-        Ok(frames.frame(buffer, sequence, self.clock.as_ref()))
+        Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref())))
     }
 
     /// Reads the stream's first line. The first run's header determines the buffers; a later run's replaces them if it differs.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use visiond_config::format_size;
-use visiond_config::types::VideoConfig;
+use visiond_config::types::{RtspConfig, VideoConfig};
 use visiond_system::child_process::{Child, Launch};
 use visiond_system::confinement::{Confinement, Sockets};
 use visiond_system::find_program::find_program;
@@ -31,6 +31,24 @@ pub fn spawn(program: &Path, config: &VideoConfig, label: &str, args: Vec<String
     Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))
 }
 
+/// Starts ffmpeg, or the ffprobe beside it, for a stream that is written to its standard input. It needs neither files nor the
+/// network.
+pub fn spawn_fed(program: &Path, config: &RtspConfig, label: &str, args: Vec<String>) -> Result<Child, SourceError> {
+    let mut command = Command::new(program);
+    command.args(args);
+    let memory_bytes = Some(config.max_memory_bytes);
+    let confinement =
+        can_confine(program, config.confined).then(|| Confinement { memory_bytes, ..Confinement::default() });
+    let launch = Launch { label, is_fed: true, confinement, ..Launch::default() };
+    Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))
+}
+
+/// Whether a program is to be confined, and can be: a snap starts by a program that becomes root, which no confined program can.
+fn can_confine(program: &Path, confined: bool) -> bool {
+    let found = || find_program(program).and_then(|found| found.canonicalize().ok());
+    confined && !found().is_some_and(|it| it.ends_with("snap"))
+}
+
 /// Returns the error of a program that cannot be started.
 pub fn cannot_start(program: &Path, error: &io::Error) -> SourceError {
     let name = program.display();
@@ -51,10 +69,7 @@ pub fn is_remote(url: &str) -> bool {
 
 /// Returns what the decoder of `config` may use; `None`: what visiond may.
 fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
-    // A snap starts by a program that becomes root, which no confined program can.
-    let is_snap =
-        find_program(program).and_then(|found| found.canonicalize().ok()).is_some_and(|it| it.ends_with("snap"));
-    if !config.confined || is_snap {
+    if !can_confine(program, config.confined) {
         return None;
     }
     let VideoConfig { url, input_args, .. } = config;
@@ -85,11 +100,11 @@ fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
 }
 
 /// What to do about a program that ran out of memory; `lines` are its last lines.
-pub fn memory_remedy(config: &VideoConfig, lines: &[String]) -> String {
+pub fn memory_remedy(max_memory_bytes: u64, lines: &[String]) -> String {
     if !lines.iter().any(|line| line.contains("Cannot allocate memory")) {
         return String::new();
     }
-    let limit = format_size(config.max_memory_bytes);
+    let limit = format_size(max_memory_bytes);
     format!("; it may use {limit} of memory: make the video smaller, or raise `max_memory_bytes` (`--input-memory`)")
 }
 

@@ -1,13 +1,14 @@
 //! Asks ffprobe about a video: size, rate, pixel format, colours.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use rustix::fs::{Access, access};
 use serde_json::Value;
-use visiond_config::types::VideoConfig;
+use visiond_config::types::{RtspConfig, VideoConfig};
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
@@ -24,6 +25,9 @@ const RATES: RangeInclusive<f64> = 0.001..=1000.0;
 
 /// The most frames that a file may state: a hundred days at 500 frames per second. More would be a wrong count of lost frames.
 const MAX_FRAMES: u64 = u32::MAX as u64;
+
+/// The most frames that a decoder holds back, in H.264 and in H.265.
+const MAX_HELD_BACK: u64 = 16;
 
 /// Arguments of ffmpeg that ffprobe does not know. All but `-re` are followed by a value.
 const FFMPEG_ONLY: &str = "-re -readrate -stream_loop -ss -sseof -t -to -itsoffset -r -hwaccel -hwaccel_device \
@@ -43,6 +47,8 @@ pub struct VideoInfo {
     /// Seconds; `None` for a live stream.
     pub duration: Option<f64>,
     pub codec: String,
+    /// How many frames the decoder holds back, because frames are not decoded in the order of their times (B-frames).
+    pub held_back: usize,
     /// Matrix as tagged, otherwise BT.601; range as tagged, otherwise by the pixel format.
     pub color: ColorDescription,
     /// Where chroma samples lie, as ffprobe calls it: "left", "topleft", "unspecified".
@@ -72,6 +78,51 @@ pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo
     }
     let wrong = |reason| SourceError::permanent(format!("cannot read the video {}: {reason}", shown(&config.url)));
     Ok(parse(&answer).map_err(wrong)?)
+}
+
+/// Asks ffprobe about a stream that begins with `start`; `demuxer` is ffmpeg's name of its format, and `origin` names the stream
+/// in errors.
+pub fn probe_start(
+    config: &RtspConfig,
+    demuxer: &str,
+    start: &[u8],
+    label: &str,
+    origin: &str,
+    stop: &Stop,
+) -> Result<VideoInfo, ReadError> {
+    let args = ["-v", "error", "-hide_banner", "-print_format", "json", "-show_program_version", "-show_format"];
+    let args = args.into_iter().chain(["-show_streams", "-f", demuxer, "-i", "pipe:0"]).map(str::to_owned).collect();
+    let mut child = decoder_process::spawn_fed(&beside(&config.ffmpeg), config, label, args)?;
+    let mut input = child.take_input();
+    let mut answer = vec![0; MAX_ANSWER_BYTES];
+    let (read, status, lines) = thread::scope(|scope| {
+        // On a thread of its own, because a start may be larger than a pipe. The end of ffprobe fails the write.
+        let write = move || {
+            if let Some(input) = &mut input {
+                // ffprobe may know enough before it has read everything.
+                let _ = input.write_all(start);
+            }
+        };
+        let writer = thread::Builder::new().name("probe".to_owned()).spawn_scoped(scope, write);
+        writer.map_err(|error| SourceError::transient(format!("cannot start a thread: {error}")))?;
+        let read = fill(&mut child, &mut answer, stop, config.timeout, "answer", || origin.to_owned());
+        let status = if let Err(ReadError::Ended(_)) = &read { child.exit_status(stop) } else { None };
+        let lines = child.last_lines();
+        drop(child);
+        Ok::<_, SourceError>((read, status, lines))
+    })?;
+    match read {
+        Err(ReadError::Ended(read)) => answer.truncate(read),
+        result => result?,
+    }
+    let wrong = |reason: &str| {
+        let remedy = decoder_process::memory_remedy(config.max_memory_bytes, &lines);
+        SourceError::transient(format!("cannot read the video of {origin}: {reason}{remedy}"))
+    };
+    if !status.ok_or(ReadError::Stopped)?.success() {
+        return Err(wrong(lines.last().map_or("ffprobe gave no reason", String::as_str)).into());
+    }
+    Ok(parse(&answer).map_err(|reason| wrong(&reason))?)
 }
 
 /// Returns the value of `-i`: a path gets `file:`, so that ffmpeg does not take a colon in it for a protocol.
@@ -145,7 +196,7 @@ fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     if let Err(error) = failed {
         return cannot_open(config, &error);
     }
-    let remedy = decoder_process::memory_remedy(config, lines);
+    let remedy = decoder_process::memory_remedy(config.max_memory_bytes, lines);
     SourceError::permanent(format!(
         "cannot read the video {url}: not a video, or damaged at its start ({said}){remedy}"
     ))
@@ -187,6 +238,7 @@ pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
         fps: rate("avg_frame_rate").or_else(|| rate("r_frame_rate")),
         frames: stream["nb_frames"].as_str().and_then(|text| text.parse().ok()).filter(|&frames| frames <= MAX_FRAMES),
         duration: text_number(&answer["format"]["duration"]).or_else(|| text_number(&stream["duration"])),
+        held_back: stream["has_b_frames"].as_u64().map_or(0, |frames| frames.min(MAX_HELD_BACK) as usize),
         codec: stream["codec_name"].as_str().unwrap_or("unknown codec").to_owned(),
         color: color(stream, pixel_format),
         chroma_location: stream["chroma_location"].as_str().unwrap_or("unspecified").to_owned(),

@@ -3,6 +3,7 @@
 mod buffers;
 mod command;
 mod decoder_process;
+mod ffmpeg_output;
 mod ffprobe;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -12,6 +13,7 @@ mod pattern;
 pub mod picture;
 mod pipe;
 mod quarantine;
+mod rtsp;
 pub mod source;
 pub mod v4l2;
 mod video;
@@ -44,6 +46,7 @@ pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open
 pub fn check(source: &SourceConfig) -> Vec<SourceFault> {
     match source {
         SourceConfig::Pattern(config) => pattern::PatternSource::check(config).into_iter().collect(),
+        SourceConfig::Rtsp(config) => rtsp::RtspSource::check(config),
         SourceConfig::Video(config) => video::VideoSource::check(config),
         SourceConfig::Command(config) => command::CommandSource::check(config),
         SourceConfig::Images(config) => images::ImagesSource::check(config).into_iter().collect(),
@@ -56,6 +59,7 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<
     let clock = Arc::new(SystemClock);
     match source {
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
+        SourceConfig::Rtsp(config) => Ok(Box::new(rtsp::RtspSource::open(config, name, buffers, clock)?)),
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
         SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
         SourceConfig::Images(config) => {

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use visiond_config::types::Pace;
-use visiond_flow::clock::{self, Clock};
 use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
 use visiond_flow::metrics::LossCause;
+use visiond_flow::timestamp::Timestamp;
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{Child, Filled};
 use visiond_system::stop::Stop;
@@ -91,9 +91,8 @@ impl PipeFrames {
     }
 
     /// Makes a frame of what [`read`](Self::read) returned.
-    pub fn frame(&self, buffer: Option<PooledBuffer>, sequence: u64, clock: &dyn Clock) -> Next {
+    pub fn frame(&self, buffer: Option<PooledBuffer>, sequence: u64, timestamp: Timestamp) -> Next {
         let Some(buffer) = buffer else { return Next::Lost { frames: 1, cause: LossCause::Overload } };
-        let timestamp = clock::now(clock);
         Next::Frame(Frame { layout: self.layout, buffer: buffer.into(), sequence, timestamp, name: None })
     }
 }

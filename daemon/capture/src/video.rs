@@ -12,11 +12,10 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use visiond_config::types::{Pace, VideoConfig, VideoPixels};
-use visiond_flow::clock::Clock;
+use visiond_config::types::{Pace, VideoConfig};
+use visiond_flow::clock::{self, Clock};
 use visiond_flow::metrics::LossCause;
-use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
-use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{self, Child};
 use visiond_system::credentials::Login;
 use visiond_system::find_program;
@@ -25,6 +24,7 @@ use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
 use super::decoder_process;
+use super::ffmpeg_output::FfmpegOutput;
 use super::ffprobe::{self, VideoInfo};
 use super::pacer::SourcePacer;
 use super::pipe::{PipeFrames, ReadError};
@@ -119,7 +119,7 @@ impl VideoSource {
     fn start(&mut self, stop: &Stop) -> Result<(), ReadError> {
         let config = &self.config;
         let info = ffprobe::probe(config, &self.label, stop)?;
-        let (format, color) = output_format(config, &info);
+        let (format, color) = output(config).format(&info);
         let wrong = |reason: &dyn Error| {
             SourceError::permanent(format!("cannot read the video {}: {reason}", ffprobe::shown(&config.url)))
         };
@@ -174,7 +174,7 @@ impl VideoSource {
     fn failure(&self, what: &str, lines: &[String]) -> SourceError {
         let url = &ffprobe::shown(&self.config.url);
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
-        let remedy = decoder_process::memory_remedy(&self.config, lines);
+        let remedy = decoder_process::memory_remedy(self.config.max_memory_bytes, lines);
         let message = format!("cannot read on in the video {url}: {what}{said}{remedy}");
         if decoder_process::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
@@ -201,7 +201,7 @@ impl VideoSource {
         let sequence = self.sequence;
         self.sequence += 1;
         self.round_frames += 1;
-        Ok(frames.frame(buffer, sequence, self.clock.as_ref()))
+        Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref())))
     }
 }
 
@@ -245,36 +245,9 @@ fn ended(status: ExitStatus, frames: u64) -> String {
     }
 }
 
-/// Returns the format that comes through the pipe, and its colours.
-fn output_format(config: &VideoConfig, info: &VideoInfo) -> (PixelFormat, ColorDescription) {
-    match (config.pixels, native(&info.pixel_format)) {
-        (VideoPixels::Native, Some((format, _))) => {
-            let color = ColorDescription {
-                matrix: config.color_matrix.unwrap_or(info.color.matrix),
-                range: config.color_range.unwrap_or(info.color.range),
-            };
-            (format, color)
-        }
-        _ => (PixelFormat::Bgr, ColorDescription::default()),
-    }
-}
-
-/// Returns our format and ffmpeg's name for it; `None` if ffmpeg must convert to BGR.
-fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
-    Some(match pixel_format {
-        "yuv420p" | "yuvj420p" => (PixelFormat::I420, "yuv420p"),
-        "nv12" => (PixelFormat::Nv12, "nv12"),
-        "nv21" => (PixelFormat::Nv21, "nv21"),
-        // The same samples in another order.
-        "yuyv422" | "yuv422p" | "yuvj422p" => (PixelFormat::Yuyv, "yuyv422"),
-        "uyvy422" => (PixelFormat::Uyvy, "uyvy422"),
-        "yvyu422" => (PixelFormat::Yvyu, "yvyu422"),
-        "gray" => (PixelFormat::Grey, "gray"),
-        "rgb24" => (PixelFormat::Rgb, "rgb24"),
-        "rgba" | "rgb0" => (PixelFormat::Rgba, "rgba"),
-        "bgra" | "bgr0" => (PixelFormat::Bgra, "bgra"),
-        _ => return None,
-    })
+fn output(config: &VideoConfig) -> FfmpegOutput {
+    let &VideoConfig { pixels, color_matrix, color_range, .. } = config;
+    FfmpegOutput { pixels, color_matrix, color_range }
 }
 
 fn spawn(config: &VideoConfig, info: &VideoInfo, label: &str) -> Result<Child, SourceError> {
@@ -282,62 +255,13 @@ fn spawn(config: &VideoConfig, info: &VideoInfo, label: &str) -> Result<Child, S
 }
 
 fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {
-    let passthrough = if info.has_fps_mode { "-fps_mode" } else { "-vsync" };
-    let native = if config.pixels == VideoPixels::Native { native(&info.pixel_format) } else { None };
-    let pix_fmt = native.map_or("bgr24", |(_, name)| name);
     // `-flags bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine.
     let mut args: Vec<String> =
         ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact"].map(str::to_owned).into();
     args.extend(config.input_args.iter().cloned());
     args.extend(["-i", &ffprobe::input(&config.url), "-map", "0:V:0", "-an", "-sn", "-dn"].map(str::to_owned));
-    args.extend(["-vf".to_owned(), scale(config, info, native.is_some())]);
-    args.extend([passthrough, "passthrough", "-f", "rawvideo", "-pix_fmt", pix_fmt, "pipe:1"].map(str::to_owned));
+    args.extend(output(config).arguments(info));
     args
-}
-
-/// Returns the filter that scales every frame to the first one's size, because a stream may change its size. It also names the
-/// colours where they are configured, or must stay as they are.
-fn scale(config: &VideoConfig, info: &VideoInfo, is_native: bool) -> String {
-    let mut filter = format!("scale={}:{}", info.width, info.height);
-    if is_native {
-        let range = range_name(info.color.range);
-        filter.push_str(&format!(":in_range={range}:out_range={range}"));
-    } else {
-        filter.push_str(chroma_position(&info.chroma_location));
-        if let Some(matrix) = config.color_matrix {
-            let name = match matrix {
-                ColorMatrix::Bt601 => "bt601",
-                ColorMatrix::Bt709 => "bt709",
-                ColorMatrix::Bt2020 => "bt2020",
-            };
-            filter.push_str(&format!(":in_color_matrix={name}"));
-        }
-        if let Some(range) = config.color_range {
-            filter.push_str(&format!(":in_range={}", range_name(range)));
-        }
-    }
-    filter
-}
-
-/// Returns options of the filter for the place of chroma samples, because old versions of it ignore the video's.
-///
-/// OpenCV's conversion heeds it, too. It matters where chroma is interpolated: more than 8 bits, or an odd height.
-fn chroma_position(location: &str) -> &'static str {
-    match location {
-        "left" => ":in_h_chr_pos=0",
-        "topleft" => ":in_h_chr_pos=0:in_v_chr_pos=0",
-        "top" => ":in_h_chr_pos=128:in_v_chr_pos=0",
-        // Centred, as the filter assumes by itself.
-        _ => "",
-    }
-}
-
-/// Returns ffmpeg's name of the range.
-fn range_name(range: ColorRange) -> &'static str {
-    match range {
-        ColorRange::Limited => "tv",
-        ColorRange::Full => "pc",
-    }
 }
 
 #[cfg(test)]

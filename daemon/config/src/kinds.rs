@@ -17,7 +17,7 @@ use toml::de::{DeInteger, DeValue};
 use super::schema::{Context, Item, KeyKind, Shape, Written};
 
 pub use camera::{CameraName, ControlValue, camera, camera_in, control};
-pub use network::{Address, address, broker, host, is_loopback, split_broker, subject, topic};
+pub use network::{Address, address, broker, host, is_loopback, rtsp_url, split_broker, subject, topic};
 pub use plain::{
     Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of, parse_word, real, size, size_or_zero,
     whole, word,

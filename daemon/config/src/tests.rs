@@ -70,7 +70,7 @@ visiond.toml:10:8: `model.path` must be a path, not 5
 visiond.toml:13:9: no model has the name "other": there is "nano det"
     13 | model = "other"
        |         ^^^^^^^
-visiond.toml:15:8: `camera.source.type` must be one of "v4l2", "video", "command", "images", "pattern", not "vidio": did you mean "video"?
+visiond.toml:15:8: `camera.source.type` must be one of "v4l2", "rtsp", "video", "command", "images", "pattern", not "vidio": did you mean "video"?
     15 | type = "vidio"
        |        ^^^^^^^
        = The type, which decides the other keys (required)
@@ -311,6 +311,23 @@ fn a_login_needs_a_url_without_one() {
     assert!(said("rtsp://me:p@x/y").contains("`url` contains a user already"));
     let config = Config::parse(&camera("rtsp://x/y?at=me@home"), Path::new("/etc/visiond/v.toml"));
     assert!(config.unwrap().to_toml().contains("login = \"gate\""), "a credential's name is no path");
+}
+
+#[test]
+fn an_rtsp_url_is_one_and_another_schemes_remedy_is_named() {
+    let camera = |url: &str| {
+        format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"rtsp\", url = \"{url}\", login = \"gate\" }}\n")
+    };
+    let said = |url: &str| sentences(&camera(url)).join("|");
+    assert!(Config::parse(&camera("rtsp://10.0.0.1:554/1?a=b"), Path::new("visiond.toml")).is_ok());
+    assert!(
+        said("rtsps://10.0.0.1/1")
+            .contains("has the scheme rtsps, which `type = \"rtsp\"` cannot read: set `type = \"video\"`")
+    );
+    assert!(said("rtsp://me:p@x/y").contains("`url` contains a user already"));
+    for wrong in ["/srv/a.mp4", "http://10.0.0.1/1", "rtsp://", "rtsp://a b/"] {
+        assert!(said(wrong).contains("must be a URL rtsp://HOST/PATH"), "{wrong}: {}", said(wrong));
+    }
 }
 
 #[test]

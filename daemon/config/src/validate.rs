@@ -83,7 +83,7 @@ pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
         }
         match camera.inner("source") {
             Some(source) if source.is("type", "command") => raw_frames(&source, diagnostics),
-            Some(source) if source.is("type", "video") => login(&source, diagnostics),
+            Some(source) if source.is("type", "video") || source.is("type", "rtsp") => login(&source, diagnostics),
             _ => {}
         }
     }

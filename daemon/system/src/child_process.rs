@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -95,6 +95,8 @@ pub struct Launch<'a> {
     pub label: &'a str,
     /// Whether it writes to descriptor 3. Its standard output then goes where its standard error goes.
     pub on_descriptor_3: bool,
+    /// Whether it reads what is written to [`Child::take_input`]. Otherwise its standard input is empty.
+    pub is_fed: bool,
     /// What it may do; `None`: what visiond may.
     pub confinement: Option<Confinement>,
 }
@@ -103,6 +105,8 @@ pub struct Launch<'a> {
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
+    /// `None` once taken.
+    input: Option<ChildStdin>,
     /// `None` once closed.
     output: Option<ChildStdout>,
     errors: ErrorLines,
@@ -113,10 +117,11 @@ pub struct Child {
 impl Child {
     /// Starts `command` with its output on a pipe.
     pub fn spawn(mut command: Command, launch: &Launch<'_>) -> io::Result<Self> {
-        let Launch { label, on_descriptor_3, confinement } = launch;
+        let Launch { label, on_descriptor_3, is_fed, confinement } = launch;
         let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let secrets = hidden_in_arguments(arguments.iter().map(String::as_str));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let input = if *is_fed { Stdio::piped() } else { Stdio::null() };
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         isolate(&mut command);
         // After `isolate`, which would close descriptor 3.
         if *on_descriptor_3 {
@@ -128,7 +133,7 @@ impl Child {
             log::debug!("{label}: confined by {}", confinement::available());
         }
         let mut process = spawn_from_lasting_thread(command)?;
-        let (output, errors) = (process.stdout.take(), process.stderr.take());
+        let (input, output, errors) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let label = (*label).to_owned();
         let errors = errors.ok_or_else(|| io::Error::other("no pipe for standard error")).and_then(|pipe| {
             let output = output.ok_or_else(|| io::Error::other("no pipe for standard output"))?;
@@ -138,7 +143,7 @@ impl Child {
             Ok((output, errors)) => {
                 // If the system refuses, the default size stays.
                 let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_BYTES);
-                Ok(Self { process, output: Some(output), errors, status: None })
+                Ok(Self { process, input, output: Some(output), errors, status: None })
             }
             Err(error) => {
                 signal_group(process.id(), Signal::KILL);
@@ -146,6 +151,12 @@ impl Child {
                 Err(error)
             }
         }
+    }
+
+    /// Returns the pipe to the program's standard input, once, if it is fed. A write fails when the program ends; dropping the
+    /// pipe ends the program's input.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.input.take()
     }
 
     /// Reads from the pipe until `buffer` is full.
@@ -199,6 +210,7 @@ impl Child {
 
     /// Ends the whole group and takes the status. Idempotent.
     fn end(&mut self) {
+        self.input = None;
         self.output = None;
         if self.status.is_some() {
             return;

@@ -15,6 +15,7 @@ use visiond_kernels::color::ColorMatrix;
 use visiond_kernels::frame::PixelFormat;
 use visiond_system::stop::Stop;
 
+use crate::rtsp::tests as rtsp;
 use crate::source::Next;
 use crate::*;
 
@@ -85,6 +86,14 @@ fn a_videos_frames_are_read_straight_into_the_networks_buffers() {
             ..VideoConfig::default()
         }));
     }
+}
+
+#[test]
+fn a_network_cameras_frames_are_read_straight_into_the_networks_buffers() {
+    let folder = TempDir::new().unwrap();
+    let file = rtsp::stream(&folder, "live.h264", "64x48", 0);
+    let server = rtsp::Server::start(&[&file], &["--at-end", "loop"]);
+    assert_in_place(&SourceConfig::Rtsp(rtsp::config(&server.url())));
 }
 
 #[test]

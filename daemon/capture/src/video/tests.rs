@@ -7,8 +7,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
+use visiond_config::types::VideoPixels;
 use visiond_flow::clock::SystemClock;
 use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_kernels::color::{ColorMatrix, ColorRange};
+use visiond_kernels::frame::PixelFormat;
 use visiond_system::testing::{EVER, HANG, stopped_while_it_waits};
 
 use visiond_flow::frame::Frame;

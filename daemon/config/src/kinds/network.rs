@@ -96,6 +96,23 @@ pub fn split_broker(url: &str) -> Option<(&str, &str, Option<u16>)> {
     (!host.is_empty() && host.chars().all(fine)).then_some((scheme, host, port))
 }
 
+/// Returns the kind of URLs of RTSP streams.
+pub fn rtsp_url() -> KeyKind<String> {
+    string("a URL rtsp://HOST/PATH or rtsp://HOST:PORT/PATH", |item, _| {
+        let text = filled(item)?;
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let is_plain = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
+        match scheme.as_deref() {
+            Some("rtsp") if text.len() > "rtsp://".len() && is_plain => Ok(text.to_owned()),
+            Some("rtsps") => {
+                let sentence = "has the scheme rtsps, which `type = \"rtsp\"` cannot read: set `type = \"video\"`";
+                Err(Refusal::Sentence(sentence.to_owned()))
+            }
+            _ => Err("".into()),
+        }
+    })
+}
+
 /// Returns the kind of MQTT topic prefixes: levels separated by `/`.
 pub fn topic() -> KeyKind<String> {
     string("a topic: words with / between them, without spaces, #, + and $", |item, _| {

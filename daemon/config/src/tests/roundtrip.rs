@@ -98,6 +98,20 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn rtsp()(
+        path in "[a-z0-9/?=_.]{0,20}", login in of(prop_oneof![path(), Just(PathBuf::from("gate"))]), transport in word(),
+        key_frames_only: bool, ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], confined: bool,
+        max_memory_bytes in (16_u64 << 20)..=1 << 40, pixels in word(), color_matrix in of(word()), color_range in of(word()),
+        timeout in duration(100, 3_600_000),
+    ) -> RtspConfig {
+        let url = format!("rtsp://10.0.0.1:554/{path}");
+        RtspConfig {
+            url, login, transport, key_frames_only, ffmpeg, confined, max_memory_bytes, pixels, color_matrix, color_range, timeout,
+        }
+    }
+}
+
+prop_compose! {
     fn command()(
         program in path(), arguments in vec(text(), 0..4), raw in of((word(), 1_u32..=16_384, 1_u32..=16_384)),
         pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64), color_matrix in word(),
@@ -115,6 +129,7 @@ prop_compose! {
 fn source() -> impl Strategy<Value = SourceConfig> {
     prop_oneof![
         v4l2().prop_map(SourceConfig::V4l2),
+        rtsp().prop_map(SourceConfig::Rtsp),
         video().prop_map(SourceConfig::Video),
         command().prop_map(SourceConfig::Command),
         (path(), any::<bool>(), duration(10, 3_600_000), any::<bool>(), of(0.001..=1000.0_f64)).prop_map(

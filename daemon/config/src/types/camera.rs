@@ -10,7 +10,7 @@ use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 use super::{HOUR, MIB, MS, SECOND};
 use crate::kinds::{
     Words, by_name, camera, choice, command_line, control, credential, duration, flag, list, location, name, path,
-    program, real, size, text, whole, word,
+    program, real, rtsp_url, size, text, whole, word,
 };
 use crate::table_macros::{section, union};
 use crate::tables::{Union, table, union_table};
@@ -38,7 +38,9 @@ union! {
     pub enum SourceConfig {
         /// A V4L2 camera: USB, or CSI with a driver of its own.
         V4l2(V4l2Config) = "v4l2",
-        /// A video file or a URL, such as RTSP, decoded by ffmpeg.
+        /// A network camera over RTSP.
+        Rtsp(RtspConfig) = "rtsp",
+        /// A video file or a URL, decoded by ffmpeg.
         Video(VideoConfig) = "video",
         /// A program that writes frames to standard output or to descriptor 3, such as GStreamer.
         Command(CommandConfig) = "command",
@@ -62,7 +64,7 @@ impl SourceConfig {
             Self::Video(video) => (video.pace == Pace::Fastest, false),
             Self::Command(command) => (command.pace == Pace::Fastest, false),
             Self::Images(images) => (false, images.fps.is_some()),
-            Self::V4l2(_) | Self::Pattern(_) => (false, false),
+            Self::V4l2(_) | Self::Rtsp(_) | Self::Pattern(_) => (false, false),
         };
         is_lossless(self.name(), is_fastest, has_fps)
     }
@@ -73,7 +75,7 @@ pub fn is_lossless(kind: &str, is_fastest: bool, has_fps: bool) -> bool {
     match kind {
         "video" | "command" => is_fastest,
         "images" => !has_fps,
-        "v4l2" | "pattern" => false,
+        "v4l2" | "rtsp" | "pattern" => false,
         _ => true,
     }
 }
@@ -146,10 +148,65 @@ impl IoMode {
 }
 
 section! {
+    /// A network camera over RTSP, with H.264 or H.265. visiond holds the session, ffmpeg decodes.
+    pub struct RtspConfig {
+        /// The stream: rtsp://HOST:PORT/PATH. The port is 554 if there is none. rtsps:// is not supported here, `type = "video"`
+        /// reads it.
+        url: String as rtsp_url() => required(r#""rtsp://192.168.1.20:554/stream1""#),
+        /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
+        /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
+        /// as the camera requests.
+        login: Option<PathBuf> as credential() => optional(r#""gate""#),
+        /// How the video comes. "tcp" loses no packet; "udp" is for cameras and networks that require it.
+        transport: RtspTransport as word() => default(RtspTransport::Tcp),
+        /// Decode only key frames, which takes a fraction of the CPU's time. How many there are is a setting of the camera
+        /// (GOP, I-frame interval), usually one every 1 to 4 s.
+        key_frames_only: bool as flag() => default(false),
+        /// The ffmpeg program; ffprobe must be in the same folder.
+        ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
+        /// Confine ffmpeg and ffprobe: they read what every user may read of the system, write nothing, and use neither the
+        /// network nor devices. Set this to `false` if your ffmpeg requires more.
+        confined: bool as flag() => default(true),
+        /// Maximum memory of ffmpeg, and of ffprobe, so that a hostile stream cannot use up the memory. Decoding 4K takes up to
+        /// 400 MiB. Without effect where `confined` is `false`.
+        max_memory_bytes: u64 as size(16 * MIB..=1 << 40) => default(1 << 30),
+        /// Pixels that ffmpeg outputs. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" is the
+        /// stream's own YUV planes, half the bytes, which visiond converts exactly: colours are about 1 level of 255 off
+        /// OpenCV's, and about one box in 14 differs.
+        pixels: VideoPixels as word() => default(VideoPixels::Bgr),
+        /// YUV matrix. Without it, the stream's.
+        color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
+        /// YUV range. Without it, the stream's.
+        color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// visiond connects again if the camera does not answer, or sends no frame, for this long.
+        timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+    }
+}
+
+/// How RTP packets come from a camera.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RtspTransport {
+    /// In the connection of RTSP.
+    Tcp,
+    /// As UDP datagrams.
+    Udp,
+}
+
+impl RtspTransport {
+    /// Returns the name used in the configuration and the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+section! {
     /// A video file or URL, decoded by ffmpeg.
     pub struct VideoConfig {
         /// Path or URL: anything that ffmpeg reads.
-        url: String as location() => required(r#""rtsp://192.168.1.20:554/stream1""#),
+        url: String as location() => required(r#""https://192.168.1.20/stream1.m3u8""#),
         /// User and password for the URL, so that they need not stand in it: the name of a systemd credential
         /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
@@ -304,6 +361,7 @@ pub enum PictureFormat {
 
 words!(ColorMatrix: "bt601" = Self::Bt601, "bt709" = Self::Bt709, "bt2020" = Self::Bt2020);
 words!(ColorRange: "limited" = Self::Limited, "full" = Self::Full);
+words!(RtspTransport: "tcp" = Self::Tcp, "udp" = Self::Udp);
 words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
 words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Copy);
 words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);

@@ -1,0 +1,207 @@
+//! Plays a network camera over RTSP.
+//!
+//! Three stages, with a clean edge between them: a session (`session`) connects and gives access units, a queue (`unit_queue`)
+//! keeps few of them, a decoder (`stream_decoder`) makes frames. The session outlives the decoder where the stream changes its
+//! parameters, such as its size. When the session ends, the source ends, and the camera's thread opens another.
+//!
+//! A frame's time is that of its capture by the camera's sender reports, if they put it into the second before its arrival, and
+//! otherwise the arrival of its first packet (`frame_times`).
+
+mod access_unit;
+mod frame_times;
+mod session;
+mod stream_decoder;
+mod unit_queue;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use percent_encoding::percent_decode_str;
+use retina::client::Credentials;
+use url::Url;
+use visiond_config::types::RtspConfig;
+use visiond_flow::clock::{self, Clock};
+use visiond_system::credentials::Login;
+use visiond_system::find_program;
+use visiond_system::stop::Stop;
+
+use self::session::{RunningSession, SessionTarget};
+use self::stream_decoder::{DecoderEnd, KEY_FRAME_WAIT, StreamDecoder};
+use self::unit_queue::{First, UnitQueue};
+use super::buffers::Buffers;
+use super::decoder_process;
+use super::ffprobe::{self, shown};
+use super::pipe::ReadError;
+use super::source::{Next, Source, SourceError, SourceFault};
+
+pub struct RtspSource {
+    config: RtspConfig,
+    buffers: Buffers,
+    label: String,
+    /// The URL as errors and the log show it.
+    origin: String,
+    clock: Arc<dyn Clock>,
+    /// `None` before the first key frame, and between two sets of parameters.
+    decoder: Option<StreamDecoder>,
+    queue: Arc<UnitQueue>,
+    /// Held, because its drop ends the session. Dropped after the decoder.
+    _session: RunningSession,
+    sequence: u64,
+}
+
+impl RtspSource {
+    /// Finds out whether [`RtspSource::open`] would fail, without starting a program or connecting to a camera.
+    pub fn check(config: &RtspConfig) -> Vec<SourceFault> {
+        let login = config.login.as_ref().and_then(|name| Login::read(name).err()).map(|error| SourceFault {
+            key: "login",
+            certainty: error.certainty(),
+            error: SourceError::permanent(error.to_string()),
+        });
+        let address = address(config).err().map(|error| SourceFault::new("url", error));
+        let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
+        let program = programs.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
+        let program = program.map(|(program, (error, certainty))| SourceFault {
+            key: "ffmpeg",
+            error: decoder_process::cannot_start(program, &error),
+            certainty,
+        });
+        [login, address, program].into_iter().flatten().collect()
+    }
+
+    /// Starts the session, which connects while [`Source::next`] waits.
+    pub fn open(
+        config: &RtspConfig,
+        name: &str,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let (url, mut credentials) = address(config)?;
+        // Read each time, because a file may have a new password when the camera is opened again.
+        if let Some(name) = &config.login {
+            let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
+            let (username, password) = login.into_parts();
+            credentials = Some(Credentials { username, password });
+        }
+        let origin = shown(&config.url);
+        let target = SessionTarget {
+            url,
+            shown: origin.clone(),
+            credentials,
+            transport: config.transport,
+            key_frames_only: config.key_frames_only,
+            timeout: config.timeout,
+        };
+        let queue = Arc::new(UnitQueue::new(Arc::clone(&clock)));
+        let session = RunningSession::start(target, Arc::clone(&queue), Arc::clone(&clock))?;
+        Ok(Self {
+            config: config.clone(),
+            buffers: buffers.clone(),
+            label: format!("camera {name}: ffmpeg"),
+            origin,
+            clock,
+            decoder: None,
+            queue,
+            _session: session,
+            sequence: 0,
+        })
+    }
+
+    /// Waits for a key frame and starts a decoder for it.
+    fn start_decoder(&self, stop: &Stop) -> Result<StreamDecoder, ReadError> {
+        let origin = &self.origin;
+        // While units arrive, the session does not time out; it does when the camera is silent.
+        let wait: Duration = self.config.timeout.max(KEY_FRAME_WAIT);
+        match self.queue.first(stop, Instant::now() + wait) {
+            First::Unit(unit) => {
+                let Self { config, buffers, queue, label, .. } = self;
+                StreamDecoder::start(config, &unit, buffers, queue, label, origin, stop)
+            }
+            First::Stopped => Err(ReadError::Stopped),
+            First::Ended(error) => Err(error.into()),
+            First::TimedOut => Err(ReadError::Failed(SourceError::transient(format!(
+                "no key frame from {origin} for {} s: shorten the interval of key frames (GOP) in the camera",
+                wait.as_secs_f64()
+            )))),
+        }
+    }
+
+    fn read_next(&mut self, stop: &Stop) -> Result<Next, ReadError> {
+        let decoder = match &mut self.decoder {
+            Some(decoder) => decoder,
+            None => {
+                let decoder = self.start_decoder(stop)?;
+                self.decoder.insert(decoder)
+            }
+        };
+        let (buffer, captured) = decoder.read(stop, &self.origin)?;
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let timestamp = captured.unwrap_or_else(|| clock::now(self.clock.as_ref()));
+        Ok(decoder.frames.frame(buffer, sequence, timestamp))
+    }
+}
+
+impl Source for RtspSource {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        loop {
+            stop.mark_progress();
+            if let Some((frames, cause)) = self.queue.take_loss() {
+                self.sequence += frames;
+                return Ok(Next::Lost { frames, cause });
+            }
+            match self.read_next(stop) {
+                Ok(next) => return Ok(next),
+                Err(ReadError::Stopped) => return Ok(Next::Stopped),
+                Err(ReadError::Failed(error)) => return Err(error),
+                Err(ReadError::Ended(_)) => {}
+            }
+            let Some(decoder) = self.decoder.take() else { continue };
+            match decoder.end(&self.origin, self.config.max_memory_bytes, stop) {
+                DecoderEnd::OtherParameters => {
+                    log::info!("{}: the stream has other parameters now, starting the decoder again", self.label);
+                }
+                DecoderEnd::SessionEnded => {
+                    return Err(self.queue.ended().unwrap_or_else(session::thread_ended));
+                }
+                DecoderEnd::Stopped => return Ok(Next::Stopped),
+                DecoderEnd::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        let (origin, transport) = (&self.origin, self.config.transport.name());
+        let Some(StreamDecoder { info, frames, .. }) = &self.decoder else {
+            return format!("rtsp {origin} over {transport}");
+        };
+        let which = if self.config.key_frames_only { "key frames only" } else { "live" };
+        format!(
+            "rtsp {origin} over {transport}, {} {}x{} {}, as {}, {which}",
+            info.codec,
+            info.width,
+            info.height,
+            info.pixel_format,
+            frames.layout.format()
+        )
+    }
+}
+
+/// Returns the address without a user, and the user that it has.
+fn address(config: &RtspConfig) -> Result<(Url, Option<Credentials>), SourceError> {
+    let wrong = |reason: &str| SourceError::permanent(format!("cannot play {}: {reason}", shown(&config.url)));
+    let mut url = Url::parse(&config.url).map_err(|error| wrong(&error.to_string()))?;
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(wrong("it has no host: write rtsp://HOST/PATH"));
+    }
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let credentials = (!url.username().is_empty()).then(|| Credentials {
+        username: decoded(url.username()),
+        password: url.password().map(decoded).unwrap_or_default(),
+    });
+    let cleared = url.set_username("").and_then(|()| url.set_password(None));
+    cleared.map_err(|()| wrong("it has no host: write rtsp://HOST/PATH"))?;
+    Ok((url, credentials))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

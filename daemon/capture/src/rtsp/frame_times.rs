@@ -1,0 +1,109 @@
+//! When frames were captured: by the camera's sender reports where they can be right, else by the arrival of the packets.
+
+use visiond_flow::timestamp::{Instant, Timestamp};
+
+/// How long before its arrival a frame may have been captured for a sender report to be believed.
+const MAX_UNDERWAY_NS: i128 = 1_000_000_000;
+
+/// The most frames that a decoder is expected to have taken and not returned.
+const MAX_PENDING: usize = 256;
+
+/// After so many frames, too many pending times are noticed.
+const WINDOW: usize = 100;
+
+/// Maps the RTP timestamps of one stream to the wall clock.
+#[derive(Debug)]
+pub struct CameraClock {
+    rate_hz: u32,
+    /// RTP timestamp and wall clock in ns since 1970 of the last sender report.
+    report: Option<(i64, i128)>,
+}
+
+impl CameraClock {
+    pub fn new(rate_hz: u32) -> Self {
+        Self { rate_hz: rate_hz.max(1), report: None }
+    }
+
+    /// Takes a sender report: `ntp` is its time in NTP's format, 32.32 bits of seconds since 1900.
+    pub fn report(&mut self, rtp: i64, ntp: u64) {
+        /// Seconds from 1900 to 1970.
+        const EPOCH_S: u64 = 2_208_988_800;
+        // Wraps in 2036, as NTP's era does.
+        let since_1970 = ntp.wrapping_sub(EPOCH_S << 32);
+        self.report = Some((rtp, (i128::from(since_1970) * 1_000_000_000) >> 32));
+    }
+
+    /// Returns when the frame with the timestamp `rtp` was captured. Its first packet came at `arrival`.
+    ///
+    /// A camera's clock may be wrong by years. The report counts only if it puts the capture into the last second before the
+    /// arrival.
+    pub fn captured(&self, rtp: i64, arrival: Timestamp) -> Timestamp {
+        let Some((reported, realtime_ns)) = self.report else { return arrival };
+        let later_ns = (i128::from(rtp) - i128::from(reported)) * 1_000_000_000 / i128::from(self.rate_hz);
+        let captured_ns = realtime_ns + later_ns;
+        let underway_ns = i128::from(arrival.realtime_ns) - captured_ns;
+        if !(0..=MAX_UNDERWAY_NS).contains(&underway_ns) {
+            return arrival;
+        }
+        let underway_ns = underway_ns as u64;
+        Timestamp {
+            monotonic_ns: arrival.monotonic_ns.saturating_sub(underway_ns),
+            realtime_ns: arrival.realtime_ns.saturating_sub(underway_ns),
+            instant: Instant::EndOfFrame,
+        }
+    }
+}
+
+/// The times of frames that a decoder has taken and not returned.
+///
+/// A decoder takes frames in another order than it returns them (B-frames). It returns them in the order of their presentation,
+/// so the frame that comes out is the pending one with the smallest presentation time. A frame that is shown later was captured
+/// later: if it has arrived earlier, its time counts for both. So times never go back. Where the decoder returns fewer frames
+/// than it took, because some were damaged, times would lag from then on: if more are pending throughout [`WINDOW`] frames than
+/// the decoder holds back, the oldest are dropped.
+#[derive(Debug)]
+pub struct PendingTimes {
+    /// By presentation time. `None` is a repetition, which is no frame of its own.
+    pending: Vec<(i64, Option<Timestamp>)>,
+    held_back: usize,
+    /// The fewest pending times since `returned` was 0.
+    fewest: usize,
+    returned: usize,
+}
+
+impl PendingTimes {
+    /// Creates it for a decoder that holds back so many frames.
+    pub fn new(held_back: usize) -> Self {
+        Self { pending: Vec::with_capacity(MAX_PENDING), held_back, fewest: usize::MAX, returned: 0 }
+    }
+
+    /// Adds a frame that the decoder takes, behind others with the same presentation time.
+    pub fn add(&mut self, presentation: i64, captured: Option<Timestamp>) {
+        if self.pending.len() == MAX_PENDING {
+            self.pending.remove(0);
+        }
+        let at = self.pending.partition_point(|(other, _)| *other <= presentation);
+        self.pending.insert(at, (presentation, captured));
+    }
+
+    /// Returns when the next frame of the decoder was captured, `Some(None)` for a repetition; `None` if there is no such frame.
+    pub fn next(&mut self) -> Option<Option<Timestamp>> {
+        let mut next = (!self.pending.is_empty()).then(|| self.pending.remove(0).1);
+        if let Some(Some(time)) = &mut next {
+            let later = self.pending.iter().filter_map(|(_, captured)| *captured);
+            *time =
+                later.fold(*time, |first, other| if other.monotonic_ns < first.monotonic_ns { other } else { first });
+        }
+        self.fewest = self.fewest.min(self.pending.len());
+        self.returned += 1;
+        if self.returned == WINDOW {
+            let stale = self.fewest.saturating_sub(self.held_back);
+            self.pending.drain(..stale);
+            (self.returned, self.fewest) = (0, usize::MAX);
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn at(ns: u64) -> Timestamp {
+    Timestamp { monotonic_ns: ns, realtime_ns: 1_700_000_000_000_000_000 + ns, instant: Instant::EndOfFrame }
+}
+
+/// NTP's format of a wall clock in ns since 1970.
+fn ntp(realtime_ns: u64) -> u64 {
+    let seconds = realtime_ns / 1_000_000_000 + 2_208_988_800;
+    (seconds << 32) | ((u128::from(realtime_ns % 1_000_000_000) << 32) / 1_000_000_000) as u64
+}
+
+#[test]
+fn a_sender_report_gives_the_time_of_capture() {
+    let mut clock = CameraClock::new(90_000);
+    let arrival = at(5_000_000_000);
+    assert_eq!(clock.captured(900, arrival), arrival, "no report came yet");
+    clock.report(90_000, ntp(at(4_500_000_000).realtime_ns));
+    // 0.1 s later by the camera's clock of 90 kHz.
+    let captured = clock.captured(99_000, arrival);
+    assert!(captured.monotonic_ns.abs_diff(4_600_000_000) <= 1, "{captured:?}");
+    assert_eq!(arrival.realtime_ns - captured.realtime_ns, arrival.monotonic_ns - captured.monotonic_ns);
+}
+
+#[test]
+fn a_camera_whose_clock_is_wrong_is_not_believed() {
+    let arrival = at(5_000_000_000);
+    for reported_ns in [0, 1_000_000_000, arrival.realtime_ns - 1_000_000_001, arrival.realtime_ns + 1_000_000] {
+        let mut clock = CameraClock::new(90_000);
+        clock.report(0, ntp(reported_ns));
+        assert_eq!(clock.captured(0, arrival), arrival, "{reported_ns}");
+    }
+    let mut clock = CameraClock::new(0);
+    clock.report(i64::MIN, u64::MAX);
+    assert_eq!(clock.captured(i64::MAX, arrival), arrival);
+}
+
+#[test]
+fn times_come_out_in_the_order_of_presentation_and_never_go_back() {
+    let mut times = PendingTimes::new(2);
+    // I, P, B, B as they are decoded.
+    for (presentation, ns) in [(0, 1), (3, 2), (1, 3), (2, 4)] {
+        times.add(presentation, Some(at(ns)));
+    }
+    let out: Vec<_> = std::iter::from_fn(|| times.next()).map(|time| time.unwrap().monotonic_ns).collect();
+    assert_eq!(out, [1, 2, 2, 2], "what is shown before P was captured before it came");
+    // By sender reports, in the order of decoding.
+    for (presentation, ns) in [(0, 10), (3, 40), (1, 20), (2, 30)] {
+        times.add(presentation, Some(at(ns)));
+    }
+    let out: Vec<_> = std::iter::from_fn(|| times.next()).map(|time| time.unwrap().monotonic_ns).collect();
+    assert_eq!(out, [10, 20, 30, 40]);
+}
+
+#[test]
+fn frames_that_a_decoder_swallows_make_no_lasting_lag() {
+    let mut times = PendingTimes::new(1);
+    // It holds back one frame and returned none for five.
+    (0..6).for_each(|n| times.add(n, Some(at(n as u64))));
+    let mut late = 0;
+    for n in 6..6 + 2 * WINDOW as i64 {
+        times.add(n, Some(at(n as u64)));
+        late = n as u64 - times.next().unwrap().unwrap().monotonic_ns;
+    }
+    assert_eq!(late, 1);
+}
+
+#[test]
+fn a_decoder_that_returns_nothing_fills_no_memory() {
+    let mut times = PendingTimes::new(0);
+    (0..10_000).for_each(|n| times.add(-n, None));
+    assert_eq!(times.pending.len(), MAX_PENDING);
+}

@@ -1,0 +1,346 @@
+//! One session with a camera: connects, logs in, plays, and puts access units into a queue. On a thread of its own.
+//!
+//! RTSP itself is the crate `retina`: requests, authentication, keep-alive, RTP's headers and their order. It puts no bound on an
+//! answer of the server, so every wait for it may read only so much ([`few_reads`]).
+
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::os::unix::fs::FileExt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use retina::client::{
+    Credentials, Described, PacketItem, PlayOptions, Session, SessionGroup, SessionOptions, SetupOptions,
+    TcpTransportOptions, Transport, UdpTransportOptions,
+};
+use retina::codec::{ParametersRef, VideoParametersCodec};
+use tokio::sync::oneshot;
+use tokio::task::consume_budget;
+use tokio::time::{Instant, timeout, timeout_at};
+use url::Url;
+use visiond_config::types::RtspTransport;
+use visiond_flow::clock::{self, Clock};
+use visiond_system::redact::redact_line;
+
+use super::super::source::SourceError;
+use super::access_unit::{Access, Assembler, Codec};
+use super::frame_times::CameraClock;
+use super::unit_queue::UnitQueue;
+
+/// How long the camera may take to answer that the session is over.
+const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
+
+/// How much may be read for one answer or packet before the server counts as hostile. A packet has 64 KiB at most, an answer a few
+/// KiB; data of streams that were not asked for may come before.
+const MOST_READ: u64 = 512 << 10;
+
+/// How often a wait for one answer or packet may be woken. A packet of 64 KiB, in a connection that is read one small segment at a
+/// time, takes 46.
+const MOST_WAKES: u32 = 256;
+
+/// What tokio lets a task do before it must yield, less the few reads that one wake may make.
+const SPENT_BUDGET: u32 = 124;
+
+/// What a session needs.
+#[derive(Debug, Clone)]
+pub struct SessionTarget {
+    /// Without a user.
+    pub url: Url,
+    /// The URL as errors and the log show it.
+    pub shown: String,
+    pub credentials: Option<Credentials>,
+    pub transport: RtspTransport,
+    pub key_frames_only: bool,
+    pub timeout: Duration,
+}
+
+/// A running session. It ends when it is dropped, which takes [`TEARDOWN_WAIT`] at most.
+pub struct RunningSession {
+    cancel: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningSession {
+    /// Starts the thread, which connects. It puts units into `queue`, and its end, which is always an error.
+    pub fn start(target: SessionTarget, queue: Arc<UnitQueue>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+        let (cancel, cancelled) = oneshot::channel();
+        let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        let run = move || {
+            // Also where retina panics: nobody must wait for units that never come.
+            let _end = EndOfThread(&queue);
+            runtime.block_on(async {
+                let group = Arc::new(SessionGroup::default());
+                let play = play(&target, &group, &queue, clock.as_ref());
+                tokio::select! {
+                    biased;
+                    _ = cancelled => {}
+                    error = play => queue.end(error),
+                }
+                // The session is dropped, and retina says so to the camera.
+                let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+            });
+            // A name that is still being resolved must not delay the end.
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("rtsp".to_owned()).spawn(run).map_err(cannot)?;
+        Ok(Self { cancel: Some(cancel), thread: Some(thread) })
+    }
+}
+
+impl Drop for RunningSession {
+    fn drop(&mut self) {
+        self.cancel = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic was logged; its queue has ended.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct EndOfThread<'q>(&'q UnitQueue);
+
+impl Drop for EndOfThread<'_> {
+    fn drop(&mut self) {
+        self.0.end(thread_ended());
+    }
+}
+
+/// Returns the error of a session without one of its own: its thread panicked.
+pub fn thread_ended() -> SourceError {
+    SourceError::transient("the thread of the RTSP session has ended: see the error above it in the log")
+}
+
+/// Plays the stream until it fails.
+async fn play(target: &SessionTarget, group: &Arc<SessionGroup>, queue: &UnitQueue, clock: &dyn Clock) -> SourceError {
+    let meter = ReadMeter::of_this_thread();
+    let connected = timeout(target.timeout, connect(target, group, &meter)).await;
+    let failure = match connected {
+        Err(_) => Failure::NoAnswer,
+        Ok(Err(failure)) => failure,
+        Ok(Ok((session, stream))) => match session.await_units(target, stream, &meter, queue, clock).await {
+            Ok(never) => match never {},
+            Err(failure) => failure,
+        },
+    };
+    SourceError::transient(failure.message(target))
+}
+
+/// Why a session failed.
+#[derive(Debug)]
+enum Failure {
+    Rtsp(retina::Error),
+    NoAnswer,
+    /// The camera plays, and no picture came for too long.
+    NoVideo,
+    Closed,
+    /// An answer or packet is larger than any camera's.
+    Endless,
+    /// There is no video of a known codec; these are offered.
+    OtherCodec(Vec<String>),
+}
+
+impl From<retina::Error> for Failure {
+    fn from(error: retina::Error) -> Self {
+        Self::Rtsp(error)
+    }
+}
+
+impl Failure {
+    fn message(&self, target: &SessionTarget) -> String {
+        let shown = &target.shown;
+        let seconds = target.timeout.as_secs_f64();
+        let reason = match self {
+            Self::Rtsp(error) => refusal(error, target),
+            Self::NoAnswer => {
+                return format!("no answer from {shown} for {seconds} s; check the camera and the network");
+            }
+            Self::NoVideo => return format!("no video from {shown} for {seconds} s; check the camera and the network"),
+            Self::Closed => "the camera closed the connection".to_owned(),
+            Self::Endless => "an answer of the server does not end: this is no camera, check `url`".to_owned(),
+            Self::OtherCodec(offered) if offered.is_empty() => {
+                "the server offers no stream: check the path in `url`".to_owned()
+            }
+            Self::OtherCodec(offered) => format!(
+                "the camera offers {}, and only H.264 and H.265 are read: change its codec, or set `type = \"video\"`",
+                offered.join(" and ")
+            ),
+        };
+        format!("cannot play {shown}: {reason}")
+    }
+}
+
+/// Returns what the server, or the connection, says, and what to do.
+fn refusal(error: &retina::Error, target: &SessionTarget) -> String {
+    let remedy = match error.status_code() {
+        Some(401) if target.credentials.is_some() => "the camera refuses the user or password (401): correct `login`",
+        Some(401) => "the camera requires a user and password (401): set `login`",
+        Some(403) => "the camera forbids this stream to this user (403): check the user's rights in the camera",
+        Some(404) => "the camera has no such stream (404): correct the path in `url`",
+        Some(453 | 503) => "the camera serves too many clients already (453): close others",
+        Some(461) => match target.transport {
+            RtspTransport::Tcp => "the camera does not send over TCP (461): set `transport = \"udp\"`",
+            RtspTransport::Udp => "the camera does not send over UDP (461): set `transport = \"tcp\"`",
+        },
+        _ => {
+            // What follows an empty line are addresses and times, which differ each time.
+            let text = error.to_string();
+            let first: String = text.lines().next().unwrap_or_default().chars().take(300).collect();
+            let first = redact_line(&first);
+            return match first.strip_prefix("Unable to connect to RTSP server: ") {
+                Some(reason) => format!("cannot connect: {reason}; check the address and the network"),
+                None => first,
+            };
+        }
+    };
+    remedy.to_owned()
+}
+
+/// A session that was set up, with the stream to play.
+struct Connected(Session<Described>);
+
+/// The stream to play.
+struct ChosenStream {
+    codec: Codec,
+    rate_hz: u32,
+    /// Parameter sets of the session's description.
+    sets: Vec<Vec<u8>>,
+}
+
+async fn connect(
+    target: &SessionTarget,
+    group: &Arc<SessionGroup>,
+    meter: &ReadMeter,
+) -> Result<(Connected, ChosenStream), Failure> {
+    let options = SessionOptions::default()
+        .creds(target.credentials.clone())
+        .user_agent("visiond".to_owned())
+        .session_group(Arc::clone(group));
+    let mut session = few_reads(meter, Session::describe(target.url.clone(), options)).await??;
+    let codec_of = |stream: &retina::client::Stream| match stream.media() {
+        "video" => Codec::of_encoding(stream.encoding_name()),
+        _ => None,
+    };
+    let found = session.streams().iter().enumerate().find_map(|(at, stream)| Some((at, stream, codec_of(stream)?)));
+    let Some((at, stream, codec)) = found else {
+        let name = |stream: &retina::client::Stream| {
+            let name = format!("{}/{}", stream.media(), stream.encoding_name());
+            visiond_system::logging::escape(&name.chars().take(40).collect::<String>()).to_string()
+        };
+        return Err(Failure::OtherCodec(session.streams().iter().take(4).map(name).collect()));
+    };
+    let sets = match stream.parameters() {
+        Some(ParametersRef::Video(parameters)) => match parameters.codec_params() {
+            VideoParametersCodec::H264 { sps, pps } => vec![sps.to_vec(), pps.to_vec()],
+            VideoParametersCodec::H265 { vps, sps, pps } => vec![vps.to_vec(), sps.to_vec(), pps.to_vec()],
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    let chosen = ChosenStream { codec, rate_hz: stream.clock_rate_hz(), sets };
+    let transport = match target.transport {
+        RtspTransport::Tcp => Transport::Tcp(TcpTransportOptions::default()),
+        RtspTransport::Udp => Transport::Udp(UdpTransportOptions::default()),
+    };
+    few_reads(meter, session.setup(at, SetupOptions::default().transport(transport))).await??;
+    Ok((Connected(session), chosen))
+}
+
+impl Connected {
+    /// Plays the stream and assembles its units.
+    async fn await_units(
+        self,
+        target: &SessionTarget,
+        stream: ChosenStream,
+        meter: &ReadMeter,
+        queue: &UnitQueue,
+        clock: &dyn Clock,
+    ) -> Result<std::convert::Infallible, Failure> {
+        let play = few_reads(meter, self.0.play(PlayOptions::default()));
+        let playing = timeout(target.timeout, play).await.map_err(|_| Failure::NoAnswer)???;
+        let mut packets = pin!(playing);
+        let sets: Vec<&[u8]> = stream.sets.iter().map(Vec::as_slice).collect();
+        let mut assembler = Assembler::new(stream.codec, &sets);
+        let mut camera_clock = CameraClock::new(stream.rate_hz);
+        let mut deadline = Instant::now() + target.timeout;
+        loop {
+            let packet = timeout_at(deadline, few_reads(meter, packets.next())).await;
+            let packet = packet.map_err(|_| Failure::NoVideo)??.ok_or(Failure::Closed)??;
+            match packet {
+                PacketItem::Rtp(packet) => {
+                    let rtp = packet.timestamp().timestamp();
+                    let captured = camera_clock.captured(rtp, clock::now(clock));
+                    let mut has_unit = false;
+                    assembler.push(packet.payload(), (rtp, captured), packet.mark(), packet.loss(), |unit| {
+                        has_unit = true;
+                        if unit.access == Access::Key || !target.key_frames_only {
+                            queue.push(unit);
+                        }
+                    });
+                    queue.count_corrupt(assembler.take_damaged());
+                    if has_unit {
+                        deadline = Instant::now() + target.timeout;
+                    }
+                }
+                PacketItem::Rtcp(packet) => {
+                    let report = packet.pkts().next().and_then(|first| first.as_sender_report().ok().flatten());
+                    if let (Some(rtp), Some(report)) = (packet.rtp_timestamp(), report) {
+                        camera_clock.report(rtp.timestamp(), report.ntp_timestamp().0);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Waits for `future`, which reads from the server, as long as it reads no more than [`MOST_READ`].
+///
+/// A wake makes few reads, because each takes one unit of tokio's budget, of which most is spent before.
+async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output, Failure> {
+    let mut future = pin!(future);
+    let (mut wakes, mut read_before) = (0, None);
+    poll_fn(|context| {
+        wakes += 1;
+        // Most packets have come with the first wake.
+        if wakes > 1 {
+            let read = meter.bytes();
+            let since = read.saturating_sub(*read_before.get_or_insert(read));
+            if wakes > MOST_WAKES || since > MOST_READ {
+                return Poll::Ready(Err(Failure::Endless));
+            }
+        }
+        for _ in 0..SPENT_BUDGET {
+            // When it is used up, the task is woken again at once.
+            let _ = pin!(consume_budget()).poll(context);
+        }
+        future.as_mut().poll(context).map(Ok)
+    })
+    .await
+}
+
+/// Counts what this thread reads from streams. The thread is the session's alone.
+#[derive(Debug)]
+struct ReadMeter {
+    /// The kernel's accounts. `None` if it keeps none; then [`MOST_WAKES`] is the only bound.
+    accounts: Option<File>,
+}
+
+impl ReadMeter {
+    fn of_this_thread() -> Self {
+        Self { accounts: File::open("/proc/thread-self/io").ok() }
+    }
+
+    fn bytes(&self) -> u64 {
+        let mut text = [0; 64];
+        let read = self.accounts.as_ref().and_then(|accounts| accounts.read_at(&mut text, 0).ok()).unwrap_or(0);
+        // The first line is "rchar: NUMBER".
+        let line = text[..read].split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let number = str::from_utf8(line).ok().and_then(|line| line.strip_prefix("rchar: ")?.parse().ok());
+        number.unwrap_or(0)
+    }
+}

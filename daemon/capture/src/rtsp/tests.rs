@@ -1,0 +1,356 @@
+//! Plays streams of `tests/rtsp/server.py`. Needs ffmpeg and Python, as the other tests do.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use visiond_config::types::{RtspTransport, VideoPixels};
+use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_flow::frame::Frame;
+use visiond_system::testing::{HANG, finishes, stopped_while_it_waits, wait_until};
+
+use super::*;
+
+/// A server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    port: u16,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    pub(crate) fn start(files: &[&str], args: &[&str]) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rtsp/server.py");
+        let mut command = Command::new("python3");
+        let mut child =
+            command.arg(script).args(files).args(args).stdout(Stdio::piped()).spawn().expect("these tests need Python");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let port = lines.next().unwrap().strip_prefix("port ").unwrap().parse().unwrap();
+        let said = Arc::<Mutex<Vec<String>>>::default();
+        let kept = Arc::clone(&said);
+        std::thread::spawn(move || lines.for_each(|line| kept.lock().push(line)));
+        Self { child, port, said }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("rtsp://127.0.0.1:{}/live", self.port)
+    }
+
+    fn wait_for(&self, line: &str) {
+        wait_until(line, || self.said.lock().iter().any(|said| said == line));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes 30 frames of a stream in Annex B, with a key frame every 10.
+pub(crate) fn stream(folder: &TempDir, name: &str, size: &str, b_frames: usize) -> String {
+    let path = folder.path().join(name);
+    let source = format!("testsrc2=s={size}:d=3:r=10");
+    let codec: Vec<String> = if name.ends_with("h265") {
+        let parameters = format!("log-level=none:keyint=10:min-keyint=10:bframes={b_frames}:open-gop=0");
+        vec!["-c:v".into(), "libx265".into(), "-x265-params".into(), parameters, "-f".into(), "hevc".into()]
+    } else {
+        let numbers = ["-g", "10", "-bf", &b_frames.to_string(), "-c:v", "libx264", "-f", "h264"];
+        numbers.map(str::to_owned).into()
+    };
+    let args = ["-v", "error", "-f", "lavfi", "-i", &source, "-pix_fmt", "yuv420p", "-preset", "fast"];
+    let status = Command::new("ffmpeg").args(args).args(codec).arg(&path).status();
+    assert!(status.expect("these tests need ffmpeg").success());
+    path.to_str().unwrap().to_owned()
+}
+
+/// ffmpeg's own decoding of a file, frame by frame.
+fn decoded(file: &str, width: usize, height: usize) -> Vec<Vec<u8>> {
+    let args = ["-v", "error", "-flags", "bitexact", "-i", file, "-f", "rawvideo", "-pix_fmt", "bgr24", "-"];
+    let output = Command::new("ffmpeg").args(args).output().unwrap();
+    output.stdout.chunks(width * height * 3).map(<[u8]>::to_vec).collect()
+}
+
+/// Which frames of a file are key frames, in the order in which they are shown.
+fn key_frames(file: &str) -> Vec<bool> {
+    let args = ["-v", "error", "-show_entries", "frame=key_frame", "-of", "csv=p=0", file];
+    let output = Command::new("ffprobe").args(args).output().unwrap();
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| line.starts_with('1'))
+        .collect()
+}
+
+pub(crate) fn config(url: &str) -> RtspConfig {
+    RtspConfig {
+        url: url.to_owned(),
+        login: None,
+        transport: RtspTransport::Tcp,
+        key_frames_only: false,
+        ffmpeg: PathBuf::from("ffmpeg"),
+        confined: true,
+        max_memory_bytes: 1 << 30,
+        pixels: VideoPixels::Bgr,
+        color_matrix: None,
+        color_range: None,
+        timeout: HANG,
+    }
+}
+
+/// Reads to the end of the stream. The clock stands still, so that no frame is old, however slow the machine is.
+fn read_all(config: &RtspConfig) -> (Vec<Frame>, u64, String) {
+    let config = config.clone();
+    finishes("the stream", move || {
+        let stop = Stop::new().unwrap();
+        let clock = Arc::new(SimulatedClock::default());
+        let mut source = RtspSource::open(&config, "test", &Buffers::host(100), clock).unwrap();
+        let (mut frames, mut lost) = (Vec::new(), 0);
+        loop {
+            match source.next(&stop) {
+                Ok(Next::Frame(frame)) => frames.push(frame),
+                Ok(Next::Lost { frames, .. }) => lost += frames,
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => {
+                    assert!(error.retry, "{error}");
+                    return (frames, lost, error.to_string());
+                }
+            }
+        }
+    })
+}
+
+fn assert_frames(frames: &[Frame], expected: &[Vec<u8>], what: &str) {
+    assert_eq!(frames.len(), expected.len(), "{what}");
+    for (n, (frame, one)) in frames.iter().zip(expected).enumerate() {
+        let is = |expected: &[u8]| frame.buffer.as_slice()[..expected.len()] == *expected;
+        assert!(is(one), "frame {n} of {what} is frame {:?}", expected.iter().position(|other| is(other)));
+        assert_eq!(frame.sequence, n as u64, "{what}");
+    }
+}
+
+#[test]
+fn frames_are_those_that_ffmpeg_decodes_from_the_file() {
+    let folder = TempDir::new().unwrap();
+    let plain = stream(&folder, "plain.h264", "64x48", 0);
+    let ordered = stream(&folder, "ordered.h264", "128x72", 2);
+    let newer = stream(&folder, "newer.h265", "128x72", 2);
+    for (file, width, height, sets) in [
+        (&plain, 64, 48, "in-band"),
+        (&ordered, 128, 72, "sdp"),
+        (&newer, 128, 72, "in-band"),
+        (&newer, 128, 72, "sdp"),
+    ] {
+        let server = Server::start(&[file], &["--fps", "100", "--at-end", "close", "--sets", sets]);
+        let (frames, lost, error) = read_all(&config(&server.url()));
+        assert_eq!(lost, 0, "{file}");
+        assert!(error.ends_with("the camera closed the connection"), "{error}");
+        assert_frames(&frames, &decoded(file, width, height), file);
+    }
+}
+
+#[test]
+fn udp_brings_the_same_frames() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let server = Server::start(&[&file], &["--fps", "100"]);
+    let mut source = RtspSource::open(
+        &RtspConfig { transport: RtspTransport::Udp, ..config(&server.url()) },
+        "test",
+        &Buffers::host(3),
+        Arc::new(SimulatedClock::default()),
+    )
+    .unwrap();
+    let stop = Stop::new().unwrap();
+    let expected = decoded(&file, 64, 48);
+    // The kernel may drop a datagram on a busy machine, and with it a frame.
+    let Next::Frame(frame) = source.next(&stop).unwrap() else { panic!("a frame") };
+    assert!(expected.iter().any(|expected| frame.buffer.as_slice()[..expected.len()] == expected[..]));
+    server.wait_for("SETUP udp");
+    assert!(source.describe().contains("over udp, h264 64x48 yuv420p, as bgr, live"), "{}", source.describe());
+}
+
+#[test]
+fn only_key_frames_are_decoded_and_none_waits_for_the_next() {
+    let folder = TempDir::new().unwrap();
+    for name in ["ordered.h264", "ordered.h265"] {
+        let file = stream(&folder, name, "64x48", 2);
+        let is_key = key_frames(&file);
+        assert_eq!(is_key.iter().filter(|&&key| key).count(), 3);
+        let mut all = decoded(&file, 64, 48).into_iter().zip(is_key);
+        let expected: Vec<_> = std::iter::from_fn(|| all.find(|(_, key)| *key)).map(|(frame, _)| frame).collect();
+        // The server sends nothing more and stays, so a frame that the decoder holds back would never come.
+        let server = Server::start(&[&file], &["--fps", "100"]);
+        let only = RtspConfig { key_frames_only: true, ..config(&server.url()) };
+        let frames = finishes("three key frames", move || {
+            let clock = Arc::new(SimulatedClock::default());
+            let mut source = RtspSource::open(&only, "test", &Buffers::host(100), clock).unwrap();
+            let stop = Stop::new().unwrap();
+            let mut frame = || match source.next(&stop).unwrap() {
+                Next::Frame(frame) => frame,
+                other => panic!("{other:?}"),
+            };
+            [frame(), frame(), frame()]
+        });
+        assert_frames(&frames, &expected, name);
+    }
+}
+
+#[test]
+fn a_stream_that_changes_its_size_goes_on_without_another_session() {
+    let folder = TempDir::new().unwrap();
+    let (small, large) = (stream(&folder, "small.h264", "64x48", 2), stream(&folder, "large.h264", "128x72", 0));
+    let server = Server::start(&[&small, &large], &["--fps", "100", "--at-end", "close"]);
+    let (frames, lost, _) = read_all(&config(&server.url()));
+    assert_eq!(lost, 0);
+    assert_frames(&frames, &[decoded(&small, 64, 48), decoded(&large, 128, 72)].concat(), "both");
+    let sizes: Vec<_> = [0, 29, 30, 59].map(|n: usize| (frames[n].layout.width(), frames[n].layout.height())).into();
+    assert_eq!(sizes, [(64, 48), (64, 48), (128, 72), (128, 72)]);
+    assert_eq!(server.said.lock().iter().filter(|line| *line == "connected").count(), 1);
+}
+
+#[test]
+fn a_login_answers_as_the_camera_requests_and_a_wrong_one_is_named_but_not_shown() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let login = |text: &str| {
+        let path = folder.path().join("login");
+        fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    for auth in ["digest", "basic"] {
+        let args = ["--fps", "100", "--at-end", "close", "--auth", auth, "--user", "gate", "--password", "s3cret:w@rd"];
+        let server = Server::start(&[&file], &args);
+        let of = |login| RtspConfig { login, ..config(&server.url()) };
+        let (frames, ..) = read_all(&of(login("gate:s3cret:w@rd\n")));
+        assert_eq!(frames.len(), 30, "{auth}");
+        let (_, _, error) = read_all(&of(login("gate:wr0ng")));
+        assert!(error.contains("refuses the user or password (401): correct `login`"), "{error}");
+        assert!(!error.contains("wr0ng"), "{error}");
+        let (_, _, error) = read_all(&of(None));
+        assert!(error.contains("requires a user and password (401): set `login`"), "{error}");
+        let with_user = server.url().replace("//", "//gate:s3cret%3Aw%40rd@");
+        let (frames, _, error) = read_all(&config(&with_user));
+        assert_eq!(frames.len(), 30, "{auth}: {error}");
+        assert!(error.contains("rtsp://***@127.0.0.1") && !error.contains("s3cret"), "{error}");
+    }
+}
+
+#[test]
+fn a_server_that_refuses_or_offers_nothing_to_read_is_explained() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    for (args, words) in [
+        (["--status", "404"], "the camera has no such stream (404): correct the path in `url`"),
+        (["--status", "403"], "forbids this stream to this user (403)"),
+        (["--status", "453"], "serves too many clients already"),
+        (["--status", "500"], "500 response to DESCRIBE"),
+        (["--trick", "jpeg"], "the camera offers video/jpeg, and only H.264 and H.265 are read: change its codec"),
+        (["--trick", "sdp"], "DESCRIBE"),
+    ] {
+        let server = Server::start(&[&file], &args);
+        let (frames, lost, error) = read_all(&config(&server.url()));
+        assert_eq!((frames.len(), lost), (0, 0));
+        assert!(error.contains(words) && error.starts_with("cannot play rtsp://127.0.0.1"), "{args:?}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+    let gone = Server::start(&[&file], &[]).url();
+    assert!(
+        read_all(&config(&gone)).2.contains(": cannot connect: Connection refused (os error 111); check the address")
+    );
+}
+
+#[test]
+fn silence_is_a_timeout() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    for (trick, words) in [("mute", "no answer from rtsp://"), ("silent", "no video from rtsp://")] {
+        let server = Server::start(&[&file], &["--trick", trick]);
+        let (_, _, error) = read_all(&RtspConfig { timeout: Duration::from_millis(300), ..config(&server.url()) });
+        assert!(error.starts_with(words) && error.ends_with("check the camera and the network"), "{trick}: {error}");
+    }
+}
+
+#[test]
+fn answers_without_end_are_given_up_early() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    for trick in ["headers", "line", "body", "text"] {
+        let server = Server::start(&[&file], &["--trick", trick]);
+        let (_, _, error) = read_all(&config(&server.url()));
+        assert!(
+            error.ends_with("an answer of the server does not end: this is no camera, check `url`"),
+            "{trick}: {error}"
+        );
+        assert!(!server.said.lock().iter().any(|line| line.starts_with("flooded")), "{trick}: everything was read");
+    }
+}
+
+#[test]
+fn damage_between_good_pictures_costs_only_itself() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let expected = decoded(&file, 64, 48);
+    for trick in ["lengths", "noise", "backwards"] {
+        let server = Server::start(&[&file], &["--trick", trick, "--fps", "100"]);
+        let config = config(&server.url());
+        let outcome = finishes(trick, move || {
+            let clock = Arc::new(SimulatedClock::default());
+            let mut source = RtspSource::open(&config, "test", &Buffers::host(100), clock).unwrap();
+            let stop = Stop::new().unwrap();
+            let (mut frames, mut lost) = (Vec::new(), 0);
+            while frames.len() < 20 {
+                match source.next(&stop)? {
+                    Next::Frame(frame) => frames.push(frame),
+                    Next::Lost { frames, .. } => lost += frames,
+                    other => panic!("{other:?}"),
+                }
+            }
+            Ok::<_, SourceError>((frames, lost))
+        });
+        let (frames, lost) = match outcome {
+            // Noise can look like a picture or like parameters, which no decoder accepts.
+            Err(error) if trick == "noise" => {
+                assert!(error.retry, "{error}");
+                continue;
+            }
+            outcome => outcome.unwrap(),
+        };
+        assert_eq!(lost > 0, trick != "backwards", "{trick}");
+        if trick != "noise" {
+            let is_expected = |frame: &Frame| expected.iter().any(|e| frame.buffer.as_slice()[..e.len()] == e[..]);
+            assert!(frames.iter().all(is_expected), "{trick}");
+        }
+    }
+}
+
+#[test]
+fn it_stops_while_it_waits_and_tears_the_session_down() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let server = Server::start(&[&file], &["--trick", "silent"]);
+    let config = config(&server.url());
+    let next = stopped_while_it_waits(move |stop| {
+        let mut source =
+            RtspSource::open(&config, "test", &Buffers::host(3), Arc::new(SimulatedClock::default())).unwrap();
+        source.next(stop).unwrap()
+    });
+    assert!(matches!(next, Next::Stopped), "{next:?}");
+    server.wait_for("TEARDOWN");
+}
+
+#[test]
+fn check_knows_what_opening_would_refuse() {
+    let login = Some(PathBuf::from("/nonexistent/login"));
+    let wrong = RtspConfig { login, ffmpeg: PathBuf::from("/nonexistent/ffmpeg"), ..config("rtsp://:554/") };
+    let keys: Vec<_> = RtspSource::check(&wrong).iter().map(|fault| fault.key).collect();
+    assert_eq!(keys, ["login", "url", "ffmpeg"]);
+    assert!(RtspSource::check(&config("rtsp://10.0.0.1:554/1")).is_empty());
+}

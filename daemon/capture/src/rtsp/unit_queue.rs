@@ -1,0 +1,216 @@
+//! The access units between a session and a decoder: few, and never old.
+//!
+//! When the decoder does not keep up, the queue drops everything up to its newest key frame. If it has none, it drops everything
+//! and waits for the next one, because a decoder can begin only there.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use visiond_flow::clock::Clock;
+use visiond_flow::metrics::LossCause;
+use visiond_system::stop::Stop;
+
+use super::super::source::SourceError;
+use super::access_unit::{Access, AccessUnit};
+
+/// How old a waiting unit may get: frames are late by no more than that.
+const MAX_AGE: Duration = Duration::from_secs(2);
+
+/// The most bytes that wait.
+const MAX_BYTES: usize = 32 << 20;
+
+/// Interval at which a wait looks at the stop flag.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What a session writes to and a decoder reads from.
+pub struct UnitQueue {
+    state: Mutex<State>,
+    changed: Condvar,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    units: VecDeque<(u64, AccessUnit)>,
+    bytes: usize,
+    /// Whether decoding goes on behind a key frame that is still to come.
+    needs_key: bool,
+    /// Whether decoding begins at the last key frame, so that the leading pictures behind it cannot be decoded.
+    skips_leading: bool,
+    /// Whether something was dropped before that key frame: leading pictures of the stream's first one are no loss.
+    has_resumed: bool,
+    /// Whether a key frame has come: units before the first are no loss.
+    has_begun: bool,
+    overload: u64,
+    corrupt: u64,
+    end: Option<SourceError>,
+}
+
+/// What a decoder gets.
+#[derive(Debug)]
+pub enum Taken {
+    Unit(AccessUnit),
+    /// The next unit is for a decoder with other parameters.
+    OtherParameters,
+    /// The session has ended, and no unit is left.
+    Ended,
+    /// The decoder ends.
+    Cancelled,
+}
+
+/// What waits at the front of the queue.
+#[derive(Debug)]
+pub enum First {
+    Unit(AccessUnit),
+    Ended(SourceError),
+    Stopped,
+    TimedOut,
+}
+
+impl UnitQueue {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let state = State { needs_key: true, ..State::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new(), clock }
+    }
+
+    /// Adds a unit, or drops it if no decoder could use it.
+    pub fn push(&self, unit: AccessUnit) {
+        let now_ns = self.clock.monotonic_ns();
+        let mut state = self.state.lock();
+        let is_old = |(since_ns, _): &(u64, _)| now_ns.saturating_sub(*since_ns) > MAX_AGE.as_nanos() as u64;
+        if state.units.front().is_some_and(is_old) || state.bytes + unit.data.len() > MAX_BYTES {
+            state.drop_to_newest_key();
+        }
+        match unit.access {
+            Access::Key => {
+                state.skips_leading = state.needs_key;
+                state.has_resumed = state.has_begun;
+                state.needs_key = false;
+                state.has_begun = true;
+            }
+            Access::Inter => state.skips_leading &= state.needs_key,
+            Access::Leading => {}
+        }
+        let is_loss = match unit.access {
+            Access::Leading if state.skips_leading && !state.needs_key => Some(state.has_resumed),
+            _ => state.needs_key.then_some(state.has_begun),
+        };
+        if let Some(is_loss) = is_loss {
+            state.overload += u64::from(is_loss);
+            return;
+        }
+        state.bytes += unit.data.len();
+        state.units.push_back((now_ns, unit));
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Counts units that were damaged on their way.
+    pub fn count_corrupt(&self, units: u64) {
+        let mut state = self.state.lock();
+        if state.has_begun {
+            state.corrupt += units;
+        }
+    }
+
+    /// Ends the session, for this reason.
+    pub fn end(&self, error: SourceError) {
+        self.state.lock().end.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    /// Returns why the session has ended.
+    pub fn ended(&self) -> Option<SourceError> {
+        self.state.lock().end.clone()
+    }
+
+    /// Returns losses that were not returned yet.
+    pub fn take_loss(&self) -> Option<(u64, LossCause)> {
+        let mut state = self.state.lock();
+        let overload = Some(std::mem::take(&mut state.overload)).filter(|&units| units > 0);
+        if let Some(units) = overload {
+            return Some((units, LossCause::Overload));
+        }
+        Some(std::mem::take(&mut state.corrupt)).filter(|&units| units > 0).map(|units| (units, LossCause::Corrupt))
+    }
+
+    /// Waits for a unit and returns a copy of it; the unit stays.
+    pub fn first(&self, stop: &Stop, deadline: Instant) -> First {
+        let mut state = self.state.lock();
+        loop {
+            stop.mark_progress();
+            if stop.is_raised() {
+                return First::Stopped;
+            }
+            if let Some((_, unit)) = state.units.front() {
+                return First::Unit(unit.clone());
+            }
+            if let Some(error) = &state.end {
+                return First::Ended(error.clone());
+            }
+            if Instant::now() >= deadline {
+                return First::TimedOut;
+            }
+            self.changed.wait_for(&mut state, STEP);
+        }
+    }
+
+    /// Takes the next unit for a decoder with the parameters of `generation`. Waits for it, until the session has ended or
+    /// `is_over` is set and [`UnitQueue::wake`] called.
+    pub fn take(&self, generation: u64, is_over: &AtomicBool) -> Taken {
+        let mut state = self.state.lock();
+        loop {
+            if is_over.load(Ordering::SeqCst) {
+                return Taken::Cancelled;
+            }
+            match state.units.front() {
+                Some((_, unit)) if unit.generation != generation => return Taken::OtherParameters,
+                Some(_) => {}
+                None if state.end.is_some() => return Taken::Ended,
+                None => {
+                    self.changed.wait(&mut state);
+                    continue;
+                }
+            }
+            if let Some((_, unit)) = state.units.pop_front() {
+                state.bytes -= unit.data.len();
+                return Taken::Unit(unit);
+            }
+        }
+    }
+
+    /// Wakes whoever waits.
+    pub fn wake(&self) {
+        // With the lock, so that nobody is between a look at its flag and its wait.
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    fn drop_to_newest_key(&mut self) {
+        // A key frame at the front would drop nothing.
+        let newest = self.units.iter().rposition(|(_, unit)| unit.access == Access::Key).filter(|&at| at > 0);
+        let dropped = newest.unwrap_or(self.units.len());
+        self.overload += dropped as u64;
+        self.units.drain(..dropped);
+        self.bytes = self.units.iter().map(|(_, unit)| unit.data.len()).sum();
+        if newest.is_none() {
+            self.needs_key = true;
+        } else {
+            // Nothing marks the leading pictures behind that key frame as undecodable any more: drop them, too.
+            let is_leading = |unit: &(u64, AccessUnit)| unit.1.access == Access::Leading;
+            let behind = self.units.iter().skip(1).take_while(|unit| is_leading(unit)).count();
+            self.units.drain(1..=behind);
+            self.overload += behind as u64;
+            self.skips_leading = self.units.len() == 1;
+            self.has_resumed = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

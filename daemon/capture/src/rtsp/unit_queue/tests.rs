@@ -1,0 +1,105 @@
+#![allow(clippy::unwrap_used)]
+
+use visiond_flow::clock::simulated::SimulatedClock;
+
+use super::super::access_unit::Codec;
+use super::*;
+
+fn unit(access: Access, n: i64) -> AccessUnit {
+    let captured = visiond_flow::clock::now(&SimulatedClock::default());
+    AccessUnit { codec: Codec::H265, data: vec![0; 100], access, presentation: n, captured, generation: 1 }
+}
+
+/// Pushes `K`ey, `I`nter and `L`eading units, numbered from 0.
+fn push(queue: &UnitQueue, kinds: &str) {
+    for (n, kind) in kinds.chars().enumerate() {
+        let access = match kind {
+            'K' => Access::Key,
+            'L' => Access::Leading,
+            _ => Access::Inter,
+        };
+        queue.push(unit(access, n as i64));
+    }
+}
+
+fn drain(queue: &UnitQueue) -> Vec<i64> {
+    queue.end(SourceError::transient("over"));
+    let never = AtomicBool::new(false);
+    let next = || match queue.take(1, &never) {
+        Taken::Unit(unit) => Some(unit.presentation),
+        _ => None,
+    };
+    std::iter::from_fn(next).collect()
+}
+
+fn queue() -> (UnitQueue, Arc<SimulatedClock>) {
+    let clock = Arc::new(SimulatedClock::default());
+    (UnitQueue::new(Arc::clone(&clock) as Arc<dyn Clock>), clock)
+}
+
+#[test]
+fn decoding_begins_at_a_key_frame_and_what_came_before_is_no_loss() {
+    let (queue, _) = queue();
+    push(&queue, "IIKLLIK");
+    assert_eq!(queue.take_loss(), None);
+    assert_eq!(drain(&queue), [2, 5, 6]);
+}
+
+#[test]
+fn a_decoder_that_is_late_goes_on_at_the_newest_key_frame() {
+    let (queue, clock) = queue();
+    push(&queue, "KIIKLI");
+    clock.advance(MAX_AGE + Duration::from_millis(1));
+    queue.push(unit(Access::Inter, 9));
+    assert_eq!(queue.take_loss(), Some((4, LossCause::Overload)), "the leading picture cannot be decoded any more");
+    assert_eq!(queue.take_loss(), None);
+    assert_eq!(drain(&queue), [3, 5, 9]);
+}
+
+#[test]
+fn without_a_newer_key_frame_everything_is_dropped_until_the_next() {
+    let (queue, clock) = queue();
+    push(&queue, "KII");
+    clock.advance(MAX_AGE + Duration::from_millis(1));
+    for (access, n) in [(Access::Inter, 7), (Access::Key, 8), (Access::Leading, 9), (Access::Inter, 10)] {
+        queue.push(unit(access, n));
+    }
+    assert_eq!(
+        queue.take_loss(),
+        Some((5, LossCause::Overload)),
+        "three that waited, one before the key frame, one leading"
+    );
+    assert_eq!(drain(&queue), [8, 10]);
+}
+
+#[test]
+fn no_more_than_so_many_bytes_wait() {
+    let (queue, _) = queue();
+    let large = |access, n| AccessUnit { data: vec![0; MAX_BYTES / 2], ..unit(access, n) };
+    queue.push(large(Access::Key, 0));
+    queue.push(large(Access::Inter, 1));
+    queue.push(large(Access::Key, 2));
+    assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
+    assert_eq!(drain(&queue), [2]);
+}
+
+#[test]
+fn a_unit_with_other_parameters_waits_for_its_decoder() {
+    let (queue, _) = queue();
+    queue.push(unit(Access::Key, 0));
+    queue.push(AccessUnit { generation: 2, ..unit(Access::Key, 1) });
+    let never = AtomicBool::new(false);
+    assert!(matches!(queue.take(1, &never), Taken::Unit(_)));
+    assert!(matches!(queue.take(1, &never), Taken::OtherParameters));
+    assert!(matches!(queue.take(2, &never), Taken::Unit(_)));
+}
+
+#[test]
+fn units_of_an_ended_session_are_decoded_before_its_error_counts() {
+    let (queue, _) = queue();
+    push(&queue, "KI");
+    queue.end(SourceError::transient("first"));
+    queue.end(SourceError::transient("second"));
+    assert_eq!(drain(&queue), [0, 1]);
+    assert_eq!(&*queue.ended().unwrap().message, "first");
+}

@@ -1,0 +1,199 @@
+//! Network cameras, played by `tests/rtsp/server.py`: detections, logins, a camera that goes and comes back, and hostile ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use visiond_tests::port::Port;
+use visiond_tests::{Daemon, root, video};
+
+/// By how much the memory may grow with nine hostile cameras, which send more than 1 GB. Three of them play, at some 15 MiB each.
+const MOST_GROWN: u64 = 200 << 20;
+
+/// A server; killed when dropped.
+struct Server {
+    child: Child,
+    port: u16,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(file: &Path, args: &[&str]) -> Self {
+        let mut command = Command::new("python3");
+        command.arg(root().join("tests/rtsp/server.py")).arg(file).args(args).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let port = lines.next().unwrap().strip_prefix("port ").unwrap().parse().unwrap();
+        let said = Arc::<Mutex<Vec<String>>>::default();
+        let kept = Arc::clone(&said);
+        std::thread::spawn(move || lines.for_each(|line| kept.lock().unwrap().push(line)));
+        Self { child, port, said }
+    }
+
+    fn heard(&self, line: &str) -> usize {
+        self.said.lock().unwrap().iter().filter(|said| *said == line).count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes a stream in Annex B of the sample video's first 40 frames, with B-frames.
+fn stream(path: &Path, codec: &[&str]) {
+    let args =
+        ["-v", "error", "-frames:v", "40", "-vf", "scale=384:288", "-pix_fmt", "yuv420p", "-g", "10", "-bf", "2"];
+    let made = Command::new("ffmpeg").arg("-i").arg(video()).args(args).args(codec).arg(path).status();
+    assert!(made.unwrap().success());
+}
+
+const H264: [&str; 4] = ["-c:v", "libx264", "-f", "h264"];
+
+fn config(model: &str, camera: &str) -> String {
+    format!(
+        "[engine]\nbackend = \"rten\"\nthreads = 1\n[[model]]\nname = \"objects\"\npath = \"{model}\"\n\
+         [[sink]]\ntype = \"file\"\npath = \"{{dir}}/out.jsonl\"\n{camera}"
+    )
+}
+
+fn tiny() -> String {
+    root().join("tests/vm/tiny.onnx").display().to_string()
+}
+
+/// The detections of each frame, by its number.
+fn detections(messages: &[Value]) -> BTreeMap<u64, Value> {
+    messages.iter().map(|message| (message["sequence"].as_u64().unwrap(), message["detections"].clone())).collect()
+}
+
+#[test]
+fn a_camera_gives_the_detections_of_its_video_and_its_login_stays_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("street.h264");
+    stream(&file, &H264);
+    let film = format!(
+        "[[camera]]\nname = \"gate\"\nsource = {{ type = \"video\", url = \"{}\", pace = \"fastest\" }}\n",
+        file.display()
+    );
+    let expected = Daemon::start(&config("{model}", &film)).finish();
+    let expected = detections(&expected.daemon.messages("out.jsonl"));
+    assert_eq!(expected.len(), 40);
+
+    let server = Server::start(&file, &["--fps", "4", "--user", "gate", "--password", "swordfish"]);
+    let login = folder.path().join("login");
+    fs::write(&login, "gate:w0rdless\n").unwrap();
+    let camera = format!(
+        "[log]\nlevel = \"debug\"\n[[camera]]\nname = \"gate\"\n\
+         source = {{ type = \"rtsp\", url = \"rtsp://127.0.0.1:{}/live\", login = \"{}\" }}\n",
+        server.port,
+        login.display()
+    );
+    let mut daemon = Daemon::start(&config("{model}", &camera));
+    daemon.wait_for_log("the camera refuses the user or password (401): correct `login`");
+    fs::write(&login, "gate:swordfish\n").unwrap();
+    daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 10);
+    let command_lines = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.map(|line| String::from_utf8_lossy(&line).into_owned()).collect::<Vec<_>>()
+    };
+    // The server itself has it as an argument.
+    let with_password: Vec<_> = command_lines().into_iter().filter(|line| line.contains("swordfish")).collect();
+    assert!(with_password.iter().all(|line| line.contains("server.py")), "{with_password:?}");
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    for secret in ["swordfish", "w0rdless"] {
+        assert!(!ended.log.contains(secret), "{}", ended.log);
+    }
+    assert_eq!(server.heard("PLAY login"), 1, "{}", ended.log);
+    visiond_tests::wait_until("the end of the session", || server.heard("TEARDOWN login") == 1);
+    for (sequence, found) in detections(&ended.daemon.messages("out.jsonl")) {
+        assert_eq!(Some(&found), expected.get(&sequence), "frame {sequence}");
+    }
+}
+
+#[test]
+fn a_camera_that_comes_back_is_played_again_and_every_restart_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("street.h264");
+    stream(&file, &H264);
+    let port = Port::reserve();
+    let number = port.number.to_string();
+    let args = ["--port", &number, "--fps", "20", "--at-end", "loop"];
+    let server = Server::start(&file, &args);
+    let camera = format!(
+        "[[camera]]\nname = \"gate\"\nsource = {{ type = \"rtsp\", url = \"rtsp://127.0.0.1:{number}/live\" }}\n"
+    );
+    let mut daemon = Daemon::start(&config(&tiny(), &camera));
+    daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 5);
+    drop(server);
+    daemon.wait_for_log("cannot play rtsp://");
+    let before = daemon.count("out.jsonl");
+    let server = Server::start(&file, &args);
+    daemon.wait_until("more messages", |daemon| daemon.count("out.jsonl") >= before + 5);
+    assert_eq!(server.heard("connected"), 1);
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    // Each failure is one attempt that the camera's thread opens again.
+    let line = ended.log.lines().find(|line| line.contains("failed ")).expect("a summary");
+    let number = |word: &str| -> u64 {
+        let behind = line.split_once(word).expect("a count").1;
+        behind.split(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(number("failed ") >= 1 && number("failed ") == number("reopened "), "{line}");
+}
+
+/// How many messages there are of a camera.
+fn of_camera(daemon: &Daemon, name: &str) -> usize {
+    daemon.messages("out.jsonl").iter().filter(|message| message["camera"] == name).count()
+}
+
+#[test]
+fn hostile_servers_cost_little_memory_and_no_other_camera() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("street.h264");
+    stream(&file, &H264);
+    let tricks = ["headers", "line", "body", "sdp", "text", "endless", "lengths", "noise", "backwards"];
+    let servers = tricks.map(|trick| Server::start(&file, &["--trick", trick, "--most-sent", "200000000"]));
+    let steady = "[[camera]]\nname = \"door\"\nsource = { type = \"pattern\", width = 128, height = 64, fps = 20 }\n";
+    let mut daemon = Daemon::start(&config(&tiny(), steady));
+    daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 20);
+    let before = daemon.memory_kib("VmHWM") << 10;
+    let hostile: String = tricks
+        .iter()
+        .zip(&servers)
+        .map(|(trick, server)| {
+            let url = format!("rtsp://127.0.0.1:{}/live", server.port);
+            format!(
+                "[[camera]]\nname = \"{trick}\"\nsource = {{ type = \"rtsp\", url = \"{url}\", timeout = \"2 s\" }}\n"
+            )
+        })
+        .collect();
+    daemon.reconfigure(&config(&tiny(), &format!("{steady}{hostile}")));
+    daemon.wait_until("several connections", |daemon| {
+        let several = |trick: &str, server: &Server| match trick {
+            // It plays on, with damage between.
+            "lengths" | "backwards" => of_camera(daemon, trick) >= 3,
+            "endless" => server.heard("flooded") >= 1 && server.heard("connected") >= 2,
+            "noise" => server.heard("connected") >= 1,
+            _ => server.heard("connected") >= 3,
+        };
+        tricks.iter().zip(&servers).all(|(trick, server)| several(trick, server))
+    });
+    let grown = (daemon.memory_kib("VmHWM") << 10).saturating_sub(before);
+    assert!(grown < MOST_GROWN, "{} MiB more", grown >> 20);
+    for (trick, server) in tricks.iter().zip(&servers) {
+        assert!(*trick == "endless" || server.heard("flooded") == 0, "{trick}: all was read");
+    }
+    let count = of_camera(&daemon, "door");
+    daemon.wait_until("further messages", |daemon| of_camera(daemon, "door") >= count + 20);
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    println!("{} MiB more for {} hostile servers", grown >> 20, tricks.len());
+}

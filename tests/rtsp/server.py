@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""A small RTSP server for tests: it serves the access units of an H.264 or H.265 file (Annex B) as RTP, over TCP or UDP.
+
+    server.py FILE [--fps 25] [--at-end hold|close|loop] [--port N] [--user U --password P] [--auth digest|basic] ...
+
+Prints `port N` when it listens, then a line for each request, with `login` where one was right. With --trick it misbehaves; see
+TRICKS. It needs nothing but Python. Every client gets the file from its start.
+"""
+
+import argparse
+import base64
+import hashlib
+import os
+import random
+import re
+import socket
+import struct
+import sys
+import threading
+import time
+
+TRICKS = {
+    "silent": "PLAY is answered, and nothing follows",
+    "mute": "nothing is ever answered",
+    "headers": "the first answer has header lines without end",
+    "line": "the first answer has one header without end",
+    "body": "the first answer has a body without end",
+    "sdp": "the description is noise",
+    "jpeg": "the description offers MJPEG alone",
+    "endless": "behind PLAY comes one access unit without end",
+    "text": "behind PLAY comes the head of an answer without end",
+    "lengths": "packets lie about the lengths in them, between good units",
+    "noise": "packets hold noise, between good units",
+    "backwards": "timestamps go back with each unit",
+}
+MOST_BYTES = 1400
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+class Stream:
+    """The access units of a file: lists of NAL units, in the order of decoding."""
+
+    def __init__(self, path):
+        self.h265 = path.endswith((".h265", ".hevc"))
+        data = open(path, "rb").read()
+        starts = [m.start() for m in re.finditer(b"\x00\x00\x01", data)]
+        nals = [data[a + 3 : b].rstrip(b"\x00") for a, b in zip(starts, starts[1:] + [len(data)])]
+        self.units, unit, has_picture = [], [], False
+        for nal in nals:
+            picture = self.is_picture(nal)
+            if has_picture and (not picture or nal[2 if self.h265 else 1] & 0x80):
+                self.units.append(unit)
+                unit, has_picture = [], False
+            unit.append(nal)
+            has_picture |= picture
+        self.units.append(unit)
+        self.sets = [nal for nal in self.units[0] if self.is_set(nal)]
+
+    def kind(self, nal):
+        return (nal[0] >> 1) & 0x3F if self.h265 else nal[0] & 0x1F
+
+    def is_picture(self, nal):
+        return self.kind(nal) < 32 if self.h265 else 1 <= self.kind(nal) <= 5
+
+    def is_set(self, nal):
+        return self.kind(nal) in ((32, 33, 34) if self.h265 else (7, 8))
+
+    def payloads(self, unit):
+        """RTP payloads: small units in front of the picture together, large ones in pieces."""
+        front = [nal for nal in unit if not self.is_picture(nal)]
+        if len(front) > 1:
+            head = b"\x60\x01" if self.h265 else b"\x78"
+            yield head + b"".join(struct.pack(">H", len(nal)) + nal for nal in front)
+        else:
+            yield from front
+        for nal in unit:
+            if not self.is_picture(nal):
+                continue
+            if len(nal) <= MOST_BYTES:
+                yield nal
+                continue
+            size = 2 if self.h265 else 1
+            kind, rest = self.kind(nal), nal[size:]
+            head = bytes([(nal[0] & 0x81) | 49 << 1, nal[1]]) if self.h265 else bytes([(nal[0] & 0xE0) | 28])
+            for at in range(0, len(rest), MOST_BYTES):
+                flags = (0x80 if at == 0 else 0) | (0x40 if at + MOST_BYTES >= len(rest) else 0)
+                yield head + bytes([flags | kind]) + rest[at : at + MOST_BYTES]
+
+
+class Client(threading.Thread):
+    def __init__(self, connection, args):
+        super().__init__(daemon=True)
+        self.connection, self.args = connection, args
+        self.lock, self.over = threading.Lock(), threading.Event()
+        self.udp, self.sequence, self.nonce = None, random.randrange(1 << 16), os.urandom(8).hex()
+
+    def run(self):
+        try:
+            self.serve()
+        except (OSError, ValueError):
+            pass
+        self.over.set()
+        self.connection.close()
+
+    def send(self, data):
+        with self.lock:
+            self.connection.sendall(data)
+
+    def serve(self):
+        pending = b""
+        while True:
+            while b"\r\n\r\n" not in pending:
+                more = self.connection.recv(65536)
+                if not more:
+                    return
+                pending += more
+            head, pending = pending.split(b"\r\n\r\n", 1)
+            lines = head.decode().split("\r\n")
+            method, uri, _ = lines[0].split(" ")
+            headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
+            self.answer(method, uri, headers)
+
+    def answer(self, method, uri, headers):
+        trick = self.args.trick
+        if trick == "mute":
+            return
+        if trick in ("headers", "line", "body"):
+            start = f"RTSP/1.0 200 OK\r\nCSeq: {headers['cseq']}\r\n"
+            start += {"headers": "", "line": "Server: ", "body": "Content-Type: application/sdp\r\nContent-Length: 999999999\r\n\r\n"}[trick]
+            self.send(start.encode())
+            chunk = {"headers": b"X-A: b\r\n" * 8000, "line": b"a" * 64000, "body": b"a=b:c\r\n" * 9000}[trick]
+            return self.flood(chunk)
+        reply = {"CSeq": headers["cseq"]}
+        if self.args.user and not self.is_allowed(method, headers.get("authorization")):
+            say(method, "refused")
+            realm = 'realm="test"'
+            digest = f'Digest {realm}, nonce="{self.nonce}", qop="auth"'
+            reply["WWW-Authenticate"] = digest if self.args.auth == "digest" else f"Basic {realm}"
+            return self.reply(401, reply)
+        is_udp = "client_port" in headers.get("transport", "")
+        say(method, *(["udp"] if is_udp else []), *(["login"] if self.args.user else []))
+        if method == "DESCRIBE":
+            if self.args.status:
+                return self.reply(self.args.status, reply)
+            reply |= {"Content-Type": "application/sdp", "Content-Base": uri.rstrip("/") + "/"}
+            return self.reply(200, reply, self.description())
+        if method == "SETUP":
+            transport = headers["transport"]
+            ports = re.search(r"client_port=(\d+)-(\d+)", transport)
+            if ports:
+                self.udp = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+                self.udp[0].bind(("127.0.0.1", 0))
+                port = self.udp[0].getsockname()[1]
+                self.udp[1].bind(("127.0.0.1", port + 1))
+                for end, to in zip(self.udp, ports.groups()):
+                    end.connect(("127.0.0.1", int(to)))
+                transport += f";server_port={port}-{port + 1}"
+            reply |= {"Transport": transport, "Session": "abc;timeout=60"}
+        self.reply(200, reply)
+        if method == "PLAY":
+            threading.Thread(target=self.play, daemon=True).start()
+        if method == "TEARDOWN":
+            self.over.set()
+
+    def reply(self, status, headers, body=b""):
+        if body:
+            headers["Content-Length"] = str(len(body))
+        lines = [f"RTSP/1.0 {status} {'OK' if status == 200 else 'No'}"] + [f"{k}: {v}" for k, v in headers.items()]
+        self.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+    def is_allowed(self, method, authorization):
+        user, password = self.args.user, self.args.password
+        scheme, _, rest = (authorization or "").partition(" ")
+        if self.args.auth == "basic":
+            return scheme == "Basic" and base64.b64decode(rest).decode() == f"{user}:{password}"
+        given = dict(re.findall(r'(\w+)="?([^",]*)"?', rest))
+        md5 = lambda *parts: hashlib.md5(":".join(parts).encode()).hexdigest()
+        first, second = md5(user, "test", password), md5(method, given.get("uri", ""))
+        expected = md5(first, self.nonce, given.get("nc", ""), given.get("cnonce", ""), "auth", second)
+        return scheme == "Digest" and given.get("username") == user and given.get("response") == expected
+
+    def description(self):
+        stream, trick = self.args.streams[0], self.args.trick
+        if trick == "sdp":
+            return bytes(random.Random(1).randrange(256) for _ in range(3000))
+        lines = ["v=0", "o=- 1 1 IN IP4 127.0.0.1", "s=test", "t=0 0", "a=control:*"]
+        if trick == "jpeg":
+            return "\r\n".join(lines + ["m=video 0 RTP/AVP 26", "a=control:v", ""]).encode()
+        name = "H265" if stream.h265 else "H264"
+        lines += ["m=video 0 RTP/AVP 96", f"a=rtpmap:96 {name}/90000", "a=control:v"]
+        if self.args.sets == "sdp":
+            sets = [base64.b64encode(one).decode() for one in stream.sets]
+            if stream.h265:
+                sets = ";".join(f"sprop-{kind}={one}" for kind, one in zip(("vps", "sps", "pps"), sets))
+                lines.append(f"a=fmtp:96 {sets}")
+            else:
+                lines.append(f"a=fmtp:96 packetization-mode=1;sprop-parameter-sets={','.join(sets)}")
+        return "\r\n".join(lines + [""]).encode()
+
+    def packet(self, payload, timestamp, marker=False, channel=0):
+        head = struct.pack(">BBHII", 0x80, 96 | marker << 7, self.sequence, timestamp & 0xFFFFFFFF, 7)
+        self.sequence = (self.sequence + 1) & 0xFFFF
+        self.raw(head + payload, channel)
+
+    def raw(self, data, channel):
+        if self.udp:
+            try:
+                self.udp[channel].send(data)
+            except ConnectionRefusedError:
+                pass
+        else:
+            self.send(b"$" + struct.pack(">BH", channel, len(data)) + data)
+
+    def flood(self, chunk):
+        sent = 0
+        while sent < self.args.most_sent and not self.over.is_set():
+            self.send(chunk)
+            sent += len(chunk)
+        if sent >= self.args.most_sent:
+            say("flooded")
+
+    def play(self):
+        try:
+            self.units()
+        except OSError:
+            pass
+        if self.args.at_end == "close" and not self.args.trick:
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def units(self):
+        args, trick = self.args, self.args.trick
+        if trick == "silent":
+            return
+        if trick == "text":
+            self.send(b"RTSP/1.0 200 OK\r\n")
+            return self.flood(b"X-A: b\r\n" * 8000)
+        if trick == "endless":
+            piece, sent = b"\x41" * 60000, 0
+            while sent < args.most_sent and not self.over.is_set():
+                self.packet(b"\x7c" + (b"\x85" if sent == 0 else b"\x05") + piece, 1)
+                sent += len(piece)
+            if sent >= args.most_sent:
+                say("flooded")
+            return
+        noise = random.Random(1)
+        start, base, n = time.monotonic(), 4294900000, 0
+        while True:
+            for stream in args.streams:
+                presentations = args.presentations or range(len(stream.units))
+                first = n
+                for unit, presentation in zip(stream.units, presentations):
+                    # A gap would be seen as silence, a hurry as a burst: neither matters to a test.
+                    time.sleep(max(0, start + n / args.fps - time.monotonic()))
+                    if self.over.is_set():
+                        return
+                    timestamp = base + (first + presentation) * round(90000 / args.fps)
+                    if trick == "backwards":
+                        timestamp = base - n * 90000
+                    if n % 10 == 0:
+                        captured = time.time() - args.captured_ago + 2208988800
+                        ntp = int(captured * (1 << 32)) & ((1 << 64) - 1)
+                        self.raw(struct.pack(">BBHIQIII", 0x80, 200, 6, 7, ntp, timestamp & 0xFFFFFFFF, 0, 0), 1)
+                    if trick == "lengths":
+                        for payload in (b"\x78\xff\xff\x67", b"\x7c", b"\x7c\x05\x00", b"\x78\x00", b"\x7c\x85" + b"\0" * 99, b"\x1c"):
+                            self.packet(payload, timestamp - 9)
+                    if trick == "noise":
+                        for _ in range(5):
+                            self.packet(noise.randbytes(noise.randrange(1, 300)), timestamp - 9, noise.random() < 0.3)
+                    shown = [nal for nal in unit if args.sets == "in-band" or not stream.is_set(nal)]
+                    payloads = list(stream.payloads(shown))
+                    for at, payload in enumerate(payloads):
+                        self.packet(payload, timestamp, at + 1 == len(payloads))
+                    n += 1
+            if args.at_end != "loop":
+                return
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("files", nargs="+", help="served one after the other")
+    parser.add_argument("--fps", type=float, default=25)
+    parser.add_argument("--at-end", choices=("hold", "close", "loop"), default="hold")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--user")
+    parser.add_argument("--password")
+    parser.add_argument("--auth", choices=("digest", "basic"), default="digest")
+    parser.add_argument("--sets", choices=("in-band", "sdp"), default="in-band", help="where parameter sets are")
+    parser.add_argument("--presentations", help="when each unit is shown: numbers with commas")
+    parser.add_argument("--captured-ago", type=float, default=0.1, help="what sender reports say, in seconds")
+    parser.add_argument("--status", type=int, help="answer DESCRIBE with it")
+    parser.add_argument("--trick", choices=TRICKS)
+    parser.add_argument("--most-sent", type=int, default=400 << 20)
+    args = parser.parse_args()
+    args.streams = [Stream(path) for path in args.files]
+    args.presentations = [int(number) for number in args.presentations.split(",")] if args.presentations else None
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("127.0.0.1", args.port))
+    server.listen()
+    say("port", server.getsockname()[1])
+    while True:
+        connection, _ = server.accept()
+        say("connected")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        Client(connection, args).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
