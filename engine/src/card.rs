@@ -87,11 +87,14 @@ impl Card {
             HeadSpec::Heatmap(_) => Way::CENTERNET,
             HeadSpec::Blazeface(_) => Way::MEDIAPIPE,
             HeadSpec::Movenet => Way::MOVENET,
+            HeadSpec::Semantic { .. } => Way::DETR,
+            HeadSpec::DbText(_) => Way::PADDLE_OCR,
             HeadSpec::Classifier { .. } => Way::TORCHVISION,
             HeadSpec::Attributes(_) | HeadSpec::Embedding { .. } => Way::DETR,
             HeadSpec::Depth(_) => Way::PADDLE,
         };
         let family = head.family();
+        let classes = if family == Family::DbText { vec!["text".to_owned()] } else { Vec::new() };
         let faces = matches!(&head, HeadSpec::Heatmap(spec) if spec.style == HeatmapStyle::CenterFace);
         let yolo = Self {
             name: String::new(),
@@ -99,7 +102,7 @@ impl Card {
             input: way.input(),
             extra_inputs: BTreeMap::new(),
             head,
-            classes: Vec::new(),
+            classes,
             keypoints: KeypointCard::default(),
             score_threshold: 0.25,
             iou_threshold: 0.45,
@@ -122,6 +125,9 @@ impl Card {
             },
             Family::Blazeface => Self { score_threshold: 0.5, iou_threshold: 0.3, max_detections: NO_LIMIT, ..yolo },
             Family::Movenet => Self { score_threshold: 0.11, ..yolo },
+            // Every class that covers a pixel.
+            Family::Semantic => Self { score_threshold: 0.0, max_detections: NO_LIMIT, ..yolo },
+            Family::DbText => Self { score_threshold: 0.6, max_detections: NO_LIMIT, ..yolo },
             Family::Classifier => Self { score_threshold: 0.1, max_detections: 5, ..yolo },
             Family::Attributes => Self { score_threshold: 0.5, ..yolo },
             Family::Embedding | Family::Depth => yolo,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use visiond_kernels::frame::FrameView;
-use visiond_kernels::mask::{Mask, MaskJob};
+use visiond_kernels::mask::{ClassRegion, Mask, MaskJob};
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
@@ -28,7 +28,7 @@ use self::runner::{Runner, RunnerAndHead};
 use crate::backend::{Dim, TensorInfo};
 use crate::card::{Card, SettledKeypoints};
 use crate::engine::Engine;
-use crate::heads::{self, Decoded, FrameValues, Head, HeadError, HeadInput, NamedOutput};
+use crate::heads::{self, Decoded, Family, FrameValues, Head, HeadError, HeadInput, NamedOutput};
 
 pub use error::DetectorError;
 pub use run::{Detection, DetectorOptions, Keypoint, MaskForm, RunCounts, RunId, RunTimings};
@@ -44,6 +44,7 @@ pub struct Detector {
     keypoint_names: Vec<Arc<str>>,
     skeleton: Vec<[u32; 2]>,
     oriented: bool,
+    maps_classes: bool,
     /// The classes to keep; `None` keeps all.
     wanted: Option<Vec<u32>>,
     decoded: Decoded,
@@ -51,6 +52,8 @@ pub struct Detector {
     /// Whether detections get their masks.
     with_masks: bool,
     mask_jobs: Vec<MaskJob>,
+    /// The regions whose masks are made; the memory is reused.
+    regions: Vec<ClassRegion>,
     masks: Vec<Mask>,
     /// Whether the log has said that masks did not fit.
     lost_masks: bool,
@@ -84,11 +87,13 @@ impl Detector {
             keypoint_names: names.into_iter().map(Arc::from).collect(),
             skeleton,
             oriented: card.head.is_oriented(),
+            maps_classes: card.head.family() == Family::Semantic,
             wanted: wanted_classes(&options.classes, &card.classes)?,
             decoded: Decoded::default(),
             nms: Nms::default(),
             with_masks: options.masks != MaskForm::None,
             mask_jobs: Vec::new(),
+            regions: Vec::new(),
             masks: Vec::new(),
             lost_masks: false,
         })
@@ -181,7 +186,7 @@ impl Detector {
         // The declared shapes may have been open.
         let head = build_head(card, inputs, &real, self.input_size)?;
         let score_threshold = self.options.score_threshold;
-        let input = HeadInput { outputs: &outputs, input_size: self.input_size, score_threshold };
+        let input = HeadInput { outputs: &outputs, input_size: self.input_size, score_threshold, mapping: None };
         head.check_numbers(&input).map_err(|error| card_error(card, &error))
     }
 
@@ -235,6 +240,11 @@ impl Detector {
         self.oriented
     }
 
+    /// Whether detections are the classes of the frame's pixels.
+    pub fn maps_classes(&self) -> bool {
+        self.maps_classes
+    }
+
     /// Returns the name of a class, or its number as text.
     pub fn label(&self, class_id: u32) -> Arc<str> {
         let named = self.labels.get(class_id as usize).cloned();
@@ -274,14 +284,17 @@ impl Detector {
         &self.decoded.values
     }
 
-    /// Returns the detections of a finished run in `slot`, best first; clears `out` first.
+    /// Returns the detections of a finished run in `slot`, best first (classes of a map: largest first); clears `out` first.
     pub fn detections(&mut self, run: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
         out.clear();
         let mapping = self.runner.mapping(run, slot);
         let mapping = mapping.ok_or_else(|| DetectorError::Slot(slot, "the last run had no frame there"))?;
         self.runner.decode(run, slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
+        if self.decoded.has_class_map {
+            self.class_detections(out);
+            return Ok(());
+        }
         let Self { decoded, nms, options, wanted, mask_jobs, masks, .. } = self;
-        decoded.reduce_depth(&mapping);
         mask_jobs.clear();
         if let Some(wanted) = wanted {
             decoded.candidates.retain(|candidate| wanted.contains(&candidate.class_id));
@@ -310,22 +323,50 @@ impl Detector {
                 box_in_source: (!decoded.boxless).then_some(box_in_source),
                 oriented,
                 keypoints: decoded.keypoints_of(candidate.row).iter().map(keypoint).collect(),
+                fraction: None,
                 mask: None,
             });
         }
         let with_masks = self.with_masks && !decoded.boxless && !mask_jobs.is_empty();
         if with_masks && let Some(lost) = self.runner.masks(run, slot, decoded, mask_jobs, masks)? {
-            if lost > 0 && !std::mem::replace(&mut self.lost_masks, true) {
-                log::warn!(
-                    "{lost} masks of a frame did not fit into 64 MiB and are empty: raise score_threshold or lower \
-                     max_detections (logged once)"
-                );
-            }
-            for (detection, mask) in out.iter_mut().zip(masks.drain(..)) {
-                detection.mask = Some(mask);
-            }
+            self.give_masks(lost, out);
         }
         Ok(())
+    }
+
+    /// Makes a detection of each wanted class of the frame's class map, the largest first.
+    fn class_detections(&mut self, out: &mut Vec<Detection>) {
+        let Self { decoded, wanted, options, regions, masks, .. } = self;
+        if let Some(wanted) = wanted {
+            decoded.class_areas.retain(|found| wanted.contains(&found.class_id));
+        }
+        decoded.class_areas.truncate(options.max_detections);
+        out.extend(decoded.class_areas.iter().map(|found| Detection {
+            class_id: found.class_id,
+            score: found.region.score,
+            box_in_source: Some(found.region.bounds.map(|edge| edge as f32)),
+            fraction: Some(decoded.class_map.fraction(&found.region) as f32),
+            ..Detection::default()
+        }));
+        if self.with_masks {
+            regions.clear();
+            regions.extend(decoded.class_areas.iter().map(|found| found.region));
+            let lost = decoded.class_map.masks(regions, masks);
+            self.give_masks(lost, out);
+        }
+    }
+
+    /// Moves the masks to their detections; `lost` of them are empty because there was no room.
+    fn give_masks(&mut self, lost: usize, out: &mut [Detection]) {
+        if lost > 0 && !std::mem::replace(&mut self.lost_masks, true) {
+            log::warn!(
+                "{lost} masks of a frame did not fit into 64 MiB and are empty: raise score_threshold or lower \
+                 max_detections (logged once)"
+            );
+        }
+        for (detection, mask) in out.iter_mut().zip(self.masks.drain(..)) {
+            detection.mask = Some(mask);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod blazeface;
 mod boxes_and_scores;
 mod build;
 mod classifier;
+mod db_text;
 mod decoded;
 mod depth;
 mod depth_map;
@@ -34,22 +35,27 @@ mod raw_numbers;
 mod remedy;
 mod row_parts;
 mod rows;
+mod semantic;
 pub mod spec;
 mod yolo_nms;
 mod yolov5;
 mod yolov8;
 
 #[cfg(test)]
+mod db_text_tests;
+#[cfg(test)]
 mod filter_tests;
 #[cfg(test)]
 mod guess_tests;
+#[cfg(test)]
+mod semantic_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod values_tests;
 
 pub use build::build;
-pub use decoded::{Decoded, InputKeypoint};
+pub use decoded::{ClassArea, Decoded, InputKeypoint};
 pub use frame_values::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLabel};
 pub use guess::{HeadGuess, ModelFacts, guess_heads};
 pub use head::{Head, HeadError, HeadInput, Suppression};

@@ -72,7 +72,7 @@ fn check(case: &Value, declare: impl Fn(&TensorInfo) -> TensorInfo) {
         .collect();
     let score_threshold = case["threshold"].as_f64().unwrap() as f32;
     let mut out = Decoded::default();
-    head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, &mut out)
+    head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold, mapping: None }, &mut out)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
 
     check_filter(name, head.as_mut(), &tensors, input_size, score_threshold, &out);

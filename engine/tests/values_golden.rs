@@ -49,13 +49,12 @@ fn read(case: &Value) -> FrameValues {
         .iter()
         .map(|o| NamedOutput { name: &o.info.name, tensor: TensorRef::new(o.info.dtype, &o.shape, &o.bytes).unwrap() })
         .collect();
-    let input = HeadInput { outputs: &named, input_size, score_threshold: card.score_threshold };
+    let source = &case["source"];
+    let mapping = (!source.is_null()).then(|| Mapping::new(card.input.placement, pair(source), input_size));
+    let input = HeadInput { outputs: &named, input_size, score_threshold: card.score_threshold, mapping };
     head.check_numbers(&input).unwrap_or_else(|error| panic!("{error}"));
     let mut out = Decoded::default();
     head.decode(&input, &mut out).unwrap();
-    if !case["source"].is_null() {
-        out.reduce_depth(&Mapping::new(card.input.placement, pair(&case["source"]), input_size));
-    }
     out.values
 }
 

@@ -10,7 +10,8 @@
 //! - [`filter`]: finds the candidates in raw outputs on the GPU.
 //! - [`nms`]: removes overlapping boxes.
 //! - [`oriented`]: boxes that are turned.
-//! - [`mask`]: which pixels belong to an object.
+//! - [`mask`]: which pixels belong to an object or a class.
+//! - [`text_map`]: boxes of text in a map of probabilities.
 //! - [`nvtx`]: ranges that Nsight Systems shows.
 //!
 //! This crate does not depend on models or cameras.
@@ -30,3 +31,4 @@ pub mod oriented;
 mod pixel_format;
 pub mod preprocess;
 pub mod tensor;
+pub mod text_map;

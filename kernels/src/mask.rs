@@ -3,10 +3,12 @@
 //! - [`Mask`]: the pixels of one object.
 //! - [`MaskAssembler`]: makes masks from prototypes and coefficients, the outputs of YOLO and YOLACT models.
 //! - [`CudaMasks`]: the same on the GPU.
+//! - [`ClassMapper`]: makes a [`ClassMap`] from the scores or numbers of a semantic segmentation, and that has masks.
 //! - [`Polygons`]: a mask as polygons.
 //! - [`rle_encode`], [`rle_decode`]: a mask as COCO's compressed runs.
 
 mod assemble;
+mod class_map;
 mod cuda;
 mod launch;
 mod polygons;
@@ -14,11 +16,14 @@ mod rle;
 mod spec;
 
 #[cfg(test)]
+mod class_map_tests;
+#[cfg(test)]
 mod kernel_tests;
 #[cfg(test)]
 mod tests;
 
 pub use assemble::MaskAssembler;
+pub use class_map::{ClassMap, ClassMapper, ClassPlanes, ClassRegion, ClassScores};
 pub use cuda::{CudaMasks, MaskError};
 pub use polygons::{MAX_POINTS, Polygons};
 pub use rle::{RleError, rle_decode, rle_encode};

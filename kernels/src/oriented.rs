@@ -74,6 +74,36 @@ impl OrientedBox {
     }
 }
 
+/// Returns the turned rectangle of the least area around a convex polygon, one of whose sides always lies on one of the polygon's:
+/// OpenCV's `minAreaRect`. `None` without a corner, or if a number is not finite; it has no area around one or two corners.
+pub(crate) fn min_area_rectangle(hull: &[[f64; 2]]) -> Option<OrientedBox> {
+    let first = *hull.first()?;
+    let around = |[cos, sin]: [f64; 2]| {
+        let mut bounds = [f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY, f64::NEG_INFINITY];
+        for [x, y] in hull {
+            let (along, across) = (x * cos + y * sin, y * cos - x * sin);
+            bounds = [bounds[0].min(along), bounds[1].max(along), bounds[2].min(across), bounds[3].max(across)];
+        }
+        bounds
+    };
+    let sides = hull.iter().zip(hull.iter().cycle().skip(1)).filter_map(|(a, b)| {
+        let (dx, dy) = (b[0] - a[0], b[1] - a[1]);
+        let length = dx.hypot(dy);
+        (length > 0.0).then(|| [dx / length, dy / length])
+    });
+    let area = |bounds: &[f64; 4]| (bounds[1] - bounds[0]) * (bounds[3] - bounds[2]);
+    let least = sides.map(|side| (side, around(side))).min_by(|(_, a), (_, b)| area(a).total_cmp(&area(b)));
+    let ([cos, sin], [left, right, top, bottom]) =
+        least.unwrap_or(([1.0, 0.0], [first[0], first[0], first[1], first[1]]));
+    let (along, across) = ((left + right) / 2.0, (top + bottom) / 2.0);
+    let found = OrientedBox {
+        center: [(along * cos - across * sin) as f32, (along * sin + across * cos) as f32],
+        size: [(right - left) as f32, (bottom - top) as f32],
+        angle: sin.atan2(cos) as f32,
+    };
+    found.is_finite().then(|| found.regularized())
+}
+
 /// The normal distribution that stands for a turned box in [`probiou`]: its mean, and the covariance `[[a, c], [c, b]]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gaussian {

@@ -91,7 +91,7 @@ fn a_card_that_contradicts_its_network_is_refused_by_every_command_with_its_plac
 }
 
 /// Networks, and the lines that the card to start from must have.
-const STARTERS: [(&str, &[&str]); 40] = [
+const STARTERS: [(&str, &[&str]); 42] = [
     (
         "attributes",
         &[
@@ -136,6 +136,8 @@ const STARTERS: [(&str, &[&str]); 40] = [
     ("classifier", &["family = \"classifier\"", "activation = \"softmax\""]),
     ("classifier-softmax", &["family = \"classifier\"", "activation = \"none\""]),
     ("classifier-open", &["family = \"classifier\"", "size = [224, 224]"]),
+    ("semantic", &["family = \"semantic\"", "activation = \"softmax\""]),
+    ("text-map", &["family = \"db-text\"", "names = [\"text\"]"]),
     ("grey", &["family = \"classifier\"", "order = \"grey\""]),
     ("bytes", &["family = \"classifier\"", "mean = 0", "std = 1"]),
     // Its metadata is its card; the one shown says the same.

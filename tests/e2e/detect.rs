@@ -252,6 +252,60 @@ fn a_card_names_points_and_lines() {
 }
 
 #[test]
+fn each_class_of_a_map_is_a_detection_with_its_part_of_the_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let card = "[head]\nfamily = \"semantic\"\n[classes]\nnames = [\"road\", \"sky\", \"car\"]\n";
+    fs::write(folder.path().join("net.toml"), card).unwrap();
+    let message = message_of(folder.path(), &network("semantic"));
+    // Between columns 30 and 34 one score falls from 2 to 0, and the other rises from 0 to 4.
+    let wanted = serde_json::json!([
+        {"class_id": 2, "label": "car", "score": 0.9647, "box": {"x": 31.0, "y": 0.0, "width": 33.0, "height": 64.0},
+         "fraction": 0.515625, "area": 2112, "segments": [[31.0, 0.0, 64.0, 0.0, 64.0, 64.0, 31.0, 64.0]]},
+        {"class_id": 0, "label": "road", "score": 0.787, "box": {"x": 0.0, "y": 0.0, "width": 31.0, "height": 64.0},
+         "fraction": 0.484375, "area": 1984, "segments": [[0.0, 0.0, 31.0, 0.0, 31.0, 64.0, 0.0, 64.0]]},
+    ]);
+    assert_eq!(message["detections"], wanted);
+    let (model, white) = (folder.path().join("net.onnx"), folder.path().join("white.ppm"));
+    let only = |arguments: &[&str]| {
+        let arguments: Vec<&Path> =
+            arguments.iter().map(|text| path(text)).chain([path("--model"), &model, &white]).collect();
+        let output = detect(&arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        output.stdout
+    };
+    let mut road = wanted[1].clone();
+    assert_eq!(json_lines(&only(&["--json", "--classes", "road"]))[0]["detections"], serde_json::json!([road]));
+    ["area", "segments"].iter().for_each(|key| drop(road.as_object_mut().unwrap().remove(*key)));
+    let found = only(&["--json", "--classes", "road", "--masks", "none"]);
+    assert_eq!(json_lines(&found)[0]["detections"], serde_json::json!([road]));
+    let table = String::from_utf8(only(&[])).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        (rows[0][8], &rows[1][2..], rows[2][8]),
+        ("COVERS", &["car", "0.96", "31", "0", "33", "64", "51.6%"][..], "48.4%")
+    );
+}
+
+#[test]
+fn text_is_found_as_turned_boxes_without_names_in_the_card() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("net.toml"), "[head]\nfamily = \"db-text\"\n").unwrap();
+    let message = message_of(folder.path(), &network("text-map"));
+    // 40 x 10 between the middles of its outer pixels, grown by 400 * 1.5 / 100 on all sides.
+    let wanted = serde_json::json!([{
+        "class_id": 0, "label": "text", "score": 0.9526,
+        "box": {"x": 4.0, "y": 14.0, "width": 52.0, "height": 22.0},
+        "oriented": {"x": 30.0, "y": 25.0, "width": 52.0, "height": 22.0, "angle": 0.0,
+            "corners": [[56.0, 36.0], [4.0, 36.0], [4.0, 14.0], [56.0, 14.0]]},
+    }]);
+    assert_eq!(message["detections"], wanted);
+    fs::write(folder.path().join("net.toml"), "[head]\nfamily = \"db-text\"\nsigmoid = true\n").unwrap();
+    let output = detect(&[path("--model"), &folder.path().join("net.onnx"), &folder.path().join("white.ppm")]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("remove `sigmoid` under [head]"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_classifier_gives_every_class_that_passes_but_the_best_ones_at_most() {
     let folder = tempfile::tempdir().unwrap();
     let found = |activation: &str, detect: &str| -> Vec<(String, f64)> {

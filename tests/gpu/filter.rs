@@ -88,7 +88,8 @@ impl Outputs {
             named.push(NamedOutput { name: &info.name, tensor });
         }
         let mut out = Decoded::default();
-        let input = HeadInput { outputs: &named, input_size: case.size, score_threshold: case.threshold };
+        let input =
+            HeadInput { outputs: &named, input_size: case.size, score_threshold: case.threshold, mapping: None };
         head.decode(&input, &mut out)?;
         Ok(out)
     }

@@ -308,6 +308,32 @@ fn obb() -> Network {
     network
 }
 
+/// SegFormer: logits of three classes in cells of 4x4 pixels. The first is the best on the left, the last on the right.
+fn semantic() -> Network {
+    const CELLS: u64 = SIDE / 4;
+    let mut network = picture(SIDE);
+    let logit = |class: u64, cell: u64| match (class, cell % CELLS < CELLS / 2) {
+        (0, true) => 2.0,
+        (2, false) => 4.0,
+        _ => 0.0,
+    };
+    let numbers: Vec<f32> = (0..3).flat_map(|class| (0..CELLS * CELLS).map(move |cell| logit(class, cell))).collect();
+    let logits = network.fixed(&[1, 3, CELLS, CELLS], &numbers);
+    network.output("logits", &logits, FLOAT, &[1, 3, CELLS, CELLS]);
+    network
+}
+
+/// PaddleOCR's text detection: a text in columns 10 to 50 and lines 20 to 30.
+fn text_map() -> Network {
+    let mut network = picture(SIDE);
+    let is_text = |cell: u64| (10..=50).contains(&(cell % SIDE)) && (20..=30).contains(&(cell / SIDE));
+    let numbers: Vec<f32> = (0..SIDE * SIDE).map(|cell| if is_text(cell) { 3.0 } else { -5.0 }).collect();
+    let logits = network.fixed(&[1, 1, SIDE, SIDE], &numbers);
+    let map = network.op("Sigmoid", &[&logits], &[]);
+    network.output("fetch_name_0", &map, FLOAT, &[1, 1, SIDE, SIDE]);
+    network
+}
+
 /// YOLOv5: rows of a box in pixels, an objectness and scores.
 fn yolov5(rows: u64, classes: u64) -> Network {
     let mut network = picture(SIDE);
@@ -501,6 +527,8 @@ pub fn network(name: &str) -> Vec<u8> {
         }
         "movenet" => movenet(),
         "obb" => obb(),
+        "semantic" => semantic(),
+        "text-map" => text_map(),
         "pose" => pose(None),
         "pose-named" => {
             let names = (0..17).map(|point| format!("'joint {point}'")).collect::<Vec<_>>().join(", ");

@@ -220,8 +220,8 @@ struct DetectionPrinter {
     name_width: usize,
     label_width: usize,
     header_printed: bool,
-    /// Whether rows end with the angle of a turned box.
-    angles: bool,
+    /// The name of the last column: the angle of a turned box, or the part of the frame that a class covers.
+    last: &'static str,
     /// Whether rows and the live line share the terminal, so that the line must be cleared before a row.
     out_is_terminal: bool,
     started: Instant,
@@ -243,7 +243,11 @@ impl DetectionPrinter {
             name_width: widest(&mut files.iter().map(|file| shown(file).chars().count())).max(4),
             label_width: widest(&mut detector.labels().iter().map(|label| label.chars().count())).max(5),
             header_printed: false,
-            angles: detector.is_oriented(),
+            last: match (detector.is_oriented(), detector.maps_classes()) {
+                (true, _) => "ANGLE",
+                (_, true) => "COVERS",
+                _ => "",
+            },
             out_is_terminal: io::stdout().is_terminal(),
             started: now,
             progress: Progress::new(),
@@ -300,17 +304,7 @@ impl DetectionPrinter {
     fn rows(&mut self, message: &Message, is_video: bool) -> String {
         let mut text = String::new();
         if !std::mem::replace(&mut self.header_printed, true) {
-            text = self.row([
-                "FILE",
-                "FRAME",
-                "LABEL",
-                "SCORE",
-                "X",
-                "Y",
-                "WIDTH",
-                "HEIGHT",
-                if self.angles { "ANGLE" } else { "" },
-            ]);
+            text = self.row(["FILE", "FRAME", "LABEL", "SCORE", "X", "Y", "WIDTH", "HEIGHT", self.last]);
         }
         let name = escape(message.frame.file.as_deref().unwrap_or("-"));
         let frame = message.sequence.to_string();
@@ -318,15 +312,19 @@ impl DetectionPrinter {
         if message.is_empty() && !is_video {
             text += &self.row([&name, &frame, "-", "", "", "", "", "", ""]);
         }
-        for DetectionMessage { label, score, bounds, oriented, .. } in &message.detections {
+        for DetectionMessage { label, score, bounds, oriented, fraction, .. } in &message.detections {
             let score = format!("{score:.2}");
             let numbers = match bounds {
                 Some(b) => [b.x, b.y, b.width, b.height].map(|pixels| format!("{pixels:.0}")),
                 None => Default::default(),
             };
-            let angle = oriented.map_or_else(String::new, |turned| format!("{:.0}°", turned.angle.to_degrees()));
+            let last = match (oriented, fraction) {
+                (Some(turned), _) => format!("{:.0}°", turned.angle.to_degrees()),
+                (_, Some(fraction)) => format!("{:.1}%", 100.0 * fraction),
+                _ => String::new(),
+            };
             let [x, y, width, height] = &numbers;
-            text += &self.row([&name, &frame, &escape(label), &score, x, y, width, height, &angle]);
+            text += &self.row([&name, &frame, &escape(label), &score, x, y, width, height, &last]);
         }
         for (value, score) in value_rows(message) {
             text += &self.row([&name, &frame, &escape(&value), &score, "", "", "", "", ""]);
@@ -334,10 +332,10 @@ impl DetectionPrinter {
         text
     }
 
-    fn row(&self, [name, frame, label, score, x, y, width, height, angle]: [&str; 9]) -> String {
+    fn row(&self, [name, frame, label, score, x, y, width, height, last]: [&str; 9]) -> String {
         let (names, labels) = (self.name_width, self.label_width);
         let row = format!(
-            "{name:names$}  {frame:>6}  {label:labels$}  {score:>5}  {x:>6} {y:>6} {width:>6} {height:>6} {angle:>6}"
+            "{name:names$}  {frame:>6}  {label:labels$}  {score:>5}  {x:>6} {y:>6} {width:>6} {height:>6} {last:>6}"
         );
         row.trim_end().to_owned() + "\n"
     }

@@ -1,5 +1,6 @@
 //! The message with the detections of one frame, the same for every sink. `docs/message.schema.json` is its JSON schema.
 
+mod rounding;
 mod values;
 
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +14,7 @@ use visiond_engine::heads::FrameValues;
 use visiond_kernels::mask::{Mask, Polygons, rle_encode};
 use visiond_kernels::oriented::OrientedBox;
 
-use self::values::rounded_score;
+use self::rounding::{rounded_part, rounded_pixels, rounded_score};
 pub use self::values::{AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage};
 use crate::frame::Frame;
 use crate::timestamp::Timestamp;
@@ -42,7 +43,7 @@ pub struct Message {
     pub model: Arc<MessageModel>,
     /// Duration of each stage.
     pub timings_us: Timings,
-    /// Detections, highest score first.
+    /// Detections, highest score first; classes of a map of the frame: largest first.
     pub detections: Vec<DetectionMessage>,
     /// Attributes of the whole frame, if the model has them.
     #[serde(skip_serializing_if = "AttributesMessage::is_empty")]
@@ -131,6 +132,9 @@ pub struct DetectionMessage {
     /// Keypoints (landmarks of a face, joints of a body), if the model has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keypoints: Vec<KeypointMessage>,
+    /// Part of the frame that the class covers, 0 to 1, if the model gives a class for each pixel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<f32>,
     /// Number of pixels of its mask, if the model has masks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub area: Option<u64>,
@@ -282,8 +286,8 @@ impl Message {
 }
 
 impl DetectionMessage {
-    /// Rounds a detection for the message: scores to 4 decimals, pixels to 3. `None` if a number is NaN or infinite, which JSON
-    /// cannot represent.
+    /// Rounds a detection for the message: scores to 4 decimals, pixels to 3, fractions of the frame to 6. `None` if a number is
+    /// NaN or infinite, which JSON cannot represent.
     pub fn new(detection: &Detection, label: Arc<str>, keypoint_names: &[Arc<str>]) -> Option<Self> {
         let bounds = match detection.box_in_source {
             None => None,
@@ -306,12 +310,17 @@ impl DetectionMessage {
                 score,
             })
         };
+        let fraction = match detection.fraction {
+            None => None,
+            Some(fraction) => Some(rounded_part(fraction, 1e6)?),
+        };
         Some(Self {
             class_id: detection.class_id,
             label,
             score: rounded_score(detection.score)?,
             bounds,
             oriented,
+            fraction,
             keypoints: detection.keypoints.iter().enumerate().map(keypoint).collect::<Option<_>>()?,
             ..Self::default()
         })
@@ -370,11 +379,6 @@ pub fn rfc3339(timestamp: Timestamp) -> String {
         // Cannot happen: u64 nanoseconds end in 2554, jiff's instants in 9999.
         Err(_) => "1970-01-01T00:00:00.000000000Z".to_owned(),
     }
-}
-
-fn rounded_pixels(value: f64) -> f64 {
-    // Adding 0.0 turns -0.0 into 0.0.
-    (value * 1e3).round() / 1e3 + 0.0
 }
 
 /// A message to publish, with the line that all sinks share.

@@ -3,9 +3,9 @@
 use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::sections::CardSection;
 use crate::heads::spec::{
-    ACTIVATIONS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, DepthSpec,
-    FORMATS, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, STYLES, UNITS,
-    YoloxSpec,
+    ACTIVATIONS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, DbTextSpec,
+    DepthSpec, FORMATS, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, STYLES,
+    UNITS, YoloxSpec,
 };
 
 /// A limit that no model comes near.
@@ -202,6 +202,19 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
         }
         Family::Blazeface => HeadSpec::Blazeface(BlazefaceSpec { strides: strides(&mut head) }),
         Family::Movenet => HeadSpec::Movenet,
+        Family::Semantic => HeadSpec::Semantic {
+            activation: head.choice("activation", &ACTIVATIONS),
+            background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),
+        },
+        Family::DbText => {
+            let usual = DbTextSpec::default();
+            HeadSpec::DbText(DbTextSpec {
+                thresh: head.number("thresh", 0.0, 1.0).map_or(usual.thresh, |number| number as f32),
+                unclip_ratio: head.number("unclip_ratio", 0.0, 100.0).map_or(usual.unclip_ratio, |n| n as f32),
+                max_candidates: head.whole("max_candidates", 1, MANY).map_or(usual.max_candidates, |n| n as usize),
+                sigmoid: head.flag("sigmoid").unwrap_or(usual.sigmoid),
+            })
+        }
         Family::Classifier => HeadSpec::Classifier {
             activation: head.choice("activation", &ACTIVATIONS),
             background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),

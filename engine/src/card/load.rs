@@ -135,7 +135,8 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, Given), CardError> {
     set(&mut card.max_detections, detect.whole("max_detections", 1, 100_000).map(|n| n as usize));
     set(&mut card.class_agnostic, detect.flag("class_agnostic"));
     detect.finish();
-    card.classes = read_classes(&source, top.section("classes"));
+    let names = read_classes(&source, top.section("classes"));
+    set(&mut card.classes, (!names.is_empty()).then_some(names));
     card.keypoints = read_keypoints(top.section("keypoints"));
     top.finish();
     let problems = source.into_problems();

@@ -160,6 +160,16 @@ impl Way {
     /// PaddleDetection.
     pub(crate) const PADDLE: Self = Self::STRETCH.sampled(Sampling::OpencvCubic).normalised(IMAGENET);
 
+    /// PaddleOCR's text detection, which normalises blue by the mean of red: the picture is BGR, the numbers are RGB's. Its own code
+    /// resizes to the picture's aspect ratio; a fixed input pads on the right and at the bottom.
+    pub(crate) const PADDLE_OCR: Self = Self {
+        placement: Placement::new(Fit::LetterboxTopLeft),
+        pad: 0.0,
+        order: ChannelOrder::Bgr,
+        ..Self::ULTRALYTICS
+    }
+    .normalised(IMAGENET);
+
     /// DAMO-YOLO.
     const DAMO_YOLO: Self = Self {
         placement: Placement { way_back: WayBack::Axes, ..Self::MEGVII_YOLOX.placement },
@@ -172,7 +182,7 @@ impl Way {
     const ULTRAFACE: Self = Self { scale: 1.0, ..Self::STRETCH }.normalised(([127.0; 3], [128.0; 3]));
 
     /// Every way by its name in cards.
-    pub(crate) const ALL: [(&'static str, Self); 26] = [
+    pub(crate) const ALL: [(&'static str, Self); 27] = [
         ("ultralytics", Self::ULTRALYTICS),
         ("ultralytics-8.4", Self::ULTRALYTICS_8_4),
         ("ultralytics-8.0", Self::ULTRALYTICS_8_0),
@@ -181,6 +191,7 @@ impl Way {
         ("megvii-yolox", Self::MEGVII_YOLOX),
         ("mmdet", Self::MMDET),
         ("rtmdet", Self::RTMDET),
+        ("paddle-ocr", Self::PADDLE_OCR),
         ("damo-yolo", Self::DAMO_YOLO),
         ("nanodet", Self::NANODET),
         ("nanodet-plus", Self::NANODET_PLUS),

@@ -193,7 +193,8 @@ impl Runner for HostRunner {
         self.find_slot_shapes()?;
         let outputs = self.outputs_of(slot)?;
         let input_size = (self.inputs.spec.width, self.inputs.spec.height);
-        Ok(head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, decoded)?)
+        let mapping = self.mappings.get(slot).copied().flatten();
+        Ok(head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold, mapping }, decoded)?)
     }
 
     fn masks(

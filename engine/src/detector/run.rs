@@ -16,6 +16,8 @@ pub struct Detection {
     pub oriented: Option<OrientedBox>,
     /// The keypoints in the source frame; empty if the model has none.
     pub keypoints: Vec<Keypoint>,
+    /// The part of the frame that the class covers, 0 to 1; `None` unless the model gives a class for each pixel.
+    pub fraction: Option<f32>,
     /// The object's pixels; `None` if the model gives none, or the options do not ask for them.
     pub mask: Option<Mask>,
 }

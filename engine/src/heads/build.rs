@@ -4,12 +4,15 @@ use super::attributes::Attributes;
 use super::blazeface::Blazeface;
 use super::boxes_and_scores::BoxesAndScores;
 use super::classifier::Classifier;
+use super::db_text::DbText;
 use super::depth::Depth;
+use super::depth_map::DepthReducer;
 use super::embedding::Embedding;
 use super::head::{Head, HeadError, checked};
 use super::heatmap::Heatmap;
 use super::movenet::Movenet;
 use super::nanodet::Nanodet;
+use super::semantic::Semantic;
 use super::spec::{HeadSpec, Keypoints};
 use super::yolo_nms::YoloNms;
 use super::yolov5::Yolov5;
@@ -48,6 +51,10 @@ pub fn build(
         HeadSpec::Heatmap(spec) => checked(Heatmap { class_count, spec }, family, outputs, size),
         HeadSpec::Blazeface(spec) => checked(Blazeface { class_count, spec }, family, outputs, size),
         HeadSpec::Movenet => checked(Movenet { class_count }, family, outputs, size),
+        HeadSpec::Semantic { activation, background } => {
+            checked(Semantic::new(class_count, activation, background), family, outputs, size)
+        }
+        HeadSpec::DbText(spec) => checked(DbText::new(class_count, spec), family, outputs, size),
         HeadSpec::Classifier { activation, background } => {
             checked(Classifier { class_count, activation, background, scores: Vec::new() }, family, outputs, size)
         }
@@ -55,6 +62,8 @@ pub fn build(
         HeadSpec::Embedding { output, normalize } => {
             checked(Embedding { class_count, output, normalize }, family, outputs, size)
         }
-        HeadSpec::Depth(spec) => checked(Depth { class_count, spec }, family, outputs, size),
+        HeadSpec::Depth(spec) => {
+            checked(Depth { class_count, spec, reducer: DepthReducer::default() }, family, outputs, size)
+        }
     }
 }

@@ -1,11 +1,9 @@
 //! The candidates that a head found in one frame.
 
-use visiond_kernels::letterbox::Mapping;
-use visiond_kernels::mask::MaskSpec;
+use visiond_kernels::mask::{ClassMap, ClassRegion, MaskSpec};
 use visiond_kernels::nms::{Candidate, Member, Nms, NmsOptions, weighted_mean};
 use visiond_kernels::oriented::OrientedBox;
 
-use super::depth_map::DepthMap;
 use super::frame_values::FrameValues;
 
 /// The candidates that a head found in one frame.
@@ -26,10 +24,14 @@ pub struct Decoded {
     /// The angles of the rows in `angle_rows` (ascending); empty if boxes are not turned.
     angles: Vec<f32>,
     angle_rows: Vec<u32>,
-    /// The values of the whole frame; empty unless the head gives some. [`Decoded::reduce_depth`] adds the depth.
+    /// The values of the whole frame; empty unless the head gives some.
     pub values: FrameValues,
-    /// The depth of each pixel; empty unless the head gives it.
-    pub(super) depth_map: DepthMap,
+    /// Whether the model gives a class for each pixel: [`Self::class_areas`] instead of candidates.
+    pub has_class_map: bool,
+    /// The class of each pixel of the frame, if [`Self::has_class_map`].
+    pub class_map: ClassMap,
+    /// The classes of the map whose score passes, the largest first.
+    pub class_areas: Vec<ClassArea>,
     /// Candidates that did not fit into the GPU's filter; 0 from [`Head::decode`](super::Head::decode).
     pub lost: usize,
     /// Row, class and index of the filter's records, sorted; the memory is reused.
@@ -52,11 +54,6 @@ impl Decoded {
         Some(OrientedBox::from_upright(candidate.box_in_input, *self.angles.get(index)?))
     }
 
-    /// Reduces the depth of each pixel to the grid in `values`, over the frame that `mapping` leads to.
-    pub fn reduce_depth(&mut self, mapping: &Mapping) {
-        self.depth_map.reduce(mapping, &mut self.values.depth);
-    }
-
     /// Leaves the best of the turned boxes that overlap; see [`Nms::run_oriented`].
     pub(super) fn suppress_oriented(&mut self, nms: &mut Nms, options: &NmsOptions) {
         let mut candidates = std::mem::take(&mut self.candidates);
@@ -73,10 +70,11 @@ impl Decoded {
         self.keypoints_per_row = 0;
         self.angles.clear();
         self.angle_rows.clear();
+        self.has_class_map = false;
+        self.class_areas.clear();
         self.lost = 0;
         self.masks = None;
         self.values.clear();
-        self.depth_map.clear();
     }
 
     /// Clips the boxes to the model's input.
@@ -142,6 +140,15 @@ impl Decoded {
             self.candidates.pop();
         }
     }
+}
+
+/// The pixels of a class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClassArea {
+    /// The class, counted from 0 without the background.
+    pub class_id: u32,
+    /// Its pixels.
+    pub region: ClassRegion,
 }
 
 /// A keypoint of a candidate, in pixels of the model's input.

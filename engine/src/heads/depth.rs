@@ -1,12 +1,12 @@
 //! The depth of each pixel, reduced to a grid over the frame.
 //!
 //! Reads one output `[1, h, w]`, `[1, 1, h, w]` or `[1, h, w, 1]`, f32 or f16: metric depth, or inverse depth (MiDaS, Depth
-//! Anything), which the card's `nearer` says. The head keeps the map; the detector, which knows where the frame lies in the input,
-//! reduces it.
+//! Anything), which the card's `nearer` says.
 
 use visiond_kernels::filter::FilterSpec;
 
 use super::decoded::Decoded;
+use super::depth_map::DepthReducer;
 use super::embedding::no_classes;
 use super::head::{Decoder, HeadInput, Suppression};
 use super::misfit::Misfit;
@@ -17,6 +17,7 @@ pub(super) struct Depth {
     /// The number of names under `[classes]`, which must be 0.
     pub(super) class_count: usize,
     pub(super) spec: DepthSpec,
+    pub(super) reducer: DepthReducer,
 }
 
 pub(super) struct DepthLayout {
@@ -55,7 +56,7 @@ impl Decoder for Depth {
     fn decode(&mut self, layout: &DepthLayout, input: &HeadInput<'_>, out: &mut Decoded) {
         let values = input.outputs[layout.output].tensor.to_f32();
         let [height, width] = layout.size;
-        out.depth_map.set(&values, [width, height], self.spec.grid, self.spec.nearer);
+        self.reducer.reduce(&values, [width, height], &self.spec, &input.mapping(), &mut out.values.depth);
     }
 
     /// No number shows what it measures.

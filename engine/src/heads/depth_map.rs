@@ -9,47 +9,32 @@ use std::ops::Range;
 use visiond_kernels::letterbox::Mapping;
 
 use super::frame_values::DepthGrid;
-use super::spec::Nearer;
+use super::spec::{DepthSpec, Nearer};
 
-/// The depth of each pixel of the model's input.
-#[derive(Debug, Clone, Default)]
-pub(super) struct DepthMap {
-    values: Vec<f32>,
-    /// Width and height; 0 if there is no map.
-    size: [usize; 2],
-    /// Columns and rows of the grid.
-    grid: [u32; 2],
-    nearer: Nearer,
-    /// The finite numbers of one cell; the memory is reused.
+/// Reduces depth maps; its memory is reused.
+#[derive(Debug, Default)]
+pub(super) struct DepthReducer {
+    /// The finite numbers of one cell.
     cell: Vec<f32>,
-    /// The pixels of each column of the grid; the memory is reused.
+    /// The pixels of each column of the grid.
     columns: Vec<Range<usize>>,
 }
 
 /// How far a pixel's centre may be before the edge of a cell and still count as on it, in pixels of the map.
 const ROUNDING: f64 = 1e-6;
 
-impl DepthMap {
-    /// Replaces the map. `values` has as many numbers as `size` (width, height) has pixels.
-    pub(super) fn set(&mut self, values: &[f32], size: [usize; 2], grid: [u32; 2], nearer: Nearer) {
-        self.values.clear();
-        self.values.extend_from_slice(values);
-        (self.size, self.grid, self.nearer) = (size, grid, nearer);
-    }
-
-    /// Removes the map but keeps the memory.
-    pub(super) fn clear(&mut self) {
-        self.values.clear();
-        self.size = [0, 0];
-    }
-
-    /// Writes the grid to `out`, which stays as it is if there is no map.
-    pub(super) fn reduce(&mut self, mapping: &Mapping, out: &mut DepthGrid) {
-        let Self { values, size: [width, height], grid, nearer, cell, columns } = self;
-        let (width, height) = (*width, *height);
-        if width == 0 || values.len() != width * height {
-            return;
-        }
+impl DepthReducer {
+    /// Writes the grid of a map over the frame to `out`. `values` has as many numbers as `size` (width, height) has pixels.
+    pub(super) fn reduce(
+        &mut self,
+        values: &[f32],
+        size: [usize; 2],
+        spec: &DepthSpec,
+        mapping: &Mapping,
+        out: &mut DepthGrid,
+    ) {
+        let Self { cell, columns } = self;
+        let ([width, height], grid) = (size, spec.grid);
         out.clear();
         (out.columns, out.rows) = (grid[0] as usize, grid[1] as usize);
         let (source, input) = (mapping.source(), mapping.input());
@@ -71,7 +56,7 @@ impl DepthMap {
                     let line = &values[line * width..][column.clone()];
                     cell.extend(line.iter().filter(|depth| depth.is_finite()));
                 }
-                out.nearest.push(match nearer {
+                out.nearest.push(match spec.nearer {
                     Nearer::Smaller => cell.iter().copied().reduce(f32::min),
                     Nearer::Larger => cell.iter().copied().reduce(f32::max),
                 });
@@ -113,9 +98,8 @@ mod tests {
     use super::*;
 
     fn reduced(values: &[f32], size: [usize; 2], grid: [u32; 2], nearer: Nearer, mapping: &Mapping) -> DepthGrid {
-        let (mut map, mut out) = (DepthMap::default(), DepthGrid::default());
-        map.set(values, size, grid, nearer);
-        map.reduce(mapping, &mut out);
+        let mut out = DepthGrid::default();
+        DepthReducer::default().reduce(values, size, &DepthSpec { output: None, grid, nearer }, mapping, &mut out);
         out
     }
 
@@ -173,21 +157,6 @@ mod tests {
         assert_eq!((grid.nearest, grid.median), (vec![Some(3.0), None], vec![Some(2.0), None]));
         let huge = reduced(&[f32::MAX; 8], [4, 2], [1, 1], Nearer::Larger, &mapping);
         assert_eq!((huge.nearest, huge.median), (some(&[f32::MAX]), some(&[f32::MAX])));
-    }
-
-    #[test]
-    fn without_a_map_the_grid_stays_empty() {
-        let (mut map, mut out) = (DepthMap::default(), DepthGrid::default());
-        let mapping = Mapping::new(Fit::Stretch, (4, 4), (4, 4));
-        map.reduce(&mapping, &mut out);
-        assert!(out.is_empty());
-        map.set(&[1.0; 16], [4, 4], [2, 2], Nearer::Larger);
-        map.reduce(&mapping, &mut out);
-        assert_eq!(out.nearest.len(), 4);
-        map.clear();
-        out.clear();
-        map.reduce(&mapping, &mut out);
-        assert!(out.is_empty());
     }
 
     #[test]

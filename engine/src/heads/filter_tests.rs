@@ -53,7 +53,7 @@ impl MadeUpModel {
             })
             .collect();
         let mut out = Decoded::default();
-        head.decode(&HeadInput { outputs: &named, input_size, score_threshold }, &mut out).unwrap();
+        head.decode(&HeadInput { outputs: &named, input_size, score_threshold, mapping: None }, &mut out).unwrap();
         out
     }
 

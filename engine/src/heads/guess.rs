@@ -12,9 +12,10 @@ use super::guess_values::{guess_values, named_like_no_scores};
 use super::movenet;
 use super::outputs::{ModelOutputs, four_columns, two_dimensions};
 use super::row_parts::RowParts;
+use super::semantic::covers;
 use super::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
-    Keypoints, NanodetSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, Family, HeadSpec, HeatmapSpec,
+    HeatmapStyle, Keypoints, NanodetSpec, YoloxSpec,
 };
 use crate::backend::{Dim, TensorInfo, picture_size};
 use crate::card::Card;
@@ -585,6 +586,94 @@ fn propose_classifier(evidence: &mut Evidence<'_>) {
     evidence.add(1, spec, Some(classes), format!("one row of {classes} scores"));
 }
 
+/// The cells of a map below which nothing is told apart.
+const LEAST_CELLS: usize = 4;
+
+/// Whether sides are those of a map of the picture.
+fn are_of_map(sides: [Option<usize>; 2], size: Option<(u32, u32)>) -> bool {
+    let enough = sides.iter().all(|side| side.is_none_or(|side| side >= LEAST_CELLS));
+    enough && size.is_none_or(|size| covers(sides, size))
+}
+
+/// Whether the name of an output is that of a segmentation.
+fn named_like_map(output: &TensorInfo) -> bool {
+    ["seg", "semantic", "logit", "argmax"].iter().any(|part| named_like(output, part))
+}
+
+/// Adds the guess of a map of class numbers, which are integers, if the first output is one. Returns whether it did: no other
+/// head reads integers alone.
+fn propose_class_numbers(evidence: &mut Evidence<'_>) -> bool {
+    let Some(output) = evidence.facts.outputs.first() else { return false };
+    let shape = ModelOutputs::Declared(evidence.facts.outputs).shape(0);
+    let sides = match (shape.last::<2>().filter(|_| !shape.has_rank(2)), shape.last::<3>()) {
+        (None, Some([height, width, Some(1)])) => [height, width],
+        (Some(sides), _) => sides,
+        _ => return false,
+    };
+    let is_known = sides.iter().all(Option::is_some) && evidence.size.is_some();
+    let is_integer = matches!(output.dtype, DType::U8 | DType::I8 | DType::I32 | DType::I64);
+    let found = is_integer && are_of_map(sides, evidence.size) && (is_known || named_like_map(output));
+    if found {
+        let spec = HeadSpec::Semantic { activation: None, background: Background::None };
+        evidence.add(1, spec, None, "the number of a class for each cell of a map");
+    }
+    found
+}
+
+/// Adds the guess of a map of the scores of classes.
+///
+/// Feature maps, pictures, optical flow and heat maps of joints have planes, too, so a softmax, the output's name, or many planes
+/// of the input's size must speak for scores.
+fn propose_class_scores(evidence: &mut Evidence<'_>) {
+    let outputs = evidence.facts.outputs;
+    for (index, output) in outputs.iter().enumerate() {
+        let shape = ModelOutputs::Declared(outputs).shape(index);
+        let Some([a, b, c]) = shape.last::<3>().filter(|_| !shape.has_rank(3)) else { continue };
+        let tail = evidence.tail(index);
+        let size = evidence.size.map(|(width, height)| [height, width].map(|side| Some(side as usize)));
+        for (classes, sides) in [(a, [b, c]), (c, [a, b])] {
+            let Some(classes) = classes.filter(|classes| *classes > 1 && are_of_map(sides, evidence.size)) else {
+                continue;
+            };
+            let many = classes > 4 && (Some(sides) == size || output.name.eq_ignore_ascii_case("out"));
+            if !(tail.softmax || many || named_like_map(output)) || tail.embedded {
+                continue;
+            }
+            let activation = match (tail.softmax || tail.sigmoid, tail.known) {
+                (true, _) => Some(Activation::None),
+                (_, true) => Some(Activation::Softmax),
+                _ => None,
+            };
+            let spec = HeadSpec::Semantic { activation, background: Background::None };
+            return evidence.add(2, spec, Some(classes), format!("{} for each cell of a map", scores_text(classes)));
+        }
+    }
+}
+
+/// Adds the guess of a map of text: one plane of probabilities, as large as the input. Depth, mattes and masks are planes, too, so
+/// the last operator must be a sigmoid and the name not that of such a thing, or the name must be PaddleOCR's. Returns whether it
+/// did: no table is as large as the input.
+fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {
+    let &[ref output] = evidence.facts.outputs else { return false };
+    let shape = ModelOutputs::Declared(evidence.facts.outputs).shape(0);
+    let Some(sides) = shape.last::<2>().filter(|_| shape.has_rank(4)) else { return false };
+    let is_whole = evidence.size.is_none_or(|(width, height)| {
+        [height, width].iter().zip(sides).all(|(wanted, side)| side.is_none_or(|side| side == *wanted as usize))
+    });
+    let is_float = matches!(output.dtype, DType::F32 | DType::F16);
+    let is_other = ["depth", "disp", "mask", "alpha", "matte", "salien", "seg", "heat"];
+    let is_other = is_other.iter().any(|part| named_like(output, part));
+    let tail = evidence.tail(0);
+    // `sigmoid_0.tmp_0` of paddle2onnx, whose engines have no operators to look at.
+    let scored = tail.sigmoid || !tail.seen && named_like(output, "sigmoid");
+    let found = is_whole && is_float && scored && !is_other;
+    if found {
+        let spec = HeadSpec::DbText(DbTextSpec::default());
+        evidence.add(3, spec, Some(1), "a probability for each pixel of the input");
+    }
+    found
+}
+
 /// Returns the heads that fit the outputs for an input of `size`, the likeliest first. `named` is the number of classes that a
 /// card names, or 0.
 pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: usize) -> Vec<HeadProposal> {
@@ -597,11 +686,15 @@ pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: 
         (fixed && !(outputs.len() > 1 && four_columns(ModelOutputs::Declared(outputs).shape(index))))
             .then_some((index, [a, b]))
     };
-    if let Some((index, dims)) = outputs.iter().enumerate().find_map(is_table) {
+    let is_map = propose_class_numbers(&mut evidence) || propose_db_text(&mut evidence);
+    if let Some((index, dims)) = outputs.iter().enumerate().find_map(is_table).filter(|_| !is_map) {
         propose_from_table(&mut evidence, index, dims);
     }
-    if outputs.len() > 1 {
+    if outputs.len() > 1 && !is_map {
         propose_from_several(&mut evidence);
+    }
+    if evidence.proposals.is_empty() {
+        propose_class_scores(&mut evidence);
     }
     if evidence.proposals.is_empty() && outputs.len() == 1 {
         propose_classifier(&mut evidence);
@@ -722,6 +815,7 @@ fn card_text(spec: &HeadSpec, classes: Option<usize>, facts: ModelFacts<'_>, usu
     let classes = match classes {
         Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
         _ if spec.family() == Family::Movenet => "names = [\"person\"]".to_owned(),
+        Some(1) if spec.family() == Family::DbText => "names = [\"text\"]".to_owned(),
         Some(1) => "names = [\"object\"]  # the name of its one class".to_owned(),
         Some(n) if counted => {
             let names: Vec<String> = (0..n).map(|class| format!("\"class {class}\"")).collect();

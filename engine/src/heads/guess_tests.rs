@@ -102,6 +102,67 @@ fn numbers_after_the_scores_are_keypoints_or_nothing_that_a_head_reads() {
 }
 
 #[test]
+fn maps_of_classes_are_known_by_integers_a_softmax_their_name_or_many_planes() {
+    let raw = || OutputTail { seen: true, known: true, ..OutputTail::default() };
+    let softmax = || OutputTail { softmax: true, ..raw() };
+    let one = |info: TensorInfo, tail: OutputTail, height: usize, width: usize| {
+        let found = guesses(&[(info, tail)], width, height);
+        assert!(found.len() < 2, "{found:?}");
+        found
+            .into_iter()
+            .next()
+            .map(|guess| (guess.family, guess.class_count, guess.card.contains("activation = \"softmax\"")))
+    };
+    let integers = |name: &str, shape: &[usize]| TensorInfo { dtype: DType::I64, ..tensor(name, shape) };
+    // SegFormer, torchvision, DeepLab of TensorFlow, BiSeNet, PP-LiteSeg with an open size.
+    let segformer = one(tensor("logits", &[1, 150, 128, 128]), raw(), 512, 512);
+    assert_eq!(segformer, Some((Family::Semantic, Some(150), true)));
+    assert_eq!(one(tensor("out", &[1, 21, 520, 520]), raw(), 520, 520), Some((Family::Semantic, Some(21), true)));
+    assert_eq!(one(tensor("y", &[1, 65, 65, 21]), softmax(), 513, 513), Some((Family::Semantic, Some(21), false)));
+    assert_eq!(one(tensor("preds", &[1, 19, 512, 1024]), raw(), 512, 1024), Some((Family::Semantic, Some(19), true)));
+    for shape in [&[1, 512, 1024][..], &[1, 1, 512, 1024], &[1, 512, 1024, 1], &[1, 64, 128]] {
+        let found = one(integers("SemanticPredictions", shape), raw(), 512, 1024);
+        assert_eq!(found, Some((Family::Semantic, None, false)), "{shape:?}");
+    }
+    assert_eq!(one(integers("argmax_0.tmp_0", &[0, 0, 0]), raw(), 0, 0), Some((Family::Semantic, None, false)));
+    let both = guesses(&[(tensor("out", &[1, 21, 65, 65]), raw()), (tensor("aux", &[1, 21, 65, 65]), raw())], 520, 520);
+    assert_eq!(both.first().map(|guess| (guess.family, guess.class_count)), Some((Family::Semantic, Some(21))));
+    // Depth, joints, flow, pictures, features, and integers of another shape.
+    for (info, tail) in [
+        (tensor("depth", &[1, 1, 512, 512]), raw()),
+        (tensor("depth", &[1, 512, 512]), raw()),
+        (tensor("output", &[1, 17, 128, 128]), raw()),
+        (tensor("flow", &[1, 2, 512, 512]), raw()),
+        (tensor("output", &[1, 3, 512, 512]), raw()),
+        (tensor("features", &[1, 256, 16, 16]), raw()),
+        (integers("tokens", &[1, 77, 512]), raw()),
+    ] {
+        assert_eq!(one(info.clone(), tail, 512, 512), None, "{info}");
+    }
+}
+
+#[test]
+fn a_map_of_text_is_known_by_its_sigmoid_and_is_not_depth_or_a_mask() {
+    let sigmoid = || OutputTail { seen: true, known: true, sigmoid: true, ..OutputTail::default() };
+    let raw = || OutputTail { sigmoid: false, ..sigmoid() };
+    let one = |name: &str, shape: &[usize], tail: OutputTail| {
+        let found = guesses(&[(tensor(name, shape), tail)], 640, 640);
+        found.first().map(|guess| (guess.family, guess.card.contains("names = [\"text\"]")))
+    };
+    let text = Some((Family::DbText, true));
+    assert_eq!(one("fetch_name_0", &[1, 1, 640, 640], sigmoid()), text);
+    assert_eq!(one("fetch_name_0", &[0, 1, 0, 0], sigmoid()), text);
+    // An engine shows no operators.
+    assert_eq!(one("sigmoid_0.tmp_0", &[1, 1, 640, 640], OutputTail::default()), text);
+    assert_ne!(one("fetch_name_0", &[1, 1, 640, 640], OutputTail::default()), text);
+    assert_ne!(one("output", &[1, 1, 640, 640], raw()), text);
+    assert_ne!(one("depth", &[1, 1, 640, 640], sigmoid()), text);
+    assert_ne!(one("mask", &[1, 1, 640, 640], sigmoid()), text);
+    assert_ne!(one("output", &[1, 1, 320, 320], sigmoid()), text);
+    assert_ne!(one("output", &[1, 640, 640], sigmoid()), text);
+}
+
+#[test]
 fn a_network_that_no_head_reads_gets_no_card_of_another_family() {
     for (shape, tail) in [
         // Text recognition, whose rows are probabilities of characters; the second as long as the cells of a grid.
@@ -146,8 +207,11 @@ fn planes_are_a_heat_map_only_with_sizes_and_offsets_or_their_names() {
     assert_eq!(family(&[("a", 80), ("b", 2), ("c", 2)]), Some((Family::Heatmap, Some(80))));
     assert_eq!(family(&[("hm", 80), ("wh", 2)]), Some((Family::Heatmap, Some(80))));
     assert_eq!(family(&[("flow", 2), ("occlusion", 1)]), None);
-    assert_eq!(family(&[("out", 21), ("aux", 2)]), None);
-    assert_eq!(family(&[("out", 21), ("aux", 2), ("edge", 2), ("more", 2)]), None);
+    // A second output of a segmentation.
+    let map = Some((Family::Semantic, Some(21)));
+    assert_eq!(family(&[("out", 21), ("aux", 2)]), map);
+    assert_eq!(family(&[("out", 21), ("aux", 2), ("edge", 2), ("more", 2)]), map);
+    assert_eq!(family(&[("x", 21), ("aux", 2), ("edge", 2), ("more", 2)]), None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The interface of heads, the one that each family's file implements, and the checks between the two.
 
 use visiond_kernels::filter::{FilterSpec, Filtered, ScoreCode};
+use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
 
@@ -81,6 +82,15 @@ pub struct HeadInput<'a> {
     pub input_size: (u32, u32),
     /// The minimum score.
     pub score_threshold: f32,
+    /// How the frame lies in the input; `None` if the input is the frame. Only maps of the whole frame depend on it.
+    pub mapping: Option<Mapping>,
+}
+
+impl HeadInput<'_> {
+    /// Returns how the frame lies in the input.
+    pub(super) fn mapping(&self) -> Mapping {
+        self.mapping.unwrap_or_else(|| Mapping::new(Fit::Stretch, self.input_size, self.input_size))
+    }
 }
 
 /// Why the card's head does not fit a model's outputs: the shape of an output does not fit, an output is missing, or its numbers

@@ -23,6 +23,10 @@ pub enum Family {
     Blazeface,
     /// MoveNet: bodies of 17 points.
     Movenet,
+    /// Semantic segmentation, a class for each pixel: SegFormer, DeepLab, FCN, BiSeNet, PP-LiteSeg.
+    Semantic,
+    /// A map of text: PaddleOCR's text detection.
+    DbText,
     /// One score per class for the whole frame.
     Classifier,
     /// Several classifiers and numbers of the whole frame in one model: age, gender, colour.
@@ -181,6 +185,25 @@ pub struct BlazefaceSpec {
     pub strides: Option<Vec<u32>>,
 }
 
+/// Options of [`Family::DbText`]; the names are PaddleOCR's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DbTextSpec {
+    /// The probability above which a cell belongs to a text.
+    pub thresh: f32,
+    /// How far a text grows: its area times this, divided by its perimeter.
+    pub unclip_ratio: f32,
+    /// How many texts are looked at: those with the most cells.
+    pub max_candidates: usize,
+    /// Whether the map still needs the sigmoid.
+    pub sigmoid: bool,
+}
+
+impl Default for DbTextSpec {
+    fn default() -> Self {
+        Self { thresh: 0.3, unclip_ratio: 1.5, max_candidates: 1000, sigmoid: false }
+    }
+}
+
 /// One attribute of [`Family::Attributes`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttributeSpec {
@@ -286,6 +309,15 @@ pub enum HeadSpec {
     Blazeface(BlazefaceSpec),
     /// See [`Family::Movenet`].
     Movenet,
+    /// See [`Family::Semantic`].
+    Semantic {
+        /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise takes the softmax.
+        activation: Option<Activation>,
+        /// Where the background class is, which is not reported.
+        background: Background,
+    },
+    /// See [`Family::DbText`].
+    DbText(DbTextSpec),
     /// See [`Family::Classifier`].
     Classifier {
         /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise takes the softmax.
@@ -308,7 +340,7 @@ pub enum HeadSpec {
 
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
-    pub const ALL: [(&'static str, Self); 14] = [
+    pub const ALL: [(&'static str, Self); 16] = [
         (Self::Yolov5.name(), Self::Yolov5),
         (Self::Yolov8.name(), Self::Yolov8),
         (Self::YoloNms.name(), Self::YoloNms),
@@ -319,6 +351,8 @@ impl Family {
         (Self::Heatmap.name(), Self::Heatmap),
         (Self::Blazeface.name(), Self::Blazeface),
         (Self::Movenet.name(), Self::Movenet),
+        (Self::Semantic.name(), Self::Semantic),
+        (Self::DbText.name(), Self::DbText),
         (Self::Classifier.name(), Self::Classifier),
         (Self::Attributes.name(), Self::Attributes),
         (Self::Embedding.name(), Self::Embedding),
@@ -338,6 +372,8 @@ impl Family {
             Self::Heatmap => "heatmap",
             Self::Blazeface => "blazeface",
             Self::Movenet => "movenet",
+            Self::Semantic => "semantic",
+            Self::DbText => "db-text",
             Self::Classifier => "classifier",
             Self::Attributes => "attributes",
             Self::Embedding => "embedding",
@@ -354,7 +390,7 @@ impl Family {
 impl HeadSpec {
     /// Whether boxes are turned.
     pub const fn is_oriented(&self) -> bool {
-        matches!(self, Self::Yolov8 { oriented: true, .. } | Self::YoloNms { oriented: true, .. })
+        matches!(self, Self::Yolov8 { oriented: true, .. } | Self::YoloNms { oriented: true, .. } | Self::DbText(_))
     }
 
     /// Returns the family.
@@ -370,6 +406,8 @@ impl HeadSpec {
             Self::Heatmap(_) => Family::Heatmap,
             Self::Blazeface(_) => Family::Blazeface,
             Self::Movenet => Family::Movenet,
+            Self::Semantic { .. } => Family::Semantic,
+            Self::DbText(_) => Family::DbText,
             Self::Classifier { .. } => Family::Classifier,
             Self::Attributes(_) => Family::Attributes,
             Self::Embedding { .. } => Family::Embedding,
@@ -475,7 +513,18 @@ impl HeadSpec {
                 vec![spec.strides.as_ref().map(|strides| ("strides", format!("{strides:?}")))]
             }
             Self::Movenet => Vec::new(),
-            Self::Classifier { activation, background } => vec![
+            Self::DbText(spec) => {
+                let plain = DbTextSpec::default();
+                let other = |key, number: f32, usual: f32| (number != usual).then(|| (key, format!("{number}")));
+                let candidates = spec.max_candidates;
+                vec![
+                    other("thresh", spec.thresh, plain.thresh),
+                    other("unclip_ratio", spec.unclip_ratio, plain.unclip_ratio),
+                    (candidates != plain.max_candidates).then(|| ("max_candidates", candidates.to_string())),
+                    set("sigmoid", spec.sigmoid),
+                ]
+            }
+            Self::Semantic { activation, background } | Self::Classifier { activation, background } => vec![
                 activation.map(|activation| ("activation", word(&ACTIVATIONS, &activation))),
                 (*background != Background::None).then(|| ("background", word(&BACKGROUNDS, background))),
             ],
@@ -504,6 +553,9 @@ impl HeadSpec {
             Self::Heatmap(_) => (512, 512),
             Self::Blazeface(_) => (128, 128),
             Self::Movenet => (256, 256),
+            Self::Semantic { .. } => (512, 512),
+            // PaddleOCR's `limit_side_len`.
+            Self::DbText(_) => (960, 960),
             Self::Classifier { .. } | Self::Attributes(_) => (224, 224),
             Self::Embedding { .. } => (128, 256),
             Self::Depth(_) => (518, 518),

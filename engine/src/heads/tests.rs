@@ -90,7 +90,7 @@ fn doubt(spec: &HeadSpec, shape: &[usize], classes: usize, numbers: &[f32]) -> S
     let head = build(spec, &infos, (320, 320), classes).unwrap_or_else(|error| panic!("{error}"));
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
     let outputs = [NamedOutput { name: "output0", tensor: TensorRef::new(DType::F32, shape, &bytes).unwrap() }];
-    let input = HeadInput { outputs: &outputs, input_size: (320, 320), score_threshold: 0.25 };
+    let input = HeadInput { outputs: &outputs, input_size: (320, 320), score_threshold: 0.25, mapping: None };
     head.check_numbers(&input).err().map(|error| error.to_string()).unwrap_or_default()
 }
 
@@ -289,7 +289,7 @@ fn real_shapes_are_checked_again_whatever_was_declared() {
     let bytes = vec![0; 4 * 7 * 124];
     let tensor = TensorRef::new(DType::F32, &[1, 7, 124], &bytes).unwrap();
     let outputs = [NamedOutput { name: "output", tensor }];
-    let input = HeadInput { outputs: &outputs, input_size: (416, 416), score_threshold: 0.1 };
+    let input = HeadInput { outputs: &outputs, input_size: (416, 416), score_threshold: 0.1, mapping: None };
     let error = head.decode(&input, &mut Decoded::default()).unwrap_err().to_string();
     assert!(error.contains("has 7 rows") && error.contains("`output` f32 [1, 7, 124]"), "{error}");
     assert!(head.decode(&HeadInput { outputs: &[], ..input }, &mut Decoded::default()).is_err());
@@ -329,7 +329,8 @@ fn a_blazeface_box_of_no_size_is_kept_and_one_of_a_negative_size_is_not() {
         tensor: TensorRef::new(DType::F32, &shapes[index], &bytes[index]).unwrap(),
     });
     let mut out = Decoded::default();
-    head.decode(&HeadInput { outputs: &outputs, input_size: (64, 64), score_threshold: 0.5 }, &mut out).unwrap();
+    head.decode(&HeadInput { outputs: &outputs, input_size: (64, 64), score_threshold: 0.5, mapping: None }, &mut out)
+        .unwrap();
     let found: Vec<_> = out.candidates.iter().map(|candidate| (candidate.row, candidate.box_in_input)).collect();
     // Two anchors in each of 2 x 2 cells: the first cell's middle is at (16, 16), the second's at (48, 16).
     let wanted = [
@@ -374,6 +375,8 @@ fn a_refusal_says_what_the_head_reads() {
         (HeadSpec::Detr(BoxesSpec::default()), "boxes [1, Q, 4] and logits"),
         (HeadSpec::Heatmap(HeatmapSpec { stride: 4, ..HeatmapSpec::default() }), "a heat map [1, classes, h, w]"),
         (HeadSpec::Blazeface(BlazefaceSpec::default()), "scores [1, anchors, 1] and boxes"),
+        (HeadSpec::Semantic { activation: None, background: Background::None }, "scores [1, classes, h, w]"),
+        (HeadSpec::DbText(DbTextSpec::default()), "one map of probabilities [1, 1, h, w]"),
         (HeadSpec::Movenet, "one output [1, 1, 17, 3] or [1, N, 56]"),
         (HeadSpec::Classifier { activation: None, background: Background::None }, "[1, classes]"),
         (HeadSpec::Embedding { output: None, normalize: true }, "one output [1, D]"),
@@ -555,6 +558,13 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         }),
         prop::option::of(strides()).prop_map(|strides| HeadSpec::Blazeface(BlazefaceSpec { strides })),
         Just(HeadSpec::Movenet),
+        (0.0..1.0_f32, 0.0..4.0_f32, 1..9_usize, any::<bool>()).prop_map(
+            |(thresh, unclip_ratio, max_candidates, sigmoid)| {
+                HeadSpec::DbText(DbTextSpec { thresh, unclip_ratio, max_candidates, sigmoid })
+            }
+        ),
+        (prop::option::of(activation()), background())
+            .prop_map(|(activation, background)| HeadSpec::Semantic { activation, background }),
         (prop::option::of(activation()), background())
             .prop_map(|(activation, background)| HeadSpec::Classifier { activation, background }),
         prop::collection::vec(attributes(), 0..4).prop_map(HeadSpec::Attributes),
@@ -687,6 +697,16 @@ pub(super) fn right_outputs(
                 _ => strides.chunk_by(|a, b| a == b).flat_map(pair).collect(),
             }
         }
+        HeadSpec::DbText(_) => vec![tensor("output", &[1, 1, size.1 as usize, size.0 as usize])],
+        HeadSpec::Semantic { background, .. } => {
+            let (width, height) = (size.0 as usize, size.1 as usize);
+            let scores = classes + background_columns(*background);
+            vec![match variant {
+                0 => tensor("output", &[1, scores, height, width]),
+                1 => tensor("output", &[1, height, width, scores]),
+                _ => integers("output", &[1, height, width]),
+            }]
+        }
         HeadSpec::Classifier { background, .. } => {
             vec![tensor("output", &[1, classes + background_columns(*background)])]
         }
@@ -731,8 +751,9 @@ fn decode_garbage(
         })
         .collect();
     let mut out = Decoded::default();
-    for _ in 0..2 {
-        let input = HeadInput { outputs: &named, input_size: size, score_threshold };
+    let letterboxed = Mapping::new(Fit::Letterbox, (64, 48), (size.0.max(1), size.1.max(1)));
+    for mapping in [None, Some(letterboxed)] {
+        let input = HeadInput { outputs: &named, input_size: size, score_threshold, mapping };
         if head.decode(&input, &mut out).is_ok() {
             for candidate in &out.candidates {
                 prop_assert!(candidate.box_in_input.iter().all(|v| v.is_finite()), "{candidate:?}");
@@ -740,8 +761,15 @@ fn decode_garbage(
                 let points = out.keypoints_of(candidate.row);
                 prop_assert!(points.iter().all(|p| p.x.is_finite() && p.y.is_finite()), "{points:?}");
             }
-            out.reduce_depth(&Mapping::new(Fit::Letterbox, (640, 480), (size.0.max(1), size.1.max(1))));
             check_values(&out.values)?;
+            let (width, height) = mapping.map_or(size, |mapping| mapping.source());
+            for found in &out.class_areas {
+                let [left, top, right, bottom] = found.region.bounds;
+                prop_assert!(left < right && right <= width && top < bottom && bottom <= height, "{found:?}");
+                prop_assert!(found.region.score >= score_threshold && found.region.score <= 1.0, "{found:?}");
+            }
+            let areas: u64 = out.class_areas.iter().map(|found| found.region.area).sum();
+            prop_assert!(areas <= u64::from(width) * u64::from(height), "{areas}");
         }
     }
     Ok(())
@@ -796,7 +824,7 @@ fn scores_in(
         })
         .collect();
     let mut out = Decoded::default();
-    head.decode(&HeadInput { outputs: &named, input_size: size, score_threshold }, &mut out).ok()?;
+    head.decode(&HeadInput { outputs: &named, input_size: size, score_threshold, mapping: None }, &mut out).ok()?;
     let mut scores: Vec<f32> = out.candidates.iter().map(|candidate| candidate.score).collect();
     scores.sort_by(|a, b| b.total_cmp(a));
     Some(scores)

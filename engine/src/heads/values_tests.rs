@@ -46,7 +46,7 @@ fn with_input<T>(text: &str, outputs: Outputs<'_>, read: impl FnOnce(&mut dyn He
             tensor: TensorRef::new(DType::F32, shape, bytes).unwrap(),
         })
         .collect();
-    let input = HeadInput { outputs: &named, input_size: (8, 8), score_threshold: card.score_threshold };
+    let input = HeadInput { outputs: &named, input_size: (8, 8), score_threshold: card.score_threshold, mapping: None };
     read(head.as_mut(), &input)
 }
 
@@ -162,7 +162,7 @@ fn open_outputs_are_checked_when_they_are_read() {
     let mut head = build(&card.head, &[open], (8, 8), 0).unwrap();
     let bytes = [0_u8; 12];
     let outputs = [NamedOutput { name: "g", tensor: TensorRef::new(DType::F32, &[1, 3], &bytes).unwrap() }];
-    let input = HeadInput { outputs: &outputs, input_size: (8, 8), score_threshold: 0.5 };
+    let input = HeadInput { outputs: &outputs, input_size: (8, 8), score_threshold: 0.5, mapping: None };
     let error = head.decode(&input, &mut Decoded::default()).unwrap_err().to_string();
     assert!(error.contains("`g` has 3 numbers instead of 2"), "{error}");
 }
@@ -221,11 +221,6 @@ fn a_depth_map_has_one_channel() {
         let mut out = Decoded::default();
         let text = format!("{text}grid = [2, 2]\nnearer = \"smaller\"\n");
         with_input(&text, &[("d", shape, &numbers)], |head, input| head.decode(input, &mut out)).unwrap();
-        out.reduce_depth(&visiond_kernels::letterbox::Mapping::new(
-            visiond_kernels::letterbox::Fit::Stretch,
-            (8, 8),
-            (8, 8),
-        ));
         assert_eq!(out.values.depth.median, [1.0, 4.0, 7.0, 10.0].map(Some), "{shape:?}");
         out.clear();
         assert!(out.values.is_empty());

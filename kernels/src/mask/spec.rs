@@ -7,7 +7,7 @@ use crate::letterbox::Mapping;
 const MAX_CHANNELS: usize = 1024;
 
 /// The maximum columns or rows of prototypes; models have a quarter of their input's size.
-const MAX_SIDE: usize = 8192;
+pub(super) const MAX_SIDE: usize = 8192;
 
 /// The most words of all masks of a frame: 64 MiB, sixteen objects that fill an 8K frame or sixty-four that fill a 4K frame.
 pub(super) const MAX_WORDS: usize = 16 * 1024 * 1024;
@@ -173,6 +173,9 @@ impl MaskFrame {
                 && axis.from == 0.0
                 && axis.extent == f64::from(axis.source)
         });
+        if !whole {
+            return Self::sampled(mapping, prototype_size);
+        }
         // Cells of `pixels` of the input, times the input's size.
         let fits = |factor: u32| {
             (0..2).all(|i| {
@@ -181,40 +184,53 @@ impl MaskFrame {
                 scaled(axes[i].at).is_multiple_of(size) && scaled(axes[i].count).is_multiple_of(size)
             })
         };
-        let factor = if whole { FACTORS.into_iter().find(|&factor| fits(factor)).unwrap_or(4) } else { 1 };
+        let factor = FACTORS.into_iter().find(|&factor| fits(factor)).unwrap_or(4);
+        let axis = |i: usize| {
+            let (axis, refined) = (&axes[i], cells[i] * factor);
+            let cells_per_pixel = f64::from(refined) / f64::from(input[i].max(1));
+            let first =
+                ((f64::from(axis.at) * cells_per_pixel).round_ties_even() as u32).min(refined.saturating_sub(1));
+            let count = (f64::from(axis.count) * cells_per_pixel).round_ties_even() as u32;
+            let count = count.max(1).min(refined - first);
+            MaskAxis {
+                cells: cells[i],
+                first,
+                count,
+                source: source[i],
+                step: count as f32 / source[i].max(1) as f32,
+                origin: 0.0,
+                seen: [0, if refined == 0 { 0 } else { source[i] }],
+            }
+        };
+        Self { factor, axes: [axis(0), axis(1)] }
+    }
+
+    /// Returns the same with every pixel sampled where its middle lies in the input, whatever the fit.
+    pub fn sampled(mapping: &Mapping, size: (usize, usize)) -> Self {
+        let cells = [size.0, size.1].map(|cells| cells.min(MAX_SIDE) as u32);
+        let (input, source) = (mapping.input(), mapping.source());
+        let (input, source) = ([input.0, input.1], [source.0, source.1]);
         let (left, top) = mapping.to_input(0.0, 0.0);
         let (right, bottom) = mapping.to_input(f64::from(source[0]), f64::from(source[1]));
         let shown = [[left, right], [top, bottom]];
         let axis = |i: usize| {
-            let (axis, refined) = (&axes[i], cells[i] * factor);
-            let cells_per_pixel = f64::from(refined) / f64::from(input[i].max(1));
-            let mut made = MaskAxis {
-                cells: cells[i],
+            let ([from, to], cells) = (shown[i], cells[i]);
+            let cells_per_pixel = f64::from(cells) / f64::from(input[i].max(1));
+            let step = (to - from) / f64::from(source[i].max(1));
+            let last = if cells == 0 { 0 } else { source[i] };
+            // Pixels whose middle is inside the input.
+            let pixel = |x: f64| ((x - from) / step - 0.5).ceil() as u32;
+            MaskAxis {
+                cells,
                 first: 0,
-                count: refined,
+                count: cells,
                 source: source[i],
-                step: 0.0,
-                origin: 0.0,
-                seen: [0, if refined == 0 { 0 } else { source[i] }],
-            };
-            if whole {
-                let first = (f64::from(axis.at) * cells_per_pixel).round_ties_even() as u32;
-                made.first = first.min(refined.saturating_sub(1));
-                let count = (f64::from(axis.count) * cells_per_pixel).round_ties_even() as u32;
-                made.count = count.max(1).min(refined - made.first);
-                made.step = made.count as f32 / source[i].max(1) as f32;
-            } else {
-                let [from, to] = shown[i];
-                let step = (to - from) / f64::from(source[i].max(1));
-                made.step = (step * cells_per_pixel) as f32;
-                made.origin = (from * cells_per_pixel) as f32;
-                // Pixels whose middle is inside the input.
-                let pixel = |x: f64| ((x - from) / step - 0.5).ceil() as u32;
-                made.seen = [pixel(0.0).min(made.seen[1]), pixel(f64::from(input[i])).min(made.seen[1])];
+                step: (step * cells_per_pixel) as f32,
+                origin: (from * cells_per_pixel) as f32,
+                seen: [pixel(0.0).min(last), pixel(f64::from(input[i])).min(last)],
             }
-            made
         };
-        Self { factor, axes: [axis(0), axis(1)] }
+        Self { factor: 1, axes: [axis(0), axis(1)] }
     }
 
     /// Returns the pixels inside a box that the model saw: left, top, right, bottom. Nothing if `left >= right`, or so below.

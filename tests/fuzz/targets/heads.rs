@@ -123,7 +123,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
         named.push(NamedOutput { name: &info.name, tensor });
     }
     let _ = head.filter(&infos, size, score_threshold);
-    let input = HeadInput { outputs: &named, input_size: size, score_threshold };
+    let input = HeadInput { outputs: &named, input_size: size, score_threshold, mapping: None };
     let mut out = Decoded::default();
     if head.decode(&input, &mut out).is_err() {
         return Ok(());

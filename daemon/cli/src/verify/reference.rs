@@ -452,6 +452,7 @@ impl EntryReader<'_> {
                         oriented,
                         keypoints: found.keypoints.iter().map(keypoint).collect(),
                         mask: self.mask(found.mask.and_then(|mask| mask.rle))?,
+                        ..Detection::default()
                     };
                     self.place(place, picture, detection);
                 }

@@ -162,7 +162,7 @@ proptest! {
         message.captured_at = rfc3339(Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Instant::EndOfFrame });
         let masks = MaskFacts { form, tolerance_pixels };
         message.model = Arc::new(MessageModel { masks, name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() });
-        let found = Detection { score: 0.5, mask: Some(mask.clone()), ..Detection::default() };
+        let found = Detection { score: 0.5, fraction: Some(0.25), mask: Some(mask.clone()), ..Detection::default() };
         message.set_detections(&[found], |_| "car".into());
         let written: Value = serde_json::from_slice(&message.to_line()).unwrap();
         prop_assert_eq!(violations(&written), Vec::<String>::new());
@@ -175,6 +175,23 @@ proptest! {
             prop_assert_eq!((back.area(), back.iou(&mask)), (mask.area(), if mask.area() == 0 { 0.0 } else { 1.0 }));
         }
     }
+}
+
+#[test]
+fn a_class_of_a_map_has_its_part_of_the_frame_even_if_that_is_one_pixel() {
+    let part = |fraction| {
+        let found = Detection { score: 0.5, fraction: Some(fraction), ..Detection::default() };
+        let message = DetectionMessage::new(&found, "road".into(), &[])?;
+        let written = serde_json::to_string(&message).unwrap();
+        Some(written.split_once("\"fraction\":").unwrap().1.split_once(['}', ',']).unwrap().0.to_owned())
+    };
+    assert_eq!(part(0.123_456_7), Some("0.123457".to_owned()));
+    // A pixel of 1280 x 720.
+    assert_eq!(part(1.0 / 921_600.0), Some("0.000001".to_owned()));
+    assert_eq!(part(1.000_000_1), Some("1.0".to_owned()));
+    assert_eq!(part(f32::NAN), None);
+    let plain = serde_json::to_value(DetectionMessage::default()).unwrap();
+    assert_eq!(plain.get("fraction"), None);
 }
 
 fn example() -> Value {

@@ -6,6 +6,8 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Serialize, Serializer};
 use visiond_engine::heads::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLabel};
 
+use super::rounding::{rounded_score, significant};
+
 /// The attributes of a frame by name, in the order of the card.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AttributesMessage(pub Vec<(Arc<str>, AttributeMessage)>);
@@ -117,39 +119,5 @@ impl DepthMessage {
         let rounded = |depths: &[Option<f32>]| depths.iter().map(|depth| significant((*depth)?)).collect();
         let (nearest, median) = (rounded(nearest), rounded(median));
         (!grid.is_empty()).then_some(Self { columns: *columns, rows: *rows, nearest, median })
-    }
-}
-
-/// Rounds a score to 4 decimals. `None` if JSON cannot represent it.
-pub(super) fn rounded_score(value: f32) -> Option<f32> {
-    value.is_finite().then(|| ((f64::from(value.clamp(0.0, 1.0)) * 1e4).round() / 1e4) as f32)
-}
-
-/// Rounds to 5 significant digits, so that neither meters nor fractions of a thousandth lose what means something. `None` if JSON
-/// cannot represent it.
-fn significant(value: f32) -> Option<f32> {
-    if !value.is_finite() {
-        return None;
-    }
-    // Adding 0.0 turns -0.0 into 0.0. The text is always a number.
-    format!("{:.4e}", value + 0.0).parse().ok().filter(|rounded: &f32| rounded.is_finite())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::significant;
-
-    #[test]
-    fn numbers_have_five_digits_that_mean_something() {
-        for (value, wanted) in [(31.234_56, 31.235), (0.000_123_456, 0.000_123_46), (123_456.0, 123_460.0), (-0.0, 0.0)]
-        {
-            assert_eq!(significant(value), Some(wanted));
-        }
-        assert_eq!(significant(1e-45), Some(1e-45));
-        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert_eq!(significant(wrong), None);
-        }
-        // Rounding may not lead beyond f32.
-        assert!(significant(f32::MAX).is_none_or(f32::is_finite));
     }
 }

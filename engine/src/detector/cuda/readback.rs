@@ -5,6 +5,7 @@ use std::sync::Arc;
 use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::cuda::{CudaStream, Device};
 use visiond_kernels::filter::{CudaFilter, FilterSpec};
+use visiond_kernels::letterbox::Mapping;
 use visiond_kernels::tensor::TensorRef;
 
 use super::gpu_model::GpuModel;
@@ -68,7 +69,7 @@ impl Readback {
         &self,
         slot: usize,
         model: &GpuModel,
-        input_size: (u32, u32),
+        (input_size, mapping): ((u32, u32), Mapping),
         score_threshold: f32,
         head: &mut dyn Head,
         decoded: &mut Decoded,
@@ -89,6 +90,7 @@ impl Readback {
                 .map_err(|_| DetectorError::Slot(slot, "an output is not of its shape"))?;
             outputs.push(NamedOutput { name: &output.name, tensor });
         }
-        Ok(head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, decoded)?)
+        Ok(head
+            .decode(&HeadInput { outputs: &outputs, input_size, score_threshold, mapping: Some(mapping) }, decoded)?)
     }
 }

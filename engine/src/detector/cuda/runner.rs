@@ -262,8 +262,8 @@ impl Runner for CudaRunner {
         decoded: &mut Decoded,
     ) -> Result<(), DetectorError> {
         let run = self.runs.get(run.0).ok_or(DetectorError::NotInFlight)?;
-        let input_size = (self.spec.width, self.spec.height);
-        run.readback.decode(slot, &self.model, input_size, score_threshold, head, decoded)?;
+        let placed = ((self.spec.width, self.spec.height), run.preprocessor.mapping(slot));
+        run.readback.decode(slot, &self.model, placed, score_threshold, head, decoded)?;
         if decoded.lost > 0 && self.counts.lost_candidates == 0 {
             log::warn!(
                 "a frame had {} candidates more than fit into the GPU's filter; any of them may be missing: raise \

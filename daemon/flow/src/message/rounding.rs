@@ -1,0 +1,46 @@
+//! How numbers are rounded for messages.
+
+/// Rounds to a thousandth of a pixel.
+pub(super) fn rounded_pixels(value: f64) -> f64 {
+    // Adding 0.0 turns -0.0 into 0.0.
+    (value * 1e3).round() / 1e3 + 0.0
+}
+
+/// Rounds a score to 4 decimals; `None` if JSON cannot represent it.
+pub(super) fn rounded_score(value: f32) -> Option<f32> {
+    rounded_part(value, 1e4)
+}
+
+/// Rounds a number from 0 to 1 to one of `steps` steps; `None` if JSON cannot represent it.
+pub(super) fn rounded_part(value: f32, steps: f64) -> Option<f32> {
+    value.is_finite().then(|| ((f64::from(value.clamp(0.0, 1.0)) * steps).round() / steps) as f32)
+}
+
+/// Rounds to 5 significant digits, so that neither meters nor fractions of a thousandth lose what means something. `None` if JSON
+/// cannot represent it.
+pub(super) fn significant(value: f32) -> Option<f32> {
+    if !value.is_finite() {
+        return None;
+    }
+    // Adding 0.0 turns -0.0 into 0.0. The text is always a number.
+    format!("{:.4e}", value + 0.0).parse().ok().filter(|rounded: &f32| rounded.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::significant;
+
+    #[test]
+    fn numbers_have_five_digits_that_mean_something() {
+        for (value, wanted) in [(31.234_56, 31.235), (0.000_123_456, 0.000_123_46), (123_456.0, 123_460.0), (-0.0, 0.0)]
+        {
+            assert_eq!(significant(value), Some(wanted));
+        }
+        assert_eq!(significant(1e-45), Some(1e-45));
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert_eq!(significant(wrong), None);
+        }
+        // Rounding may not lead beyond f32.
+        assert!(significant(f32::MAX).is_none_or(f32::is_finite));
+    }
+}
