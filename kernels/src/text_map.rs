@@ -121,8 +121,8 @@ impl TextFinder {
             if across.min(down) < LEAST_SIDE {
                 continue;
             }
-            let score = self.mean(&found, width, height);
-            if score < f64::from(options.box_thresh) {
+            let score = self.mean(&found, width, height) as f32;
+            if score < options.box_thresh {
                 continue;
             }
             // The offset of `pyclipper`, on all four sides.
@@ -130,7 +130,7 @@ impl TextFinder {
             let size = [across + 2.0 * distance, down + 2.0 * distance];
             if size[0].min(size[1]) >= LEAST_GROWN_SIDE {
                 let oriented = OrientedBox { size: size.map(|side| side as f32), ..found };
-                out.push(TextBox { oriented, score: score as f32 });
+                out.push(TextBox { oriented, score });
             }
         }
     }

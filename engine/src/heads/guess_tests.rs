@@ -127,10 +127,10 @@ fn maps_of_classes_are_known_by_integers_a_softmax_their_name_or_many_planes() {
     assert_eq!(one(integers("argmax_0.tmp_0", &[0, 0, 0]), raw(), 0, 0), Some((Family::Semantic, None, false)));
     let both = guesses(&[(tensor("out", &[1, 21, 65, 65]), raw()), (tensor("aux", &[1, 21, 65, 65]), raw())], 520, 520);
     assert_eq!(both.first().map(|guess| (guess.family, guess.class_count)), Some((Family::Semantic, Some(21))));
-    // Depth, joints, flow, pictures, features, and integers of another shape.
+    // Mattes, joints, flow, pictures, features, and integers of another shape.
     for (info, tail) in [
-        (tensor("depth", &[1, 1, 512, 512]), raw()),
-        (tensor("depth", &[1, 512, 512]), raw()),
+        (tensor("output", &[1, 1, 512, 512]), raw()),
+        (tensor("output", &[1, 512, 512]), raw()),
         (tensor("output", &[1, 17, 128, 128]), raw()),
         (tensor("flow", &[1, 2, 512, 512]), raw()),
         (tensor("output", &[1, 3, 512, 512]), raw()),
