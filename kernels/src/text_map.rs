@@ -144,9 +144,11 @@ impl TextFinder {
         for (line, cells) in values.chunks_exact(width).enumerate() {
             let begin = self.runs.len();
             let mut at = 0;
-            while let Some(first) = cells[at..].iter().position(|value| *value > thresh) {
+            // Not of NaN.
+            let is_text = |value: &f32| *value > thresh;
+            while let Some(first) = cells[at..].iter().position(is_text) {
                 let first = at + first;
-                let length = cells[first..].iter().position(|value| !(*value > thresh));
+                let length = cells[first..].iter().position(|value| !is_text(value));
                 at = length.map_or(width, |length| first + length);
                 let index = self.runs.len();
                 let found = [first as u32, at as u32 - 1];

@@ -654,7 +654,7 @@ fn propose_class_scores(evidence: &mut Evidence<'_>) {
 /// the last operator must be a sigmoid and the name not that of such a thing, or the name must be PaddleOCR's. Returns whether it
 /// did: no table is as large as the input.
 fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {
-    let &[ref output] = evidence.facts.outputs else { return false };
+    let [output] = evidence.facts.outputs else { return false };
     let shape = ModelOutputs::Declared(evidence.facts.outputs).shape(0);
     let Some(sides) = shape.last::<2>().filter(|_| shape.has_rank(4)) else { return false };
     let is_whole = evidence.size.is_none_or(|(width, height)| {

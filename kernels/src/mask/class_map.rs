@@ -630,6 +630,7 @@ fn probability_at(values: &[f32], planes: &ClassPlanes, scores: ClassScores, [x,
 }
 
 /// Returns exp(x) of numbers up to 0 within 1e-6 of it; 0 below -87 and of NaN. The loop around it becomes vector instructions.
+#[expect(clippy::manual_clamp, reason = "`max` and `min` turn NaN into a number, which `clamp` would keep")]
 fn exp(x: f32) -> f32 {
     /// 1.5 * 2^23: adding it rounds to a whole number, which is in the last bits.
     const ROUND: f32 = 12_582_912.0;
