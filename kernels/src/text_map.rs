@@ -6,7 +6,8 @@
 //!
 //! Source: `DBPostProcess` in PaddleOCR `ppocr/postprocess/db_postprocess.py` (`boxes_from_bitmap`, `box_score_fast`,
 //! `get_mini_boxes`, `unclip`). PaddleOCR grows the rectangle in whole cells with round corners and takes the rectangle around
-//! that, which is the same within a cell; it also looks for boxes in the holes of texts, which have no score to pass.
+//! that, which is the same within a cell; rounds corners to whole pixels; looks for boxes in the holes of texts, too, whose scores
+//! seldom pass; and of too many texts keeps the first ones, not the largest.
 
 use crate::oriented::{OrientedBox, min_area_rectangle};
 
@@ -84,7 +85,8 @@ impl TextFinder {
     /// Replaces `out` by the texts in a map, in the order of their first cells. A number that is not finite belongs to no text and
     /// counts as 0; `out` is empty if `values` are fewer than the cells.
     ///
-    /// The time grows with the cells, and with `max_candidates` times the lines, whatever the map shows.
+    /// The time grows with the cells, and for each text that is looked at with its lines and the square of its hull's corners, of
+    /// which a map of 1000x1000 cells has at most some hundreds.
     pub fn run(
         &mut self,
         values: &[f32],
@@ -144,8 +146,7 @@ impl TextFinder {
         for (line, cells) in values.chunks_exact(width).enumerate() {
             let begin = self.runs.len();
             let mut at = 0;
-            // Not of NaN.
-            let is_text = |value: &f32| *value > thresh;
+            let is_text = |value: &f32| value.is_finite() && *value > thresh;
             while let Some(first) = cells[at..].iter().position(is_text) {
                 let first = at + first;
                 let length = cells[first..].iter().position(|value| !is_text(value));

@@ -37,7 +37,8 @@ build_binaries() { # ARCH...
   done
 }
 
-# Makes sure that Rust's standard library for the target is there. If rustup cannot add it, `rust` names Debian's compiler.
+# Makes sure that Rust's standard library for the target is there. If rustup cannot add it, `rust` names Debian's compiler, which has
+# it for both.
 rust=()
 rust_for() { # TRIPLE
   [ ! -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || return 0

@@ -86,7 +86,7 @@ fn scale(config: &FfmpegOutput, info: &VideoInfo, is_native: bool) -> String {
 
 /// Returns options of the filter for the place of chroma samples, because old versions of it ignore the video's.
 ///
-/// OpenCV's conversion heeds it, too. It matters where chroma is interpolated: more than 8 bits, or an odd height.
+/// OpenCV's conversion looks at it, too. It matters where chroma is interpolated: more than 8 bits, or an odd height.
 fn chroma_position(location: &str) -> &'static str {
     match location {
         "left" => ":in_h_chr_pos=0",

@@ -72,7 +72,9 @@ pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo
         Err(ReadError::Ended(read)) => answer.truncate(read),
         result => result?,
     }
-    let status = child.exit_status(stop).ok_or(ReadError::Stopped)?;
+    let Some(status) = child.exit_status(stop) else {
+        return Err(unfinished(&shown(&config.url), stop));
+    };
     if !status.success() {
         return Err(refused(config, &child.last_lines()).into());
     }
@@ -115,14 +117,24 @@ pub fn probe_start(
         Err(ReadError::Ended(read)) => answer.truncate(read),
         result => result?,
     }
+    let Some(status) = status else { return Err(unfinished(origin, stop)) };
     let wrong = |reason: &str| {
         let remedy = decoder_process::memory_remedy(config.max_memory_bytes, &lines);
         SourceError::transient(format!("cannot read the video of {origin}: {reason}{remedy}"))
     };
-    if !status.ok_or(ReadError::Stopped)?.success() {
+    if !status.success() {
         return Err(wrong(lines.last().map_or("ffprobe gave no reason", String::as_str)).into());
     }
     Ok(parse(&answer).map_err(|reason| wrong(&reason))?)
+}
+
+/// Returns why ffprobe has no exit status: it was stopped, or it did not end by itself.
+fn unfinished(origin: &str, stop: &Stop) -> ReadError {
+    if stop.is_raised() {
+        return ReadError::Stopped;
+    }
+    let message = format!("cannot read the video of {origin}: ffprobe did not end: check that `ffprobe` runs by itself");
+    SourceError::transient(message).into()
 }
 
 /// Returns the value of `-i`: a path gets `file:`, so that ffmpeg does not take a colon in it for a protocol.

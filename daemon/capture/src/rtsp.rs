@@ -47,7 +47,12 @@ pub struct RtspSource {
     /// Held, because its drop ends the session. Dropped after the decoder.
     _session: RunningSession,
     sequence: u64,
+    /// How many decoders in turn were over, because the parameters changed, before they gave a frame.
+    fruitless: u32,
 }
+
+/// Decoders in turn that give no frame before the stream's parameters change again. Each costs two processes.
+const MOST_FRUITLESS: u32 = 5;
 
 impl RtspSource {
     /// Finds out whether [`RtspSource::open`] would fail, without starting a program or connecting to a camera.
@@ -103,6 +108,7 @@ impl RtspSource {
             queue,
             _session: session,
             sequence: 0,
+            fruitless: 0,
         })
     }
 
@@ -156,7 +162,15 @@ impl Source for RtspSource {
                 Err(ReadError::Ended(_)) => {}
             }
             let Some(decoder) = self.decoder.take() else { continue };
+            self.fruitless = if decoder.decoded > 0 { 0 } else { self.fruitless + 1 };
             match decoder.end(&self.origin, self.config.max_memory_bytes, stop) {
+                DecoderEnd::OtherParameters if self.fruitless >= MOST_FRUITLESS => {
+                    return Err(SourceError::transient(format!(
+                        "the parameters of {} change with every key frame, before a decoder gives a frame: set the camera to \
+                         one resolution and codec",
+                        self.origin
+                    )));
+                }
                 DecoderEnd::OtherParameters => {
                     log::info!("{}: the stream has other parameters now, starting the decoder again", self.label);
                 }

@@ -123,9 +123,16 @@ pub fn clear_live_line() {
 }
 
 impl Log for Logger {
-    /// Other crates trace every packet, and name files of the machine that built them.
+    /// Other crates trace every packet, name files of the machine that built them, and inform about each packet that is late.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= log::max_level() && (is_own(metadata.target()) || metadata.level() < Level::Trace)
+        let most = if is_own(metadata.target()) {
+            Level::Trace
+        } else if log::max_level() > Level::Info {
+            Level::Debug
+        } else {
+            Level::Warn
+        };
+        metadata.level() <= log::max_level() && metadata.level() <= most
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -163,9 +170,16 @@ fn is_own(target: &str) -> bool {
 
 /// Returns the message on one line, without the secrets of URLs; for other crates, with its target in front.
 fn message(record: &Record<'_>) -> String {
+    /// The most characters of another crate's message.
+    const MOST_CHARS_OF_OTHERS: usize = 1000;
     // Callers that log a command or another program's words hide more. This covers what passes through errors and other crates.
-    let text = escape(&redact_urls(&record.args().to_string()));
-    if is_own(record.target()) { text } else { format!("{}: {text}", escape(record.target())) }
+    let text = redact_urls(&record.args().to_string());
+    if is_own(record.target()) {
+        return escape(&text);
+    }
+    // Some quote what a peer sent.
+    let short: String = text.chars().take(MOST_CHARS_OF_OTHERS).collect();
+    format!("{}: {}", escape(record.target()), escape(&short))
 }
 
 /// Whether a terminal acts on `c` instead of showing it: control characters, C1 codes among them, ends of lines, and marks that

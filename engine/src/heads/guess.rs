@@ -586,7 +586,7 @@ fn propose_classifier(evidence: &mut Evidence<'_>) {
     evidence.add(1, spec, Some(classes), format!("one row of {classes} scores"));
 }
 
-/// The cells of a map below which nothing is told apart.
+/// The fewest cells of a map of classes or texts.
 const LEAST_CELLS: usize = 4;
 
 /// Whether sides are those of a map of the picture.

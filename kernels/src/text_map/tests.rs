@@ -66,12 +66,11 @@ fn small_and_weak_texts_are_left_out_and_the_largest_candidates_stay() {
 }
 
 #[test]
-fn hostile_maps_take_no_longer_than_their_cells() {
+fn maps_of_very_many_texts_are_read() {
     let side = 960;
     let pattern = |text: fn(usize, usize) -> bool| -> Vec<f32> {
         (0..side * side).map(|cell| if text(cell % side, cell / side) { 1.0 } else { 0.0 }).collect()
     };
-    let started = std::time::Instant::now();
     // 230,400 texts of a cell; one text of 460,800 runs; 25,600 texts of 4 x 4; 240 frames around each other; a comb whose
     // teeth meet in the last line.
     assert_eq!(found(&pattern(|x, y| x % 2 == 0 && y % 2 == 0), (side, side), PADDLE).len(), 0);
@@ -81,7 +80,6 @@ fn hostile_maps_take_no_longer_than_their_cells() {
     let frames = pattern(|x, y| x.min(y).min(959 - x).min(959 - y).is_multiple_of(2));
     assert_eq!(found(&frames, (side, side), all).len(), 240);
     assert_eq!(found(&pattern(|x, y| x % 2 == 0 || y == 959), (side, side), all).len(), 1);
-    println!("{:?}", started.elapsed());
 }
 
 proptest! {

@@ -8,8 +8,8 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, HeadSpec, HeatmapSpec, HeatmapStyle,
-    Keypoints, NanodetSpec, YoloxSpec,
+    Activation, AttributeKind, AttributeSpec, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec,
+    DepthSpec, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, YoloxSpec,
 };
 use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
 use visiond_kernels::letterbox::{Fit, Mapping};
@@ -48,8 +48,22 @@ fn boxes(u: &mut Unstructured<'_>) -> Result<BoxesSpec> {
     })
 }
 
+fn attribute(u: &mut Unstructured<'_>) -> Result<AttributeSpec> {
+    let kind = if u.arbitrary()? {
+        AttributeKind::Number { scale: f32::from(u.arbitrary::<i8>()?), offset: f32::from(u.arbitrary::<i8>()?) }
+    } else {
+        AttributeKind::Labels {
+            names: (0..u.int_in_range(1..=5)?).map(|label: u8| format!("label {label}")).collect(),
+            activation: option(u, |u| u.choose(&ACTIVATIONS).copied())?,
+            multi_label: u.arbitrary()?,
+        }
+    };
+    let output = (*u.choose(&NAMES)?).to_owned();
+    Ok(AttributeSpec { name: "attribute".to_owned(), output, column: option(u, |u| u.int_in_range(0..=9))?, kind })
+}
+
 fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
-    Ok(match u.int_in_range(0..=9)? {
+    Ok(match u.int_in_range(0..=15)? {
         0 => HeadSpec::Yolov5 { masks: u.int_in_range(0..=3)? },
         1 => HeadSpec::Yolov8 { keypoints: keypoints(u)?, masks: u.int_in_range(0..=3)?, oriented: u.arbitrary()? },
         2 => HeadSpec::YoloNms { keypoints: keypoints(u)?, unit: *u.choose(&UNITS)?, oriented: u.arbitrary()? },
@@ -70,6 +84,24 @@ fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
             ..HeatmapSpec::default()
         }),
         8 => HeadSpec::Blazeface(BlazefaceSpec { strides: option(u, strides)? }),
+        9 => HeadSpec::Movenet,
+        10 => HeadSpec::Semantic {
+            activation: option(u, |u| u.choose(&ACTIVATIONS).copied())?,
+            background: *u.choose(&BACKGROUNDS)?,
+        },
+        11 => HeadSpec::DbText(DbTextSpec {
+            thresh: f32::from(u.int_in_range(1..=99_u8)?) / 100.0,
+            unclip_ratio: f32::from(u.int_in_range(0..=40_u8)?) / 10.0,
+            max_candidates: u.int_in_range(1..=1000)?,
+            sigmoid: u.arbitrary()?,
+        }),
+        12 => HeadSpec::Attributes((0..u.int_in_range(0..=3)?).map(|_| attribute(u)).collect::<Result<_>>()?),
+        13 => HeadSpec::Embedding { output: None, normalize: u.arbitrary()? },
+        14 => HeadSpec::Depth(DepthSpec {
+            output: None,
+            grid: [u.int_in_range(1..=64)?, u.int_in_range(1..=64)?],
+            nearer: if u.arbitrary()? { Nearer::Smaller } else { Nearer::Larger },
+        }),
         _ => HeadSpec::Classifier {
             activation: option(u, |u| u.choose(&ACTIVATIONS).copied())?,
             background: *u.choose(&BACKGROUNDS)?,
@@ -123,7 +155,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
         named.push(NamedOutput { name: &info.name, tensor });
     }
     let _ = head.filter(&infos, size, score_threshold);
-    let input = HeadInput { outputs: &named, input_size: size, score_threshold, mapping: None };
+    let input = HeadInput { outputs: &named, input_size: size, score_threshold, mapping: Some(mapping) };
     let mut out = Decoded::default();
     if head.decode(&input, &mut out).is_err() {
         return Ok(());

@@ -13,7 +13,7 @@ use visiond_flow::timestamp::Timestamp;
 /// The largest access unit. A key frame of a 4K camera has 1 to 4 MB.
 pub const MAX_UNIT_BYTES: usize = 16 << 20;
 
-/// The most bytes of parameter sets that are kept for key frames without them.
+/// The most bytes of parameter sets that are kept for key frames without them, and of anything before a picture.
 const MAX_SETS_BYTES: usize = 64 << 10;
 
 /// What precedes every NAL unit in Annex B.
@@ -273,6 +273,8 @@ impl Assembler {
     fn finish(&mut self, give: &mut impl FnMut(AccessUnit)) {
         let Some((presentation, captured)) = self.time else { return };
         let contents = Contents::of(self.codec, &self.unit);
+        // It is looked through again with each packet that ends a unit.
+        self.is_broken |= contents.picture.is_none() && self.unit.len() > MAX_SETS_BYTES;
         let Some((access, is_first)) = contents.picture.filter(|_| !self.is_broken) else {
             if mem::take(&mut self.is_broken) {
                 self.unit = Vec::new();
@@ -284,6 +286,8 @@ impl Assembler {
         };
         self.learn(&contents);
         let mut data = mem::take(&mut self.unit);
+        // It may wait.
+        data.shrink_to_fit();
         self.time = None;
         if !is_first {
             // The rest of a picture: its start was lost, or the marker bit came too early.
@@ -335,6 +339,8 @@ impl Contents {
                 Nal::Slice { access, is_first } => {
                     this.picture.get_or_insert((access, is_first));
                 }
+                // Some cameras send a set twice.
+                Nal::Sps | Nal::OtherSet if nals(&this.sets).any(|set| set == nal) => {}
                 Nal::Sps => {
                     put(&mut this.sps, nal);
                     put(&mut this.sets, nal);

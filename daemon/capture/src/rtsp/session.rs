@@ -38,15 +38,15 @@ const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 /// KiB; data of streams that were not asked for may come before.
 const MOST_READ: u64 = 512 << 10;
 
-/// How often a wait for one answer or packet may be woken. A packet of 64 KiB, in a connection that is read one small segment at a
-/// time, takes 46.
+/// How often a wait for one answer or packet may be woken where the kernel does not count what is read. A packet of 64 KiB, in a
+/// connection that is read one small segment at a time, takes 46.
 const MOST_WAKES: u32 = 256;
 
 /// What tokio lets a task do before it must yield, less the few reads that one wake may make.
 const SPENT_BUDGET: u32 = 124;
 
-/// What a session needs.
-#[derive(Debug, Clone)]
+/// What a session needs. Without `Debug`, which would show the password.
+#[derive(Clone)]
 pub struct SessionTarget {
     /// Without a user.
     pub url: Url,
@@ -181,7 +181,8 @@ fn refusal(error: &retina::Error, target: &SessionTarget) -> String {
         Some(401) => "the camera requires a user and password (401): set `login`",
         Some(403) => "the camera forbids this stream to this user (403): check the user's rights in the camera",
         Some(404) => "the camera has no such stream (404): correct the path in `url`",
-        Some(453 | 503) => "the camera serves too many clients already (453): close others",
+        Some(453) => "the camera serves too many clients already (453): close others",
+        Some(503) => "the camera serves too many clients, or starts (503): close others if it stays",
         Some(461) => match target.transport {
             RtspTransport::Tcp => "the camera does not send over TCP (461): set `transport = \"udp\"`",
             RtspTransport::Udp => "the camera does not send over UDP (461): set `transport = \"tcp\"`",
@@ -268,6 +269,10 @@ impl Connected {
         let mut camera_clock = CameraClock::new(stream.rate_hz);
         let mut deadline = Instant::now() + target.timeout;
         loop {
+            // Where packets never stop, the timer below may never be looked at.
+            if Instant::now() >= deadline {
+                return Err(Failure::NoVideo);
+            }
             let packet = timeout_at(deadline, few_reads(meter, packets.next())).await;
             let packet = packet.map_err(|_| Failure::NoVideo)??.ok_or(Failure::Closed)??;
             match packet {
@@ -308,9 +313,11 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
         wakes += 1;
         // Most packets have come with the first wake.
         if wakes > 1 {
-            let read = meter.bytes();
-            let since = read.saturating_sub(*read_before.get_or_insert(read));
-            if wakes > MOST_WAKES || since > MOST_READ {
+            let is_endless = match meter.bytes() {
+                Some(read) => read.saturating_sub(*read_before.get_or_insert(read)) > MOST_READ,
+                None => wakes > MOST_WAKES,
+            };
+            if is_endless {
                 return Poll::Ready(Err(Failure::Endless));
             }
         }
@@ -323,7 +330,8 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
     .await
 }
 
-/// Counts what this thread reads from streams. The thread is the session's alone.
+/// Counts what this thread reads from TCP connections; datagrams, which are small, are in no account. The thread is the session's
+/// alone.
 #[derive(Debug)]
 struct ReadMeter {
     /// The kernel's accounts. `None` if it keeps none; then [`MOST_WAKES`] is the only bound.
@@ -335,12 +343,12 @@ impl ReadMeter {
         Self { accounts: File::open("/proc/thread-self/io").ok() }
     }
 
-    fn bytes(&self) -> u64 {
+    /// Returns how many bytes were read so far; `None` without accounts.
+    fn bytes(&self) -> Option<u64> {
         let mut text = [0; 64];
-        let read = self.accounts.as_ref().and_then(|accounts| accounts.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let read = self.accounts.as_ref()?.read_at(&mut text, 0).ok()?;
         // The first line is "rchar: NUMBER".
         let line = text[..read].split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let number = str::from_utf8(line).ok().and_then(|line| line.strip_prefix("rchar: ")?.parse().ok());
-        number.unwrap_or(0)
+        str::from_utf8(line).ok()?.strip_prefix("rchar: ")?.parse().ok()
     }
 }

@@ -41,7 +41,8 @@ pub struct StreamDecoder {
     feed: Arc<Feed>,
     queue: Arc<UnitQueue>,
     frame_timeout: Duration,
-    decoded: u64,
+    /// Frames that it has returned.
+    pub decoded: u64,
 }
 
 /// What the thread that writes and the one that reads share.
@@ -95,7 +96,7 @@ impl StreamDecoder {
         let mut args = arguments(demuxer);
         args.extend(output.arguments(&info));
         let mut child = decoder_process::spawn_fed(&config.ffmpeg, config, label, args)?;
-        let times = Mutex::new(PendingTimes::new(if config.key_frames_only { 0 } else { info.held_back }));
+        let times = Mutex::new(PendingTimes::new(info.held_back));
         let feed = Arc::new(Feed { is_over: AtomicBool::new(false), times });
         let feeder = child.take_input().map(|input| {
             let feeder = Feeder {

@@ -271,9 +271,13 @@ fn a_server_that_refuses_or_offers_nothing_to_read_is_explained() {
 fn silence_is_a_timeout() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
-    for (trick, words) in [("mute", "no answer from rtsp://"), ("silent", "no video from rtsp://")] {
+    // A silent server has to answer three times before.
+    for (trick, timeout_ms, words) in
+        [("mute", 300, "no answer from rtsp://"), ("silent", 5000, "no video from rtsp://")]
+    {
         let server = Server::start(&[&file], &["--trick", trick]);
-        let (_, _, error) = read_all(&RtspConfig { timeout: Duration::from_millis(300), ..config(&server.url()) });
+        let timeout = Duration::from_millis(timeout_ms);
+        let (_, _, error) = read_all(&RtspConfig { timeout, ..config(&server.url()) });
         assert!(error.starts_with(words) && error.ends_with("check the camera and the network"), "{trick}: {error}");
     }
 }

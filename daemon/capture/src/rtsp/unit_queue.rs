@@ -81,8 +81,11 @@ impl UnitQueue {
         let now_ns = self.clock.monotonic_ns();
         let mut state = self.state.lock();
         let is_old = |(since_ns, _): &(u64, _)| now_ns.saturating_sub(*since_ns) > MAX_AGE.as_nanos() as u64;
-        if state.units.front().is_some_and(is_old) || state.bytes + unit.data.len() > MAX_BYTES {
+        if state.units.front().is_some_and(is_old) || state.bytes + size(&unit) > MAX_BYTES {
             state.drop_to_newest_key();
+        }
+        if state.bytes + size(&unit) > MAX_BYTES {
+            state.drop_all();
         }
         match unit.access {
             Access::Key => {
@@ -102,7 +105,7 @@ impl UnitQueue {
             state.overload += u64::from(is_loss);
             return;
         }
-        state.bytes += unit.data.len();
+        state.bytes += size(&unit);
         state.units.push_back((now_ns, unit));
         drop(state);
         self.changed.notify_all();
@@ -176,7 +179,7 @@ impl UnitQueue {
                 }
             }
             if let Some((_, unit)) = state.units.pop_front() {
-                state.bytes -= unit.data.len();
+                state.bytes -= size(&unit);
                 return Taken::Unit(unit);
             }
         }
@@ -194,13 +197,9 @@ impl State {
     fn drop_to_newest_key(&mut self) {
         // A key frame at the front would drop nothing.
         let newest = self.units.iter().rposition(|(_, unit)| unit.access == Access::Key).filter(|&at| at > 0);
-        let dropped = newest.unwrap_or(self.units.len());
-        self.overload += dropped as u64;
-        self.units.drain(..dropped);
-        self.bytes = self.units.iter().map(|(_, unit)| unit.data.len()).sum();
-        if newest.is_none() {
-            self.needs_key = true;
-        } else {
+        if let Some(dropped) = newest {
+            self.overload += dropped as u64;
+            self.units.drain(..dropped);
             // Nothing marks the leading pictures behind that key frame as undecodable any more: drop them, too.
             let is_leading = |unit: &(u64, AccessUnit)| unit.1.access == Access::Leading;
             let behind = self.units.iter().skip(1).take_while(|unit| is_leading(unit)).count();
@@ -208,8 +207,23 @@ impl State {
             self.overload += behind as u64;
             self.skips_leading = self.units.len() == 1;
             self.has_resumed = true;
+            self.bytes = self.units.iter().map(|(_, unit)| size(unit)).sum();
+        } else {
+            self.drop_all();
         }
     }
+
+    fn drop_all(&mut self) {
+        self.overload += self.units.len() as u64;
+        self.units.clear();
+        self.bytes = 0;
+        self.needs_key = true;
+    }
+}
+
+/// Returns the bytes that a waiting unit takes.
+fn size(unit: &AccessUnit) -> usize {
+    unit.data.capacity() + size_of::<(u64, AccessUnit)>()
 }
 
 #[cfg(test)]

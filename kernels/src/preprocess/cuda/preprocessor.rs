@@ -154,7 +154,8 @@ impl CudaPreprocessor {
                 let mut count = (frames * self.spec.shape().iter().product::<usize>()) as u64;
                 let mut arguments = [(&raw mut tensor).cast::<c_void>(), (&raw mut count).cast::<c_void>()];
                 let blocks = count.div_ceil(u64::from(WORD_THREADS)) as u32;
-                // SAFETY: the kernel takes an address and a count of words, which are the tensors that were just written.
+                // SAFETY: the kernel takes an address and a count of words: the tensors, which the launch before it in this stream
+                // writes.
                 unsafe { round.launch([blocks, 1, 1], [WORD_THREADS, 1, 1], 0, stream, &mut arguments) }
             }
         }

@@ -55,7 +55,23 @@ fn times_come_out_in_the_order_of_presentation_and_never_go_back() {
 }
 
 #[test]
-fn frames_that_a_decoder_swallows_make_no_lasting_lag() {
+fn repetitions_for_a_decoder_that_holds_back_frames_are_not_taken_for_a_lag() {
+    let mut times = PendingTimes::new(2);
+    let mut due = std::collections::VecDeque::new();
+    for n in 0..3 * WINDOW as i64 {
+        // Each unit three times; the decoder holds back two.
+        for captured in [Some(at(n as u64)), None, None] {
+            times.add(n, captured);
+            due.push_back(captured.map(|captured| captured.monotonic_ns));
+            if due.len() > 2 {
+                assert_eq!(times.next().unwrap().map(|time| time.monotonic_ns), due.pop_front().unwrap(), "{n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_that_a_decoder_does_not_return_make_no_lasting_lag() {
     let mut times = PendingTimes::new(1);
     // It holds back one frame and returned none for five.
     (0..6).for_each(|n| times.add(n, Some(at(n as u64))));

@@ -75,12 +75,18 @@ fn without_a_newer_key_frame_everything_is_dropped_until_the_next() {
 #[test]
 fn no_more_than_so_many_bytes_wait() {
     let (queue, _) = queue();
-    let large = |access, n| AccessUnit { data: vec![0; MAX_BYTES / 2], ..unit(access, n) };
+    let large = |access, n| AccessUnit { data: vec![0; MAX_BYTES / 2 - 1000], ..unit(access, n) };
     queue.push(large(Access::Key, 0));
     queue.push(large(Access::Inter, 1));
     queue.push(large(Access::Key, 2));
     assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
-    assert_eq!(drain(&queue), [2]);
+    // Not even what a key frame begins may stay where it is too much.
+    queue.push(large(Access::Inter, 3));
+    queue.push(large(Access::Inter, 4));
+    assert_eq!(queue.take_loss(), Some((3, LossCause::Overload)));
+    assert!(queue.state.lock().bytes <= MAX_BYTES);
+    queue.push(unit(Access::Key, 5));
+    assert_eq!(drain(&queue), [5]);
 }
 
 #[test]
