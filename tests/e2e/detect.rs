@@ -260,9 +260,9 @@ fn each_class_of_a_map_is_a_detection_with_its_part_of_the_frame() {
     // Between columns 30 and 34 one score falls from 2 to 0, and the other rises from 0 to 4.
     let wanted = serde_json::json!([
         {"class_id": 2, "label": "car", "score": 0.9647, "box": {"x": 31.0, "y": 0.0, "width": 33.0, "height": 64.0},
-         "fraction": 0.515625, "area": 2112, "segments": [[31.0, 0.0, 64.0, 0.0, 64.0, 64.0, 31.0, 64.0]]},
+         "fraction": 0.515625, "area": 2112, "segments": [[64.0, 0.0, 64.0, 64.0, 31.0, 64.0, 31.0, 0.0]]},
         {"class_id": 0, "label": "road", "score": 0.787, "box": {"x": 0.0, "y": 0.0, "width": 31.0, "height": 64.0},
-         "fraction": 0.484375, "area": 1984, "segments": [[0.0, 0.0, 31.0, 0.0, 31.0, 64.0, 0.0, 64.0]]},
+         "fraction": 0.484375, "area": 1984, "segments": [[31.0, 0.0, 31.0, 64.0, 0.0, 64.0, 0.0, 0.0]]},
     ]);
     assert_eq!(message["detections"], wanted);
     let (model, white) = (folder.path().join("net.onnx"), folder.path().join("white.ppm"));
