@@ -133,7 +133,8 @@ fn unfinished(origin: &str, stop: &Stop) -> ReadError {
     if stop.is_raised() {
         return ReadError::Stopped;
     }
-    let message = format!("cannot read the video of {origin}: ffprobe did not end: check that `ffprobe` runs by itself");
+    let message =
+        format!("cannot read the video of {origin}: ffprobe did not end: check that `ffprobe` runs by itself");
     SourceError::transient(message).into()
 }
 
