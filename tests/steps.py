@@ -351,9 +351,12 @@ def test(everything=False):
         # Its own build, with everything instrumented. One seed, so that a change fails for what it changed.
         steps.append(Step("fuzz-bytes", ["tests/fuzz/run", "--seed", "1"], ("build",), cores=2, title="files, streams and peers, fuzzed by coverage"))
     if ship:
-        guests = ("packages", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "doc", "ptx")
-        # First after the build, since most wait for it.
-        steps.insert(1, Step("packages", ["./package", "all"], ("build",), title="packages"))
+        guests = ("packages", "images", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "doc", "ptx")
+        # First after the build, since most wait for it; beside it what takes as long, and is not Cargo's.
+        steps[1:1] = [
+            Step("packages", ["./package", "all"], ("build",), title="packages"),
+            Step("images", ["tests/vm/run", "--gate", "--images"], ("build",), title="images of the virtual machines"),
+        ]
         steps += [
             Step("vm", ["tests/vm/run", "--gate"], guests, cores=2, title="virtual machines: cameras, systemd, packages"),
             Step(
