@@ -1,4 +1,4 @@
-// Makes the masks of objects from prototypes and coefficients: kernels/src/mask/assemble.rs with the same operations in order.
+// Makes the masks of objects from planes of cells: kernels/src/mask/assemble.rs with the same operations in order.
 //
 // A block makes WORDS consecutive words of a mask, 32 pixels each. It computes the logits of the cells that its pixels touch
 // once, into shared memory; then a warp makes a word at a time, a pixel per thread, and writes 32 words together, because the
@@ -34,7 +34,7 @@ INLINE Tap refined_tap(const MaskAxis& axis, u32 index, u32 factor) {
     return tap_of(axis.first + index, 1.0f / (float)factor, 0.0f, axis.cells);
 }
 
-// The first and the last cell of the prototypes that the pixels from `first` to `last` are made of.
+// The first and the last cell of the planes that the pixels from `first` to `last` are made of.
 INLINE void cells_of(const MaskAxis& axis, u32 factor, u32 first, u32 last, u32& low, u32& high) {
     low = tap_of(first, axis.step, axis.origin, axis.count).at[0];
     high = tap_of(last, axis.step, axis.origin, axis.count).at[1];
@@ -48,8 +48,7 @@ INLINE void cells_of(const MaskAxis& axis, u32 factor, u32 first, u32 last, u32&
 }
 
 template <typename T>
-INLINE float sum_of(const float* coefficients, u64 start, u32 step, u32 channels) {
-    float sum = 0.0f;
+INLINE float sum_of(const float* coefficients, float sum, u64 start, u32 step, u32 channels) {
 #pragma unroll 8
     for (u32 channel = 0; channel < channels; ++channel) {
         sum += coefficients[channel] * value_of(read<T>(start + (u64)channel * step * sizeof(T)));
@@ -57,13 +56,20 @@ INLINE float sum_of(const float* coefficients, u64 start, u32 step, u32 channels
     return sum;
 }
 
+// Which planes a mask is made of.
+struct Parts {
+    const float* coefficients;
+    u32 plane;  // The first.
+};
+
 // Not inlined, because it is called for every neighbour.
-__noinline__ float logit_of(const Masks& m, const float* coefficients, u32 x, u32 y) {
-    const Values& p = m.prototypes;
-    u64 start = index_of(p, m.slot, y * m.width + x, 0);
-    if (p.dtype == F32) return sum_of<float>(coefficients, p.address + 4 * start, p.column_step, m.channels);
-    if (p.dtype == F16) return sum_of<u16>(coefficients, p.address + 2 * start, p.column_step, m.channels);
-    float sum = 0.0f;
+__noinline__ float logit_of(const Masks& m, const Parts& parts, u32 x, u32 y) {
+    const Values& p = m.planes;
+    const float* coefficients = parts.coefficients;
+    u64 start = index_of(p, m.slot, y * m.width + x, parts.plane);
+    float sum = 0.0f - m.threshold;
+    if (p.dtype == F32) return sum_of<float>(coefficients, sum, p.address + 4 * start, p.column_step, m.channels);
+    if (p.dtype == F16) return sum_of<u16>(coefficients, sum, p.address + 2 * start, p.column_step, m.channels);
 #pragma unroll 1
     for (u32 channel = 0; channel < m.channels; ++channel) {
         sum += coefficients[channel] * number_at(p.address, p.dtype, start + (u64)channel * p.column_step);
@@ -80,20 +86,20 @@ struct Field {
     bool staged;
 };
 
-INLINE float cell(const Masks& m, const Field& field, const float* coefficients, u32 x, u32 y) {
+INLINE float cell(const Masks& m, const Field& field, const Parts& parts, u32 x, u32 y) {
     if (field.staged) return field.cells[(y - field.top) * field.width + x - field.left];
-    return logit_of(m, coefficients, x, y);
+    return logit_of(m, parts, x, y);
 }
 
 // The logit of a refined cell, from the first on that shows the frame.
-INLINE float refined(const Masks& m, const Field& field, const float* coefficients, u32 x, u32 y) {
-    if (m.factor == 1) return cell(m, field, coefficients, m.x.first + x, m.y.first + y);
+INLINE float refined(const Masks& m, const Field& field, const Parts& parts, u32 x, u32 y) {
+    if (m.factor == 1) return cell(m, field, parts, m.x.first + x, m.y.first + y);
     Tap across = refined_tap(m.x, x, m.factor), down = refined_tap(m.y, y, m.factor);
     float lines[2];
 #pragma unroll
     for (u32 i = 0; i < 2; ++i) {
-        lines[i] = cell(m, field, coefficients, across.at[0], down.at[i]) * across.weight[0] +
-                   cell(m, field, coefficients, across.at[1], down.at[i]) * across.weight[1];
+        lines[i] = cell(m, field, parts, across.at[0], down.at[i]) * across.weight[0] +
+                   cell(m, field, parts, across.at[1], down.at[i]) * across.weight[1];
     }
     return lines[0] * down.weight[0] + lines[1] * down.weight[1];
 }
@@ -108,8 +114,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) masks(const Masks m) {
     u32 left = head.y, top = head.z, width = head.w, first = tail.x, count = tail.y, out = tail.z;
     u32 per_row = (width + 31) / 32;
     for (u32 channel = thread; channel < m.channels; channel += THREADS) {
-        coefficients[channel] = number(m.coefficients, m.slot, head.x, channel);
+        coefficients[channel] = m.own_plane ? 1.0f : number(m.coefficients, m.slot, head.x, channel);
     }
+    Parts parts = {coefficients, m.own_plane ? head.x : 0};
     Field field;
     u32 right, bottom;
     cells_of(m.x, m.factor, left, left + width - 1, field.left, right);
@@ -121,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) masks(const Masks m) {
     __syncthreads();
 #pragma unroll 1
     for (u32 item = thread; field.staged && item < cell_count; item += THREADS) {
-        cells[item] = logit_of(m, coefficients, field.left + item % field.width, field.top + item / field.width);
+        cells[item] = logit_of(m, parts, field.left + item % field.width, field.top + item / field.width);
     }
     __syncthreads();
 
@@ -138,8 +145,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) masks(const Masks m) {
             float lines[2];
 #pragma unroll
             for (u32 i = 0; i < 2; ++i) {
-                lines[i] = refined(m, field, coefficients, across.at[0], down.at[i]) * across.weight[0] +
-                           refined(m, field, coefficients, across.at[1], down.at[i]) * across.weight[1];
+                lines[i] = refined(m, field, parts, across.at[0], down.at[i]) * across.weight[0] +
+                           refined(m, field, parts, across.at[1], down.at[i]) * across.weight[1];
             }
             set = lines[0] * down.weight[0] + lines[1] * down.weight[1] > 0.0f;
         }

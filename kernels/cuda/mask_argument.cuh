@@ -12,10 +12,12 @@ struct MaskAxis {
 };
 
 struct Masks {
-    Values prototypes;
+    Values planes;
     Values coefficients;
-    u32 channels;
-    u32 width;   // Cells of a prototype's line.
+    u32 channels;   // How many planes are added, each times its coefficient.
+    u32 own_plane;  // 1: a mask is the plane with the number of its row, without coefficients.
+    float threshold;
+    u32 width;   // Cells of a plane's line.
     u32 factor;  // Of the refinement: 1, 2 or 4.
     u32 slot;    // Which frame of the outputs.
     MaskAxis x;
@@ -23,7 +25,7 @@ struct Masks {
     u64 pieces;  // One for each block.
     u64 bits;    // The words of all masks.
 };
-static_assert(sizeof(MaskAxis) == 20 && sizeof(Masks) == 136, "as mask/launch.rs says");
+static_assert(sizeof(MaskAxis) == 20 && sizeof(Masks) == 144, "as mask/launch.rs says");
 
 // Consecutive words of a mask: what a block makes.
 struct alignas(16) Piece {

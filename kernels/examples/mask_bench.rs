@@ -11,7 +11,7 @@ use std::time::Instant;
 use half::f16;
 use visiond_kernels::filter::Values;
 use visiond_kernels::letterbox::{Fit, Mapping};
-use visiond_kernels::mask::{Mask, MaskAssembler, MaskFrame, MaskJob, MaskSpec, Polygons, rle_encode};
+use visiond_kernels::mask::{Mask, MaskAssembler, MaskFrame, MaskJob, MaskParts, MaskSpec, Polygons, rle_encode};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 const OBJECTS: usize = 20;
@@ -46,11 +46,10 @@ fn shown(times: &mut [f64]) -> String {
 fn main() -> Result<(), Box<dyn Error>> {
     let runs = std::env::args().nth(1).map_or(Ok(50), |runs| runs.parse::<usize>())?.max(1);
     let spec = MaskSpec {
-        prototypes: Values::planes(0, CHANNELS, SIDE * SIDE),
-        channels: CHANNELS,
+        planes: Values::planes(0, CHANNELS, SIDE * SIDE),
         height: SIDE,
         width: SIDE,
-        coefficients: Values::planes(1, CHANNELS, ROWS),
+        parts: MaskParts::Prototypes { channels: CHANNELS, coefficients: Values::planes(1, CHANNELS, ROWS) },
     };
     // Waves of different lengths: blobs such as those of a model.
     let mut prototypes = Vec::new();

@@ -1,7 +1,7 @@
 //! Masks of objects: which pixels of a frame belong to one.
 //!
 //! - [`Mask`]: the pixels of one object.
-//! - [`MaskAssembler`]: makes masks from prototypes and coefficients, the outputs of YOLO and YOLACT models.
+//! - [`MaskAssembler`]: makes masks from the outputs of a model: prototypes and coefficients, or a plane for each object.
 //! - [`CudaMasks`]: the same on the GPU.
 //! - [`ClassMapper`]: makes a [`ClassMap`] from the scores or numbers of a semantic segmentation, and that has masks.
 //! - [`Polygons`]: a mask as polygons.
@@ -27,7 +27,7 @@ pub use class_map::{ClassMap, ClassMapper, ClassPlanes, ClassRegion, ClassScores
 pub use cuda::{CudaMasks, MaskError};
 pub use polygons::{MAX_POINTS, Polygons};
 pub use rle::{RleError, rle_decode, rle_encode};
-pub use spec::{MaskAxis, MaskFrame, MaskJob, MaskSpec, MaskSpecError};
+pub use spec::{MaskAxis, MaskFrame, MaskJob, MaskParts, MaskSpec, MaskSpecError};
 
 /// The pixels of an object, as bits within a rectangle of the frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use visiond_kernels::filter::Values;
 use visiond_kernels::letterbox::{Fit, Mapping};
-use visiond_kernels::mask::{Mask, MaskAssembler, MaskFrame, MaskJob, MaskSpec, Polygons, rle_decode, rle_encode};
+use visiond_kernels::mask::{
+    Mask, MaskAssembler, MaskFrame, MaskJob, MaskParts, MaskSpec, Polygons, rle_decode, rle_encode,
+};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 /// Returns prototypes and coefficients: `model` of the script.
@@ -88,11 +90,10 @@ fn masks_and_their_runs_are_those_of_numpy_and_pycocotools() {
         let (width, height) = (n(5) as usize, n(6) as usize);
         let bytes = model(n(8), channels, width, height);
         let spec = MaskSpec {
-            prototypes: Values::planes(0, channels, width * height),
-            channels,
+            planes: Values::planes(0, channels, width * height),
             height,
             width,
-            coefficients: Values::rows(1, 1, channels),
+            parts: MaskParts::Prototypes { channels, coefficients: Values::rows(1, 1, channels) },
         };
         let (shape, one) = ([channels, height, width], [channels]);
         let outputs = [

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, opencv-python-headless 4.14.0.94, onnx 1.23.2, onnxruntime 1.31.1, pycocotools 2.0.11
-"""Are visiond's masks those of Ultralytics? A network of made-up instances, and the masks that Ultralytics makes of its outputs.
+"""Are visiond's masks those of the framework? A network of made-up instances, and the masks that its framework makes of the outputs.
 
     mask_agreement.py [--visiond BIN] [--backend NAME] [--seed N] [--head HEAD]
 
 The network has the outputs and metadata of YOLOv8-seg at 640 (or of an export with NMS inside, `--head end-to-end`, or of
-YOLOv5-seg, `--head yolov5`): 30 instances whose numbers are constants of the graph, 32 prototypes of 160 x 160. It runs on
-pictures of many sizes, so that the letterbox differs, until there are more than 1,000 instances. The expected masks are written
-anew after `process_mask_native` and `scale_masks` of ultralytics 8.4.190 `utils/ops.py` (`retina_masks=True`, the way that gives
-masks in pixels of the picture); OpenCV's INTER_LINEAR on floats is PyTorch's bilinear interpolation.
+YOLOv5-seg, `--head yolov5`): 30 instances whose numbers are constants of the graph, 32 prototypes of 160 x 160. Or each instance
+has a plane of its own: logits of 160 x 160, as RF-DETR-seg has them (`--head rf-detr`), or probabilities of 640 x 640 outside
+any box 0, as torchvision's Mask R-CNN has them (`--head mask-rcnn`). It runs on pictures of many sizes, so that the letterbox
+differs, until there are more than 1,000 instances.
+
+The expected masks are written anew after `process_mask_native` and `scale_masks` of ultralytics 8.4.190 `utils/ops.py`
+(`retina_masks=True`, the way that gives masks in pixels of the picture), and after `PostProcess.forward` of rfdetr 1.4.0
+`models/lwdetr.py`: interpolated to the picture, above 0. torchvision leaves to its user what becomes of the masks if the network
+saw a resized picture; here they are interpolated in the same way. OpenCV's INTER_LINEAR on floats is PyTorch's bilinear interpolation.
 
 Prints the least IoU and the largest difference of area, of the run lengths and of the polygons. Status 1 if a mask has an IoU below
 0.99, an area that differs by more than 0.5 % and a pixel, or a polygon an IoU below 0.98.
@@ -42,6 +47,45 @@ def made_up(random):
     prototypes = np.stack([cv2.resize(plane, (CELLS, CELLS), interpolation=cv2.INTER_CUBIC) for plane in coarse])
     coefficients = random.normal(0, 0.6, (FOUND, CHANNELS)).astype(np.float32)
     return np.hstack([centre, size]).astype(np.float32), coefficients, prototypes
+
+
+def network_of_planes(path, head, boxes, planes):
+    """Writes a network with a plane for each instance, and its card."""
+    scores = np.linspace(0.9, 0.5, FOUND, dtype=np.float32)
+    if head == "rf-detr":
+        logits = np.full((FOUND, CLASSES), -9, np.float32)
+        logits[range(FOUND), range(FOUND)] = np.log(scores / (1 - scores))
+        outputs = {"dets": boxes[None] / SIDE, "labels": logits[None], "masks": planes[None]}
+    else:
+        outputs = {"boxes": corners(boxes), "labels": np.arange(FOUND), "scores": scores, "masks": planes[:, None]}
+    nodes, values, constants = [helper.make_node("ReduceMean", ["images"], ["mean"], keepdims=0)], [], []
+    for name, number in outputs.items():
+        # A sum with nothing of the picture, in the type of the output.
+        dtype = TensorProto.INT64 if number.dtype == np.int64 else TensorProto.FLOAT
+        constants += [numpy_helper.from_array(np.asarray(0, np.float32), f"{name}_zero"), numpy_helper.from_array(number, f"{name}_is")]
+        nodes.append(helper.make_node("Mul", ["mean", f"{name}_zero"], [f"{name}_nothing"]))
+        nodes.append(helper.make_node("Cast", [f"{name}_nothing"], [f"{name}_typed"], to=dtype))
+        nodes.append(helper.make_node("Add", [f"{name}_is", f"{name}_typed"], [name]))
+        values.append(helper.make_tensor_value_info(name, dtype, number.shape))
+    picture = helper.make_tensor_value_info("images", TensorProto.FLOAT, [1, 3, SIDE, SIDE])
+    graph = helper.make_graph(nodes, "segment", [picture], values, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    family = "detr" if head == "rf-detr" else "ssd"
+    names = [f"c{number}" for number in range(CLASSES)]
+    path.with_suffix(".toml").write_text(f'[head]\nfamily = "{family}"\n\n[classes]\nnames = {json.dumps(names)}\n')
+
+
+def own_planes(head, boxes, random):
+    """A plane for each instance: a rough ellipse in its box, which for RF-DETR reaches out of it."""
+    cells = CELLS if head == "rf-detr" else SIDE
+    rows, columns = np.mgrid[0:cells, 0:cells].astype(np.float32) + 0.5
+    for cx, cy, width, height in boxes * (cells / SIDE):
+        rough = cv2.resize(random.normal(0, 0.3, (12, 12)).astype(np.float32), (cells, cells), interpolation=cv2.INTER_CUBIC)
+        inside = 1.1 - np.hypot((columns - cx) / width * 2, (rows - cy) / height * 2) + rough
+        if head == "mask-rcnn":
+            in_box = (abs(columns - cx) <= width / 2) & (abs(rows - cy) <= height / 2)
+            inside = np.where(in_box, 1 / (1 + np.exp(-4 * np.maximum(inside, -9))), 0)
+        yield inside.astype(np.float32)
 
 
 def corners(boxes):
@@ -103,6 +147,12 @@ def scaled(boxes, height, width, head):
     return out
 
 
+def expected_of_planes(planes, threshold, height, width):
+    """Masks of planes: one per instance, in pixels of the picture."""
+    for plane in planes:
+        yield cv2.resize(plane, (width, height), interpolation=cv2.INTER_LINEAR) > threshold
+
+
 def expected(boxes, coefficients, prototypes, height, width):
     """`process_mask_native`: one mask per instance, in pixels of the picture."""
     logits = (coefficients @ prototypes.reshape(CHANNELS, -1)).reshape(-1, CELLS, CELLS)
@@ -148,7 +198,7 @@ def main():
     parser.add_argument("--visiond", default="target/debug/visiond")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--head", choices=["yolov8", "end-to-end", "yolov5"], default="yolov8")
+    parser.add_argument("--head", choices=["yolov8", "end-to-end", "yolov5", "rf-detr", "mask-rcnn"], default="yolov8")
     args = parser.parse_args()
     random = np.random.default_rng(args.seed)
     ious, areas, polygon_ious, points, missing = [], [], [], [], 0
@@ -156,7 +206,12 @@ def main():
         folder = pathlib.Path(folder)
         for turn in range(EACH):
             boxes, coefficients, prototypes = made_up(random)
-            network(folder / "segment.onnx", args.head, boxes, coefficients, prototypes)
+            planes = None
+            if args.head in ("rf-detr", "mask-rcnn"):
+                planes = np.stack(list(own_planes(args.head, boxes, random)))
+                network_of_planes(folder / "segment.onnx", args.head, boxes, planes)
+            else:
+                network(folder / "segment.onnx", args.head, boxes, coefficients, prototypes)
             pictures = []
             for width, height in SIZES:
                 pictures.append(folder / f"{width}x{height}.png")
@@ -167,7 +222,12 @@ def main():
             for (width, height), line in zip(SIZES, lines, strict=True):
                 found = {int(told["label"][1:]): told for told in json.loads(line)["detections"]}
                 in_picture = scaled(corners(boxes), height, width, args.head)
-                for index, mask in enumerate(expected(in_picture, coefficients, prototypes, height, width)):
+                if planes is None:
+                    wanted = expected(in_picture, coefficients, prototypes, height, width)
+                else:
+                    wanted = expected_of_planes(planes, 0 if args.head == "rf-detr" else 0.5, height, width)
+                    in_picture = corners(boxes) * np.float32([width, height, width, height]) / SIDE
+                for index, mask in enumerate(wanted):
                     x1, y1, x2, y2 = in_picture[index]
                     if x2 <= x1 or y2 <= y1:
                         continue

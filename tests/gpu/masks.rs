@@ -1,4 +1,5 @@
-//! Row "Masks": compares the masks of objects on the GPU with the CPU's, bit by bit, and measures them.
+//! Row "Masks": compares the masks of objects on the GPU with the CPU's, bit by bit, and measures them. Those of prototypes and, in
+//! every fourth frame, those of planes of their own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +8,7 @@ use half::f16;
 use visiond_kernels::cuda::{CudaStream, Device, DeviceAddress, DeviceBuffer, Event};
 use visiond_kernels::filter::Values;
 use visiond_kernels::letterbox::{Fit, Mapping, Resize};
-use visiond_kernels::mask::{CudaMasks, Mask, MaskAssembler, MaskError, MaskFrame, MaskJob, MaskSpec};
+use visiond_kernels::mask::{CudaMasks, Mask, MaskAssembler, MaskError, MaskFrame, MaskJob, MaskParts, MaskSpec};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use crate::measure::{Noise, Samples};
@@ -60,25 +61,29 @@ impl Outputs {
         [(self.buffers[0].address(), self.dtype), (self.buffers[1].address(), self.dtype)]
     }
 
-    fn on_cpu(&self, frame: &MaskFrame, jobs: &[MaskJob], out: &mut Vec<Mask>) -> Result<(), Failure> {
+    fn on_cpu(&self, spec: &MaskSpec, frame: &MaskFrame, jobs: &[MaskJob], out: &mut Vec<Mask>) -> Result<(), Failure> {
         let (prototypes, coefficients) = ([CHANNELS, SIDE, SIDE], [CHANNELS, ROWS]);
         let outputs = [
             TensorRef::new(self.dtype, &prototypes, &self.bytes[0])?,
             TensorRef::new(self.dtype, &coefficients, &self.bytes[1])?,
         ];
-        MaskAssembler::new().run(&spec(), frame, &outputs, jobs, out);
+        MaskAssembler::new().run(spec, frame, &outputs, jobs, out);
         Ok(())
     }
 }
 
 fn spec() -> MaskSpec {
     MaskSpec {
-        prototypes: Values::planes(0, CHANNELS, SIDE * SIDE),
-        channels: CHANNELS,
+        planes: Values::planes(0, CHANNELS, SIDE * SIDE),
         height: SIDE,
         width: SIDE,
-        coefficients: Values::planes(1, CHANNELS, ROWS),
+        parts: MaskParts::Prototypes { channels: CHANNELS, coefficients: Values::planes(1, CHANNELS, ROWS) },
     }
+}
+
+/// The same planes, one for each object.
+fn own_planes() -> MaskSpec {
+    MaskSpec { parts: MaskParts::OwnPlane { count: CHANNELS, threshold: 0.5 }, ..spec() }
 }
 
 fn frame(fit: Fit, source: (u32, u32)) -> MaskFrame {
@@ -112,24 +117,29 @@ fn compare(device: &Arc<Device>, frames: usize, report: &mut Report) -> Result<(
     ];
     let mut noise = Noise::new(17);
     let stream = CudaStream::new(device)?;
-    let mut masks = CudaMasks::new(&spec(), device)?;
+    let mut kinds = [
+        (spec(), ROWS, CudaMasks::new(&spec(), device)?),
+        (own_planes(), CHANNELS, CudaMasks::new(&own_planes(), device)?),
+    ];
     let (mut wanted, mut seen) = (Vec::new(), Vec::new());
     let (mut objects, mut different, mut area) = (0, 0, 0);
     for number in 0..frames {
         let outputs = Outputs::new(device, if number % 3 == 2 { DType::F16 } else { DType::F32 }, &mut noise)?;
         let (fit, source) = frames_of[number % frames_of.len()];
         let frame = frame(fit, source);
+        // Every fourth frame.
+        let (spec, rows, masks) = &mut kinds[usize::from(number % 4 == 3)];
         let mut part = || (noise.number() >> 40) as f32 / (1 << 24) as f32;
         let jobs: Vec<MaskJob> = (0..OBJECTS)
             .map(|_| {
-                let row = (part() * ROWS as f32) as u32;
+                let row = (part() * *rows as f32) as u32;
                 let (width, height) = (source.0 as f32, source.1 as f32);
                 let (x1, y1) = (part() * 1.1 * width - 0.05 * width, part() * 1.1 * height - 0.05 * height);
                 let (x2, y2) = (x1 + part() * 0.4 * width, y1 + part() * 0.4 * height);
                 MaskJob { row, box_in_source: [x1, y1, x2, y2] }
             })
             .collect();
-        outputs.on_cpu(&frame, &jobs, &mut wanted)?;
+        outputs.on_cpu(spec, &frame, &jobs, &mut wanted)?;
         // SAFETY: the buffers hold a frame of the spec's outputs, and the work is waited for below.
         let lost = unsafe { masks.enqueue(&outputs.addresses(), 0, &frame, &jobs, &stream) }?;
         stream.synchronize()?;

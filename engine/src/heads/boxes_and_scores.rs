@@ -19,6 +19,8 @@
 //! - `detr`, one output `[1, N, 4 + classes]`: RT-DETR of Ultralytics: centre and size as fractions of the input, scores after
 //!   the sigmoid; a query stands for its best class.
 //!
+//! One more output may have masks: [`masks::of_own_planes`], logits beside logits and probabilities beside scores.
+//!
 //! Outputs are found by the card's names, else by their own (boxes, labels or classes, scores, num), else by shape. Only boxes and
 //! scores of `ssd` need NMS.
 //!
@@ -28,12 +30,14 @@
 //! of roboflow/rf-detr; ultralytics `models/rtdetr/predict.py`.
 
 use visiond_kernels::filter::{Choice, FilterSpec};
+use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::Overlap;
 
 use super::decoded::Decoded;
 use super::end_to_end::{EndToEndOutputs, OutputEncoding, class_of};
 use super::gpu_filter::{best_of, plain_box, rows_of, score_code, table};
 use super::head::{Decoder, HeadInput, Suppression};
+use super::masks;
 use super::misfit::Misfit;
 use super::outputs::{
     ModelOutputs, OutputShape, Roles, class_columns, classes_in, classes_with_background, four_columns, may_agree,
@@ -244,6 +248,16 @@ impl Decoder for BoxesAndScores {
             keep_best: self.queries.then_some(rows),
             ..best_of(vec![table], classes, plain_box(format, unit, input_size))
         })
+    }
+
+    fn masks(&self, layout: &BoxesLayout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+        let (boxes, threshold) = match layout {
+            BoxesLayout::Rows(Rows { boxes, .. }) if self.queries => (*boxes, 0.0),
+            BoxesLayout::Rows(Rows { boxes, .. }) => (*boxes, 0.5),
+            BoxesLayout::EndToEnd(found) => (found.boxes, 0.5),
+        };
+        let [rows, _] = outputs.rows_and_columns(boxes);
+        masks::of_own_planes(outputs, rows?, threshold)
     }
 
     fn suppression(&self, layout: &BoxesLayout) -> Suppression {

@@ -51,6 +51,16 @@ impl OutputShape {
         before.iter().enumerate().all(is_one).then_some(*last)
     }
 
+    /// Returns count, height and width of an output with a plane for each row: `[1, Q, h, w]`, `[N, 1, h, w]` or `[N, h, w]`.
+    pub(super) fn planes(&self) -> Option<[Option<usize>; 3]> {
+        match *self.dims.get(..self.rank?)? {
+            [Some(1), count, height, width] | [count, Some(1), height, width] | [count, height, width] => {
+                Some([count, height, width])
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the shape is known and has `rank` dimensions.
     pub(super) fn has_rank(&self, rank: usize) -> bool {
         self.rank == Some(rank)

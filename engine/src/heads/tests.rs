@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use visiond_kernels::filter::Values;
 use visiond_kernels::letterbox::{Fit, Mapping};
-use visiond_kernels::mask::MaskSpec;
+use visiond_kernels::mask::{MaskParts, MaskSpec};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::remedy::with_remedy;
@@ -167,11 +167,10 @@ fn masks_are_made_of_a_rows_last_numbers_and_the_planes_of_another_output() {
     let masks =
         |spec: &HeadSpec, outputs: &[TensorInfo]| build(spec, outputs, (32, 32), 3).unwrap().masks(outputs, (32, 32));
     let expected = |coefficients: Values| MaskSpec {
-        prototypes: Values::planes(1, 5, 8 * 6),
-        channels: 5,
+        planes: Values::planes(1, 5, 8 * 6),
         height: 8,
         width: 6,
-        coefficients,
+        parts: MaskParts::Prototypes { channels: 5, coefficients },
     };
     let of_planes = tensor("output0", &[1, 12, 40]);
     let of_rows = tensor("output0", &[1, 40, 12]);
@@ -192,6 +191,34 @@ fn masks_are_made_of_a_rows_last_numbers_and_the_planes_of_another_output() {
     assert_eq!(masks(&v8, std::slice::from_ref(&of_planes)), None);
     let open = TensorInfo { shape: None, ..planes(&[]) };
     assert_eq!(masks(&v8, &[of_planes, open]), None);
+}
+
+#[test]
+fn masks_are_planes_of_their_own_beside_boxes_and_scores() {
+    let i64_tensor = |name: &str, shape: &[usize]| TensorInfo { dtype: DType::I64, ..tensor(name, shape) };
+    let masks =
+        |spec: &HeadSpec, outputs: &[TensorInfo]| build(spec, outputs, (32, 32), 0).unwrap().masks(outputs, (32, 32));
+    let expected = |output: usize, threshold: f32| {
+        let parts = MaskParts::OwnPlane { count: 7, threshold };
+        Some(MaskSpec { planes: Values::planes(output, 7, 8 * 6), height: 8, width: 6, parts })
+    };
+    let (detr, ssd) = (HeadSpec::Detr(BoxesSpec::default()), HeadSpec::Ssd(BoxesSpec::default()));
+    let rf_detr =
+        |planes: &[usize]| [tensor("dets", &[1, 7, 4]), tensor("labels", &[1, 7, 91]), tensor("masks", planes)];
+    assert_eq!(masks(&detr, &rf_detr(&[1, 7, 8, 6])), expected(2, 0.0));
+    for other in [&[1, 6, 8, 6][..], &[1, 7, 1, 6], &[7], &[1, 7, 8, 6, 1]] {
+        assert_eq!(masks(&detr, &rf_detr(other)), None, "{other:?}");
+    }
+    let torchvision = |planes: &[usize]| {
+        [tensor("boxes", &[7, 4]), i64_tensor("labels", &[7]), tensor("scores", &[7]), tensor("masks", planes)]
+    };
+    assert_eq!(masks(&ssd, &torchvision(&[7, 1, 8, 6])), expected(3, 0.5));
+    assert_eq!(masks(&ssd, &torchvision(&[7, 8, 6])), expected(3, 0.5));
+    // How many there are is known when they are: then the decoder looks again.
+    let open = TensorInfo { shape: None, ..tensor("masks", &[]) };
+    let [boxes, labels, scores, _] = torchvision(&[7, 8, 6]);
+    assert_eq!(masks(&ssd, &[boxes, labels, scores, open]), None);
+    assert_eq!(masks(&ssd, &[tensor("boxes", &[1, 7, 4]), tensor("scores", &[1, 7, 3])]), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Reads one of
 //! - `[1, N, 6 (+ keypoints) (+ masks)]`: left, top, right, bottom, score, class (Ultralytics end-to-end and `nms=True`);
 //!   then `x, y` or `x, y, score` per keypoint, or mask coefficients for the prototypes in a second output
-//!   ([`super::prototypes`]). Unused rows have score 0.
+//!   ([`super::masks`]). Unused rows have score 0.
 //! - `[1, N, 7]` of oriented models: centre x, centre y, width, height, score, class, angle in radians.
 //! - `[N, 7]`: frame of the batch, left, top, right, bottom, class, score (YOLOv7 `--end2end` for ONNX Runtime).
 //! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
@@ -21,9 +21,9 @@ use super::decoded::{Decoded, InputKeypoint};
 use super::end_to_end::{EndToEndOutputs, OutputEncoding};
 use super::gpu_filter::{ANGLE, best_of, plain_box, plain_points, rows_of, scale_of, table};
 use super::head::{Decoder, HeadInput, Suppression};
+use super::masks;
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::ModelOutputs;
-use super::prototypes;
 use super::raw_numbers::{Numbers, not_probabilities, not_radians, wrong_labels, wrong_unit};
 use super::rows::{class_number, corners, four};
 use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints};
@@ -182,7 +182,7 @@ impl Decoder for YoloNms {
         let &YoloNmsLayout::Rows { output, .. } = layout else { return None };
         let (values, _, width) = rows_of(outputs, output)?;
         let first = 6 + self.keypoints.map_or(0, |k| k.values());
-        prototypes::masks(outputs, width.checked_sub(first)?, values.from_column(first))
+        masks::of_prototypes(outputs, width.checked_sub(first)?, values.from_column(first))
     }
 
     fn filter(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {

@@ -2,7 +2,7 @@
 //!
 //! Reads one output `[1, N, 5 + classes (+ masks)]`, f32 or f16: x, y, width, height, objectness, then one score per class, after
 //! the sigmoid. A score is objectness times the best class's score. Mask coefficients at the end of a row (YOLOv5-seg: 32) are
-//! for the prototypes in another output ([`super::prototypes`]).
+//! for the prototypes in another output ([`super::masks`]).
 //!
 //! YOLOv5, YOLOv7 and YOLOX with `decoded = true` (exported with `--decode_in_inference`) give centre and size in pixels of the
 //! input; the N rows of YOLOv5 are the anchors of the three grids in sequence. In a plain export of YOLOX, N counts the cells of
@@ -17,9 +17,9 @@ use visiond_kernels::mask::MaskSpec;
 use super::decoded::Decoded;
 use super::gpu_filter::{best_of, plain_box, rows_of, table};
 use super::head::{Decoder, HeadInput};
+use super::masks;
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, check_cells, classes_in};
-use super::prototypes;
 use super::raw_numbers::{Numbers, are_many, no_pixels, not_probabilities, wrong_unit};
 use super::rows::{best_class, corners, four};
 use super::spec::{BoxFormat, BoxUnit};
@@ -162,7 +162,7 @@ impl Decoder for Yolov5 {
 
     fn masks(&self, layout: &Yolov5Layout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
         let (values, _, _) = rows_of(outputs, layout.output)?;
-        prototypes::masks(outputs, self.masks, values.from_column(5 + layout.classes))
+        masks::of_prototypes(outputs, self.masks, values.from_column(5 + layout.classes))
     }
 
     fn filter(&self, layout: &Yolov5Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {

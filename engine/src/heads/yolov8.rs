@@ -3,7 +3,7 @@
 //! Reads one output `[1, 4 + classes (+ keypoints) (+ masks), N]`, f32 or f16, or its transpose, `[1, N, 4 + ...]`: centre x,
 //! centre y, width, height in pixels of the input, then one score per class, after the sigmoid. A candidate has its best class.
 //! Pose models add `x, y` or `x, y, score` per keypoint in pixels of the input; segmentation models add mask coefficients for
-//! the prototypes in a second output ([`super::prototypes`]). Oriented models end with the angle of the box in radians,
+//! the prototypes in a second output ([`super::masks`]). Oriented models end with the angle of the box in radians,
 //! clockwise about its centre.
 //!
 //! The dimension with the card's width decides the orientation; without named classes the shorter dimension is the width.
@@ -17,9 +17,9 @@ use visiond_kernels::nms::Overlap;
 use super::decoded::{Decoded, InputKeypoint};
 use super::gpu_filter::{ANGLE, best_of, known, plain_box, plain_points, table};
 use super::head::{Decoder, HeadInput, Suppression};
+use super::masks;
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, classes_in, may_be};
-use super::prototypes;
 use super::raw_numbers::{Numbers, no_pixels, not_probabilities, not_radians, wrong_unit};
 use super::rows::{best_class, corners};
 use super::spec::{BoxFormat, BoxUnit, Keypoints};
@@ -191,7 +191,7 @@ impl Decoder for Yolov8 {
     fn masks(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
         let (values, _) = layout.table(outputs)?;
         let first = self.other_numbers() + layout.classes - self.masks;
-        prototypes::masks(outputs, self.masks, values.from_column(first))
+        masks::of_prototypes(outputs, self.masks, values.from_column(first))
     }
 
     fn filter(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {

@@ -3,16 +3,19 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::spec::{MAX_WORDS, Tap};
-use super::{Mask, MaskFrame, MaskJob, MaskSpec};
+use super::spec::{MAX_WORDS, Span, Tap};
+use super::{Mask, MaskFrame, MaskJob, MaskParts, MaskSpec};
 use crate::filter::Values;
 use crate::tensor::{DType, TensorRef};
 
-/// Makes the masks of objects from prototypes and coefficients.
+/// Makes the masks of objects from the outputs of a model.
 ///
-/// A pixel belongs to an object if it is inside its box and the logit there is above 0. The logits are the sum of the
-/// prototypes, each times its coefficient, and are interpolated bilinearly from cells to pixels. This is Ultralytics'
-/// `process_mask_native` (`retina_masks=True`). Only the cells that a box touches are computed, and only its pixels.
+/// A pixel belongs to an object if the logit there is above 0. Logits are interpolated bilinearly from cells to pixels. Those of
+/// a cell are
+/// - the sum of the prototypes, each times its coefficient. Pixels outside the box do not count. This is Ultralytics'
+///   `process_mask_native` (`retina_masks=True`). Only the cells that a box touches are computed, and only its pixels.
+/// - the object's own plane, less the threshold. This is the `PostProcess` of roboflow/rf-detr. Only the pixels around cells above
+///   0 are computed.
 ///
 /// The memory is reused, so that nothing is allocated once it has grown to the largest box.
 #[derive(Debug, Default)]
@@ -23,7 +26,7 @@ pub struct MaskAssembler {
     /// The same refined.
     refined: Vec<f32>,
     columns: Vec<Tap>,
-    /// A line of half-precision prototypes, and the same as f32.
+    /// A line of half-precision cells, and the same as f32.
     halves: Vec<f16>,
     converted: Vec<f32>,
     lines: [Line; 2],
@@ -82,17 +85,11 @@ impl Sign {
     }
 }
 
-/// Cells of the prototypes that a box touches: from `first` on.
+/// Which planes are added, as many as there are coefficients, and what is taken from the sum.
 #[derive(Debug, Clone, Copy)]
-struct Span {
-    first: u32,
-    count: u32,
-}
-
-impl Span {
-    fn of(first: Tap, last: Tap) -> Self {
-        Self { first: first.at[0], count: last.at[1] - first.at[0] + 1 }
-    }
+struct Planes {
+    first: usize,
+    threshold: f32,
 }
 
 impl MaskAssembler {
@@ -116,23 +113,35 @@ impl MaskAssembler {
     ) -> usize {
         let (mut words, mut lost) = (0, 0);
         out.resize_with(jobs.len(), Mask::default);
-        let prototypes = output(&spec.prototypes, outputs);
-        let coefficients = output(&spec.coefficients, outputs);
+        let planes = output(&spec.planes, outputs);
         let usable = spec.check().is_ok()
             && [spec.width, spec.height] == frame.axes.map(|axis| axis.cells as usize)
             && frame.axes.iter().all(|axis| axis.count > 0);
         for (job, mask) in jobs.iter().zip(out) {
-            let (Some(prototypes), Some(coefficients), true) =
-                (prototypes, coefficients, usable && spec.has_row(job.row))
-            else {
+            let (Some(planes), true) = (planes, usable && spec.has_row(job.row)) else {
                 mask.clear([0; 4]);
                 continue;
             };
-            let start = spec.coefficients.offset + job.row as usize * spec.coefficients.row_step;
+            let mut pixels = spec.pixels(frame, job);
             self.coefficients.clear();
-            let each = (0..spec.channels).map(|k| number(coefficients, start + k * spec.coefficients.column_step));
-            self.coefficients.extend(each);
-            let pixels = frame.pixels(job.box_in_source);
+            let from = match spec.parts {
+                MaskParts::Prototypes { channels, coefficients: values } => {
+                    let Some(coefficients) = output(&values, outputs) else {
+                        mask.clear([0; 4]);
+                        continue;
+                    };
+                    let start = values.offset + job.row as usize * values.row_step;
+                    let each = (0..channels).map(|k| number(coefficients, start + k * values.column_step));
+                    self.coefficients.extend(each);
+                    Planes { first: 0, threshold: 0.0 }
+                }
+                MaskParts::OwnPlane { threshold, .. } => {
+                    self.coefficients.push(1.0);
+                    let from = Planes { first: job.row as usize, threshold };
+                    pixels = self.narrowed(spec, frame, planes, from, pixels);
+                    from
+                }
+            };
             let needed = (pixels[2] - pixels[0]).div_ceil(32) as usize * (pixels[3] - pixels[1]) as usize;
             if words + needed > MAX_WORDS {
                 mask.clear([0; 4]);
@@ -142,33 +151,69 @@ impl MaskAssembler {
             words += needed;
             mask.clear(pixels);
             if mask.width > 0 {
-                self.assemble(spec, frame, prototypes, pixels, mask);
+                self.assemble(spec, frame, planes, from, pixels, mask);
+            }
+            if matches!(spec.parts, MaskParts::OwnPlane { .. }) {
+                *mask = mask.cropped();
             }
         }
         lost
+    }
+
+    /// Returns the pixels around the cells of a plane that are above its threshold: the others cannot belong to the object.
+    fn narrowed(
+        &mut self,
+        spec: &MaskSpec,
+        frame: &MaskFrame,
+        planes: &TensorRef<'_>,
+        from: Planes,
+        [left, top, right, bottom]: [u32; 4],
+    ) -> [u32; 4] {
+        let whole = |count: usize| Span { first: 0, count: count as u32 };
+        self.logits(spec, planes, from, [whole(spec.width), whole(spec.height)]);
+        // Of NaN nobody knows, but it is not above 0 after the interpolation.
+        let mut inside: Option<[u32; 4]> = None;
+        for (y, line) in (0..).zip(self.cells.chunks_exact(spec.width)) {
+            let above = |logit: &f32| *logit > 0.0;
+            let (Some(first), Some(last)) = (line.iter().position(above), line.iter().rposition(above)) else {
+                continue;
+            };
+            let [x1, y1, x2, _] = inside.unwrap_or([u32::MAX, y, 0, y]);
+            inside = Some([x1.min(first as u32), y1, x2.max(last as u32), y]);
+        }
+        let Some([x1, y1, x2, y2]) = inside else { return [0; 4] };
+        let touching = |axis: usize, [low, high]: [u32; 2], range: std::ops::Range<u32>| {
+            let touches = |pixel: &u32| {
+                let Span { first, count } = frame.cells(axis, *pixel, *pixel).1;
+                first <= high && first + count > low
+            };
+            let first = range.clone().find(touches);
+            let last = range.rev().find(touches);
+            first.zip(last)
+        };
+        match (touching(0, [x1, x2], left..right), touching(1, [y1, y2], top..bottom)) {
+            (Some((x1, x2)), Some((y1, y2))) => {
+                // Whole words from the left edge of what the model saw, as the GPU has them.
+                let [x1, x2] = [(x1 - left) / 32 * 32, (x2 - left) / 32 * 32 + 32];
+                [left + x1, y1, (left + x2).min(right), y2 + 1]
+            }
+            _ => [0; 4],
+        }
     }
 
     fn assemble(
         &mut self,
         spec: &MaskSpec,
         frame: &MaskFrame,
-        prototypes: &TensorRef<'_>,
+        planes: &TensorRef<'_>,
+        from: Planes,
         [left, top, right, bottom]: [u32; 4],
         mask: &mut Mask,
     ) {
-        let [x, y] = frame.axes;
-        let refined = [Span::of(x.tap(left), x.tap(right - 1)), Span::of(y.tap(top), y.tap(bottom - 1))];
-        let factor = frame.factor;
-        let cells = [0, 1].map(|i| {
-            let (axis, span) = (frame.axes[i], refined[i]);
-            if factor == 1 {
-                Span { first: axis.first + span.first, ..span }
-            } else {
-                let last = span.first + span.count - 1;
-                Span::of(axis.refined(span.first, factor), axis.refined(last, factor))
-            }
-        });
-        self.logits(spec, prototypes, cells);
+        let ([x, y], factor) = (frame.axes, frame.factor);
+        let spans = [frame.cells(0, left, right - 1), frame.cells(1, top, bottom - 1)];
+        let (refined, cells) = (spans.map(|(refined, _)| refined), spans.map(|(_, cells)| cells));
+        self.logits(spec, planes, from, cells);
         if factor > 1 {
             self.refine(frame, cells, refined);
         }
@@ -204,26 +249,27 @@ impl MaskAssembler {
     }
 
     /// Computes the logits of some cells: the products are added in the order of the channels.
-    fn logits(&mut self, spec: &MaskSpec, prototypes: &TensorRef<'_>, [columns, lines]: [Span; 2]) {
-        let Values { offset, row_step, column_step, .. } = spec.prototypes;
+    fn logits(&mut self, spec: &MaskSpec, planes: &TensorRef<'_>, from: Planes, [columns, lines]: [Span; 2]) {
+        let Values { offset, row_step, column_step, .. } = spec.planes;
+        let offset = offset + from.first * column_step;
         let width = columns.count as usize;
         self.cells.clear();
-        self.cells.resize(width * lines.count as usize, 0.0);
+        self.cells.resize(width * lines.count as usize, 0.0 - from.threshold);
         for (line, sums) in self.cells.chunks_exact_mut(width).enumerate() {
             let cell = (lines.first as usize + line) * spec.width + columns.first as usize;
             for (channel, &coefficient) in self.coefficients.iter().enumerate() {
                 let start = offset + cell * row_step + channel * column_step;
-                if row_step != 1 || !matches!(prototypes.dtype(), DType::F32 | DType::F16) {
+                if row_step != 1 || !matches!(planes.dtype(), DType::F32 | DType::F16) {
                     for (i, sum) in sums.iter_mut().enumerate() {
-                        *sum += coefficient * number(prototypes, start + i * row_step);
+                        *sum += coefficient * number(planes, start + i * row_step);
                     }
-                } else if prototypes.dtype() == DType::F32 {
-                    let bytes = prototypes.bytes()[4 * start..4 * (start + width)].as_chunks::<4>().0;
+                } else if planes.dtype() == DType::F32 {
+                    let bytes = planes.bytes()[4 * start..4 * (start + width)].as_chunks::<4>().0;
                     for (sum, &bytes) in sums.iter_mut().zip(bytes) {
                         *sum += coefficient * f32::from_ne_bytes(bytes);
                     }
                 } else {
-                    let bytes = prototypes.bytes()[2 * start..2 * (start + width)].as_chunks::<2>().0;
+                    let bytes = planes.bytes()[2 * start..2 * (start + width)].as_chunks::<2>().0;
                     // `half` converts eight at a time if the processor can.
                     self.halves.clear();
                     self.halves.extend(bytes.iter().map(|&bytes| f16::from_ne_bytes(bytes)));

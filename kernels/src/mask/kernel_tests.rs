@@ -41,7 +41,11 @@ struct Outputs {
 
 impl Outputs {
     fn new(dtype: DType, spec: &MaskSpec, mut number: impl FnMut() -> f32) -> Self {
-        let bytes = [spec.prototypes.frame_len, spec.coefficients.frame_len].map(|len| {
+        let coefficients = match spec.parts {
+            MaskParts::Prototypes { coefficients, .. } => coefficients.frame_len,
+            MaskParts::OwnPlane { .. } => 0,
+        };
+        let bytes = [spec.planes.frame_len, coefficients].map(|len| {
             let each = (0..FRAMES * len).map(|_| number());
             match dtype {
                 DType::F16 => each.flat_map(|n| half::f16::from_f32(n).to_ne_bytes()).collect::<Vec<u8>>(),
@@ -86,7 +90,7 @@ impl Outputs {
         // SAFETY: the functions have these signatures in cuda/host; what they are given outlives the calls, and is as long as
         // they are said to be; the lock keeps other threads out of the library.
         let faults = unsafe {
-            assert_eq!(library.get::<unsafe extern "C" fn() -> u64>(b"argument_bytes\0").unwrap()(), 136);
+            assert_eq!(library.get::<unsafe extern "C" fn() -> u64>(b"argument_bytes\0").unwrap()(), 144);
             library.get::<unsafe extern "C" fn()>(b"forget_memory\0").unwrap()();
             let allow = library.get::<Allow>(b"allow\0").unwrap();
             for (words, bytes) in aligned.iter().zip(&self.bytes) {
@@ -133,11 +137,13 @@ fn the_kernel_makes_the_same_masks_as_the_cpu() {
         let rows = 10;
         let channels = if number % 2 == 0 { 8 } else { 5 };
         let spec = MaskSpec {
-            prototypes: Values::planes(0, channels, cells.0 * cells.1),
-            channels,
+            planes: Values::planes(0, channels, cells.0 * cells.1),
             height: cells.1,
             width: cells.0,
-            coefficients: Values::planes(1, 4 + channels, rows).from_column(4),
+            parts: MaskParts::Prototypes {
+                channels,
+                coefficients: Values::planes(1, 4 + channels, rows).from_column(4),
+            },
         };
         let mut numbers = noise(number as u32);
         let outputs = Outputs::new(dtype, &spec, &mut numbers);
@@ -169,13 +175,52 @@ fn the_kernel_makes_the_same_masks_as_the_cpu() {
 }
 
 #[test]
+fn the_kernel_makes_the_same_masks_of_planes_of_their_own() {
+    let fits = [
+        (Fit::Stretch, (201, 103), (432, 432), (108, 108), 0.0, DType::F32),
+        (Fit::Letterbox, (150, 97), (64, 64), (16, 16), 0.5, DType::F16),
+        (Fit::Letterbox, (97, 150), (320, 320), (320, 320), 0.5, DType::F32),
+        (Fit::Crop { fraction: 0.7 }, (190, 120), (64, 64), (16, 16), 0.0, DType::F32),
+    ];
+    for (number, (fit, source, input, cells, threshold, dtype)) in fits.into_iter().enumerate() {
+        let count = 6;
+        let spec = MaskSpec {
+            planes: Values::planes(0, count, cells.0 * cells.1),
+            height: cells.1,
+            width: cells.0,
+            parts: MaskParts::OwnPlane { count, threshold },
+        };
+        // A disc on each plane, with a ragged edge, but for one plane that is empty and one that is not finite.
+        let (mut noise, mut index) = (noise(number as u32), 0);
+        let outputs = Outputs::new(dtype, &spec, || {
+            let (plane, cell) = (index / (cells.0 * cells.1) % count, index % (cells.0 * cells.1));
+            index += 1;
+            let [x, y] = [cell % cells.0, cell / cells.0].map(|at| at as f32);
+            let far = (x / cells.0 as f32 - 0.15 * plane as f32).hypot(y / cells.1 as f32 - 0.5);
+            match plane {
+                2 => -1.0,
+                3 if noise() > 0.9 => f32::NAN,
+                _ => 0.3 - far + 0.1 * noise() + threshold,
+            }
+        });
+        let frame = MaskFrame::new(&Mapping::new(fit, source, input), cells);
+        let jobs = [4, 0, 5, 2, 3, 1, 99].map(|row| MaskJob { row, box_in_source: [3.0, 3.0, 9.0, 9.0] });
+        let expected = outputs.on_cpu(&spec, &frame, &jobs);
+        assert!(expected[1].area() > 100 && expected[3].area() == 0 && expected[6].area() == 0, "{fit:?}");
+        for last_first in [false, true] {
+            let made = outputs.on_kernel(&spec, &frame, &jobs, last_first);
+            assert!(made == expected, "case {number}: {fit:?} of {source:?}");
+        }
+    }
+}
+
+#[test]
 fn numbers_that_are_not_finite_are_the_same_on_both() {
     let spec = MaskSpec {
-        prototypes: Values::planes(0, 3, 64),
-        channels: 3,
+        planes: Values::planes(0, 3, 64),
         height: 8,
         width: 8,
-        coefficients: Values::rows(1, 2, 3),
+        parts: MaskParts::Prototypes { channels: 3, coefficients: Values::rows(1, 2, 3) },
     };
     let mut numbers = noise(5);
     let wild = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN_POSITIVE, 1e-45, -0.0];
@@ -191,11 +236,10 @@ fn numbers_that_are_not_finite_are_the_same_on_both() {
 #[test]
 fn masks_beyond_the_memory_stay_empty_and_are_counted() {
     let spec = MaskSpec {
-        prototypes: Values::planes(0, 1, 16),
-        channels: 1,
+        planes: Values::planes(0, 1, 16),
         height: 4,
         width: 4,
-        coefficients: Values::rows(1, 1, 1),
+        parts: MaskParts::Prototypes { channels: 1, coefficients: Values::rows(1, 1, 1) },
     };
     let frame = MaskFrame::new(&Mapping::new(Fit::Stretch, (65_000, 65_000), (16, 16)), (4, 4));
     let large = MaskJob { row: 0, box_in_source: [0.0, 0.0, 8000.0, 65_000.0] };

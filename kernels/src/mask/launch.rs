@@ -1,7 +1,7 @@
 //! The kernel's argument, and the pieces of masks that its blocks make.
 
 use super::spec::MAX_WORDS;
-use super::{Mask, MaskFrame, MaskJob, MaskSpec, MaskSpecError};
+use super::{Mask, MaskFrame, MaskJob, MaskParts, MaskSpec, MaskSpecError};
 use crate::filter::{ValuesArgument, narrow};
 use crate::tensor::DType;
 
@@ -26,9 +26,11 @@ struct AxisArgument {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct Argument {
-    prototypes: ValuesArgument,
+    planes: ValuesArgument,
     coefficients: ValuesArgument,
     channels: u32,
+    own_plane: u32,
+    threshold: f32,
     width: u32,
     factor: u32,
     slot: u32,
@@ -52,7 +54,7 @@ pub struct Piece {
 }
 
 // The kernel asserts the same.
-const _: () = assert!(size_of::<Argument>() == 136 && size_of::<AxisArgument>() == 20 && size_of::<Piece>() == 32);
+const _: () = assert!(size_of::<Argument>() == 144 && size_of::<AxisArgument>() == 20 && size_of::<Piece>() == 32);
 
 /// Where the words of a job's mask are: the first word, and the rectangle.
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,20 +77,32 @@ impl MaskLaunch {
     /// Checks the spec and fills in what is the same for every frame.
     pub fn new(spec: &MaskSpec) -> Result<Self, MaskSpecError> {
         spec.check()?;
-        let argument = Argument {
-            prototypes: ValuesArgument::new(&spec.prototypes),
-            coefficients: ValuesArgument::new(&spec.coefficients),
-            channels: narrow(spec.channels),
-            width: narrow(spec.width),
-            ..Argument::default()
-        };
+        let mut argument =
+            Argument { planes: ValuesArgument::new(&spec.planes), width: narrow(spec.width), ..Argument::default() };
+        match spec.parts {
+            MaskParts::Prototypes { channels, coefficients } => {
+                argument.coefficients = ValuesArgument::new(&coefficients);
+                argument.channels = narrow(channels);
+            }
+            MaskParts::OwnPlane { threshold, .. } => {
+                (argument.channels, argument.own_plane, argument.threshold) = (1, 1, threshold);
+            }
+        }
         let (pieces, places) = (Vec::new(), Vec::new());
         Ok(Self { spec: *spec, argument: Box::new(argument), pieces, places, words: 0 })
     }
 
     /// Returns how many outputs the model must have: one more than the highest index.
     pub fn outputs(&self) -> usize {
-        self.spec.prototypes.output.max(self.spec.coefficients.output) + 1
+        let coefficients = self.coefficients().map_or(0, |values| values.output);
+        self.spec.planes.output.max(coefficients) + 1
+    }
+
+    fn coefficients(&self) -> Option<crate::filter::Values> {
+        match self.spec.parts {
+            MaskParts::Prototypes { coefficients, .. } => Some(coefficients),
+            MaskParts::OwnPlane { .. } => None,
+        }
     }
 
     /// Lays out the masks of the frame `slot` of the outputs; returns how many do not fit into [`MAX_WORDS`] and stay empty.
@@ -108,7 +122,7 @@ impl MaskLaunch {
         let mut lost = 0;
         for job in jobs {
             let mut place = Place { start: self.words, pixels: [0; 4] };
-            let pixels = frame.pixels(job.box_in_source);
+            let pixels = self.spec.pixels(frame, job);
             let (width, height) = (pixels[2] - pixels[0], pixels[3] - pixels[1]);
             let words = width.div_ceil(32) as usize * height as usize;
             if words > 0 && usable && self.spec.has_row(job.row) {
@@ -151,10 +165,9 @@ impl MaskLaunch {
     /// Sets the address and element type of each output; there must be [`Self::outputs`] of them.
     pub fn set_outputs(&mut self, outputs: impl Iterator<Item = (u64, DType)> + Clone) {
         let a = &mut *self.argument;
-        let both =
-            [(&mut a.prototypes, self.spec.prototypes.output), (&mut a.coefficients, self.spec.coefficients.output)];
-        for (values, output) in both {
-            values.set_output(outputs.clone().nth(output));
+        a.planes.set_output(outputs.clone().nth(self.spec.planes.output));
+        if let MaskParts::Prototypes { coefficients, .. } = self.spec.parts {
+            a.coefficients.set_output(outputs.clone().nth(coefficients.output));
         }
     }
 
@@ -171,6 +184,10 @@ impl MaskLaunch {
             let count = mask.words.len();
             if let Some(found) = words.get(*start..*start + count) {
                 mask.words.copy_from_slice(found);
+            }
+            // These are as large as the frame.
+            if matches!(self.spec.parts, MaskParts::OwnPlane { .. }) {
+                *mask = mask.cropped();
             }
         }
     }

@@ -16,18 +16,37 @@ pub(super) const MAX_WORDS: usize = 16 * 1024 * 1024;
 const FACTORS: [u32; 3] = [1, 2, 4];
 
 /// How a model gives its masks, and where in its outputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MaskSpec {
-    /// The prototypes: a row for each cell, line by line, and a column for each channel.
-    pub prototypes: Values,
-    /// How many prototypes there are, and coefficients per candidate.
-    pub channels: usize,
-    /// The lines of a prototype.
+    /// The planes of cells: a row for each cell, line by line, and a column for each plane.
+    pub planes: Values,
+    /// The lines of a plane.
     pub height: usize,
     /// The cells of a line.
     pub width: usize,
-    /// The coefficients: `channels` columns in the row of the candidate.
-    pub coefficients: Values,
+    /// Which planes an object's mask is made of.
+    pub parts: MaskParts,
+}
+
+/// Which planes an object's mask is made of, and how.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MaskParts {
+    /// All of them: the prototypes, each times a coefficient of the candidate. A pixel belongs to the object if it is inside its
+    /// box and the sum there is above 0. YOLACT and Ultralytics' models.
+    Prototypes {
+        /// How many prototypes there are, and coefficients per candidate.
+        channels: usize,
+        /// The coefficients: `channels` columns in the row of the candidate.
+        coefficients: Values,
+    },
+    /// The plane with the number of the candidate's row. A pixel belongs to the object if the number there is above the
+    /// threshold, wherever its box is. RF-DETR, torchvision's Mask R-CNN.
+    OwnPlane {
+        /// How many planes there are.
+        count: usize,
+        /// Logits have 0, probabilities 0.5.
+        threshold: f32,
+    },
 }
 
 /// No masks can be made by a spec.
@@ -38,18 +57,22 @@ pub struct MaskSpecError(String);
 impl MaskSpec {
     /// Checks that the prototypes lie inside their output and have a sensible size.
     pub fn check(&self) -> Result<(), MaskSpecError> {
-        let Self { channels, width, height, .. } = *self;
+        let Self { width, height, planes, parts } = *self;
+        let (count, most, coefficients) = match parts {
+            MaskParts::Prototypes { channels, coefficients } => (channels, MAX_CHANNELS, Some(coefficients)),
+            MaskParts::OwnPlane { count, .. } => (count, usize::MAX, None),
+        };
         let sides = 1..=MAX_SIDE;
-        if !(1..=MAX_CHANNELS).contains(&channels) || !sides.contains(&width) || !sides.contains(&height) {
+        if !(1..=most).contains(&count) || !sides.contains(&width) || !sides.contains(&height) {
             let text = format!(
-                "masks cannot be made of {channels} prototypes of {width} x {height} cells: correct [head] in its model card"
+                "masks cannot be made of {count} planes of {width} x {height} cells: correct [head] in its model card"
             );
             return Err(MaskSpecError(text));
         }
-        for (what, values, rows) in
-            [("prototypes", self.prototypes, width * height), ("mask coefficients", self.coefficients, 1)]
-        {
-            if last_index(&values, rows - 1, channels).is_none() || u32::try_from(values.frame_len).is_err() {
+        let planes = ("the planes of masks", planes, width * height);
+        let coefficients = coefficients.map(|values| ("mask coefficients", values, 1));
+        for (what, values, rows) in [Some(planes), coefficients].into_iter().flatten() {
+            if last_index(&values, rows - 1, count).is_none() || u32::try_from(values.frame_len).is_err() {
                 let Values { output, frame_len, .. } = values;
                 return Err(MaskSpecError(format!(
                     "{what} lie beyond the {frame_len} numbers of output {output}: correct [head] in its model card"
@@ -59,9 +82,23 @@ impl MaskSpec {
         Ok(())
     }
 
-    /// Whether the row has its coefficients inside the output.
+    /// Whether the row has its coefficients inside the output, or its plane.
     pub fn has_row(&self, row: u32) -> bool {
-        last_index(&self.coefficients, row as usize, self.channels).is_some()
+        match self.parts {
+            MaskParts::Prototypes { channels, coefficients } => {
+                last_index(&coefficients, row as usize, channels).is_some()
+            }
+            MaskParts::OwnPlane { count, .. } => (row as usize) < count,
+        }
+    }
+
+    /// Returns the pixels of a frame that may belong to the object: left, top, right, bottom. Nothing if `left >= right`, or so
+    /// below.
+    pub(super) fn pixels(&self, frame: &MaskFrame, job: &MaskJob) -> [u32; 4] {
+        match self.parts {
+            MaskParts::Prototypes { .. } => frame.pixels(job.box_in_source),
+            MaskParts::OwnPlane { .. } => frame.pixels([0.0, 0.0, f32::INFINITY, f32::INFINITY]),
+        }
     }
 }
 
@@ -77,7 +114,7 @@ fn last_index(values: &Values, row: usize, columns: usize) -> Option<usize> {
 pub struct MaskJob {
     /// The row of the candidate in the model's outputs.
     pub row: u32,
-    /// The box x1, y1, x2, y2 in pixels of the frame. No pixel outside belongs to the mask.
+    /// The box x1, y1, x2, y2 in pixels of the frame.
     pub box_in_source: [f32; 4],
 }
 
@@ -119,6 +156,19 @@ impl Tap {
         let first = at as u32;
         let second = (at - first as f32).clamp(0.0, 1.0);
         Self { at: [first, (first + 1).min(last)], weight: [1.0 - second, second] }
+    }
+}
+
+/// Cells along an axis, from `first` on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub first: u32,
+    pub count: u32,
+}
+
+impl Span {
+    fn of(first: Tap, last: Tap) -> Self {
+        Self { first: first.at[0], count: last.at[1] - first.at[0] + 1 }
     }
 }
 
@@ -231,6 +281,20 @@ impl MaskFrame {
             }
         };
         Self { factor: 1, axes: [axis(0), axis(1)] }
+    }
+
+    /// Returns the refined cells, from the first on that shows the frame, and the cells of the model that the pixels from `first`
+    /// to `last` along an axis are made of.
+    pub(super) fn cells(&self, axis: usize, first: u32, last: u32) -> (Span, Span) {
+        let axis = &self.axes[axis];
+        let refined = Span::of(axis.tap(first), axis.tap(last));
+        let cells = if self.factor == 1 {
+            Span { first: axis.first + refined.first, ..refined }
+        } else {
+            let last = refined.first + refined.count - 1;
+            Span::of(axis.refined(refined.first, self.factor), axis.refined(last, self.factor))
+        };
+        (refined, cells)
     }
 
     /// Returns the pixels inside a box that the model saw: left, top, right, bottom. Nothing if `left >= right`, or so below.

@@ -59,8 +59,12 @@ fn f32_bytes(numbers: &[f32]) -> Vec<u8> {
 
 /// One channel of `width` x `height` cells, and one row with the coefficient 1.
 fn spec(width: usize, height: usize) -> MaskSpec {
-    let prototypes = Values::planes(0, 1, width * height);
-    MaskSpec { prototypes, channels: 1, height, width, coefficients: Values::rows(1, 1, 1) }
+    MaskSpec {
+        planes: Values::planes(0, 1, width * height),
+        height,
+        width,
+        parts: MaskParts::Prototypes { channels: 1, coefficients: Values::rows(1, 1, 1) },
+    }
 }
 
 fn assemble(
@@ -143,8 +147,11 @@ fn half_precision_and_rows_of_cells_give_the_same_mask() {
     assert_eq!(out, expected);
     // The same numbers twice, cell by cell.
     let twice: Vec<f32> = p.iter().flat_map(|&n| [n, n]).collect();
-    let by_cell =
-        MaskSpec { prototypes: Values::rows(0, 16, 2), channels: 2, coefficients: Values::rows(1, 1, 2), ..spec };
+    let by_cell = MaskSpec {
+        planes: Values::rows(0, 16, 2),
+        parts: MaskParts::Prototypes { channels: 2, coefficients: Values::rows(1, 1, 2) },
+        ..spec
+    };
     assert_eq!(assemble(&by_cell, &frame, &twice, &[0.25, 0.25], &jobs), expected);
 }
 
@@ -155,12 +162,41 @@ fn a_spec_beyond_its_outputs_is_refused() {
     let wide = MaskSpec { width: 5, ..spec };
     let refusal = |spec: MaskSpec| spec.check().unwrap_err().to_string();
     let remedy = ": correct [head] in its model card";
-    assert_eq!(refusal(wide), format!("prototypes lie beyond the 16 numbers of output 0{remedy}"));
-    let none = MaskSpec { channels: 0, ..spec };
-    assert_eq!(refusal(none), format!("masks cannot be made of 0 prototypes of 4 x 4 cells{remedy}"));
-    let beyond = MaskSpec { coefficients: spec.coefficients.from_column(1), ..spec };
+    assert_eq!(refusal(wide), format!("the planes of masks lie beyond the 16 numbers of output 0{remedy}"));
+    let prototypes =
+        |channels, coefficients| MaskSpec { parts: MaskParts::Prototypes { channels, coefficients }, ..spec };
+    let coefficients = Values::rows(1, 1, 1);
+    assert_eq!(
+        refusal(prototypes(0, coefficients)),
+        format!("masks cannot be made of 0 planes of 4 x 4 cells{remedy}")
+    );
+    let beyond = prototypes(1, coefficients.from_column(1));
     assert_eq!(refusal(beyond), format!("mask coefficients lie beyond the 1 numbers of output 1{remedy}"));
     assert!(spec.has_row(0) && !spec.has_row(1));
+    let own = |count| MaskSpec { parts: MaskParts::OwnPlane { count, threshold: 0.0 }, ..spec };
+    assert_eq!(own(1).check(), Ok(()));
+    assert_eq!(refusal(own(2)), format!("the planes of masks lie beyond the 16 numbers of output 0{remedy}"));
+    assert!(own(1).has_row(0) && !own(1).has_row(1));
+}
+
+#[test]
+fn a_plane_of_ones_own_is_not_cut_by_the_box_and_ends_at_the_threshold() {
+    let spec = MaskSpec {
+        planes: Values::planes(0, 2, 16),
+        height: 4,
+        width: 4,
+        parts: MaskParts::OwnPlane { count: 2, threshold: 0.5 },
+    };
+    let frame = MaskFrame::new(&Mapping::new(Fit::Letterbox, (8, 4), (16, 16)), (4, 4));
+    // What is above and below the frame's two lines is padding.
+    let second = [[1.0; 4], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0], [1.0; 4]].concat();
+    let planes = [vec![0.2; 16], second].concat();
+    let jobs = [0, 1, 2].map(|row| MaskJob { row, box_in_source: [1.0, 1.0, 2.0, 2.0] });
+    let made = assemble(&spec, &frame, &planes, &[], &jobs);
+    assert_eq!(made[0], Mask::default());
+    // Column 5.5 is halfway between cells 2 and 3, where the number is 0.5 or so: 0.25, 0.75 at the pixels beside it.
+    assert_eq!(made[1], mask(0, 0, &["......##"; 4]));
+    assert_eq!(made[2], Mask::default());
 }
 
 #[test]
@@ -339,9 +375,7 @@ proptest! {
         ]),
         source in (1..90_u32, 1..90_u32), input in (1..70_u32, 1..70_u32),
     ) {
-        let spec = MaskSpec {
-            prototypes: Values::planes(0, 2, 12), channels: 2, height: 3, width: 4, coefficients: Values::rows(1, 2, 2),
-        };
+        let spec = MaskSpec { planes: Values::planes(0, 2, 12), height: 3, width: 4, parts: MaskParts::Prototypes { channels: 2, coefficients: Values::rows(1, 2, 2) } };
         let frame = MaskFrame::new(&Mapping::new(fit, source, input), (4, 3));
         let jobs: Vec<MaskJob> = boxes
             .into_iter()
