@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use visiond_flow::message::Message;
+use visiond_flow::message::{AttributeMessage, Message};
 use visiond_flow::metrics::{CameraMetrics, Phase};
 
 /// The version in every state's `schema`; a change that breaks readers raises it.
@@ -27,6 +27,51 @@ pub struct StateMessage {
     occupied: bool,
     detections: u64,
     counts: BTreeMap<Arc<str>, u64>,
+    /// The part of the frame that each class covers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    fractions: BTreeMap<Arc<str>, f32>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: BTreeMap<Arc<str>, StateAttribute>,
+}
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+enum StateAttribute {
+    /// Its label, or all of them with commas.
+    Text(String),
+    Number(f32),
+}
+
+impl From<&AttributeMessage> for StateAttribute {
+    fn from(attribute: &AttributeMessage) -> Self {
+        match attribute {
+            AttributeMessage::Number { value } => Self::Number(*value),
+            other => Self::Text(other.text()),
+        }
+    }
+}
+
+/// What a model gives besides boxes: each is an entity in Home Assistant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StateValues {
+    /// The attributes by name, and whether they are numbers.
+    pub attributes: BTreeMap<Arc<str>, bool>,
+    /// Whether classes have a part of the frame.
+    pub fractions: bool,
+}
+
+impl StateValues {
+    /// Adds what a message has; returns whether that was new.
+    pub fn add(&mut self, message: &Message) -> bool {
+        let before = (self.attributes.len(), self.fractions);
+        for (name, attribute) in &message.attributes.0 {
+            let is_number = matches!(attribute, AttributeMessage::Number { .. });
+            self.attributes.entry(Arc::clone(name)).or_insert(is_number);
+        }
+        self.fractions |= message.detections.iter().any(|detection| detection.fraction.is_some());
+        before != (self.attributes.len(), self.fractions)
+    }
 }
 
 /// The sink's knowledge about one camera.
@@ -57,10 +102,14 @@ impl StateTracker {
         if new || latest.is_some_and(|message| !message.detections.is_empty()) {
             self.seen = Some(now);
         }
-        let mut counts = BTreeMap::new();
+        let (mut counts, mut fractions) = (BTreeMap::new(), BTreeMap::new());
         for detection in latest.iter().flat_map(|message| &message.detections) {
             *counts.entry(Arc::clone(&detection.label)).or_insert(0) += 1;
+            if let Some(fraction) = detection.fraction {
+                fractions.insert(Arc::clone(&detection.label), fraction);
+            }
         }
+        let attributes = latest.iter().flat_map(|message| &message.attributes.0);
         StateMessage {
             schema: SCHEMA,
             camera: Arc::clone(&camera.name),
@@ -71,6 +120,8 @@ impl StateTracker {
             occupied: self.seen.is_some_and(|seen| now.saturating_duration_since(seen) <= hold),
             detections: latest.map_or(0, |message| message.detections.len() as u64),
             counts,
+            fractions,
+            attributes: attributes.map(|(name, attribute)| (Arc::clone(name), attribute.into())).collect(),
         }
     }
 
@@ -106,7 +157,8 @@ fn differs(before: &StateMessage, now: &StateMessage, since: Duration) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use serde_json::Value;
+    use serde_json::{Value, json};
+    use visiond_flow::message::LabelMessage;
 
     use super::*;
     use visiond_flow::testing::door_message as message;
@@ -186,6 +238,35 @@ mod tests {
         for name in schema["properties"].as_object().unwrap().keys() {
             assert!(document.contains(&format!("`{name}`")), "docs/mqtt.md does not explain {name}");
         }
+    }
+
+    #[test]
+    fn attributes_and_parts_of_the_frame_are_in_the_state_and_told_once() {
+        let (camera, model) = (CameraMetrics::new("door".into()), "m".into());
+        camera.enter(Phase::Streaming);
+        let one = |label: &str| LabelMessage { label: label.into(), score: 0.5 };
+        let mut message = message_of(1, &["road", "sky"]);
+        message.detections[0].fraction = Some(0.25);
+        message.attributes.0 = vec![
+            ("gender".into(), AttributeMessage::Label(one("female"))),
+            ("age".into(), AttributeMessage::Number { value: 31.5 }),
+            ("clothes".into(), AttributeMessage::Labels { labels: vec![one("hat"), one("coat")] }),
+        ];
+        let look = |message| StateTracker::default().look(&camera, &model, message, SECOND, Instant::now());
+        let state = serde_json::to_value(look(Some(&message))).unwrap();
+        assert_eq!(state["attributes"], json!({ "gender": "female", "age": 31.5, "clothes": "hat, coat" }));
+        assert_eq!(state["fractions"], json!({ "road": 0.25 }));
+        let schema: Value = serde_json::from_str(include_str!("../../../../docs/state.schema.json")).unwrap();
+        assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&state), "{state}");
+        let nothing = serde_json::to_value(look(Some(&message_of(2, &["road"])))).unwrap();
+        assert!(nothing.get("attributes").is_none() && nothing.get("fractions").is_none());
+        let mut values = StateValues::default();
+        assert!(!values.add(&message_of(2, &["road"])));
+        assert!(values.add(&message) && !values.add(&message));
+        assert_eq!(
+            values.attributes.into_iter().map(|(_, is_number)| is_number).collect::<Vec<_>>(),
+            [true, false, false]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use visiond_config::types::{MqttSinkConfig, SinkConfig};
 use visiond_flow::metrics::{CameraMetrics, Phase};
 use visiond_live::Live;
 
-use super::camera_state::StateTracker;
+use super::camera_state::{StateTracker, StateValues};
 use super::codec::{Incoming, JSON, Publish};
 use super::discovery::{self, Discovery};
 use super::session::MqttSession;
@@ -40,7 +40,7 @@ pub struct RetainedCameras {
     chosen: Vec<String>,
     topics: Topics,
     discovery: Option<Discovery>,
-    known: BTreeMap<Arc<str>, (Arc<str>, StateTracker)>,
+    known: BTreeMap<Arc<str>, Known>,
     /// The published discovery messages, by topic.
     announced: BTreeMap<String, Value>,
     /// Whether the published discovery may be out of date.
@@ -49,6 +49,14 @@ pub struct RetainedCameras {
     next_snapshots: BTreeMap<Arc<str>, Instant>,
     snapshots: Arc<Mutex<Snapshots>>,
     retained_scan: RetainedScan,
+}
+
+/// What is known of a camera.
+#[derive(Debug, Default)]
+struct Known {
+    model: Arc<str>,
+    values: StateValues,
+    tracker: StateTracker,
 }
 
 /// The search for messages that the broker retained for cameras that are gone, to clear them.
@@ -88,7 +96,7 @@ impl RetainedCameras {
 
     /// Starts a session, in which everything is published again.
     pub fn begin(&mut self, session: &mut MqttSession, now: Instant) {
-        self.known.values_mut().for_each(|(_, tracker)| tracker.forget());
+        self.known.values_mut().for_each(|known| known.tracker.forget());
         self.next_snapshots.clear();
         self.snapshots.lock().clear();
         self.announced.clear();
@@ -164,16 +172,20 @@ impl RetainedCameras {
 
     fn camera(&mut self, session: &mut MqttSession, camera: &CameraMetrics, model: &Arc<str>, now: Instant) {
         let name = &camera.name;
-        let (known_model, tracker) = self.known.entry(Arc::clone(name)).or_insert_with(|| {
+        let known = self.known.entry(Arc::clone(name)).or_insert_with(|| {
             self.stale = true;
-            (Arc::clone(model), StateTracker::default())
+            Known { model: Arc::clone(model), ..Known::default() }
         });
-        if known_model != model {
-            known_model.clone_from(model);
+        if known.model != *model {
+            (known.model, known.values) = (Arc::clone(model), StateValues::default());
             self.stale = true;
         }
         let latest = self.live.messages().latest(name);
         let latest = latest.as_ref().map(|published| &**published.message());
+        // The newest message may be the last of another model.
+        let of_model = latest.filter(|message| message.model.name == **model);
+        self.stale |= of_model.is_some_and(|message| known.values.add(message));
+        let tracker = &mut known.tracker;
         let state = tracker.look(camera, model, latest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {
             match serde_json::to_vec(&state) {
@@ -201,7 +213,8 @@ impl RetainedCameras {
     fn announce(&mut self, session: &mut MqttSession) {
         let wanted: BTreeMap<String, Value> = match &self.discovery {
             Some(discovery) => {
-                self.known.iter().flat_map(|(camera, (model, _))| discovery.camera(camera, model)).collect()
+                let known = self.known.iter();
+                known.flat_map(|(camera, known)| discovery.camera(camera, &known.model, &known.values)).collect()
             }
             None => BTreeMap::new(),
         };

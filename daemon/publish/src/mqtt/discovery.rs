@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use visiond_config::types::MqttSinkConfig;
 
+use super::camera_state::StateValues;
 use super::topics::Topics;
 
 /// Makes the discovery messages of one device's cameras.
@@ -28,7 +29,7 @@ impl Discovery {
     }
 
     /// Returns the discovery messages of a camera, by topic; the broker retains them.
-    pub fn camera(&self, camera: &str, model: &str) -> Vec<(String, Value)> {
+    pub fn camera(&self, camera: &str, model: &str, values: &StateValues) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
             let topic = format!("{}/{component}/visiond_{}/{camera}_{entity}/config", self.prefix, self.device);
@@ -48,6 +49,24 @@ impl Discovery {
             let template = format!("{{{{ value_json.counts[{}] | default(0) }}}}", Value::from(label.as_str()));
             let entity = format!("count_{}", in_topic(label));
             add("sensor", &entity, &format!("Count of {label}"), sensor("mdi:counter", &template));
+        }
+        for label in self.labels.iter().filter(|_| values.fractions) {
+            let label_text = Value::from(label.as_str());
+            let template = format!(
+                "{{{{ ((value_json.fractions | default({{}}))[{label_text}] | default(0) * 100) | round(2) }}}}"
+            );
+            let mut share = sensor("mdi:chart-pie", &template);
+            share["unit_of_measurement"] = "%".into();
+            add("sensor", &format!("share_{}", in_topic(label)), &format!("Share of {label}"), share);
+        }
+        for (name, is_number) in &values.attributes {
+            let name_text = Value::from(&**name);
+            let template = format!("{{{{ (value_json.attributes | default({{}}))[{name_text}] | default(none) }}}}");
+            let mut attribute = json!({ "icon": "mdi:tag", "state_topic": state, "value_template": template });
+            if *is_number {
+                attribute["state_class"] = "measurement".into();
+            }
+            add("sensor", &format!("attribute_{}", in_topic(name)), name, attribute);
         }
         let mut fps = sensor("mdi:speedometer", "{{ value_json.fps }}");
         (fps["unit_of_measurement"], fps["entity_category"]) = ("fps".into(), "diagnostic".into());
@@ -125,7 +144,8 @@ mod tests {
             ..MqttSinkConfig::default()
         };
         let topics = Topics::new("visiond", "gate");
-        let announced = Discovery::new(&config, "gate", &topics).unwrap().camera("door", "objects");
+        let discovery = Discovery::new(&config, "gate", &topics).unwrap();
+        let announced = discovery.camera("door", "objects", &StateValues::default());
         let topics: Vec<_> = announced.iter().map(|(topic, _)| topic.as_str()).collect();
         assert_eq!(
             topics,
@@ -144,6 +164,15 @@ mod tests {
             assert_eq!(entity["device"]["identifiers"], json!(["visiond_gate_door"]));
             assert_eq!(entity["availability"][0]["topic"], "visiond/gate/availability");
         }
+        let attributes = [("age".into(), true), ("hair \"colour\"".into(), false)].into();
+        let more = discovery.camera("door", "objects", &StateValues { attributes, fractions: true });
+        let new: Vec<_> = more.iter().filter(|one| !announced.contains(one)).collect();
+        let names = ["Share of person", "Share of traffic light", "Share of a\"b", "age", "hair \"colour\""];
+        assert_eq!(new.iter().map(|(_, entity)| entity["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
+        assert_eq!(new[3].0, "homeassistant/sensor/visiond_gate/door_attribute_age/config");
+        assert_eq!((&new[3].1["state_class"], &new[4].1["state_class"]), (&"measurement".into(), &Value::Null));
+        let template = r#"{{ (value_json.attributes | default({}))["hair \"colour\""] | default(none) }}"#;
+        assert_eq!(new[4].1["value_template"], template);
         let config = MqttSinkConfig { home_assistant: false, ..config };
         assert!(Discovery::new(&config, "gate", &Topics::new("visiond", "gate")).is_none());
     }
