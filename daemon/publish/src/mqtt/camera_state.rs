@@ -263,10 +263,7 @@ mod tests {
         let mut values = StateValues::default();
         assert!(!values.add(&message_of(2, &["road"])));
         assert!(values.add(&message) && !values.add(&message));
-        assert_eq!(
-            values.attributes.into_iter().map(|(_, is_number)| is_number).collect::<Vec<_>>(),
-            [true, false, false]
-        );
+        assert_eq!(values.attributes.into_values().collect::<Vec<_>>(), [true, false, false]);
     }
 
     #[test]
