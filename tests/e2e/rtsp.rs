@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use visiond_tests::port::Port;
-use visiond_tests::{Daemon, root, video};
+use visiond_tests::{Daemon, root, run, stderr, video};
 
 /// By how much the memory may grow with nine hostile cameras, which send more than 1 GB. Three of them play, at some 15 MiB each.
 const MOST_GROWN: u64 = 200 << 20;
@@ -196,4 +196,53 @@ fn hostile_servers_cost_little_memory_and_no_other_camera() {
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     println!("{} MiB more for {} hostile servers", grown >> 20, tricks.len());
+}
+
+#[test]
+fn probe_tells_what_a_camera_offers_and_how_its_video_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("street.h264");
+    stream(&file, &H264);
+    let server = Server::start(
+        &file,
+        &["--user", "gate", "--password", "swordfish", "--sets", "sdp", "--fps", "20", "--at-end", "loop"],
+    );
+    let url = format!("rtsp://127.0.0.1:{}/live", server.port);
+    let login = folder.path().join("login");
+    fs::write(&login, "gate:swordfish\n").unwrap();
+    let login = login.display().to_string();
+    let told = run(["probe", "--json", "--rtsp", &url, "--login", &login, "--watch", "3s"]);
+    assert!(told.status.success(), "{}", stderr(&told));
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["url"], url.as_str());
+    let expected = json!([{
+        "media": "video", "encoding": "h264", "width": 384, "height": 288, "readable": true, "played": true,
+    }]);
+    assert_eq!(told["streams"], expected);
+    // By the camera's clock, so that it does not matter how fast this machine is.
+    let watched = &told["watched"];
+    assert_eq!((&watched["fps"], &watched["key_frame_interval_s"]), (&json!(20.0), &json!(0.5)), "{watched}");
+    assert_eq!((&watched["damaged"], &watched["times"]), (&json!(0), &json!("sender reports")));
+    visiond_tests::wait_until("the end of the session", || server.heard("TEARDOWN login") == 1);
+    // The configuration that it proposes is one, and has no password.
+    let toml = told["toml"].as_str().unwrap();
+    assert!(!toml.contains("swordfish"));
+    let proposed = folder.path().join("visiond.toml");
+    let toml = toml.replace("/etc/visiond/camera.login", &login);
+    fs::write(&proposed, format!("[[model]]\nname = \"m\"\npath = \"{}\"\n{toml}", tiny())).unwrap();
+    let checked = run(["check", &proposed.display().to_string()]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+
+    let refused = run(["probe", "--rtsp", &url]);
+    assert_eq!(refused.status.code(), Some(5));
+    assert!(
+        stderr(&refused).contains("requires a user and password (401): set `login` (for this command: --login FILE)"),
+        "{}",
+        stderr(&refused)
+    );
+    let jpeg = Server::start(&file, &["--trick", "jpeg"]);
+    let other = run(["probe", "--rtsp", &format!("rtsp://127.0.0.1:{}/live", jpeg.port)]);
+    assert_eq!(other.status.code(), Some(5));
+    assert!(stderr(&other).contains("the camera offers video/jpeg"), "{}", stderr(&other));
+    assert_eq!(run(["probe", "--rtsp", "http://camera/"]).status.code(), Some(2));
 }

@@ -29,6 +29,7 @@ use self::source::{Source, SourceError};
 use crate::source::{Open, SourceFault};
 
 pub use self::buffers::Buffers;
+pub use self::rtsp::{OfferedStream, RtspOffer, Watched};
 
 /// Returns what opens a camera's source, again and again.
 pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open {

@@ -9,6 +9,7 @@
 
 mod access_unit;
 mod frame_times;
+mod offer;
 mod session;
 mod stream_decoder;
 mod unit_queue;
@@ -25,6 +26,7 @@ use visiond_system::credentials::Login;
 use visiond_system::find_program;
 use visiond_system::stop::Stop;
 
+pub use self::offer::{OfferedStream, RtspOffer, Watched};
 use self::session::{RunningSession, SessionTarget};
 use self::stream_decoder::{DecoderEnd, KEY_FRAME_WAIT, StreamDecoder};
 use self::unit_queue::{First, UnitQueue};
@@ -80,22 +82,8 @@ impl RtspSource {
         buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
-        let (url, mut credentials) = address(config)?;
-        // Read each time, because a file may have a new password when the camera is opened again.
-        if let Some(name) = &config.login {
-            let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
-            let (username, password) = login.into_parts();
-            credentials = Some(Credentials { username, password });
-        }
-        let origin = shown(&config.url);
-        let target = SessionTarget {
-            url,
-            shown: origin.clone(),
-            credentials,
-            transport: config.transport,
-            key_frames_only: config.key_frames_only,
-            timeout: config.timeout,
-        };
+        let target = SessionTarget::new(config)?;
+        let origin = target.shown.clone();
         let queue = Arc::new(UnitQueue::new(Arc::clone(&clock)));
         let session = RunningSession::start(target, Arc::clone(&queue), Arc::clone(&clock))?;
         Ok(Self {
@@ -197,6 +185,26 @@ impl Source for RtspSource {
             info.pixel_format,
             frames.layout.format()
         )
+    }
+}
+
+impl SessionTarget {
+    /// Reads the login, which may be a file that has changed since.
+    fn new(config: &RtspConfig) -> Result<Self, SourceError> {
+        let (url, mut credentials) = address(config)?;
+        if let Some(name) = &config.login {
+            let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
+            let (username, password) = login.into_parts();
+            credentials = Some(Credentials { username, password });
+        }
+        Ok(Self {
+            url,
+            shown: shown(&config.url),
+            credentials,
+            transport: config.transport,
+            key_frames_only: config.key_frames_only,
+            timeout: config.timeout,
+        })
     }
 }
 

@@ -1,14 +1,17 @@
 //! `visiond probe`: shows the hardware and software of this machine, and what visiond would choose.
 
 pub(super) mod gpu;
+mod rtsp;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::Serialize;
 use visiond_capture::Buffers;
-use visiond_config::types::{BufferConfig, CameraName};
+use visiond_config::parse_word;
+use visiond_config::types::{BufferConfig, CameraName, RtspTransport};
 use visiond_engine::{onnx, tensorrt};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::cuda::Device;
@@ -22,6 +25,7 @@ use visiond_system::logging::escape;
 use crate::cameras::{self, Camera};
 use crate::output::{print, print_report};
 use crate::sample_model;
+use crate::value_parsers::duration;
 use gpu::Gpus;
 
 /// Show backends, GPUs, ffmpeg and cameras of this machine, and what visiond would choose
@@ -32,6 +36,22 @@ pub struct Args {
     #[arg(short, long, value_name = "CAMERA")]
     camera: Option<CameraName>,
 
+    /// Show only what this network camera offers, and watch its video for a while: rtsp://HOST/PATH
+    #[arg(long, value_name = "URL", conflicts_with = "camera")]
+    rtsp: Option<String>,
+
+    /// File with user and password for --rtsp: one line, user:password. They need not stand in the URL, which every user sees
+    #[arg(long, value_name = "FILE", requires = "rtsp", value_hint = clap::ValueHint::FilePath)]
+    login: Option<PathBuf>,
+
+    /// How the video of --rtsp comes
+    #[arg(long, value_name = "tcp|udp", default_value = "tcp", requires = "rtsp", value_parser = parse_word::<RtspTransport>)]
+    transport: RtspTransport,
+
+    /// How long to watch the video of --rtsp: at least two key frames tell their interval
+    #[arg(long, value_name = "TIME", default_value = "6s", requires = "rtsp", value_parser = duration)]
+    watch: Duration,
+
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
@@ -41,7 +61,10 @@ const AFTER_HELP: &str = "\
 Examples:
   visiond probe
   visiond probe --json | jq '.cameras[].device'
-  visiond probe --camera /dev/video0   list every size and rate of a camera";
+  visiond probe --camera /dev/video0   list every size and rate of a camera
+  visiond probe --rtsp rtsp://192.168.1.20/stream1 --login ./gate.login
+
+Exit status: 0; with --camera or --rtsp 5 if that camera cannot be used.";
 
 /// The report, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]
@@ -113,6 +136,9 @@ const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and
 
 /// Prints the findings.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
+    if let Some(url) = &args.rtsp {
+        return rtsp::run(url, args.login.as_deref(), args.transport, args.watch, args.json);
+    }
     let root = board::root();
     let mut engines = engines();
     let gpu = Gpus::find(&root);

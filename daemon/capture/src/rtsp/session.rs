@@ -27,12 +27,12 @@ use visiond_flow::clock::{self, Clock};
 use visiond_system::redact::redact_line;
 
 use super::super::source::SourceError;
-use super::access_unit::{Access, Assembler, Codec};
+use super::access_unit::{Access, AccessUnit, Assembler, Codec};
 use super::frame_times::CameraClock;
 use super::unit_queue::UnitQueue;
 
 /// How long the camera may take to answer that the session is over.
-const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
+pub(super) const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 
 /// How much may be read for one answer or packet before the server counts as hostile. A packet has 64 KiB at most, an answer a few
 /// KiB; data of streams that were not asked for may come before.
@@ -122,17 +122,26 @@ async fn play(target: &SessionTarget, group: &Arc<SessionGroup>, queue: &UnitQue
     let failure = match connected {
         Err(_) => Failure::NoAnswer,
         Ok(Err(failure)) => failure,
-        Ok(Ok((session, stream))) => match session.await_units(target, stream, &meter, queue, clock).await {
-            Ok(never) => match never {},
-            Err(failure) => failure,
-        },
+        Ok(Ok((session, stream))) => {
+            let receive = |received: Received| match received {
+                Received::Unit { unit, .. } if unit.access == Access::Key || !target.key_frames_only => {
+                    queue.push(unit)
+                }
+                Received::Unit { .. } => {}
+                Received::Damaged(units) => queue.count_corrupt(units),
+            };
+            match session.await_units(target, &stream, &meter, clock, receive).await {
+                Ok(never) => match never {},
+                Err(failure) => failure,
+            }
+        }
     };
     SourceError::transient(failure.message(target))
 }
 
 /// Why a session failed.
 #[derive(Debug)]
-enum Failure {
+pub(super) enum Failure {
     Rtsp(retina::Error),
     NoAnswer,
     /// The camera plays, and no picture came for too long.
@@ -151,7 +160,7 @@ impl From<retina::Error> for Failure {
 }
 
 impl Failure {
-    fn message(&self, target: &SessionTarget) -> String {
+    pub(super) fn message(&self, target: &SessionTarget) -> String {
         let shown = &target.shown;
         let seconds = target.timeout.as_secs_f64();
         let reason = match self {
@@ -202,17 +211,32 @@ fn refusal(error: &retina::Error, target: &SessionTarget) -> String {
 }
 
 /// A session that was set up, with the stream to play.
-struct Connected(Session<Described>);
+pub(super) struct Connected(Session<Described>);
+
+/// What comes while a stream plays.
+pub(super) enum Received {
+    Unit {
+        unit: AccessUnit,
+        /// Whether a sender report gives its time, at least that of its last packet.
+        is_timed_by_report: bool,
+    },
+    /// So many units were damaged on their way.
+    Damaged(u64),
+}
 
 /// The stream to play.
-struct ChosenStream {
-    codec: Codec,
-    rate_hz: u32,
+pub(super) struct ChosenStream {
+    /// Its place among the streams that the camera offers.
+    pub index: usize,
+    pub codec: Codec,
+    /// Units of RTP's timestamps per second.
+    pub rate_hz: u32,
     /// Parameter sets of the session's description.
     sets: Vec<Vec<u8>>,
 }
 
-async fn connect(
+/// Connects, and asks for the first stream that can be read.
+pub(super) async fn connect(
     target: &SessionTarget,
     group: &Arc<SessionGroup>,
     meter: &ReadMeter,
@@ -242,7 +266,7 @@ async fn connect(
         },
         _ => Vec::new(),
     };
-    let chosen = ChosenStream { codec, rate_hz: stream.clock_rate_hz(), sets };
+    let chosen = ChosenStream { index: at, codec, rate_hz: stream.clock_rate_hz(), sets };
     let transport = match target.transport {
         RtspTransport::Tcp => Transport::Tcp(TcpTransportOptions::default()),
         RtspTransport::Udp => Transport::Udp(UdpTransportOptions::default()),
@@ -252,14 +276,19 @@ async fn connect(
 }
 
 impl Connected {
+    /// Returns the streams that the camera offers.
+    pub(super) fn streams(&self) -> &[retina::client::Stream] {
+        self.0.streams()
+    }
+
     /// Plays the stream and assembles its units.
-    async fn await_units(
+    pub(super) async fn await_units(
         self,
         target: &SessionTarget,
-        stream: ChosenStream,
+        stream: &ChosenStream,
         meter: &ReadMeter,
-        queue: &UnitQueue,
         clock: &dyn Clock,
+        mut receive: impl FnMut(Received),
     ) -> Result<std::convert::Infallible, Failure> {
         let play = few_reads(meter, self.0.play(PlayOptions::default()));
         let playing = timeout(target.timeout, play).await.map_err(|_| Failure::NoAnswer)???;
@@ -278,15 +307,18 @@ impl Connected {
             match packet {
                 PacketItem::Rtp(packet) => {
                     let rtp = packet.timestamp().timestamp();
-                    let captured = camera_clock.captured(rtp, clock::now(clock));
+                    let arrival = clock::now(clock);
+                    let captured = camera_clock.captured(rtp, arrival);
+                    let is_timed_by_report = captured != arrival;
                     let mut has_unit = false;
                     assembler.push(packet.payload(), (rtp, captured), packet.mark(), packet.loss(), |unit| {
                         has_unit = true;
-                        if unit.access == Access::Key || !target.key_frames_only {
-                            queue.push(unit);
-                        }
+                        receive(Received::Unit { unit, is_timed_by_report });
                     });
-                    queue.count_corrupt(assembler.take_damaged());
+                    match assembler.take_damaged() {
+                        0 => {}
+                        units => receive(Received::Damaged(units)),
+                    }
                     if has_unit {
                         deadline = Instant::now() + target.timeout;
                     }
@@ -333,13 +365,13 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
 /// Counts what this thread reads from TCP connections; datagrams, which are small, are in no account. The thread is the session's
 /// alone.
 #[derive(Debug)]
-struct ReadMeter {
+pub(super) struct ReadMeter {
     /// The kernel's accounts. `None` if it keeps none; then [`MOST_WAKES`] is the only bound.
     accounts: Option<File>,
 }
 
 impl ReadMeter {
-    fn of_this_thread() -> Self {
+    pub(super) fn of_this_thread() -> Self {
         Self { accounts: File::open("/proc/thread-self/io").ok() }
     }
 

@@ -1,0 +1,187 @@
+//! What a camera offers over RTSP, and how the stream that visiond would play comes: for `visiond probe --rtsp`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use retina::client::SessionGroup;
+use retina::codec::ParametersRef;
+use tokio::time::timeout;
+use visiond_config::types::RtspConfig;
+use visiond_flow::clock::Clock;
+use visiond_system::logging::escape;
+
+use super::super::source::SourceError;
+use super::access_unit::{Access, Codec};
+use super::session::{Failure, ReadMeter, Received, SessionTarget, TEARDOWN_WAIT, connect};
+
+/// The most streams that are told.
+const MOST_STREAMS: usize = 16;
+
+/// What a camera offers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RtspOffer {
+    /// The URL without a user.
+    pub url: String,
+    /// The streams, in the camera's order; 16 at most.
+    pub streams: Vec<OfferedStream>,
+    /// What came of the stream that visiond plays.
+    pub watched: Watched,
+}
+
+/// One stream of a camera, by its session description.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferedStream {
+    /// `video`, `audio`, `application` or what the camera says.
+    pub media: String,
+    /// Name of the encoding, such as `h264` or `pcma`.
+    pub encoding: String,
+    /// Width and height in pixels, if the description tells.
+    pub size: Option<[u32; 2]>,
+    /// Frames per second, if the description tells.
+    pub announced_fps: Option<f32>,
+    /// Whether this is the stream that visiond plays: the first that it can read.
+    pub is_played: bool,
+}
+
+/// What came of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Watched {
+    /// Whole pictures that came.
+    pub pictures: u32,
+    /// How many of them decoding can begin with.
+    pub key_frames: u32,
+    /// Pictures that were damaged on their way.
+    pub damaged: u64,
+    /// Pictures whose time is that of a sender report.
+    pub timed_by_reports: u32,
+    /// Bytes of the pictures.
+    pub bytes: u64,
+    /// Seconds from the first to the last picture, by the camera's clock.
+    pub seconds: f64,
+    /// Seconds from one key frame to the next; `None` if fewer than two came.
+    pub key_frame_interval_s: Option<f64>,
+}
+
+impl RtspOffer {
+    /// Connects to the camera, and plays the stream for a while.
+    ///
+    /// The error is that of the source: no connection, a wrong password, no stream that can be read.
+    pub fn ask(config: &RtspConfig, watch: Duration, clock: &dyn Clock) -> Result<Self, SourceError> {
+        let target = SessionTarget::new(config)?;
+        let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        let offer = runtime.block_on(async {
+            let group = Arc::new(SessionGroup::default());
+            let offer = ask(&target, &group, watch, clock).await;
+            let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+            offer
+        });
+        runtime.shutdown_background();
+        offer
+    }
+}
+
+async fn ask(
+    target: &SessionTarget,
+    group: &Arc<SessionGroup>,
+    watch: Duration,
+    clock: &dyn Clock,
+) -> Result<RtspOffer, SourceError> {
+    let meter = ReadMeter::of_this_thread();
+    let no_answer = Failure::NoAnswer;
+    let connected = timeout(target.timeout, connect(target, group, &meter)).await.unwrap_or(Err(no_answer));
+    let failed = |failure: Failure| SourceError::transient(failure.message(target));
+    let (session, chosen) = connected.map_err(failed)?;
+    let streams = session.streams().iter().enumerate().take(MOST_STREAMS);
+    let streams = streams.map(|(at, stream)| OfferedStream::new(stream, at == chosen.index)).collect();
+    let mut watch_of = Watch::default();
+    let receive = |received: Received| watch_of.receive(&received);
+    let played = timeout(watch, session.await_units(target, &chosen, &meter, clock, receive)).await;
+    // Its end is an error; what came before is told all the same.
+    if let Ok(Err(failure)) = played
+        && watch_of.watched.pictures == 0
+    {
+        return Err(failed(failure));
+    }
+    Ok(RtspOffer { url: target.url.to_string(), streams, watched: watch_of.end(chosen.rate_hz) })
+}
+
+impl OfferedStream {
+    fn new(stream: &retina::client::Stream, is_played: bool) -> Self {
+        let short = |text: &str| escape(&text.chars().take(40).collect::<String>()).to_string();
+        let size = match stream.parameters() {
+            Some(ParametersRef::Video(video)) => Some(video.pixel_dimensions()).map(|(width, height)| [width, height]),
+            _ => None,
+        };
+        Self {
+            media: short(stream.media()),
+            encoding: short(stream.encoding_name()),
+            size,
+            announced_fps: stream.framerate(),
+            is_played,
+        }
+    }
+
+    /// Whether visiond can read it.
+    pub fn is_readable(&self) -> bool {
+        self.media == "video" && Codec::of_encoding(&self.encoding).is_some()
+    }
+}
+
+/// What is known of a stream while it plays. Times are in units of RTP.
+#[derive(Debug, Default)]
+struct Watch {
+    watched: Watched,
+    /// The first and the last picture that is shown.
+    shown: Option<(i64, i64)>,
+    /// The first and the last key frame.
+    keys: Option<(i64, i64)>,
+}
+
+impl Watch {
+    fn receive(&mut self, received: &Received) {
+        let watched = &mut self.watched;
+        let unit = match received {
+            Received::Damaged(units) => {
+                watched.damaged += units;
+                return;
+            }
+            Received::Unit { unit, is_timed_by_report } => {
+                watched.timed_by_reports += u32::from(*is_timed_by_report);
+                unit
+            }
+        };
+        watched.pictures += 1;
+        watched.bytes += unit.data.len() as u64;
+        let at = unit.presentation;
+        // Pictures may come in another order than they are shown.
+        let (first, last) = self.shown.unwrap_or((at, at));
+        self.shown = Some((first.min(at), last.max(at)));
+        if unit.access == Access::Key {
+            watched.key_frames += 1;
+            self.keys = Some((self.keys.map_or(at, |(first, _)| first), at));
+        }
+    }
+
+    fn end(self, rate_hz: u32) -> Watched {
+        let seconds = |(first, last): (i64, i64)| last.saturating_sub(first) as f64 / f64::from(rate_hz.max(1));
+        let between = self.watched.key_frames.saturating_sub(1);
+        Watched {
+            seconds: self.shown.map_or(0.0, seconds),
+            key_frame_interval_s: self.keys.filter(|_| between > 0).map(|keys| seconds(keys) / f64::from(between)),
+            ..self.watched
+        }
+    }
+}
+
+impl Watched {
+    /// Returns the frames per second; `None` if fewer than two pictures came.
+    pub fn fps(&self) -> Option<f64> {
+        (self.pictures > 1 && self.seconds > 0.0).then(|| f64::from(self.pictures - 1) / self.seconds)
+    }
+
+    /// Returns bits per second; `None` likewise.
+    pub fn bits_per_s(&self) -> Option<f64> {
+        self.fps().map(|fps| 8.0 * self.bytes as f64 / f64::from(self.pictures) * fps)
+    }
+}
