@@ -168,6 +168,20 @@ def y4m():
                                        "YUV4MPEG2 W640 H480 F30000:1001 C420paldv XCOLORRANGE=LIMITED"]]  # fmt: skip
 
 
+def rtp():
+    """A key frame whole, aggregated and in fragments, then another frame, of both codecs."""
+    packet = lambda flags, payload: bytes([flags]) + len(payload).to_bytes(2, "big") + payload
+    sps, pps, key, inter = b"\x67\x42\x00\x1e", b"\x68\xce\x38", b"\x65\x88" + bytes(9), b"\x41\x9a" + bytes(5)
+    joined = b"".join(len(nal).to_bytes(2, "big") + nal for nal in (sps, pps, key))
+    h264 = [packet(2, sps), packet(0, pps), packet(1, key), packet(19, inter), packet(3, b"\x78" + joined),
+            packet(2, b"\x7c\x85" + key[1:]), packet(0, b"\x7c\x05\x01"), packet(25, b"\x7c\x45\x02"), packet(7, inter)]  # fmt: skip
+    vps, sps, pps = b"\x40\x01\x0c", b"\x42\x01\x01", b"\x44\x01\xc1"
+    key, inter, leading = b"\x26\x01\xaf" + bytes(9), b"\x02\x01\xd0" + bytes(5), b"\x10\x01\xd0\x00"
+    joined = b"".join(len(nal).to_bytes(2, "big") + nal for nal in (vps, sps, pps, key))
+    h265 = [packet(3, b"\x60\x01" + joined), packet(19, inter), packet(3, leading), packet(2, b"\x62\x01\x93" + key[2:]), packet(25, b"\x62\x01\x53\x01")]
+    return [b"\x20" + b"".join(h264), b"\x31" + b"".join(h265)]
+
+
 SEEDS = {
     "backend": onnx,
     "card": lambda: files("config/models/*.toml"),
@@ -182,6 +196,7 @@ SEEDS = {
     "onnx": onnx,
     "plan": plan,
     "redact": redact,
+    "rtp": rtp,
     "spool": spool,
     "ultralytics": ultralytics,
     "websocket": websocket,

@@ -9,6 +9,8 @@
 
 mod access_unit;
 mod frame_times;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod offer;
 mod session;
 mod stream_decoder;

@@ -16,6 +16,9 @@ pub const MAX_UNIT_BYTES: usize = 16 << 20;
 /// The most bytes of parameter sets that are kept for key frames without them, and of anything before a picture.
 const MAX_SETS_BYTES: usize = 64 << 10;
 
+/// The most parameter sets of a unit that are looked at: H.264 has 32 and 256 of its two kinds. Each is compared with those before.
+const MOST_SETS: usize = 512;
+
 /// What precedes every NAL unit in Annex B.
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
@@ -333,20 +336,25 @@ struct Contents {
 impl Contents {
     /// Looks through a unit in Annex B. It splits at every start code, because some cameras send several NAL units as one.
     fn of(codec: Codec, unit: &[u8]) -> Self {
-        let mut this = Self::default();
+        let (mut this, mut looked_at) = (Self::default(), 0);
         for nal in nals(unit) {
-            match codec.nal(nal) {
+            let kind = codec.nal(nal);
+            match kind {
                 Nal::Slice { access, is_first } => {
                     this.picture.get_or_insert((access, is_first));
                 }
-                // Some cameras send a set twice.
-                Nal::Sps | Nal::OtherSet if nals(&this.sets).any(|set| set == nal) => {}
-                Nal::Sps => {
-                    put(&mut this.sps, nal);
+                Nal::Sps | Nal::OtherSet if looked_at < MOST_SETS && this.sets.len() <= MAX_SETS_BYTES => {
+                    looked_at += 1;
+                    // Some cameras send a set twice.
+                    if nals(&this.sets).any(|set| set == nal) {
+                        continue;
+                    }
+                    if kind == Nal::Sps {
+                        put(&mut this.sps, nal);
+                    }
                     put(&mut this.sets, nal);
                 }
-                Nal::OtherSet => put(&mut this.sets, nal),
-                Nal::Other => {}
+                Nal::Sps | Nal::OtherSet | Nal::Other => {}
             }
         }
         this

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use visiond_flow::clock::{self, simulated::SimulatedClock};
+use visiond_system::testing::finishes;
 
 use super::*;
 
@@ -143,6 +144,21 @@ fn a_unit_without_end_is_given_up() {
     assert!((MAX_UNIT_BYTES / 2..=MAX_UNIT_BYTES).contains(&assembler.unit.len()), "{}", assembler.unit.len());
     let units = assemble(&mut assembler, &[(INTER, 2, true, 0)]);
     assert_eq!((units.len(), assembler.take_damaged(), assembler.unit.capacity()), (1, 1, 0));
+}
+
+#[test]
+fn a_picture_with_a_million_parameter_sets_costs_no_time() {
+    let mut sets = Vec::new();
+    for number in 0..1_000_000_u32 {
+        put(&mut sets, &[&[0x67][..], &number.to_be_bytes(), &[1]].concat());
+    }
+    let mut picture = annex_b(&[IDR]);
+    picture.extend(sets);
+    // As one NAL unit, which is split again: some cameras send several as one.
+    let units = finishes("the unit", move || {
+        assemble(&mut Assembler::new(Codec::H264, &[SPS, PPS]), &[(&picture[4..], 1, true, 0)])
+    });
+    assert_eq!(units.len(), 1);
 }
 
 #[test]
