@@ -302,6 +302,29 @@ path = "b"
 }
 
 #[test]
+fn max_fps_skips_no_frame_of_a_source_that_waits() {
+    let text = |source: &str| format!("{MODEL}[[camera]]\nname = \"a\"\nmax_fps = 2.5\nsource = {{ {source} }}\n");
+    let said = |source: &str| sentences(&text(source)).join("|");
+    for waits in [
+        "type = \"images\", path = \"x\"",
+        "type = \"video\", url = \"a.mp4\", pace = \"fastest\"",
+        "type = \"command\", command = [\"x\"], pace = \"fastest\"",
+    ] {
+        let said = said(waits);
+        assert!(said.contains("`max_fps` would skip frames of a source that waits for the model"), "{waits}: {said}");
+    }
+    for skips in [
+        "type = \"images\", path = \"x\", fps = 5",
+        "type = \"video\", url = \"a.mp4\"",
+        "type = \"pattern\"",
+        "type = \"rtsp\", url = \"rtsp://a/b\"",
+    ] {
+        assert!(Config::parse(&text(skips), Path::new("visiond.toml")).is_ok(), "{skips}");
+    }
+    assert!(!said("type = \"vidoe\"").contains("max_fps"));
+}
+
+#[test]
 fn a_login_needs_a_url_without_one() {
     let camera = |url: &str| {
         format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"video\", url = \"{url}\", login = \"gate\" }}\n")

@@ -78,6 +78,7 @@ pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
     let camera_names = Names::collect(&cameras, "camera", diagnostics);
     for camera in &cameras {
         model_of_camera(camera, &model_names, diagnostics);
+        skipped_frames(camera, diagnostics);
         if let Some(annotate) = camera.inner("annotate") {
             annotation(&annotate, diagnostics);
         }
@@ -343,6 +344,18 @@ fn cameras_of_sink(
              or exclude the camera with `cameras`"
         );
         diagnostics.error(span, message);
+    }
+}
+
+/// Checks that `max_fps` does not skip what the source would wait with.
+fn skipped_frames(camera: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
+    let Some(key) = camera.table.get("max_fps") else { return };
+    let is_known =
+        |source: &PlacedTable<'_, '_>| ["video", "command", "images"].iter().any(|kind| source.is("type", kind));
+    if camera.inner("source").is_some_and(|source| is_known(&source) && waits(&source)) {
+        let message = "`max_fps` would skip frames of a source that waits for the model: remove it, or give the source a rate (`fps`, \
+                       `pace = \"realtime\"`)";
+        diagnostics.error(key.span(), message);
     }
 }
 

@@ -39,15 +39,17 @@ pub enum DropCause {
     Overload,
     /// Preprocess, inference or head failed.
     Failed,
+    /// `max_fps` asks for fewer frames.
+    Skipped,
 }
 
 impl DropCause {
     /// Every cause, in the order of [`CameraSnapshot::dropped`].
-    pub const ALL: [Self; 4] = [Self::Driver, Self::Corrupt, Self::Overload, Self::Failed];
+    pub const ALL: [Self; 5] = [Self::Driver, Self::Corrupt, Self::Overload, Self::Failed, Self::Skipped];
 
     /// Returns the name used in lines and summaries.
     pub const fn name(self) -> &'static str {
-        ["driver", "corrupt", "overload", "failed"][self as usize]
+        ["driver", "corrupt", "overload", "failed", "skipped"][self as usize]
     }
 }
 

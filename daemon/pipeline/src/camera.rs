@@ -30,6 +30,7 @@ use visiond_system::process::CpuWatch;
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::{Stop, Wake};
 
+use crate::frame_rate::FrameRate;
 use crate::lane::{LaneMailbox, QueuedFrame};
 use crate::mailbox::Put;
 
@@ -134,6 +135,8 @@ pub struct Camera {
     pub active_cameras: Arc<ActiveCameras>,
     /// When a lost source is opened again.
     pub retry_policy: RetryPolicy,
+    /// Which frames are looked at.
+    pub frame_rate: FrameRate,
     /// The clock for arrival times, and for how long the source streams or is away.
     pub clock: Arc<dyn Clock>,
     /// Ends the thread.
@@ -246,7 +249,7 @@ impl Camera {
         CameraState::Streaming { source, since_ns: self.clock.monotonic_ns() }
     }
 
-    fn stream(&self, mut source: Box<dyn Source>, since_ns: u64, retry: &mut RetryState) -> CameraState {
+    fn stream(&mut self, mut source: Box<dyn Source>, since_ns: u64, retry: &mut RetryState) -> CameraState {
         let base = self.sequence.load(Ordering::Relaxed);
         let mut copied_bytes = 0;
         let mut waits = false;
@@ -315,9 +318,13 @@ impl Camera {
         }
     }
 
-    /// Puts a frame into the mailbox; returns `false` if the mailbox wants no more.
-    fn deliver(&self, frame: Frame) -> bool {
+    /// Puts a frame into the mailbox, or skips it; returns `false` if the mailbox wants no more.
+    fn deliver(&mut self, frame: Frame) -> bool {
         self.metrics.captured.add(1);
+        if !self.frame_rate.takes(frame.timestamp.monotonic_ns) {
+            self.metrics.count_dropped(DropCause::Skipped, 1);
+            return true;
+        }
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
         let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);

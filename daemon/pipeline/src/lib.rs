@@ -1,6 +1,7 @@
 //! From frames to messages: mailbox, lane, supervisor.
 
 pub mod camera;
+pub mod frame_rate;
 pub mod lane;
 pub mod mailbox;
 pub mod model_runner;

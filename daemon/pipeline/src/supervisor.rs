@@ -26,6 +26,7 @@ use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
 use super::camera::{ActiveCameras, Camera, RetryPolicy};
+use super::frame_rate::FrameRate;
 use super::lane::{GpuLost, Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, PublishFn};
 use super::mailbox::{Delivery, Mailbox};
 
@@ -35,6 +36,8 @@ pub struct CameraSpec {
     pub name: Arc<str>,
     /// Opens the source; `None` if the camera runs already and stays as it is.
     pub open: Option<Open>,
+    /// The most frames a second that the model looks at.
+    pub max_fps: Option<f64>,
     /// The fate of its frames while the lane is busy.
     pub delivery: Delivery,
     /// Draws its pictures, if the configuration asks for them.
@@ -312,7 +315,7 @@ impl Pipeline {
                 (Some(open), _) => {
                     let record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
                     let known = known(&record.metrics);
-                    match self.start_camera(&lane, known, record, open) {
+                    match self.start_camera(&lane, known, record, open, camera.max_fps) {
                         Ok(running) => lane.cameras.push(running),
                         Err(error) => result = Err(error),
                     }
@@ -367,6 +370,7 @@ impl Pipeline {
         known: Arc<LaneCamera>,
         record: CameraRecord,
         open: Open,
+        max_fps: Option<f64>,
     ) -> io::Result<RunningCamera> {
         let stop = self.context.stop.child()?;
         let slot = lane.mailbox.add(Arc::clone(&known), known.delivery);
@@ -379,6 +383,7 @@ impl Pipeline {
             sequence: Arc::clone(&record.sequence),
             active_cameras: Arc::clone(&self.active_cameras),
             retry_policy: self.context.retry_policy,
+            frame_rate: FrameRate::limited_to(max_fps),
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
         };

@@ -181,7 +181,7 @@ impl PreparedConfig {
         let annotator = pictures.as_ref().map(|pictures| Arc::clone(&pictures.annotator));
         self.running.pictures.extend(pictures);
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
-        Ok(CameraSpec { name, open, delivery, annotator })
+        Ok(CameraSpec { name, open, max_fps: camera.max_fps, delivery, annotator })
     }
 }
 

@@ -153,9 +153,11 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn camera()(model in 0_usize..8, enabled: bool, source in source(), annotate in of(annotate()))
+    fn camera()(model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()))
         -> (usize, CameraConfig) {
-        (model, CameraConfig { name: String::new(), model: None, enabled, source, annotate })
+        // Only where frames may be skipped.
+        let max_fps = fps.filter(|_| !source.is_lossless());
+        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate })
     }
 }
 

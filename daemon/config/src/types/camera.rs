@@ -26,6 +26,9 @@ section! {
         model: Option<String> as name() => optional(r#""objects""#),
         /// Whether the camera runs.
         enabled: bool as flag() => default(true),
+        /// The most frames a second that the model looks at; the others are skipped, which saves inference and counts as the drop
+        /// cause "skipped". Without it, every frame. Only for sources that do not wait for the model.
+        max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
         /// The source of its frames.
         source: SourceConfig as union_table() => required(""),
         /// Pictures with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no pictures.

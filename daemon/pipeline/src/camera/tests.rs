@@ -127,7 +127,14 @@ fn pauses(is_device: bool, retry_policy: RetryPolicy, script: Vec<Opening>) -> V
     let pauses: Arc<parking_lot::Mutex<Vec<Duration>>> = Arc::default();
     let open = Impatient { script: script.into(), is_device, pauses: Arc::clone(&pauses) };
     let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
-    let run = start_by(retry_policy, Delivery::Lossless, &active_cameras, &Arc::default(), Box::new(open));
+    let run = start_by(
+        retry_policy,
+        FrameRate::default(),
+        Delivery::Lossless,
+        &active_cameras,
+        &Arc::default(),
+        Box::new(open),
+    );
     run.sequences();
     run.thread.join().unwrap();
     pauses.lock().iter().map(Duration::as_millis).collect()
@@ -163,11 +170,12 @@ fn start_with(active_cameras: &Arc<ActiveCameras>, sequence: &Arc<AtomicU64>, op
 fn start_retrying(failed: Duration, active_cameras: &Arc<ActiveCameras>, sequence: &Arc<AtomicU64>, open: Open) -> Run {
     let (first, limit) = (Duration::from_millis(1), Duration::from_millis(4));
     let retry_policy = RetryPolicy { first, limit, failed, ..RetryPolicy::default() };
-    start_by(retry_policy, Delivery::Lossless, active_cameras, sequence, open)
+    start_by(retry_policy, FrameRate::default(), Delivery::Lossless, active_cameras, sequence, open)
 }
 
 fn start_by(
     retry_policy: RetryPolicy,
+    frame_rate: FrameRate,
     delivery: Delivery,
     active_cameras: &Arc<ActiveCameras>,
     sequence: &Arc<AtomicU64>,
@@ -185,6 +193,7 @@ fn start_by(
         sequence: Arc::clone(sequence),
         active_cameras: Arc::clone(&active_cameras),
         retry_policy,
+        frame_rate,
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
     };
@@ -248,7 +257,7 @@ fn losses_are_counted_by_their_cause() {
     let run = alone(vec![Opening::Source(events)]);
     assert!(run.sequences().is_empty());
     run.thread.join().unwrap();
-    assert_eq!(run.metrics.snapshot().dropped, [4, 2, 0, 0]);
+    assert_eq!(run.metrics.snapshot().dropped, [4, 2, 0, 0, 0]);
 }
 
 #[test]
@@ -256,11 +265,26 @@ fn a_frame_that_a_newer_one_replaces_is_dropped_by_overload() {
     use Event::{Ends, Frame};
     let script = vec![Opening::Source(vec![Frame(0), Frame(1), Frame(2), Ends])];
     let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
-    let run =
-        start_by(RetryPolicy::default(), Delivery::NewestWins, &active_cameras, &Arc::default(), scripted(script));
+    let (policy, rate) = (RetryPolicy::default(), FrameRate::default());
+    let run = start_by(policy, rate, Delivery::NewestWins, &active_cameras, &Arc::default(), scripted(script));
     run.thread.join().unwrap();
-    let mut dropped = [0; 4];
+    let mut dropped = [0; DropCause::ALL.len()];
     dropped[DropCause::Overload as usize] = 2;
+    assert_eq!((run.metrics.snapshot().captured, run.metrics.snapshot().dropped), (3, dropped));
+}
+
+#[test]
+fn frames_beyond_max_fps_are_skipped_and_counted() {
+    use Event::{Ends, Frame};
+    let script = vec![Opening::Source(vec![Frame(0), Frame(1), Frame(5), Ends])];
+    let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
+    // One in 1000 s.
+    let (policy, rate) = (RetryPolicy::default(), FrameRate::limited_to(Some(0.001)));
+    let run = start_by(policy, rate, Delivery::Lossless, &active_cameras, &Arc::default(), scripted(script));
+    assert_eq!(run.sequences(), [0]);
+    run.thread.join().unwrap();
+    let mut dropped = [0; DropCause::ALL.len()];
+    dropped[DropCause::Skipped as usize] = 2;
     assert_eq!((run.metrics.snapshot().captured, run.metrics.snapshot().dropped), (3, dropped));
 }
 
@@ -411,6 +435,7 @@ fn another_reason_is_told_when_it_lasts() {
             sequence: Arc::default(),
             active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
             retry_policy,
+            frame_rate: FrameRate::default(),
             clock: Arc::new(SystemClock),
             stop,
         }

@@ -60,11 +60,17 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
     let open = move || -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(Steady { pool: testing::pool(4), next: 0, orders: Arc::clone(&orders) }))
     };
-    CameraSpec { name: name.into(), open: Some(Box::new(open)), delivery: Delivery::Lossless, annotator: None }
+    CameraSpec {
+        name: name.into(),
+        open: Some(Box::new(open)),
+        max_fps: None,
+        delivery: Delivery::Lossless,
+        annotator: None,
+    }
 }
 
 fn stays(name: &str) -> CameraSpec {
-    CameraSpec { name: name.into(), open: None, delivery: Delivery::Lossless, annotator: None }
+    CameraSpec { name: name.into(), open: None, max_fps: None, delivery: Delivery::Lossless, annotator: None }
 }
 
 fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> Vec<LaneSpec> {
@@ -232,7 +238,7 @@ fn a_frame_that_waits_when_its_camera_is_removed_is_dropped_by_overload() {
     wait_until("a frame to wait", || camera.snapshot().captured >= 3);
     pipeline.change(lane(false, vec![starts("b", &orders)])).unwrap();
     let snapshot = camera.snapshot();
-    let mut dropped = [0; 4];
+    let mut dropped = [0; DropCause::ALL.len()];
     dropped[DropCause::Overload as usize] = 1;
     assert_eq!(snapshot.dropped, dropped);
     drop(go_on);

@@ -1,0 +1,68 @@
+//! Which frames of a camera are looked at, by its `max_fps`.
+
+/// Takes at most so many frames a second, evenly.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FrameRate {
+    /// Nanoseconds from one frame to the next; 0 for every frame.
+    interval_ns: u64,
+    /// When the next frame is due; `None` before the first.
+    due_ns: Option<u64>,
+}
+
+impl FrameRate {
+    /// Takes up to `max_fps` frames a second; every frame if that is `None`.
+    pub fn limited_to(max_fps: Option<f64>) -> Self {
+        // A float converts to the nearest integer that there is.
+        Self { interval_ns: max_fps.map_or(0, |fps| (1e9 / fps) as u64), due_ns: None }
+    }
+
+    /// Whether to look at a frame that was captured at `at_ns` on CLOCK_MONOTONIC.
+    ///
+    /// A frame may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. The frame
+    /// after it is due as much later. Times that go back, as after a reopening, begin anew.
+    pub fn takes(&mut self, at_ns: u64) -> bool {
+        let interval_ns = self.interval_ns;
+        let due_ns = self.due_ns.filter(|due_ns| at_ns.saturating_add(2 * interval_ns) >= *due_ns);
+        if due_ns.is_some_and(|due_ns| at_ns.saturating_add(interval_ns / 2) < due_ns) {
+            return false;
+        }
+        self.due_ns = Some(due_ns.map_or(at_ns, |due_ns| due_ns.max(at_ns)).saturating_add(interval_ns));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of the frames of a camera at `fps`, for ten seconds, are looked at.
+    fn taken(max_fps: Option<f64>, fps: u64, jitter_ns: u64) -> usize {
+        let mut rate = FrameRate::limited_to(max_fps);
+        let at = |frame: u64| 5_000_000_000 + frame * 1_000_000_000 / fps + (frame * 7919 % 5) * jitter_ns / 4;
+        (0..10 * fps).filter(|frame| rate.takes(at(*frame))).count()
+    }
+
+    #[test]
+    fn at_most_so_many_frames_a_second_are_looked_at() {
+        assert_eq!(taken(None, 30, 0), 300);
+        assert_eq!(taken(Some(30.0), 30, 0), 300);
+        assert_eq!(taken(Some(30.0), 30, 8_000_000), 300, "jitter of a quarter of an interval");
+        assert_eq!(taken(Some(60.0), 30, 0), 300);
+        assert_eq!(taken(Some(10.0), 30, 0), 100);
+        assert_eq!(taken(Some(1.0), 25, 10_000_000), 10);
+        assert_eq!(taken(Some(0.1), 25, 0), 1);
+        for (max_fps, fps) in [(7.0, 30), (12.5, 30), (20.0, 30), (29.0, 30)] {
+            let (taken, most) = (taken(Some(max_fps), fps, 0), 10.0 * max_fps);
+            assert!(taken as f64 <= most + 1.0 && taken as f64 >= 0.74 * most, "{taken} of {most}");
+        }
+    }
+
+    #[test]
+    fn a_pause_brings_no_burst_and_times_that_go_back_begin_anew() {
+        let mut rate = FrameRate::limited_to(Some(1.0));
+        let mut takes = |seconds: f64| rate.takes((seconds * 1e9) as u64);
+        assert!(takes(100.0) && !takes(100.2) && takes(101.0));
+        assert!(takes(200.0) && !takes(200.3) && takes(201.0), "after a pause");
+        assert!(takes(50.0) && !takes(50.4) && takes(51.0), "another clock");
+    }
+}
