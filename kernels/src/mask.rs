@@ -100,6 +100,18 @@ impl Mask {
         (both >> shift) as u32
     }
 
+    /// Adds its words to `words`, or makes it the empty mask and returns `false` if there would be more than 64 MiB of
+    /// them: the most that all masks of a frame may take.
+    pub fn fits(&mut self, words: &mut usize) -> bool {
+        let fits = *words + self.words.len() <= spec::MAX_WORDS;
+        if fits {
+            *words += self.words.len();
+        } else {
+            *self = Self::default();
+        }
+        fits
+    }
+
     /// Makes this the empty mask of a rectangle, and keeps the memory.
     fn clear(&mut self, [left, top, right, bottom]: [u32; 4]) {
         (self.left, self.top) = (left, top);

@@ -245,4 +245,18 @@ fn probe_tells_what_a_camera_offers_and_how_its_video_comes() {
     assert_eq!(other.status.code(), Some(5));
     assert!(stderr(&other).contains("the camera offers video/jpeg"), "{}", stderr(&other));
     assert_eq!(run(["probe", "--rtsp", "http://camera/"]).status.code(), Some(2));
+    // It plays, and nothing comes.
+    let silent = Server::start(&file, &["--trick", "silent"]);
+    let nothing = run(["probe", "--rtsp", &format!("rtsp://127.0.0.1:{}/live", silent.port), "--watch", "1s"]);
+    assert_eq!(nothing.status.code(), Some(5));
+    assert!(stderr(&nothing).contains("no video from rtsp://127.0.0.1"), "{}", stderr(&nothing));
+    // It ends while visiond watches, and what looks like a secret in the URL is not shown.
+    let short = Server::start(&file, &["--fps", "40", "--at-end", "close"]);
+    let url = format!("rtsp://127.0.0.1:{}/live?token=swordfish", short.port);
+    let ended = run(["probe", "--rtsp", &url, "--watch", "5min"]);
+    let told = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && !told.contains("swordfish"), "{told}");
+    assert!(told.contains("40 pictures in 0.98 s, 40 a second"), "{told}");
+    assert!(told.contains("ended        cannot play rtsp://") && told.contains("the video ended while"), "{told}");
+    assert!(told.contains("# replace *** by what is there"), "{told}");
 }

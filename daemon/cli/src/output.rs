@@ -6,7 +6,7 @@ use std::path::Path;
 
 use log::LevelFilter;
 use visiond_system::exit::{Exit, ExitError};
-use visiond_system::logging::{clear_live_line, escape_lines, has_terminal, is_unprintable};
+use visiond_system::logging::{clear_live_line, escape, escape_lines, has_terminal, is_unprintable};
 use visiond_system::outage::explain;
 use visiond_system::redact::redact_urls;
 
@@ -63,6 +63,11 @@ pub fn escape_json(json: &str) -> String {
         if is_unprintable(c) && c != '\n' { out += &format!("\\u{:04x}", u32::from(c)) } else { out.push(c) }
     }
     out
+}
+
+/// Formats a line of a report: what it is about, and the text.
+pub fn labelled(head: &str, text: &str) -> String {
+    format!("{head:12} {}\n", escape(text))
 }
 
 /// Writes `report` to standard output as JSON if `json`, else as the text that `text` makes of it.

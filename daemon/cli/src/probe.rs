@@ -23,7 +23,7 @@ use visiond_system::find_program::find_program;
 use visiond_system::logging::escape;
 
 use crate::cameras::{self, Camera};
-use crate::output::{print, print_report};
+use crate::output::{labelled, print, print_report};
 use crate::sample_model;
 use crate::value_parsers::duration;
 use gpu::Gpus;
@@ -203,11 +203,6 @@ fn run_camera(name: &CameraName, buffers: &Buffers, json: bool) -> Result<Exit, 
         lines.chain(camera.toml.iter().map(|toml| format!("\nConfiguration of this camera:\n\n{toml}"))).collect()
     })?;
     Ok(if camera.error.is_some() { Exit::Input } else { Exit::Success })
-}
-
-/// Formats a line of the text.
-fn labelled(head: &str, text: &str) -> String {
-    format!("{head:12} {}\n", escape(text))
 }
 
 /// Prints the version and the inference backends, for `--version`.

@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use bytes::Bytes;
 use serde::Serialize;
 use visiond_engine::detector::{Detection, MaskForm};
-use visiond_engine::heads::FrameValues;
+use visiond_engine::heads::spec::{AttributeKind, AttributeSpec};
+use visiond_engine::heads::{Family, FrameValues, HeadSpec};
 use visiond_kernels::mask::{Mask, Polygons, rle_encode};
 use visiond_kernels::oriented::OrientedBox;
 
@@ -86,6 +87,33 @@ pub struct MessageModel {
     /// Names of the keypoints, which each keypoint has.
     #[serde(skip)]
     pub keypoint_names: Vec<Arc<str>>,
+    /// What it gives besides detections.
+    #[serde(skip)]
+    pub values: ModelValues,
+}
+
+/// What a model gives besides detections, by its card.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelValues {
+    /// The attributes by name, and whether they are numbers.
+    pub attributes: Vec<(Arc<str>, bool)>,
+    /// Whether each class covers a part of the frame.
+    pub fractions: bool,
+}
+
+impl ModelValues {
+    /// Reads a card's head.
+    pub fn of(head: &HeadSpec) -> Self {
+        let attributes = match head {
+            HeadSpec::Attributes(attributes) => attributes.as_slice(),
+            _ => &[],
+        };
+        let is_number = |attribute: &AttributeSpec| matches!(attribute.kind, AttributeKind::Number { .. });
+        Self {
+            attributes: attributes.iter().map(|one| (one.name.as_str().into(), is_number(one))).collect(),
+            fractions: head.family() == Family::Semantic,
+        }
+    }
 }
 
 /// The forms of masks in messages.

@@ -477,7 +477,7 @@ mod tests {
         metrics.count_dropped(DropCause::Overload, 1);
         let snapshot = metrics.snapshot();
         let by_name: Vec<_> = DropCause::ALL.iter().zip(snapshot.dropped).map(|(c, n)| (c.name(), n)).collect();
-        assert_eq!(by_name, [("driver", 3), ("corrupt", 0), ("overload", 1), ("failed", 0)]);
+        assert_eq!(by_name, [("driver", 3), ("corrupt", 0), ("overload", 1), ("failed", 0), ("skipped", 0)]);
         assert_eq!(snapshot.dropped_in_all(), 4);
     }
 

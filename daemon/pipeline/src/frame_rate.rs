@@ -26,7 +26,9 @@ impl FrameRate {
         if due_ns.is_some_and(|due_ns| at_ns.saturating_add(interval_ns / 2) < due_ns) {
             return false;
         }
-        self.due_ns = Some(due_ns.map_or(at_ns, |due_ns| due_ns.max(at_ns)).saturating_add(interval_ns));
+        // One that is a little late does not delay those after it; after a pause it begins anew.
+        let begins = due_ns.filter(|due_ns| at_ns < due_ns.saturating_add(interval_ns)).unwrap_or(at_ns);
+        self.due_ns = Some(begins.saturating_add(interval_ns));
         true
     }
 }
@@ -48,12 +50,12 @@ mod tests {
         assert_eq!(taken(Some(30.0), 30, 0), 300);
         assert_eq!(taken(Some(30.0), 30, 8_000_000), 300, "jitter of a quarter of an interval");
         assert_eq!(taken(Some(60.0), 30, 0), 300);
-        assert_eq!(taken(Some(10.0), 30, 0), 100);
-        assert_eq!(taken(Some(1.0), 25, 10_000_000), 10);
-        assert_eq!(taken(Some(0.1), 25, 0), 1);
-        for (max_fps, fps) in [(7.0, 30), (12.5, 30), (20.0, 30), (29.0, 30)] {
-            let (taken, most) = (taken(Some(max_fps), fps, 0), 10.0 * max_fps);
-            assert!(taken as f64 <= most + 1.0 && taken as f64 >= 0.74 * most, "{taken} of {most}");
+        // One more, because the second may come half an interval early.
+        for (max_fps, fps, jitter_ns) in
+            [(0.1, 25, 0), (1.0, 25, 10_000_000), (10.0, 30, 0), (7.0, 30, 0), (20.0, 30, 0), (29.0, 30, 0)]
+        {
+            let (taken, most) = (taken(Some(max_fps), fps, jitter_ns) as f64, 10.0 * max_fps);
+            assert!((most..=most + 1.0).contains(&taken), "{taken} of {most}");
         }
     }
 

@@ -6,7 +6,7 @@ use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
 use visiond_engine::detector::{Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions};
-use visiond_flow::message::{MaskFacts, MessageModel};
+use visiond_flow::message::{MaskFacts, MessageModel, ModelValues};
 use visiond_kernels::cuda::Device;
 
 use crate::error::{ModelError, ServiceError};
@@ -79,6 +79,7 @@ impl LoadedModel {
             masks: self.masks,
             skeleton: detector.skeleton().to_vec(),
             keypoint_names: detector.keypoint_names().to_vec(),
+            values: ModelValues::of(&self.card.head),
         }
     }
 }

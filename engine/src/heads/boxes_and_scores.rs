@@ -250,14 +250,14 @@ impl Decoder for BoxesAndScores {
         })
     }
 
-    fn masks(&self, layout: &BoxesLayout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+    fn masks(&self, layout: &BoxesLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<MaskSpec> {
         let (boxes, threshold) = match layout {
             BoxesLayout::Rows(Rows { boxes, .. }) if self.queries => (*boxes, 0.0),
             BoxesLayout::Rows(Rows { boxes, .. }) => (*boxes, 0.5),
             BoxesLayout::EndToEnd(found) => (found.boxes, 0.5),
         };
         let [rows, _] = outputs.rows_and_columns(boxes);
-        masks::of_own_planes(outputs, rows?, threshold)
+        masks::of_own_planes(outputs, rows?, threshold, input_size)
     }
 
     fn suppression(&self, layout: &BoxesLayout) -> Suppression {

@@ -135,7 +135,7 @@ pub(super) trait Decoder: Send {
     fn filter(&self, layout: &Self::Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec>;
 
     /// Returns where masks are; `None` if the model has none, or a shape is unknown.
-    fn masks(&self, _layout: &Self::Layout, _outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+    fn masks(&self, _layout: &Self::Layout, _outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<MaskSpec> {
         None
     }
 
@@ -205,7 +205,7 @@ impl<D: Decoder> Head for Checked<D> {
         let outputs = ModelOutputs::Real(input.outputs);
         let layout = self.layout(outputs, input.input_size)?;
         self.decoder.decode(&layout, input, out);
-        out.masks = self.decoder.masks(&layout, outputs);
+        out.masks = self.decoder.masks(&layout, outputs, input.input_size);
         if self.decoder.clips() {
             out.clip(input.input_size);
         }
@@ -232,7 +232,7 @@ impl<D: Decoder> Head for Checked<D> {
     fn masks(&self, outputs: &[TensorInfo], input_size: (u32, u32)) -> Option<MaskSpec> {
         let outputs = ModelOutputs::Declared(outputs);
         let layout = self.decoder.layout(outputs, input_size).ok()?;
-        self.decoder.masks(&layout, outputs)
+        self.decoder.masks(&layout, outputs, input_size)
     }
 
     fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) {

@@ -28,14 +28,29 @@ pub(super) fn of_prototypes(outputs: ModelOutputs<'_>, channels: usize, coeffici
     Some(MaskSpec { planes, height, width, parts: MaskParts::Prototypes { channels, coefficients } })
 }
 
+/// How much coarser than the input a plane may be: DETR and RF-DETR have a quarter of its sides. Smaller ones do not show the input:
+/// the 28 x 28 of a Mask R-CNN belong into each box, and tables of keypoints are no planes at all.
+const COARSEST: usize = 4;
+
 /// Returns where the masks of candidates are that have a plane each, one for each of `rows`; `None` if no output has them, or its
 /// shape is unknown. Numbers above `threshold` belong to the object.
-pub(super) fn of_own_planes(outputs: ModelOutputs<'_>, rows: usize, threshold: f32) -> Option<MaskSpec> {
-    let planes = |output: usize| {
+pub(super) fn of_own_planes(
+    outputs: ModelOutputs<'_>,
+    rows: usize,
+    threshold: f32,
+    input_size: (u32, u32),
+) -> Option<MaskSpec> {
+    let input = [input_size.1, input_size.0].map(|side| side as usize);
+    let spec = |output: usize| {
         let [count, height, width] = outputs.shape(output).planes()?.map(|dim| dim.unwrap_or(0));
-        (count == rows && height > 1 && width > 1).then_some((output, height, width))
+        // A side that is no multiple of the step is rounded, down or up.
+        let shows_input = |[side, input]: [usize; 2]| side <= input && (side + 1).saturating_mul(COARSEST) > input;
+        if count != rows || ![[height, input[0]], [width, input[1]]].into_iter().all(shows_input) {
+            return None;
+        }
+        let planes = Values::planes(output, rows, height * width);
+        let spec = MaskSpec { planes, height, width, parts: MaskParts::OwnPlane { count: rows, threshold } };
+        spec.check().is_ok().then_some(spec)
     };
-    let (output, height, width) = (0..outputs.count()).find_map(planes).filter(|_| rows > 0)?;
-    let planes = Values::planes(output, rows, height * width);
-    Some(MaskSpec { planes, height, width, parts: MaskParts::OwnPlane { count: rows, threshold } })
+    (0..outputs.count()).find_map(spec)
 }

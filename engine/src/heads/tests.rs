@@ -198,25 +198,29 @@ fn masks_are_planes_of_their_own_beside_boxes_and_scores() {
     let i64_tensor = |name: &str, shape: &[usize]| TensorInfo { dtype: DType::I64, ..tensor(name, shape) };
     let masks =
         |spec: &HeadSpec, outputs: &[TensorInfo]| build(spec, outputs, (32, 32), 0).unwrap().masks(outputs, (32, 32));
-    let expected = |output: usize, threshold: f32| {
+    let expected = |output: usize, side: usize, threshold: f32| {
         let parts = MaskParts::OwnPlane { count: 7, threshold };
-        Some(MaskSpec { planes: Values::planes(output, 7, 8 * 6), height: 8, width: 6, parts })
+        Some(MaskSpec { planes: Values::planes(output, 7, side * side), height: side, width: side, parts })
     };
     let (detr, ssd) = (HeadSpec::Detr(BoxesSpec::default()), HeadSpec::Ssd(BoxesSpec::default()));
+    // The input is 32 x 32.
     let rf_detr =
         |planes: &[usize]| [tensor("dets", &[1, 7, 4]), tensor("labels", &[1, 7, 91]), tensor("masks", planes)];
-    assert_eq!(masks(&detr, &rf_detr(&[1, 7, 8, 6])), expected(2, 0.0));
-    for other in [&[1, 6, 8, 6][..], &[1, 7, 1, 6], &[7], &[1, 7, 8, 6, 1]] {
+    assert_eq!(masks(&detr, &rf_detr(&[1, 7, 8, 8])), expected(2, 8, 0.0));
+    // Another count, too coarse, too narrow, keypoints, too fine, other ranks.
+    for other in
+        [&[1, 6, 8, 8][..], &[1, 7, 7, 7], &[1, 7, 8, 6], &[1, 7, 17, 3], &[1, 7, 8, 33], &[7], &[1, 7, 8, 8, 1]]
+    {
         assert_eq!(masks(&detr, &rf_detr(other)), None, "{other:?}");
     }
     let torchvision = |planes: &[usize]| {
         [tensor("boxes", &[7, 4]), i64_tensor("labels", &[7]), tensor("scores", &[7]), tensor("masks", planes)]
     };
-    assert_eq!(masks(&ssd, &torchvision(&[7, 1, 8, 6])), expected(3, 0.5));
-    assert_eq!(masks(&ssd, &torchvision(&[7, 8, 6])), expected(3, 0.5));
+    assert_eq!(masks(&ssd, &torchvision(&[7, 1, 32, 32])), expected(3, 32, 0.5));
+    assert_eq!(masks(&ssd, &torchvision(&[7, 32, 32])), expected(3, 32, 0.5));
     // How many there are is known when they are: then the decoder looks again.
     let open = TensorInfo { shape: None, ..tensor("masks", &[]) };
-    let [boxes, labels, scores, _] = torchvision(&[7, 8, 6]);
+    let [boxes, labels, scores, _] = torchvision(&[7, 32, 32]);
     assert_eq!(masks(&ssd, &[boxes, labels, scores, open]), None);
     assert_eq!(masks(&ssd, &[tensor("boxes", &[1, 7, 4]), tensor("scores", &[1, 7, 3])]), None);
 }

@@ -178,7 +178,7 @@ impl Decoder for YoloNms {
             .or_else(|| not_radians(rows().filter(|row| self.oriented && row[score_at] > 0.0).map(|row| &row[6])))
     }
 
-    fn masks(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+    fn masks(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<MaskSpec> {
         let &YoloNmsLayout::Rows { output, .. } = layout else { return None };
         let (values, _, width) = rows_of(outputs, output)?;
         let first = 6 + self.keypoints.map_or(0, |k| k.values());

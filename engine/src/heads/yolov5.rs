@@ -160,7 +160,7 @@ impl Decoder for Yolov5 {
         }
     }
 
-    fn masks(&self, layout: &Yolov5Layout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+    fn masks(&self, layout: &Yolov5Layout, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<MaskSpec> {
         let (values, _, _) = rows_of(outputs, layout.output)?;
         masks::of_prototypes(outputs, self.masks, values.from_column(5 + layout.classes))
     }

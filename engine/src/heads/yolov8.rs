@@ -188,7 +188,7 @@ impl Decoder for Yolov8 {
             .or_else(|| not_radians(numbers(layout.width - 1..layout.width).filter(|_| self.oriented)))
     }
 
-    fn masks(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>) -> Option<MaskSpec> {
+    fn masks(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<MaskSpec> {
         let (values, _) = layout.table(outputs)?;
         let first = self.other_numbers() + layout.classes - self.masks;
         masks::of_prototypes(outputs, self.masks, values.from_column(first))

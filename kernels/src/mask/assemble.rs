@@ -142,19 +142,22 @@ impl MaskAssembler {
                     from
                 }
             };
+            let is_own = matches!(spec.parts, MaskParts::OwnPlane { .. });
             let needed = (pixels[2] - pixels[0]).div_ceil(32) as usize * (pixels[3] - pixels[1]) as usize;
-            if words + needed > MAX_WORDS {
+            if words + if is_own { 0 } else { needed } > MAX_WORDS {
                 mask.clear([0; 4]);
                 lost += 1;
                 continue;
             }
-            words += needed;
             mask.clear(pixels);
             if mask.width > 0 {
                 self.assemble(spec, frame, planes, from, pixels, mask);
             }
-            if matches!(spec.parts, MaskParts::OwnPlane { .. }) {
+            if is_own {
                 *mask = mask.cropped();
+                lost += usize::from(!mask.fits(&mut words));
+            } else {
+                words += needed;
             }
         }
         lost

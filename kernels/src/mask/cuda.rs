@@ -126,6 +126,11 @@ impl CudaMasks {
         Ok(lost)
     }
 
+    /// Returns how many masks of a frame one launch should make, so that their bits take little memory.
+    pub fn most_at_once(&self, frame: &MaskFrame) -> usize {
+        self.launch.most_at_once(frame)
+    }
+
     /// Copies the masks of the last launch, after its work is done: one for each job, in their order.
     ///
     /// The memory of the masks already in `out` is reused.

@@ -215,6 +215,28 @@ fn the_kernel_makes_the_same_masks_of_planes_of_their_own() {
 }
 
 #[test]
+fn masks_as_large_as_the_frame_are_made_in_parts() {
+    let spec = MaskSpec {
+        planes: Values::planes(0, 300, 16),
+        height: 4,
+        width: 4,
+        parts: MaskParts::OwnPlane { count: 300, threshold: 0.0 },
+    };
+    let launch = MaskLaunch::new(&spec).unwrap();
+    let of = |source| launch.most_at_once(&MaskFrame::new(&Mapping::new(Fit::Stretch, source, (16, 16)), (4, 4)));
+    assert_eq!((of((1920, 1080)), of((3840, 2160)), of((16_384, 16_384))), (32, 8, 1));
+    // The CPU holds the words that are left, so 300 small objects fit into a frame of 4K.
+    let planes: Vec<u8> =
+        (0..300 * 16).flat_map(|i| (if i % 16 == 5 { 1.0_f32 } else { -1.0 }).to_ne_bytes()).collect();
+    let outputs = [TensorRef::new(DType::F32, &[1, 300, 4, 4], &planes).unwrap()];
+    let frame = MaskFrame::new(&Mapping::new(Fit::Stretch, (3840, 2160), (16, 16)), (4, 4));
+    let jobs: Vec<MaskJob> = (0..300).map(|row| MaskJob { row, box_in_source: [0.0; 4] }).collect();
+    let mut out = Vec::new();
+    assert_eq!(MaskAssembler::new().run(&spec, &frame, &outputs, &jobs, &mut out), 0);
+    assert!(out.iter().all(|mask| mask.area() > 100_000));
+}
+
+#[test]
 fn numbers_that_are_not_finite_are_the_same_on_both() {
     let spec = MaskSpec {
         planes: Values::planes(0, 3, 64),

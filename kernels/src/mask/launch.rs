@@ -11,6 +11,9 @@ pub const THREADS: u32 = 256;
 /// The words of a mask that a block makes, as `WORDS` in cuda/mask.cu.
 const WORDS: u32 = 256;
 
+/// The words that a launch with masks as large as the frame should make: 8 MiB.
+const WORDS_AT_ONCE: usize = 2 << 20;
+
 /// `MaskAxis` of cuda/mask_argument.cuh.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -96,6 +99,15 @@ impl MaskLaunch {
     pub fn outputs(&self) -> usize {
         let coefficients = self.coefficients().map_or(0, |values| values.output);
         self.spec.planes.output.max(coefficients) + 1
+    }
+
+    /// Returns how many masks of a frame one launch should make: those of planes of their own are as large as the frame.
+    pub fn most_at_once(&self, frame: &MaskFrame) -> usize {
+        let [_, _, right, bottom] = match self.spec.parts {
+            MaskParts::Prototypes { .. } => return usize::MAX,
+            MaskParts::OwnPlane { .. } => frame.pixels([0.0, 0.0, f32::INFINITY, f32::INFINITY]),
+        };
+        (WORDS_AT_ONCE / (right.div_ceil(32) as usize * bottom as usize).max(1)).max(1)
     }
 
     fn coefficients(&self) -> Option<crate::filter::Values> {

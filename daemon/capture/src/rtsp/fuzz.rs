@@ -1,14 +1,16 @@
 //! Packets of a hostile camera, for `tests/fuzz`.
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::clock::{self, Clock};
 
-use super::super::source::SourceError;
 use super::access_unit::{Assembler, Codec, MAX_UNIT_BYTES};
 use super::frame_times::{CameraClock, PendingTimes};
+use super::session;
 use super::unit_queue::{Taken, UnitQueue};
 
 /// The bits of a packet's flags.
@@ -19,6 +21,19 @@ const REPORT: u8 = 8;
 /// The decoder takes a unit and returns a frame.
 const TAKE: u8 = 16;
 
+/// Seconds from 1900, where NTP begins, to 1970.
+const EPOCH_S: u64 = 2_208_988_800;
+
+/// Returns the next unit, whatever parameters it has.
+fn next(queue: &UnitQueue, front: &mut u64, newest: u64) -> Taken {
+    loop {
+        match queue.take(*front, &AtomicBool::new(false)) {
+            Taken::OtherParameters if *front < newest => *front += 1,
+            taken => return taken,
+        }
+    }
+}
+
 /// Takes packets through everything between retina and the decoder.
 pub fn packets(data: &[u8]) {
     let Some((&first, mut rest)) = data.split_first() else { return };
@@ -28,7 +43,7 @@ pub fn packets(data: &[u8]) {
     let queue = UnitQueue::new(Arc::<SimulatedClock>::clone(&clock) as Arc<dyn Clock>);
     let mut camera_clock = CameraClock::new(90_000);
     let mut pending = PendingTimes::new(usize::from(first >> 4));
-    let (mut rtp, mut generation, mut given, mut taken) = (0_i64, 0, 0_u64, 0_u64);
+    let (mut rtp, mut generation, mut front, mut given, mut taken) = (0_i64, 0, 0, 0_u64, 0_u64);
     while let Some((&[flags, high, low], behind)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes([high, low])).min(behind.len());
         let (payload, behind) = behind.split_at(length);
@@ -38,8 +53,14 @@ pub fn packets(data: &[u8]) {
         if flags & NEW_TIME != 0 {
             rtp = rtp.wrapping_add(if high & 1 == 0 { 3_000 } else { -step });
         }
+        // Up to a second and a half, so that some units grow old in the queue.
+        clock.advance(Duration::from_millis(u64::from(high) * 6));
         if flags & REPORT != 0 {
-            camera_clock.report(rtp, u64::from_be_bytes([flags, high, low, flags, low, high, 0, 0]));
+            // Up to 1.3 s ago by a right clock, or by one that is wrong by any time.
+            let now_s = (u64::try_from(clock.realtime_ns()).unwrap_or_default() / 1_000_000_000 + EPOCH_S) << 32;
+            let wrong = if high & 2 == 0 { 0 } else { u64::from_be_bytes([low, flags, 0, 0, 0, 0, 0, 0]) };
+            camera_clock
+                .report(rtp, now_s.wrapping_sub(u64::from(low) * (u64::from(u32::MAX) / 200)).wrapping_add(wrong));
         }
         let captured = camera_clock.captured(rtp, clock::now(clock.as_ref()));
         let lost = u16::from(flags & LOST != 0);
@@ -53,13 +74,16 @@ pub fn packets(data: &[u8]) {
         });
         queue.count_corrupt(assembler.take_damaged());
         if flags & TAKE != 0 {
-            queue.end(SourceError::transient("the end"));
-            if let Taken::Unit(unit) = queue.take(generation, &AtomicBool::new(false)) {
+            // It does not wait for units that never come.
+            queue.end(session::thread_ended());
+            while let Taken::Unit(unit) = next(&queue, &mut front, generation) {
                 taken += 1;
                 pending.add(unit.presentation, Some(unit.captured));
-                let _ = pending.next();
+                let frame = pending.next().flatten();
+                assert!(frame.is_some_and(|frame| frame.monotonic_ns <= clock.monotonic_ns()), "{frame:?}");
             }
         }
     }
-    assert!(taken <= given, "{taken} of {given}");
+    let lost: u64 = iter::from_fn(|| queue.take_loss()).map(|(units, _)| units).sum();
+    assert!(taken <= given, "{taken} of {given}, {lost} lost");
 }

@@ -10,6 +10,7 @@ use visiond_config::types::RtspConfig;
 use visiond_flow::clock::Clock;
 use visiond_system::logging::escape;
 
+use super::super::ffprobe::shown;
 use super::super::source::SourceError;
 use super::access_unit::{Access, Codec};
 use super::session::{Failure, ReadMeter, Received, SessionTarget, TEARDOWN_WAIT, connect};
@@ -20,12 +21,16 @@ const MOST_STREAMS: usize = 16;
 /// What a camera offers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RtspOffer {
-    /// The URL without a user.
+    /// The URL without a user and what looks like a secret.
     pub url: String,
-    /// The streams, in the camera's order; 16 at most.
+    /// Whether that left out something behind the host.
+    pub has_secret: bool,
+    /// The streams, in the camera's order: up to 16, and the one that visiond plays.
     pub streams: Vec<OfferedStream>,
     /// What came of the stream that visiond plays.
     pub watched: Watched,
+    /// Why the video ended before the time was over.
+    pub ended: Option<String>,
 }
 
 /// One stream of a camera, by its session description.
@@ -37,7 +42,7 @@ pub struct OfferedStream {
     pub encoding: String,
     /// Width and height in pixels, if the description tells.
     pub size: Option<[u32; 2]>,
-    /// Frames per second, if the description tells.
+    /// Frames per second, if the description tells: above 0, 1000 at most.
     pub announced_fps: Option<f32>,
     /// Whether this is the stream that visiond plays: the first that it can read.
     pub is_played: bool,
@@ -65,7 +70,7 @@ pub struct Watched {
 impl RtspOffer {
     /// Connects to the camera, and plays the stream for a while.
     ///
-    /// The error is that of the source: no connection, a wrong password, no stream that can be read.
+    /// The error is that of the source: no connection, a wrong password, no stream that can be read, no video.
     pub fn ask(config: &RtspConfig, watch: Duration, clock: &dyn Clock) -> Result<Self, SourceError> {
         let target = SessionTarget::new(config)?;
         let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
@@ -90,20 +95,30 @@ async fn ask(
     let meter = ReadMeter::of_this_thread();
     let no_answer = Failure::NoAnswer;
     let connected = timeout(target.timeout, connect(target, group, &meter)).await.unwrap_or(Err(no_answer));
-    let failed = |failure: Failure| SourceError::transient(failure.message(target));
-    let (session, chosen) = connected.map_err(failed)?;
-    let streams = session.streams().iter().enumerate().take(MOST_STREAMS);
+    let failed = |failure: &Failure| SourceError::transient(failure.message(target));
+    let (session, chosen) = connected.map_err(|failure| failed(&failure))?;
+    let streams = session.streams().iter().enumerate().filter(|(at, _)| *at < MOST_STREAMS || *at == chosen.index);
     let streams = streams.map(|(at, stream)| OfferedStream::new(stream, at == chosen.index)).collect();
     let mut watch_of = Watch::default();
     let receive = |received: Received| watch_of.receive(&received);
     let played = timeout(watch, session.await_units(target, &chosen, &meter, clock, receive)).await;
-    // Its end is an error; what came before is told all the same.
-    if let Ok(Err(failure)) = played
+    let ended = match played {
+        Ok(Ok(never)) => match never {},
+        Ok(Err(failure)) => Some(failure),
+        Err(_) if watch_of.watched.pictures == 0 => {
+            let waited = SessionTarget { timeout: watch, ..target.clone() };
+            return Err(SourceError::transient(Failure::NoVideo.message(&waited)));
+        }
+        Err(_) => None,
+    };
+    if let Some(failure) = &ended
         && watch_of.watched.pictures == 0
     {
         return Err(failed(failure));
     }
-    Ok(RtspOffer { url: target.url.to_string(), streams, watched: watch_of.end(chosen.rate_hz) })
+    let (url, ended) = (shown(target.url.as_str()), ended.map(|failure| failure.message(target)));
+    let has_secret = url != target.url.as_str();
+    Ok(RtspOffer { url, has_secret, streams, watched: watch_of.end(chosen.rate_hz), ended })
 }
 
 impl OfferedStream {
@@ -117,7 +132,7 @@ impl OfferedStream {
             media: short(stream.media()),
             encoding: short(stream.encoding_name()),
             size,
-            announced_fps: stream.framerate(),
+            announced_fps: stream.framerate().filter(|fps| *fps > 0.0 && *fps <= 1000.0),
             is_played,
         }
     }
@@ -134,7 +149,7 @@ struct Watch {
     watched: Watched,
     /// The first and the last picture that is shown.
     shown: Option<(i64, i64)>,
-    /// The first and the last key frame.
+    /// The first and the last key frame that is shown.
     keys: Option<(i64, i64)>,
 }
 
@@ -159,7 +174,8 @@ impl Watch {
         self.shown = Some((first.min(at), last.max(at)));
         if unit.access == Access::Key {
             watched.key_frames += 1;
-            self.keys = Some((self.keys.map_or(at, |(first, _)| first), at));
+            let (first, last) = self.keys.unwrap_or((at, at));
+            self.keys = Some((first.min(at), last.max(at)));
         }
     }
 

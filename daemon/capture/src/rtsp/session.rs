@@ -168,7 +168,13 @@ impl Failure {
             Self::NoAnswer => {
                 return format!("no answer from {shown} for {seconds} s; check the camera and the network");
             }
-            Self::NoVideo => return format!("no video from {shown} for {seconds} s; check the camera and the network"),
+            Self::NoVideo => {
+                let hint = match target.transport {
+                    RtspTransport::Tcp => "",
+                    RtspTransport::Udp => ", or set `transport = \"tcp\"` where a firewall keeps UDP out",
+                };
+                return format!("no video from {shown} for {seconds} s; check the camera and the network{hint}");
+            }
             Self::Closed => "the camera closed the connection".to_owned(),
             Self::Endless => "an answer of the server does not end: this is no camera, check `url`".to_owned(),
             Self::OtherCodec(offered) if offered.is_empty() => {

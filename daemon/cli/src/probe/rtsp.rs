@@ -11,8 +11,7 @@ use visiond_config::types::{RtspConfig, RtspTransport};
 use visiond_flow::clock::SystemClock;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::labelled;
-use crate::output::print_report;
+use crate::output::{labelled, print_report};
 
 /// A key frame is needed to begin, and again after every loss.
 const LONG_KEY_INTERVAL_S: f64 = 4.0;
@@ -25,6 +24,9 @@ struct CameraReport {
     transport: &'static str,
     streams: Vec<StreamReport>,
     watched: WatchedReport,
+    /// Why the video ended before the time was over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
     /// What to change in the camera, as sentences.
     advice: Vec<String>,
     /// Configuration of this camera.
@@ -71,11 +73,15 @@ pub(super) fn run(
 ) -> Result<Exit, ExitError> {
     let input = |error: String| ExitError::new(Exit::Input, error);
     if !url.starts_with("rtsp://") {
-        return Err(ExitError::new(Exit::Usage, "--rtsp wants a URL such as rtsp://192.168.1.20/stream1".to_owned()));
+        return Err(ExitError::new(
+            Exit::Usage,
+            "cannot ask the camera: write its URL as rtsp://192.168.1.20/stream1".to_owned(),
+        ));
     }
     // A name without a slash would be a systemd credential's.
     let file = login.map(std::path::absolute).transpose();
-    let file = file.map_err(|error| input(format!("cannot find the file of --login: {error}")))?;
+    let file =
+        file.map_err(|error| input(format!("cannot find the file of --login: {error}: write its whole path")))?;
     let config = RtspConfig { url: url.to_owned(), login: file, transport, ..RtspConfig::default() };
     let offer = RtspOffer::ask(&config, watch, &SystemClock).map_err(|error| {
         let error = error.to_string();
@@ -94,8 +100,11 @@ fn has_user(url: &str) -> bool {
 impl CameraReport {
     fn new(offer: &RtspOffer, transport: RtspTransport, has_login: bool) -> Self {
         let url = offer.url.clone();
-        let mut toml =
-            format!("[[camera]]\nname = \"camera\"\n\n[camera.source]\ntype = \"rtsp\"\nurl = {}\n", quote(&url));
+        let hidden = if offer.has_secret { "   # replace *** by what is there" } else { "" };
+        let mut toml = format!(
+            "[[camera]]\nname = \"camera\"\n\n[camera.source]\ntype = \"rtsp\"\nurl = {}{hidden}\n",
+            quote(&url)
+        );
         if has_login {
             toml += "login = \"/etc/visiond/camera.login\"   # one line, user:password; readable by visiond alone\n";
         }
@@ -107,7 +116,8 @@ impl CameraReport {
             transport: transport.name(),
             streams: offer.streams.iter().map(StreamReport::new).collect(),
             watched: WatchedReport::new(&offer.watched),
-            advice: advice(&offer.watched),
+            ended: offer.ended.clone(),
+            advice: advice(&offer.watched, transport, offer.ended.is_some()),
             toml,
         }
     }
@@ -188,8 +198,14 @@ fn by_reports(watched: &Watched) -> bool {
     2 * watched.timed_by_reports > watched.pictures
 }
 
-fn advice(watched: &Watched) -> Vec<String> {
+fn advice(watched: &Watched, transport: RtspTransport, has_ended: bool) -> Vec<String> {
     let mut advice = Vec::new();
+    if has_ended {
+        advice.push(
+            "the video ended while visiond watched: close other clients, or check the camera and the network"
+                .to_owned(),
+        );
+    }
     match watched.key_frame_interval_s {
         Some(interval) if interval > LONG_KEY_INTERVAL_S => advice.push(format!(
             "a key frame every {interval:.1} s: after a loss there is no picture for so long; set the interval of key frames (GOP) to \
@@ -202,7 +218,12 @@ fn advice(watched: &Watched) -> Vec<String> {
         _ => {}
     }
     if watched.damaged > 0 {
-        advice.push("pictures were damaged on their way: use --transport tcp, or check the network".to_owned());
+        advice.push(match transport {
+            RtspTransport::Tcp => "pictures were damaged: restart the camera, or try another codec in it".to_owned(),
+            RtspTransport::Udp => {
+                "pictures were damaged on their way: use --transport tcp, or check the network".to_owned()
+            }
+        });
     }
     if !by_reports(watched) && watched.seconds > LONG_KEY_INTERVAL_S {
         advice.push(
@@ -220,6 +241,9 @@ fn text(report: &CameraReport) -> String {
     }
     for (head, line) in report.watched.lines() {
         out += &labelled(head, &line);
+    }
+    if let Some(ended) = &report.ended {
+        out += &labelled("ended", ended);
     }
     for advice in &report.advice {
         out += &labelled("advice", advice);
@@ -254,7 +278,7 @@ mod tests {
             is_played,
         };
         let streams = vec![stream("video", "h264", Some([1920, 1080]), true), stream("audio", "pcma", None, false)];
-        let offer = RtspOffer { url, streams, watched: watched() };
+        let offer = RtspOffer { url, has_secret: false, streams, watched: watched(), ended: None };
         let told = text(&CameraReport::new(&offer, RtspTransport::Udp, true));
         let expected = "\
 camera       rtsp://10.0.0.2/a over udp
@@ -279,7 +303,8 @@ transport = \"udp\"
 
     #[test]
     fn each_fault_has_its_advice() {
-        let count = |watched: Watched| advice(&watched).len();
+        let count = |watched: Watched| advice(&watched, RtspTransport::Tcp, false).len();
+        assert_eq!(advice(&watched(), RtspTransport::Udp, true).len(), 1);
         assert_eq!(count(watched()), 0);
         assert_eq!(count(Watched { key_frame_interval_s: Some(10.0), ..watched() }), 1);
         assert_eq!(count(Watched { key_frame_interval_s: None, ..watched() }), 1);

@@ -52,28 +52,6 @@ impl From<&AttributeMessage> for StateAttribute {
     }
 }
 
-/// What a model gives besides boxes: each is an entity in Home Assistant.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StateValues {
-    /// The attributes by name, and whether they are numbers.
-    pub attributes: BTreeMap<Arc<str>, bool>,
-    /// Whether classes have a part of the frame.
-    pub fractions: bool,
-}
-
-impl StateValues {
-    /// Adds what a message has; returns whether that was new.
-    pub fn add(&mut self, message: &Message) -> bool {
-        let before = (self.attributes.len(), self.fractions);
-        for (name, attribute) in &message.attributes.0 {
-            let is_number = matches!(attribute, AttributeMessage::Number { .. });
-            self.attributes.entry(Arc::clone(name)).or_insert(is_number);
-        }
-        self.fractions |= message.detections.iter().any(|detection| detection.fraction.is_some());
-        before != (self.attributes.len(), self.fractions)
-    }
-}
-
 /// The sink's knowledge about one camera.
 #[derive(Debug, Default)]
 pub struct StateTracker {
@@ -241,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_and_parts_of_the_frame_are_in_the_state_and_told_once() {
+    fn attributes_and_parts_of_the_frame_are_in_the_state() {
         let (camera, model) = (CameraMetrics::new("door".into()), "m".into());
         camera.enter(Phase::Streaming);
         let one = |label: &str| LabelMessage { label: label.into(), score: 0.5 };
@@ -260,10 +238,6 @@ mod tests {
         assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&state), "{state}");
         let nothing = serde_json::to_value(look(Some(&message_of(2, &["road"])))).unwrap();
         assert!(nothing.get("attributes").is_none() && nothing.get("fractions").is_none());
-        let mut values = StateValues::default();
-        assert!(!values.add(&message_of(2, &["road"])));
-        assert!(values.add(&message) && !values.add(&message));
-        assert_eq!(values.attributes.into_values().collect::<Vec<_>>(), [true, false, false]);
     }
 
     #[test]

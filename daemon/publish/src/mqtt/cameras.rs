@@ -8,10 +8,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 use visiond_config::types::{MqttSinkConfig, SinkConfig};
+use visiond_flow::message::ModelValues;
 use visiond_flow::metrics::{CameraMetrics, Phase};
 use visiond_live::Live;
 
-use super::camera_state::{StateTracker, StateValues};
+use super::camera_state::StateTracker;
 use super::codec::{Incoming, JSON, Publish};
 use super::discovery::{self, Discovery};
 use super::session::MqttSession;
@@ -55,7 +56,10 @@ pub struct RetainedCameras {
 #[derive(Debug, Default)]
 struct Known {
     model: Arc<str>,
-    values: StateValues,
+    /// What its model gives, by its last message; `None` before the first.
+    values: Option<ModelValues>,
+    /// Discovery topics that the broker retained, of which only the model says whether they are its.
+    undecided: BTreeSet<String>,
     tracker: StateTracker,
 }
 
@@ -147,11 +151,23 @@ impl RetainedCameras {
         match self.topics.camera_of_state(&message.topic) {
             Some(camera) if !self.known.contains_key(camera) => self.clear(session, camera),
             Some(_) => {}
+            None if self.keep_undecided(&message.topic) => {}
             None if !self.announced.contains_key(&message.topic) && discovery::is_ours(&message.payload) => {
                 session.publish(self.retained(message.topic.clone(), Bytes::new(), JSON));
             }
             None => {}
         }
+    }
+
+    /// Whether only the model of a camera says if it has this discovery topic, and that model is not known yet.
+    fn keep_undecided(&mut self, topic: &str) -> bool {
+        let Some(discovery) = &self.discovery else { return false };
+        let mut open = self.known.iter_mut().filter(|(_, known)| known.values.is_none());
+        let Some((_, known)) = open.find(|(camera, _)| discovery.depends_on_model(camera, topic)) else { return false };
+        if known.undecided.len() < MOST_CLEARED {
+            known.undecided.insert(topic.to_owned());
+        }
+        true
     }
 
     /// Subscribes to what the broker retained earlier, once a session, where Home Assistant discovery is on.
@@ -177,14 +193,18 @@ impl RetainedCameras {
             Known { model: Arc::clone(model), ..Known::default() }
         });
         if known.model != *model {
-            (known.model, known.values) = (Arc::clone(model), StateValues::default());
+            (known.model, known.values) = (Arc::clone(model), None);
             self.stale = true;
         }
         let latest = self.live.messages().latest(name);
         let latest = latest.as_ref().map(|published| &**published.message());
         // The newest message may be the last of another model.
-        let of_model = latest.filter(|message| message.model.name == **model);
-        self.stale |= of_model.is_some_and(|message| known.values.add(message));
+        if let Some(message) = latest.filter(|message| message.model.name == **model)
+            && known.values.as_ref() != Some(&message.model.values)
+        {
+            known.values = Some(message.model.values.clone());
+            self.stale = true;
+        }
         let tracker = &mut known.tracker;
         let state = tracker.look(camera, model, latest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {
@@ -214,11 +234,15 @@ impl RetainedCameras {
         let wanted: BTreeMap<String, Value> = match &self.discovery {
             Some(discovery) => {
                 let known = self.known.iter();
-                known.flat_map(|(camera, known)| discovery.camera(camera, &known.model, &known.values)).collect()
+                known
+                    .flat_map(|(camera, known)| discovery.camera(camera, &known.model, known.values.as_ref()))
+                    .collect()
             }
             None => BTreeMap::new(),
         };
-        let gone = self.announced.keys().filter(|topic| !wanted.contains_key(*topic));
+        let decided = self.known.values_mut().filter(|known| known.values.is_some());
+        let decided: BTreeSet<String> = decided.flat_map(|known| std::mem::take(&mut known.undecided)).collect();
+        let gone = self.announced.keys().chain(&decided).filter(|topic| !wanted.contains_key(*topic));
         gone.for_each(|topic| session.publish(self.retained(topic.clone(), Bytes::new(), JSON)));
         for (topic, entity) in wanted.iter().filter(|(topic, entity)| self.announced.get(*topic) != Some(*entity)) {
             session.publish(self.retained(topic.clone(), entity.to_string().into(), JSON));
@@ -252,7 +276,7 @@ mod tests {
     use rumqttc::v5::mqttbytes::v5;
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use visiond_config::types::MqttProtocol;
-    use visiond_flow::message::Published;
+    use visiond_flow::message::{MessageModel, Published};
     use visiond_flow::metrics::{LaneMetrics, LaneView};
     use visiond_flow::testing::door_message;
     use visiond_system::testing::{HANG, at_once};
@@ -465,6 +489,55 @@ mod tests {
                     "{topic}: {said:?}"
                 );
             }
+        });
+    }
+
+    #[test]
+    fn entities_of_a_model_stay_until_it_says_that_they_are_not_its() {
+        run(async {
+            let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
+            let door = Arc::new(CameraMetrics::new("door".into()));
+            bench.run("m", &[&door]);
+            let start = Instant::now();
+            bench.tick(start).await;
+            // What an earlier start had announced.
+            for entity in ["attribute_age", "attribute_hat", "share_road"] {
+                let topic = format!("homeassistant/sensor/visiond_gate/door_{entity}/config");
+                let payload = Bytes::from_static(br#"{"origin":{"name":"visiond"}}"#);
+                bench.cameras.incoming(&mut bench.session, &Incoming { topic, payload, retained: true });
+            }
+            assert_eq!(bench.said().await, []);
+            door.enter(Phase::Streaming);
+            let say = |bench: &Bench, number: u64, values: ModelValues| {
+                let mut message = visiond_flow::message::Message::clone(&door_message(number, 0));
+                message.model = Arc::new(MessageModel { values, ..MessageModel::clone(&message.model) });
+                bench.context.live.messages().publish(&Arc::new(Published::new(Arc::new(message))));
+            };
+            let changed = |said: &[(String, String)]| -> Vec<(String, bool)> {
+                let configs = said.iter().filter(|(topic, _)| topic.ends_with("/config"));
+                let short = |topic: &str| topic.rsplit('/').nth(1).unwrap().to_owned();
+                configs.map(|(topic, payload)| (short(topic), !payload.is_empty())).collect()
+            };
+            say(&bench, 1, ModelValues { attributes: vec![("age".into(), true)], fractions: false });
+            let said = bench.tick(start + 2 * SECOND).await;
+            let of = |name: &str, is_there: bool| (name.to_owned(), is_there);
+            let expected =
+                [of("door_attribute_hat", false), of("door_share_road", false), of("door_attribute_age", true)];
+            assert_eq!(changed(&said), expected);
+            // Loaded again under its name, with a label instead of the number.
+            say(
+                &bench,
+                2,
+                ModelValues { attributes: vec![("age".into(), false), ("hat".into(), false)], fractions: false },
+            );
+            let said = bench.tick(start + 4 * SECOND).await;
+            assert_eq!(changed(&said), [of("door_attribute_age", true), of("door_attribute_hat", true)]);
+            assert!(
+                !said.iter().any(|(_, payload)| payload.contains("state_class") && payload.contains("attribute_age"))
+            );
+            say(&bench, 3, ModelValues::default());
+            let said = bench.tick(start + 6 * SECOND).await;
+            assert_eq!(changed(&said), [of("door_attribute_age", false), of("door_attribute_hat", false)]);
         });
     }
 

@@ -2,9 +2,13 @@
 
 use serde_json::{Value, json};
 use visiond_config::types::MqttSinkConfig;
+use visiond_flow::message::ModelValues;
 
-use super::camera_state::StateValues;
 use super::topics::Topics;
+
+/// How the names of entities begin that a model has, or has not.
+const SHARE: &str = "share_";
+const ATTRIBUTE: &str = "attribute_";
 
 /// Makes the discovery messages of one device's cameras.
 #[derive(Debug, Clone)]
@@ -28,8 +32,9 @@ impl Discovery {
         })
     }
 
-    /// Returns the discovery messages of a camera, by topic; the broker retains them.
-    pub fn camera(&self, camera: &str, model: &str, values: &StateValues) -> Vec<(String, Value)> {
+    /// Returns the discovery messages of a camera, by topic; the broker retains them. `values` is what its model gives; `None` if
+    /// that is not known yet.
+    pub fn camera(&self, camera: &str, model: &str, values: Option<&ModelValues>) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
             let topic = format!("{}/{component}/visiond_{}/{camera}_{entity}/config", self.prefix, self.device);
@@ -46,27 +51,29 @@ impl Discovery {
         add("sensor", "detections", "Detections", sensor("mdi:counter", "{{ value_json.detections }}"));
         for label in &self.labels {
             // A JSON string is a valid Jinja string too.
-            let template = format!("{{{{ value_json.counts[{}] | default(0) }}}}", Value::from(label.as_str()));
+            let template = format!("{{{{ value_json.counts.get({}, 0) }}}}", Value::from(label.as_str()));
             let entity = format!("count_{}", in_topic(label));
             add("sensor", &entity, &format!("Count of {label}"), sensor("mdi:counter", &template));
         }
-        for label in self.labels.iter().filter(|_| values.fractions) {
+        for label in self.labels.iter().filter(|_| values.is_some_and(|values| values.fractions)) {
             let label_text = Value::from(label.as_str());
-            let template = format!(
-                "{{{{ ((value_json.fractions | default({{}}))[{label_text}] | default(0) * 100) | round(2) }}}}"
-            );
+            let template =
+                format!("{{{{ ((value_json.fractions | default({{}})).get({label_text}, 0) * 100) | round(2) }}}}");
             let mut share = sensor("mdi:chart-pie", &template);
             share["unit_of_measurement"] = "%".into();
-            add("sensor", &format!("share_{}", in_topic(label)), &format!("Share of {label}"), share);
+            add("sensor", &format!("{SHARE}{}", in_topic(label)), &format!("Share of {label}"), share);
         }
-        for (name, is_number) in &values.attributes {
+        for (name, is_number) in values.iter().flat_map(|values| &values.attributes) {
             let name_text = Value::from(&**name);
-            let template = format!("{{{{ (value_json.attributes | default({{}}))[{name_text}] | default(none) }}}}");
+            // A state has 255 characters at most.
+            let (if_missing, cut) = if *is_number { ("none", "") } else { ("''", " | truncate(255, true, '...', 0)") };
+            let template =
+                format!("{{{{ (value_json.attributes | default({{}})).get({name_text}, {if_missing}){cut} }}}}");
             let mut attribute = json!({ "icon": "mdi:tag", "state_topic": state, "value_template": template });
             if *is_number {
                 attribute["state_class"] = "measurement".into();
             }
-            add("sensor", &format!("attribute_{}", in_topic(name)), name, attribute);
+            add("sensor", &format!("{ATTRIBUTE}{}", in_topic(name)), name, attribute);
         }
         let mut fps = sensor("mdi:speedometer", "{{ value_json.fps }}");
         (fps["unit_of_measurement"], fps["entity_category"]) = ("fps".into(), "diagnostic".into());
@@ -80,6 +87,12 @@ impl Discovery {
     /// Returns the topic filter of this device's discovery messages.
     pub fn everywhere(&self) -> String {
         format!("{}/+/visiond_{}/+/config", self.prefix, self.device)
+    }
+
+    /// Whether only the model of this camera says if there is such a topic.
+    pub fn depends_on_model(&self, camera: &str, topic: &str) -> bool {
+        let start = format!("{}/sensor/visiond_{}/{camera}_", self.prefix, self.device);
+        topic.strip_prefix(&start).is_some_and(|entity| entity.starts_with(SHARE) || entity.starts_with(ATTRIBUTE))
     }
 
     fn entity(&self, camera: &str, model: &str, entity: &str, name: &str, more: Value) -> Value {
@@ -145,7 +158,7 @@ mod tests {
         };
         let topics = Topics::new("visiond", "gate");
         let discovery = Discovery::new(&config, "gate", &topics).unwrap();
-        let announced = discovery.camera("door", "objects", &StateValues::default());
+        let announced = discovery.camera("door", "objects", None);
         let topics: Vec<_> = announced.iter().map(|(topic, _)| topic.as_str()).collect();
         assert_eq!(
             topics,
@@ -159,19 +172,23 @@ mod tests {
                 "homeassistant/camera/visiond_gate/door_snapshot/config",
             ]
         );
-        assert_eq!(announced[4].1["value_template"], r#"{{ value_json.counts["a\"b"] | default(0) }}"#);
+        assert_eq!(announced[4].1["value_template"], r#"{{ value_json.counts.get("a\"b", 0) }}"#);
         for (_, entity) in &announced {
             assert_eq!(entity["device"]["identifiers"], json!(["visiond_gate_door"]));
             assert_eq!(entity["availability"][0]["topic"], "visiond/gate/availability");
         }
         let attributes = [("age".into(), true), ("hair \"colour\"".into(), false)].into();
-        let more = discovery.camera("door", "objects", &StateValues { attributes, fractions: true });
+        assert_eq!(discovery.camera("door", "objects", Some(&ModelValues::default())), announced);
+        let more = discovery.camera("door", "objects", Some(&ModelValues { attributes, fractions: true }));
         let new: Vec<_> = more.iter().filter(|one| !announced.contains(one)).collect();
         let names = ["Share of person", "Share of traffic light", "Share of a\"b", "age", "hair \"colour\""];
         assert_eq!(new.iter().map(|(_, entity)| entity["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
         assert_eq!(new[3].0, "homeassistant/sensor/visiond_gate/door_attribute_age/config");
+        assert!(new.iter().all(|(topic, _)| discovery.depends_on_model("door", topic)));
+        assert!(!announced.iter().any(|(topic, _)| discovery.depends_on_model("door", topic)));
         assert_eq!((&new[3].1["state_class"], &new[4].1["state_class"]), (&"measurement".into(), &Value::Null));
-        let template = r#"{{ (value_json.attributes | default({}))["hair \"colour\""] | default(none) }}"#;
+        let template =
+            r#"{{ (value_json.attributes | default({})).get("hair \"colour\"", '') | truncate(255, true, '...', 0) }}"#;
         assert_eq!(new[4].1["value_template"], template);
         let config = MqttSinkConfig { home_assistant: false, ..config };
         assert!(Discovery::new(&config, "gate", &Topics::new("visiond", "gate")).is_none());

@@ -17,13 +17,15 @@ pub(super) struct GpuMasks {
     masks: Option<CudaMasks>,
     stream: CudaStream,
     end: Event,
+    /// The masks of one launch.
+    part: Vec<Mask>,
 }
 
 impl GpuMasks {
     pub(super) fn new(spec: MaskSpec, stream: &CudaStream) -> Result<Self, CudaError> {
         let device = stream.device();
         let (own, end) = (CudaStream::new(device)?, Event::new(device)?);
-        Ok(Self { spec, masks: None, stream: own, end })
+        Ok(Self { spec, masks: None, stream: own, end, part: Vec::new() })
     }
 
     /// Replaces `out` by the masks of `jobs` in the frame `slot`; returns how many are empty because they did not fit.
@@ -44,12 +46,20 @@ impl GpuMasks {
             empty => empty.insert(CudaMasks::new(&self.spec, self.stream.device())?),
         };
         let frame = MaskFrame::new(mapping, (self.spec.width, self.spec.height));
-        // SAFETY: the outputs are the caller's promise; the last launch was waited for, or the stream failed and its error ends
-        // this run too.
-        let lost = unsafe { masks.enqueue(outputs, slot, &frame, jobs, &self.stream) }?;
-        self.end.record(&self.stream)?;
-        self.end.wait()?;
-        masks.masks(out);
+        let (mut lost, mut words) = (0, 0);
+        out.clear();
+        // One part, but where masks are as large as the frame.
+        for jobs in jobs.chunks(masks.most_at_once(&frame)) {
+            // SAFETY: the outputs are the caller's promise; the last launch was waited for, or the stream failed and its error
+            // ends this run too.
+            lost += unsafe { masks.enqueue(outputs, slot, &frame, jobs, &self.stream) }?;
+            self.end.record(&self.stream)?;
+            self.end.wait()?;
+            masks.masks(&mut self.part);
+            // The most that all masks of a frame may take holds for all parts.
+            lost += self.part.iter_mut().filter_map(|mask| (!mask.fits(&mut words)).then_some(())).count();
+            out.append(&mut self.part);
+        }
         Ok(lost)
     }
 
