@@ -57,7 +57,7 @@ pub fn packets(data: &[u8]) {
         clock.advance(Duration::from_millis(u64::from(high) * 6));
         if flags & REPORT != 0 {
             // Up to 1.3 s ago by a right clock, or by one that is wrong by any time.
-            let now_s = (u64::try_from(clock.realtime_ns()).unwrap_or_default() / 1_000_000_000 + EPOCH_S) << 32;
+            let now_s = (clock.realtime_ns() / 1_000_000_000 + EPOCH_S) << 32;
             let wrong = if high & 2 == 0 { 0 } else { u64::from_be_bytes([low, flags, 0, 0, 0, 0, 0, 0]) };
             camera_clock
                 .report(rtp, now_s.wrapping_sub(u64::from(low) * (u64::from(u32::MAX) / 200)).wrapping_add(wrong));
