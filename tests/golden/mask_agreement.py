@@ -10,8 +10,8 @@ has a plane of its own: logits of 160 x 160, as RF-DETR-seg has them (`--head rf
 any box 0, as torchvision's Mask R-CNN has them (`--head mask-rcnn`). It runs on pictures of many sizes, so that the letterbox
 differs, until there are more than 1,000 instances.
 
-The expected masks are written anew after `process_mask_native` and `scale_masks` of ultralytics 8.4.190 `utils/ops.py`
-(`retina_masks=True`, the way that gives masks in pixels of the picture), and after `PostProcess.forward` of rfdetr 1.4.0
+The script computes the expected masks itself, by the formulas of `process_mask_native` and `scale_masks` of ultralytics 8.4.190 `utils/ops.py`
+(`retina_masks=True`, the way that gives masks in pixels of the picture) and of `PostProcess.forward` of rfdetr 1.4.0
 `models/lwdetr.py`: interpolated to the picture, above 0. torchvision leaves to its user what becomes of the masks if the network
 saw a resized picture; here they are interpolated in the same way. OpenCV's INTER_LINEAR on floats is PyTorch's bilinear interpolation.
 

@@ -2,7 +2,7 @@
 
 use visiond_kernels::frame::FrameLayout;
 
-use super::rtsp::fuzz::packets;
+pub use super::rtsp::fuzz::rtp;
 use super::{ffprobe, y4m};
 
 /// Reads ffprobe's answer about a video.
@@ -29,10 +29,4 @@ pub fn y4m(line: &[u8]) {
             let _ = FrameLayout::packed(header.format, header.width, header.height, color);
         }
     }
-}
-
-/// Assembles and queues the units of RTP packets. The first byte chooses the codec; each packet is a byte of flags, its length in
-/// two bytes, and its payload.
-pub fn rtp(data: &[u8]) {
-    packets(data);
 }

@@ -18,15 +18,15 @@ impl FrameRate {
 
     /// Whether to look at a frame that was captured at `at_ns` on CLOCK_MONOTONIC.
     ///
-    /// A frame may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. The frame
-    /// after it is due as much later. Times that go back, as after a reopening, begin anew.
+    /// A frame may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. If the times
+    /// go back, as after the camera was opened again, the next frame is taken at once.
     pub fn takes(&mut self, at_ns: u64) -> bool {
         let interval_ns = self.interval_ns;
         let due_ns = self.due_ns.filter(|due_ns| at_ns.saturating_add(2 * interval_ns) >= *due_ns);
         if due_ns.is_some_and(|due_ns| at_ns.saturating_add(interval_ns / 2) < due_ns) {
             return false;
         }
-        // One that is a little late does not delay those after it; after a pause it begins anew.
+        // A frame that is a little late does not delay the next ones. After a pause, intervals count from this frame.
         let begins = due_ns.filter(|due_ns| at_ns < due_ns.saturating_add(interval_ns)).unwrap_or(at_ns);
         self.due_ns = Some(begins.saturating_add(interval_ns));
         true

@@ -174,7 +174,7 @@ impl MaskAssembler {
     ) -> [u32; 4] {
         let whole = |count: usize| Span { first: 0, count: count as u32 };
         self.logits(spec, planes, from, [whole(spec.width), whole(spec.height)]);
-        // Of NaN nobody knows, but it is not above 0 after the interpolation.
+        // NaN is not above 0, and neither is what is interpolated from it.
         let mut inside: Option<[u32; 4]> = None;
         for (y, line) in (0..).zip(self.cells.chunks_exact(spec.width)) {
             let above = |logit: &f32| *logit > 0.0;

@@ -15,7 +15,7 @@ use super::super::source::SourceError;
 use super::access_unit::{Access, Codec};
 use super::session::{Failure, ReadMeter, Received, SessionTarget, TEARDOWN_WAIT, connect};
 
-/// The most streams that are told.
+/// The report names so many streams at most, and the one that visiond plays.
 const MOST_STREAMS: usize = 16;
 
 /// What a camera offers.
