@@ -16,7 +16,9 @@ use visiond_kernels::mask::{Mask, Polygons, rle_encode};
 use visiond_kernels::oriented::OrientedBox;
 
 use self::rounding::{rounded_part, rounded_pixels, rounded_score};
-pub use self::values::{AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage};
+pub use self::values::{
+    AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage, PlainAttribute,
+};
 use crate::frame::Frame;
 use crate::timestamp::Timestamp;
 

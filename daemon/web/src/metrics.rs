@@ -8,6 +8,7 @@ mod text_format;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use visiond_flow::message::PlainAttribute;
 use visiond_flow::metrics::{GpuSnapshot, Phase, Stage};
 use visiond_flow::sink_counts::{SinkCounts, SpoolCounts};
 use visiond_system::process::ProcessFacts;
@@ -103,6 +104,27 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
             family.add(&[("camera", &camera.name), ("label", &label.label)], count(label) as f64);
         }
     }
+    let help = "Part of the newest frame that a class covers, 0 to 1.";
+    let mut family = page.family(GAUGE, "visiond_frame_fraction", help);
+    for (camera, (label, part)) in
+        cameras.iter().flat_map(|camera| camera.fractions.iter().map(move |one| (camera, one)))
+    {
+        family.add(&[("camera", &camera.name), ("label", label)], decimal(*part));
+    }
+    let attributes = || cameras.iter().flat_map(|camera| camera.attributes.iter().map(move |one| (camera, one)));
+    let mut family = page.family(GAUGE, "visiond_attribute", "Attribute of the newest frame that is a number.");
+    for (camera, (name, value)) in attributes() {
+        if let PlainAttribute::Number(value) = value {
+            family.add(&[("camera", &camera.name), ("attribute", name)], decimal(*value));
+        }
+    }
+    let help = "1 for the label, or the labels with commas, of an attribute of the newest frame.";
+    let mut family = page.family(GAUGE, "visiond_attribute_info", help);
+    for (camera, (name, value)) in attributes() {
+        if let PlainAttribute::Text(label) = value {
+            family.add(&[("camera", &camera.name), ("attribute", name), ("label", label)], 1.0);
+        }
+    }
     let columns: [Column<CameraFacts>; 4] = [
         (COUNTER, "visiond_camera_restarts_total", "Times a camera was reopened.", |camera| camera.restarts as f64),
         (COUNTER, "visiond_camera_errors_total", "Times a camera could not be opened, or failed.", |c| c.errors as f64),
@@ -124,6 +146,11 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
     for (camera, counts) in cameras.iter().filter_map(|camera| Some((camera, camera.pictures.as_ref()?))) {
         family.add(&[("camera", &camera.name)], flag(counts.outage.is_some()));
     }
+}
+
+/// Returns the number with the digits that messages have: the same in binary would have seventeen.
+fn decimal(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or(f64::NAN)
 }
 
 fn stages(page: &mut MetricsText, cameras: &[CameraFacts]) {

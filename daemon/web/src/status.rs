@@ -103,6 +103,11 @@ impl StatusCollector {
         let frame = total.frame.unwrap_or_default();
         let recent = self.recent.of(camera, &total.stages);
         let stages = Stage::ALL.iter().zip(&total.stages).zip(&recent);
+        // The newest message of a camera that is away is an old one.
+        let latest = self.service.live().messages().latest(&camera.name).filter(|_| phase == Phase::Streaming);
+        let latest = latest.as_ref().map(|published| &**published.message());
+        let covered = latest.iter().flat_map(|message| &message.detections);
+        let attributes = latest.iter().flat_map(|message| &message.attributes.0);
         let pictures = snapshot.pictures.iter().find(|pictures| pictures.camera == camera.name);
         CameraFacts {
             name: camera.name.to_string(),
@@ -121,6 +126,8 @@ impl StatusCollector {
             errors: total.errors,
             detections: total.detections,
             labels,
+            fractions: covered.filter_map(|class| Some((class.label.to_string(), class.fraction?))).collect(),
+            attributes: attributes.map(|(name, attribute)| (name.to_string(), attribute.into())).collect(),
             stages: stages.map(|((stage, all), recent)| (stage.name().to_owned(), stage_facts(all, recent))).collect(),
             copied_bytes: total.copied_bytes,
             capture_cpu_s: total.capture_cpu_ns as f64 / 1e9,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use visiond_engine::heads::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLabel};
 
 use super::rounding::{rounded_score, significant};
@@ -28,6 +28,25 @@ pub enum AttributeMessage {
         /// Its value.
         value: f32,
     },
+}
+
+/// The value of an attribute alone, without scores.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PlainAttribute {
+    /// A number.
+    Number(f32),
+    /// The label, or all labels with commas between.
+    Text(String),
+}
+
+impl From<&AttributeMessage> for PlainAttribute {
+    fn from(attribute: &AttributeMessage) -> Self {
+        match attribute {
+            AttributeMessage::Number { value } => Self::Number(*value),
+            labels => Self::Text(labels.text()),
+        }
+    }
 }
 
 /// A label with its score.

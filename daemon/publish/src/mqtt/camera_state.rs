@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use visiond_flow::message::{AttributeMessage, Message};
+use visiond_flow::message::{Message, PlainAttribute};
 use visiond_flow::metrics::{CameraMetrics, Phase};
 
 /// The version in every state's `schema`; a change that breaks readers raises it.
@@ -31,25 +31,7 @@ pub struct StateMessage {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     fractions: BTreeMap<Arc<str>, f32>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    attributes: BTreeMap<Arc<str>, StateAttribute>,
-}
-
-/// The value of an attribute.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(untagged)]
-enum StateAttribute {
-    /// Its label, or all of them with commas.
-    Text(String),
-    Number(f32),
-}
-
-impl From<&AttributeMessage> for StateAttribute {
-    fn from(attribute: &AttributeMessage) -> Self {
-        match attribute {
-            AttributeMessage::Number { value } => Self::Number(*value),
-            other => Self::Text(other.text()),
-        }
-    }
+    attributes: BTreeMap<Arc<str>, PlainAttribute>,
 }
 
 /// The sink's knowledge about one camera.
@@ -136,7 +118,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use serde_json::{Value, json};
-    use visiond_flow::message::LabelMessage;
+    use visiond_flow::message::{AttributeMessage, LabelMessage};
 
     use super::*;
     use visiond_flow::testing::door_message as message;

@@ -17,6 +17,11 @@ fn full() -> StatusReport {
         phase: "streaming".to_owned(),
         dropped: BTreeMap::from([("driver".to_owned(), 2), ("overload".to_owned(), 3)]),
         labels: vec![LabelFacts { label: "person".to_owned(), total: 9, newest: 1 }],
+        fractions: BTreeMap::from([("road".to_owned(), 0.1234)]),
+        attributes: BTreeMap::from([
+            ("age".to_owned(), PlainAttribute::Number(31.4)),
+            ("hair".to_owned(), PlainAttribute::Text("dark".to_owned())),
+        ]),
         stages: stages.into(),
         pictures: Some(Default::default()),
         ..CameraFacts::default()
@@ -62,6 +67,9 @@ fn what_is_seen_is_told_in_base_units() {
         "visiond_capture_to_publish_seconds_bucket{camera=\"front \\\"door\\\"\",le=\"+Inf\"} 3",
         "visiond_capture_to_publish_seconds_sum{camera=\"front \\\"door\\\"\"} 0.0045",
         "visiond_sink_lost_total{sink=\"fleet\",cause=\"unsent\"} 1",
+        "visiond_frame_fraction{camera=\"front \\\"door\\\"\",label=\"road\"} 0.1234",
+        "visiond_attribute{camera=\"front \\\"door\\\"\",attribute=\"age\"} 31.4",
+        "visiond_attribute_info{camera=\"front \\\"door\\\"\",attribute=\"hair\",label=\"dark\"} 1",
         "visiond_sink_connected{sink=\"fleet\"} 1",
         "visiond_spool_bytes{sink=\"fleet\"} 10",
         "visiond_temperature_celsius{zone=\"gpu\"} 51.5",

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use visiond_annotate::annotator::AnnotateCounts;
+use visiond_flow::message::PlainAttribute;
 use visiond_flow::metrics::GpuSnapshot;
 use visiond_flow::sink_counts::SinkCounts;
 use visiond_system::process::ProcessFacts;
@@ -89,6 +90,12 @@ pub struct CameraFacts {
     pub detections: u64,
     /// Detections by label, most first.
     pub labels: Vec<LabelFacts>,
+    /// Parts of the newest frame that classes cover, by label; empty unless the model gives a class for each pixel.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fractions: BTreeMap<String, f32>,
+    /// Attributes of the newest frame; empty unless the model gives some.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, PlainAttribute>,
     /// Durations of each stage, by its name in messages; "total" is from capture to publishing.
     pub stages: BTreeMap<String, StageFacts>,
     /// Bytes of frames copied between the source and the buffer that the model reads.
