@@ -56,6 +56,17 @@ fn frames_become_messages_in_order_and_sigterm_ends_it() {
 }
 
 #[test]
+fn frames_beyond_max_fps_are_skipped_and_the_summary_says_so() {
+    // One frame in a thousand seconds.
+    let limited = PATTERN.replace("name = \"bars\"", "name = \"bars\"\nmax_fps = 0.001");
+    let ended = Daemon::start(&format!("{limited}max_frames = 6\n{FILE_SINK}")).finish();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    assert_eq!(ended.daemon.count("out.jsonl"), 1);
+    assert!(ended.log.contains("camera bars: 1 of 6 frames processed"), "{}", ended.log);
+    assert!(ended.log.contains("dropped 5 (skipped 5)"), "{}", ended.log);
+}
+
+#[test]
 fn two_stop_signals_count_as_one_and_a_program_that_ignores_them_does_not_delay_the_end() {
     // As `timeout` does: the process, then its group.
     let mut daemon = Daemon::start(&format!("{PATTERN}{FILE_SINK}"));
