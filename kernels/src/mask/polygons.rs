@@ -40,9 +40,19 @@ pub struct Polygons {
     /// The top edges of pixels that were passed.
     passed: Vec<u32>,
     ring: Vec<[f32; 2]>,
+    corners: Vec<Corner>,
     smoothed: Vec<[f32; 2]>,
     keep: Vec<bool>,
     stack: Vec<(usize, usize, u32)>,
+}
+
+/// What a contour does at a point.
+#[derive(Debug, Clone, Copy)]
+struct Corner {
+    /// It turns to the right.
+    right: bool,
+    /// It goes on for one pixel.
+    pixel: bool,
 }
 
 /// The bits of a mask by signed coordinates relative to its rectangle.
@@ -156,7 +166,7 @@ impl Polygons {
 
     /// Smooths `ring` and returns `true`, unless that moves a noticeable part of its area.
     fn smooth_ring(&mut self) -> bool {
-        smooth_steps(&self.ring, &mut self.smoothed);
+        smooth_steps(&self.ring, &mut self.corners, &mut self.smoothed);
         let (before, after) = (area_and_length(&self.ring).0, area_and_length(&self.smoothed).0);
         let fits = (before - after).abs() <= SMOOTHED_AREA * before;
         if fits {
@@ -229,32 +239,39 @@ fn perimeter(mask: &Mask) -> u64 {
 ///
 /// A corner between two edges, of which one is a pixel long, is cut off if the contour turns the other way at their other ends:
 /// the slope comes no nearer to the middle of a pixel than 0.35, so it fills the same pixels, and a staircase becomes a line.
-fn smooth_steps(ring: &[[f32; 2]], out: &mut Vec<[f32; 2]>) {
+fn smooth_steps(ring: &[[f32; 2]], corners: &mut Vec<Corner>, out: &mut Vec<[f32; 2]>) {
     out.clear();
+    corners.clear();
     let count = ring.len();
-    // Indices are at most three rounds ahead: subtractions cost less than a division.
-    let once = |i: usize| if i >= count { i - count } else { i };
-    let point = |i: usize| ring[once(once(once(i)))];
-    // The edge from point `i` to the next. All indices are one round ahead, so that they may be reduced.
-    let edge = |i: usize| [point(i + 1)[0] - point(i)[0], point(i + 1)[1] - point(i)[1]];
-    let length = |i: usize| edge(i)[0].abs() + edge(i)[1].abs();
-    let right = |i: usize| {
-        let (before, after) = (edge(i + count - 1), edge(i));
-        before[0] * after[1] - before[1] * after[0] > 0.0
-    };
-    let step = |i: usize| right(i) != right(i + 1);
-    let cut = |i: usize| {
-        let before = i + count - 1;
-        step(before) && step(i) && (length(before) == 1.0 || length(i) == 1.0)
-    };
-    for i in 0..count {
-        if !cut(i) {
-            out.push(point(i));
+    if count == 0 {
+        return;
+    }
+    // The corners with more at each end, so that every one has its neighbours.
+    let padded = |i: usize| ring[(i + count - 2) % count];
+    let edge = |a: [f32; 2], b: [f32; 2]| [b[0] - a[0], b[1] - a[1]];
+    let mut before = edge(padded(0), padded(1));
+    for i in 1..count + 4 {
+        let after = edge(padded(i), padded(i + 1));
+        corners.push(Corner {
+            right: before[0] * after[1] - before[1] * after[0] > 0.0,
+            pixel: after[0].abs() + after[1].abs() == 1.0,
+        });
+        before = after;
+    }
+    // `corners[i + 1]` is that of point i; it steps if the contour turns the other way at the end of its edge.
+    let step = |i: usize| corners[i].right != corners[i + 1].right;
+    let cut = |i: usize| step(i - 1) && step(i) && (corners[i - 1].pixel || corners[i].pixel);
+    let mut is_cut = cut(1);
+    for (i, &point) in ring.iter().enumerate() {
+        let next_is_cut = cut(i + 2);
+        if !is_cut {
+            out.push(point);
         }
-        if step(i) && (cut(i) || cut(i + 1)) {
-            let (a, b) = (point(i), point(i + 1));
-            out.push([f32::midpoint(a[0], b[0]), f32::midpoint(a[1], b[1])]);
+        if step(i + 1) && (is_cut || next_is_cut) {
+            let next = ring[if i + 1 == count { 0 } else { i + 1 }];
+            out.push([f32::midpoint(point[0], next[0]), f32::midpoint(point[1], next[1])]);
         }
+        is_cut = next_is_cut;
     }
 }
 
