@@ -3,6 +3,7 @@
 use crate::buffer::UnifiedBuffer;
 use crate::color::ColorDescription;
 use crate::cuda::{CudaError, CudaStream, DeviceAddress};
+use crate::nvdec::Surface;
 pub use crate::pixel_format::{BayerDepth, BayerOrder, PixelFormat};
 
 /// The maximum number of planes of a format.
@@ -19,6 +20,17 @@ const MAX_BYTES: usize = 1 << 40;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FrameError(String);
+
+/// A frame in the GPU's memory cannot be copied to the host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameCopyError {
+    /// CUDA refuses.
+    #[error("cannot copy a frame from the GPU: {0}")]
+    Cuda(#[from] CudaError),
+    /// The copy does not fit the frame's layout.
+    #[error(transparent)]
+    Layout(#[from] FrameError),
+}
 
 /// The position of a plane in a frame's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -152,6 +164,16 @@ impl FrameLayout {
         Ok(view)
     }
 
+    /// Returns a view of a picture in the GPU's memory, without bytes for the host: see [`FrameView::on_host`].
+    pub fn view_on_gpu<'a>(&self, surface: &'a Surface) -> FrameView<'a> {
+        let mut planes = [Plane::default(); MAX_PLANES];
+        for (plane, &PlaneLayout { offset_bytes, pitch_bytes }) in planes.iter_mut().zip(self.planes()) {
+            *plane = Plane { bytes: &[], pitch_bytes, device: Some(surface.address().offset(offset_bytes)) };
+        }
+        let Self { format, width, height, color, .. } = *self;
+        FrameView { format, width, height, planes, color, buffer: None, surface: Some((surface, *self)) }
+    }
+
     /// Does the same as [`view`](Self::view), for bytes that start at `device` on the GPU.
     pub fn view_at<'a>(&self, bytes: &'a [u8], device: Option<DeviceAddress>) -> Result<FrameView<'a>, FrameError> {
         let mut view = self.view(bytes)?;
@@ -191,6 +213,8 @@ pub struct FrameView<'a> {
     color: ColorDescription,
     /// The buffer that contains all planes, if known.
     buffer: Option<&'a UnifiedBuffer>,
+    /// The surface in the GPU's memory that contains all planes, which then have no bytes for the host, and their layout in it.
+    surface: Option<(&'a Surface, FrameLayout)>,
 }
 
 impl<'a> FrameView<'a> {
@@ -214,7 +238,7 @@ impl<'a> FrameView<'a> {
         }
         let mut kept = [Plane::default(); MAX_PLANES];
         kept[..planes.len()].copy_from_slice(planes);
-        Ok(Self { format, width, height, planes: kept, color, buffer: None })
+        Ok(Self { format, width, height, planes: kept, color, buffer: None, surface: None })
     }
 
     /// Returns the pixel format.
@@ -235,6 +259,24 @@ impl<'a> FrameView<'a> {
     /// Returns the colours.
     pub fn color(&self) -> ColorDescription {
         self.color
+    }
+
+    /// Whether the host can read the bytes. If not, only work on the GPU can, and [`on_host`](Self::on_host).
+    pub fn is_on_host(&self) -> bool {
+        self.surface.is_none()
+    }
+
+    /// Returns a view that the host can read: this one, or one of a copy that is made in `copy`.
+    ///
+    /// # Errors
+    /// CUDA cannot copy from the GPU.
+    pub fn on_host<'b>(&self, copy: &'b mut Vec<u8>) -> Result<FrameView<'b>, FrameCopyError>
+    where
+        'a: 'b,
+    {
+        let Some((surface, layout)) = self.surface else { return Ok(*self) };
+        surface.copy_to(copy)?;
+        Ok(layout.view(copy)?)
     }
 
     /// Returns the planes.

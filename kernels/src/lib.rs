@@ -6,6 +6,7 @@
 //! - [`letterbox`]: fits a frame into a model's input, and maps back.
 //! - [`preprocess`]: turns a frame into a model's input tensor in one pass.
 //! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
+//! - [`nvdec`]: decodes video on the GPU's video engine.
 //! - [`jpeg`]: decodes and encodes pictures.
 //! - [`filter`]: finds the candidates in raw outputs on the GPU.
 //! - [`nms`]: removes overlapping boxes.
@@ -26,6 +27,7 @@ pub mod jpeg;
 pub mod letterbox;
 pub mod mask;
 pub mod nms;
+pub mod nvdec;
 pub mod nvtx;
 pub mod oriented;
 mod pixel_format;

@@ -1,7 +1,7 @@
 //! Converts a frame of any format to an RGB picture.
 
 use image::RgbImage;
-use visiond_kernels::frame::{FrameError, FrameView};
+use visiond_kernels::frame::{FrameCopyError, FrameError, FrameView};
 use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{
     ChannelOrder, PreprocessError, PreprocessSpec, Preprocessor, Sampling, TensorLayout,
@@ -14,6 +14,9 @@ pub enum PictureError {
     /// The frame's bytes do not match its layout.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// The frame cannot be copied from the GPU.
+    #[error(transparent)]
+    Copy(#[from] FrameCopyError),
     /// The conversion failed.
     #[error(transparent)]
     Preprocess(#[from] PreprocessError),
@@ -36,6 +39,8 @@ pub enum PictureError {
 #[derive(Default)]
 pub struct RgbConverter {
     preprocessor: Option<Preprocessor>,
+    /// The last frame that was in the GPU's memory.
+    copy: Vec<u8>,
 }
 
 impl RgbConverter {
@@ -49,7 +54,8 @@ impl RgbConverter {
         };
         let mut pixels = vec![0; width as usize * height as usize * 3];
         let shape = [height as usize, width as usize, 3];
-        preprocessor.run(frame, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?)?;
+        let frame = frame.on_host(&mut self.copy)?;
+        preprocessor.run(&frame, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?)?;
         RgbImage::from_raw(width, height, pixels).ok_or(PictureError::TooLarge { width, height })
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use visiond_kernels::buffer::{BufferError, KEPT_BYTES, Memory, UnifiedBuffer};
 use visiond_kernels::cuda::DeviceAddress;
-use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
+use visiond_kernels::frame::{FrameCopyError, FrameError, FrameLayout, FrameView};
+use visiond_kernels::nvdec::Surface;
 use visiond_system::stop::Stop;
 
 use crate::timestamp::Timestamp;
@@ -44,6 +45,21 @@ impl Frame {
                 Some(buffer) => self.layout.view_of(buffer),
                 None => self.layout.view_at(lent.as_slice(), lent.device_address()),
             },
+            FrameBytes::Surface(surface) => Ok(self.layout.view_on_gpu(surface)),
+        }
+    }
+
+    /// Returns the bytes, those of a surface by way of `copy`.
+    ///
+    /// # Errors
+    /// CUDA cannot copy from the GPU.
+    pub fn bytes<'a>(&'a self, copy: &'a mut Vec<u8>) -> Result<&'a [u8], FrameCopyError> {
+        match &self.buffer {
+            FrameBytes::Surface(surface) => {
+                surface.copy_to(copy)?;
+                Ok(copy)
+            }
+            buffer => Ok(buffer.as_slice()),
         }
     }
 }
@@ -55,14 +71,17 @@ pub enum FrameBytes {
     Pooled(PooledBuffer),
     /// A buffer of the camera's driver, read in place.
     Driver(DriverBuffer),
+    /// A surface of the GPU's video decoder, which the host cannot read.
+    Surface(Surface),
 }
 
 impl FrameBytes {
-    /// Returns the bytes.
+    /// Returns the bytes that the host can read; of a surface none.
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Self::Pooled(buffer) => buffer.as_slice(),
             Self::Driver(lent) => lent.as_slice(),
+            Self::Surface(_) => &[],
         }
     }
 }

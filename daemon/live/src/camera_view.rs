@@ -281,13 +281,12 @@ pub struct OwnedFrame {
 }
 
 impl OwnedFrame {
-    /// Copies a frame.
-    pub fn copy_of(frame: &Frame) -> Result<Self, BufferError> {
-        let bytes = frame.buffer.as_slice();
-        let needed = frame.layout.needed_bytes().min(bytes.len());
+    /// Copies a frame's bytes.
+    pub fn copy_of(layout: FrameLayout, bytes: &[u8]) -> Result<Self, BufferError> {
+        let needed = layout.needed_bytes().min(bytes.len());
         let mut buffer = UnifiedBuffer::host(needed)?;
         buffer.as_mut_slice().copy_from_slice(&bytes[..needed]);
-        Ok(Self { layout: frame.layout, buffer })
+        Ok(Self { layout, buffer })
     }
 
     /// Returns the pixels.

@@ -17,7 +17,7 @@ use visiond_annotate::draw::draw;
 use visiond_annotate::rgb_converter::{PictureError, RgbConverter};
 use visiond_flow::trace;
 use visiond_kernels::buffer::BufferError;
-use visiond_kernels::frame::FrameError;
+use visiond_kernels::frame::{FrameCopyError, FrameError};
 use visiond_kernels::jpeg::{self, JpegEncoder};
 use visiond_system::backoff::RateLimit;
 use visiond_system::priority::{Rank, give_way};
@@ -41,6 +41,8 @@ const MARGIN: Duration = Duration::from_millis(50);
 enum EncodeError {
     #[error(transparent)]
     Frame(#[from] FrameError),
+    #[error(transparent)]
+    Copy(#[from] FrameCopyError),
     #[error(transparent)]
     Memory(#[from] BufferError),
     #[error(transparent)]
@@ -115,6 +117,8 @@ struct Tools {
     pause: fn(),
     converter: RgbConverter,
     jpeg: Option<JpegEncoder>,
+    /// The last frame that was in the GPU's memory.
+    copy: Vec<u8>,
 }
 
 impl Tools {
@@ -122,7 +126,7 @@ impl Tools {
         // Since Linux 6.6 an idle thread may run until the next tick, 4 ms, even if a thread that woke on its core wants the
         // core, when that thread had more than its share lately. At nice 10 yielding would cost a wait after each stripe.
         let pause = if rank == Rank::Idle { thread::yield_now } else { || {} };
-        Self { pause, converter: RgbConverter::default(), jpeg: None }
+        Self { pause, converter: RgbConverter::default(), jpeg: None, copy: Vec::new() }
     }
 
     fn are_empty(&self) -> bool {
@@ -134,7 +138,7 @@ impl Tools {
         let TakenFrame { frame, message, copies, plain, overlay } = taken;
         for send in copies {
             // A client that no longer waits needs no copy.
-            let _ = send.try_send(OwnedFrame::copy_of(&frame)?);
+            let _ = send.try_send(OwnedFrame::copy_of(frame.layout, frame.bytes(&mut self.copy)?)?);
         }
         if !plain && !overlay {
             return Ok(());
@@ -147,6 +151,7 @@ impl Tools {
         };
 
         let pixels = frame.view()?;
+        let pixels = pixels.on_host(&mut self.copy)?;
         // `read` only reads the pixels; they are encoded below, after the buffer went back.
         let read = plain && jpeg.read(&pixels);
         let rgb = match (overlay, plain && !read) {

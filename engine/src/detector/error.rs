@@ -3,6 +3,7 @@
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::cuda::CudaError;
 use visiond_kernels::filter::FilterError;
+use visiond_kernels::frame::FrameCopyError;
 use visiond_kernels::mask::MaskError;
 use visiond_kernels::preprocess::PreprocessError;
 
@@ -30,6 +31,14 @@ pub enum DetectorError {
         slot: usize,
         /// The reason.
         error: PreprocessError,
+    },
+    /// A frame in the GPU's memory cannot be copied to the host.
+    #[error("{error}")]
+    Copy {
+        /// The index of the frame in the run.
+        slot: usize,
+        /// The reason.
+        error: FrameCopyError,
     },
     /// The number of frames is 0 or too large.
     #[error("a run takes 1 to {most} frames, not {found}")]

@@ -30,6 +30,8 @@ pub(super) struct HostRunner {
     /// The shape of each output, for the slot being read.
     slot_shapes: Vec<Vec<usize>>,
     assembler: MaskAssembler,
+    /// The last frame that was in the GPU's memory.
+    copy: Vec<u8>,
 }
 
 /// The one run.
@@ -65,6 +67,7 @@ impl HostRunner {
             run: HostRun::Empty,
             slot_shapes: vec![Vec::new(); session.outputs().len()],
             assembler: MaskAssembler::default(),
+            copy: Vec::new(),
             session,
             inputs,
         })
@@ -75,7 +78,8 @@ impl HostRunner {
         let tensor = self.session.input_mut(self.inputs.picture);
         let tensor = if self.inputs.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
         let mut tensor = tensor.ok_or_else(|| DetectorError::Slot(slot, "the model's input has no such slot"))?;
-        let mapping = self.preprocessor.run(frame, &mut tensor);
+        let frame = frame.on_host(&mut self.copy).map_err(|error| DetectorError::Copy { slot, error })?;
+        let mapping = self.preprocessor.run(&frame, &mut tensor);
         self.mappings[slot] = Some(mapping.map_err(|error| DetectorError::Frame { slot, error })?);
         Ok(())
     }

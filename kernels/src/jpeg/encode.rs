@@ -61,9 +61,12 @@ impl JpegEncoder {
         Self { pause, ..self }
     }
 
-    /// Reads the frame's planes for [`JpegEncoder::encode_read`]. Returns false if JPEG does not support its colours; then
-    /// convert it to RGB.
+    /// Reads the frame's planes for [`JpegEncoder::encode_read`]. Returns false if JPEG does not support its colours, or the frame
+    /// is in the GPU's memory alone; then convert it to RGB.
     pub fn read(&mut self, frame: &FrameView<'_>) -> bool {
+        if !frame.is_on_host() {
+            return false;
+        }
         let format = frame.format();
         self.subsamp = match format {
             PixelFormat::Grey => Subsamp::Gray,

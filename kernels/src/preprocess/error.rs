@@ -10,6 +10,9 @@ pub enum PreprocessError {
     /// The spec is invalid, or the frames or the tensor do not fit it.
     #[error("{0}")]
     Invalid(String),
+    /// The frame is in the GPU's memory alone: see [`FrameView::on_host`](crate::frame::FrameView::on_host).
+    #[error("the frame is in the GPU's memory, and this preprocess runs on the CPU: copy the frame first")]
+    NotOnHost,
     /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),

@@ -49,6 +49,9 @@ impl Preprocessor {
     /// Reads only the rows and columns of the frame that are sampled, and writes the tensor once.
     pub fn run(&mut self, frame: &FrameView<'_>, out: &mut TensorMut<'_>) -> Result<Mapping, PreprocessError> {
         self.check_tensor(out)?;
+        if !frame.is_on_host() {
+            return Err(PreprocessError::NotOnHost);
+        }
         Ok(match &mut self.sampler {
             Sampler::Opencv(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
             Sampler::Exact(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),

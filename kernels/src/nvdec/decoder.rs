@@ -1,0 +1,514 @@
+//! A parser and a decoder of NVDECODE, and the surfaces between them and the preprocess.
+//!
+//! The parser calls back while it is given data: with the stream's format, for which the decoder is made; with each picture to
+//! decode; with each picture to show. The picture to show is mapped at once, which waits until it is decoded and copies it into
+//! one of the decoder's output surfaces, on the GPU. So surfaces stay as they are while decoding goes on.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::abi::{self, CreateInfo, DecodeStatus, DecoderHandle, DisplayInfo, MapInfo, ParserHandle, PictureStart};
+use super::library::Library;
+use super::{Chroma, NvdecError, VideoCodec, VideoKind, limits};
+use crate::color::{ColorDescription, ColorMatrix, ColorRange};
+use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress};
+
+/// Decode surfaces beyond what the stream requires, so that the engine need not wait for a picture to be mapped.
+const SPARE_SURFACES: u32 = 2;
+
+/// The most decode surfaces of any stream: H.264 and H.265 keep 16 pictures.
+const MOST_SURFACES: u32 = 32;
+
+/// The format of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VideoFormat {
+    /// Codec, chroma and bits.
+    pub kind: VideoKind,
+    /// The width of the picture to show.
+    pub width: u32,
+    /// The height of the picture to show.
+    pub height: u32,
+    /// The colours that the stream declares, or the usual ones.
+    pub color: ColorDescription,
+    /// Whether pictures may consist of two fields, which are then made into one picture.
+    pub is_interlaced: bool,
+    /// Where the picture to show begins in the coded one.
+    origin: (u32, u32),
+    /// The size of the coded picture.
+    coded: (u32, u32),
+    surfaces: u32,
+}
+
+/// What comes out of a decoder, in the order of display.
+#[derive(Debug)]
+pub enum Picture {
+    /// A picture.
+    Shown {
+        /// Its pixels.
+        surface: Surface,
+        /// The number that it was given to the decoder with.
+        presentation: i64,
+    },
+    /// A picture that could not be decoded whole.
+    Damaged,
+    /// A picture for which no surface was free.
+    Skipped,
+}
+
+/// A decoder for one stream.
+pub struct VideoDecoder {
+    parser: ParserHandle,
+    /// What the parser's callbacks use. From `Box::into_raw`; freed after the parser.
+    state: NonNull<State>,
+}
+
+// SAFETY: the library allows a parser on any thread, one at a time; `State` is `Send`.
+unsafe impl Send for VideoDecoder {}
+
+/// What the callbacks use.
+struct State {
+    library: &'static Library,
+    device: Arc<Device>,
+    codec: VideoCodec,
+    output_surfaces: usize,
+    accept: Accept,
+    /// `None` until the first key frame.
+    hardware: Option<Arc<Hardware>>,
+    format: Option<VideoFormat>,
+    pictures: VecDeque<Picture>,
+    /// Bit n: the last picture in decode surface n could not be decoded.
+    failed: u64,
+    error: Option<NvdecError>,
+}
+
+/// Decides whether pictures of a width and height are wanted.
+pub type Accept = Box<dyn Fn(u32, u32) -> Result<(), String> + Send>;
+
+/// The decoder. It lives as long as one of its surfaces.
+struct Hardware {
+    library: &'static Library,
+    device: Arc<Device>,
+    handle: DecoderHandle,
+    /// Where surfaces are copied. Dropped after the decoder is destroyed.
+    stream: CudaStream,
+    /// The rows of a surface's luma.
+    rows: usize,
+    surfaces: Mutex<Surfaces>,
+}
+
+/// The output surfaces that are mapped.
+struct Surfaces {
+    /// Those that were dropped and are still to be unmapped, which the decoder's own thread does. It has room for all.
+    returned: Vec<u64>,
+    mapped: usize,
+    /// Whether the decoder's owner is gone, so that each surface is unmapped when it is dropped.
+    is_over: bool,
+}
+
+// SAFETY: the library allows calls with a decoder from any thread where the context is current.
+unsafe impl Send for Hardware {}
+// SAFETY: as above; it locks its decoder.
+unsafe impl Sync for Hardware {}
+
+/// A decoded picture in the GPU's memory. Dropping it returns the memory to the decoder: wait for GPU work on it before.
+pub struct Surface {
+    hardware: Arc<Hardware>,
+    address: DeviceAddress,
+    pitch_bytes: usize,
+}
+
+impl VideoDecoder {
+    /// Makes a parser for a stream; the decoder follows with its first key frame.
+    ///
+    /// At most `output_surfaces` pictures exist at a time. `accept` decides about the size of the stream's pictures before memory
+    /// is allocated for them.
+    ///
+    /// # Errors
+    /// NVIDIA's library is missing, too old or refuses.
+    pub fn new(
+        device: &Arc<Device>,
+        codec: VideoCodec,
+        output_surfaces: usize,
+        accept: Accept,
+    ) -> Result<Self, NvdecError> {
+        let library = Library::get()?;
+        device.bind()?;
+        let state = State {
+            library,
+            device: device.clone(),
+            codec,
+            output_surfaces: output_surfaces.max(1),
+            accept,
+            hardware: None,
+            format: None,
+            pictures: VecDeque::new(),
+            failed: 0,
+            error: None,
+        };
+        let state = NonNull::from(Box::leak(Box::new(state)));
+        let mut info = abi::ParserInfo {
+            codec: codec.number(),
+            // The format's callback says how many there are.
+            max_decode_surfaces: 1,
+            clock_rate_hz: 0,
+            // Damaged pictures are decoded as far as possible, as ffmpeg does, and reported.
+            error_threshold: 100,
+            max_display_delay: 0,
+            reserved1: [0; 5],
+            user: state.as_ptr().cast(),
+            sequence: Some(on_sequence),
+            decode: Some(on_decode),
+            display: Some(on_display),
+            reserved2: [ptr::null_mut(); 8],
+        };
+        let mut parser = ptr::null_mut();
+        // SAFETY: both outlive the call, which copies `info`; the context is current.
+        let made = unsafe { library.create_parser(&mut parser, &mut info) };
+        let this = Self { parser, state };
+        made.map(|()| this)
+    }
+
+    /// Decodes one coded picture in Annex B, in the order of decoding. `presentation` comes back with it. With `is_last`, all
+    /// pictures come out, also those that others could be shown before.
+    ///
+    /// # Errors
+    /// The GPU cannot decode the stream, or the stream has other parameters than before. Pictures that cannot be decoded are no
+    /// error: they come out as [`Picture::Damaged`].
+    pub fn decode(&mut self, unit: &[u8], presentation: i64, is_last: bool) -> Result<(), NvdecError> {
+        let end = if is_last { abi::PACKET_END_OF_STREAM } else { 0 };
+        let mut packet = abi::SourcePacket {
+            flags: abi::PACKET_TIMESTAMP | abi::PACKET_END_OF_PICTURE | end,
+            payload_bytes: unit.len() as _,
+            payload: unit.as_ptr(),
+            timestamp: presentation,
+        };
+        // SAFETY: the parser is not called now, so nothing else refers to the state.
+        let library = unsafe {
+            let state = self.state.as_mut();
+            state.device.bind()?;
+            state.library
+        };
+        // SAFETY: the parser is alive, packet and payload outlive the call, the context is current. The callbacks use the state,
+        // to which no reference exists during the call.
+        let parsed = unsafe { library.parse(self.parser, &mut packet) };
+        // SAFETY: the call is over.
+        let state = unsafe { self.state.as_mut() };
+        state.error.take().map_or(parsed, Err)
+    }
+
+    /// Returns the next picture that is ready.
+    pub fn next_picture(&mut self) -> Option<Picture> {
+        // SAFETY: the parser is not called now.
+        unsafe { self.state.as_mut() }.pictures.pop_front()
+    }
+
+    /// Returns the stream's format; `None` before its first key frame.
+    pub fn format(&self) -> Option<VideoFormat> {
+        // SAFETY: the parser is not called now.
+        unsafe { self.state.as_ref() }.format
+    }
+}
+
+impl Drop for VideoDecoder {
+    fn drop(&mut self) {
+        // SAFETY: made by `new` and freed once, here, after the parser, which is the only other user.
+        let state = unsafe {
+            let state = Box::from_raw(self.state.as_ptr());
+            if !self.parser.is_null() {
+                let destroyed = state.device.bind().map_err(Into::into).and_then(|()| state.library.destroy_parser(self.parser));
+                if let Err(error) = destroyed {
+                    log::warn!("{error}");
+                }
+            }
+            state
+        };
+        if let Some(hardware) = &state.hardware {
+            hardware.unmap_returned(true);
+        }
+    }
+}
+
+/// Calls `call` for a callback's state: neither a panic nor an error may unwind into the library. Returns 0, which stops the parser,
+/// after both.
+///
+/// # Safety
+/// `user` is a decoder's state, to which nothing else refers during the call.
+unsafe fn guarded(user: *mut c_void, call: impl FnOnce(&mut State) -> Result<c_int, NvdecError>) -> c_int {
+    // SAFETY: the caller's promise.
+    let state = unsafe { &mut *user.cast::<State>() };
+    let outcome = catch_unwind(AssertUnwindSafe(|| call(state))).unwrap_or(Err(NvdecError::Callback));
+    outcome.unwrap_or_else(|error| {
+        state.error.get_or_insert(error);
+        0
+    })
+}
+
+unsafe extern "C" fn on_sequence(user: *mut c_void, format: *mut abi::VideoFormat) -> c_int {
+    // SAFETY: the parser calls with the pointers of `new`, and a format that lives as long as the call.
+    unsafe { guarded(user, |state| state.begin(&*format)) }
+}
+
+unsafe extern "C" fn on_decode(user: *mut c_void, picture: *mut PictureStart) -> c_int {
+    // SAFETY: as above.
+    unsafe { guarded(user, |state| state.decode(picture)) }
+}
+
+unsafe extern "C" fn on_display(user: *mut c_void, picture: *mut DisplayInfo) -> c_int {
+    // SAFETY: as above. Null means the end of the stream.
+    unsafe { guarded(user, |state| picture.as_ref().map_or(Ok(1), |picture| state.show(picture))) }
+}
+
+impl State {
+    /// Makes the decoder; returns the number of its decode surfaces.
+    fn begin(&mut self, declared: &abi::VideoFormat) -> Result<c_int, NvdecError> {
+        let format = VideoFormat::new(self.codec, declared)?;
+        match &self.format {
+            Some(before) if *before == format => {}
+            Some(_) => return Err(NvdecError::OtherParameters),
+            None => {
+                self.hardware = Some(Arc::new(self.create(&format)?));
+                self.format = Some(format);
+            }
+        }
+        Ok(format.surfaces as c_int)
+    }
+
+    fn create(&self, format: &VideoFormat) -> Result<Hardware, NvdecError> {
+        let VideoFormat { kind, coded: (width, height), .. } = *format;
+        (self.accept)(width, height).map_err(NvdecError::Refused)?;
+        let limits = limits(&self.device, kind)?.ok_or(NvdecError::Kind(kind))?;
+        let (least, most) = (limits.least, limits.most);
+        let macroblocks = width.div_ceil(16) * height.div_ceil(16);
+        if width < least.0 || height < least.1 || width > most.0 || height > most.1 || macroblocks > limits.most_macroblocks
+        {
+            let [least, most] = [least, most].map(|(width, height)| format!("{width}x{height}"));
+            return Err(NvdecError::Size { kind, least, most, width, height });
+        }
+        let deinterlace = if format.is_interlaced { abi::DEINTERLACE_ADAPTIVE } else { abi::DEINTERLACE_WEAVE };
+        let mut info = CreateInfo {
+            width: width.into(),
+            height: height.into(),
+            decode_surfaces: format.surfaces.into(),
+            codec: kind.codec.number(),
+            chroma: kind.chroma.number(),
+            flags: abi::CREATE_PREFER_CUVID,
+            bit_depth_minus_8: (kind.bits - 8).into(),
+            intra_only: 0,
+            max_width: width.into(),
+            max_height: height.into(),
+            reserved1: 0,
+            // The whole coded picture, unscaled; the frame's layout leaves out what is not shown.
+            display_area: abi::ShortRect::default(),
+            output_format: abi::SURFACE_NV12,
+            deinterlace,
+            target_width: width.into(),
+            target_height: height.into(),
+            output_surfaces: self.output_surfaces as _,
+            lock: ptr::null_mut(),
+            target_area: abi::ShortRect::default(),
+            histogram: 0,
+            reserved2: [0; 4],
+        };
+        let stream = CudaStream::new(&self.device)?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: both outlive the call; the context is current.
+        unsafe { self.library.create_decoder(&mut handle, &mut info) }?;
+        let returned = Vec::with_capacity(self.output_surfaces);
+        let surfaces = Mutex::new(Surfaces { returned, mapped: 0, is_over: false });
+        let (library, device) = (self.library, self.device.clone());
+        Ok(Hardware { library, device, handle, stream, rows: height as usize, surfaces })
+    }
+
+    fn decode(&mut self, picture: *mut PictureStart) -> Result<c_int, NvdecError> {
+        let Some(hardware) = &self.hardware else { return Ok(0) };
+        // SAFETY: the parser calls with a picture that lives as long as the call; the decoder is alive, the context current.
+        let (index, decoded) =
+            unsafe { ((*picture).picture_index, self.library.decode_picture(hardware.handle, picture)) };
+        let bit = 1_u64.checked_shl(index.unsigned_abs()).unwrap_or(0);
+        self.failed &= !bit;
+        match decoded {
+            Err(error) if error.is_sticky() => return Err(error),
+            Err(error) => {
+                log::debug!("a picture of the stream was not decoded: {error}");
+                self.failed |= bit;
+            }
+            Ok(()) => {}
+        }
+        Ok(1)
+    }
+
+    fn show(&mut self, shown: &DisplayInfo) -> Result<c_int, NvdecError> {
+        let Some(hardware) = &self.hardware else { return Ok(0) };
+        hardware.unmap_returned(false);
+        let is_failed = self.failed & 1_u64.checked_shl(shown.picture_index.unsigned_abs()).unwrap_or(0) != 0;
+        let picture = if is_failed {
+            Picture::Damaged
+        } else if hardware.surfaces.lock().mapped >= self.output_surfaces {
+            Picture::Skipped
+        } else {
+            let surface = hardware.map(shown)?;
+            // Before the surface is read on other streams.
+            hardware.stream.synchronize()?;
+            match hardware.is_damaged(shown.picture_index) {
+                true => Picture::Damaged,
+                false => Picture::Shown { surface, presentation: shown.timestamp },
+            }
+        };
+        self.pictures.push_back(picture);
+        Ok(1)
+    }
+}
+
+impl VideoFormat {
+    fn new(codec: VideoCodec, declared: &abi::VideoFormat) -> Result<Self, NvdecError> {
+        let chroma = Chroma::of(declared.chroma).ok_or(NvdecError::Chroma(declared.chroma))?;
+        let bits = u32::from(declared.bit_depth_luma_minus_8.max(declared.bit_depth_chroma_minus_8)) + 8;
+        let coded = (declared.coded_width, declared.coded_height);
+        let side = |from: c_int, to: c_int, coded: u32| {
+            let (from, to) = (u32::try_from(from).unwrap_or(0), u32::try_from(to).unwrap_or(0));
+            // A display area outside of the picture: show all of it.
+            if from < to && to <= coded { (from, to - from) } else { (0, coded) }
+        };
+        let [left, top, right, bottom] = declared.display_area;
+        let (columns, rows) = (side(left, right, coded.0), side(top, bottom, coded.1));
+        let usual = ColorDescription::default();
+        // Tables E-4 and E-5 of H.264 and H.265.
+        let matrix = match declared.matrix {
+            1 => ColorMatrix::Bt709,
+            5 | 6 => ColorMatrix::Bt601,
+            9 | 10 => ColorMatrix::Bt2020,
+            _ => usual.matrix,
+        };
+        let range = if declared.signal & 0x08 != 0 { ColorRange::Full } else { ColorRange::Limited };
+        let surfaces = u32::from(declared.min_decode_surfaces).max(1) + SPARE_SURFACES;
+        Ok(Self {
+            kind: VideoKind { codec, chroma, bits },
+            width: columns.1,
+            height: rows.1,
+            color: ColorDescription { matrix, range },
+            is_interlaced: declared.progressive_sequence == 0,
+            // Chroma of 4:2:0 has no odd pixels.
+            origin: (columns.0 & !1, rows.0 & !1),
+            coded,
+            surfaces: surfaces.min(MOST_SURFACES),
+        })
+    }
+
+    /// Returns the offsets of the first bytes to show in a surface: luma's, and that of NV12's chroma.
+    pub fn plane_offsets(&self, surface: &Surface) -> [usize; 2] {
+        let (x, y, pitch) = (self.origin.0 as usize, self.origin.1 as usize, surface.pitch_bytes);
+        [y * pitch + x, (surface.hardware.rows + y / 2) * pitch + x]
+    }
+}
+
+impl Hardware {
+    /// Maps a decoded picture. Waits until it is decoded, and queues its copy into the surface.
+    fn map(self: &Arc<Self>, shown: &DisplayInfo) -> Result<Surface, NvdecError> {
+        let mut info = MapInfo {
+            progressive_frame: shown.progressive_frame,
+            second_field: 0,
+            top_field_first: shown.top_field_first,
+            unpaired_field: c_int::from(shown.repeat_first_field < 0),
+            reserved1: [0; 2],
+            raw_input: [0; 2],
+            raw_output: [0; 2],
+            stream: self.stream.raw(),
+            reserved2: [0; 46],
+            histogram: ptr::null_mut(),
+            reserved3: ptr::null_mut(),
+        };
+        let (mut address, mut pitch) = (0, 0);
+        // SAFETY: all outlive the call; decoder and stream are alive, the context is current.
+        unsafe { self.library.map_frame(self.handle, shown.picture_index, &mut address, &mut pitch, &mut info) }?;
+        self.surfaces.lock().mapped += 1;
+        Ok(Surface { hardware: Arc::clone(self), address: DeviceAddress(address), pitch_bytes: pitch as usize })
+    }
+
+    /// Whether the engine found an error in a picture that was mapped.
+    fn is_damaged(&self, picture_index: c_int) -> bool {
+        let mut status = DecodeStatus { status: 0, reserved1: [0; 31], reserved2: [ptr::null_mut(); 8] };
+        // SAFETY: the status outlives the call; the decoder is alive, the context current.
+        let known = unsafe { self.library.decode_status(self.handle, picture_index, &mut status) };
+        known.is_ok() && matches!(status.status, abi::STATUS_ERROR | abi::STATUS_ERROR_CONCEALED)
+    }
+
+    /// Unmaps what was dropped. With `is_over`, what is dropped later is unmapped at once.
+    fn unmap_returned(&self, is_over: bool) {
+        loop {
+            let mut surfaces = self.surfaces.lock();
+            surfaces.is_over |= is_over;
+            let Some(address) = surfaces.returned.pop() else { return };
+            surfaces.mapped -= 1;
+            // Unmapping may wait for the decoder, and a lane drops surfaces.
+            drop(surfaces);
+            self.unmap(address);
+        }
+    }
+
+    fn unmap(&self, address: u64) {
+        let bound = self.device.bind().map_err(Into::into);
+        // SAFETY: mapped once and unmapped once, here: a surface gives its address away in its drop.
+        if let Err(error) = bound.and_then(|()| unsafe { self.library.unmap_frame(self.handle, address) }) {
+            log::warn!("{error}");
+        }
+    }
+}
+
+impl Drop for Hardware {
+    fn drop(&mut self) {
+        let bound = self.device.bind().map_err(Into::into);
+        // SAFETY: created once and destroyed once, here; every surface holds this value, so none is left.
+        if let Err(error) = bound.and_then(|()| unsafe { self.library.destroy_decoder(self.handle) }) {
+            log::warn!("{error}");
+        }
+    }
+}
+
+impl Surface {
+    /// Returns the GPU's address of the first byte.
+    pub fn address(&self) -> DeviceAddress {
+        self.address
+    }
+
+    /// Returns the distance between the first bytes of two rows, the same in both planes.
+    pub fn pitch_bytes(&self) -> usize {
+        self.pitch_bytes
+    }
+
+    /// Copies the whole surface into `bytes`, which gets its length, and waits for that.
+    ///
+    /// # Errors
+    /// CUDA refuses.
+    pub fn copy_to(&self, bytes: &mut Vec<u8>) -> Result<(), CudaError> {
+        bytes.resize(self.pitch_bytes * self.hardware.rows * 3 / 2, 0);
+        // SAFETY: a mapped NV12 surface has that many bytes, and is mapped as long as this value lives; `bytes` outlives the copy,
+        // which is waited for.
+        unsafe { self.hardware.stream.copy_to_host(self.address, bytes) }?;
+        self.hardware.stream.synchronize()
+    }
+}
+
+impl Drop for Surface {
+    fn drop(&mut self) {
+        let mut surfaces = self.hardware.surfaces.lock();
+        if surfaces.is_over {
+            surfaces.mapped -= 1;
+            drop(surfaces);
+            self.hardware.unmap(self.address.0);
+        } else {
+            surfaces.returned.push(self.address.0);
+        }
+    }
+}
+
+impl fmt::Debug for Surface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Surface({:?})", self.address)
+    }
+}
