@@ -177,6 +177,9 @@ pub enum NvdecError {
         /// The coded height.
         height: u32,
     },
+    /// The parser found no format in the data that a decoder begins with.
+    #[error("NVDEC finds no picture in the stream's first key frame")]
+    NoPicture,
     /// The caller refuses pictures of this size, and says why.
     #[error("{0}")]
     Refused(String),

@@ -1,16 +1,18 @@
 //! Plays a network camera over RTSP.
 //!
 //! Three stages, with a clean edge between them: a session (`session`) connects and gives access units, a queue (`unit_queue`)
-//! keeps few of them, a decoder (`stream_decoder`) makes frames. The session outlives the decoder where the stream changes its
-//! parameters, such as its size. When the session ends, the source ends, and the camera's thread opens another.
+//! keeps few of them, a decoder (`stream_decoder` chooses which) makes frames. The session outlives the decoder where the stream
+//! changes its parameters, such as its size. When the session ends, the source ends, and the camera's thread opens another.
 //!
 //! A frame's time is that of its capture by the camera's sender reports, if they put it into the second before its arrival, and
 //! otherwise the arrival of its first packet (`frame_times`).
 
 mod access_unit;
+mod ffmpeg_decoder;
 mod frame_times;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod nvdec_decoder;
 mod offer;
 mod session;
 mod stream_decoder;
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 use percent_encoding::percent_decode_str;
 use retina::client::Credentials;
 use url::Url;
-use visiond_config::types::RtspConfig;
+use visiond_config::types::{RtspConfig, StreamDecoding};
 use visiond_flow::clock::{self, Clock};
 use visiond_system::credentials::Login;
 use visiond_system::find_program;
@@ -30,7 +32,8 @@ use visiond_system::stop::Stop;
 
 pub use self::offer::{OfferedStream, RtspOffer, Watched};
 use self::session::{RunningSession, SessionTarget};
-use self::stream_decoder::{DecoderEnd, KEY_FRAME_WAIT, StreamDecoder};
+use self::ffmpeg_decoder::KEY_FRAME_WAIT;
+use self::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 use self::unit_queue::{First, UnitQueue};
 use super::buffers::Buffers;
 use super::decoder_process;
@@ -39,15 +42,9 @@ use super::pipe::ReadError;
 use super::source::{Next, Source, SourceError, SourceFault};
 
 pub struct RtspSource {
-    config: RtspConfig,
-    buffers: Buffers,
-    label: String,
-    /// The URL as errors and the log show it.
-    origin: String,
-    clock: Arc<dyn Clock>,
+    stream: Arc<Stream>,
     /// `None` before the first key frame, and between two sets of parameters.
-    decoder: Option<StreamDecoder>,
-    queue: Arc<UnitQueue>,
+    decoder: Option<Box<dyn StreamDecoder>>,
     /// Held, because its drop ends the session. Dropped after the decoder.
     _session: RunningSession,
     sequence: u64,
@@ -68,7 +65,8 @@ impl RtspSource {
         });
         let address = address(config).err().map(|error| SourceFault::new("url", error));
         let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
-        let program = programs.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
+        let needed = if config.decoder == StreamDecoding::Nvdec { &[][..] } else { &programs[..] };
+        let program = needed.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
         let program = program.map(|(program, (error, certainty))| SourceFault {
             key: "ffmpeg",
             error: decoder_process::cannot_start(program, &error),
@@ -85,32 +83,28 @@ impl RtspSource {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let target = SessionTarget::new(config)?;
-        let origin = target.shown.clone();
-        let queue = Arc::new(UnitQueue::new(Arc::clone(&clock)));
-        let session = RunningSession::start(target, Arc::clone(&queue), Arc::clone(&clock))?;
-        Ok(Self {
+        let stream = Arc::new(Stream {
             config: config.clone(),
             buffers: buffers.clone(),
-            label: format!("camera {name}: ffmpeg"),
-            origin,
-            clock,
-            decoder: None,
-            queue,
-            _session: session,
-            sequence: 0,
-            fruitless: 0,
-        })
+            queue: Arc::new(UnitQueue::new(Arc::clone(&clock))),
+            camera: name.to_owned(),
+            origin: target.shown.clone(),
+            clock: Arc::clone(&clock),
+        });
+        let session = RunningSession::start(target, Arc::clone(&stream.queue), clock)?;
+        Ok(Self { stream, decoder: None, _session: session, sequence: 0, fruitless: 0 })
     }
 
     /// Waits for a key frame and starts a decoder for it.
-    fn start_decoder(&self, stop: &Stop) -> Result<StreamDecoder, ReadError> {
-        let origin = &self.origin;
+    fn start_decoder(&self, stop: &Stop) -> Result<Box<dyn StreamDecoder>, ReadError> {
+        let Stream { config, queue, camera, origin, .. } = self.stream.as_ref();
         // While units arrive, the session does not time out; it does when the camera is silent.
-        let wait: Duration = self.config.timeout.max(KEY_FRAME_WAIT);
-        match self.queue.first(stop, Instant::now() + wait) {
+        let wait: Duration = config.timeout.max(KEY_FRAME_WAIT);
+        match queue.first(stop, Instant::now() + wait) {
             First::Unit(unit) => {
-                let Self { config, buffers, queue, label, .. } = self;
-                StreamDecoder::start(config, &unit, buffers, queue, label, origin, stop)
+                let decoder = stream_decoder::start(&self.stream, &unit, stop)?;
+                log::info!("camera {camera}: {}", decoder.describe());
+                Ok(decoder)
             }
             First::Stopped => Err(ReadError::Stopped),
             First::Ended(error) => Err(error.into()),
@@ -121,19 +115,18 @@ impl RtspSource {
         }
     }
 
-    fn read_next(&mut self, stop: &Stop) -> Result<Next, ReadError> {
+    /// Waits for the next frame; starts a decoder where there is none.
+    fn decode_next(&mut self, stop: &Stop) -> Result<Next, DecoderEnd> {
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
-            None => {
-                let decoder = self.start_decoder(stop)?;
-                self.decoder.insert(decoder)
-            }
+            None => match self.start_decoder(stop) {
+                Ok(decoder) => self.decoder.insert(decoder),
+                Err(ReadError::Stopped) => return Err(DecoderEnd::Stopped),
+                Err(ReadError::Failed(error)) => return Err(DecoderEnd::Failed(error)),
+                Err(ReadError::Ended(_)) => return Err(DecoderEnd::SessionEnded),
+            },
         };
-        let (buffer, captured) = decoder.read(stop, &self.origin)?;
-        let sequence = self.sequence;
-        self.sequence += 1;
-        let timestamp = captured.unwrap_or_else(|| clock::now(self.clock.as_ref()));
-        Ok(decoder.frames.frame(buffer, sequence, timestamp))
+        decoder.next(self.sequence, stop)
     }
 }
 
@@ -141,31 +134,34 @@ impl Source for RtspSource {
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
         loop {
             stop.mark_progress();
-            if let Some((frames, cause)) = self.queue.take_loss() {
+            if let Some((frames, cause)) = self.stream.queue.take_loss() {
                 self.sequence += frames;
                 return Ok(Next::Lost { frames, cause });
             }
-            match self.read_next(stop) {
-                Ok(next) => return Ok(next),
-                Err(ReadError::Stopped) => return Ok(Next::Stopped),
-                Err(ReadError::Failed(error)) => return Err(error),
-                Err(ReadError::Ended(_)) => {}
+            let end = match self.decode_next(stop) {
+                Ok(next) => {
+                    self.sequence += 1;
+                    return Ok(next);
+                }
+                Err(end) => end,
+            };
+            if let Some(decoder) = self.decoder.take() {
+                self.fruitless = if decoder.decoded() > 0 { 0 } else { self.fruitless + 1 };
             }
-            let Some(decoder) = self.decoder.take() else { continue };
-            self.fruitless = if decoder.decoded > 0 { 0 } else { self.fruitless + 1 };
-            match decoder.end(&self.origin, self.config.max_memory_bytes, stop) {
+            match end {
                 DecoderEnd::OtherParameters if self.fruitless >= MOST_FRUITLESS => {
                     return Err(SourceError::transient(format!(
                         "the parameters of {} change with every key frame, before a decoder gives a frame: set the camera to \
                          one resolution and codec",
-                        self.origin
+                        self.stream.origin
                     )));
                 }
                 DecoderEnd::OtherParameters => {
-                    log::info!("{}: the stream has other parameters now, starting the decoder again", self.label);
+                    let camera = &self.stream.camera;
+                    log::info!("camera {camera}: the stream has other parameters now, starting the decoder again");
                 }
                 DecoderEnd::SessionEnded => {
-                    return Err(self.queue.ended().unwrap_or_else(session::thread_ended));
+                    return Err(self.stream.queue.ended().unwrap_or_else(session::thread_ended));
                 }
                 DecoderEnd::Stopped => return Ok(Next::Stopped),
                 DecoderEnd::Failed(error) => return Err(error),
@@ -174,19 +170,15 @@ impl Source for RtspSource {
     }
 
     fn describe(&self) -> String {
-        let (origin, transport) = (&self.origin, self.config.transport.name());
-        let Some(StreamDecoder { info, frames, .. }) = &self.decoder else {
-            return format!("rtsp {origin} over {transport}");
-        };
-        let which = if self.config.key_frames_only { "key frames only" } else { "live" };
-        format!(
-            "rtsp {origin} over {transport}, {} {}x{} {}, as {}, {which}",
-            info.codec,
-            info.width,
-            info.height,
-            info.pixel_format,
-            frames.layout.format()
-        )
+        let Stream { config, origin, .. } = self.stream.as_ref();
+        let played = format!("rtsp {origin} over {}", config.transport.name());
+        let Some(decoder) = &self.decoder else { return played };
+        let which = if config.key_frames_only { "key frames only" } else { "live" };
+        format!("{played}, {}, {which}", decoder.describe())
+    }
+
+    fn decoder(&self) -> Option<&'static str> {
+        self.decoder.as_ref().map(|decoder| decoder.name())
     }
 }
 

@@ -49,6 +49,11 @@ pub trait Source: Send {
         None
     }
 
+    /// Returns what decodes a stream, as the configuration calls it; `None` for other sources, and before the first frame.
+    fn decoder(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns how many bytes of frames were copied so far from a driver's buffer or a decoder's picture into the frame's
     /// buffer. Bytes that are read from a pipe or decoded straight into the buffer do not count.
     fn copied_bytes(&self) -> u64 {

@@ -175,6 +175,7 @@ pub struct CameraMetrics {
     stages: [Histogram; Stage::ALL.len()],
     labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
     io: Mutex<Option<&'static str>>,
+    decoder: Mutex<Option<&'static str>>,
     frame: Mutex<Option<FrameShape>>,
     reason: Mutex<Option<Arc<str>>>,
     rate: Rate,
@@ -219,6 +220,11 @@ impl CameraMetrics {
     /// Records the I/O mode of the driver.
     pub fn set_io(&self, io: Option<&'static str>) {
         *self.io.lock() = io;
+    }
+
+    /// Records what decodes the stream.
+    pub fn set_decoder(&self, decoder: Option<&'static str>) {
+        *self.decoder.lock() = decoder;
     }
 
     /// Records why the camera is away; `None` if it is not.
@@ -280,6 +286,7 @@ impl CameraMetrics {
             stages: self.stages.each_ref().map(Histogram::snapshot),
             labels: self.labels.lock().clone(),
             io: *self.io.lock(),
+            decoder: *self.decoder.lock(),
             frame: *self.frame.lock(),
             reason: self.reason.lock().as_deref().map(str::to_owned),
         }
@@ -311,6 +318,8 @@ pub struct CameraSnapshot {
     pub labels: BTreeMap<Arc<str>, LabelCount>,
     /// I/O mode of the driver, for a V4L2 camera.
     pub io: Option<&'static str>,
+    /// What decodes the stream, for a network camera.
+    pub decoder: Option<&'static str>,
     /// Size and format of the newest frame.
     pub frame: Option<FrameShape>,
     /// Why the camera is away, or was before it was last opened.

@@ -253,6 +253,7 @@ impl Camera {
         let base = self.sequence.load(Ordering::Relaxed);
         let mut copied_bytes = 0;
         let mut waits = false;
+        let mut decoder = None;
         let mut cpu = CpuWatch::start();
         let error = loop {
             let range = nvtx::range(c"capture");
@@ -270,6 +271,10 @@ impl Camera {
                         self.metrics.enter(Phase::Streaming);
                         self.metrics.set_io(source.io());
                         retry.returns = Some(source.describe());
+                    }
+                    if decoder != source.decoder() {
+                        decoder = source.decoder();
+                        self.metrics.set_decoder(decoder);
                     }
                     self.frame_came(retry);
                     // A driver that restarts its count must not make sequence numbers go back.

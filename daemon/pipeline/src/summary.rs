@@ -65,6 +65,9 @@ pub struct CameraSummary {
     /// How the driver passed frames at last: "userptr", "mmap" or "copy".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<&'static str>,
+    /// What decoded a network camera's stream at last: "nvdec" or "ffmpeg".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decoder: Option<&'static str>,
     /// Bytes of frames copied between the source and the buffer that the model reads.
     pub copied_bytes: u64,
     /// CPU time of its thread per captured frame, in microseconds.
@@ -162,6 +165,7 @@ impl CameraSummary {
             state,
             captured: total.captured,
             io: total.io,
+            decoder: total.decoder,
             copied_bytes: total.copied_bytes,
             // Rounded to 0.1 us, because more digits are noise.
             capture_cpu_us: (total.capture_cpu_us() * 10.0).round() / 10.0,

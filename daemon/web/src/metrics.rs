@@ -52,17 +52,19 @@ fn daemon(page: &mut MetricsText, seen: &StatusReport) {
 }
 
 fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
-    let help = "Size and format of a camera's frames, how the driver passes them, and the model that runs on them.";
+    let help = "Size and format of a camera's frames, how the driver passes them or what decodes them, and the model that runs on them.";
     let mut info = page.family(GAUGE, "visiond_camera_info", help);
     for camera in cameras {
         let size = format!("{}x{}", camera.width, camera.height);
         let io = camera.io.as_deref().unwrap_or_default();
+        let decoder = camera.decoder.as_deref().unwrap_or_default();
         let labels = [
             ("camera", &*camera.name),
             ("model", &camera.model),
             ("size", &size),
             ("format", &camera.format),
             ("io", io),
+            ("decoder", decoder),
         ];
         info.add(&labels, 1.0);
     }

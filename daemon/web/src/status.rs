@@ -118,6 +118,7 @@ impl StatusCollector {
             height: frame.height,
             format: frame.format.to_owned(),
             io: total.io.map(str::to_owned),
+            decoder: total.decoder.map(str::to_owned),
             fps: (camera.fps() * 10.0).round() / 10.0,
             captured: total.captured,
             published: total.published,

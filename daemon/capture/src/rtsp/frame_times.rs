@@ -1,5 +1,7 @@
 //! When frames were captured: by the camera's sender reports where they can be right, else by the arrival of the packets.
 
+use std::collections::VecDeque;
+
 use visiond_flow::timestamp::{Instant, Timestamp};
 
 /// How long before its arrival a frame may have been captured for a sender report to be believed.
@@ -7,6 +9,9 @@ const MAX_UNDERWAY_NS: i128 = 1_000_000_000;
 
 /// The most frames that a decoder is expected to have taken and not returned.
 const MAX_PENDING: usize = 256;
+
+/// The most frames that a decoder of H.264 or H.265 keeps for later, and some that were lost.
+const MAX_REORDERED: usize = 32;
 
 /// After so many frames, too many pending times are noticed.
 const WINDOW: usize = 100;
@@ -102,6 +107,36 @@ impl PendingTimes {
             (self.returned, self.fewest) = (0, usize::MAX);
         }
         next
+    }
+}
+
+/// The capture times of frames in a decoder that tells which frame it returns.
+///
+/// As with [`PendingTimes`], a frame that is shown later and has arrived earlier lends its time, so that times never go back.
+#[derive(Debug, Default)]
+pub struct ShownTimes {
+    /// In the order of decoding.
+    pending: VecDeque<(i64, Timestamp)>,
+}
+
+impl ShownTimes {
+    /// Adds a frame that the decoder takes.
+    pub fn add(&mut self, presentation: i64, captured: Timestamp) {
+        // Frames that never came out, as the damaged ones, must not stay.
+        if self.pending.len() == MAX_REORDERED {
+            self.pending.pop_front();
+        }
+        self.pending.push_back((presentation, captured));
+    }
+
+    /// Returns when the frame with this presentation time was captured, and forgets those that are shown before it; `None` if it
+    /// was not added.
+    pub fn take(&mut self, presentation: i64) -> Option<Timestamp> {
+        let is_known = self.pending.iter().any(|(other, _)| *other == presentation);
+        self.pending.retain(|(other, _)| *other >= presentation);
+        let first = self.pending.iter().map(|(_, captured)| *captured).min_by_key(|captured| captured.monotonic_ns);
+        self.pending.retain(|(other, _)| *other > presentation);
+        first.filter(|_| is_known)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::iter;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use visiond_flow::clock::simulated::SimulatedClock;
@@ -28,7 +27,7 @@ const EPOCH_S: u64 = 2_208_988_800;
 /// Returns the next unit, whatever parameters it has.
 fn next(queue: &UnitQueue, front: &mut u64, newest: u64) -> Taken {
     loop {
-        match queue.take(*front, &AtomicBool::new(false)) {
+        match queue.take(*front, || false) {
             Taken::OtherParameters if *front < newest => *front += 1,
             taken => return taken,
         }

@@ -1,64 +1,51 @@
-//! Decodes access units by ffmpeg in a child process, whose frames go straight into unified buffers.
-//!
-//! A thread of its own writes to ffmpeg, so that the camera's thread only reads. ffmpeg holds back no frame but what the stream's
-//! B-frames require: its decoder uses threads within a picture only, its output uses one thread, and every unit is followed by an
-//! access unit delimiter.
+//! Which decoder a stream gets: the GPU's video engine where the model runs on a GPU and the engine takes the stream, else ffmpeg.
 
-use std::io::Write;
-use std::process::ChildStdin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use parking_lot::Mutex;
-use visiond_config::types::{Pace, RtspConfig};
-use visiond_flow::frame::PooledBuffer;
-use visiond_flow::timestamp::Timestamp;
-use visiond_kernels::frame::FrameLayout;
-use visiond_system::child_process::{self, Child};
+use visiond_config::types::{RtspConfig, StreamDecoding};
+use visiond_flow::clock::Clock;
 use visiond_system::stop::Stop;
 
 use super::super::buffers::Buffers;
-use super::super::decoder_process;
-use super::super::ffmpeg_output::FfmpegOutput;
-use super::super::ffprobe::{self, VideoInfo};
-use super::super::pipe::{PipeFrames, ReadError};
-use super::super::source::SourceError;
+use super::super::pipe::ReadError;
+use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
-use super::frame_times::PendingTimes;
-use super::unit_queue::{Taken, UnitQueue};
+use super::ffmpeg_decoder::FfmpegDecoder;
+use super::nvdec_decoder::NvdecDecoder;
+use super::unit_queue::UnitQueue;
 
-/// How long the next key frame may take where frames wait for one.
-pub const KEY_FRAME_WAIT: Duration = Duration::from_secs(60);
-
-pub struct StreamDecoder {
-    pub info: VideoInfo,
-    pub frames: PipeFrames,
-    /// `None` once it ended.
-    child: Option<Child>,
-    feeder: Option<JoinHandle<FeedEnd>>,
-    feed: Arc<Feed>,
-    queue: Arc<UnitQueue>,
-    frame_timeout: Duration,
-    /// Frames that it has returned.
-    pub decoded: u64,
+/// What the decoders of a camera have in common.
+pub struct Stream {
+    pub config: RtspConfig,
+    pub buffers: Buffers,
+    pub queue: Arc<UnitQueue>,
+    /// The camera's name.
+    pub camera: String,
+    /// The URL as errors and the log show it.
+    pub origin: String,
+    pub clock: Arc<dyn Clock>,
 }
 
-/// What the thread that writes and the one that reads share.
-struct Feed {
-    is_over: AtomicBool,
-    times: Mutex<PendingTimes>,
+impl Stream {
+    /// Returns the error of a stream that cannot be decoded.
+    pub fn undecodable(&self, reason: impl std::fmt::Display) -> SourceError {
+        SourceError::transient(format!("cannot decode the video of {}: {reason}", self.origin))
+    }
 }
 
-/// Why the thread that writes to ffmpeg has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FeedEnd {
-    OtherParameters,
-    SessionEnded,
-    Cancelled,
-    /// ffmpeg reads no more.
-    Refused,
+/// Makes frames of a stream's access units.
+pub trait StreamDecoder: Send {
+    /// Waits for the next frame, which gets the number `sequence`, or for the loss of one.
+    fn next(&mut self, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd>;
+
+    /// Returns what decodes, as the configuration calls it.
+    fn name(&self) -> &'static str;
+
+    /// Returns codec, size and formats, for the log.
+    fn describe(&self) -> String;
+
+    /// Returns how many frames it has decoded.
+    fn decoded(&self) -> u64;
 }
 
 /// How a decoder ended.
@@ -71,144 +58,23 @@ pub enum DecoderEnd {
     Failed(SourceError),
 }
 
-impl StreamDecoder {
-    /// Starts a decoder for the stream that goes on with `first`. `origin` names the stream in errors.
-    pub fn start(
-        config: &RtspConfig,
-        first: &AccessUnit,
-        buffers: &Buffers,
-        queue: &Arc<UnitQueue>,
-        label: &str,
-        origin: &str,
-        stop: &Stop,
-    ) -> Result<Self, ReadError> {
-        let demuxer = first.codec.demuxer();
-        let info = ffprobe::probe_start(config, demuxer, &first.data, label, origin, stop)?;
-        let wrong = |reason: String| SourceError::transient(format!("cannot read the video of {origin}: {reason}"));
-        let output =
-            FfmpegOutput { pixels: config.pixels, color_matrix: config.color_matrix, color_range: config.color_range };
-        let (format, color) = output.format(&info);
-        buffers.check_size(info.width, info.height).map_err(|error| wrong(error.to_string()))?;
-        let layout = FrameLayout::packed(format, info.width, info.height, color);
-        let layout = layout.map_err(|error| wrong(error.to_string()))?;
-        buffers.check_memory(layout.size_bytes()).map_err(|error| wrong(error.to_string()))?;
-        let frames = PipeFrames::new(layout, buffers, Pace::Realtime)?;
-        let mut args = arguments(demuxer);
-        args.extend(output.arguments(&info));
-        let mut child = decoder_process::spawn_fed(&config.ffmpeg, config, label, args)?;
-        let times = Mutex::new(PendingTimes::new(info.held_back));
-        let feed = Arc::new(Feed { is_over: AtomicBool::new(false), times });
-        let feeder = child.take_input().map(|input| {
-            let feeder = Feeder {
-                queue: Arc::clone(queue),
-                feed: Arc::clone(&feed),
-                input,
-                generation: first.generation,
-                repetitions: if config.key_frames_only { info.held_back } else { 0 },
-            };
-            thread::Builder::new().name("feed".to_owned()).spawn(move || feeder.run())
-        });
-        let feeder = feeder.transpose().map_err(|error| wrong(format!("cannot start a thread: {error}")))?;
-        let waits = if config.key_frames_only { KEY_FRAME_WAIT } else { Duration::ZERO };
-        let frame_timeout = config.timeout.max(waits);
-        Ok(Self { info, frames, child: Some(child), feeder, feed, queue: Arc::clone(queue), frame_timeout, decoded: 0 })
-    }
-
-    /// Reads the next frame. Without a free buffer, the frame is discarded, and `None` returned for it.
-    pub fn read(&mut self, stop: &Stop, origin: &str) -> Result<(Option<PooledBuffer>, Option<Timestamp>), ReadError> {
-        loop {
-            let child = self.child.as_mut().ok_or(ReadError::Ended(0))?;
-            let buffer = self.frames.read(child, stop, self.frame_timeout, || origin.to_owned())?;
-            // Not within the match, which would hold the lock.
-            let time = self.feed.times.lock().next();
-            match time {
-                Some(None) => stop.mark_progress(),
-                Some(time) => {
-                    self.decoded += 1;
-                    return Ok((buffer, time));
-                }
-                None => {
-                    self.decoded += 1;
-                    return Ok((buffer, None));
-                }
-            }
+/// Starts a decoder for the stream that goes on with `first`, the next unit of the queue.
+pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Box<dyn StreamDecoder>, ReadError> {
+    let on_gpu = match (stream.config.decoder, stream.buffers.memory.device()) {
+        (StreamDecoding::Ffmpeg, _) | (StreamDecoding::Auto, None) => None,
+        (StreamDecoding::Nvdec, None) => {
+            let reason = "`decoder = \"nvdec\"` is for models that run on a GPU, and this camera's does not: take the key out";
+            return Err(SourceError::permanent(format!("cannot play {}: {reason}", stream.origin)).into());
         }
-    }
-
-    /// Finds out why ffmpeg's output has ended.
-    pub fn end(mut self, origin: &str, max_memory_bytes: u64, stop: &Stop) -> DecoderEnd {
-        let status = self.child.as_mut().and_then(|child| child.exit_status(stop));
-        let lines = self.child.as_ref().map(Child::last_lines).unwrap_or_default();
-        let end = self.close();
-        if stop.is_raised() {
-            return DecoderEnd::Stopped;
+        (StreamDecoding::Auto | StreamDecoding::Nvdec, Some(device)) => Some(NvdecDecoder::start(stream, first, device)),
+    };
+    match on_gpu {
+        Some(Ok(decoder)) => return Ok(Box::new(decoder)),
+        Some(Err(error)) if error.is_sticky() || stream.config.decoder == StreamDecoding::Nvdec => {
+            return Err(stream.undecodable(error).into());
         }
-        match end {
-            Some(FeedEnd::OtherParameters) => DecoderEnd::OtherParameters,
-            Some(FeedEnd::SessionEnded) => DecoderEnd::SessionEnded,
-            _ => {
-                let how = status.map_or("closed its output and did not exit".to_owned(), child_process::how_it_ended);
-                let said = lines.last().map(|line| format!(": {line}")).unwrap_or_default();
-                let remedy = decoder_process::memory_remedy(max_memory_bytes, &lines);
-                let frames = self.decoded;
-                let message =
-                    format!("cannot decode the video of {origin}: ffmpeg {how} after {frames} frames{said}{remedy}");
-                DecoderEnd::Failed(SourceError::transient(message))
-            }
-        }
+        Some(Err(error)) => log::info!("camera {}: {error}. ffmpeg decodes", stream.camera),
+        None => {}
     }
-
-    fn close(&mut self) -> Option<FeedEnd> {
-        self.feed.is_over.store(true, Ordering::SeqCst);
-        // The end of ffmpeg fails the thread's write, so it comes first.
-        self.child = None;
-        self.queue.wake();
-        self.feeder.take().and_then(|feeder| feeder.join().ok())
-    }
-}
-
-impl Drop for StreamDecoder {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// Writes access units to ffmpeg.
-struct Feeder {
-    queue: Arc<UnitQueue>,
-    feed: Arc<Feed>,
-    input: ChildStdin,
-    generation: u64,
-    /// How often each unit is written again. A decoder that holds back frames returns one only when others have followed; where
-    /// only key frames are decoded, it would be late by seconds.
-    repetitions: usize,
-}
-
-impl Feeder {
-    fn run(mut self) -> FeedEnd {
-        loop {
-            let unit = match self.queue.take(self.generation, &self.feed.is_over) {
-                Taken::Unit(unit) => unit,
-                Taken::OtherParameters => return FeedEnd::OtherParameters,
-                Taken::Ended => return FeedEnd::SessionEnded,
-                Taken::Cancelled => return FeedEnd::Cancelled,
-            };
-            for repetition in 0..=self.repetitions {
-                let captured = (repetition == 0).then_some(unit.captured);
-                self.feed.times.lock().add(unit.presentation, captured);
-                let written = self.input.write_all(&unit.data);
-                if written.and_then(|()| self.input.write_all(unit.codec.delimiter())).is_err() {
-                    return FeedEnd::Refused;
-                }
-            }
-        }
-    }
-}
-
-/// Returns ffmpeg's arguments up to its input. `-flags bitexact` is explained in `video.rs`. ffmpeg would look at the first
-/// seconds of a stream before it decodes; ffprobe has found out what there is to know.
-fn arguments(demuxer: &str) -> Vec<String> {
-    let args = ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact", "-thread_type", "slice"];
-    let input = ["-probesize", "32", "-analyzeduration", "0", "-f", demuxer, "-i", "pipe:0", "-threads", "1"];
-    args.into_iter().chain(input).map(str::to_owned).collect()
+    Ok(Box::new(FfmpegDecoder::start(stream, first, stop)?))
 }

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -22,7 +21,7 @@ const MAX_AGE: Duration = Duration::from_secs(2);
 /// The most bytes that wait.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Interval at which a wait looks at the stop flag.
+/// Interval at which a wait looks whether it is to end.
 const STEP: Duration = Duration::from_millis(50);
 
 /// What a session writes to and a decoder reads from.
@@ -162,11 +161,11 @@ impl UnitQueue {
     }
 
     /// Takes the next unit for a decoder with the parameters of `generation`. Waits for it, until the session has ended or
-    /// `is_over` is set and [`UnitQueue::wake`] called.
-    pub fn take(&self, generation: u64, is_over: &AtomicBool) -> Taken {
+    /// `is_over` returns true.
+    pub fn take(&self, generation: u64, is_over: impl Fn() -> bool) -> Taken {
         let mut state = self.state.lock();
         loop {
-            if is_over.load(Ordering::SeqCst) {
+            if is_over() {
                 return Taken::Cancelled;
             }
             match state.units.front() {
@@ -174,7 +173,7 @@ impl UnitQueue {
                 Some(_) => {}
                 None if state.end.is_some() => return Taken::Ended,
                 None => {
-                    self.changed.wait(&mut state);
+                    self.changed.wait_for(&mut state, STEP);
                     continue;
                 }
             }
@@ -183,13 +182,6 @@ impl UnitQueue {
                 return Taken::Unit(unit);
             }
         }
-    }
-
-    /// Wakes whoever waits.
-    pub fn wake(&self) {
-        // With the lock, so that nobody is between a look at its flag and its wait.
-        let _state = self.state.lock();
-        self.changed.notify_all();
     }
 }
 

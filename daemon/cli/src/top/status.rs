@@ -178,7 +178,7 @@ pub fn stages(camera: &CameraFacts) -> TextTable {
 
 /// Returns a line about a camera's format, drops and errors.
 pub fn camera_line(camera: &CameraFacts) -> String {
-    let io = camera.io.as_ref().map(|io| format!(", by {io}")).unwrap_or_default();
+    let io = camera.io.as_ref().or(camera.decoder.as_ref()).map(|io| format!(", by {io}")).unwrap_or_default();
     let causes = camera.dropped.iter().filter(|(_, frames)| **frames > 0);
     let causes: Vec<_> = causes.map(|(cause, frames)| format!("{cause} {frames}")).collect();
     let causes =

@@ -165,6 +165,10 @@ section! {
         /// Decode only key frames, which takes a fraction of the CPU's time. How many there are is a setting of the camera
         /// (GOP, I-frame interval), usually one every 1 to 4 s.
         key_frames_only: bool as flag() => default(false),
+        /// What decodes. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory, as the stream's own YUV planes;
+        /// the model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
+        /// ffmpeg; the log says which, and why.
+        decoder: StreamDecoding as word() => default(StreamDecoding::Auto),
         /// The ffmpeg program; ffprobe must be in the same folder.
         ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
         /// Confine ffmpeg and ffprobe: they read what every user may read of the system, write nothing, and use neither the
@@ -193,6 +197,17 @@ pub enum RtspTransport {
     Tcp,
     /// As UDP datagrams.
     Udp,
+}
+
+/// What decodes a network camera's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamDecoding {
+    /// The first that works.
+    Auto,
+    /// The GPU's video engine.
+    Nvdec,
+    /// A program on the CPU.
+    Ffmpeg,
 }
 
 impl RtspTransport {
@@ -364,6 +379,7 @@ pub enum PictureFormat {
 
 words!(ColorMatrix: "bt601" = Self::Bt601, "bt709" = Self::Bt709, "bt2020" = Self::Bt2020);
 words!(ColorRange: "limited" = Self::Limited, "full" = Self::Full);
+words!(StreamDecoding: "auto" = Self::Auto, "nvdec" = Self::Nvdec, "ffmpeg" = Self::Ffmpeg);
 words!(RtspTransport: "tcp" = Self::Tcp, "udp" = Self::Udp);
 words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
 words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Copy);

@@ -24,8 +24,7 @@ fn push(queue: &UnitQueue, kinds: &str) {
 
 fn drain(queue: &UnitQueue) -> Vec<i64> {
     queue.end(SourceError::transient("over"));
-    let never = AtomicBool::new(false);
-    let next = || match queue.take(1, &never) {
+    let next = || match queue.take(1, || false) {
         Taken::Unit(unit) => Some(unit.presentation),
         _ => None,
     };
@@ -94,10 +93,9 @@ fn a_unit_with_other_parameters_waits_for_its_decoder() {
     let (queue, _) = queue();
     queue.push(unit(Access::Key, 0));
     queue.push(AccessUnit { generation: 2, ..unit(Access::Key, 1) });
-    let never = AtomicBool::new(false);
-    assert!(matches!(queue.take(1, &never), Taken::Unit(_)));
-    assert!(matches!(queue.take(1, &never), Taken::OtherParameters));
-    assert!(matches!(queue.take(2, &never), Taken::Unit(_)));
+    assert!(matches!(queue.take(1, || false), Taken::Unit(_)));
+    assert!(matches!(queue.take(1, || false), Taken::OtherParameters));
+    assert!(matches!(queue.take(2, || false), Taken::Unit(_)));
 }
 
 #[test]
