@@ -29,6 +29,7 @@ mod setup;
 mod start;
 mod table;
 mod throughput;
+mod video;
 mod wrong_engine;
 
 use std::path::PathBuf;
@@ -78,6 +79,8 @@ enum RowCommand {
     Preprocess(preprocess::Peers),
     /// Compare the CUDA preprocess with the CPU reference
     Pixels,
+    /// Decode streams on the GPU's video engine, and compare each frame with ffmpeg's
+    Video(video::Streams),
     /// Compare the pipeline's time and CPU time per frame with the bare engine
     Overhead,
     /// Compare frames per second with the bare engine
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         RowCommand::Masks => masks::run(&setup, &mut report),
         RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
         RowCommand::Pixels => pixels::run(&setup, &mut report),
+        RowCommand::Video(streams) => video::run(&setup, &streams, &mut report),
         RowCommand::Overhead => overhead::run(&setup, &mut report),
         RowCommand::Throughput => throughput::run(&setup, &mut report),
         RowCommand::Memory => memory::run(&setup, &mut report),
