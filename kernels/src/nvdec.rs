@@ -12,7 +12,7 @@ mod library;
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::decoder::{Picture, Surface, VideoDecoder, VideoFormat};
+pub use self::decoder::{Accept, Picture, Showing, Surface, VideoDecoder, VideoFormat};
 use self::library::Library;
 use crate::cuda::{CudaError, Device, DeviceError};
 

@@ -29,7 +29,6 @@ pub const DEINTERLACE_ADAPTIVE: c_int = 2;
 pub const CREATE_PREFER_CUVID: c_ulong = 4;
 
 /// `CUvideopacketflags`.
-pub const PACKET_END_OF_STREAM: c_ulong = 0x01;
 pub const PACKET_TIMESTAMP: c_ulong = 0x02;
 pub const PACKET_END_OF_PICTURE: c_ulong = 0x08;
 
@@ -172,6 +171,9 @@ pub struct PictureStart {
     pub width_in_macroblocks: c_int,
     pub height_in_macroblocks: c_int,
     pub picture_index: c_int,
+    pub field_pic_flag: c_int,
+    pub bottom_field_flag: c_int,
+    pub second_field: c_int,
 }
 
 /// `CUVIDPARSERPARAMS`.
@@ -215,6 +217,6 @@ layout! {
     }
     SourcePacket: 32 { payload: 16, timestamp: 24 }
     DisplayInfo: 24 { timestamp: 16 }
-    PictureStart: 12 { picture_index: 8 }
+    PictureStart: 24 { picture_index: 8, second_field: 20 }
     ParserInfo: 136 { max_display_delay: 16, user: 40, display: 64 }
 }

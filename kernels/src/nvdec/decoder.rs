@@ -1,8 +1,11 @@
 //! A parser and a decoder of NVDECODE, and the surfaces between them and the preprocess.
 //!
 //! The parser calls back while it is given data: with the stream's format, for which the decoder is made; with each picture to
-//! decode; with each picture to show. The picture to show is mapped at once, which waits until it is decoded and copies it into
+//! decode; with each picture to show. The picture to show is mapped in that call, which waits until it is decoded and copies it into
 //! one of the decoder's output surfaces, on the GPU. So surfaces stay as they are while decoding goes on.
+//!
+//! Where a stream does not say how far its pictures are reordered, the parser shows a picture only when it needs the memory, up to
+//! two seconds late. For these [`Showing::AtOnce`] maps each picture in the call that decodes it.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -61,6 +64,15 @@ pub enum Picture {
     Skipped,
 }
 
+/// When a picture comes out of the decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Showing {
+    /// In the order of display, when the parser knows its place.
+    InOrder,
+    /// When it is decoded: for pictures that none is shown before.
+    AtOnce,
+}
+
 /// A decoder for one stream.
 pub struct VideoDecoder {
     parser: ParserHandle,
@@ -82,8 +94,13 @@ struct State {
     hardware: Option<Arc<Hardware>>,
     format: Option<VideoFormat>,
     pictures: VecDeque<Picture>,
+    /// How the picture that is decoded now is shown, and the number it was given with.
+    showing: Showing,
+    presentation: i64,
     /// Bit n: the last picture in decode surface n could not be decoded.
     failed: u64,
+    /// Bit n: it was shown at once, so it is not shown again in its order.
+    shown: u64,
     error: Option<NvdecError>,
 }
 
@@ -148,7 +165,10 @@ impl VideoDecoder {
             hardware: None,
             format: None,
             pictures: VecDeque::new(),
+            showing: Showing::InOrder,
+            presentation: 0,
             failed: 0,
+            shown: 0,
             error: None,
         };
         let state = NonNull::from(Box::leak(Box::new(state)));
@@ -174,16 +194,14 @@ impl VideoDecoder {
         made.map(|()| this)
     }
 
-    /// Decodes one coded picture in Annex B, in the order of decoding. `presentation` comes back with it. With `is_last`, all
-    /// pictures come out, also those that others could be shown before.
+    /// Decodes one coded picture in Annex B, in the order of decoding. `presentation` comes back with it.
     ///
     /// # Errors
     /// The GPU cannot decode the stream, or the stream has other parameters than before. Pictures that cannot be decoded are no
     /// error: they come out as [`Picture::Damaged`].
-    pub fn decode(&mut self, unit: &[u8], presentation: i64, is_last: bool) -> Result<(), NvdecError> {
-        let end = if is_last { abi::PACKET_END_OF_STREAM } else { 0 };
+    pub fn decode(&mut self, unit: &[u8], presentation: i64, showing: Showing) -> Result<(), NvdecError> {
         let mut packet = abi::SourcePacket {
-            flags: abi::PACKET_TIMESTAMP | abi::PACKET_END_OF_PICTURE | end,
+            flags: abi::PACKET_TIMESTAMP | abi::PACKET_END_OF_PICTURE,
             payload_bytes: unit.len() as _,
             payload: unit.as_ptr(),
             timestamp: presentation,
@@ -192,6 +210,7 @@ impl VideoDecoder {
         let library = unsafe {
             let state = self.state.as_mut();
             state.device.bind()?;
+            (state.showing, state.presentation) = (showing, presentation);
             state.library
         };
         // SAFETY: the parser is alive, packet and payload outlive the call, the context is current. The callbacks use the state,
@@ -261,7 +280,7 @@ unsafe extern "C" fn on_decode(user: *mut c_void, picture: *mut PictureStart) ->
 
 unsafe extern "C" fn on_display(user: *mut c_void, picture: *mut DisplayInfo) -> c_int {
     // SAFETY: as above. Null means the end of the stream.
-    unsafe { guarded(user, |state| picture.as_ref().map_or(Ok(1), |picture| state.show(picture))) }
+    unsafe { guarded(user, |state| picture.as_ref().map_or(Ok(1), |picture| state.show_in_order(picture))) }
 }
 
 impl State {
@@ -328,10 +347,13 @@ impl State {
     fn decode(&mut self, picture: *mut PictureStart) -> Result<c_int, NvdecError> {
         let Some(hardware) = &self.hardware else { return Ok(0) };
         // SAFETY: the parser calls with a picture that lives as long as the call; the decoder is alive, the context current.
-        let (index, decoded) =
-            unsafe { ((*picture).picture_index, self.library.decode_picture(hardware.handle, picture)) };
-        let bit = 1_u64.checked_shl(index.unsigned_abs()).unwrap_or(0);
-        self.failed &= !bit;
+        let (start, decoded) = unsafe { (*picture, self.library.decode_picture(hardware.handle, picture)) };
+        let bit = bit(start.picture_index);
+        // A second field adds to what its first has left in the surface.
+        if start.second_field == 0 {
+            self.failed &= !bit;
+            self.shown &= !bit;
+        }
         match decoded {
             Err(error) if error.is_sticky() => return Err(error),
             Err(error) => {
@@ -340,14 +362,33 @@ impl State {
             }
             Ok(()) => {}
         }
+        let is_whole = start.field_pic_flag == 0 || start.second_field != 0;
+        if self.showing == Showing::AtOnce && is_whole {
+            let is_interlaced = self.format.is_some_and(|format| format.is_interlaced);
+            self.show(&DisplayInfo {
+                picture_index: start.picture_index,
+                progressive_frame: c_int::from(!is_interlaced),
+                top_field_first: 1,
+                repeat_first_field: 0,
+                timestamp: self.presentation,
+            })?;
+            self.shown |= bit;
+        }
         Ok(1)
     }
 
-    fn show(&mut self, shown: &DisplayInfo) -> Result<c_int, NvdecError> {
-        let Some(hardware) = &self.hardware else { return Ok(0) };
+    /// Shows a picture in its order, unless it was shown already.
+    fn show_in_order(&mut self, picture: &DisplayInfo) -> Result<c_int, NvdecError> {
+        if self.shown & bit(picture.picture_index) == 0 {
+            self.show(picture)?;
+        }
+        Ok(1)
+    }
+
+    fn show(&mut self, shown: &DisplayInfo) -> Result<(), NvdecError> {
+        let Some(hardware) = &self.hardware else { return Ok(()) };
         hardware.unmap_returned(false);
-        let is_failed = self.failed & 1_u64.checked_shl(shown.picture_index.unsigned_abs()).unwrap_or(0) != 0;
-        let picture = if is_failed {
+        let picture = if self.failed & bit(shown.picture_index) != 0 {
             Picture::Damaged
         } else if hardware.surfaces.lock().mapped >= self.output_surfaces {
             Picture::Skipped
@@ -361,8 +402,13 @@ impl State {
             }
         };
         self.pictures.push_back(picture);
-        Ok(1)
+        Ok(())
     }
+}
+
+/// Returns the bit of a decode surface.
+fn bit(picture_index: c_int) -> u64 {
+    1_u64.checked_shl(picture_index.unsigned_abs()).unwrap_or(0)
 }
 
 impl VideoFormat {

@@ -369,7 +369,7 @@ fn put(unit: &mut Vec<u8>, nal: &[u8]) {
 }
 
 /// Returns the NAL units of a unit in Annex B.
-fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = after_start_code(unit);
     std::iter::from_fn(move || {
         let from = rest?;

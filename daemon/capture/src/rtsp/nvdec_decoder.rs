@@ -16,6 +16,7 @@ use visiond_system::stop::Stop;
 use super::super::source::Next;
 use super::access_unit::{AccessUnit, Codec};
 use super::frame_times::ShownTimes;
+use super::picture_order::PictureOrder;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 use super::unit_queue::Taken;
 
@@ -25,6 +26,7 @@ pub struct NvdecDecoder {
     format: VideoFormat,
     color: ColorDescription,
     times: ShownTimes,
+    order: PictureOrder,
     generation: u64,
     /// The presentation of the unit that [`NvdecDecoder::start`] has decoded, until the queue gives it once more.
     started_with: Option<i64>,
@@ -48,14 +50,15 @@ impl NvdecDecoder {
         let mut decoder = VideoDecoder::new(device, codec, stream.buffers.count, Box::new(accept))?;
         let mut times = ShownTimes::default();
         times.add(first.presentation, first.captured);
-        decoder.decode(&first.data, first.presentation, stream.config.key_frames_only)?;
+        let mut order = PictureOrder::of(first, stream.config.key_frames_only);
+        decoder.decode(&first.data, first.presentation, order.next(first))?;
         let format = decoder.format().ok_or(NvdecError::NoPicture)?;
         let color = ColorDescription {
             matrix: stream.config.color_matrix.unwrap_or(format.color.matrix),
             range: stream.config.color_range.unwrap_or(format.color.range),
         };
         let (generation, started_with) = (first.generation, Some(first.presentation));
-        Ok(Self { stream: Arc::clone(stream), decoder, format, color, times, generation, started_with, decoded: 0 })
+        Ok(Self { stream: Arc::clone(stream), decoder, format, color, times, order, generation, started_with, decoded: 0 })
     }
 
     /// Gives the decoder the stream's next unit.
@@ -74,7 +77,7 @@ impl NvdecDecoder {
             return Ok(());
         }
         self.times.add(unit.presentation, unit.captured);
-        let decoded = self.decoder.decode(&unit.data, unit.presentation, self.stream.config.key_frames_only);
+        let decoded = self.decoder.decode(&unit.data, unit.presentation, self.order.next(&unit));
         decoded.map_err(|error| match error {
             NvdecError::OtherParameters => DecoderEnd::OtherParameters,
             error => DecoderEnd::Failed(self.stream.undecodable(error)),

@@ -95,6 +95,7 @@ pub(crate) fn config(url: &str) -> RtspConfig {
         login: None,
         transport: RtspTransport::Tcp,
         key_frames_only: false,
+        decoder: StreamDecoding::Auto,
         ffmpeg: PathBuf::from("ffmpeg"),
         confined: true,
         max_memory_bytes: 1 << 30,
@@ -174,7 +175,7 @@ fn udp_brings_the_same_frames() {
     let Next::Frame(frame) = source.next(&stop).unwrap() else { panic!("a frame") };
     assert!(expected.iter().any(|expected| frame.buffer.as_slice()[..expected.len()] == expected[..]));
     server.wait_for("SETUP udp");
-    assert!(source.describe().contains("over udp, h264 64x48 yuv420p, as bgr, live"), "{}", source.describe());
+    assert!(source.describe().contains("over udp, h264 yuv420p, 64x48, by ffmpeg as bgr, live"), "{}", source.describe());
 }
 
 #[test]

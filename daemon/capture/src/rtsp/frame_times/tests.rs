@@ -89,3 +89,20 @@ fn a_decoder_that_returns_nothing_fills_no_memory() {
     (0..10_000).for_each(|n| times.add(-n, None));
     assert_eq!(times.pending.len(), MAX_PENDING);
 }
+
+#[test]
+fn a_decoder_that_tells_its_frames_may_lose_some_and_its_times_never_go_back() {
+    let mut times = ShownTimes::default();
+    // I, P, B, B as they are decoded; the first B is lost.
+    for (presentation, ns) in [(0, 1), (3, 2), (1, 3), (2, 4)] {
+        times.add(presentation, at(ns));
+    }
+    assert_eq!([0, 2, 3].map(|presentation| times.take(presentation)), [Some(at(1)), Some(at(2)), Some(at(2))]);
+    assert_eq!(times.take(4), None, "it was not added");
+    // Where the camera's clock goes back, what was not shown before is forgotten.
+    times.add(1_000, at(5));
+    for n in 0..MAX_REORDERED {
+        times.add(n as i64, at(100 + n as u64));
+    }
+    assert_eq!(times.take(0), Some(at(100)));
+}
