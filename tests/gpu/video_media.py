@@ -29,6 +29,7 @@ STREAMS = [
     ("tiny", "h264", 60, "162:122", X264, ""),
     ("full-range", "h264", 60, "in_range=tv:out_range=pc", X264 + ["-color_range", "pc", "-colorspace", "bt709"], ""),
     ("hd", "h264", 120, "1920:1080", X264 + ["-b:v", "4M"], "keyint=30"),
+    ("camera", "h264", 120, "1920:1080", X264 + ["-b:v", "4M", "-bf", "0"], "keyint=30:scenecut=0"),
     ("hevc", "h265", 150, None, X265, ""),
     ("hevc-hd", "h265", 60, "1920:1080", X265, ""),
     ("hevc-cropped", "h265", 60, "638:358", X265, ""),

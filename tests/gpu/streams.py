@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Many network cameras through the daemon on one GPU: RTSP servers here, NVDEC, the model, messages. For the row `streams`.
+
+    streams.py --visiond BIN --engine FILE --card FILE --stream FILE.h264 [--cameras 1,16,64] [--seconds 15] [--fps 30]
+               [--decoder nvdec|ffmpeg]
+
+Prints a figure as JSON for each number of cameras, as visiond-gpu does. Servers run at low priority on the same machine.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+SERVER = pathlib.Path(__file__).resolve().parent.parent / "rtsp/server.py"
+ROW = "Streams"
+# Clients of one server, which is a single Python process.
+CLIENTS = 6
+MODEL = """
+[[model]]
+name = "objects"
+path = "{engine}"
+card = "{card}"
+[[sink]]
+type = "file"
+path = "{folder}/messages.jsonl"
+[http]
+listen = []
+"""
+CAMERA = """
+[[camera]]
+name = "camera{n}"
+[camera.source]
+type = "rtsp"
+url = "rtsp://127.0.0.1:{port}/{n}"
+decoder = "{decoder}"
+"""
+
+
+def figure(what, wanted, seen, passed):
+    print(json.dumps({"row": ROW, "what": what, "wanted": wanted, "seen": seen, "pass": passed}), flush=True)
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def serve(stream, fps, count):
+    servers, ports = [], []
+    for _ in range(0, count, CLIENTS):
+        command = ["nice", sys.executable, str(SERVER), stream, "--fps", str(fps), "--at-end", "loop", "--captured-ago", "0"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        servers.append(server)
+        ports.append(int(server.stdout.readline().split()[1]))
+    return servers, ports
+
+
+def measure(args, count):
+    servers, ports = serve(args.stream, args.fps, count)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            config, summary = folder / "visiond.toml", folder / "summary.json"
+            text = MODEL.format(engine=args.engine, card=args.card, folder=folder)
+            text += "".join(CAMERA.format(n=n, decoder=args.decoder, port=ports[n // CLIENTS]) for n in range(count))
+            config.write_text(text)
+            with open(f"{args.log}.{count}", "w") as log:
+                daemon = subprocess.Popen([args.visiond, "run", str(config), "--summary-json", str(summary)], stderr=log)
+            messages = folder / "messages.jsonl"
+            deadline = time.monotonic() + 60
+            while not messages.exists() or messages.stat().st_size == 0:
+                if daemon.poll() is not None or time.monotonic() > deadline:
+                    daemon.kill()
+                    return figure(f"{count} cameras", "messages", f"none; see {log.name}", False)
+                time.sleep(0.2)
+            # Until every camera streams.
+            time.sleep(5)
+            began, cpu, size = time.monotonic(), cpu_seconds(daemon.pid), messages.stat().st_size
+            time.sleep(args.seconds)
+            cpu = (cpu_seconds(daemon.pid) - cpu) / (time.monotonic() - began)
+            daemon.terminate()
+            daemon.wait(30)
+            cameras = json.loads(summary.read_text())["cameras"]
+            with messages.open() as file:
+                file.seek(size)
+                file.readline()
+                steady = [json.loads(line) for line in file]
+    finally:
+        for server in servers:
+            server.kill()
+    for camera in cameras:
+        print(json.dumps(camera), file=sys.stderr)
+    totals = sorted(message["timings_us"]["total"] for message in steady)
+    at = lambda share: totals[round(share * (len(totals) - 1))] / 1e3 if totals else float("inf")
+    stages = {}
+    for stage in steady[0]["timings_us"] if steady else ():
+        values = sorted(message["timings_us"][stage] for message in steady)
+        stages[stage] = values[len(values) // 2]
+    dropped = {}
+    for camera in cameras:
+        for cause, frames in camera["dropped"].items():
+            dropped[cause] = dropped.get(cause, 0) + frames
+    decoded = sum(camera.get("decoder") == args.decoder for camera in cameras)
+    copied = sum(camera["copied_bytes"] for camera in cameras)
+    rate = len(steady) / args.seconds
+    two = 2e3 / args.fps
+    seen = (
+        f"{rate:.0f} messages/s; age p50 {at(.5):.1f} ms, p99 {at(.99):.1f} ms, most {at(1):.1f} ms; CPU {cpu / count:.2%} of a core a "
+        f"stream; {decoded} by {args.decoder}; {copied} bytes copied; dropped {json.dumps(dropped)}; medians in us {json.dumps(stages)}"
+    )
+    passed = decoded == count and copied == 0 and at(0.99) <= two and not any(dropped.values())
+    figure(f"{count} cameras of {args.fps:g} frames/s", f"p99 <= {two:.0f} ms, none dropped, 1 % of a core a stream", seen, passed and cpu / count <= 0.01)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("visiond", "engine", "card", "stream"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--cameras", default="1,16,64")
+    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--decoder", choices=("nvdec", "ffmpeg"), default="nvdec")
+    parser.add_argument("--fps", type=float, default=30)
+    parser.add_argument("--log", default="/tmp/streams.log", help="start of the names of the daemon's logs")
+    args = parser.parse_args()
+    args.engine, args.card = (str(pathlib.Path(path).resolve()) for path in (args.engine, args.card))
+    for count in map(int, args.cameras.split(",")):
+        measure(args, count)
+
+
+if __name__ == "__main__":
+    main()
