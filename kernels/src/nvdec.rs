@@ -1,7 +1,7 @@
 //! Decoding of H.264 and H.265 by the GPU's video engine, through NVIDIA's NVDECODE API, opened at run time.
 //!
-//! A [`VideoDecoder`] takes coded pictures and gives [`Picture`]s in the order of their display. A picture's [`Surface`] is NV12 in
-//! the GPU's memory, where the preprocess reads it. The surface goes back to its decoder when it is dropped.
+//! A [`VideoDecoder`] takes coded pictures and gives [`Picture`]s in the order of their display. A picture's [`Surface`] is NV12,
+//! or P016 for more than 8 bits, in the GPU's memory, where the preprocess reads it. The surface goes back to its decoder when it is dropped.
 //!
 //! `abi` has NVIDIA's structs, `library` the functions; only `decoder` calls them.
 
@@ -99,6 +99,17 @@ pub struct VideoKind {
     pub bits: u32,
 }
 
+impl VideoKind {
+    /// Returns the bytes of a sample in a surface. More than 8 bits stand in the upper bits of two bytes (P016).
+    pub const fn sample_bytes(self) -> usize {
+        if self.bits > 8 { 2 } else { 1 }
+    }
+
+    const fn surface_number(self) -> i32 {
+        if self.bits > 8 { abi::SURFACE_P016 } else { abi::SURFACE_NV12 }
+    }
+}
+
 impl fmt::Display for VideoKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} bits, {}", self.codec, self.bits, self.chroma)
@@ -118,7 +129,7 @@ pub struct VideoLimits {
     pub engines: u32,
 }
 
-/// Returns what the GPU decodes of this kind; `None` if it does not decode it into NV12.
+/// Returns what the GPU decodes of this kind; `None` if it does not decode it into NV12, or P016 for more than 8 bits.
 ///
 /// # Errors
 /// NVIDIA's library is missing, too old or refuses.
@@ -133,7 +144,7 @@ pub fn limits(device: &Arc<Device>, kind: VideoKind) -> Result<Option<VideoLimit
     };
     // SAFETY: `caps` outlives the call; the context is current.
     unsafe { library.decoder_caps(&mut caps) }?;
-    let is_supported = caps.is_supported != 0 && caps.output_formats & (1 << abi::SURFACE_NV12) != 0;
+    let is_supported = caps.is_supported != 0 && caps.output_formats & (1 << kind.surface_number()) != 0;
     Ok(is_supported.then(|| VideoLimits {
         least: (caps.min_width.into(), caps.min_height.into()),
         most: (caps.max_width, caps.max_height),

@@ -24,6 +24,8 @@ pub enum PixelFormat {
     Nv16,
     /// 4:2:2: a plane of Y, a plane of interleaved Cr Cb.
     Nv61,
+    /// 4:2:0: as NV12, of 16-bit little-endian samples. The upper 8 of their bits count here; P010 uses the upper 10, P016 all.
+    P010,
     /// 4:2:0: planes of Y, Cb and Cr.
     I420,
     /// R G B bytes.
@@ -133,7 +135,7 @@ impl PixelFormat {
     /// Returns the number of planes.
     pub const fn plane_count(self) -> usize {
         match self {
-            Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 => 2,
+            Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 | Self::P010 => 2,
             Self::I420 => 3,
             _ => 1,
         }
@@ -145,6 +147,8 @@ impl PixelFormat {
         match self {
             Self::Yuyv | Self::Uyvy | Self::Yvyu | Self::Vyuy => w.div_ceil(2) * 4,
             Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 if plane > 0 => w.div_ceil(2) * 2,
+            Self::P010 if plane > 0 => w.div_ceil(2) * 4,
+            Self::P010 => w * 2,
             Self::I420 if plane > 0 => w.div_ceil(2),
             Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 | Self::I420 | Self::Grey => w,
             Self::Rgb | Self::Bgr => w * 3,
@@ -161,7 +165,7 @@ impl PixelFormat {
 
     /// Returns how many rows of the frame share a row of the planes after the first.
     pub const fn rows_per_chroma_row(self) -> usize {
-        if matches!(self, Self::Nv12 | Self::Nv21 | Self::I420) { 2 } else { 1 }
+        if matches!(self, Self::Nv12 | Self::Nv21 | Self::P010 | Self::I420) { 2 } else { 1 }
     }
 }
 
@@ -185,7 +189,7 @@ mod tests {
         let names: Vec<_> = PixelFormat::all().map(PixelFormat::name).collect();
         assert_eq!(
             names.join(" "),
-            "yuyv uyvy yvyu vyuy nv12 nv21 nv16 nv61 i420 rgb bgr rgba bgra grey rggb8 grbg8 gbrg8 bggr8 rggb10 grbg10 \
+            "yuyv uyvy yvyu vyuy nv12 nv21 nv16 nv61 p010 i420 rgb bgr rgba bgra grey rggb8 grbg8 gbrg8 bggr8 rggb10 grbg10 \
              gbrg10 bggr10 rggb12 grbg12 gbrg12 bggr12 rggb16 grbg16 gbrg16 bggr16"
         );
         assert_eq!(PixelFormat::from_name("yuv"), None);
@@ -204,6 +208,7 @@ mod tests {
             ("yuyv uyvy yvyu vyuy", &[(16, 5)][..]),
             ("nv12 nv21", &[(7, 5), (8, 3)]),
             ("nv16 nv61", &[(7, 5), (8, 5)]),
+            ("p010", &[(14, 5), (16, 3)]),
             ("i420", &[(7, 5), (4, 3), (4, 3)]),
             ("rgb bgr", &[(21, 5)]),
             ("rgba bgra", &[(28, 5)]),

@@ -12,7 +12,9 @@ use clap::Args;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::cuda::Device;
 use visiond_kernels::frame::{FrameLayout, PixelFormat, PlaneLayout};
-use visiond_kernels::nvdec::{self, Chroma, NvdecError, Picture, Showing, Surface, VideoCodec, VideoDecoder, VideoKind};
+use visiond_kernels::nvdec::{
+    self, Chroma, NvdecError, Picture, Showing, Surface, VideoCodec, VideoDecoder, VideoKind,
+};
 
 use crate::measure::{Noise, Samples, resident_bytes, thread_cpu_time};
 use crate::report::{Failure, Report};
@@ -74,19 +76,22 @@ fn layout(decoder: &VideoDecoder, surface: &Surface) -> Result<FrameLayout, Fail
     let format = decoder.format().ok_or_else(|| Failure::Broken("a picture without a format".to_owned()))?;
     let pitch_bytes = surface.pitch_bytes();
     let planes = format.plane_offsets(surface).map(|offset_bytes| PlaneLayout { offset_bytes, pitch_bytes });
-    Ok(FrameLayout::with_planes(PixelFormat::Nv12, format.width, format.height, &planes, ColorDescription::default())?)
+    let pixels = if format.kind.bits > 8 { PixelFormat::P010 } else { PixelFormat::Nv12 };
+    Ok(FrameLayout::with_planes(pixels, format.width, format.height, &planes, ColorDescription::default())?)
 }
 
 /// Returns the checksum of the rows of both planes, without what is beside them.
 fn checksum(layout: &FrameLayout, surface: &Surface, copy: &mut Vec<u8>) -> Result<u32, Failure> {
     let view = layout.view_on_gpu(surface);
     let view = view.on_host(copy)?;
+    // Of 10 bits, the upper 8 count.
+    let bytes = if layout.format() == PixelFormat::P010 { 2 } else { 1 };
     let (mut low, mut high) = (1_u32, 0_u32);
     for (plane, rows) in view.planes().iter().zip([layout.height(), layout.height() / 2]) {
         for row in 0..rows as usize {
             // At most 16384 bytes: `high` stays below 2^32 if it is reduced every 5552.
-            for piece in plane.row(row)[..layout.width() as usize].chunks(5552) {
-                for &byte in piece {
+            for piece in plane.row(row)[..layout.width() as usize * bytes].chunks(5552 * bytes) {
+                for &byte in piece.iter().skip(bytes - 1).step_by(bytes) {
                     low += u32::from(byte);
                     high += low;
                 }
@@ -148,7 +153,7 @@ fn tell_limits(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure>
             }
         }
     }
-    report.note(ROW, "what the engines decode into NV12", seen.join("; "));
+    report.note(ROW, "what the engines decode", seen.join("; "));
     Ok(())
 }
 
@@ -212,7 +217,13 @@ fn hold_surfaces(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> 
         }
     }
     let kept = held.len();
-    report.figure(ROW, "surfaces free again", "pictures are shown again", format!("{skipped} skipped, {shown} shown, {kept} held"), skipped > 0 && shown > 10);
+    report.figure(
+        ROW,
+        "surfaces free again",
+        "pictures are shown again",
+        format!("{skipped} skipped, {shown} shown, {kept} held"),
+        skipped > 0 && shown > 10,
+    );
     // Surfaces outlive their decoder.
     drop(decoder);
     let (surface, sum) = held.pop().ok_or_else(|| Failure::Broken("no surface is held".to_owned()))?;
@@ -304,7 +315,8 @@ fn measure(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result
         let frames = decoders * rounds * stream.units.len();
         let rate = frames as f64 / began.elapsed().as_secs_f64();
         let cpu = Samples::new(cpu_us).median();
-        let seen = format!("{rate:.0} frames/s, start included: {:.0} streams of 30; {cpu:.0} us of CPU a frame", rate / 30.0);
+        let seen =
+            format!("{rate:.0} frames/s, start included: {:.0} streams of 30; {cpu:.0} us of CPU a frame", rate / 30.0);
         report.note(ROW, &format!("1080p H.264, {decoders} decoders"), seen);
     }
     Ok(())

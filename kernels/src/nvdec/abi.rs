@@ -18,8 +18,9 @@ pub const CHROMA_420: c_int = 1;
 pub const CHROMA_422: c_int = 2;
 pub const CHROMA_444: c_int = 3;
 
-/// `cudaVideoSurfaceFormat_NV12`.
+/// `cudaVideoSurfaceFormat`.
 pub const SURFACE_NV12: c_int = 0;
+pub const SURFACE_P016: c_int = 1;
 
 /// `cudaVideoDeinterlaceMode`.
 pub const DEINTERLACE_WEAVE: c_int = 0;

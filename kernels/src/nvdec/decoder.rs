@@ -240,7 +240,8 @@ impl Drop for VideoDecoder {
         let state = unsafe {
             let state = Box::from_raw(self.state.as_ptr());
             if !self.parser.is_null() {
-                let destroyed = state.device.bind().map_err(Into::into).and_then(|()| state.library.destroy_parser(self.parser));
+                let destroyed =
+                    state.device.bind().map_err(Into::into).and_then(|()| state.library.destroy_parser(self.parser));
                 if let Err(error) = destroyed {
                     log::warn!("{error}");
                 }
@@ -304,7 +305,11 @@ impl State {
         let limits = limits(&self.device, kind)?.ok_or(NvdecError::Kind(kind))?;
         let (least, most) = (limits.least, limits.most);
         let macroblocks = width.div_ceil(16) * height.div_ceil(16);
-        if width < least.0 || height < least.1 || width > most.0 || height > most.1 || macroblocks > limits.most_macroblocks
+        if width < least.0
+            || height < least.1
+            || width > most.0
+            || height > most.1
+            || macroblocks > limits.most_macroblocks
         {
             let [least, most] = [least, most].map(|(width, height)| format!("{width}x{height}"));
             return Err(NvdecError::Size { kind, least, most, width, height });
@@ -324,7 +329,7 @@ impl State {
             reserved1: 0,
             // The whole coded picture, unscaled; the frame's layout leaves out what is not shown.
             display_area: abi::ShortRect::default(),
-            output_format: abi::SURFACE_NV12,
+            output_format: kind.surface_number(),
             deinterlace,
             target_width: width.into(),
             target_height: height.into(),
@@ -446,9 +451,10 @@ impl VideoFormat {
         })
     }
 
-    /// Returns the offsets of the first bytes to show in a surface: luma's, and that of NV12's chroma.
+    /// Returns the offsets of the first bytes to show in a surface: luma's, and that of the interleaved chroma.
     pub fn plane_offsets(&self, surface: &Surface) -> [usize; 2] {
-        let (x, y, pitch) = (self.origin.0 as usize, self.origin.1 as usize, surface.pitch_bytes);
+        let (x, y) = (self.origin.0 as usize * self.kind.sample_bytes(), self.origin.1 as usize);
+        let pitch = surface.pitch_bytes;
         [y * pitch + x, (surface.hardware.rows + y / 2) * pitch + x]
     }
 }

@@ -32,7 +32,7 @@ impl<N: Number> Converter<N> {
             PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy => {
                 resample(isa, Packed(words, yuv), taps, planes);
             }
-            PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
+            PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 | PixelFormat::P010 => {
                 resample(isa, Planes::<_, false>(words, yuv), taps, planes);
             }
             PixelFormat::I420 => resample(isa, Planes::<_, true>(words, yuv), taps, planes),

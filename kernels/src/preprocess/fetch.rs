@@ -47,6 +47,10 @@ pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut 
             let (chroma, _) = row(frame, 1, y / rows_each).as_chunks::<2>();
             each(columns, out, |x| u32::from(luma[x]) | u32::from(u16::from_le_bytes(chroma[x / 2])) << 8);
         }
+        PixelFormat::P010 => {
+            let (luma, chroma) = (row(frame, 0, y), row(frame, 1, y / rows_each).as_chunks::<4>().0);
+            each(columns, out, |x| u32::from_le_bytes([luma[2 * x + 1], chroma[x / 2][1], chroma[x / 2][3], 0]));
+        }
         PixelFormat::I420 => {
             let (luma, cb, cr) = (row(frame, 0, y), row(frame, 1, y / rows_each), row(frame, 2, y / rows_each));
             each(columns, out, |x| u32::from_le_bytes([luma[x], cb[x / 2], cr[x / 2], 0]));
@@ -86,6 +90,12 @@ pub(super) fn fetch_row(frame: &FrameView<'_>, y: usize, from: usize, out: &mut 
                 u32::from(luma[x]) | u32::from(u16::from_le_bytes(chroma)) << 8
             });
         }
+        PixelFormat::P010 => {
+            let (luma, chroma) = (row(frame, 0, y).as_chunks::<2>().0, row(frame, 1, y / rows_each).as_chunks::<4>().0);
+            each_two(out, &chroma[chroma_from..], |&[_, cb, _, cr], x| {
+                u32::from_le_bytes([luma[from + x][1], cb, cr, 0])
+            });
+        }
         PixelFormat::I420 => {
             let luma = &row(frame, 0, y)[from..];
             let cb = &row(frame, 1, y / rows_each)[chroma_from..];
@@ -121,7 +131,7 @@ const EDGE: usize = 4;
 /// Reads row `y` of a frame at `columns` and their right neighbours: two words per pair.
 ///
 /// - Packed 4:2:2: the column's four bytes, and the next four.
-/// - NV12, NV21, NV16, NV61: two bytes of luma; two chroma pairs, from the column's on.
+/// - NV12, NV21, NV16, NV61, P010: two bytes of luma; two chroma pairs, from the column's on.
 /// - I420: two bytes of luma and, above them, two of Cb; two of Cr.
 /// - Others: the column's word, its neighbour's word.
 ///
@@ -138,6 +148,14 @@ pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], out:
             let (luma, chroma) = (row(frame, 0, y), row(frame, 1, y / rows_each));
             each_pair(columns, inner, out, |x, inner| {
                 [short(luma, x, inner), u32::from_le_bytes(read(chroma, x / 2 * 2, inner))]
+            });
+        }
+        PixelFormat::P010 => {
+            let (luma, chroma) = (row(frame, 0, y), row(frame, 1, y / rows_each));
+            each_pair(columns, inner, out, |x, inner| {
+                let [_, first, _, second] = read(luma, 2 * x, inner);
+                let [_, cb, _, cr, _, next_cb, _, next_cr] = read(chroma, x / 2 * 4, inner);
+                [u32::from_le_bytes([first, second, 0, 0]), u32::from_le_bytes([cb, cr, next_cb, next_cr])]
             });
         }
         PixelFormat::I420 => {

@@ -252,6 +252,15 @@ proptest! {
     }
 
     #[test]
+    fn p010_counts_by_the_upper_bytes_of_its_samples(w in 1..50_u32, h in 1..50_u32, seed: u64, spec in specs()) {
+        let color = ColorDescription::default();
+        let [wide, plain] = [PixelFormat::P010, PixelFormat::Nv12].map(|format| FrameLayout::packed(format, w, h, color).unwrap());
+        let samples = noise(wide.size_bytes(), seed);
+        let upper: Vec<u8> = samples.iter().skip(1).step_by(2).copied().collect();
+        prop_assert_eq!(run(&spec, &wide.view(&samples).unwrap()), run(&spec, &plain.view(&upper).unwrap()));
+    }
+
+    #[test]
     fn every_instruction_set_gives_the_same_within_rounding(
         spec in specs(), format in formats(), color in colors(), w in 1..70_u32, h in 1..70_u32, seed: u64,
     ) {

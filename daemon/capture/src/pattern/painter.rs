@@ -165,6 +165,9 @@ impl Pair {
             (PixelFormat::Nv12 | PixelFormat::Nv16, 1) => Self::new(&[cb, cr]),
             (PixelFormat::Nv21 | PixelFormat::Nv61, 1) => Self::new(&[cr, cb]),
             (PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61, _) => Self::new(&[y, y]),
+            // Each sample in both of its bytes.
+            (PixelFormat::P010, 0) => Self::new(&[y, y, y, y]),
+            (PixelFormat::P010, _) => Self::new(&[cb, cb, cr, cr]),
             (PixelFormat::I420 | PixelFormat::Grey, 0) => Self::new(&[y, y]),
             (PixelFormat::I420, 1) => Self::new(&[cb]),
             (PixelFormat::I420 | PixelFormat::Grey, _) => Self::new(&[cr]),

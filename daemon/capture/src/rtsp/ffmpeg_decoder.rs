@@ -93,7 +93,16 @@ impl FfmpegDecoder {
         let feeder = feeder.transpose().map_err(|error| wrong(format!("cannot start a thread: {error}")))?;
         let waits = if config.key_frames_only { KEY_FRAME_WAIT } else { Duration::ZERO };
         let frame_timeout = config.timeout.max(waits);
-        Ok(Self { stream: Arc::clone(stream), info, frames, child: Some(child), feeder, feed, frame_timeout, decoded: 0 })
+        Ok(Self {
+            stream: Arc::clone(stream),
+            info,
+            frames,
+            child: Some(child),
+            feeder,
+            feed,
+            frame_timeout,
+            decoded: 0,
+        })
     }
 
     /// Reads the next frame; without a free buffer, the frame is discarded.

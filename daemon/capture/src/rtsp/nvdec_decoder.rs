@@ -10,7 +10,7 @@ use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::cuda::Device;
 use visiond_kernels::frame::{FrameError, FrameLayout, PixelFormat, PlaneLayout};
-use visiond_kernels::nvdec::{Chroma, NvdecError, Picture, Surface, VideoCodec, VideoDecoder, VideoFormat};
+use visiond_kernels::nvdec::{Chroma, NvdecError, Picture, Surface, VideoCodec, VideoDecoder, VideoFormat, VideoKind};
 use visiond_system::stop::Stop;
 
 use super::super::source::Next;
@@ -43,8 +43,8 @@ impl NvdecDecoder {
         let limits = stream.buffers.clone();
         let accept = move |width: u32, height: u32| {
             limits.check_size(width, height).map_err(|error| error.to_string())?;
-            // NV12.
-            let bytes = width as usize * height as usize * 3 / 2;
+            // P016, which takes more than NV12.
+            let bytes = width as usize * height as usize * 3;
             limits.check_memory(bytes).map_err(|error| error.to_string())
         };
         let mut decoder = VideoDecoder::new(device, codec, stream.buffers.count, Box::new(accept))?;
@@ -58,7 +58,17 @@ impl NvdecDecoder {
             range: stream.config.color_range.unwrap_or(format.color.range),
         };
         let (generation, started_with) = (first.generation, Some(first.presentation));
-        Ok(Self { stream: Arc::clone(stream), decoder, format, color, times, order, generation, started_with, decoded: 0 })
+        Ok(Self {
+            stream: Arc::clone(stream),
+            decoder,
+            format,
+            color,
+            times,
+            order,
+            generation,
+            started_with,
+            decoded: 0,
+        })
     }
 
     /// Gives the decoder the stream's next unit.
@@ -100,7 +110,11 @@ impl NvdecDecoder {
     }
 
     fn pixel_format(&self) -> PixelFormat {
-        if self.format.kind.chroma == Chroma::Monochrome { PixelFormat::Grey } else { PixelFormat::Nv12 }
+        match self.format.kind {
+            VideoKind { bits: 9.., .. } => PixelFormat::P010,
+            VideoKind { chroma: Chroma::Monochrome, .. } => PixelFormat::Grey,
+            _ => PixelFormat::Nv12,
+        }
     }
 }
 

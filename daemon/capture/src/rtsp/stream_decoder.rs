@@ -63,10 +63,13 @@ pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Bo
     let on_gpu = match (stream.config.decoder, stream.buffers.memory.device()) {
         (StreamDecoding::Ffmpeg, _) | (StreamDecoding::Auto, None) => None,
         (StreamDecoding::Nvdec, None) => {
-            let reason = "`decoder = \"nvdec\"` is for models that run on a GPU, and this camera's does not: take the key out";
+            let reason =
+                "`decoder = \"nvdec\"` is for models that run on a GPU, and this camera's does not: take the key out";
             return Err(SourceError::permanent(format!("cannot play {}: {reason}", stream.origin)).into());
         }
-        (StreamDecoding::Auto | StreamDecoding::Nvdec, Some(device)) => Some(NvdecDecoder::start(stream, first, device)),
+        (StreamDecoding::Auto | StreamDecoding::Nvdec, Some(device)) => {
+            Some(NvdecDecoder::start(stream, first, device))
+        }
     };
     match on_gpu {
         Some(Ok(decoder)) => return Ok(Box::new(decoder)),

@@ -175,7 +175,11 @@ fn udp_brings_the_same_frames() {
     let Next::Frame(frame) = source.next(&stop).unwrap() else { panic!("a frame") };
     assert!(expected.iter().any(|expected| frame.buffer.as_slice()[..expected.len()] == expected[..]));
     server.wait_for("SETUP udp");
-    assert!(source.describe().contains("over udp, h264 yuv420p, 64x48, by ffmpeg as bgr, live"), "{}", source.describe());
+    assert!(
+        source.describe().contains("over udp, h264 yuv420p, 64x48, by ffmpeg as bgr, live"),
+        "{}",
+        source.describe()
+    );
 }
 
 #[test]

@@ -30,6 +30,7 @@ const TABLE: &[(FourCc, CameraFormat)] = &[
     (*b"NM16", Raw(PixelFormat::Nv16)),
     (*b"NM61", Raw(PixelFormat::Nv61)),
     (*b"NV61", Raw(PixelFormat::Nv61)),
+    (*b"P010", Raw(PixelFormat::P010)),
     (*b"RGB3", Raw(PixelFormat::Rgb)),
     (*b"BGR3", Raw(PixelFormat::Bgr)),
     (*b"AB24", Raw(PixelFormat::Rgba)),

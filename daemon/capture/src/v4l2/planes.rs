@@ -95,7 +95,7 @@ impl Planes {
 fn contiguous_pitches(format: PixelFormat, width: u32, first_bytes: usize) -> Vec<usize> {
     match format {
         // With an odd width, the chroma's rows are a byte longer than the luma's.
-        PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
+        PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 | PixelFormat::P010 => {
             vec![first_bytes, first_bytes.max(format.row_bytes(1, width))]
         }
         PixelFormat::I420 => vec![first_bytes, first_bytes.div_ceil(2), first_bytes.div_ceil(2)],

@@ -261,6 +261,15 @@ impl Frame {
                     component(1, third - 1, 2, (1, chroma_rows)),
                 ],
             ),
+            // The upper byte of each sample.
+            PixelFormat::P010 => (
+                SOURCE_BYTES,
+                [
+                    component(0, 1, 2, (0, 0)),
+                    component(1, 1, 4, (1, chroma_rows)),
+                    component(1, 3, 4, (1, chroma_rows)),
+                ],
+            ),
             PixelFormat::I420 => (
                 SOURCE_BYTES,
                 [

@@ -321,7 +321,7 @@ fn the_kernel_computes_what_the_cpu_reference_does() {
             pictures.into_iter().map(|(format, size)| RandomFrame::new(&mut random, format, size)).collect();
         compare(&kernel, &spec, &pictures, false, fused);
     }
-    assert_eq!(cases, 30 * 5 * (5 * 2 * 2 + Sampling::ALL.len()));
+    assert_eq!(cases, 31 * 5 * (5 * 2 * 2 + Sampling::ALL.len()));
 }
 
 #[test]
