@@ -100,13 +100,15 @@ prop_compose! {
 prop_compose! {
     fn rtsp()(
         path in "[a-z0-9/?=_.]{0,20}", login in of(prop_oneof![path(), Just(PathBuf::from("gate"))]), transport in word(),
-        key_frames_only: bool, ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], confined: bool,
+        key_frames_only: bool, decoder in word(), ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))],
+        confined: bool,
         max_memory_bytes in (16_u64 << 20)..=1 << 40, pixels in word(), color_matrix in of(word()), color_range in of(word()),
         timeout in duration(100, 3_600_000),
     ) -> RtspConfig {
         let url = format!("rtsp://10.0.0.1:554/{path}");
         RtspConfig {
-            url, login, transport, key_frames_only, ffmpeg, confined, max_memory_bytes, pixels, color_matrix, color_range, timeout,
+            url, login, transport, key_frames_only, decoder, ffmpeg, confined, max_memory_bytes, pixels, color_matrix,
+            color_range, timeout,
         }
     }
 }
