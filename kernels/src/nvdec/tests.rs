@@ -1,4 +1,17 @@
+//! The whole way of a picture, on a driver and a video library made for the test (`tests/nvcuvid.c`, and the GPU of malloc in
+//! `cuda/tests`).
+//!
+//! Both are found by their names, once in a process. So the test runs its program again, with them in the loader's path.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use super::*;
+use crate::color::{ColorDescription, ColorMatrix, ColorRange};
+
+const INNER: &str = "VISIOND_TEST_STUB_VIDEO";
 
 #[test]
 fn each_error_says_what_to_do() {
@@ -7,4 +20,158 @@ fn each_error_says_what_to_do() {
     assert!(call(700).is_sticky() && !call(2).is_sticky());
     let kind = VideoKind { codec: VideoCodec::H264, chroma: Chroma::Yuv422, bits: 10 };
     assert_eq!(NvdecError::Kind(kind).to_string(), "the GPU's video engine does not decode H.264 of 10 bits, 4:2:2");
+}
+
+#[test]
+fn pictures_come_out_of_an_engine_that_is_made_of_memory() {
+    let Some(folder) = std::env::var_os(INNER) else {
+        let folder = tempfile::tempdir().unwrap();
+        compile(folder.path(), "libcuda.so.1", include_str!("../cuda/tests/stub_driver.c"));
+        compile(folder.path(), "libnvcuvid.so.1", include_str!("tests/nvcuvid.c"));
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "nvdec::tests::pictures_come_out_of_an_engine_that_is_made_of_memory", "--nocapture"])
+            .env(INNER, folder.path())
+            .env("LD_LIBRARY_PATH", folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    };
+    let device = Device::open(0).unwrap();
+    pictures_are_shown_where_they_lie(&device);
+    surfaces_are_few_and_outlive_their_decoder(&device);
+    what_is_damaged_is_no_picture(&device);
+    pictures_are_shown_at_once_and_only_once(&device);
+    streams_that_are_not_decoded_say_why(&device);
+    drop(device);
+    let folder = PathBuf::from(folder);
+    for (library, counters) in
+        [("libnvcuvid.so.1", &["stub_alive", "stub_wrong"][..]), ("libcuda.so.1", &["stub_alive"])]
+    {
+        // SAFETY: the library is the stub, which is loaded already.
+        let loaded = unsafe { libloading::Library::new(folder.join(library)) }.unwrap();
+        for counter in counters {
+            // SAFETY: the stubs' counters take nothing and return a number.
+            let count = unsafe { loaded.get::<unsafe extern "C" fn() -> i32>(counter.as_bytes()).unwrap()() };
+            assert_eq!(count, 0, "{counter} of {library}");
+        }
+    }
+}
+
+fn compile(folder: &Path, name: &str, source: &str) {
+    let (library, file) = (folder.join(name), folder.join(name).with_extension("c"));
+    std::fs::write(&file, source).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).arg(format!("-Wl,-soname,{name}"));
+    let output = cc.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn decoder(device: &Arc<Device>) -> VideoDecoder {
+    VideoDecoder::new(device, VideoCodec::H264, 2, Box::new(|_, _| Ok(()))).unwrap()
+}
+
+/// 64x48 of 4:2:0 and 8 bits.
+const FORMAT: &[u8] = &[b'F', 4, 3, 1];
+
+fn unit(orders: &[&[u8]]) -> Vec<u8> {
+    orders.concat()
+}
+
+fn shown(decoder: &mut VideoDecoder) -> (Surface, i64) {
+    match decoder.next_picture() {
+        Some(Picture::Shown { surface, presentation }) => (surface, presentation),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pictures_are_shown_where_they_lie(device: &Arc<Device>) {
+    let mut decoder = decoder(device);
+    assert_eq!(decoder.format(), None);
+    decoder.decode(&unit(&[FORMAT, &[b'D', 0, 77, 0], &[b'S', 0, 2, 0]]), 9000, Showing::InOrder).unwrap();
+    let format = decoder.format().unwrap();
+    assert_eq!((format.width, format.height, format.is_interlaced), (62, 44, false));
+    assert_eq!(format.color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Full });
+    let (surface, presentation) = shown(&mut decoder);
+    assert_eq!((presentation, surface.pitch_bytes()), (9000, 128));
+    // Two columns and four rows are cut off.
+    assert_eq!(format.plane_offsets(&surface), [4 * 128 + 2, (48 + 2) * 128 + 2]);
+    let mut copy = Vec::new();
+    surface.copy_to(&mut copy).unwrap();
+    assert_eq!(copy, vec![77; 128 * 48 * 3 / 2]);
+    assert!(decoder.next_picture().is_none());
+    // Of 10 bits, samples have two bytes.
+    let mut deep = VideoDecoder::new(device, VideoCodec::H265, 1, Box::new(|_, _| Ok(()))).unwrap();
+    deep.decode(&unit(&[&[b'F', 4, 3, 0x21], &[b'D', 0, 5, 0], &[b'S', 0, 2, 0], b"N000"]), 1, Showing::InOrder)
+        .unwrap();
+    let (surface, _) = shown(&mut deep);
+    assert_eq!(deep.format().unwrap().plane_offsets(&surface)[0], 4 * surface.pitch_bytes() + 4);
+}
+
+fn surfaces_are_few_and_outlive_their_decoder(device: &Arc<Device>) {
+    let mut decoder = decoder(device);
+    let picture = |value: u8| unit(&[FORMAT, &[b'D', 1, value, 0], &[b'S', 1, 2, 0]]);
+    for value in 1..=3 {
+        decoder.decode(&picture(value), value.into(), Showing::InOrder).unwrap();
+    }
+    let (first, second) = (shown(&mut decoder).0, shown(&mut decoder).0);
+    assert!(matches!(decoder.next_picture(), Some(Picture::Skipped)));
+    drop(first);
+    decoder.decode(&picture(4), 4, Showing::InOrder).unwrap();
+    let (fourth, _) = shown(&mut decoder);
+    drop(decoder);
+    let mut copy = Vec::new();
+    for (surface, value) in [(second, 2), (fourth, 4)] {
+        surface.copy_to(&mut copy).unwrap();
+        assert_eq!(copy[0], value);
+    }
+}
+
+fn what_is_damaged_is_no_picture(device: &Arc<Device>) {
+    let mut decoder = decoder(device);
+    let mut next = |orders: &[&[u8]]| {
+        decoder.decode(&unit(orders), 0, Showing::InOrder)?;
+        Ok::<_, NvdecError>(decoder.next_picture())
+    };
+    // The decoder refuses a picture; the engine reports an error, or that it has concealed one.
+    assert!(matches!(next(&[FORMAT, &[b'D', 0, 1, 1], &[b'S', 0, 2, 0]]), Ok(Some(Picture::Damaged))));
+    for status in [8, 9] {
+        assert!(matches!(next(&[&[b'D', 0, 1, 0], &[b'S', 0, status, 0]]), Ok(Some(Picture::Damaged))));
+    }
+    assert!(matches!(next(&[&[b'D', 0, 1, 0], &[b'S', 0, 2, 0]]), Ok(Some(Picture::Shown { .. }))));
+    // A lost GPU ends the decoder.
+    let error = next(&[&[b'D', 0, 1, 214]]).unwrap_err();
+    assert!(error.is_sticky(), "{error}");
+}
+
+fn pictures_are_shown_at_once_and_only_once(device: &Arc<Device>) {
+    let mut decoder = decoder(device);
+    decoder.decode(&unit(&[FORMAT, &[b'D', 0, 1, 0]]), 10, Showing::AtOnce).unwrap();
+    assert_eq!(shown(&mut decoder).1, 10);
+    // Two fields are one picture. In its order the first is no news.
+    decoder.decode(&unit(&[&[b'H', 1, 2, 0], &[b'D', 1, 3, 0], &[b'S', 0, 2, 0]]), 20, Showing::AtOnce).unwrap();
+    assert_eq!(shown(&mut decoder).1, 20);
+    assert!(decoder.next_picture().is_none());
+    // A surface with another picture is news again.
+    decoder.decode(&unit(&[&[b'D', 0, 4, 0], &[b'S', 0, 2, 0], &[b'S', 1, 2, 0]]), 30, Showing::InOrder).unwrap();
+    assert_eq!(shown(&mut decoder).1, 30);
+    assert!(decoder.next_picture().is_none());
+}
+
+fn streams_that_are_not_decoded_say_why(device: &Arc<Device>) {
+    let error = |orders: &[&[u8]], accept: Accept| {
+        let mut decoder = VideoDecoder::new(device, VideoCodec::H264, 2, accept).unwrap();
+        decoder.decode(&unit(orders), 0, Showing::InOrder).unwrap_err().to_string()
+    };
+    let all = || -> Accept { Box::new(|_, _| Ok(())) };
+    assert_eq!(error(&[&[b'F', 4, 3, 2]], all()), "the GPU's video engine does not decode H.264 of 8 bits, 4:2:2");
+    assert!(error(&[&[b'F', 4, 3, 7]], all()).contains("unknown here (7)"));
+    assert_eq!(
+        error(&[&[b'F', 2, 3, 1]], all()),
+        "the GPU's video engine decodes H.264 of 8 bits, 4:2:0 from 48x48 to 4096x4096, and the video has 32x48"
+    );
+    assert_eq!(error(&[FORMAT], Box::new(|width, height| Err(format!("{width}x{height}: no")))), "64x48: no");
+    assert_eq!(error(&[FORMAT, &[b'F', 4, 4, 1]], all()), NvdecError::OtherParameters.to_string());
+    assert_eq!(error(&[FORMAT], Box::new(|_, _| panic!("on purpose"))), NvdecError::Callback.to_string());
 }

@@ -82,7 +82,11 @@ fn engines_run_on_a_gpu_that_is_made_of_memory() {
     let Some(folder) = std::env::var_os(INNER) else {
         let folder = tempfile::tempdir().unwrap();
         let driver = folder.path().join("libcuda.so.1");
-        compiled_as(&driver, include_str!("stub/cuda.c"), &["-Wl,-soname,libcuda.so.1"]);
+        compiled_as(
+            &driver,
+            include_str!("../../../../kernels/src/cuda/tests/stub_driver.c"),
+            &["-Wl,-soname,libcuda.so.1"],
+        );
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tensorrt::tests::stub::engines_run_on_a_gpu_that_is_made_of_memory", "--nocapture"])
             .env(INNER, folder.path())
