@@ -29,6 +29,7 @@ mod metrics;
 mod mqtt;
 mod nats;
 mod nothing_lost;
+mod onvif;
 mod package;
 mod pictures;
 mod reload;

@@ -8,6 +8,7 @@ mod ffprobe;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod images;
+pub mod onvif;
 mod pacer;
 mod pattern;
 pub mod picture;

@@ -1,5 +1,6 @@
 //! `visiond probe`: shows the hardware and software of this machine, and what visiond would choose.
 
+mod discover;
 pub(super) mod gpu;
 mod rtsp;
 
@@ -52,6 +53,15 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "6s", requires = "rtsp", value_parser = duration)]
     watch: Duration,
 
+    /// Search the local networks for ONVIF cameras: asks by multicast, then each camera that answers for its streams, without a
+    /// password
+    #[arg(long, conflicts_with_all = ["camera", "rtsp"])]
+    discover: bool,
+
+    /// How long --discover waits for answers; Ctrl-C ends the wait
+    #[arg(long, value_name = "TIME", default_value = "4s", requires = "discover", value_parser = duration)]
+    wait: Duration,
+
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
@@ -62,9 +72,10 @@ Examples:
   visiond probe
   visiond probe --json | jq '.cameras[].device'
   visiond probe --camera /dev/video0   list every size and rate of a camera
+  visiond probe --discover             search the local networks for ONVIF cameras
   visiond probe --rtsp rtsp://192.168.1.20/stream1 --login ./gate.login
 
-Exit status: 0; with --camera or --rtsp 5 if that camera cannot be used.";
+Exit status: 0; with --camera or --rtsp 5 if that camera cannot be used, with --discover 5 without a network.";
 
 /// The report, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]
@@ -138,6 +149,9 @@ const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     if let Some(url) = &args.rtsp {
         return rtsp::run(url, args.login.as_deref(), args.transport, args.watch, args.json);
+    }
+    if args.discover {
+        return discover::run(args.wait, args.json);
     }
     let root = board::root();
     let mut engines = engines();
