@@ -45,6 +45,7 @@ PASSED_ON = re.compile(
 
 # Reasons that always stand in the text that begins like this, which has the remedy. (File, beginning of the reason, of the text.)
 PUT_INTO = [
+    ("daemon/capture/src/onvif/xml.rs", "more than ", "the answer of its ONVIF service is no XML"),
     ("daemon/publish/src/spool/files.rs", "it is not a file", "cannot read {path}: {reason}; renamed it"),
     ("engine/src/heads/", "", "head `{family}` reads"),
     ("engine/src/ultralytics", "", "its Ultralytics metadata is damaged"),

@@ -55,9 +55,9 @@ pub struct StreamUrl {
 pub enum MediaError {
     #[error(transparent)]
     Soap(#[from] SoapError),
-    #[error("cannot ask it for its streams: {0}")]
+    #[error(transparent)]
     Service(#[from] ServiceError),
-    #[error("it has no media service: it may be no camera, or set `type = \"rtsp\"` with the URL of its manual")]
+    #[error("it has no media service: set `type = \"rtsp\"` with the URL of its manual if it is a camera")]
     NoMedia,
 }
 

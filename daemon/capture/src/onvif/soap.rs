@@ -35,22 +35,22 @@ pub enum SoapError {
     Connect(#[from] io::Error),
     #[error("no answer from its ONVIF service for {} s: check the camera and the network", ANSWER.as_secs())]
     Silent,
-    #[error("its ONVIF service breaks HTTP ({0}): this may be no camera")]
+    #[error("its ONVIF service breaks HTTP ({0}): if it is a camera, update its firmware")]
     Http(#[from] hyper::Error),
-    #[error("the answer of its ONVIF service has more than {MOST_BYTES} bytes: this may be no camera")]
+    #[error("the answer of its ONVIF service has more than {MOST_BYTES} bytes: if it is a camera, update its firmware")]
     TooLong,
     #[error(
         "it shows its streams to known users only: create an ONVIF user in the camera, and take the URL from its manual or page"
     )]
     LoginRequired,
-    #[error("its ONVIF service answers with HTTP status {0}: enable ONVIF in the camera")]
+    #[error("its ONVIF service answers with HTTP status {0}: switch ONVIF on in the camera")]
     Status(u16),
     #[error("the answer of its ONVIF service is no XML that can be read ({0}): update the camera's firmware")]
     Xml(#[from] XmlError),
     #[error("the answer of its ONVIF service is no text: update the camera's firmware")]
     NoText,
     /// In the camera's words.
-    #[error("its ONVIF service refuses: {0}; enable ONVIF in the camera, or update its firmware")]
+    #[error("its ONVIF service refuses: {0}; switch ONVIF on in the camera, or update its firmware")]
     Fault(String),
 }
 

@@ -17,7 +17,7 @@ use visiond_system::redact::redact;
 use crate::output::{labelled, note, print_report};
 
 /// The codecs that `type = "rtsp"` reads, as ONVIF writes them.
-const READABLE: [&str; 2] = ["H264", "H265"];
+const READABLE: [&str; 3] = ["H264", "H265", "JPEG"];
 
 /// The report, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]
@@ -199,7 +199,7 @@ fn text(report: &DiscoverReport) -> String {
     if report.cameras.is_empty() {
         out += &labelled(
             "cameras",
-            "none answered: enable ONVIF and discovery in the camera, connect to its network, or wait longer with --wait",
+            "none answered: switch ONVIF and discovery on in the camera, connect to its network, or wait longer with --wait",
         );
     }
     if report.too_many {
@@ -287,7 +287,7 @@ url = \"rtsp://10.0.0.8/1\"
     fn nothing_found_has_a_remedy() {
         let found = Discovery { networks: Vec::new(), cameras: Vec::new(), ignored: 3, are_too_many: true };
         let told = text(&DiscoverReport::new(&found, Duration::from_secs(4)));
-        assert!(told.contains("enable ONVIF") && told.contains("floods"), "{told}");
+        assert!(told.contains("switch ONVIF") && told.contains("floods"), "{told}");
         assert_eq!(config_name("--- \u{fc}ber/Tor 1 ---"), "ber-tor-1");
     }
 }
