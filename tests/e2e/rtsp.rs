@@ -120,6 +120,46 @@ fn a_camera_gives_the_detections_of_its_video_and_its_login_stays_secret() {
 }
 
 #[test]
+fn a_camera_of_jpeg_gives_the_detections_of_the_same_pictures_and_needs_no_ffmpeg() {
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = folder.path().join("pictures");
+    fs::create_dir(&pictures).unwrap();
+    let args = ["-v", "error", "-frames:v", "12", "-vf", "scale=384:288", "-pix_fmt", "yuvj420p", "-q:v", "3"];
+    let mut made = Command::new("ffmpeg");
+    made.arg("-i").arg(video()).args(args).args(["-c:v", "mjpeg", "-huffman", "default"]);
+    assert!(made.arg(pictures.join("%03d.jpg")).status().unwrap().success());
+    let files = (1..=12).map(|n| fs::read(pictures.join(format!("{n:03}.jpg"))).unwrap());
+    let file = folder.path().join("street.mjpeg");
+    fs::write(&file, files.collect::<Vec<_>>().concat()).unwrap();
+    let still =
+        format!("[[camera]]\nname = \"gate\"\nsource = {{ type = \"images\", path = \"{}\" }}\n", pictures.display());
+    let expected = Daemon::start(&config("{model}", &still)).finish();
+    let expected = detections(&expected.daemon.messages("out.jsonl"));
+    assert_eq!(expected.len(), 12);
+    assert!(expected.values().any(|found| found.as_array().is_some_and(|found| !found.is_empty())));
+
+    let server = Server::start(&file, &["--fps", "2", "--jpeg-q", "128"]);
+    let camera = format!(
+        "[[camera]]\nname = \"gate\"\nsource = {{ type = \"rtsp\", url = \"rtsp://127.0.0.1:{}/live\", timeout = \"5min\", \
+         ffmpeg = \"/nonexistent/ffmpeg\" }}\n",
+        server.port
+    );
+    let mut daemon = Daemon::start(&config("{model}", &camera));
+    daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 5);
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    assert!(!ended.log.contains("ffmpeg"), "{}", ended.log);
+    for (sequence, found) in detections(&ended.daemon.messages("out.jsonl")) {
+        assert_eq!(Some(&found), expected.get(&sequence), "frame {sequence}");
+    }
+    let url = format!("rtsp://127.0.0.1:{}/live", server.port);
+    let told = run(["probe", "--json", "--rtsp", &url, "--watch", "2s"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{}", stderr(&told)));
+    let offered = &told["streams"][0];
+    assert_eq!((&offered["encoding"], &offered["played"]), (&json!("jpeg"), &json!(true)), "{told}");
+}
+
+#[test]
 fn a_camera_that_comes_back_is_played_again_and_every_restart_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("street.h264");
@@ -241,10 +281,10 @@ fn probe_tells_what_a_camera_offers_and_how_its_video_comes() {
         "{}",
         stderr(&refused)
     );
-    let jpeg = Server::start(&file, &["--trick", "jpeg"]);
-    let other = run(["probe", "--rtsp", &format!("rtsp://127.0.0.1:{}/live", jpeg.port)]);
+    let vp8 = Server::start(&file, &["--trick", "vp8"]);
+    let other = run(["probe", "--rtsp", &format!("rtsp://127.0.0.1:{}/live", vp8.port)]);
     assert_eq!(other.status.code(), Some(5));
-    assert!(stderr(&other).contains("the camera offers video/jpeg"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("the camera offers video/vp8"), "{}", stderr(&other));
     assert_eq!(run(["probe", "--rtsp", "http://camera/"]).status.code(), Some(2));
     // It plays, and nothing comes.
     let silent = Server::start(&file, &["--trick", "silent"]);

@@ -169,7 +169,7 @@ def y4m():
 
 
 def rtp():
-    """A key frame whole, aggregated and in fragments, then another frame, of both codecs."""
+    """A key frame whole, aggregated and in fragments, then another frame, of H.264 and H.265; and pictures of JPEG."""
     packet = lambda flags, payload: bytes([flags]) + len(payload).to_bytes(2, "big") + payload
     sps, pps, key, inter = b"\x67\x42\x00\x1e", b"\x68\xce\x38", b"\x65\x88" + bytes(9), b"\x41\x9a" + bytes(5)
     joined = b"".join(len(nal).to_bytes(2, "big") + nal for nal in (sps, pps, key))
@@ -179,7 +179,12 @@ def rtp():
     key, inter, leading = b"\x26\x01\xaf" + bytes(9), b"\x02\x01\xd0" + bytes(5), b"\x10\x01\xd0\x00"
     joined = b"".join(len(nal).to_bytes(2, "big") + nal for nal in (vps, sps, pps, key))
     h265 = [packet(3, b"\x60\x01" + joined), packet(19, inter), packet(3, leading), packet(2, b"\x62\x01\x93" + key[2:]), packet(25, b"\x62\x01\x53\x01")]
-    return [b"\x20" + b"".join(h264), b"\x31" + b"".join(h265)]
+    # RFC 2435's header with tables in band, without, and with restart markers.
+    tables = bytes(3) + b"\x80" + bytes(range(1, 129))
+    jpeg = [packet(2, b"\0\0\0\0\1\xff\2\2" + tables + bytes(9)), packet(1, b"\0\0\0\x09\1\xff\2\2" + bytes(5)),
+            packet(3, b"\0\0\0\0\0\x80\2\2" + tables + bytes(9)), packet(19, b"\0\0\0\0\0\x80\2\2" + bytes(13)),
+            packet(3, b"\0\0\0\0\x41\x32\2\2\0\1\xff\xff" + bytes(9))]  # fmt: skip
+    return [b"\x20" + b"".join(h264), b"\x31" + b"".join(h265), b"\x03" + b"".join(jpeg)]
 
 
 SEEDS = {

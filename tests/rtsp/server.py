@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A small RTSP server for tests: it serves the access units of an H.264 or H.265 file (Annex B) as RTP, over TCP or UDP.
+"""A small RTSP server for tests: it serves the access units of an H.264 or H.265 file (Annex B), or the pictures of an MJPEG file,
+as RTP, over TCP or UDP.
 
     server.py FILE [--fps 25] [--at-end hold|close|loop] [--port N] [--user U --password P] [--auth digest|basic] ...
 
@@ -26,12 +27,13 @@ TRICKS = {
     "line": "the first answer has one header without end",
     "body": "the first answer has a body without end",
     "sdp": "the description is noise",
-    "jpeg": "the description offers MJPEG alone",
+    "vp8": "the description offers VP8 alone",
     "endless": "behind PLAY comes one access unit without end",
     "text": "behind PLAY comes the head of an answer without end",
     "lengths": "packets lie about the lengths in them, between good units",
     "noise": "packets hold noise, between good units",
     "backwards": "timestamps go back with each unit",
+    "missing": "every third unit lacks its second packet",
 }
 MOST_BYTES = 1400
 
@@ -40,11 +42,62 @@ def say(*words):
     print(*words, flush=True)
 
 
+class JpegStream:
+    """The pictures of a file of JPEGs, one behind the other, as RFC 2435 packs them. Each needs the standard Huffman tables.
+
+    `q` is what the packets have as Q: 255 has tables in each picture, 128 to 254 in the first one, and from 1 to 99 in none: the
+    file must have been made with that quality.
+    """
+
+    h265, sets, name, payload_type, rtpmap = False, [], "JPEG", 26, None
+
+    def __init__(self, path, q):
+        data, self.q, self.units, at = open(path, "rb").read(), q, [], 0
+        while at < len(data):
+            assert data[at : at + 2] == b"\xff\xd8", f"no picture at {at}"
+            end = data.index(b"\xff\xd9", data.index(b"\xff\xda", at)) + 2
+            self.units.append([(len(self.units), data[at:end])])
+            at = end
+
+    def is_set(self, nal):
+        return False
+
+    def payloads(self, unit):
+        [(number, picture)] = unit
+        at, tables, restart, kind = 2, {}, None, None
+        while picture[at + 1] != 0xDA:
+            (length,) = struct.unpack(">H", picture[at + 2 : at + 4])
+            marker, body = picture[at + 1], picture[at + 4 : at + 2 + length]
+            if marker == 0xDB:
+                while body:
+                    assert body[0] < 16, "a table of 16 bits"
+                    tables[body[0]], body = body[1:65], body[65:]
+            elif marker == 0xC0:
+                height, width, samplings = *struct.unpack(">HH", body[1:5]), body[7::3]
+                kind = {(0x21, 0x11, 0x11): 0, (0x22, 0x11, 0x11): 1}[tuple(samplings)]
+                of_component = body[8::3]
+            elif marker == 0xDD:
+                (restart,) = struct.unpack(">H", body)
+            at += 2 + length
+        (length,) = struct.unpack(">H", picture[at + 2 : at + 4])
+        scan = picture[at + 2 + length :]
+        for offset in range(0, len(scan), MOST_BYTES):
+            head = struct.pack(">IBBBB", offset, kind + (64 if restart else 0), self.q, width // 8, height // 8)
+            if restart:
+                head += struct.pack(">HH", restart, 0xFFFF)
+            if self.q >= 128 and offset == 0:
+                data = tables[of_component[0]] + tables[of_component[1]] if self.q == 255 or number == 0 else b""
+                head += struct.pack(">HH", 0, len(data)) + data
+            yield head + scan[offset : offset + MOST_BYTES]
+
+
 class Stream:
     """The access units of a file: lists of NAL units, in the order of decoding."""
 
     def __init__(self, path):
         self.h265 = path.endswith((".h265", ".hevc"))
+        self.name, self.payload_type = "H265" if self.h265 else "H264", 96
+        self.rtpmap = f"a=rtpmap:96 {self.name}/90000"
         data = open(path, "rb").read()
         starts = [m.start() for m in re.finditer(b"\x00\x00\x01", data)]
         nals = [data[a + 3 : b].rstrip(b"\x00") for a, b in zip(starts, starts[1:] + [len(data)])]
@@ -187,11 +240,10 @@ class Client(threading.Thread):
         if trick == "sdp":
             return bytes(random.Random(1).randrange(256) for _ in range(3000))
         lines = ["v=0", "o=- 1 1 IN IP4 127.0.0.1", "s=test", "t=0 0", "a=control:*"]
-        if trick == "jpeg":
-            return "\r\n".join(lines + ["m=video 0 RTP/AVP 26", "a=control:v", ""]).encode()
-        name = "H265" if stream.h265 else "H264"
-        lines += ["m=video 0 RTP/AVP 96", f"a=rtpmap:96 {name}/90000", "a=control:v"]
-        if self.args.sets == "sdp":
+        if trick == "vp8":
+            return "\r\n".join(lines + ["m=video 0 RTP/AVP 97", "a=rtpmap:97 VP8/90000", "a=control:v", ""]).encode()
+        lines += [f"m=video 0 RTP/AVP {stream.payload_type}", *([stream.rtpmap] if stream.rtpmap else []), "a=control:v"]
+        if self.args.sets == "sdp" and stream.sets:
             sets = [base64.b64encode(one).decode() for one in stream.sets]
             if stream.h265:
                 sets = ";".join(f"sprop-{kind}={one}" for kind, one in zip(("vps", "sps", "pps"), sets))
@@ -201,7 +253,7 @@ class Client(threading.Thread):
         return "\r\n".join(lines + [""]).encode()
 
     def packet(self, payload, timestamp, marker=False, channel=0):
-        head = struct.pack(">BBHII", 0x80, 96 | marker << 7, self.sequence, timestamp & 0xFFFFFFFF, 7)
+        head = struct.pack(">BBHII", 0x80, self.args.streams[0].payload_type | marker << 7, self.sequence, timestamp & 0xFFFFFFFF, 7)
         self.sequence = (self.sequence + 1) & 0xFFFF
         self.raw(head + payload, channel)
 
@@ -272,6 +324,9 @@ class Client(threading.Thread):
                     shown = [nal for nal in unit if args.sets == "in-band" or not stream.is_set(nal)]
                     payloads = list(stream.payloads(shown))
                     for at, payload in enumerate(payloads):
+                        if trick == "missing" and n % 3 == 2 and at == 1:
+                            self.sequence = (self.sequence + 1) & 0xFFFF
+                            continue
                         self.packet(payload, timestamp, at + 1 == len(payloads))
                     n += 1
             if args.at_end != "loop":
@@ -288,13 +343,15 @@ def main():
     parser.add_argument("--password")
     parser.add_argument("--auth", choices=("digest", "basic"), default="digest")
     parser.add_argument("--sets", choices=("in-band", "sdp"), default="in-band", help="where parameter sets are")
+    parser.add_argument("--jpeg-q", type=int, default=255, help="Q of MJPEG files' packets")
     parser.add_argument("--presentations", help="when each unit is shown: numbers with commas")
     parser.add_argument("--captured-ago", type=float, default=0.1, help="what sender reports say, in seconds")
     parser.add_argument("--status", type=int, help="answer DESCRIBE with it")
     parser.add_argument("--trick", choices=TRICKS)
     parser.add_argument("--most-sent", type=int, default=400 << 20)
     args = parser.parse_args()
-    args.streams = [Stream(path) for path in args.files]
+    is_jpeg = lambda path: path.endswith((".mjpeg", ".jpg"))
+    args.streams = [JpegStream(path, args.jpeg_q) if is_jpeg(path) else Stream(path) for path in args.files]
     args.presentations = [int(number) for number in args.presentations.split(",")] if args.presentations else None
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

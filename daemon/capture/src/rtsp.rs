@@ -12,6 +12,8 @@ mod ffmpeg_decoder;
 mod frame_times;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod jpeg_decoder;
+mod jpeg_payload;
 mod nvdec_decoder;
 mod offer;
 mod picture_order;

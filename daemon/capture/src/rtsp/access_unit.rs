@@ -1,4 +1,5 @@
-//! Assembles access units, each one coded picture, from the payloads of RTP packets: H.264 by RFC 6184, H.265 by RFC 7798.
+//! Assembles access units, each one coded picture, from the payloads of RTP packets: H.264 by RFC 6184, H.265 by RFC 7798. JPEG's
+//! are assembled elsewhere (`jpeg_payload`).
 //!
 //! A unit ends where the timestamp changes, or earlier at a packet with the marker bit. Some cameras set that bit on every slice:
 //! once a picture goes on behind it, the bit counts no more in that session.
@@ -27,6 +28,7 @@ const START_CODE: [u8; 4] = [0, 0, 0, 1];
 pub enum Codec {
     H264,
     H265,
+    Jpeg,
 }
 
 impl Codec {
@@ -35,6 +37,7 @@ impl Codec {
         match name {
             "h264" => Some(Self::H264),
             "h265" => Some(Self::H265),
+            "jpeg" => Some(Self::Jpeg),
             _ => None,
         }
     }
@@ -44,6 +47,7 @@ impl Codec {
         match self {
             Self::H264 => "h264",
             Self::H265 => "hevc",
+            Self::Jpeg => "mjpeg",
         }
     }
 
@@ -53,6 +57,8 @@ impl Codec {
         match self {
             Self::H264 => &[0, 0, 0, 1, 0x09, 0xF0],
             Self::H265 => &[0, 0, 0, 1, 0x46, 0x01, 0x50],
+            // A picture has an end.
+            Self::Jpeg => &[],
         }
     }
 
@@ -76,6 +82,7 @@ impl Codec {
                 32 | 34 => Nal::OtherSet,
                 _ => Nal::Other,
             },
+            Self::Jpeg => Nal::Other,
         }
     }
 }
@@ -109,7 +116,7 @@ pub enum Access {
 #[derive(Debug, Clone)]
 pub struct AccessUnit {
     pub codec: Codec,
-    /// NAL units in Annex B. A key frame begins with its parameter sets.
+    /// NAL units in Annex B, where a key frame begins with its parameter sets; or a JPEG file.
     pub data: Vec<u8>,
     pub access: Access,
     /// When it is to be shown, in units of RTP: only the order matters.
@@ -120,7 +127,7 @@ pub struct AccessUnit {
     pub generation: u64,
 }
 
-/// Assembles the access units of one stream.
+/// Assembles the access units of one stream of H.264 or H.265.
 #[derive(Debug)]
 pub struct Assembler {
     codec: Codec,
@@ -187,6 +194,8 @@ impl Assembler {
         let taken = match self.codec {
             Codec::H264 => self.take_h264(payload),
             Codec::H265 => self.take_h265(payload),
+            // It has no NAL units.
+            Codec::Jpeg => None,
         };
         if taken.is_none() {
             self.is_broken = true;

@@ -8,8 +8,9 @@ use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::metrics::LossCause;
 
-use super::access_unit::{Assembler, Codec, MAX_UNIT_BYTES};
+use super::access_unit::{AccessUnit, Assembler, Codec, MAX_UNIT_BYTES};
 use super::frame_times::{CameraClock, PendingTimes};
+use super::jpeg_payload::JpegAssembler;
 use super::session;
 use super::unit_queue::{Taken, UnitQueue};
 
@@ -34,12 +35,25 @@ fn next(queue: &UnitQueue, front: &mut u64, newest: u64) -> Taken {
     }
 }
 
+/// The assembler of either kind.
+enum AnyAssembler {
+    Nal(Assembler),
+    Jpeg(JpegAssembler),
+}
+
 /// Takes packets through everything between retina and the decoder. The first byte chooses the codec; each packet is a byte of
 /// flags, its length in two bytes, and its payload.
 pub fn rtp(data: &[u8]) {
     let Some((&first, mut rest)) = data.split_first() else { return };
-    let codec = if first & 1 == 0 { Codec::H264 } else { Codec::H265 };
-    let mut assembler = Assembler::new(codec, &[]);
+    let codec = match first & 3 {
+        0 | 2 => Codec::H264,
+        1 => Codec::H265,
+        _ => Codec::Jpeg,
+    };
+    let mut assembler = match codec {
+        Codec::Jpeg => AnyAssembler::Jpeg(JpegAssembler::default()),
+        _ => AnyAssembler::Nal(Assembler::new(codec, &[])),
+    };
     let clock = Arc::new(SimulatedClock::default());
     let queue = UnitQueue::new(Arc::<SimulatedClock>::clone(&clock) as Arc<dyn Clock>);
     let mut camera_clock = CameraClock::new(90_000);
@@ -65,15 +79,26 @@ pub fn rtp(data: &[u8]) {
         }
         let captured = camera_clock.captured(time, clock::now(clock.as_ref()));
         let lost = u16::from(flags & LOST != 0);
-        assembler.push(payload, (time, captured), flags & MARKER != 0, lost, |unit| {
+        let give = |unit: AccessUnit| {
             assert!(unit.data.len() <= MAX_UNIT_BYTES + (128 << 10), "{} bytes", unit.data.len());
-            assert!(unit.data.starts_with(&[0, 0, 0, 1]), "{:?}", unit.data.get(..4));
+            let start: &[u8] = if codec == Codec::Jpeg { &[0xFF, 0xD8, 0xFF, 0xE0] } else { &[0, 0, 0, 1] };
+            assert!(unit.data.starts_with(start), "{:?}", unit.data.get(..4));
             assert!(unit.generation >= generation && unit.codec == codec);
             generation = unit.generation;
             given += 1;
             queue.push(unit);
+        };
+        let (time, marker) = ((time, captured), flags & MARKER != 0);
+        queue.count_corrupt(match &mut assembler {
+            AnyAssembler::Nal(assembler) => {
+                assembler.push(payload, time, marker, lost, give);
+                assembler.take_damaged()
+            }
+            AnyAssembler::Jpeg(assembler) => {
+                assembler.push(payload, time, marker, lost, give);
+                assembler.take_damaged()
+            }
         });
-        queue.count_corrupt(assembler.take_damaged());
         if flags & TAKE != 0 {
             // It does not wait for units that never come.
             queue.end(session::thread_ended());

@@ -14,11 +14,10 @@ use visiond_kernels::nvdec::{Chroma, NvdecError, Picture, Surface, VideoCodec, V
 use visiond_system::stop::Stop;
 
 use super::super::source::Next;
-use super::access_unit::{AccessUnit, Codec};
+use super::access_unit::AccessUnit;
 use super::frame_times::ShownTimes;
 use super::picture_order::PictureOrder;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
-use super::unit_queue::Taken;
 
 pub struct NvdecDecoder {
     stream: Arc<Stream>,
@@ -35,11 +34,12 @@ pub struct NvdecDecoder {
 
 impl NvdecDecoder {
     /// Decodes `first`, the next unit of the queue, to find out whether the engine takes the stream.
-    pub fn start(stream: &Arc<Stream>, first: &AccessUnit, device: &Arc<Device>) -> Result<Self, NvdecError> {
-        let codec = match first.codec {
-            Codec::H264 => VideoCodec::H264,
-            Codec::H265 => VideoCodec::H265,
-        };
+    pub fn start(
+        stream: &Arc<Stream>,
+        first: &AccessUnit,
+        codec: VideoCodec,
+        device: &Arc<Device>,
+    ) -> Result<Self, NvdecError> {
         let limits = stream.buffers.clone();
         let accept = move |width: u32, height: u32| {
             limits.check_size(width, height).map_err(|error| error.to_string())?;
@@ -73,16 +73,7 @@ impl NvdecDecoder {
 
     /// Gives the decoder the stream's next unit.
     fn feed(&mut self, stop: &Stop) -> Result<(), DecoderEnd> {
-        let is_over = || {
-            stop.mark_progress();
-            stop.is_raised()
-        };
-        let unit = match self.stream.queue.take(self.generation, is_over) {
-            Taken::Unit(unit) => unit,
-            Taken::OtherParameters => return Err(DecoderEnd::OtherParameters),
-            Taken::Ended => return Err(DecoderEnd::SessionEnded),
-            Taken::Cancelled => return Err(DecoderEnd::Stopped),
-        };
+        let unit = self.stream.take_unit(self.generation, stop)?;
         if self.started_with.take() == Some(unit.presentation) {
             return Ok(());
         }

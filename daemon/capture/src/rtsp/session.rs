@@ -24,11 +24,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
+use visiond_flow::timestamp::Timestamp;
 use visiond_system::redact::redact_line;
 
 use super::super::source::SourceError;
 use super::access_unit::{Access, AccessUnit, Assembler, Codec};
 use super::frame_times::CameraClock;
+use super::jpeg_payload::JpegAssembler;
 use super::unit_queue::UnitQueue;
 
 /// How long the camera may take to answer that the session is over.
@@ -181,7 +183,7 @@ impl Failure {
                 "the server offers no stream: check the path in `url`".to_owned()
             }
             Self::OtherCodec(offered) => format!(
-                "the camera offers {}, and only H.264 and H.265 are read: change its codec, or set `type = \"video\"`",
+                "the camera offers {}, and only H.264, H.265 and JPEG are read: change its codec, or set `type = \"video\"`",
                 offered.join(" and ")
             ),
         };
@@ -281,6 +283,36 @@ pub(super) async fn connect(
     Ok((Connected(session), chosen))
 }
 
+/// The assembler of the stream's codec.
+enum StreamAssembler {
+    Nal(Assembler),
+    Jpeg(JpegAssembler),
+}
+
+impl StreamAssembler {
+    fn new(stream: &ChosenStream) -> Self {
+        let sets: Vec<&[u8]> = stream.sets.iter().map(Vec::as_slice).collect();
+        match stream.codec {
+            Codec::H264 | Codec::H265 => Self::Nal(Assembler::new(stream.codec, &sets)),
+            Codec::Jpeg => Self::Jpeg(JpegAssembler::default()),
+        }
+    }
+
+    fn push(&mut self, payload: &[u8], time: (i64, Timestamp), marker: bool, lost: u16, give: impl FnMut(AccessUnit)) {
+        match self {
+            Self::Nal(assembler) => assembler.push(payload, time, marker, lost, give),
+            Self::Jpeg(assembler) => assembler.push(payload, time, marker, lost, give),
+        }
+    }
+
+    fn take_damaged(&mut self) -> u64 {
+        match self {
+            Self::Nal(assembler) => assembler.take_damaged(),
+            Self::Jpeg(assembler) => assembler.take_damaged(),
+        }
+    }
+}
+
 impl Connected {
     /// Returns the streams that the camera offers.
     pub(super) fn streams(&self) -> &[retina::client::Stream] {
@@ -299,8 +331,7 @@ impl Connected {
         let play = few_reads(meter, self.0.play(PlayOptions::default()));
         let playing = timeout(target.timeout, play).await.map_err(|_| Failure::NoAnswer)???;
         let mut packets = pin!(playing);
-        let sets: Vec<&[u8]> = stream.sets.iter().map(Vec::as_slice).collect();
-        let mut assembler = Assembler::new(stream.codec, &sets);
+        let mut assembler = StreamAssembler::new(stream);
         let mut camera_clock = CameraClock::new(stream.rate_hz);
         let mut deadline = Instant::now() + target.timeout;
         loop {

@@ -1,18 +1,21 @@
-//! Which decoder a stream gets: the GPU's video engine where the model runs on a GPU and the engine takes the stream, else ffmpeg.
+//! Which decoder a stream gets. H.264 and H.265: the GPU's video engine where the model runs on a GPU and the engine takes the
+//! stream, else ffmpeg. JPEG: libjpeg-turbo in this process.
 
 use std::sync::Arc;
 
 use visiond_config::types::{RtspConfig, StreamDecoding};
 use visiond_flow::clock::Clock;
+use visiond_kernels::nvdec::VideoCodec;
 use visiond_system::stop::Stop;
 
 use super::super::buffers::Buffers;
 use super::super::pipe::ReadError;
 use super::super::source::{Next, SourceError};
-use super::access_unit::AccessUnit;
+use super::access_unit::{AccessUnit, Codec};
 use super::ffmpeg_decoder::FfmpegDecoder;
+use super::jpeg_decoder::JpegStreamDecoder;
 use super::nvdec_decoder::NvdecDecoder;
-use super::unit_queue::UnitQueue;
+use super::unit_queue::{Taken, UnitQueue};
 
 /// What the decoders of a camera have in common.
 pub struct Stream {
@@ -27,6 +30,20 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Takes the next unit for a decoder with the parameters of `generation`, on the camera's thread.
+    pub fn take_unit(&self, generation: u64, stop: &Stop) -> Result<AccessUnit, DecoderEnd> {
+        let is_over = || {
+            stop.mark_progress();
+            stop.is_raised()
+        };
+        match self.queue.take(generation, is_over) {
+            Taken::Unit(unit) => Ok(unit),
+            Taken::OtherParameters => Err(DecoderEnd::OtherParameters),
+            Taken::Ended => Err(DecoderEnd::SessionEnded),
+            Taken::Cancelled => Err(DecoderEnd::Stopped),
+        }
+    }
+
     /// Returns the error of a stream that cannot be decoded.
     pub fn undecodable(&self, reason: impl std::fmt::Display) -> SourceError {
         SourceError::transient(format!("cannot decode the video of {}: {reason}", self.origin))
@@ -60,6 +77,11 @@ pub enum DecoderEnd {
 
 /// Starts a decoder for the stream that goes on with `first`, the next unit of the queue.
 pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Box<dyn StreamDecoder>, ReadError> {
+    let codec = match first.codec {
+        Codec::H264 => VideoCodec::H264,
+        Codec::H265 => VideoCodec::H265,
+        Codec::Jpeg => return Ok(Box::new(JpegStreamDecoder::start(stream, first))),
+    };
     let on_gpu = match (stream.config.decoder, stream.buffers.memory.device()) {
         (StreamDecoding::Ffmpeg, _) | (StreamDecoding::Auto, None) => None,
         (StreamDecoding::Nvdec, None) => {
@@ -68,7 +90,7 @@ pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Bo
             return Err(SourceError::permanent(format!("cannot play {}: {reason}", stream.origin)).into());
         }
         (StreamDecoding::Auto | StreamDecoding::Nvdec, Some(device)) => {
-            Some(NvdecDecoder::start(stream, first, device))
+            Some(NvdecDecoder::start(stream, first, codec, device))
         }
     };
     match on_gpu {

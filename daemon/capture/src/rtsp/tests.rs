@@ -221,6 +221,84 @@ fn a_stream_that_changes_its_size_goes_on_without_another_session() {
     assert_eq!(server.said.lock().iter().filter(|line| *line == "connected").count(), 1);
 }
 
+/// Makes 30 pictures of a stream of JPEG; returns its path, and what the decoder makes of each picture.
+fn jpeg_stream(folder: &TempDir, size: &str, sampling: &str) -> (String, Vec<Vec<u8>>) {
+    let path = folder.path().join(format!("{size}-{sampling}.mjpeg"));
+    let source = format!("testsrc2=s={size}:d=3:r=10");
+    let args =
+        ["-v", "error", "-f", "lavfi", "-i", &source, "-pix_fmt", sampling, "-c:v", "mjpeg", "-huffman", "default"];
+    let status = Command::new("ffmpeg").args(args).args(["-q:v", "2", "-f", "mjpeg"]).arg(&path).status();
+    assert!(status.expect("these tests need ffmpeg").success());
+    let data = fs::read(&path).unwrap();
+    let start = |from: usize| (from..data.len() - 1).find(|&at| data[at..].starts_with(&[0xFF, 0xD8, 0xFF]));
+    let mut pictures = Vec::new();
+    let mut next = Some(0);
+    while let Some(at) = next {
+        next = start(at + 3);
+        let mut pixels = vec![0; 4 << 20];
+        let picture = &data[at..next.unwrap_or(data.len())];
+        let layout = visiond_kernels::jpeg::JpegDecoder::new().decode(picture, &mut pixels).unwrap();
+        pixels.truncate(layout.size_bytes());
+        pictures.push(pixels);
+    }
+    assert_eq!(pictures.len(), 30);
+    (path.to_str().unwrap().to_owned(), pictures)
+}
+
+#[test]
+fn jpeg_is_decoded_here_as_the_same_pictures_from_a_file() {
+    let folder = TempDir::new().unwrap();
+    for (size, sampling, q) in [("64x48", "yuvj420p", "255"), ("320x240", "yuvj420p", "130")] {
+        let (file, expected) = jpeg_stream(&folder, size, sampling);
+        let server = Server::start(&[&file], &["--fps", "100", "--at-end", "close", "--jpeg-q", q]);
+        // No program is needed.
+        let config = RtspConfig { ffmpeg: PathBuf::from("/nonexistent/ffmpeg"), ..config(&server.url()) };
+        let (frames, lost, error) = read_all(&config);
+        assert_eq!(lost, 0, "{size}");
+        assert!(error.ends_with("the camera closed the connection"), "{error}");
+        assert_frames(&frames, &expected, size);
+    }
+}
+
+#[test]
+fn jpegs_with_a_lost_packet_are_counted_and_a_new_size_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let (small, few) = jpeg_stream(&folder, "64x48", "yuvj420p");
+    let (large, many) = jpeg_stream(&folder, "640x480", "yuvj420p");
+    let server = Server::start(&[&small, &large], &["--fps", "100", "--at-end", "close"]);
+    let (frames, lost, _) = read_all(&config(&server.url()));
+    assert_eq!(lost, 0);
+    assert_frames(&frames, &[few, many.clone()].concat(), "both");
+    let server = Server::start(&[&large], &["--fps", "100", "--trick", "missing"]);
+    let config = config(&server.url());
+    let (frames, lost) = finishes("the frames", move || {
+        let mut source =
+            RtspSource::open(&config, "test", &Buffers::host(100), Arc::new(SimulatedClock::default())).unwrap();
+        let stop = Stop::new().unwrap();
+        let (mut frames, mut lost) = (Vec::new(), 0);
+        // A loss is reported with the next frame, and the last picture is one.
+        while frames.len() + lost < 29 {
+            match source.next(&stop).unwrap() {
+                Next::Frame(frame) => frames.push(frame),
+                Next::Lost { frames, .. } => lost += frames as usize,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(
+            source.describe().contains("over tcp, jpeg, 640x480, by libjpeg-turbo as rgb, live"),
+            "{}",
+            source.describe()
+        );
+        (frames, lost)
+    });
+    assert_eq!(lost, 9);
+    let whole: Vec<_> = many.into_iter().enumerate().filter(|(n, _)| n % 3 != 2).map(|(_, picture)| picture).collect();
+    assert_eq!(frames.len(), whole.len());
+    for (frame, picture) in frames.iter().zip(&whole) {
+        assert!(frame.buffer.as_slice()[..picture.len()] == picture[..]);
+    }
+}
+
 #[test]
 fn a_login_answers_as_the_camera_requests_and_a_wrong_one_is_named_but_not_shown() {
     let folder = TempDir::new().unwrap();
@@ -257,7 +335,7 @@ fn a_server_that_refuses_or_offers_nothing_to_read_is_explained() {
         (["--status", "403"], "forbids this stream to this user (403)"),
         (["--status", "453"], "serves too many clients already"),
         (["--status", "500"], "500 response to DESCRIBE"),
-        (["--trick", "jpeg"], "the camera offers video/jpeg, and only H.264 and H.265 are read: change its codec"),
+        (["--trick", "vp8"], "the camera offers video/vp8, and only H.264, H.265 and JPEG are read: change its codec"),
         (["--trick", "sdp"], "DESCRIBE"),
     ] {
         let server = Server::start(&[&file], &args);

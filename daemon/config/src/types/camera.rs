@@ -151,7 +151,7 @@ impl IoMode {
 }
 
 section! {
-    /// A network camera over RTSP, with H.264 or H.265. visiond holds the session, ffmpeg decodes.
+    /// A network camera over RTSP, with H.264, H.265 or JPEG. visiond holds the session; ffmpeg decodes H.264 and H.265.
     pub struct RtspConfig {
         /// The stream: rtsp://HOST:PORT/PATH. The port is 554 if there is none. rtsps:// is not supported here, `type = "video"`
         /// reads it.

@@ -1,0 +1,251 @@
+//! Assembles JPEG pictures from the payloads of RTP packets, by RFC 2435.
+//!
+//! A packet has a piece of the picture's scan alone: its size, sampling and quantisation are in the payload's own header, and the
+//! Huffman tables are the standard ones. So the file around the scan is made here (appendices A and B). A side has 2040 pixels at
+//! most.
+//!
+//! Nothing is trusted. A picture that lost a packet, whose pieces do not join or contradict each other is dropped and counted.
+
+use std::mem;
+
+use visiond_flow::timestamp::Timestamp;
+
+use super::access_unit::{Access, AccessUnit, Codec, MAX_UNIT_BYTES};
+
+/// Assembles the pictures of one stream.
+#[derive(Debug, Default)]
+pub struct JpegAssembler {
+    /// The picture so far: the head of a file, and the scan.
+    picture: Vec<u8>,
+    /// What its first piece says.
+    header: Option<Header>,
+    /// Bytes of `picture` in front of the scan.
+    head_bytes: usize,
+    /// Its RTP timestamp, and when it was captured.
+    time: Option<(i64, Timestamp)>,
+    is_broken: bool,
+    /// The tables that came with a Q of 128 to 254, by that: later pictures may leave them out.
+    tables: Vec<(u8, Tables)>,
+    damaged: u64,
+}
+
+/// What all pieces of a picture have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Header {
+    /// 0: chroma has half the width (4:2:2); 1: and half the height (4:2:0).
+    kind: u8,
+    q: u8,
+    /// In units of 8 pixels.
+    width: u8,
+    height: u8,
+    /// Units between restart markers; `None` without them.
+    restart_interval: Option<u16>,
+}
+
+/// The quantisers of luma and chroma, in the order of a file (zigzag).
+type Tables = [[u8; 64]; 2];
+
+impl JpegAssembler {
+    /// Takes the payload of a packet; `lost` packets are missing before it. Calls `give` with a picture that it completes.
+    pub fn push(
+        &mut self,
+        payload: &[u8],
+        time: (i64, Timestamp),
+        marker: bool,
+        lost: u16,
+        give: impl FnOnce(AccessUnit),
+    ) {
+        if self.time.is_none_or(|(before, _)| before != time.0) {
+            // The end of the picture before was lost.
+            self.damaged += u64::from(self.time.is_some());
+            self.begin(time);
+        } else if lost > 0 {
+            self.is_broken = true;
+        }
+        self.is_broken |= !self.is_broken && self.take(payload).is_none();
+        if marker {
+            self.finish(give);
+        }
+    }
+
+    /// Returns how many pictures were dropped since the last call because they were damaged.
+    pub fn take_damaged(&mut self) -> u64 {
+        mem::take(&mut self.damaged)
+    }
+
+    fn begin(&mut self, time: (i64, Timestamp)) {
+        self.picture = Vec::new();
+        self.header = None;
+        self.is_broken = false;
+        self.time = Some(time);
+    }
+
+    /// Takes a piece; `None` if it is damaged or does not join the one before.
+    fn take(&mut self, payload: &[u8]) -> Option<()> {
+        // The type-specific byte says which field of an interlaced picture this is; each is decoded as a picture.
+        let (&[_, high, middle, low, kind, q, width, height], mut rest) = payload.split_first_chunk()?;
+        let offset = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        let restart_interval = match kind {
+            0 | 1 => None,
+            // Which restart markers a piece begins and ends with matters only to those who decode parts of pictures.
+            64 | 65 => {
+                let (&[high, low, _, _], behind) = rest.split_first_chunk()?;
+                rest = behind;
+                Some(u16::from_be_bytes([high, low]))
+            }
+            _ => return None,
+        };
+        let header = Header { kind: kind & 1, q, width, height, restart_interval };
+        if offset == 0 && self.header.is_none() {
+            let (tables, behind) = self.tables(q, rest)?;
+            rest = behind;
+            self.picture = header.file_head(&tables)?;
+            self.head_bytes = self.picture.len();
+            self.header = Some(header);
+        } else if self.header != Some(header) || offset != self.picture.len() - self.head_bytes {
+            return None;
+        }
+        if self.picture.len() + rest.len() + END.len() > MAX_UNIT_BYTES {
+            return None;
+        }
+        self.picture.extend_from_slice(rest);
+        Some(())
+    }
+
+    /// Returns the quantisers of the picture that begins with `payload`, and what is behind them (section 3.1.8).
+    fn tables<'p>(&mut self, q: u8, payload: &'p [u8]) -> Option<(Tables, &'p [u8])> {
+        match q {
+            1..=99 => return Some((standard_tables(q), payload)),
+            0 | 100..=127 => return None,
+            128.. => {}
+        }
+        let (&[_, precision, high, low], rest) = payload.split_first_chunk()?;
+        let (bytes, rest) = rest.split_at_checked(u16::from_be_bytes([high, low]).into())?;
+        let known = self.tables.iter().position(|(other, _)| *other == q);
+        if bytes.is_empty() {
+            return Some((self.tables.get(known?)?.1, rest));
+        }
+        // Tables of 16 bits do not belong to this kind of JPEG (baseline).
+        let (tables, _) = bytes.as_chunks::<64>();
+        let tables = match (precision, tables) {
+            (0, [luma]) => [*luma, *luma],
+            (0, [luma, chroma, ..]) => [*luma, *chroma],
+            _ => return None,
+        };
+        match known {
+            // With 255 they may change with every picture, so each has them.
+            _ if q == 255 => {}
+            Some(at) => self.tables[at].1 = tables,
+            None => self.tables.push((q, tables)),
+        }
+        Some((tables, rest))
+    }
+
+    fn finish(&mut self, give: impl FnOnce(AccessUnit)) {
+        let mut data = mem::take(&mut self.picture);
+        let is_whole = self.header.take().is_some() && !mem::take(&mut self.is_broken) && data.len() > self.head_bytes;
+        let Some((presentation, captured)) = self.time.take().filter(|_| is_whole) else {
+            self.damaged += 1;
+            return;
+        };
+        if !data.ends_with(&END) {
+            data.extend_from_slice(&END);
+        }
+        // It may wait.
+        data.shrink_to_fit();
+        give(AccessUnit { codec: Codec::Jpeg, data, access: Access::Key, presentation, captured, generation: 0 });
+    }
+}
+
+/// End of image.
+const END: [u8; 2] = [0xFF, 0xD9];
+
+impl Header {
+    /// Makes the head of a JFIF file, up to the scan; `None` without a size (appendix B).
+    fn file_head(self, tables: &Tables) -> Option<Vec<u8>> {
+        if self.width == 0 || self.height == 0 {
+            return None;
+        }
+        let [width, height] = [self.width, self.height].map(|side| (u16::from(side) * 8).to_be_bytes());
+        // Start of image, and JFIF 1.1 with square pixels, so that the colours are YCbCr.
+        let mut out = vec![0xFF, 0xD8, 0xFF, 0xE0, 0, 16, b'J', b'F', b'I', b'F', 0, 1, 1, 0, 0, 1, 0, 1, 0, 0];
+        for (number, table) in tables.iter().enumerate() {
+            out.extend([0xFF, 0xDB, 0, 67, number as u8]);
+            out.extend(table);
+        }
+        if let Some(interval) = self.restart_interval {
+            out.extend([0xFF, 0xDD, 0, 4]);
+            out.extend(interval.to_be_bytes());
+        }
+        // Baseline, 8 bits; each component with its sampling and its table.
+        let sampling = if self.kind == 0 { 0x21 } else { 0x22 };
+        out.extend([0xFF, 0xC0, 0, 17, 8, height[0], height[1], width[0], width[1], 3]);
+        out.extend([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1]);
+        for (number, lengths, symbols) in [
+            (0x00, &DC_LUMA_LENGTHS, DC_SYMBOLS.as_slice()),
+            (0x10, &AC_LUMA_LENGTHS, AC_LUMA_SYMBOLS.as_slice()),
+            (0x01, &DC_CHROMA_LENGTHS, DC_SYMBOLS.as_slice()),
+            (0x11, &AC_CHROMA_LENGTHS, AC_CHROMA_SYMBOLS.as_slice()),
+        ] {
+            out.extend([0xFF, 0xC4, 0, (3 + lengths.len() + symbols.len()) as u8, number]);
+            out.extend(lengths);
+            out.extend(symbols);
+        }
+        // Start of scan: each component with its Huffman tables.
+        out.extend([0xFF, 0xDA, 0, 12, 3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]);
+        Some(out)
+    }
+}
+
+/// Returns the quantisers of a Q from 1 to 99 (appendix A).
+fn standard_tables(q: u8) -> Tables {
+    let q = u32::from(q.clamp(1, 99));
+    let scale = if q < 50 { 5000 / q } else { 200 - 2 * q };
+    [LUMA, CHROMA].map(|table| table.map(|value| ((u32::from(value) * scale + 50) / 100).clamp(1, 255) as u8))
+}
+
+/// Tables K.1 and K.2 of the JPEG standard (ITU-T T.81) in zigzag order, as in appendix A.
+const LUMA: [u8; 64] = [
+    16, 11, 12, 14, 12, 10, 16, 14, 13, 14, 18, 17, 16, 19, 24, 40, 26, 24, 22, 22, 24, 49, 35, 37, 29, 40, 58, 51, 61,
+    60, 57, 51, 56, 55, 64, 72, 92, 78, 64, 68, 87, 69, 55, 56, 80, 109, 81, 87, 95, 98, 103, 104, 103, 62, 77, 113,
+    121, 112, 100, 120, 92, 101, 103, 99,
+];
+const CHROMA: [u8; 64] = [
+    17, 18, 18, 24, 21, 24, 47, 26, 26, 47, 99, 66, 56, 66, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99,
+    99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99,
+    99, 99, 99, 99, 99, 99,
+];
+
+/// Tables K.3 to K.6 of the JPEG standard: how many codes have each length, and their symbols, as in appendix B.
+const DC_LUMA_LENGTHS: [u8; 16] = [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0];
+const DC_CHROMA_LENGTHS: [u8; 16] = [0, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0];
+const DC_SYMBOLS: [u8; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+const AC_LUMA_LENGTHS: [u8; 16] = [0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 0x7D];
+const AC_CHROMA_LENGTHS: [u8; 16] = [0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 0x77];
+#[rustfmt::skip]
+const AC_LUMA_SYMBOLS: [u8; 162] = [
+    0x01, 0x02, 0x03, 0x00, 0x04, 0x11, 0x05, 0x12, 0x21, 0x31, 0x41, 0x06, 0x13, 0x51, 0x61, 0x07, 0x22, 0x71, 0x14, 0x32,
+    0x81, 0x91, 0xA1, 0x08, 0x23, 0x42, 0xB1, 0xC1, 0x15, 0x52, 0xD1, 0xF0, 0x24, 0x33, 0x62, 0x72, 0x82, 0x09, 0x0A, 0x16,
+    0x17, 0x18, 0x19, 0x1A, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2A, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39, 0x3A, 0x43, 0x44, 0x45,
+    0x46, 0x47, 0x48, 0x49, 0x4A, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58, 0x59, 0x5A, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68, 0x69,
+    0x6A, 0x73, 0x74, 0x75, 0x76, 0x77, 0x78, 0x79, 0x7A, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8A, 0x92, 0x93, 0x94,
+    0x95, 0x96, 0x97, 0x98, 0x99, 0x9A, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7, 0xA8, 0xA9, 0xAA, 0xB2, 0xB3, 0xB4, 0xB5, 0xB6,
+    0xB7, 0xB8, 0xB9, 0xBA, 0xC2, 0xC3, 0xC4, 0xC5, 0xC6, 0xC7, 0xC8, 0xC9, 0xCA, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8,
+    0xD9, 0xDA, 0xE1, 0xE2, 0xE3, 0xE4, 0xE5, 0xE6, 0xE7, 0xE8, 0xE9, 0xEA, 0xF1, 0xF2, 0xF3, 0xF4, 0xF5, 0xF6, 0xF7, 0xF8,
+    0xF9, 0xFA,
+];
+#[rustfmt::skip]
+const AC_CHROMA_SYMBOLS: [u8; 162] = [
+    0x00, 0x01, 0x02, 0x03, 0x11, 0x04, 0x05, 0x21, 0x31, 0x06, 0x12, 0x41, 0x51, 0x07, 0x61, 0x71, 0x13, 0x22, 0x32, 0x81,
+    0x08, 0x14, 0x42, 0x91, 0xA1, 0xB1, 0xC1, 0x09, 0x23, 0x33, 0x52, 0xF0, 0x15, 0x62, 0x72, 0xD1, 0x0A, 0x16, 0x24, 0x34,
+    0xE1, 0x25, 0xF1, 0x17, 0x18, 0x19, 0x1A, 0x26, 0x27, 0x28, 0x29, 0x2A, 0x35, 0x36, 0x37, 0x38, 0x39, 0x3A, 0x43, 0x44,
+    0x45, 0x46, 0x47, 0x48, 0x49, 0x4A, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58, 0x59, 0x5A, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68,
+    0x69, 0x6A, 0x73, 0x74, 0x75, 0x76, 0x77, 0x78, 0x79, 0x7A, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8A, 0x92,
+    0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99, 0x9A, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7, 0xA8, 0xA9, 0xAA, 0xB2, 0xB3, 0xB4,
+    0xB5, 0xB6, 0xB7, 0xB8, 0xB9, 0xBA, 0xC2, 0xC3, 0xC4, 0xC5, 0xC6, 0xC7, 0xC8, 0xC9, 0xCA, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6,
+    0xD7, 0xD8, 0xD9, 0xDA, 0xE2, 0xE3, 0xE4, 0xE5, 0xE6, 0xE7, 0xE8, 0xE9, 0xEA, 0xF2, 0xF3, 0xF4, 0xF5, 0xF6, 0xF7, 0xF8,
+    0xF9, 0xFA,
+];
+
+#[cfg(test)]
+mod tests;
