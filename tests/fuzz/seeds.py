@@ -187,6 +187,26 @@ def rtp():
     return [b"\x20" + b"".join(h264), b"\x31" + b"".join(h265), b"\x03" + b"".join(jpeg)]
 
 
+def onvif():
+    """An answer to the question by multicast, profiles of both versions of the media service, and the URL of a stream."""
+    scopes = "onvif://www.onvif.org/name/a%20b onvif://www.onvif.org/hardware/M"
+    found = (
+        '<e:Envelope xmlns:e="x" xmlns:w="y" xmlns:d="z"><e:Header><w:RelatesTo>urn:uuid:00000000-0000-4000-8000-000000000000</w:RelatesTo>'
+        f"</e:Header><e:Body><d:ProbeMatches><d:ProbeMatch><d:Types>dn:NetworkVideoTransmitter</d:Types><d:Scopes>{scopes}</d:Scopes>"
+        "<d:XAddrs>http://10.0.0.8/ https://10.0.0.7/ http://10.0.0.7:80/onvif/device_service</d:XAddrs></d:ProbeMatch></d:ProbeMatches>"
+        "</e:Body></e:Envelope>"
+    )
+    encoder = (
+        "<Encoding>H264</Encoding><Resolution><Width>1920</Width><Height>1080</Height></Resolution><RateControl>"
+        "<FrameRateLimit>25</FrameRateLimit></RateControl>"
+    )
+    profiles = [
+        f'<a><Profiles token="p"><Name>main</Name><{tag}>{encoder}</{tag}></Profiles></a>'
+        for tag in ("VideoEncoderConfiguration", "VideoEncoder")
+    ]
+    return [text.encode() for text in (found, *profiles, "rtsp://u:p@10.0.0.7:554/1?token=a")]
+
+
 SEEDS = {
     "backend": onnx,
     "card": lambda: files("config/models/*.toml"),
@@ -199,6 +219,7 @@ SEEDS = {
     "mqtt": mqtt,
     "nats": nats,
     "onnx": onnx,
+    "onvif": onvif,
     "plan": plan,
     "redact": redact,
     "rtp": rtp,

@@ -3,6 +3,8 @@
 //! The question goes out by multicast ([`ws_discovery`]). Each device that answers is asked over HTTP, without a login, at the
 //! address that its answer came from and at no other ([`media`]). Nothing here runs unless a user asks for it.
 
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod interfaces;
 mod media;
 mod soap;

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::soap::{self, SoapError};
 use super::ws_discovery::{self, ServiceError};
-use super::xml;
+use super::xml::{self, XmlError};
 use crate::ffprobe::shown;
 
 const DEVICE: &str = "http://www.onvif.org/ver10/device/wsdl";
@@ -16,7 +16,7 @@ const MEDIA_2: &str = "http://www.onvif.org/ver20/media/wsdl";
 const SCHEMA: &str = "http://www.onvif.org/ver10/schema";
 
 /// The most profiles of one device.
-const MOST_PROFILES: usize = 16;
+pub(super) const MOST_PROFILES: usize = 16;
 
 /// The longest name and token; ONVIF has 64 characters as the most.
 const MOST_CHARS: usize = 64;
@@ -131,12 +131,8 @@ async fn profiles_of(address: Ipv4Addr, media: &MediaService) -> Result<Vec<Prof
         format!("<GetProfiles xmlns=\"{MEDIA}\"/>")
     };
     let answer = soap::ask(address, &media.url, &request).await?;
-    let offered: Vec<(String, Profile)> = {
-        let document = xml::parse(&answer)?;
-        xml::all(document.root(), "Profiles").take(MOST_PROFILES).filter_map(profile).collect()
-    };
     let mut profiles = Vec::new();
-    for (token, mut profile) in offered {
+    for (token, mut profile) in offered(&answer)? {
         let token = xml::escaped(&token, MOST_CHARS);
         let request = if media.is_second {
             format!(
@@ -160,6 +156,12 @@ async fn profiles_of(address: Ipv4Addr, media: &MediaService) -> Result<Vec<Prof
     Ok(profiles)
 }
 
+/// Reads the profiles of an answer, each with its token and without its URL.
+pub(super) fn offered(answer: &str) -> Result<Vec<(String, Profile)>, XmlError> {
+    let document = xml::parse(answer)?;
+    Ok(xml::all(document.root(), "Profiles").take(MOST_PROFILES).filter_map(profile).collect())
+}
+
 /// Reads a profile, and its token.
 fn profile(node: Node<'_, '_>) -> Option<(String, Profile)> {
     let token = node.attribute("token")?;
@@ -178,7 +180,7 @@ fn profile(node: Node<'_, '_>) -> Option<(String, Profile)> {
     Some((token.to_owned(), profile))
 }
 
-fn stream_url(text: Option<&str>, address: Ipv4Addr) -> Result<StreamUrl, String> {
+pub(super) fn stream_url(text: Option<&str>, address: Ipv4Addr) -> Result<StreamUrl, String> {
     let no_url = || "the camera returns no RTSP URL for it".to_owned();
     let text = text.filter(|text| text.chars().count() <= MOST_URL_CHARS).ok_or_else(no_url)?;
     let url = Url::parse(text).ok().filter(|url| url.scheme() == "rtsp").ok_or_else(no_url)?;

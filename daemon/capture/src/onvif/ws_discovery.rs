@@ -244,7 +244,7 @@ impl<'i> Collector<'i> {
 }
 
 /// Returns the ONVIF devices of an answer to one of the questions `ids`; none if it is anything else.
-fn devices(datagram: &[u8], from: Ipv4Addr, ids: &[String; 2]) -> Vec<Device> {
+pub(super) fn devices(datagram: &[u8], from: Ipv4Addr, ids: &[String; 2]) -> Vec<Device> {
     let Ok(text) = str::from_utf8(datagram) else { return Vec::new() };
     let Ok(document) = xml::parse(text) else { return Vec::new() };
     let root = document.root();

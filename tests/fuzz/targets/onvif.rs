@@ -1,0 +1,5 @@
+//! Answers of ONVIF devices: to the question by multicast, and of their media services.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| visiond_capture::fuzz::onvif(data));
