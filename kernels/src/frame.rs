@@ -25,7 +25,7 @@ pub struct FrameError(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameCopyError {
     /// CUDA refuses.
-    #[error("cannot copy a frame from the GPU: {0}")]
+    #[error("cannot copy a frame from the GPU, restart visiond if it stays: {0}")]
     Cuda(#[from] CudaError),
     /// The copy does not fit the frame's layout.
     #[error(transparent)]

@@ -1,13 +1,14 @@
 //! Plays a network camera over RTSP.
 //!
 //! Three stages, with a clean edge between them: a session (`session`) connects and gives access units, a queue (`unit_queue`)
-//! keeps few of them, a decoder (`stream_decoder` chooses which) makes frames. The session outlives the decoder where the stream
+//! keeps few of them, a decoder (`choose_decoder` says which) makes frames. The session outlives the decoder where the stream
 //! changes its parameters, such as its size. When the session ends, the source ends, and the camera's thread opens another.
 //!
 //! A frame's time is that of its capture by the camera's sender reports, if they put it into the second before its arrival, and
 //! otherwise the arrival of its first packet (`frame_times`).
 
 mod access_unit;
+mod choose_decoder;
 mod ffmpeg_decoder;
 mod frame_times;
 #[cfg(feature = "fuzz")]
@@ -105,7 +106,7 @@ impl RtspSource {
         let wait: Duration = config.timeout.max(KEY_FRAME_WAIT);
         match queue.first(stop, Instant::now() + wait) {
             First::Unit(unit) => {
-                let decoder = stream_decoder::start(&self.stream, &unit, stop)?;
+                let decoder = choose_decoder::start(&self.stream, &unit, stop)?;
                 log::info!("camera {camera}: {}", decoder.describe());
                 Ok(decoder)
             }

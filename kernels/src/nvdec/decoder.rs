@@ -17,8 +17,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::abi::{self, CreateInfo, DecodeStatus, DecoderHandle, DisplayInfo, MapInfo, ParserHandle, PictureStart};
+use super::error::NvdecError;
+use super::kind::{Chroma, VideoCodec, VideoKind};
 use super::library::Library;
-use super::{Chroma, NvdecError, VideoCodec, VideoKind, limits};
+use super::limits::limits;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress};
 

@@ -5,10 +5,10 @@
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::sync::OnceLock;
 
-use super::NvdecError;
 use super::abi::{
     CreateInfo, DecodeCaps, DecodeStatus, DecoderHandle, MapInfo, ParserHandle, ParserInfo, PictureStart, SourcePacket,
 };
+use super::error::NvdecError;
 
 /// The library's soname, the same on every Linux. The driver brings it.
 const LIBRARY: &str = "libnvcuvid.so.1";

@@ -1,23 +1,17 @@
-//! Which decoder a stream gets. H.264 and H.265: the GPU's video engine where the model runs on a GPU and the engine takes the
-//! stream, else ffmpeg. JPEG: libjpeg-turbo in this process.
+//! What the decoders of streams have in common.
 
 use std::sync::Arc;
 
-use visiond_config::types::{RtspConfig, StreamDecoding};
+use visiond_config::types::RtspConfig;
 use visiond_flow::clock::Clock;
-use visiond_kernels::nvdec::VideoCodec;
 use visiond_system::stop::Stop;
 
 use super::super::buffers::Buffers;
-use super::super::pipe::ReadError;
 use super::super::source::{Next, SourceError};
-use super::access_unit::{AccessUnit, Codec};
-use super::ffmpeg_decoder::FfmpegDecoder;
-use super::jpeg_decoder::JpegStreamDecoder;
-use super::nvdec_decoder::NvdecDecoder;
+use super::access_unit::AccessUnit;
 use super::unit_queue::{Taken, UnitQueue};
 
-/// What the decoders of a camera have in common.
+/// A camera's stream, as its decoders see it.
 pub struct Stream {
     pub config: RtspConfig,
     pub buffers: Buffers,
@@ -73,33 +67,4 @@ pub enum DecoderEnd {
     SessionEnded,
     Stopped,
     Failed(SourceError),
-}
-
-/// Starts a decoder for the stream that goes on with `first`, the next unit of the queue.
-pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Box<dyn StreamDecoder>, ReadError> {
-    let codec = match first.codec {
-        Codec::H264 => VideoCodec::H264,
-        Codec::H265 => VideoCodec::H265,
-        Codec::Jpeg => return Ok(Box::new(JpegStreamDecoder::start(stream, first))),
-    };
-    let on_gpu = match (stream.config.decoder, stream.buffers.memory.device()) {
-        (StreamDecoding::Ffmpeg, _) | (StreamDecoding::Auto, None) => None,
-        (StreamDecoding::Nvdec, None) => {
-            let reason =
-                "`decoder = \"nvdec\"` is for models that run on a GPU, and this camera's does not: take the key out";
-            return Err(SourceError::permanent(format!("cannot play {}: {reason}", stream.origin)).into());
-        }
-        (StreamDecoding::Auto | StreamDecoding::Nvdec, Some(device)) => {
-            Some(NvdecDecoder::start(stream, first, codec, device))
-        }
-    };
-    match on_gpu {
-        Some(Ok(decoder)) => return Ok(Box::new(decoder)),
-        Some(Err(error)) if error.is_sticky() || stream.config.decoder == StreamDecoding::Nvdec => {
-            return Err(stream.undecodable(error).into());
-        }
-        Some(Err(error)) => log::info!("camera {}: {error}. ffmpeg decodes", stream.camera),
-        None => {}
-    }
-    Ok(Box::new(FfmpegDecoder::start(stream, first, stop)?))
 }

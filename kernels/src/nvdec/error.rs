@@ -1,0 +1,90 @@
+//! Why the GPU cannot decode a video.
+
+use super::kind::VideoKind;
+use crate::cuda::{CudaError, DeviceError};
+
+/// Why the GPU cannot decode a video.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NvdecError {
+    /// The library is missing.
+    #[error(
+        "no NVDEC: {reason}; it comes with the driver's video libraries (libnvidia-decode; in a container \
+         NVIDIA_DRIVER_CAPABILITIES must name `video`)"
+    )]
+    NoLibrary {
+        /// The loader's own message.
+        reason: String,
+    },
+    /// The library has no such function.
+    #[error("no NVDEC: libnvcuvid.so.1 has no {0}: update NVIDIA's driver")]
+    TooOld(&'static str),
+    /// The GPU does not decode this kind of video.
+    #[error("the GPU's video engine does not decode {0}: set the camera to another codec, or `decoder` to \"auto\"")]
+    Kind(VideoKind),
+    /// The library reports a sampling of chroma that NVIDIA's headers do not have.
+    #[error("the video has a sampling of chroma that is unknown here ({0}): set the camera to 4:2:0")]
+    Chroma(i32),
+    /// The picture is too small or too large.
+    #[error(
+        "the GPU's video engine decodes {kind} from {least} to {most}, and the video has {width}x{height}: set the camera to another \
+         size, or `decoder` to \"auto\""
+    )]
+    Size {
+        /// The kind of video.
+        kind: VideoKind,
+        /// The smallest picture.
+        least: String,
+        /// The largest picture.
+        most: String,
+        /// The coded width.
+        width: u32,
+        /// The coded height.
+        height: u32,
+    },
+    /// The parser found no format in the data that a decoder begins with.
+    #[error("NVDEC finds no picture in the stream's first key frame: restart the camera, or set it to another codec")]
+    NoPicture,
+    /// The caller refuses pictures of this size, and says why.
+    #[error("{0}")]
+    Refused(String),
+    /// The stream has other parameters than the decoder was made for.
+    #[error("the stream has other parameters now: the decoder must be made again")]
+    OtherParameters,
+    /// A call of the library failed.
+    #[error("{call} failed ({code}){}", remedy(*.code))]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// The result, as in cuda.h.
+        code: u32,
+    },
+    /// A call of CUDA failed.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The GPU cannot be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Our own code failed while the library called it.
+    #[error("visiond failed in a callback of the video parser: please report this")]
+    Callback,
+}
+
+impl NvdecError {
+    /// Whether the process has lost the GPU: see [`CudaError::is_sticky`].
+    pub fn is_sticky(&self) -> bool {
+        match self {
+            Self::Call { code, .. } => CudaError { call: "", code: *code, name: String::new() }.is_sticky(),
+            Self::Cuda(error) => error.is_sticky(),
+            _ => false,
+        }
+    }
+}
+
+/// Returns what to do about a result, if known.
+fn remedy(code: u32) -> &'static str {
+    match code {
+        2 => ": the GPU has too little memory for another decoder",
+        100 | 101 => ": no video engine is free",
+        _ => "",
+    }
+}
