@@ -283,6 +283,9 @@ fn text(report: &ProbeReport) -> String {
     for gpu in report.gpu.lines() {
         line("gpu", &gpu);
     }
+    for decoder in report.gpu.decoder_lines() {
+        line("nvdec", &decoder);
+    }
     for program in &report.programs {
         let missing = || format!("missing: {}", program.remedy.unwrap_or_default());
         let found = program.path.as_ref().map(|path| {

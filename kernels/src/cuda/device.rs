@@ -12,7 +12,7 @@ use cudarc::driver::sys::{CUcontext, CUctx_flags, CUdevice};
 use parking_lot::Mutex;
 
 use super::driver::Driver;
-use super::error::{CudaError, DeviceError};
+use super::error::{CudaError, DeviceError, code};
 
 /// The primary context of one GPU, which CUDA's runtime API, and therefore TensorRT, uses too.
 ///
@@ -176,8 +176,11 @@ impl Device {
 
     /// Calls the driver with the context current, to free something in a `drop`: logs an error instead of returning it.
     pub(super) fn release(&self, call: impl FnOnce(&Driver) -> Result<(), CudaError>) {
-        if let Err(error) = self.driver().and_then(call) {
-            log::warn!("{error}");
+        match self.driver().and_then(call) {
+            // The process ends, and the driver has freed everything.
+            Err(error) if error.code == code::DEINITIALIZED => {}
+            Err(error) => log::warn!("{error}"),
+            Ok(()) => {}
         }
     }
 
@@ -205,8 +208,9 @@ impl fmt::Debug for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: retained once, in `new`; everything made in the context held this device and is dropped.
-        if let Err(error) = unsafe { self.driver.primary_release(self.ordinal) } {
-            log::warn!("{error}");
+        match unsafe { self.driver.primary_release(self.ordinal) } {
+            Err(error) if error.code != code::DEINITIALIZED => log::warn!("{error}"),
+            _ => {}
         }
     }
 }

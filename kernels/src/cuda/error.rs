@@ -30,6 +30,7 @@ pub(super) mod code {
 
     pub const OUT_OF_MEMORY: u32 = CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
     pub const STUB_LIBRARY: u32 = CUresult::CUDA_ERROR_STUB_LIBRARY as u32;
+    pub const DEINITIALIZED: u32 = CUresult::CUDA_ERROR_DEINITIALIZED as u32;
     pub const NO_DEVICE: u32 = CUresult::CUDA_ERROR_NO_DEVICE as u32;
     pub const NO_BINARY_FOR_GPU: u32 = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as u32;
     pub const INVALID_PTX: u32 = CUresult::CUDA_ERROR_INVALID_PTX as u32;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use visiond_kernels::auto_memory::{AutoMemory, FrameCost};
 use visiond_kernels::cuda::{Device, DeviceError};
+use visiond_kernels::nvdec::{self, Chroma, NvdecError, VideoCodec, VideoKind};
 use visiond_system::board::Board;
 
 /// The GPUs of this machine.
@@ -41,9 +42,25 @@ pub struct ProbedGpu {
     pub frames: &'static str,
     /// The measurements behind that choice; empty with only one kind.
     frames_measured: Vec<MemoryCost>,
+    /// The kinds of video that its video engine decodes.
+    decodes: Vec<DecodedVideo>,
+    /// Why it decodes none, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_decoder: Option<String>,
     /// The measurements in one line.
     #[serde(skip)]
     pub why: Option<String>,
+}
+
+/// A kind of video that a video engine decodes.
+#[derive(Debug, Serialize)]
+struct DecodedVideo {
+    /// Codec, bits of a sample, sampling of chroma.
+    kind: String,
+    max_width: u32,
+    max_height: u32,
+    /// How many engines there are for it; 0 if the driver does not say.
+    engines: u32,
 }
 
 /// The cost of a 1280x720 YUYV frame in one kind of memory.
@@ -96,12 +113,27 @@ impl Gpus {
         };
         self.devices.iter().map(line).collect()
     }
+
+    /// Returns a line for the video engine of each GPU.
+    pub fn decoder_lines(&self) -> Vec<String> {
+        let decoded = |video: &DecodedVideo| format!("{} to {}x{}", video.kind, video.max_width, video.max_height);
+        let line = |gpu: &ProbedGpu| match &gpu.no_decoder {
+            Some(reason) => format!("{}: not available: {reason}", gpu.index),
+            None => format!("{}: {}", gpu.index, gpu.decodes.iter().map(decoded).collect::<Vec<_>>().join("; ")),
+        };
+        self.devices.iter().map(line).collect()
+    }
 }
 
 impl ProbedGpu {
     fn new(device: &Arc<Device>) -> Self {
         let facts = device.facts();
         let frames = AutoMemory::of(device);
+        let (decodes, no_decoder) = match decoded_videos(device) {
+            Ok(decodes) if decodes.is_empty() => (decodes, Some("it decodes neither H.264 nor H.265".to_owned())),
+            Ok(decodes) => (decodes, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
         let round = |us: f64| (us * 10.0).round() / 10.0;
         let cost = |cost: &FrameCost| MemoryCost {
             memory: cost.kind.name(),
@@ -118,9 +150,28 @@ impl ProbedGpu {
             multiprocessors: facts.multiprocessors,
             frames: frames.kind().name(),
             frames_measured: frames.costs().iter().map(cost).collect(),
+            decodes,
+            no_decoder,
             why: frames.why(),
         }
     }
+}
+
+/// Asks the GPU's video engine for the usual kinds of video.
+fn decoded_videos(device: &Arc<Device>) -> Result<Vec<DecodedVideo>, NvdecError> {
+    let mut decodes = Vec::new();
+    for codec in [VideoCodec::H264, VideoCodec::H265] {
+        for chroma in [Chroma::Yuv420, Chroma::Yuv422] {
+            for bits in [8, 10] {
+                let kind = VideoKind { codec, chroma, bits };
+                if let Some(limits) = nvdec::limits(device, kind)? {
+                    let ((max_width, max_height), engines) = (limits.most, limits.engines);
+                    decodes.push(DecodedVideo { kind: kind.to_string(), max_width, max_height, engines });
+                }
+            }
+        }
+    }
+    Ok(decodes)
 }
 
 /// Returns the version of NVIDIA's kernel module. On a Jetson whose module has none, returns the L4T version, which the

@@ -179,7 +179,7 @@ section! {
         max_memory_bytes: u64 as size(16 * MIB..=1 << 40) => default(1 << 30),
         /// Pixels that ffmpeg outputs. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" is the
         /// stream's own YUV planes, half the bytes, which visiond converts exactly: colours are about 1 level of 255 off
-        /// OpenCV's, and about one box in 14 differs.
+        /// OpenCV's, and about one box in 14 differs. NVDEC always gives the stream's own planes.
         pixels: VideoPixels as word() => default(VideoPixels::Bgr),
         /// YUV matrix. Without it, the stream's.
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
