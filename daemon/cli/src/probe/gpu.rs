@@ -214,6 +214,8 @@ mod tests {
             multiprocessors: 8,
             frames: "mapped",
             frames_measured: Vec::new(),
+            decodes: Vec::new(),
+            no_decoder: Some("no NVDEC".to_owned()),
             why: Some("write 180 us, preprocess 41 us; managed: write 600 us, preprocess 300 us".to_owned()),
         };
         let (driver, cuda) = (Some("540.4.0".to_owned()), Some("12.6".to_owned()));
