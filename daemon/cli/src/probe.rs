@@ -72,7 +72,7 @@ Examples:
   visiond probe
   visiond probe --json | jq '.cameras[].device'
   visiond probe --camera /dev/video0   list every size and rate of a camera
-  visiond probe --discover             search the local networks for ONVIF cameras
+  visiond probe --discover             search the networks for ONVIF cameras
   visiond probe --rtsp rtsp://192.168.1.20/stream1 --login ./gate.login
 
 Exit status: 0; with --camera or --rtsp 5 if that camera cannot be used, with --discover 5 without a network.";
