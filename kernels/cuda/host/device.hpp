@@ -90,7 +90,6 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 inline int min(int a, int b) { return a < b ? a : b; }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
-inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 
 // cvt.rn.f16.f32
 inline unsigned short half_bits(float value) {

@@ -32,9 +32,6 @@ static void (*body)();
 
 inline void __syncthreads() { swapcontext(&fibres[running].context, &scheduler); }
 
-// A barrier for the whole block here, so that all of its warps must come to one as often.
-inline void __syncwarp() { __syncthreads(); }
-
 // The threads of a warp vote in the same round, and read the votes in the next.
 static bool votes[1024];
 inline unsigned __ballot_sync(unsigned, bool vote) {
