@@ -12,7 +12,7 @@ mod kind;
 mod library;
 mod limits;
 
-pub use self::decoder::{Accept, Picture, Showing, Surface, VideoDecoder, VideoFormat};
+pub use self::decoder::{Accept, Picture, Showing, Surface, VideoDecoder, VideoFormat, leave_decoders_to_the_end};
 pub use self::error::NvdecError;
 pub use self::kind::{Chroma, VideoCodec, VideoKind};
 pub use self::limits::{VideoLimits, limits};

@@ -129,6 +129,7 @@ fn serve(
     // Before anything that can wait.
     let ended = Instant::now();
     reloader.close();
+    visiond_kernels::nvdec::leave_decoders_to_the_end();
 
     let seconds = began.elapsed().as_secs_f64();
     notifier.stopping();

@@ -13,6 +13,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -23,6 +24,16 @@ use super::library::Library;
 use super::limits::limits;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress};
+
+/// Whether the process ends, so that decoders are left to that.
+static PROCESS_ENDS: AtomicBool = AtomicBool::new(false);
+
+/// Leaves decoders that are dropped from now on to the end of the process, which frees everything at once.
+///
+/// A decoder takes 20 ms to free, one after the other: with dozens of cameras longer than an end may take.
+pub fn leave_decoders_to_the_end() {
+    PROCESS_ENDS.store(true, Ordering::Relaxed);
+}
 
 /// Decode surfaces beyond what the stream requires, so that the engine need not wait for a picture to be mapped.
 const SPARE_SURFACES: u32 = 2;
@@ -238,6 +249,9 @@ impl VideoDecoder {
 
 impl Drop for VideoDecoder {
     fn drop(&mut self) {
+        if PROCESS_ENDS.load(Ordering::Relaxed) {
+            return;
+        }
         // SAFETY: made by `new` and freed once, here, after the parser, which is the only other user.
         let state = unsafe {
             let state = Box::from_raw(self.state.as_ptr());

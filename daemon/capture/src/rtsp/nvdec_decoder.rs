@@ -53,6 +53,8 @@ impl NvdecDecoder {
         let mut order = PictureOrder::of(first, stream.config.key_frames_only);
         decoder.decode(&first.data, first.presentation, order.next(first))?;
         let format = decoder.format().ok_or(NvdecError::NoPicture)?;
+        // With dozens of cameras, seconds have passed.
+        stream.queue.catch_up();
         let color = ColorDescription {
             matrix: stream.config.color_matrix.unwrap_or(format.color.matrix),
             range: stream.config.color_range.unwrap_or(format.color.range),

@@ -18,6 +18,9 @@ use super::access_unit::{Access, AccessUnit};
 /// How old a waiting unit may get: frames are late by no more than that.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
+/// How old a unit may be where a decoder begins, if a younger key frame is there.
+const MAX_AGE_AT_START: Duration = Duration::from_millis(500);
+
 /// The most bytes that wait.
 const MAX_BYTES: usize = 32 << 20;
 
@@ -79,8 +82,7 @@ impl UnitQueue {
     pub fn push(&self, unit: AccessUnit) {
         let now_ns = self.clock.monotonic_ns();
         let mut state = self.state.lock();
-        let is_old = |(since_ns, _): &(u64, _)| now_ns.saturating_sub(*since_ns) > MAX_AGE.as_nanos() as u64;
-        if state.units.front().is_some_and(is_old) || state.bytes + size(&unit) > MAX_BYTES {
+        if state.is_older(now_ns, MAX_AGE) || state.bytes + size(&unit) > MAX_BYTES {
             state.drop_to_newest_key();
         }
         if state.bytes + size(&unit) > MAX_BYTES {
@@ -160,6 +162,16 @@ impl UnitQueue {
         }
     }
 
+    /// Drops everything up to the newest key frame if a decoder took long to make: frames would be late otherwise.
+    pub fn catch_up(&self) {
+        let now_ns = self.clock.monotonic_ns();
+        let mut state = self.state.lock();
+        let is_key = |unit: &(u64, AccessUnit)| unit.1.access == Access::Key;
+        if state.is_older(now_ns, MAX_AGE_AT_START) && state.units.iter().skip(1).any(is_key) {
+            state.drop_to_newest_key();
+        }
+    }
+
     /// Takes the next unit for a decoder with the parameters of `generation`. Waits for it, until the session has ended or
     /// `is_over` returns true.
     pub fn take(&self, generation: u64, is_over: impl Fn() -> bool) -> Taken {
@@ -186,6 +198,11 @@ impl UnitQueue {
 }
 
 impl State {
+    /// Whether the first unit has waited for longer than `age`.
+    fn is_older(&self, now_ns: u64, age: Duration) -> bool {
+        self.units.front().is_some_and(|(since_ns, _)| now_ns.saturating_sub(*since_ns) > age.as_nanos() as u64)
+    }
+
     fn drop_to_newest_key(&mut self) {
         // A key frame at the front would drop nothing.
         let newest = self.units.iter().rposition(|(_, unit)| unit.access == Access::Key).filter(|&at| at > 0);

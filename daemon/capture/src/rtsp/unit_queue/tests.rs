@@ -107,3 +107,20 @@ fn units_of_an_ended_session_are_decoded_before_its_error_counts() {
     assert_eq!(drain(&queue), [0, 1]);
     assert_eq!(&*queue.ended().unwrap().message, "first");
 }
+
+#[test]
+fn a_decoder_that_was_long_to_make_begins_at_the_newest_key_frame() {
+    let (queue, clock) = queue();
+    push(&queue, "KIIKI");
+    queue.catch_up();
+    clock.advance(MAX_AGE_AT_START);
+    queue.catch_up();
+    assert_eq!(queue.take_loss(), None, "nothing is late yet");
+    clock.advance(Duration::from_millis(1));
+    queue.catch_up();
+    assert_eq!(queue.take_loss(), Some((3, LossCause::Overload)));
+    // The newest key frame stays, however late it is.
+    queue.catch_up();
+    assert_eq!(queue.take_loss(), None);
+    assert_eq!(drain(&queue), [3, 4]);
+}
