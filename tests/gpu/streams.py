@@ -116,7 +116,7 @@ def measure(args, count):
     for stage in steady[0]["timings_us"] if steady else ():
         values = sorted(message["timings_us"][stage] for message in steady)
         stages[stage] = values[len(values) // 2]
-    # Of the steady time: what the cameras lost while decoders were made is told apart.
+    # Once all cameras stream. What was lost before, while decoders were made, has a number of its own.
     gaps, newest = 0, {}
     for message in steady:
         gaps += message["sequence"] - newest.get(message["camera"], message["sequence"] - 1) - 1

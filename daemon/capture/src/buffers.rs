@@ -74,7 +74,12 @@ impl Buffers {
 
     /// Checks the memory of all buffers of a video whose frames have `bytes` bytes.
     pub(super) fn check_memory(&self, bytes: usize) -> Result<(), TooMuchMemory> {
-        let (needed, most) = ((bytes as u64).saturating_mul(self.count as u64), self.max_picture_bytes);
+        self.check_memory_in_all((bytes as u64).saturating_mul(self.count as u64))
+    }
+
+    /// Checks the memory of all buffers of a video together.
+    pub(super) fn check_memory_in_all(&self, needed: u64) -> Result<(), TooMuchMemory> {
+        let most = self.max_picture_bytes;
         if needed > most { Err(TooMuchMemory { needed, most }) } else { Ok(()) }
     }
 

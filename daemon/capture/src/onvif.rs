@@ -145,7 +145,8 @@ async fn ask(device: Device) -> NetworkCamera {
     };
     let answer = match &service {
         Ok(service) => {
-            timeout(DEVICE_TIME, media::profiles(address, service)).await.unwrap_or(Err(SoapError::Silent.into()))
+            let slow = SoapError::Slow(DEVICE_TIME.as_secs());
+            timeout(DEVICE_TIME, media::profiles(address, service)).await.unwrap_or(Err(slow.into()))
         }
         Err(error) => Err(error.clone().into()),
     };

@@ -69,17 +69,24 @@ pub struct SourceError {
     pub message: Arc<str>,
     /// Whether another attempt can help: yes for a camera that is away, no for a file that is not a video.
     pub retry: bool,
+    /// Whether the process has lost its GPU, so that only a new process can go on.
+    pub is_gpu_lost: bool,
 }
 
 impl SourceError {
     /// Creates an error that another attempt may solve.
     pub fn transient(message: impl Into<Arc<str>>) -> Self {
-        Self { message: message.into(), retry: true }
+        Self { message: message.into(), retry: true, is_gpu_lost: false }
     }
 
     /// Creates an error that stays until the user changes something.
     pub fn permanent(message: impl Into<Arc<str>>) -> Self {
-        Self { message: message.into(), retry: false }
+        Self { message: message.into(), retry: false, is_gpu_lost: false }
+    }
+
+    /// Creates an error that only a new process solves.
+    pub fn gpu_lost(message: impl Into<Arc<str>>) -> Self {
+        Self { is_gpu_lost: true, ..Self::permanent(message) }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 use visiond_capture::Buffers;
 use visiond_capture::source::{Next, Source};
 use visiond_config::parse_word;
-use visiond_config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, V4l2Config};
+use visiond_config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, StreamDecoding, V4l2Config};
 use visiond_flow::metrics::LossCause;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
@@ -122,6 +122,10 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
             (stem(device), SourceConfig::V4l2(source))
         }
     };
+    if let SourceConfig::Rtsp(rtsp) = &mut source {
+        // Pictures are saved from the host's memory, and no model has a GPU here.
+        rtsp.decoder = StreamDecoding::Ffmpeg;
+    }
     match &mut source {
         SourceConfig::V4l2(v4l2) => {
             v4l2.format = args.format.or(v4l2.format);

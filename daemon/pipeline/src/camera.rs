@@ -31,7 +31,7 @@ use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::{Stop, Wake};
 
 use crate::frame_rate::FrameRate;
-use crate::lane::{LaneMailbox, QueuedFrame};
+use crate::lane::{GpuLost, LaneMailbox, QueuedFrame, end_without_gpu};
 use crate::mailbox::Put;
 
 /// When a lost camera is opened again, and how often its errors are logged.
@@ -141,6 +141,10 @@ pub struct Camera {
     pub clock: Arc<dyn Clock>,
     /// Ends the thread.
     pub stop: Stop,
+    /// Ends the daemon.
+    pub end: Stop,
+    /// Set when the GPU is lost.
+    pub gpu_lost: GpuLost,
 }
 
 /// The state of the thread.
@@ -347,6 +351,11 @@ impl Camera {
     fn lost(&self, error: &SourceError, retry: &mut RetryState) -> CameraState {
         self.metrics.errors.add(1);
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
+        if error.is_gpu_lost {
+            let who = format!("camera {}", self.metrics.name);
+            end_without_gpu(&self.gpu_lost, &self.end, &who, error.message.to_string());
+            return CameraState::Ended;
+        }
         if error.retry {
             self.metrics.enter(Phase::Waiting);
             let pause = retry.backoff.pause();

@@ -77,8 +77,18 @@ pub type LaneMailbox = Mailbox<Arc<LaneCamera>, QueuedFrame>;
 /// Publishes a message: the publisher's function, or a test's.
 pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 
-/// Why this process has lost its GPU; set by the first lane that notices.
+/// Why this process has lost its GPU; set by the first lane or camera that notices.
 pub type GpuLost = Arc<OnceLock<String>>;
+
+/// Ends the daemon because `who` has found that the process has lost its GPU.
+pub fn end_without_gpu(lost: &GpuLost, end: &Stop, who: &str, reason: String) {
+    log::error!(
+        message_id = events::GPU_LOST;
+        "{who}: unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}"
+    );
+    let _ = lost.set(reason);
+    end.raise();
+}
 
 /// How many messages may still be published, over all lanes.
 #[derive(Debug)]
@@ -209,8 +219,9 @@ impl Lane {
             // The panic hook has logged where and why.
             log::error!("model {}: restarting after a panic", self.metrics.name);
             self.metrics.errors.add(1);
-            self.discard(&mut state);
+            // Its end waits for the GPU, which may still read the frames.
             model.runner = None;
+            self.discard(&mut state);
         }
         self.metrics.enter(Activity::Ended);
     }
@@ -281,14 +292,8 @@ impl Lane {
 
     /// Ends the daemon because the GPU is lost; drops the frames in hand as failed.
     fn give_up(&self, reason: String, state: &mut LaneState) {
-        log::error!(
-            message_id = events::GPU_LOST;
-            "model {}: unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}",
-            self.metrics.name
-        );
         self.discard(state);
-        let _ = self.gpu_lost.set(reason);
-        self.end.raise();
+        end_without_gpu(&self.gpu_lost, &self.end, &format!("model {}", self.metrics.name), reason);
     }
 
     /// Replaces the model if a reload has left another one; no run is in flight.

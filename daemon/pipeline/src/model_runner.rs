@@ -38,8 +38,8 @@ impl RunError {
 impl From<DetectorError> for RunError {
     fn from(error: DetectorError) -> Self {
         let fault = match error {
-            DetectorError::Frame { slot, .. } => Fault::Frame(slot),
             ref error if error.is_fatal() => Fault::Process,
+            DetectorError::Frame { slot, .. } => Fault::Frame(slot),
             _ => Fault::Run,
         };
         Self::new(fault, error)

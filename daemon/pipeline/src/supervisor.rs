@@ -386,6 +386,8 @@ impl Pipeline {
             frame_rate: FrameRate::limited_to(max_fps),
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
+            end: self.context.stop.clone(),
+            gpu_lost: Arc::clone(&self.gpu_lost),
         };
         let name = format!("cam {}", record.metrics.name);
         let thread = thread::Builder::new().name(name).spawn(move || camera.run())?;

@@ -163,6 +163,8 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
         frame_rate: FrameRate::default(),
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         stop: stop.clone(),
+        end: stop.clone(),
+        gpu_lost: GpuLost::default(),
     };
     // How many messages came, and the number and time of the last.
     let last = Arc::new(Mutex::new((0_u64, None::<(u64, u64)>)));

@@ -32,14 +32,6 @@ pub enum DetectorError {
         /// The reason.
         error: PreprocessError,
     },
-    /// A frame in the GPU's memory cannot be copied to the host.
-    #[error("{error}")]
-    Copy {
-        /// The index of the frame in the run.
-        slot: usize,
-        /// The reason.
-        error: FrameCopyError,
-    },
     /// The number of frames is 0 or too large.
     #[error("a run takes 1 to {most} frames, not {found}")]
     Frames {
@@ -109,7 +101,9 @@ impl DetectorError {
             Self::Filter(error) => error.cuda(),
             Self::Masks(error) => error.cuda(),
             Self::Preprocess(error) | Self::Frame { error, .. } => match error {
-                PreprocessError::Cuda(error) | PreprocessError::Buffer(BufferError::Cuda { error, .. }) => Some(error),
+                PreprocessError::Cuda(error)
+                | PreprocessError::Buffer(BufferError::Cuda { error, .. })
+                | PreprocessError::Copy(FrameCopyError::Cuda(error)) => Some(error),
                 PreprocessError::Module(error) => error.cuda(),
                 _ => None,
             },

@@ -78,7 +78,8 @@ impl HostRunner {
         let tensor = self.session.input_mut(self.inputs.picture);
         let tensor = if self.inputs.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
         let mut tensor = tensor.ok_or_else(|| DetectorError::Slot(slot, "the model's input has no such slot"))?;
-        let frame = frame.on_host(&mut self.copy).map_err(|error| DetectorError::Copy { slot, error })?;
+        let frame =
+            frame.on_host(&mut self.copy).map_err(|error| DetectorError::Frame { slot, error: error.into() })?;
         let mapping = self.preprocessor.run(&frame, &mut tensor);
         self.mappings[slot] = Some(mapping.map_err(|error| DetectorError::Frame { slot, error })?);
         Ok(())

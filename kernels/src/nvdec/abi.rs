@@ -30,6 +30,7 @@ pub const DEINTERLACE_ADAPTIVE: c_int = 2;
 pub const CREATE_PREFER_CUVID: c_ulong = 4;
 
 /// `CUvideopacketflags`.
+pub const PACKET_END_OF_STREAM: c_ulong = 0x01;
 pub const PACKET_TIMESTAMP: c_ulong = 0x02;
 pub const PACKET_END_OF_PICTURE: c_ulong = 0x08;
 

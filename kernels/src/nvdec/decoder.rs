@@ -8,12 +8,13 @@
 //! two seconds late. For these [`Showing::AtOnce`] maps each picture in the call that decodes it.
 
 use std::collections::VecDeque;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_ulong, c_void};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use parking_lot::Mutex;
 
@@ -37,6 +38,10 @@ pub fn leave_decoders_to_the_end() {
 
 /// Decode surfaces beyond what the stream requires, so that the engine need not wait for a picture to be mapped.
 const SPARE_SURFACES: u32 = 2;
+
+/// The most pictures of one coded unit: two fields, and a few that a camera sends together. Each takes the engine's time, and
+/// nobody else gets the thread until all are decoded.
+const MOST_PICTURES: u32 = 8;
 
 /// The most decode surfaces of any stream: H.264 and H.265 keep 16 pictures.
 const MOST_SURFACES: u32 = 32;
@@ -110,6 +115,8 @@ struct State {
     /// How the picture that is decoded now is shown, and the number it was given with.
     showing: Showing,
     presentation: i64,
+    /// How many pictures the current unit has had.
+    pictures_of_unit: u32,
     /// Bit n: the last picture in decode surface n could not be decoded.
     failed: u64,
     /// Bit n: it was shown at once, so it is not shown again in its order.
@@ -117,8 +124,8 @@ struct State {
     error: Option<NvdecError>,
 }
 
-/// Decides whether pictures of a width and height are wanted.
-pub type Accept = Box<dyn Fn(u32, u32) -> Result<(), String> + Send>;
+/// Decides whether pictures of a width and height are wanted, whose surfaces take so many bytes of the GPU's memory in all.
+pub type Accept = Box<dyn Fn(u32, u32, u64) -> Result<(), String> + Send>;
 
 /// The decoder. It lives as long as one of its surfaces.
 struct Hardware {
@@ -143,14 +150,18 @@ struct Surfaces {
 
 // SAFETY: the library allows calls with a decoder from any thread where the context is current.
 unsafe impl Send for Hardware {}
-// SAFETY: as above; it locks its decoder.
+// SAFETY: as above. The decoder's owner alone decodes, maps and unmaps while it lives; after that, unmapping is one at a time, by
+// the lock of `surfaces`.
 unsafe impl Sync for Hardware {}
 
 /// A decoded picture in the GPU's memory. Dropping it returns the memory to the decoder: wait for GPU work on it before.
 pub struct Surface {
-    hardware: Arc<Hardware>,
+    /// `None` only inside `drop`.
+    hardware: Option<Arc<Hardware>>,
     address: DeviceAddress,
     pitch_bytes: usize,
+    /// The rows of its luma.
+    rows: usize,
 }
 
 impl VideoDecoder {
@@ -180,6 +191,7 @@ impl VideoDecoder {
             pictures: VecDeque::new(),
             showing: Showing::InOrder,
             presentation: 0,
+            pictures_of_unit: 0,
             failed: 0,
             shown: 0,
             error: None,
@@ -213,8 +225,20 @@ impl VideoDecoder {
     /// The GPU cannot decode the stream, or the stream has other parameters than before. Pictures that cannot be decoded are no
     /// error: they come out as [`Picture::Damaged`].
     pub fn decode(&mut self, unit: &[u8], presentation: i64, showing: Showing) -> Result<(), NvdecError> {
+        self.parse(unit, abi::PACKET_TIMESTAMP | abi::PACKET_END_OF_PICTURE, presentation, showing)
+    }
+
+    /// Has the pictures come out that wait for others, because none follow.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn finish(&mut self) -> Result<(), NvdecError> {
+        self.parse(&[], abi::PACKET_END_OF_STREAM, 0, Showing::InOrder)
+    }
+
+    fn parse(&mut self, unit: &[u8], flags: c_ulong, presentation: i64, showing: Showing) -> Result<(), NvdecError> {
         let mut packet = abi::SourcePacket {
-            flags: abi::PACKET_TIMESTAMP | abi::PACKET_END_OF_PICTURE,
+            flags,
             payload_bytes: unit.len() as _,
             payload: unit.as_ptr(),
             timestamp: presentation,
@@ -223,7 +247,7 @@ impl VideoDecoder {
         let library = unsafe {
             let state = self.state.as_mut();
             state.device.bind()?;
-            (state.showing, state.presentation) = (showing, presentation);
+            (state.showing, state.presentation, state.pictures_of_unit) = (showing, presentation, 0);
             state.library
         };
         // SAFETY: the parser is alive, packet and payload outlive the call, the context is current. The callbacks use the state,
@@ -317,7 +341,10 @@ impl State {
 
     fn create(&self, format: &VideoFormat) -> Result<Hardware, NvdecError> {
         let VideoFormat { kind, coded: (width, height), .. } = *format;
-        (self.accept)(width, height).map_err(NvdecError::Refused)?;
+        // 4:2:0, in decode surfaces and output surfaces.
+        let surfaces = u64::from(format.surfaces) + self.output_surfaces as u64;
+        let bytes = u64::from(width) * u64::from(height) * 3 / 2 * kind.sample_bytes() as u64 * surfaces;
+        (self.accept)(width, height, bytes).map_err(NvdecError::Refused)?;
         let limits = limits(&self.device, kind)?.ok_or(NvdecError::Kind(kind))?;
         let (least, most) = (limits.least, limits.most);
         let macroblocks = width.div_ceil(16) * height.div_ceil(16);
@@ -367,6 +394,10 @@ impl State {
 
     fn decode(&mut self, picture: *mut PictureStart) -> Result<c_int, NvdecError> {
         let Some(hardware) = &self.hardware else { return Ok(0) };
+        self.pictures_of_unit += 1;
+        if self.pictures_of_unit > MOST_PICTURES {
+            return Err(NvdecError::ManyPictures(MOST_PICTURES));
+        }
         // SAFETY: the parser calls with a picture that lives as long as the call; the decoder is alive, the context current.
         let (start, decoded) = unsafe { (*picture, self.library.decode_picture(hardware.handle, picture)) };
         let bit = bit(start.picture_index);
@@ -471,7 +502,7 @@ impl VideoFormat {
     pub fn plane_offsets(&self, surface: &Surface) -> [usize; 2] {
         let (x, y) = (self.origin.0 as usize * self.kind.sample_bytes(), self.origin.1 as usize);
         let pitch = surface.pitch_bytes;
-        [y * pitch + x, (surface.hardware.rows + y / 2) * pitch + x]
+        [y * pitch + x, (surface.rows + y / 2) * pitch + x]
     }
 }
 
@@ -495,7 +526,8 @@ impl Hardware {
         // SAFETY: all outlive the call; decoder and stream are alive, the context is current.
         unsafe { self.library.map_frame(self.handle, shown.picture_index, &mut address, &mut pitch, &mut info) }?;
         self.surfaces.lock().mapped += 1;
-        Ok(Surface { hardware: Arc::clone(self), address: DeviceAddress(address), pitch_bytes: pitch as usize })
+        let (hardware, rows) = (Some(Arc::clone(self)), self.rows);
+        Ok(Surface { hardware, address: DeviceAddress(address), pitch_bytes: pitch as usize, rows })
     }
 
     /// Whether the engine found an error in a picture that was mapped.
@@ -506,16 +538,21 @@ impl Hardware {
         known.is_ok() && matches!(status.status, abi::STATUS_ERROR | abi::STATUS_ERROR_CONCEALED)
     }
 
-    /// Unmaps what was dropped. With `is_over`, what is dropped later is unmapped at once.
+    /// Unmaps what was dropped. With `is_over`, what is dropped later is unmapped soon after, by this function again.
     fn unmap_returned(&self, is_over: bool) {
         loop {
             let mut surfaces = self.surfaces.lock();
             surfaces.is_over |= is_over;
             let Some(address) = surfaces.returned.pop() else { return };
             surfaces.mapped -= 1;
-            // Unmapping may wait for the decoder, and a lane drops surfaces.
-            drop(surfaces);
-            self.unmap(address);
+            // Unmapping may wait for the decoder, and a lane drops surfaces. Behind the owner's end there is nothing to wait for, and
+            // others may unmap.
+            if surfaces.is_over {
+                self.unmap(address);
+            } else {
+                drop(surfaces);
+                self.unmap(address);
+            }
         }
     }
 
@@ -530,6 +567,7 @@ impl Hardware {
 
 impl Drop for Hardware {
     fn drop(&mut self) {
+        self.unmap_returned(true);
         let bound = self.device.bind().map_err(Into::into);
         // SAFETY: created once and destroyed once, here; every surface holds this value, so none is left.
         if let Err(error) = bound.and_then(|()| unsafe { self.library.destroy_decoder(self.handle) }) {
@@ -554,24 +592,28 @@ impl Surface {
     /// # Errors
     /// CUDA refuses.
     pub fn copy_to(&self, bytes: &mut Vec<u8>) -> Result<(), CudaError> {
-        bytes.resize(self.pitch_bytes * self.hardware.rows * 3 / 2, 0);
-        // SAFETY: a mapped NV12 surface has that many bytes, and is mapped as long as this value lives; `bytes` outlives the copy,
-        // which is waited for.
-        unsafe { self.hardware.stream.copy_to_host(self.address, bytes) }?;
-        self.hardware.stream.synchronize()
+        let Some(hardware) = &self.hardware else { return Ok(()) };
+        bytes.resize(self.pitch_bytes * self.rows * 3 / 2, 0);
+        // SAFETY: a mapped surface of 4:2:0 has that many bytes, and is mapped as long as this value lives; `bytes` outlives the
+        // copy, which is waited for.
+        unsafe { hardware.stream.copy_to_host(self.address, bytes) }?;
+        hardware.stream.synchronize()
     }
 }
 
 impl Drop for Surface {
     fn drop(&mut self) {
-        let mut surfaces = self.hardware.surfaces.lock();
-        if surfaces.is_over {
-            surfaces.mapped -= 1;
-            drop(surfaces);
-            self.hardware.unmap(self.address.0);
-        } else {
-            surfaces.returned.push(self.address.0);
+        let (Some(hardware), address) = (self.hardware.take(), self.address.0) else { return };
+        let mut surfaces = hardware.surfaces.lock();
+        surfaces.returned.push(address);
+        if !surfaces.is_over {
+            return;
         }
+        drop(surfaces);
+        // Unmapping, and freeing the decoder behind its last surface, takes 20 ms that a lane does not have. Where the system has no
+        // thread left, the last surface's drop does it.
+        let end = move || hardware.unmap_returned(true);
+        let _ = thread::Builder::new().name("nvdec end".to_owned()).spawn(end);
     }
 }
 

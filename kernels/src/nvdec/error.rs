@@ -1,7 +1,7 @@
 //! Why the GPU cannot decode a video.
 
 use super::kind::VideoKind;
-use crate::cuda::{CudaError, DeviceError};
+use crate::cuda::CudaError;
 
 /// Why the GPU cannot decode a video.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum NvdecError {
     #[error("no NVDEC: libnvcuvid.so.1 has no {0}: update NVIDIA's driver")]
     TooOld(&'static str),
     /// The GPU does not decode this kind of video.
-    #[error("the GPU's video engine does not decode {0}: set the camera to another codec, or `decoder` to \"auto\"")]
+    #[error("the GPU's video engine does not decode {0}: set the camera to 8 bits of 4:2:0")]
     Kind(VideoKind),
     /// The library reports a sampling of chroma that NVIDIA's headers do not have.
     #[error("the video has a sampling of chroma that is unknown here ({0}): set the camera to 4:2:0")]
@@ -27,7 +27,7 @@ pub enum NvdecError {
     /// The picture is too small or too large.
     #[error(
         "the GPU's video engine decodes {kind} from {least} to {most}, and the video has {width}x{height}: set the camera to another \
-         size, or `decoder` to \"auto\""
+         size"
     )]
     Size {
         /// The kind of video.
@@ -44,6 +44,9 @@ pub enum NvdecError {
     /// The parser found no format in the data that a decoder begins with.
     #[error("NVDEC finds no picture in the stream's first key frame: restart the camera, or set it to another codec")]
     NoPicture,
+    /// A coded unit has more pictures than that.
+    #[error("a unit of the stream has more than {0} pictures: restart the camera, or set `decoder` to \"ffmpeg\"")]
+    ManyPictures(u32),
     /// The caller refuses pictures of this size, and says why.
     #[error("{0}")]
     Refused(String),
@@ -61,9 +64,6 @@ pub enum NvdecError {
     /// A call of CUDA failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The GPU cannot be used.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
     /// Our own code failed while the library called it.
     #[error("visiond failed in a callback of the video parser: please report this")]
     Callback,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::abi;
 use super::error::NvdecError;
-use super::kind::VideoKind;
+use super::kind::{Chroma, VideoKind};
 use super::library::Library;
 use crate::cuda::Device;
 
@@ -36,7 +36,10 @@ pub fn limits(device: &Arc<Device>, kind: VideoKind) -> Result<Option<VideoLimit
     };
     // SAFETY: `caps` outlives the call; the context is current.
     unsafe { library.decoder_caps(&mut caps) }?;
-    let is_supported = caps.is_supported != 0 && caps.output_formats & (1 << kind.surface_number()) != 0;
+    // Surfaces without chroma would not be what NV12 is.
+    let is_supported = kind.chroma != Chroma::Monochrome
+        && caps.is_supported != 0
+        && caps.output_formats & (1 << kind.surface_number()) != 0;
     Ok(is_supported.then(|| VideoLimits {
         least: (caps.min_width.into(), caps.min_height.into()),
         most: (caps.max_width, caps.max_height),

@@ -23,7 +23,7 @@ fn each_error_says_what_to_do() {
     let kind = VideoKind { codec: VideoCodec::H264, chroma: Chroma::Yuv422, bits: 10 };
     assert_eq!(
         NvdecError::Kind(kind).to_string(),
-        "the GPU's video engine does not decode H.264 of 10 bits, 4:2:2: set the camera to another codec, or `decoder` to \"auto\""
+        "the GPU's video engine does not decode H.264 of 10 bits, 4:2:2: set the camera to 8 bits of 4:2:0"
     );
 }
 
@@ -74,7 +74,7 @@ fn compile(folder: &Path, name: &str, source: &str) {
 }
 
 fn decoder(device: &Arc<Device>) -> VideoDecoder {
-    VideoDecoder::new(device, VideoCodec::H264, 2, Box::new(|_, _| Ok(()))).unwrap()
+    VideoDecoder::new(device, VideoCodec::H264, 2, Box::new(|_, _, _| Ok(()))).unwrap()
 }
 
 /// 64x48 of 4:2:0 and 8 bits.
@@ -107,7 +107,7 @@ fn pictures_are_shown_where_they_lie(device: &Arc<Device>) {
     assert_eq!(copy, vec![77; 128 * 48 * 3 / 2]);
     assert!(decoder.next_picture().is_none());
     // Of 10 bits, samples have two bytes.
-    let mut deep = VideoDecoder::new(device, VideoCodec::H265, 1, Box::new(|_, _| Ok(()))).unwrap();
+    let mut deep = VideoDecoder::new(device, VideoCodec::H265, 1, Box::new(|_, _, _| Ok(()))).unwrap();
     deep.decode(&unit(&[&[b'F', 4, 3, 0x21], &[b'D', 0, 5, 0], &[b'S', 0, 2, 0], b"N000"]), 1, Showing::InOrder)
         .unwrap();
     let (surface, _) = shown(&mut deep);
@@ -145,6 +145,10 @@ fn what_is_damaged_is_no_picture(device: &Arc<Device>) {
         assert!(matches!(next(&[&[b'D', 0, 1, 0], &[b'S', 0, status, 0]]), Ok(Some(Picture::Damaged))));
     }
     assert!(matches!(next(&[&[b'D', 0, 1, 0], &[b'S', 0, 2, 0]]), Ok(Some(Picture::Shown { .. }))));
+    // A unit holds the thread for few pictures.
+    let pictures = [&[b'D', 0, 1, 0][..]; 9];
+    assert!(next(&pictures[..8]).is_ok());
+    assert_eq!(next(&pictures).unwrap_err(), NvdecError::ManyPictures(8));
     // A lost GPU ends the decoder.
     let error = next(&[&[b'D', 0, 1, 214]]).unwrap_err();
     assert!(error.is_sticky(), "{error}");
@@ -158,6 +162,11 @@ fn pictures_are_shown_at_once_and_only_once(device: &Arc<Device>) {
     decoder.decode(&unit(&[&[b'H', 1, 2, 0], &[b'D', 1, 3, 0], &[b'S', 0, 2, 0]]), 20, Showing::AtOnce).unwrap();
     assert_eq!(shown(&mut decoder).1, 20);
     assert!(decoder.next_picture().is_none());
+    // The last one comes out at the end.
+    decoder.decode(&unit(&[&[b'D', 2, 5, 0]]), 25, Showing::InOrder).unwrap();
+    assert!(decoder.next_picture().is_none());
+    decoder.finish().unwrap();
+    assert!(matches!(decoder.next_picture(), Some(Picture::Shown { presentation: 99, .. })));
     // A surface with another picture is news again.
     decoder.decode(&unit(&[&[b'D', 0, 4, 0], &[b'S', 0, 2, 0], &[b'S', 1, 2, 0]]), 30, Showing::InOrder).unwrap();
     assert_eq!(shown(&mut decoder).1, 30);
@@ -169,15 +178,19 @@ fn streams_that_are_not_decoded_say_why(device: &Arc<Device>) {
         let mut decoder = VideoDecoder::new(device, VideoCodec::H264, 2, accept).unwrap();
         decoder.decode(&unit(orders), 0, Showing::InOrder).unwrap_err().to_string()
     };
-    let all = || -> Accept { Box::new(|_, _| Ok(())) };
+    let all = || -> Accept { Box::new(|_, _, _| Ok(())) };
     assert!(
         error(&[&[b'F', 4, 3, 2]], all())
             .starts_with("the GPU's video engine does not decode H.264 of 8 bits, 4:2:2: ")
     );
+    assert!(error(&[&[b'F', 4, 3, 0]], all()).contains("does not decode H.264 of 8 bits, 4:0:0"));
     assert!(error(&[&[b'F', 4, 3, 7]], all()).contains("unknown here (7)"));
     let size = error(&[&[b'F', 2, 3, 1]], all());
     assert!(size.contains("H.264 of 8 bits, 4:2:0 from 48x48 to 4096x4096, and the video has 32x48: "), "{size}");
-    assert_eq!(error(&[FORMAT], Box::new(|width, height| Err(format!("{width}x{height}: no")))), "64x48: no");
+    assert_eq!(
+        error(&[FORMAT], Box::new(|width, height, bytes| Err(format!("{width}x{height}, {bytes}: no")))),
+        "64x48, 32256: no"
+    );
     assert_eq!(error(&[FORMAT, &[b'F', 4, 4, 1]], all()), NvdecError::OtherParameters.to_string());
-    assert_eq!(error(&[FORMAT], Box::new(|_, _| panic!("on purpose"))), NvdecError::Callback.to_string());
+    assert_eq!(error(&[FORMAT], Box::new(|_, _, _| panic!("on purpose"))), NvdecError::Callback.to_string());
 }

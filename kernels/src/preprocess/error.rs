@@ -2,6 +2,7 @@
 
 use crate::buffer::BufferError;
 use crate::cuda::{CudaError, ModuleError};
+use crate::frame::FrameCopyError;
 
 /// Why a frame cannot be preprocessed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -13,6 +14,9 @@ pub enum PreprocessError {
     /// The frame is in the GPU's memory alone: see [`FrameView::on_host`](crate::frame::FrameView::on_host).
     #[error("the frame is in the GPU's memory, and this preprocess runs on the CPU: copy the frame first")]
     NotOnHost,
+    /// A frame in the GPU's memory cannot be copied to the host.
+    #[error(transparent)]
+    Copy(#[from] FrameCopyError),
     /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),

@@ -35,13 +35,13 @@ pub enum SoapError {
     Connect(#[from] io::Error),
     #[error("no answer from its ONVIF service for {} s: check the camera and the network", ANSWER.as_secs())]
     Silent,
+    #[error("its ONVIF service takes more than {0} s for all answers: restart the camera")]
+    Slow(u64),
     #[error("its ONVIF service breaks HTTP ({0}): if it is a camera, update its firmware")]
     Http(#[from] hyper::Error),
     #[error("the answer of its ONVIF service has more than {MOST_BYTES} bytes: if it is a camera, update its firmware")]
     TooLong,
-    #[error(
-        "it shows its streams to known users only: create an ONVIF user in the camera, and take the URL from its manual or page"
-    )]
+    #[error("it shows its streams to known users only: look for the URL in its manual or page, or use `probe --rtsp`")]
     LoginRequired,
     #[error("its ONVIF service answers with HTTP status {0}: switch ONVIF on in the camera")]
     Status(u16),

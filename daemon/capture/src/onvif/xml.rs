@@ -8,11 +8,16 @@ const MOST_NODES: u32 = 20_000;
 /// The most declarations of namespaces. The time to parse grows with their square where elements are nested.
 const MOST_NAMESPACES: usize = 512;
 
+/// The most attributes, by their equals signs. The time to parse grows with their square where one element has them.
+const MOST_ATTRIBUTES: usize = 8_192;
+
 /// Why XML is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum XmlError {
     #[error("more than {MOST_NAMESPACES} namespaces")]
     Namespaces,
+    #[error("more than {MOST_ATTRIBUTES} attributes")]
+    Attributes,
     #[error("{0}")]
     Syntax(#[from] roxmltree::Error),
 }
@@ -21,6 +26,9 @@ pub enum XmlError {
 pub fn parse(text: &str) -> Result<Document<'_>, XmlError> {
     if text.matches("xmlns").nth(MOST_NAMESPACES).is_some() {
         return Err(XmlError::Namespaces);
+    }
+    if text.matches('=').nth(MOST_ATTRIBUTES).is_some() {
+        return Err(XmlError::Attributes);
     }
     let options = ParsingOptions { allow_dtd: false, nodes_limit: MOST_NODES, ..ParsingOptions::default() };
     Ok(Document::parse_with_options(text, options)?)
@@ -70,6 +78,8 @@ mod tests {
         assert!(parse("<a>&b;</a>").is_err());
         assert!(matches!(parse(&"<a xmlns:b='c'>".repeat(600)), Err(XmlError::Namespaces)));
         assert!(parse(&format!("<a>{}</a>", "<b/>".repeat(30_000))).is_err());
+        let attributes: String = (0..9_000).map(|n| format!(" b{n}='c'")).collect();
+        assert!(matches!(parse(&format!("<a{attributes}/>")), Err(XmlError::Attributes)));
         // Nested as deep as the nodes allow, closed and not: neither may overflow the stack.
         let deep = format!("{}{}", "<a>".repeat(15_000), "</a>".repeat(15_000));
         assert_eq!(all(parse(&deep).unwrap().root(), "a").count(), 15_000);

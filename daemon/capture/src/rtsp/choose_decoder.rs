@@ -12,7 +12,7 @@ use super::super::source::SourceError;
 use super::access_unit::{AccessUnit, Codec};
 use super::ffmpeg_decoder::FfmpegDecoder;
 use super::jpeg_decoder::JpegStreamDecoder;
-use super::nvdec_decoder::NvdecDecoder;
+use super::nvdec_decoder::{self, NvdecDecoder};
 use super::stream_decoder::{Stream, StreamDecoder};
 
 /// Starts a decoder for the stream that goes on with `first`, the next unit of the queue.
@@ -35,8 +35,9 @@ pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Bo
     };
     match on_gpu {
         Some(Ok(decoder)) => return Ok(Box::new(decoder)),
-        Some(Err(error)) if error.is_sticky() || stream.config.decoder == StreamDecoding::Nvdec => {
-            return Err(stream.undecodable(error).into());
+        Some(Err(error)) if error.is_sticky() => return Err(nvdec_decoder::failed(stream, &error).into()),
+        Some(Err(error)) if stream.config.decoder == StreamDecoding::Nvdec => {
+            return Err(stream.undecodable(format!("{error}. `decoder = \"auto\"` leaves it to ffmpeg")).into());
         }
         Some(Err(error)) => log::info!("camera {}: {error}. ffmpeg decodes", stream.camera),
         None => {}

@@ -117,6 +117,8 @@ impl PendingTimes {
 pub struct ShownTimes {
     /// In the order of decoding.
     pending: VecDeque<(i64, Timestamp)>,
+    /// The last time that was returned.
+    last: Option<Timestamp>,
 }
 
 impl ShownTimes {
@@ -136,7 +138,10 @@ impl ShownTimes {
         self.pending.retain(|(other, _)| *other >= presentation);
         let first = self.pending.iter().map(|(_, captured)| *captured).min_by_key(|captured| captured.monotonic_ns);
         self.pending.retain(|(other, _)| *other > presentation);
-        first.filter(|_| is_known)
+        // Later than its own where a picture was shown at once that belongs behind it.
+        let latest = [first.filter(|_| is_known)?, self.last.unwrap_or(first?)];
+        self.last = latest.into_iter().max_by_key(|captured| captured.monotonic_ns);
+        self.last
     }
 }
 

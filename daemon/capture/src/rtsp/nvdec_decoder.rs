@@ -10,10 +10,10 @@ use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::cuda::Device;
 use visiond_kernels::frame::{FrameError, FrameLayout, PixelFormat, PlaneLayout};
-use visiond_kernels::nvdec::{Chroma, NvdecError, Picture, Surface, VideoCodec, VideoDecoder, VideoFormat, VideoKind};
+use visiond_kernels::nvdec::{NvdecError, Picture, Surface, VideoCodec, VideoDecoder, VideoFormat};
 use visiond_system::stop::Stop;
 
-use super::super::source::Next;
+use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
 use super::frame_times::ShownTimes;
 use super::picture_order::PictureOrder;
@@ -29,6 +29,10 @@ pub struct NvdecDecoder {
     generation: u64,
     /// The presentation of the unit that [`NvdecDecoder::start`] has decoded, until the queue gives it once more.
     started_with: Option<i64>,
+    /// The same, if the queue has dropped that unit and counted it: its picture is no frame.
+    unwanted: Option<i64>,
+    /// How the stream has ended; its last pictures come out before.
+    end: Option<DecoderEnd>,
     decoded: u64,
 }
 
@@ -41,11 +45,9 @@ impl NvdecDecoder {
         device: &Arc<Device>,
     ) -> Result<Self, NvdecError> {
         let limits = stream.buffers.clone();
-        let accept = move |width: u32, height: u32| {
+        let accept = move |width: u32, height: u32, bytes: u64| {
             limits.check_size(width, height).map_err(|error| error.to_string())?;
-            // P016, which takes more than NV12.
-            let bytes = width as usize * height as usize * 3;
-            limits.check_memory(bytes).map_err(|error| error.to_string())
+            limits.check_memory_in_all(bytes).map_err(|error| error.to_string())
         };
         let mut decoder = VideoDecoder::new(device, codec, stream.buffers.count, Box::new(accept))?;
         let mut times = ShownTimes::default();
@@ -69,6 +71,8 @@ impl NvdecDecoder {
             order,
             generation,
             started_with,
+            unwanted: None,
+            end: None,
             decoded: 0,
         })
     }
@@ -76,15 +80,35 @@ impl NvdecDecoder {
     /// Gives the decoder the stream's next unit.
     fn feed(&mut self, stop: &Stop) -> Result<(), DecoderEnd> {
         let unit = self.stream.take_unit(self.generation, stop)?;
-        if self.started_with.take() == Some(unit.presentation) {
-            return Ok(());
+        if let Some(first) = self.started_with.take() {
+            if first == unit.presentation {
+                return Ok(());
+            }
+            self.unwanted = Some(first);
         }
         self.times.add(unit.presentation, unit.captured);
-        let decoded = self.decoder.decode(&unit.data, unit.presentation, self.order.next(&unit));
-        decoded.map_err(|error| match error {
-            NvdecError::OtherParameters => DecoderEnd::OtherParameters,
-            error => DecoderEnd::Failed(self.stream.undecodable(error)),
-        })
+        match self.decoder.decode(&unit.data, unit.presentation, self.order.next(&unit)) {
+            Ok(()) => Ok(()),
+            Err(NvdecError::OtherParameters) => {
+                self.stream.queue.put_back(unit);
+                Err(DecoderEnd::OtherParameters)
+            }
+            Err(error) => Err(DecoderEnd::Failed(failed(&self.stream, &error))),
+        }
+    }
+
+    /// Gives the decoder the next unit, or has it give its last pictures if there is none.
+    fn feed_or_end(&mut self, stop: &Stop) -> Result<(), DecoderEnd> {
+        if let Some(end) = self.end.take() {
+            return Err(end);
+        }
+        match self.feed(stop) {
+            Err(end @ (DecoderEnd::OtherParameters | DecoderEnd::SessionEnded)) => {
+                self.end = Some(end);
+                self.decoder.finish().map_err(|error| DecoderEnd::Failed(failed(&self.stream, &error)))
+            }
+            fed => fed,
+        }
     }
 
     fn frame(&mut self, surface: Surface, presentation: i64, sequence: u64) -> Result<Next, FrameError> {
@@ -103,20 +127,28 @@ impl NvdecDecoder {
     }
 
     fn pixel_format(&self) -> PixelFormat {
-        match self.format.kind {
-            VideoKind { bits: 9.., .. } => PixelFormat::P010,
-            VideoKind { chroma: Chroma::Monochrome, .. } => PixelFormat::Grey,
-            _ => PixelFormat::Nv12,
-        }
+        if self.format.kind.bits > 8 { PixelFormat::P010 } else { PixelFormat::Nv12 }
     }
+}
+
+/// Returns the error of a stream that NVDEC does not decode on.
+pub fn failed(stream: &Stream, error: &NvdecError) -> SourceError {
+    let failed = stream.undecodable(error);
+    if error.is_sticky() { SourceError::gpu_lost(failed.message) } else { failed }
 }
 
 impl StreamDecoder for NvdecDecoder {
     fn next(&mut self, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
         loop {
-            let Some(picture) = self.decoder.next_picture() else {
-                self.feed(stop)?;
-                continue;
+            // The queue has counted it.
+            let is_unwanted = |picture: &Picture| matches!(picture, Picture::Shown { presentation, .. } if self.unwanted == Some(*presentation));
+            let picture = match self.decoder.next_picture() {
+                Some(picture) if is_unwanted(&picture) => continue,
+                Some(picture) => picture,
+                None => {
+                    self.feed_or_end(stop)?;
+                    continue;
+                }
             };
             self.decoded += 1;
             return match picture {

@@ -162,6 +162,23 @@ impl UnitQueue {
         }
     }
 
+    /// Takes back a unit that requires another decoder. If it is no key frame, decoding goes on at the next one.
+    pub fn put_back(&self, unit: AccessUnit) {
+        let now_ns = self.clock.monotonic_ns();
+        let mut state = self.state.lock();
+        if unit.access == Access::Key {
+            state.bytes += size(&unit);
+            state.units.push_front((now_ns, unit));
+            return;
+        }
+        let behind = state.units.iter().position(|(_, unit)| unit.access == Access::Key);
+        let dropped = behind.unwrap_or(state.units.len());
+        state.units.drain(..dropped);
+        state.overload += 1 + dropped as u64;
+        state.bytes = state.units.iter().map(|(_, unit)| size(unit)).sum();
+        state.needs_key |= state.units.is_empty();
+    }
+
     /// Drops everything up to the newest key frame if a decoder took long to make: frames would be late otherwise.
     pub fn catch_up(&self) {
         let now_ns = self.clock.monotonic_ns();

@@ -196,6 +196,8 @@ fn start_by(
         frame_rate,
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
+        end: stop.clone(),
+        gpu_lost: GpuLost::default(),
     };
     let thread = std::thread::spawn(move || camera.run());
     Run { metrics, active_cameras, mailbox, stop, thread }
@@ -437,6 +439,8 @@ fn another_reason_is_told_when_it_lasts() {
             retry_policy,
             frame_rate: FrameRate::default(),
             clock: Arc::new(SystemClock),
+            end: stop.clone(),
+            gpu_lost: GpuLost::default(),
             stop,
         }
     };
@@ -459,4 +463,11 @@ fn another_reason_is_told_when_it_lasts() {
     *since -= lasting.as_nanos() as u64;
     assert!(camera.is_news(&refused, &mut retry), "it lasts");
     assert!(camera.is_news(&SourceError::permanent("it is no camera"), &mut retry), "only a person can mend that");
+}
+
+#[test]
+fn a_camera_that_finds_the_gpu_lost_ends_the_daemon() {
+    let run = alone(vec![Opening::Error(SourceError::gpu_lost("cuvidDecodePicture failed (719)"))]);
+    wait_until("the end", || run.stop.is_raised());
+    run.thread.join().unwrap();
 }

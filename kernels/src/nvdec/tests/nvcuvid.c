@@ -71,7 +71,7 @@ typedef struct {
 
 // What was not freed, and calls against the rules.
 static int alive, wrong;
-static int next_status[32], next_result;
+static int next_status[32], next_result, last = -1;
 int stub_alive(void) { return alive; }
 int stub_wrong(void) { return wrong; }
 
@@ -158,8 +158,13 @@ result cuvidDestroyVideoParser(void *destroyed) {
 result cuvidParseVideoData(void *with, packet *given) {
     parser *p = with;
     int second = 0;
-    // A timestamp, and exactly one picture.
-    wrong += given->flags != (2 | 8);
+    // A timestamp, and exactly one picture; or the end, at which the last picture comes out.
+    wrong += given->flags != (given->bytes ? 2 | 8 : 1);
+    if (!given->bytes && last >= 0) {
+        shown s = { .index = last, .progressive = 1, .timestamp = 99 };
+        last = -1;
+        return p->display(p->user, &s) ? SUCCESS : NOT_SUPPORTED;
+    }
     for (const unsigned char *o = given->payload; o + 4 <= given->payload + given->bytes; o += 4) {
         int ok = 1;
         if (o[0] == 'F') {
@@ -179,6 +184,7 @@ result cuvidParseVideoData(void *with, packet *given) {
             next_result = o[3];
             second = o[0] == 'H';
             ok = p->decode(p->user, &q);
+            last = o[1];
         } else if (o[0] == 'S') {
             shown s = { .index = o[1], .progressive = 1, .timestamp = given->timestamp };
             next_status[o[1]] = o[2];

@@ -124,3 +124,25 @@ fn a_decoder_that_was_long_to_make_begins_at_the_newest_key_frame() {
     assert_eq!(queue.take_loss(), None);
     assert_eq!(drain(&queue), [3, 4]);
 }
+
+#[test]
+fn a_unit_for_another_decoder_comes_first_again_or_the_next_key_frame_does() {
+    let (queue, _) = queue();
+    push(&queue, "KIIKI");
+    let next = || match queue.take(1, || false) {
+        Taken::Unit(unit) => unit,
+        other => panic!("{other:?}"),
+    };
+    let key = next();
+    queue.put_back(key);
+    assert_eq!((next().presentation, queue.take_loss()), (0, None));
+    let inter = next();
+    queue.put_back(inter);
+    assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
+    assert_eq!((next().presentation, next().presentation), (3, 4));
+    // Nothing is behind it: what comes before a key frame is dropped.
+    queue.put_back(unit(Access::Inter, 4));
+    push(&queue, "IK");
+    assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
+    assert_eq!(drain(&queue), [1]);
+}
