@@ -41,7 +41,7 @@ pub enum SoapError {
     Http(#[from] hyper::Error),
     #[error("the answer of its ONVIF service has more than {MOST_BYTES} bytes: if it is a camera, update its firmware")]
     TooLong,
-    #[error("it shows its streams to known users only: look for the URL in its manual or page, or use `probe --rtsp`")]
+    #[error("it shows its streams to known users only; use `probe --rtsp` with the URL of its manual")]
     LoginRequired,
     #[error("its ONVIF service answers with HTTP status {0}: switch ONVIF on in the camera")]
     Status(u16),
