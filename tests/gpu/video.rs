@@ -133,7 +133,7 @@ pub fn run(setup: &Setup, streams: &Streams, report: &mut Report) -> Result<(), 
     for stream in ["baseline", "high-pyramid", "hevc"].into_iter().filter_map(named) {
         damage(&device, stream, report)?;
     }
-    if let Some(stream) = named("hd") {
+    if let Some(stream) = named("camera") {
         measure(&device, stream, report)?;
         start_again(&device, stream, report)?;
     }
