@@ -65,7 +65,7 @@ pub struct CameraSummary {
     /// How the driver passed frames at last: "userptr", "mmap" or "copy".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<&'static str>,
-    /// What decoded a network camera's stream at last: "nvdec" or "ffmpeg".
+    /// What decoded a network camera's stream at last: "nvdec", "ffmpeg" or "libjpeg-turbo".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder: Option<&'static str>,
     /// Bytes of frames copied between the source and the buffer that the model reads.

@@ -165,7 +165,7 @@ section! {
         /// Decode only key frames, which takes a fraction of the CPU's time. How many there are is a setting of the camera
         /// (GOP, I-frame interval), usually one every 1 to 4 s.
         key_frames_only: bool as flag() => default(false),
-        /// What decodes. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory, as the stream's own YUV planes;
+        /// What decodes H.264 and H.265. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory, as the stream's own YUV planes;
         /// the model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
         /// ffmpeg; the log says which, and why.
         decoder: StreamDecoding as word() => default(StreamDecoding::Auto),

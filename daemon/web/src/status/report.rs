@@ -74,7 +74,7 @@ pub struct CameraFacts {
     pub format: String,
     /// How the driver passes frames: "userptr", "mmap" or "copy"; absent without a driver.
     pub io: Option<String>,
-    /// What decodes a network camera's stream: "nvdec" or "ffmpeg"; absent for other sources.
+    /// What decodes a network camera's stream: "nvdec", "ffmpeg" or "libjpeg-turbo"; absent for other sources.
     pub decoder: Option<String>,
     /// Messages per second over the last five seconds.
     pub fps: f64,
