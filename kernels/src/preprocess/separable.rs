@@ -525,7 +525,17 @@ impl<A: Arithmetic, const C: usize> SliceLoop for AlongRows<'_, A, C> {
         let Self { columns, first, pixels, sums, filtered, ring, row_len, slots } = self;
         for ((sums, &first), weights) in sums.iter_mut().zip(first).zip(columns.weights.chunks_exact(columns.taps)) {
             let mut sum = [A::Sum::default(); LANES];
-            for (&weight, pixel) in weights.iter().zip(&pixels[first..]) {
+            let pixels = &pixels[first..][..weights.len()];
+            let (fours, rest) = weights.as_chunks::<4>();
+            let (pixels, last) = pixels.as_chunks::<4>();
+            for (weights, pixels) in fours.iter().zip(pixels) {
+                for k in 0..4 {
+                    for lane in 0..LANES {
+                        sum[lane] = A::add_column(sum[lane], weights[k], pixels[k][lane]);
+                    }
+                }
+            }
+            for (&weight, pixel) in rest.iter().zip(last) {
                 for lane in 0..LANES {
                     sum[lane] = A::add_column(sum[lane], weight, pixel[lane]);
                 }
