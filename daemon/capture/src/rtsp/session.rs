@@ -40,9 +40,15 @@ pub(super) const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 /// KiB; data of streams that were not asked for may come before.
 const MOST_READ: u64 = 512 << 10;
 
+/// How often it is woken before what it reads is counted.
+const FREE_WAKES: u32 = 8;
+
 /// How often a wait for one answer or packet may be woken where the kernel does not count what is read. A packet of 64 KiB, in a
 /// connection that is read one small segment at a time, takes 46.
 const MOST_WAKES: u32 = 256;
+
+/// How long packets gather inside a unit. Frames are late by no more than that.
+const GATHERING: Duration = Duration::from_millis(1);
 
 /// What tokio lets a task do before it must yield, less the few reads that one wake may make.
 const SPENT_BUDGET: u32 = 124;
@@ -334,12 +340,13 @@ impl Connected {
         let mut assembler = StreamAssembler::new(stream);
         let mut camera_clock = CameraClock::new(stream.rate_hz);
         let mut deadline = Instant::now() + target.timeout;
+        let mut is_inside_unit = false;
         loop {
             // Where packets never stop, the timer below may never be looked at.
             if Instant::now() >= deadline {
                 return Err(Failure::NoVideo);
             }
-            let packet = timeout_at(deadline, few_reads(meter, packets.next())).await;
+            let packet = timeout_at(deadline, few_reads(meter, gather(is_inside_unit, packets.next()))).await;
             let packet = packet.map_err(|_| Failure::NoVideo)??.ok_or(Failure::Closed)??;
             match packet {
                 PacketItem::Rtp(packet) => {
@@ -347,16 +354,16 @@ impl Connected {
                     let arrival = clock::now(clock);
                     let captured = camera_clock.captured(rtp, arrival);
                     let is_timed_by_report = captured != arrival;
-                    let mut has_unit = false;
+                    is_inside_unit = true;
                     assembler.push(packet.payload(), (rtp, captured), packet.mark(), packet.loss(), |unit| {
-                        has_unit = true;
+                        is_inside_unit = false;
                         receive(Received::Unit { unit, is_timed_by_report });
                     });
                     match assembler.take_damaged() {
                         0 => {}
                         units => receive(Received::Damaged(units)),
                     }
-                    if has_unit {
+                    if !is_inside_unit {
                         deadline = Instant::now() + target.timeout;
                     }
                 }
@@ -372,6 +379,21 @@ impl Connected {
     }
 }
 
+/// Waits for `future`, a packet. If it arrives inside a unit, those behind it get [`GATHERING`] to arrive, too: then one wake reads
+/// most of them, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do.
+async fn gather<F: Future>(is_inside_unit: bool, future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut polls = 0;
+    poll_fn(|context| {
+        polls += 1;
+        if polls == 2 && is_inside_unit {
+            thread::sleep(GATHERING);
+        }
+        future.as_mut().poll(context)
+    })
+    .await
+}
+
 /// Waits for `future`, which reads from the server, as long as it reads no more than [`MOST_READ`].
 ///
 /// A wake makes few reads, because each takes one unit of tokio's budget, of which most is spent before.
@@ -380,8 +402,8 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
     let (mut wakes, mut read_before) = (0, None);
     poll_fn(|context| {
         wakes += 1;
-        // Most packets have come with the first wake.
-        if wakes > 1 {
+        // Most packets come with the first wakes, and to ask the kernel costs more than to read a packet.
+        if wakes > FREE_WAKES {
             let is_endless = match meter.bytes() {
                 Some(read) => read.saturating_sub(*read_before.get_or_insert(read)) > MOST_READ,
                 None => wakes > MOST_WAKES,
@@ -392,7 +414,9 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
         }
         for _ in 0..SPENT_BUDGET {
             // When it is used up, the task is woken again at once.
-            let _ = pin!(consume_budget()).poll(context);
+            if pin!(consume_budget()).poll(context).is_pending() {
+                break;
+            }
         }
         future.as_mut().poll(context).map(Ok)
     })
