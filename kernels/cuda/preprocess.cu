@@ -64,6 +64,11 @@ INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps,
         Wide rgb[3];
         if (frame.colour == COLOUR_YUV) {
             N::convert(frame, words[i], rgb);
+        } else if (frame.colour == COLOUR_YUV_TRUNCATED) {
+            i32 bytes[3];
+            Fixed::convert_truncated(frame.coefficients, words[i], bytes);
+#pragma unroll
+            for (u32 channel = 0; channel < 3; ++channel) rgb[channel] = N::wide(u32(bytes[channel]));
         } else if (frame.colour == COLOUR_RGB) {
             rgb[0] = N::wide(byte_of(words[i], 0));
             rgb[1] = N::wide(byte_of(words[i], 1));

@@ -14,7 +14,8 @@ enum Source : u32 {
     SOURCE_MOSAIC,
 };
 
-enum Colour : u32 { COLOUR_YUV, COLOUR_RGB, COLOUR_GREY };
+// The last is YUV that becomes RGB as in ffmpeg: see Fixed::convert_truncated.
+enum Colour : u32 { COLOUR_YUV, COLOUR_RGB, COLOUR_GREY, COLOUR_YUV_TRUNCATED };
 
 // A tensor of i32 is stored as f32 first: see round_tensor.
 enum DType : u32 { DTYPE_F32, DTYPE_F16, DTYPE_U8, DTYPE_I8 };
@@ -58,7 +59,8 @@ struct Frame {
     Colour colour;
     // The selectors of __byte_perm that put the components in order, for even and for odd columns.
     u32 selectors[2];
-    // For the conversion of YUV or grey to RGB: see Fixed::convert, Exact::convert and Exact::grey.
+    // For the conversion of YUV or grey to RGB: see Fixed::convert, Fixed::convert_truncated, Exact::convert and
+    // Exact::grey.
     u32 coefficients[8];
     // For mosaics: size in pixels, column and row of the first red pixel, 255 / white, bytes per sample (0 means 2, not aligned).
     u32 width, height;

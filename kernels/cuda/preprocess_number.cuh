@@ -60,6 +60,15 @@ struct Fixed {
         rgb[2] = saturated((y + i32(k[5]) * cb) >> 20);
     }
 
+    // ffmpeg's conversion. Coefficients: y_offset times 8; y_gain, r_cr, g_cb, g_cr, b_cb, times 2^13.
+    static __forceinline__ void convert_truncated(const u32* k, u32 word, Wide (&rgb)[3]) {
+        i32 y = ((8 * i32(byte_of(word, 0)) - i32(k[0])) * i32(k[1])) >> 16;
+        i32 cb = 8 * i32(byte_of(word, 1)) - 1024, cr = 8 * i32(byte_of(word, 2)) - 1024;
+        rgb[0] = saturated(y + ((i32(k[2]) * cr) >> 16));
+        rgb[1] = saturated(y + ((i32(k[3]) * cb) >> 16) + ((i32(k[4]) * cr) >> 16));
+        rgb[2] = saturated(y + ((i32(k[5]) * cb) >> 16));
+    }
+
     static __forceinline__ i32 saturated(i32 value) { return min(max(value, 0), 255); }
     static __forceinline__ Wide wide(u32 byte) { return i32(byte); }
     // Unchanged, whatever its range, as in GRAY2BGR.

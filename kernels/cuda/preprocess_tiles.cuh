@@ -68,6 +68,13 @@ INLINE void convert_words(const Conversion& how, u32 (&words)[PIXELS]) {
             i32 y = max(i32(byte_of(word, 0)) - i32(k[0]), 0) * i32(k[1]);
             words[i] = saturated_bytes((y + red) >> 20, (y + green) >> 20, (y + blue) >> 20);
         }
+    } else if (how.colour == COLOUR_YUV_TRUNCATED) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            i32 rgb[3];
+            Fixed::convert_truncated(how.coefficients, words[i], rgb);
+            words[i] = saturated_bytes(rgb[0], rgb[1], rgb[2]);
+        }
     } else if (how.colour == COLOUR_GREY) {
 #pragma unroll
         for (u32 i = 0; i < PIXELS; ++i) words[i] = byte_of(words[i], 0) * 0x010101;

@@ -50,6 +50,17 @@ impl ColorRange {
     }
 }
 
+/// How YUV becomes RGB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum YuvArithmetic {
+    /// By the recommendation's formula, rounded to the nearest, as OpenCV's `cvtColor`.
+    #[default]
+    Nearest,
+    /// As ffmpeg converts 4:2:0 with 8 bits and so OpenCV's `VideoCapture`: 16-bit products, each of which loses its fraction. See
+    /// [`ColorDescription::truncated`].
+    Ffmpeg,
+}
+
 /// The matrix and range of a YUV frame. RGB and Bayer frames ignore it; a grey frame uses only the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ColorDescription {
@@ -57,11 +68,18 @@ pub struct ColorDescription {
     pub matrix: ColorMatrix,
     /// The range of the values.
     pub range: ColorRange,
+    /// How the values become RGB.
+    pub arithmetic: YuvArithmetic,
 }
 
 impl ColorDescription {
     /// The colours of JPEG (JFIF): BT.601, full range.
-    pub const JPEG: Self = Self { matrix: ColorMatrix::Bt601, range: ColorRange::Full };
+    pub const JPEG: Self = Self::new(ColorMatrix::Bt601, ColorRange::Full);
+
+    /// Makes a description with the formula's arithmetic.
+    pub const fn new(matrix: ColorMatrix, range: ColorRange) -> Self {
+        Self { matrix, range, arithmetic: YuvArithmetic::Nearest }
+    }
 
     /// Returns the linear map to RGB in 0..=255, not yet clamped.
     pub fn to_rgb(self) -> YuvToRgb {
@@ -81,6 +99,48 @@ impl ColorDescription {
             b_cb: 2.0 * (1.0 - kb) * chroma,
         }
     }
+
+    /// Returns ffmpeg's map to RGB, whose numbers are not the nearest to the formula's: libswscale/yuv2rgb.c,
+    /// `ff_yuv2rgb_coeffs` and `ff_yuv2rgb_c_init_tables`.
+    pub fn truncated(self) -> TruncatedYuvToRgb {
+        // Times 2^16, for the limited range: red from Cr, blue from Cb, green from Cb and from Cr.
+        let [r_cr, b_cb, g_cb, g_cr] = match self.matrix {
+            ColorMatrix::Bt601 => [104_597, 132_201, -25_675, -53_279],
+            ColorMatrix::Bt709 => [117_489, 138_438, -13_975, -34_925],
+            ColorMatrix::Bt2020 => [110_013, 140_363, -12_277, -42_626],
+        };
+        let (y_offset, y_gain, chroma) = match self.range {
+            ColorRange::Limited => (16, (255 << 16) / 219, [1, 1]),
+            ColorRange::Full => (0, 1 << 16, [224, 255]),
+        };
+        let [y_gain, r_cr, g_cb, g_cr, b_cb] = [
+            y_gain,
+            r_cr * chroma[0] / chroma[1],
+            g_cb * chroma[0] / chroma[1],
+            g_cr * chroma[0] / chroma[1],
+            b_cb * chroma[0] / chroma[1],
+        ]
+        .map(|coefficient| (coefficient + 4) >> 3);
+        TruncatedYuvToRgb { y_offset: 8 * y_offset, y_gain, r_cr, g_cb, g_cr, b_cb }
+    }
+}
+
+/// The map of [`YuvArithmetic::Ffmpeg`], in 16-bit numbers: `R = (8 Y - y_offset) y_gain / 2^16 + 8 (Cr - 128) r_cr / 2^16`, and so
+/// on. Each product is rounded down, sums are clamped to 0..=255.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TruncatedYuvToRgb {
+    /// The black level of Y, times 8.
+    pub y_offset: i32,
+    /// The gain of Y, times 2^13.
+    pub y_gain: i32,
+    /// Red from Cr, times 2^13.
+    pub r_cr: i32,
+    /// Green from Cb, times 2^13.
+    pub g_cb: i32,
+    /// Green from Cr, times 2^13.
+    pub g_cr: i32,
+    /// Blue from Cb, times 2^13.
+    pub b_cb: i32,
 }
 
 /// The map `R = y_gain (Y - y_offset) + r_cr (Cr - 128)`, and so on. The caller clamps the results to 0..=255.
@@ -113,15 +173,32 @@ mod tests {
         close(sd.g_cb, -0.39176);
         close(sd.g_cr, -0.81297);
         close(sd.b_cb, 2.01723);
-        let hd = ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Full }.to_rgb();
+        let hd = ColorDescription::new(ColorMatrix::Bt709, ColorRange::Full).to_rgb();
         close(hd.r_cr, 1.5748);
         close(hd.b_cb, 1.8556);
         close(hd.y_gain, 1.0);
-        let uhd = ColorDescription { matrix: ColorMatrix::Bt2020, range: ColorRange::Limited }.to_rgb();
+        let uhd = ColorDescription::new(ColorMatrix::Bt2020, ColorRange::Limited).to_rgb();
         for (ours, theirs) in [(uhd.y_offset, 16.0), (uhd.r_cr, 1.67867), (uhd.g_cb, -0.18733), (uhd.g_cr, -0.65042)] {
             close(ours, theirs);
         }
         close(uhd.b_cb, 2.14177);
+    }
+
+    /// The numbers of ffmpeg 5.1: its BGR of all 2^24 colours is equal with them, for each matrix and range.
+    #[test]
+    fn the_truncated_coefficients_are_ffmpegs() {
+        let of = |matrix, range| {
+            let TruncatedYuvToRgb { y_offset, y_gain, r_cr, g_cb, g_cr, b_cb } =
+                ColorDescription::new(matrix, range).truncated();
+            [y_offset, y_gain, r_cr, b_cb, g_cb, g_cr]
+        };
+        use {ColorMatrix::*, ColorRange::*};
+        assert_eq!(of(Bt601, Limited), [128, 9539, 13075, 16525, -3209, -6660]);
+        assert_eq!(of(Bt601, Full), [0, 8192, 11485, 14516, -2819, -5850]);
+        assert_eq!(of(Bt709, Limited), [128, 9539, 14686, 17305, -1747, -4366]);
+        assert_eq!(of(Bt709, Full), [0, 8192, 12901, 15201, -1534, -3835]);
+        assert_eq!(of(Bt2020, Limited), [128, 9539, 13752, 17545, -1535, -5328]);
+        assert_eq!(of(Bt2020, Full), [0, 8192, 12080, 15412, -1348, -4680]);
     }
 
     #[test]

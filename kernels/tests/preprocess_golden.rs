@@ -42,7 +42,7 @@ fn parse(line: &str, sampling: Sampling) -> Case {
         _ => ColorMatrix::Bt601,
     };
     let range = if f.next().unwrap() == "full" { ColorRange::Full } else { ColorRange::Limited };
-    let color = ColorDescription { matrix, range };
+    let color = ColorDescription::new(matrix, range);
     let fit = f.next().unwrap();
     let fraction = field(f);
     let spec = PreprocessSpec {

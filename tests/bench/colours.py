@@ -4,8 +4,8 @@
 
     colours.py [--visiond BIN] [--frames N] [--boxes N] [--peer PYTHON]... VIDEO
 
-Makes videos of VIDEO with other formats, matrices, ranges and sizes, and reads them as OpenCV does, as ffmpeg does for
-`pixels = "bgr"` and as it would with accurate rounding, and as the planes of `pixels = "native"` with the formulas of BT.601
+Makes videos of VIDEO with other formats, matrices, ranges and sizes, and reads them as OpenCV does, as BGR that ffmpeg makes,
+which `pixels = "bgr"` equals, and as it would with accurate rounding, and as the planes of `pixels = "native"` with the formulas of BT.601
 and BT.709. Boxes are NanoDet's: `visiond run` with both settings, and the peer of tests/golden on OpenCV's frames. `--peer`
 names a Python with another version of OpenCV. Costs are CPU time and bytes of ffmpeg, less those of decoding.
 """

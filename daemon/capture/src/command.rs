@@ -134,7 +134,7 @@ impl CommandSource {
         let header = Y4mHeader::parse(&line).map_err(|error| wrong(error.to_string()))?;
         self.buffers.check_size(header.width, header.height).map_err(|error| wrong(error.to_string()))?;
         let range = self.config.color_range.or(header.range).unwrap_or(ColorRange::Limited);
-        let color = ColorDescription { matrix: self.config.color_matrix, range };
+        let color = ColorDescription::new(self.config.color_matrix, range);
         let layout = FrameLayout::packed(header.format, header.width, header.height, color)
             .map_err(|error| wrong(error.to_string()))?;
         if self.frames.as_ref().is_none_or(|frames| frames.layout != layout) {
@@ -316,8 +316,7 @@ fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
     let (Some(format), Some(width), Some(height)) = (config.format, config.width, config.height) else {
         return Err(SourceError::permanent("`container = \"raw\"` requires `format`, `width` and `height`"));
     };
-    let color =
-        ColorDescription { matrix: config.color_matrix, range: config.color_range.unwrap_or(ColorRange::Limited) };
+    let color = ColorDescription::new(config.color_matrix, config.color_range.unwrap_or(ColorRange::Limited));
     let layout = if config.pitches.is_empty() {
         FrameLayout::packed(format, width, height, color)
     } else {

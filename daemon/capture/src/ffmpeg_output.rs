@@ -1,7 +1,7 @@
 //! Frames that ffmpeg writes to a pipe: their format, and ffmpeg's arguments for it.
 
 use visiond_config::types::VideoPixels;
-use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
+use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange, YuvArithmetic};
 use visiond_kernels::frame::PixelFormat;
 
 use super::ffprobe::VideoInfo;
@@ -19,27 +19,50 @@ pub struct FfmpegOutput {
 impl FfmpegOutput {
     /// Returns the format that comes through the pipe, and its colours.
     pub fn format(&self, info: &VideoInfo) -> (PixelFormat, ColorDescription) {
-        match (self.pixels, native(&info.pixel_format)) {
-            (VideoPixels::Native, Some((format, _))) => {
+        match self.planes(info) {
+            Some((format, _, arithmetic)) => {
                 let color = ColorDescription {
                     matrix: self.color_matrix.unwrap_or(info.color.matrix),
                     range: self.color_range.unwrap_or(info.color.range),
+                    arithmetic,
                 };
                 (format, color)
             }
-            _ => (PixelFormat::Bgr, ColorDescription::default()),
+            None => (PixelFormat::Bgr, ColorDescription::default()),
         }
     }
 
     /// Returns ffmpeg's arguments behind its input.
     pub fn arguments(&self, info: &VideoInfo) -> Vec<String> {
         let passthrough = if info.has_fps_mode { "-fps_mode" } else { "-vsync" };
-        let native = if self.pixels == VideoPixels::Native { native(&info.pixel_format) } else { None };
-        let pix_fmt = native.map_or("bgr24", |(_, name)| name);
-        let mut args = vec!["-vf".to_owned(), scale(self, info, native.is_some())];
+        let planes = self.planes(info);
+        let pix_fmt = planes.map_or("bgr24", |(_, name, _)| name);
+        let mut args = vec!["-vf".to_owned(), scale(self, info, planes.is_some())];
         args.extend([passthrough, "passthrough", "-f", "rawvideo", "-pix_fmt", pix_fmt, "pipe:1"].map(str::to_owned));
         args
     }
+
+    /// Returns our format and ffmpeg's name of the video's own planes, and how they become RGB; `None` if ffmpeg must convert to BGR.
+    fn planes(&self, info: &VideoInfo) -> Option<(PixelFormat, &'static str, YuvArithmetic)> {
+        match self.pixels {
+            VideoPixels::Native => {
+                native(&info.pixel_format).map(|(format, name)| (format, name, YuvArithmetic::Nearest))
+            }
+            // The same bytes as ffmpeg's BGR, and half as many come through the pipe.
+            VideoPixels::Bgr if is_converted_quickly(info) => {
+                Some((PixelFormat::I420, "yuv420p", YuvArithmetic::Ffmpeg))
+            }
+            VideoPixels::Bgr => None,
+        }
+    }
+}
+
+/// Whether ffmpeg converts such video with [`YuvArithmetic::Ffmpeg`]: where the height is odd, it interpolates chroma.
+fn is_converted_quickly(info: &VideoInfo) -> bool {
+    matches!(info.pixel_format.as_str(), "yuv420p" | "yuvj420p")
+        && info.height.is_multiple_of(2)
+        // Their matrices are none of ours.
+        && !matches!(info.color_space.as_str(), "fcc" | "smpte240m")
 }
 
 /// Returns our format and ffmpeg's name for it; `None` if ffmpeg must convert to BGR.
@@ -62,9 +85,9 @@ fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
 
 /// Returns the filter that scales every frame to the first one's size, because a stream may change its size. It also names the
 /// colours where they are configured, or must stay as they are.
-fn scale(config: &FfmpegOutput, info: &VideoInfo, is_native: bool) -> String {
+fn scale(config: &FfmpegOutput, info: &VideoInfo, are_planes: bool) -> String {
     let mut filter = format!("scale={}:{}", info.width, info.height);
-    if is_native {
+    if are_planes {
         let range = range_name(info.color.range);
         filter.push_str(&format!(":in_range={range}:out_range={range}"));
     } else {

@@ -51,6 +51,8 @@ pub struct VideoInfo {
     pub held_back: usize,
     /// Matrix as tagged, otherwise BT.601; range as tagged, otherwise by the pixel format.
     pub color: ColorDescription,
+    /// The matrix as ffprobe calls it: "bt709", "smpte170m", "unspecified".
+    pub color_space: String,
     /// Where chroma samples lie, as ffprobe calls it: "left", "topleft", "unspecified".
     pub chroma_location: String,
     /// Whether this ffmpeg knows `-fps_mode` (5.1 and later) instead of `-vsync`.
@@ -254,6 +256,7 @@ pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
         held_back: stream["has_b_frames"].as_u64().map_or(0, |frames| frames.min(MAX_HELD_BACK) as usize),
         codec: stream["codec_name"].as_str().unwrap_or("unknown codec").to_owned(),
         color: color(stream, pixel_format),
+        color_space: stream["color_space"].as_str().unwrap_or("unspecified").to_owned(),
         chroma_location: stream["chroma_location"].as_str().unwrap_or("unspecified").to_owned(),
         has_fps_mode: has_fps_mode(answer["program_version"]["version"].as_str().unwrap_or("")),
     })
@@ -278,7 +281,7 @@ fn color(stream: &Value, pixel_format: &str) -> ColorDescription {
     // ffmpeg reads grey and the yuvj formats as full range whatever the tag says.
     let full_by_format = pixel_format.starts_with("yuvj") || pixel_format.starts_with("gray");
     let full = full_by_format || stream["color_range"].as_str() == Some("pc");
-    ColorDescription { matrix, range: if full { ColorRange::Full } else { ColorRange::Limited } }
+    ColorDescription::new(matrix, if full { ColorRange::Full } else { ColorRange::Limited })
 }
 
 /// Decides by version: "4.4.2-0ubuntu0.22.04.1", "n7.1", "N-112233-gabcdef" (built from git: new).
@@ -314,7 +317,7 @@ mod tests {
         assert_eq!((info.width, info.height), (360, 640));
         assert!((info.fps.unwrap() - 29.97).abs() < 0.001);
         assert_eq!((info.frames, info.duration), (Some(75), Some(2.5)));
-        assert_eq!(info.color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Full });
+        assert_eq!(info.color, ColorDescription::new(ColorMatrix::Bt709, ColorRange::Full));
         assert!(info.has_fps_mode);
     }
 

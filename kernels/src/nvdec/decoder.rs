@@ -489,7 +489,7 @@ impl VideoFormat {
             kind: VideoKind { codec, chroma, bits },
             width: columns.1,
             height: rows.1,
-            color: ColorDescription { matrix, range },
+            color: ColorDescription::new(matrix, range),
             is_interlaced: declared.progressive_sequence == 0,
             // Chroma of 4:2:0 has no odd pixels.
             origin: (columns.0 & !1, rows.0 & !1),

@@ -97,7 +97,7 @@ fn pictures_are_shown_where_they_lie(device: &Arc<Device>) {
     decoder.decode(&unit(&[FORMAT, &[b'D', 0, 77, 0], &[b'S', 0, 2, 0]]), 9000, Showing::InOrder).unwrap();
     let format = decoder.format().unwrap();
     assert_eq!((format.width, format.height, format.is_interlaced), (62, 44, false));
-    assert_eq!(format.color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Full });
+    assert_eq!(format.color, ColorDescription::new(ColorMatrix::Bt709, ColorRange::Full));
     let (surface, presentation) = shown(&mut decoder);
     assert_eq!((presentation, surface.pitch_bytes()), (9000, 128));
     // Two columns and four rows are cut off.

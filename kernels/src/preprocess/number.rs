@@ -292,7 +292,7 @@ impl Number for u16 {
     }
 
     fn yuv(color: ColorDescription) -> [i32; 6] {
-        if color == (ColorDescription { matrix: ColorMatrix::Bt601, range: ColorRange::Limited }) {
+        if (color.matrix, color.range) == (ColorMatrix::Bt601, ColorRange::Limited) {
             // OpenCV's own coefficients, which are not the nearest (color_yuv.simd.hpp, ITUR_BT_601_*).
             return [16, 1220542, 1673527, -409993, -852492, 2116026];
         }

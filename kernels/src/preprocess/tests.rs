@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::simd::Isa;
 use super::*;
-use crate::color::{ColorDescription, ColorMatrix, ColorRange};
+use crate::color::{ColorDescription, ColorMatrix, ColorRange, YuvArithmetic};
 use crate::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 use crate::frame::{FrameView, MAX_SIDE};
 use crate::letterbox::{Fit, Placement};
@@ -60,9 +60,11 @@ fn formats() -> impl Strategy<Value = PixelFormat> {
 
 fn colors() -> impl Strategy<Value = ColorDescription> {
     use ColorMatrix::{Bt601, Bt709, Bt2020};
-    (prop::sample::select(vec![Bt601, Bt709, Bt2020]), any::<bool>()).prop_map(|(matrix, full)| ColorDescription {
+    let matrices = prop::sample::select(vec![Bt601, Bt709, Bt2020]);
+    (matrices, any::<bool>(), any::<bool>()).prop_map(|(matrix, full, truncated)| ColorDescription {
         matrix,
         range: if full { ColorRange::Full } else { ColorRange::Limited },
+        arithmetic: if truncated { YuvArithmetic::Ffmpeg } else { YuvArithmetic::Nearest },
     })
 }
 

@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
+use visiond_config::types::VideoPixels;
 use visiond_flow::clock;
 use visiond_flow::frame::{Frame, FrameBytes};
 use visiond_flow::metrics::LossCause;
-use visiond_kernels::color::ColorDescription;
+use visiond_kernels::color::{ColorDescription, YuvArithmetic};
 use visiond_kernels::cuda::Device;
 use visiond_kernels::frame::{FrameError, FrameLayout, PixelFormat, PlaneLayout};
 use visiond_kernels::nvdec::{NvdecError, Picture, Surface, VideoCodec, VideoDecoder, VideoFormat};
@@ -60,6 +61,10 @@ impl NvdecDecoder {
         let color = ColorDescription {
             matrix: stream.config.color_matrix.unwrap_or(format.color.matrix),
             range: stream.config.color_range.unwrap_or(format.color.range),
+            arithmetic: match stream.config.pixels {
+                VideoPixels::Bgr if format.kind.bits == 8 => YuvArithmetic::Ffmpeg,
+                _ => YuvArithmetic::Nearest,
+            },
         };
         let (generation, started_with) = (first.generation, Some(first.presentation));
         Ok(Self {

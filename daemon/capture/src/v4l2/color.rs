@@ -11,7 +11,7 @@ use super::device::PixFormat;
 
 /// Returns matrix and range of the pixels of `pix`.
 pub fn description(pix: &PixFormat) -> ColorDescription {
-    ColorDescription { matrix: matrix(pix.colorspace, pix.ycbcr_encoding), range: range(pix) }
+    ColorDescription::new(matrix(pix.colorspace, pix.ycbcr_encoding), range(pix))
 }
 
 fn matrix(colorspace: u32, encoding: u32) -> ColorMatrix {

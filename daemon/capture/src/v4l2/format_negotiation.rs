@@ -183,10 +183,8 @@ pub(super) fn picture(
         return Ok(CameraPicture::Jpeg(rgb));
     };
     let said = color::description(pix);
-    let color = ColorDescription {
-        matrix: config.color_matrix.unwrap_or(said.matrix),
-        range: config.color_range.unwrap_or(said.range),
-    };
+    let color =
+        ColorDescription::new(config.color_matrix.unwrap_or(said.matrix), config.color_range.unwrap_or(said.range));
     Ok(CameraPicture::Raw(Planes::new(pix, format, color)?))
 }
 
@@ -241,7 +239,7 @@ mod tests {
         let raw = picture(&pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
         let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
         let color = planes.layout(&[0; 3]).unwrap().color();
-        assert_eq!(color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited });
+        assert_eq!(color, ColorDescription::new(ColorMatrix::Bt709, ColorRange::Limited));
         // The range is the configured one, else the driver's, in raw formats of every kind.
         let range = |pix: &PixFormat, color_range| {
             let config = V4l2Config { color_range, ..V4l2Config::default() };

@@ -17,6 +17,7 @@ use visiond_system::testing::{EVER, HANG, stopped_while_it_waits};
 use visiond_flow::frame::Frame;
 
 use super::*;
+use crate::tests::bgr;
 
 fn make(folder: &TempDir, name: &str, args: &[&str]) -> String {
     let path = folder.path().join(name);
@@ -82,7 +83,7 @@ fn every_frame_of_a_file_comes_in_order_and_then_the_end() {
     assert_eq!((frames.len(), lost), (20, 0));
     assert!(frames.iter().enumerate().all(|(i, frame)| frame.sequence == i as u64));
     assert!(frames.windows(2).all(|pair| pair[0].buffer.as_slice() != pair[1].buffer.as_slice()));
-    assert_eq!(frames[0].layout.format(), PixelFormat::Bgr);
+    assert_eq!(frames[0].layout.format(), PixelFormat::I420);
 }
 
 #[test]
@@ -195,15 +196,44 @@ fn chroma_is_interpolated_from_where_the_file_says_it_lies() {
     }
 }
 
+/// Frames of noise, which has every colour: ffmpeg's own conversion is the reference.
 #[test]
-fn a_set_matrix_changes_what_ffmpeg_makes() {
+fn pixels_are_those_that_ffmpeg_makes() {
+    use ColorMatrix::{Bt709, Bt2020};
     let folder = TempDir::new().unwrap();
-    let plain = config(&sample(&folder));
-    let (by_601, _, _) = read_all(&plain);
-    let (by_709, _, error) =
-        read_all(&VideoConfig { color_matrix: Some(ColorMatrix::Bt709), color_range: Some(ColorRange::Full), ..plain });
-    assert!(error.is_none(), "{error:?}");
-    assert_ne!(by_601[0].buffer.as_slice(), by_709[0].buffer.as_slice());
+    let tags =
+        [("bt709", "tv"), ("smpte170m", "pc"), ("bt2020nc", "tv"), ("fcc", "tv"), ("smpte240m", "tv"), ("", "tv")];
+    let settings = [(None, None), (Some(Bt709), Some(ColorRange::Full)), (Some(Bt2020), Some(ColorRange::Limited))];
+    for (n, (pix_fmt, size)) in
+        [("yuv420p", "66x50"), ("yuv420p", "35x18"), ("yuv420p", "66x49"), ("yuv422p", "66x50"), ("yuv444p", "64x48")]
+            .into_iter()
+            .enumerate()
+    {
+        let (width, height) = size.split_once('x').unwrap();
+        for (matrix, range) in tags {
+            // `color` makes no odd sizes.
+            let noise = format!("color=gray:s=66x50:d=1:r=1,noise=alls=100:all_seed={n},scale={width}:{height}");
+            let tag = ["-colorspace", matrix, "-color_range", range];
+            let tag = if matrix.is_empty() { &tag[2..] } else { &tag };
+            let input = ["-f", "lavfi", "-i", &noise, "-c:v", "ffv1", "-pix_fmt", pix_fmt];
+            let path = make(&folder, "noise.mkv", &[&input, tag].concat());
+            for (color_matrix, color_range) in settings {
+                let what = format!("{pix_fmt} {size} {matrix} {range} {color_matrix:?} {color_range:?}");
+                let (frames, _, error) = read_all(&VideoConfig { color_matrix, color_range, ..config(&path) });
+                assert!(error.is_none(), "{what}: {error:?}");
+                let mut filter = format!("scale={width}:{height}");
+                if let Some(matrix) = color_matrix {
+                    filter.push_str(&format!(":in_color_matrix={}", matrix.name()));
+                }
+                if let Some(range) = color_range {
+                    filter.push_str(if range == ColorRange::Full { ":in_range=pc" } else { ":in_range=tv" });
+                }
+                let raw = ["-i", &path, "-vf", &filter, "-f", "rawvideo", "-pix_fmt", "bgr24"];
+                let raw = std::fs::read(make(&folder, "raw.bgr", &raw)).unwrap();
+                assert!(raw == bgr(&frames[0]), "{what}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -177,9 +177,9 @@ section! {
         /// Maximum memory of ffmpeg, and of ffprobe, so that a hostile stream cannot use up the memory. Decoding 4K takes up to
         /// 400 MiB. Without effect where `confined` is `false`.
         max_memory_bytes: u64 as size(16 * MIB..=1 << 40) => default(1 << 30),
-        /// Pixels that ffmpeg outputs. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" is the
-        /// stream's own YUV planes, half the bytes, which visiond converts exactly: colours are about 1 level of 255 off
-        /// OpenCV's, and about one box in 14 differs. NVDEC always gives the stream's own planes.
+        /// How the stream becomes BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes, by ffmpeg and by
+        /// NVDEC (8 bits). "native" follows the formulas of BT.601 and BT.709 exactly: colours are about 1 level of 255 off
+        /// OpenCV's, and about one box in 14 differs.
         pixels: VideoPixels as word() => default(VideoPixels::Bgr),
         /// YUV matrix. Without it, the stream's.
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
@@ -245,9 +245,9 @@ section! {
         /// Maximum memory of ffmpeg, and of ffprobe, so that a hostile video cannot use up the memory. Decoding 4K takes up to
         /// 400 MiB, 8K up to 1 GiB. Without effect where `confined` is `false` or they use devices.
         max_memory_bytes: u64 as size(16 * MIB..=1 << 40) => default(1 << 30),
-        /// Pixels that ffmpeg outputs. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" is the
-        /// file's own YUV planes, half the bytes, which visiond converts exactly: colours are about 1 level of 255 off OpenCV's,
-        /// and about one box in 14 differs.
+        /// How the video becomes BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" follows the
+        /// formulas of BT.601 and BT.709 exactly: colours are about 1 level of 255 off OpenCV's, and about one box in 14
+        /// differs.
         pixels: VideoPixels as word() => default(VideoPixels::Bgr),
         /// YUV matrix. Without it, the file's.
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
@@ -258,12 +258,12 @@ section! {
     }
 }
 
-/// Pixels that ffmpeg outputs.
+/// How a video becomes BGR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VideoPixels {
-    /// BGR, converted by ffmpeg.
+    /// As ffmpeg and OpenCV convert it.
     Bgr,
-    /// The YUV planes of the file.
+    /// From its own planes, by the formulas.
     Native,
 }
 

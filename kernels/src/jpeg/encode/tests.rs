@@ -146,7 +146,7 @@ fn a_picture_in_stripes_has_the_pixels_of_one_in_one_piece() {
 #[test]
 fn what_jpeg_has_no_colours_for_comes_as_rgb() {
     let mut encoder = JpegEncoder::new(90).unwrap();
-    let hd = ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited };
+    let hd = ColorDescription::new(ColorMatrix::Bt709, ColorRange::Limited);
     for (format, color) in [(PixelFormat::Nv12, hd), (PixelFormat::Bgr, ColorDescription::JPEG)] {
         let layout = FrameLayout::packed(format, 8, 8, color).unwrap();
         assert!(!encoder.read(&layout.view(&vec![0; layout.size_bytes()]).unwrap()));

@@ -1,5 +1,6 @@
 //! The kernel's arguments: the structs of kernels/cuda/preprocess_job.cuh, field by field.
 
+use crate::color::{ColorDescription, TruncatedYuvToRgb, YuvArithmetic};
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameView, PixelFormat};
 use crate::letterbox::Mapping;
@@ -68,6 +69,7 @@ const SOURCE_MOSAIC: u32 = 3;
 const COLOR_YUV: u32 = 0;
 const COLOR_RGB: u32 = 1;
 const COLOR_GREY: u32 = 2;
+const COLOR_YUV_TRUNCATED: u32 = 3;
 
 /// One component of a pixel: the address of the first pixel's, and the distances to the others.
 #[repr(C)]
@@ -195,10 +197,12 @@ impl Frame {
             PixelFormat::Rgb | PixelFormat::Bgr | PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Bayer(..) => {
                 COLOR_RGB
             }
+            _ if frame.color().arithmetic == YuvArithmetic::Ffmpeg => COLOR_YUV_TRUNCATED,
             _ => COLOR_YUV,
         };
         // The other samplings take bytes, as OpenCV's conversion makes them.
         let coefficients = match sampling {
+            _ if color == COLOR_YUV_TRUNCATED => truncated(frame.color()),
             Sampling::Exact => f32::coefficients(frame.color(), color == COLOR_GREY),
             _ => u16::coefficients(frame.color(), color == COLOR_GREY),
         };
@@ -339,4 +343,10 @@ impl Job {
         let aligned = self.width.is_multiple_of(PIXELS) && out.0.is_multiple_of(16);
         Self { out: out.0, frames: frames.0, aligned: u32::from(aligned), ..*self }
     }
+}
+
+/// Returns the coefficients of ffmpeg's arithmetic for the kernel.
+fn truncated(color: ColorDescription) -> [u32; 8] {
+    let TruncatedYuvToRgb { y_offset, y_gain, r_cr, g_cb, g_cr, b_cb } = color.truncated();
+    [y_offset, y_gain, r_cr, g_cb, g_cr, b_cb, 0, 0].map(i32::cast_unsigned)
 }

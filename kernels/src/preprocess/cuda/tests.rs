@@ -13,7 +13,7 @@ use super::job::{Frame, Job, Kernel, Planes};
 use super::preprocessor::{STAGED_ALIGNMENT, stage, staged_size};
 use super::tables::{self, FrameTables};
 use crate::buffer::UnifiedBuffer;
-use crate::color::{ColorDescription, ColorMatrix, ColorRange};
+use crate::color::{ColorDescription, ColorMatrix, ColorRange, YuvArithmetic};
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameLayout, FrameView, PixelFormat, Plane};
 use crate::letterbox::{Fit, Resize};
@@ -103,6 +103,7 @@ impl Random {
         ColorDescription {
             matrix: self.one(&[ColorMatrix::Bt601, ColorMatrix::Bt709, ColorMatrix::Bt2020]),
             range: self.one(&[ColorRange::Limited, ColorRange::Full]),
+            arithmetic: self.one(&[YuvArithmetic::Nearest, YuvArithmetic::Ffmpeg]),
         }
     }
 }
