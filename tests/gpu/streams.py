@@ -2,13 +2,15 @@
 """Many network cameras through the daemon on one GPU: RTSP servers here, NVDEC, the model, messages. For the row `streams`.
 
     streams.py --visiond BIN --engine FILE --card FILE --stream FILE.h264 [--cameras 1,16,64] [--seconds 15] [--fps 30]
-               [--decoder nvdec|ffmpeg]
+               [--decoder nvdec|ffmpeg] [--boxes FOLDER]
 
-Prints a figure as JSON for each number of cameras, as visiond-gpu does. Servers run at low priority on the same machine.
+Prints a figure as JSON for each number of cameras, as visiond-gpu does. Servers run at low priority on the same machine. With
+`--boxes`, compares the boxes of FOLDER/boxes.h264 as a camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it.
 """
 
 import argparse
 import json
+import lzma
 import os
 import pathlib
 import subprocess
@@ -30,6 +32,19 @@ type = "file"
 path = "{folder}/messages.jsonl"
 [http]
 listen = []
+"""
+FRAMES = """
+[[camera]]
+name = "frames"
+[camera.source]
+type = "command"
+command = ["cat", "{file}"]
+container = "raw"
+format = "bgr"
+width = {width}
+height = {height}
+pace = "fastest"
+repeat = false
 """
 CAMERA = """
 [[camera]]
@@ -138,6 +153,50 @@ def measure(args, count):
     figure(f"{count} cameras, CPU of a stream", "1 % of a core", f"{share:.2%} ({by_thread})", share <= 0.01)
 
 
+def detections(args, folder, camera, count):
+    """The detections of each frame, by its number."""
+    config, messages = folder / "visiond.toml", folder / "messages.jsonl"
+    messages.unlink(missing_ok=True)
+    config.write_text(MODEL.format(engine=args.engine, card=args.card, folder=folder) + camera)
+    with open(f"{args.log}.boxes", "a") as log:
+        daemon = subprocess.Popen([args.visiond, "run", str(config)], stderr=log)
+    read, deadline = {}, time.monotonic() + 60
+    while max(read, default=-1) < count - 1 and time.monotonic() < deadline and daemon.poll() is None:
+        time.sleep(0.2)
+        lines = messages.read_text().splitlines() if messages.exists() else []
+        read = {message["sequence"]: message["detections"] for message in map(json.loads, lines)}
+    daemon.terminate()
+    daemon.wait(30)
+    return read
+
+
+def compare_boxes(args):
+    media = pathlib.Path(args.boxes)
+    width, height, *sums = map(int, (media / "boxes.txt").read_text().split())
+    # A server's client that comes late gets the stream from its start.
+    server = [sys.executable, str(SERVER), str(media / "boxes.h264"), "--fps", "5", "--at-end", "hold"]
+    server = subprocess.Popen(server, stdout=subprocess.PIPE, text=True)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            frames = folder / "frames.bgr"
+            frames.write_bytes(lzma.decompress((media / "boxes.bgr.xz").read_bytes()))
+            wanted = detections(args, folder, FRAMES.format(file=frames, width=width, height=height), len(sums))
+            port = int(server.stdout.readline().split()[1])
+            seen = detections(args, folder, CAMERA.format(n=0, port=port, decoder=args.decoder), len(sums))
+    finally:
+        server.kill()
+    boxes = sum(len(wanted[n]) for n in seen if n in wanted)
+    equal = sum(a == b for n in seen for a, b in zip(wanted.get(n, ()), seen[n]))
+    same = all(wanted.get(n) == seen[n] for n in seen)
+    figure(
+        f"boxes by {args.decoder} against ffmpeg's frames of the same video",
+        "equal",
+        f"{equal} of {boxes} to the last digit, {len(seen)} of {len(sums)} frames",
+        same and boxes > 0 and 2 * len(seen) > len(sums),
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("visiond", "engine", "card", "stream"):
@@ -146,10 +205,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--decoder", choices=("nvdec", "ffmpeg"), default="nvdec")
     parser.add_argument("--fps", type=float, default=30)
+    parser.add_argument("--boxes", metavar="FOLDER")
     parser.add_argument("--log", default="/tmp/streams.log", help="start of the names of the daemon's logs")
     args = parser.parse_args()
     args.engine, args.card = (str(pathlib.Path(path).resolve()) for path in (args.engine, args.card))
-    for count in map(int, args.cameras.split(",")):
+    if args.boxes:
+        compare_boxes(args)
+    for count in map(int, filter(None, args.cameras.split(","))):
         measure(args, count)
 
 

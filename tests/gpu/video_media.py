@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the streams that the row `video` decodes, with the checksums of ffmpeg's own frames. Needs ffmpeg with libx264 and libx265.
+"""Makes the streams that the rows `video` and `streams` decode, with the checksums of ffmpeg's own frames, and boxes.bgr.xz, its frames
+of one stream as BGR. Needs ffmpeg with libx264 and libx265.
 
     video_media.py VIDEO FOLDER
 
@@ -7,6 +8,7 @@ Each NAME.h264 or NAME.h265 is in Annex B, with a delimiter before each picture;
 each frame as NV12, in the order of display. Frames of 10 bits count by their upper eight: ffmpeg's P010, without the lower byte.
 """
 
+import lzma
 import os
 import subprocess
 import sys
@@ -30,6 +32,7 @@ STREAMS = [
     ("full-range", "h264", 60, "in_range=tv:out_range=pc", X264 + ["-color_range", "pc", "-colorspace", "bt709"], ""),
     ("hd", "h264", 120, "1920:1080", X264 + ["-b:v", "4M"], "keyint=30"),
     ("camera", "h264", 120, "1920:1080", X264 + ["-b:v", "4M", "-bf", "0"], "keyint=30:scenecut=0"),
+    ("boxes", "h264", 24, None, X264 + ["-bf", "0"], ""),
     ("hevc", "h265", 150, None, X265, ""),
     ("hevc-hd", "h265", 60, "1920:1080", X265, ""),
     ("hevc-cropped", "h265", 60, "638:358", X265, ""),
@@ -109,6 +112,9 @@ def main():
                 stream = without_vui(file.read())
             with open(path, "wb") as file:
                 file.write(stream)
+        if name == "boxes":
+            with lzma.open(os.path.join(folder, "boxes.bgr.xz"), "wb") as file:
+                file.write(run("ffmpeg", "-v", "error", "-i", path, "-f", "rawvideo", "-pix_fmt", "bgr24", "-"))
         width, height, sums = checksums(path, name == "hevc-10")
         with open(os.path.join(folder, f"{name}.txt"), "w") as out:
             out.write(f"{width} {height}\n" + "".join(f"{number}\n" for number in sums))

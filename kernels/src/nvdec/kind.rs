@@ -11,6 +11,8 @@ pub enum VideoCodec {
     H264,
     /// H.265, HEVC.
     H265,
+    /// JPEG, baseline.
+    Jpeg,
 }
 
 impl VideoCodec {
@@ -18,6 +20,7 @@ impl VideoCodec {
         match self {
             Self::H264 => abi::CODEC_H264,
             Self::H265 => abi::CODEC_HEVC,
+            Self::Jpeg => abi::CODEC_JPEG,
         }
     }
 }
@@ -27,6 +30,7 @@ impl fmt::Display for VideoCodec {
         f.write_str(match self {
             Self::H264 => "H.264",
             Self::H265 => "H.265",
+            Self::Jpeg => "JPEG",
         })
     }
 }
