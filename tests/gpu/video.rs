@@ -11,14 +11,10 @@ use std::time::Instant;
 use clap::Args;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::cuda::Device;
-use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat, PlaneLayout};
-use visiond_kernels::jpeg::JpegDecoder;
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::frame::{FrameLayout, PixelFormat, PlaneLayout};
 use visiond_kernels::nvdec::{
     self, Chroma, NvdecError, Picture, Showing, Surface, VideoCodec, VideoDecoder, VideoKind,
 };
-use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
-use visiond_kernels::tensor::{DType, TensorMut};
 
 use crate::measure::{Noise, Samples, resident_bytes, thread_cpu_time};
 use crate::report::{Failure, Report};
@@ -137,14 +133,6 @@ pub fn run(setup: &Setup, streams: &Streams, report: &mut Report) -> Result<(), 
     for stream in ["baseline", "high-pyramid", "hevc"].into_iter().filter_map(named) {
         damage(&device, stream, report)?;
     }
-    for name in ["jpeg-420", "jpeg-422"] {
-        let path = folder.join(name).with_extension("mjpeg");
-        if path.exists() {
-            if let Err(error) = jpegs(&device, &path, report) {
-                report.note(ROW, name, format!("{error:?}"));
-            }
-        }
-    }
     if let Some(stream) = named("camera") {
         measure(&device, stream, report)?;
         start_again(&device, stream, report)?;
@@ -152,88 +140,9 @@ pub fn run(setup: &Setup, streams: &Streams, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-/// Compares JPEG by the engine with libjpeg-turbo: the pixels, and what they cost.
-fn jpegs(device: &Arc<Device>, path: &Path, report: &mut Report) -> Result<(), Failure> {
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let data = fs::read(path)?;
-    let starts: Vec<usize> =
-        (0..data.len()).filter(|&at| data[at..].starts_with(&[0xFF, 0xD8, 0xFF])).chain([data.len()]).collect();
-    let pictures: Vec<&[u8]> = starts.windows(2).map(|pair| &data[pair[0]..pair[1]]).collect();
-    let mut decoder = VideoDecoder::new(device, VideoCodec::Jpeg, SURFACES, Box::new(|_, _, _| Ok(())))?;
-    let mut jpeg = JpegDecoder::new();
-    let (mut pixels, mut copy) = (vec![0; 16 << 20], Vec::new());
-    let (mut on_gpu, mut on_gpu_cpu, mut on_cpu) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut most, mut sum, mut count) = (0, 0_u64, 0_u64);
-    for (given, picture) in pictures.iter().enumerate() {
-        let (began, began_cpu) = (Instant::now(), thread_cpu_time());
-        decoder.decode(picture, given as i64, Showing::AtOnce)?;
-        on_gpu.push(began.elapsed().as_secs_f64() * 1e3);
-        on_gpu_cpu.push((thread_cpu_time() - began_cpu).as_secs_f64() * 1e3);
-        let Some(Picture::Shown { surface, .. }) = decoder.next_picture() else {
-            return Err(Failure::Broken(format!("picture {given} was not shown")));
-        };
-        let began = Instant::now();
-        let rgb = jpeg.decode(picture, &mut pixels).map_err(|error| Failure::Broken(error.to_string()))?;
-        on_cpu.push(began.elapsed().as_secs_f64() * 1e3);
-        let format = decoder.format().ok_or_else(|| Failure::Broken("no format".to_owned()))?;
-        let planes = layout(&decoder, &surface)?;
-        let planes = FrameLayout::with_planes(
-            PixelFormat::Nv12,
-            format.width,
-            format.height,
-            &format
-                .plane_offsets(&surface)
-                .map(|offset_bytes| PlaneLayout { offset_bytes, pitch_bytes: surface.pitch_bytes() })
-                [..planes.format().plane_count()],
-            ColorDescription::JPEG,
-        )?;
-        let view = planes.view_on_gpu(&surface);
-        let seen = rgb_of(&view.on_host(&mut copy)?)?;
-        let wanted = rgb_of(&rgb.view(&pixels[..rgb.size_bytes()])?)?;
-        for (seen, wanted) in seen.iter().zip(&wanted) {
-            let off = seen.abs_diff(*wanted);
-            most = most.max(off);
-            sum += u64::from(off);
-            count += 1;
-        }
-    }
-    let best = |times: Vec<f64>| Samples::new(times).median();
-    let seen = format!(
-        "{:.2} ms, {:.2} ms of CPU; libjpeg-turbo {:.2} ms; pixels differ by {:.2} in the mean, {most} at most",
-        best(on_gpu),
-        best(on_gpu_cpu),
-        best(on_cpu),
-        sum as f64 / count as f64,
-    );
-    report.note(ROW, &format!("{name}, {} pictures", pictures.len()), seen);
-    Ok(())
-}
-
-/// Returns a frame as RGB of the same size.
-fn rgb_of(view: &FrameView<'_>) -> Result<Vec<u8>, Failure> {
-    let spec = PreprocessSpec {
-        width: view.width(),
-        height: view.height(),
-        placement: Fit::Stretch.into(),
-        sampling: Sampling::Opencv,
-        pad: 0.0,
-        order: ChannelOrder::Rgb,
-        layout: TensorLayout::Nhwc,
-        dtype: DType::U8,
-        scale: 1.0,
-        mean: [0.0; 3],
-        std: [1.0; 3],
-    };
-    let mut preprocessor = Preprocessor::new(spec)?;
-    let shape = preprocessor.spec().shape();
-    let mut pixels = vec![0; shape.iter().product()];
-    preprocessor.run(view, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?)?;
-    Ok(pixels)
-}
-
 fn tell_limits(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
     let mut seen = Vec::new();
-    for codec in [VideoCodec::H264, VideoCodec::H265, VideoCodec::Jpeg] {
+    for codec in [VideoCodec::H264, VideoCodec::H265] {
         for chroma in [Chroma::Monochrome, Chroma::Yuv420, Chroma::Yuv422, Chroma::Yuv444] {
             for bits in [8, 10, 12] {
                 let kind = VideoKind { codec, chroma, bits };

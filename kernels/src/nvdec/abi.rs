@@ -10,7 +10,6 @@ pub type DecoderHandle = *mut c_void;
 
 /// `cudaVideoCodec`.
 pub const CODEC_H264: c_int = 4;
-pub const CODEC_JPEG: c_int = 5;
 pub const CODEC_HEVC: c_int = 8;
 
 /// `cudaVideoChromaFormat`.

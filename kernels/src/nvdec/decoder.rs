@@ -484,16 +484,12 @@ impl VideoFormat {
             _ => usual.matrix,
         };
         let range = if declared.signal & 0x08 != 0 { ColorRange::Full } else { ColorRange::Limited };
-        let color = match codec {
-            VideoCodec::H264 | VideoCodec::H265 => ColorDescription::new(matrix, range),
-            VideoCodec::Jpeg => ColorDescription::JPEG,
-        };
         let surfaces = u32::from(declared.min_decode_surfaces).max(1) + SPARE_SURFACES;
         Ok(Self {
             kind: VideoKind { codec, chroma, bits },
             width: columns.1,
             height: rows.1,
-            color,
+            color: ColorDescription::new(matrix, range),
             is_interlaced: declared.progressive_sequence == 0,
             // Chroma of 4:2:0 has no odd pixels.
             origin: (columns.0 & !1, rows.0 & !1),

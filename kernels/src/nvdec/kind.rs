@@ -11,8 +11,6 @@ pub enum VideoCodec {
     H264,
     /// H.265, HEVC.
     H265,
-    /// JPEG, baseline.
-    Jpeg,
 }
 
 impl VideoCodec {
@@ -20,7 +18,6 @@ impl VideoCodec {
         match self {
             Self::H264 => abi::CODEC_H264,
             Self::H265 => abi::CODEC_HEVC,
-            Self::Jpeg => abi::CODEC_JPEG,
         }
     }
 }
@@ -30,7 +27,6 @@ impl fmt::Display for VideoCodec {
         f.write_str(match self {
             Self::H264 => "H.264",
             Self::H265 => "H.265",
-            Self::Jpeg => "JPEG",
         })
     }
 }

@@ -379,17 +379,17 @@ impl Connected {
     }
 }
 
-/// Waits for `future`, a packet. If it arrives inside a unit, those behind it get [`GATHERING`] to arrive, too: then one wake reads
-/// most of them, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do.
+/// Waits for `future`, a packet. Inside a unit, packets get [`GATHERING`] to arrive before the wait for them: then one wake reads most
+/// of them, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do.
 async fn gather<F: Future>(is_inside_unit: bool, future: F) -> F::Output {
     let mut future = pin!(future);
-    let mut polls = 0;
+    let mut must_sleep = is_inside_unit;
     poll_fn(|context| {
-        polls += 1;
-        if polls == 2 && is_inside_unit {
+        let poll = future.as_mut().poll(context);
+        if poll.is_pending() && std::mem::take(&mut must_sleep) {
             thread::sleep(GATHERING);
         }
-        future.as_mut().poll(context)
+        poll
     })
     .await
 }
