@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 
 use journal::Journal;
 
+use crate::caught_panic;
 use crate::redact::redact_urls;
 
 pub use subject::{Subject, about, subject};
@@ -73,6 +74,11 @@ pub fn start(level: LevelFilter, verbosity: Verbosity) {
         let thread = std::thread::current();
         let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
+        // Whoever catches it says what it means.
+        if caught_panic::note(&place, message) {
+            log::debug!("thread `{}` panicked at {place}: {message}", thread.name().unwrap_or("unnamed"));
+            return;
+        }
         log::error!("thread `{}` stopped by a bug at {place}: {message}", thread.name().unwrap_or("unnamed"));
     }));
 }
