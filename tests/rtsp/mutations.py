@@ -844,7 +844,7 @@ def report(daemon, tally, first, last, started, seconds):
     levels = collections.Counter(line.split()[1] for line in lines if len(line.split()) > 1)
     print(f"\n{len(lines)} lines of log, {len(lines) / minutes / len(CAMERAS):.1f} a minute for each hostile camera: {dict(levels.most_common(4))}")
     caught = sorted({line.split("(", 1)[-1].split("): please")[0] for line in lines if CAUGHT in line})
-    print(f"{sum(CAUGHT in line for line in lines)} lines report a caught panic of the RTSP library: {'; '.join(caught) or 'none'}")
+    print(f"{sum(CAUGHT in line for line in lines)} lines report a caught panic of the RTSP library, all of which are logged at debug alone: {'; '.join(caught) or 'none'}")
     for key in ("resident_bytes", "threads", "descriptors", "children", "cpu_s"):
         unit = MIB if key == "resident_bytes" else 1
         print(f"at rest, {key:15} {first[key] / unit:8.1f} after the first tenth {last[key] / unit:8.1f} at the end")
