@@ -348,6 +348,9 @@ def test(everything=False):
         steps.append(Step("chaos", chaos, ready, env=tested, title="faults of everything around the daemon, five minutes"))
         hostile = ["tests/hostile/run"]
         steps.append(Step("hostile", hostile, ready, env=tested, cores=2, title="hostile models, cards, pictures and videos"))
+        # A seed with answers at which the RTSP library panics.
+        mutations = [sys.executable, "tests/rtsp/mutations.py", "--messages", "30000", "--seed", "2"]
+        steps.append(Step("mutations", mutations, ready, env=tested, cores=2, title="damaged RTSP and RTP messages"))
         # Its own build, with everything instrumented. One seed, so that a change fails for what it changed.
         steps.append(Step("fuzz-bytes", ["tests/fuzz/run", "--seed", "1"], ("build",), cores=2, title="files, streams and peers, fuzzed by coverage"))
     if ship:

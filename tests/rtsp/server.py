@@ -34,6 +34,8 @@ TRICKS = {
     "noise": "packets hold noise, between good units",
     "backwards": "timestamps go back with each unit",
     "missing": "every third unit lacks its second packet",
+    "asks": "a request of the server comes before each unit",
+    "session": "the session's number ends with a blank",
 }
 MOST_BYTES = 1400
 
@@ -211,7 +213,7 @@ class Client(threading.Thread):
                 for end, to in zip(self.udp, ports.groups()):
                     end.connect(("127.0.0.1", int(to)))
                 transport += f";server_port={port}-{port + 1}"
-            reply |= {"Transport": transport, "Session": "abc;timeout=60"}
+            reply |= {"Transport": transport, "Session": "abc ;timeout=60" if trick == "session" else "abc;timeout=60"}
         self.reply(200, reply)
         if method == "PLAY":
             threading.Thread(target=self.play, daemon=True).start()
@@ -318,6 +320,8 @@ class Client(threading.Thread):
                     if trick == "lengths":
                         for payload in (b"\x78\xff\xff\x67", b"\x7c", b"\x7c\x05\x00", b"\x78\x00", b"\x7c\x85" + b"\0" * 99, b"\x1c"):
                             self.packet(payload, timestamp - 9)
+                    if trick == "asks":
+                        self.send(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n")
                     if trick == "noise":
                         for _ in range(5):
                             self.packet(noise.randbytes(noise.randrange(1, 300)), timestamp - 9, noise.random() < 0.3)

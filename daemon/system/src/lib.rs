@@ -6,6 +6,7 @@
 pub mod backoff;
 pub mod board;
 pub mod cache;
+pub mod caught_panic;
 pub mod child_process;
 pub mod confinement;
 pub mod credentials;

@@ -10,17 +10,21 @@ pub mod tail;
 
 pub mod events;
 mod journal;
+mod other_crates;
 mod subject;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 use journal::Journal;
+use other_crates::{OtherCrates, Pass};
 
+use crate::caught_panic;
 use crate::redact::redact_urls;
 
 pub use subject::{Subject, about, subject};
@@ -62,6 +66,7 @@ static JOURNAL: AtomicBool = AtomicBool::new(false);
 static NATIVE: OnceLock<Option<Journal>> = OnceLock::new();
 static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 static LIVE: Mutex<String> = Mutex::new(String::new());
+static OTHER_CRATES: Mutex<OtherCrates> = Mutex::new(OtherCrates::new());
 
 /// Starts the log for a command and installs the panic hook. The level is `level` until [`configure`] sets another.
 pub fn start(level: LevelFilter, verbosity: Verbosity) {
@@ -73,6 +78,11 @@ pub fn start(level: LevelFilter, verbosity: Verbosity) {
         let thread = std::thread::current();
         let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
+        // Whoever catches it says what it means.
+        if caught_panic::note(&place, message) {
+            log::debug!("thread `{}` panicked at {place}: {message}", thread.name().unwrap_or("unnamed"));
+            return;
+        }
         log::error!("thread `{}` stopped by a bug at {place}: {message}", thread.name().unwrap_or("unnamed"));
     }));
 }
@@ -139,7 +149,17 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let message = message(record);
+        let mut message = message(record);
+        // At `debug`, everything is wanted.
+        if !is_own(record.target()) && log::max_level() <= Level::Info {
+            match OTHER_CRATES.lock().pass(record.target(), Instant::now()) {
+                Pass::Yes => {}
+                Pass::Last => message.push_str(
+                    "; further lines like it are left out for a minute: set `[log] level = \"debug\"` to see them",
+                ),
+                Pass::No => return,
+            }
+        }
         tail::keep(record.level(), subject::of(record), &message);
         let line = if JOURNAL.load(Ordering::Relaxed) {
             if NATIVE.get().and_then(Option::as_ref).is_some_and(|journal| journal.write(record, &message)) {

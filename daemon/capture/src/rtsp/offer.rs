@@ -8,6 +8,7 @@ use retina::codec::ParametersRef;
 use tokio::time::timeout;
 use visiond_config::types::RtspConfig;
 use visiond_flow::clock::Clock;
+use visiond_system::caught_panic::catch_panic;
 use visiond_system::logging::escape;
 
 use super::super::ffprobe::shown;
@@ -75,14 +76,16 @@ impl RtspOffer {
         let target = SessionTarget::new(config)?;
         let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        let offer = runtime.block_on(async {
-            let group = Arc::new(SessionGroup::default());
-            let offer = ask(&target, &group, watch, clock).await;
-            let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
-            offer
+        let offer = catch_panic(|| {
+            runtime.block_on(async {
+                let group = Arc::new(SessionGroup::default());
+                let offer = ask(&target, &group, watch, clock).await;
+                let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+                offer
+            })
         });
         runtime.shutdown_background();
-        offer
+        offer.unwrap_or_else(|place| Err(SourceError::transient(Failure::Panic(place).message(&target))))
     }
 }
 

@@ -1,7 +1,8 @@
 //! One session with a camera: connects, logs in, plays, and puts access units into a queue. On a thread of its own.
 //!
 //! RTSP itself is the crate `retina`: requests, authentication, keep-alive, RTP's headers and their order. It puts no bound on an
-//! answer of the server, so every wait for it may read only so much ([`few_reads`]).
+//! answer of the server, so every wait for it may read only so much ([`few_reads`]). It panics at some answers, which ends the
+//! session as any other error does.
 
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -20,11 +21,12 @@ use retina::client::{
 use retina::codec::{ParametersRef, VideoParametersCodec};
 use tokio::sync::oneshot;
 use tokio::task::consume_budget;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use url::Url;
 use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
+use visiond_system::caught_panic::catch_panic;
 use visiond_system::redact::redact_line;
 
 use super::super::source::SourceError;
@@ -40,7 +42,7 @@ pub(super) const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 /// KiB; data of streams that were not asked for may come before.
 const MOST_READ: u64 = 512 << 10;
 
-/// How often it is woken before what it reads is counted.
+/// How often a wait is woken before visiond counts what it reads. Counting costs more than reading a packet.
 const FREE_WAKES: u32 = 8;
 
 /// How often a wait for one answer or packet may be woken where the kernel does not count what is read. A packet of 64 KiB, in a
@@ -49,6 +51,9 @@ const MOST_WAKES: u32 = 256;
 
 /// How long packets gather inside a unit. Frames are late by no more than that.
 const GATHERING: Duration = Duration::from_millis(1);
+
+/// How often a wait looks again by itself. retina forgets to be woken when the server sends a request of its own.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// What tokio lets a task do before it must yield, less the few reads that one wake may make.
 const SPENT_BUDGET: u32 = 124;
@@ -79,19 +84,24 @@ impl RunningSession {
         let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let run = move || {
-            // Also where retina panics: nobody must wait for units that never come.
+            // Also where this thread panics: nobody must wait for units that never come.
             let _end = EndOfThread(&queue);
-            runtime.block_on(async {
-                let group = Arc::new(SessionGroup::default());
-                let play = play(&target, &group, &queue, clock.as_ref());
-                tokio::select! {
-                    biased;
-                    _ = cancelled => {}
-                    error = play => queue.end(error),
-                }
-                // The session is dropped, and retina says so to the camera.
-                let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+            let played = catch_panic(|| {
+                runtime.block_on(async {
+                    let group = Arc::new(SessionGroup::default());
+                    let play = play(&target, &group, &queue, clock.as_ref());
+                    tokio::select! {
+                        biased;
+                        _ = cancelled => {}
+                        error = play => queue.end(error),
+                    }
+                    // The session is dropped, and retina says so to the camera.
+                    let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+                });
             });
+            if let Err(place) = played {
+                queue.end(SourceError::transient(Failure::Panic(place).message(&target)));
+            }
             // A name that is still being resolved must not delay the end.
             runtime.shutdown_background();
         };
@@ -157,6 +167,8 @@ pub(super) enum Failure {
     Closed,
     /// An answer or packet is larger than any camera's.
     Endless,
+    /// retina panicked, at this place.
+    Panic(String),
     /// There is no video of a known codec; these are offered.
     OtherCodec(Vec<String>),
 }
@@ -185,6 +197,13 @@ impl Failure {
             }
             Self::Closed => "the camera closed the connection".to_owned(),
             Self::Endless => "an answer of the server does not end: this is no camera, check `url`".to_owned(),
+            Self::Panic(place) => {
+                let place: String = redact_line(place).chars().take(300).collect();
+                return format!(
+                    "cannot play {shown}: a bug of the RTSP library at an answer of this server ({place}): please report it, and \
+                     set `type = \"video\"` until then"
+                );
+            }
             Self::OtherCodec(offered) if offered.is_empty() => {
                 "the server offers no stream: check the path in `url`".to_owned()
             }
@@ -394,15 +413,15 @@ async fn gather<F: Future>(is_inside_unit: bool, future: F) -> F::Output {
     .await
 }
 
-/// Waits for `future`, which reads from the server, as long as it reads no more than [`MOST_READ`].
+/// Waits for `future`, which reads from the server, as long as it reads no more than [`MOST_READ`]. Polls it every
+/// [`LOOK_AGAIN`] even if nothing wakes it.
 ///
 /// A wake makes few reads, because each takes one unit of tokio's budget, of which most is spent before.
 async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output, Failure> {
-    let mut future = pin!(future);
+    let (mut future, mut again) = (pin!(future), pin!(sleep(LOOK_AGAIN)));
     let (mut wakes, mut read_before) = (0, None);
     poll_fn(|context| {
         wakes += 1;
-        // Most packets come with the first wakes, and to ask the kernel costs more than to read a packet.
         if wakes > FREE_WAKES {
             let is_endless = match meter.bytes() {
                 Some(read) => read.saturating_sub(*read_before.get_or_insert(read)) > MOST_READ,
@@ -418,7 +437,14 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
                 break;
             }
         }
-        future.as_mut().poll(context).map(Ok)
+        let poll = future.as_mut().poll(context);
+        if poll.is_pending() {
+            // Until it is pending, which is when it will wake this task.
+            while again.as_mut().poll(context).is_ready() {
+                again.as_mut().reset(Instant::now() + LOOK_AGAIN);
+            }
+        }
+        poll.map(Ok)
     })
     .await
 }

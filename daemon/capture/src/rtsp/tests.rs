@@ -421,6 +421,35 @@ fn damage_between_good_pictures_costs_only_itself() {
 }
 
 #[test]
+fn a_camera_that_sends_requests_is_played_on() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let server = Server::start(&[&file], &["--trick", "asks", "--fps", "20", "--at-end", "loop"]);
+    let config = RtspConfig { timeout: HANG * 2, ..config(&server.url()) };
+    let frames = finishes("the frames", move || {
+        let clock = Arc::new(SimulatedClock::default());
+        let mut source = RtspSource::open(&config, "test", &Buffers::host(100), clock).unwrap();
+        let stop = Stop::new().unwrap();
+        (0..20).map(|_| source.next(&stop).unwrap()).collect::<Vec<_>>()
+    });
+    assert!(frames.iter().all(|next| matches!(next, Next::Frame(_))), "{frames:?}");
+}
+
+#[test]
+fn an_answer_at_which_the_library_panics_ends_the_session_with_a_remedy() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let server = Server::start(&[&file], &["--trick", "session"]);
+    let (frames, lost, error) = read_all(&config(&server.url()));
+    assert_eq!((frames.len(), lost), (0, 0));
+    assert!(
+        error.starts_with("cannot play rtsp://127.0.0.1") && error.contains("a bug of the RTSP library"),
+        "{error}"
+    );
+    assert!(error.ends_with("please report it, and set `type = \"video\"` until then"), "{error}");
+}
+
+#[test]
 fn it_stops_while_it_waits_and_tears_the_session_down() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
