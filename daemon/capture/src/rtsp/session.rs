@@ -21,6 +21,7 @@ use retina::client::{
 use retina::codec::{ParametersRef, VideoParametersCodec};
 use tokio::sync::oneshot;
 use tokio::task::consume_budget;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use url::Url;
 use visiond_config::types::RtspTransport;
@@ -43,7 +44,7 @@ pub(super) const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 const MOST_READ: u64 = 512 << 10;
 
 /// How often a wait is woken before visiond counts what it reads. Counting costs more than reading a packet.
-const FREE_WAKES: u32 = 8;
+const FREE_WAKES: u32 = 2;
 
 /// How often a wait for one answer or packet may be woken where the kernel does not count what is read. A packet of 64 KiB, in a
 /// connection that is read one small segment at a time, takes 46.
@@ -405,7 +406,8 @@ async fn gather<F: Future>(is_inside_unit: bool, future: F) -> F::Output {
     let mut must_sleep = is_inside_unit;
     poll_fn(|context| {
         let poll = future.as_mut().poll(context);
-        if poll.is_pending() && std::mem::take(&mut must_sleep) {
+        // Without budget, there is more to read.
+        if poll.is_pending() && has_budget_remaining() && std::mem::take(&mut must_sleep) {
             thread::sleep(GATHERING);
         }
         poll
