@@ -33,6 +33,7 @@ TRICKS = {
     "lengths": "packets lie about the lengths in them, between good units",
     "noise": "packets hold noise, between good units",
     "backwards": "timestamps go back with each unit",
+    "gone": "the file is played once, and no further connection is accepted",
     "missing": "every third unit lacks its second packet",
 }
 MOST_BYTES = 1400
@@ -362,9 +363,15 @@ def main():
     say("port", server.getsockname()[1])
     while True:
         connection, _ = server.accept()
+        if args.trick == "gone":
+            server.close()
         say("connected")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        Client(connection, args).start()
+        client = Client(connection, args)
+        client.start()
+        if args.trick == "gone":
+            client.join()
+            return
 
 
 if __name__ == "__main__":
