@@ -48,10 +48,11 @@ class Network:
 
     @staticmethod
     def ip(*words, prefix=()):
-        """The program `ip`."""
-        done = subprocess.run([*prefix, "ip", *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        """Runs the program `ip`; returns what it prints."""
+        done = subprocess.run([*prefix, "ip", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
             raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
 
     def lose_packets(self, yes):
         """What goes to visiond vanishes."""

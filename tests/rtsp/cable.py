@@ -39,6 +39,10 @@ class Cable(Network):
         self.is_plugged = yes
         for end in self.ends[: 2 if both or yes else 1]:
             fcntl.ioctl(end, TUNSETCARRIER, struct.pack("i", yes))
+        # The kernel uses a link up to a second after it is there.
+        for name, prefix in (("chaos0", []), ("chaos1", self.enter)):
+            while yes and "state DOWN" in self.ip("link", "show", name, prefix=prefix):
+                time.sleep(0.01)
 
     def carry(self):
         """Takes frames from one end to the other, for ever."""

@@ -5,7 +5,7 @@
 //! Opening ------------------------> Waiting   Streaming ------> Ended
 //!    |  ^-- pause over, or news ------|  ^-------| source dies
 //!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s; to 1.5 s where the source is a device,
-//!    |                                           to 1 s where it is a network camera that is away
+//!    |                                           to 0.5 s where it is a network camera that is away
 //!    |---> Failed: a retry alone cannot help (no such file, no video). Retried every 30 s all the same, in case a person
 //!          acts, but only while another camera has not ended: see `ActiveCameras`. A device may be replaced at any time:
 //!          it is retried every 5 s, and never given up.
@@ -44,7 +44,8 @@ pub struct RetryPolicy {
     pub limit: Duration,
     /// The longest pause for a device, which must stream within 2 s of being back, even without a udev event.
     pub device_limit: Duration,
-    /// The longest pause for a network camera that is away, which must stream within 2 s of being back.
+    /// The longest pause for a network camera that is away, which must stream within 2 s of being back. The kernel alone may
+    /// take one of them to find its address in the network (ARP).
     pub absent_limit: Duration,
     /// The pause after an error that needs a person.
     pub failed: Duration,
@@ -66,7 +67,7 @@ impl Default for RetryPolicy {
             first: Duration::from_millis(250),
             limit: Duration::from_secs(5),
             device_limit: Duration::from_millis(1_500),
-            absent_limit: Duration::from_secs(1),
+            absent_limit: Duration::from_millis(500),
             failed: Duration::from_secs(30),
             device_failed: Duration::from_secs(5),
             stable: Duration::from_secs(10),

@@ -306,7 +306,7 @@ fn pauses_stay_short_while_a_network_camera_is_away_and_grow_when_it_refuses() {
     let mut script: Vec<_> = (0..12).map(|_| absent()).collect();
     script.extend((0..2).map(|_| away()));
     let pauses = pauses(false, RetryPolicy::default(), script);
-    assert!(pauses[..12].iter().all(|pause| *pause <= 1_000), "{pauses:?}");
+    assert!(pauses[..12].iter().all(|pause| *pause <= 500), "{pauses:?}");
     assert!(pauses[12..].iter().all(|pause| *pause >= 3_749), "{pauses:?}");
 }
 
