@@ -11,8 +11,8 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{interval, sleep, timeout};
 use url::Url;
 
-/// How long a connection may take, and the time from one to the next. Where both directions lose a tenth of their packets, a fifth
-/// of the connections take longer; a session of such a camera is begun again now and then, if it also sends nothing.
+/// How long a connection may take, and the time from one to the next. Where each direction loses a tenth of its packets, a fifth of
+/// the connections take longer. That ends a session only if the camera also sends nothing meanwhile.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a camera is absent.

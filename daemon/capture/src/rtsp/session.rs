@@ -42,7 +42,8 @@ pub(super) const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 const MOST_READ: u64 = 512 << 10;
 
 /// How often a wait for one answer or packet may be woken where the kernel does not count what is read. A packet of 64 KiB, in a
-/// connection that is read one small segment at a time, takes 46.
+/// connection that is read one small segment at a time, takes 46. Each look at whether a silent camera can be reached takes two or
+/// three more.
 const MOST_WAKES: u32 = 256;
 
 /// How long a camera that plays may send nothing before visiond looks whether it can still be reached; three frame intervals, if they
@@ -183,7 +184,8 @@ impl Failure {
     /// lock out a client that tries again and again.
     fn may_pass(&self) -> bool {
         match self {
-            Self::Rtsp(error) => error.status_code().is_none_or(|status| status == 404 || status >= 500),
+            // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
+            Self::Rtsp(error) => error.status_code().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
             Self::NoAnswer | Self::NoVideo | Self::Closed | Self::Absent(_) => true,
             Self::Endless | Self::OtherCodec(_) => false,
         }
