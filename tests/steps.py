@@ -346,6 +346,9 @@ def test(everything=False):
         # Of an hour of this seed, the minutes after which it took longest until all worked again.
         chaos = ["tests/chaos/run", "--seconds", "300", "--seed", "11", "--first-round", "71"]
         steps.append(Step("chaos", chaos, ready, env=tested, title="faults of everything around the daemon, five minutes"))
+        # How long it takes is judged by hand: a machine may be busy.
+        rtsp = ["tests/rtsp/run", "--restarts", "8", "--loss-seconds", "10", "--limit", "0"]
+        steps.append(Step("rtsp", rtsp, ready, env=tested, title="an RTSP camera that goes away and loses packets"))
         hostile = ["tests/hostile/run"]
         steps.append(Step("hostile", hostile, ready, env=tested, cores=2, title="hostile models, cards, pictures and videos"))
         # A seed with answers at which the RTSP library panics.
@@ -354,7 +357,7 @@ def test(everything=False):
         # Its own build, with everything instrumented. One seed, so that a change fails for what it changed.
         steps.append(Step("fuzz-bytes", ["tests/fuzz/run", "--seed", "1"], ("build",), cores=2, title="files, streams and peers, fuzzed by coverage"))
     if ship:
-        guests = ("packages", "images", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "doc", "ptx")
+        guests = ("packages", "images", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "rtsp", "doc", "ptx")
         # First after the build, since most wait for it; beside it what takes as long, and is not Cargo's.
         steps[1:1] = [
             Step("packages", ["./package", "all"], ("build",), title="packages"),

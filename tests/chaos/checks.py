@@ -41,7 +41,8 @@ def ill(status, before):
 class Growth:
     """Compares each state at rest with the first of the same life."""
 
-    def __init__(self):
+    def __init__(self, memory=MEMORY_GROWTH, threads=THREADS_GROWTH, descriptors=DESCRIPTORS_GROWTH):
+        self.limits = {"resident_bytes": memory, "threads": threads, "descriptors": descriptors}
         self.pid = self.first = None
         self.most = {}
 
@@ -51,7 +52,7 @@ class Growth:
         if now["pid"] != self.pid:
             self.pid, self.first = now["pid"], now
         wrong = []
-        for key, most in (("resident_bytes", MEMORY_GROWTH), ("threads", THREADS_GROWTH), ("descriptors", DESCRIPTORS_GROWTH)):
+        for key, most in self.limits.items():
             grown = now[key] - self.first[key]
             self.most[key] = max(self.most.get(key, 0), grown)
             if grown > most:

@@ -102,9 +102,10 @@ spool_directory = "{folder}/disk/spool-nats"
 class Daemon:
     """`visiond run`, started again after each kill, as systemd does."""
 
-    def __init__(self, binary, folder, model, places, prefix=(), preload=None, cgroup=None):
+    def __init__(self, binary, folder, model, places, prefix=(), preload=None, cgroup=None, template=CONFIG):
         self.binary, self.folder, self.model, self.places = binary, folder, model, places
         self.prefix, self.preload, self.cgroup = list(prefix), preload, cgroup
+        self.template = template
         self.config, self.lives, self.process, self.ready = folder / "visiond.toml", 0, None, False
         # Violations of what holds at any time.
         self.wrong = []
@@ -118,7 +119,7 @@ class Daemon:
     def write_config(self, score=0.6, model=None):
         """Puts a configuration in place, for the next reload."""
         values = {**self.places, "folder": self.folder, "model": model or self.model, "score": score}
-        self.config.write_text(re.sub(r"\{(\w+)\}", lambda key: str(values[key[1]]), CONFIG))
+        self.config.write_text(re.sub(r"\{(\w+)\}", lambda key: str(values[key[1]]), self.template))
 
     def start(self):
         """Runs it."""

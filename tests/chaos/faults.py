@@ -7,7 +7,6 @@ import mmap
 import os
 import pathlib
 import signal
-import subprocess
 import time
 
 from peers import BusyProcesses, StalledReaders
@@ -389,47 +388,6 @@ FAULTS = [
     WritesFail, SyncsFail, ClockJumps, ChildKilled, ChildPaused, DaemonKilled, DaemonPaused, MemoryShort, ReadersStall, CoresBusy,
     StreamFault, PicturesBroken, Reload, WrongReload,
 ]  # fmt: skip
-
-
-class Network:
-    """A network namespace for visiond, behind a pair of virtual interfaces; everything else is on this side."""
-
-    HERE, THERE = "10.99.0.1", "10.99.0.2"
-
-    def __init__(self):
-        self.holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"], stdin=subprocess.DEVNULL)
-        self.enter = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
-        here = os.readlink("/proc/self/ns/net")
-        while os.readlink(f"/proc/{self.holder.pid}/ns/net") == here:
-            if self.holder.poll() is not None:
-                raise OSError("unshare --net failed")
-            time.sleep(0.01)
-        self.ip("link", "add", "chaos0", "type", "veth", "peer", "name", "chaos1")
-        self.ip("link", "set", "chaos1", "netns", str(self.holder.pid))
-        self.ip("address", "add", f"{self.HERE}/24", "dev", "chaos0")
-        self.ip("link", "set", "chaos0", "up")
-        for words in (["address", "add", f"{self.THERE}/24", "dev", "chaos1"], ["link", "set", "chaos1", "up"], ["link", "set", "lo", "up"]):
-            self.ip(*words, prefix=self.enter)
-
-    @staticmethod
-    def ip(*words, prefix=()):
-        """The program `ip`."""
-        done = subprocess.run([*prefix, "ip", *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if done.returncode:
-            raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-    def lose_packets(self, yes):
-        """What goes to visiond vanishes."""
-        self.ip("route", "add" if yes else "delete", "blackhole", f"{self.THERE}/32")
-
-    def link(self, up):
-        """Plugs the cable in or out."""
-        self.ip("link", "set", "chaos0", "up" if up else "down")
-
-    def close(self):
-        """Interfaces go with the namespace."""
-        self.holder.kill()
-        self.holder.wait()
 
 
 class MemoryGroup:

@@ -33,6 +33,7 @@ TRICKS = {
     "lengths": "packets lie about the lengths in them, between good units",
     "noise": "packets hold noise, between good units",
     "backwards": "timestamps go back with each unit",
+    "gone": "the file is played once, and no further connection is accepted",
     "missing": "every third unit lacks its second packet",
     "asks": "a request of the server comes before each unit",
     "session": "the session's number ends with a blank",
@@ -207,11 +208,11 @@ class Client(threading.Thread):
             ports = re.search(r"client_port=(\d+)-(\d+)", transport)
             if ports:
                 self.udp = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
-                self.udp[0].bind(("127.0.0.1", 0))
+                self.udp[0].bind((self.args.address, 0))
                 port = self.udp[0].getsockname()[1]
-                self.udp[1].bind(("127.0.0.1", port + 1))
+                self.udp[1].bind((self.args.address, port + 1))
                 for end, to in zip(self.udp, ports.groups()):
-                    end.connect(("127.0.0.1", int(to)))
+                    end.connect((self.connection.getpeername()[0], int(to)))
                 transport += f";server_port={port}-{port + 1}"
             reply |= {"Transport": transport, "Session": "abc ;timeout=60" if trick == "session" else "abc;timeout=60"}
         self.reply(200, reply)
@@ -263,7 +264,8 @@ class Client(threading.Thread):
         if self.udp:
             try:
                 self.udp[channel].send(data)
-            except ConnectionRefusedError:
+            except OSError:
+                # The client is gone, or the cable is out: a camera sends on.
                 pass
         else:
             self.send(b"$" + struct.pack(">BH", channel, len(data)) + data)
@@ -342,6 +344,7 @@ def main():
     parser.add_argument("files", nargs="+", help="served one after the other")
     parser.add_argument("--fps", type=float, default=25)
     parser.add_argument("--at-end", choices=("hold", "close", "loop"), default="hold")
+    parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--user")
     parser.add_argument("--password")
@@ -359,14 +362,20 @@ def main():
     args.presentations = [int(number) for number in args.presentations.split(",")] if args.presentations else None
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    server.bind(("127.0.0.1", args.port))
+    server.bind((args.address, args.port))
     server.listen()
     say("port", server.getsockname()[1])
     while True:
         connection, _ = server.accept()
+        if args.trick == "gone":
+            server.close()
         say("connected")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        Client(connection, args).start()
+        client = Client(connection, args)
+        client.start()
+        if args.trick == "gone":
+            client.join()
+            return
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ mod jpeg_payload;
 mod nvdec_decoder;
 mod offer;
 mod picture_order;
+mod reachability;
 mod session;
 mod stream_decoder;
 mod unit_queue;

@@ -69,6 +69,8 @@ pub struct SourceError {
     pub message: Arc<str>,
     /// Whether another attempt can help: yes for a camera that is away, no for a file that is not a video.
     pub retry: bool,
+    /// Whether the camera is away and may be back at any moment, so that another attempt costs little and must not wait for long.
+    pub is_absent: bool,
     /// Whether the process has lost its GPU, so that only a new process can go on.
     pub is_gpu_lost: bool,
 }
@@ -76,12 +78,17 @@ pub struct SourceError {
 impl SourceError {
     /// Creates an error that another attempt may solve.
     pub fn transient(message: impl Into<Arc<str>>) -> Self {
-        Self { message: message.into(), retry: true, is_gpu_lost: false }
+        Self { message: message.into(), retry: true, is_absent: false, is_gpu_lost: false }
+    }
+
+    /// Creates an error of a camera that is away, and may be back at any moment.
+    pub fn absent(message: impl Into<Arc<str>>) -> Self {
+        Self { is_absent: true, ..Self::transient(message) }
     }
 
     /// Creates an error that stays until the user changes something.
     pub fn permanent(message: impl Into<Arc<str>>) -> Self {
-        Self { message: message.into(), retry: false, is_gpu_lost: false }
+        Self { retry: false, ..Self::transient(message) }
     }
 
     /// Creates an error that only a new process solves.

@@ -4,7 +4,8 @@
 //!            open fails, retry helps          frames end
 //! Opening ------------------------> Waiting   Streaming ------> Ended
 //!    |  ^-- pause over, or news ------|  ^-------| source dies
-//!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s; to 1.5 s where the source is a device
+//!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s; to 1.5 s where the source is a device,
+//!    |                                           to 0.5 s where it is a network camera that is away
 //!    |---> Failed: a retry alone cannot help (no such file, no video). Retried every 30 s all the same, in case a person
 //!          acts, but only while another camera has not ended: see `ActiveCameras`. A device may be replaced at any time:
 //!          it is retried every 5 s, and never given up.
@@ -43,13 +44,16 @@ pub struct RetryPolicy {
     pub limit: Duration,
     /// The longest pause for a device, which must stream within 2 s of being back, even without a udev event.
     pub device_limit: Duration,
+    /// The longest pause for a network camera that is away, which must stream within 2 s of being back. The kernel alone may
+    /// take one of them to find its address in the network (ARP).
+    pub absent_limit: Duration,
     /// The pause after an error that needs a person.
     pub failed: Duration,
     /// The same for a device.
     pub device_failed: Duration,
     /// A source that streamed this long is stable: the next pause is the first again.
     pub stable: Duration,
-    /// The same for a device.
+    /// The same for a device, and for a network camera that is away.
     pub device_stable: Duration,
     /// How often an error that stays the same is logged.
     pub repeat_log: Duration,
@@ -63,6 +67,7 @@ impl Default for RetryPolicy {
             first: Duration::from_millis(250),
             limit: Duration::from_secs(5),
             device_limit: Duration::from_millis(1_500),
+            absent_limit: Duration::from_millis(500),
             failed: Duration::from_secs(30),
             device_failed: Duration::from_secs(5),
             stable: Duration::from_secs(10),
@@ -306,7 +311,8 @@ impl Camera {
         };
         // Frees its device, child process and buffers before the pause.
         drop(source);
-        let stable = if self.open.is_device() { self.retry_policy.device_stable } else { self.retry_policy.stable };
+        let is_quick = self.open.is_device() || error.is_absent;
+        let stable = if is_quick { self.retry_policy.device_stable } else { self.retry_policy.stable };
         if self.elapsed(since_ns) >= stable {
             retry.backoff.reset();
         }
@@ -358,7 +364,8 @@ impl Camera {
         }
         if error.retry {
             self.metrics.enter(Phase::Waiting);
-            let pause = retry.backoff.pause();
+            let limit = if error.is_absent { self.retry_policy.absent_limit } else { self.retry_policy.limit };
+            let pause = retry.backoff.pause_within(limit);
             self.log_error(error, retry, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
             return CameraState::Waiting { pause };
         }

@@ -23,8 +23,13 @@ impl Backoff {
 
     /// Returns the next pause.
     pub fn pause(&mut self) -> Duration {
-        let whole = self.next;
-        self.next = (whole * 2).min(self.limit);
+        self.pause_within(self.limit)
+    }
+
+    /// Returns the next pause, or `limit` where it is shorter; the pauses double all the same.
+    pub fn pause_within(&mut self, limit: Duration) -> Duration {
+        let whole = self.next.min(limit);
+        self.next = (self.next * 2).min(self.limit);
         // xorshift64: every non-zero state has a non-zero successor.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -85,7 +85,7 @@ impl RtspOffer {
             })
         });
         runtime.shutdown_background();
-        offer.unwrap_or_else(|place| Err(SourceError::transient(Failure::Panic(place).message(&target))))
+        offer.unwrap_or_else(|place| Err(Failure::Panic(place).error(&target)))
     }
 }
 
@@ -98,7 +98,7 @@ async fn ask(
     let meter = ReadMeter::of_this_thread();
     let no_answer = Failure::NoAnswer;
     let connected = timeout(target.timeout, connect(target, group, &meter)).await.unwrap_or(Err(no_answer));
-    let failed = |failure: &Failure| SourceError::transient(failure.message(target));
+    let failed = |failure: &Failure| failure.error(target);
     let (session, chosen) = connected.map_err(|failure| failed(&failure))?;
     let streams = session.streams().iter().enumerate().filter(|(at, _)| *at < MOST_STREAMS || *at == chosen.index);
     let streams = streams.map(|(at, stream)| OfferedStream::new(stream, at == chosen.index)).collect();

@@ -22,7 +22,7 @@ use retina::codec::{ParametersRef, VideoParametersCodec};
 use tokio::sync::oneshot;
 use tokio::task::consume_budget;
 use tokio::task::coop::has_budget_remaining;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use url::Url;
 use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
@@ -34,6 +34,7 @@ use super::super::source::SourceError;
 use super::access_unit::{Access, AccessUnit, Assembler, Codec};
 use super::frame_times::CameraClock;
 use super::jpeg_payload::JpegAssembler;
+use super::reachability::{Absence, Reachability};
 use super::unit_queue::UnitQueue;
 
 /// How long the camera may take to answer that the session is over.
@@ -47,7 +48,8 @@ const MOST_READ: u64 = 512 << 10;
 const FREE_WAKES: u32 = 2;
 
 /// How often a wait for one answer or packet may be woken where the kernel does not count what is read. A packet of 64 KiB, in a
-/// connection that is read one small segment at a time, takes 46.
+/// connection that is read one small segment at a time, takes 46. Each look at whether a silent camera can be reached takes two or
+/// three more.
 const MOST_WAKES: u32 = 256;
 
 /// How long packets gather inside a unit. Frames are late by no more than that.
@@ -55,6 +57,10 @@ const GATHERING: Duration = Duration::from_millis(1);
 
 /// How often a wait looks again by itself. retina forgets to be woken when the server sends a request of its own.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// How long a camera that plays may send nothing before visiond looks whether it can still be reached; three frame intervals, if they
+/// are longer.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// What tokio lets a task do before it must yield, less the few reads that one wake may make.
 const SPENT_BUDGET: u32 = 124;
@@ -91,17 +97,22 @@ impl RunningSession {
                 runtime.block_on(async {
                     let group = Arc::new(SessionGroup::default());
                     let play = play(&target, &group, &queue, clock.as_ref());
-                    tokio::select! {
+                    let failure = tokio::select! {
                         biased;
-                        _ = cancelled => {}
-                        error = play => queue.end(error),
+                        _ = cancelled => None,
+                        failure = play => Some(failure),
+                    };
+                    if let Some(failure) = &failure {
+                        queue.end(failure.error(&target));
                     }
-                    // The session is dropped, and retina says so to the camera.
-                    let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+                    // The session is dropped, and retina says so to the camera if it is there.
+                    if !matches!(failure, Some(Failure::Absent(_))) {
+                        let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+                    }
                 });
             });
             if let Err(place) = played {
-                queue.end(SourceError::transient(Failure::Panic(place).message(&target)));
+                queue.end(Failure::Panic(place).error(&target));
             }
             // A name that is still being resolved must not delay the end.
             runtime.shutdown_background();
@@ -135,10 +146,10 @@ pub fn thread_ended() -> SourceError {
 }
 
 /// Plays the stream until it fails.
-async fn play(target: &SessionTarget, group: &Arc<SessionGroup>, queue: &UnitQueue, clock: &dyn Clock) -> SourceError {
+async fn play(target: &SessionTarget, group: &Arc<SessionGroup>, queue: &UnitQueue, clock: &dyn Clock) -> Failure {
     let meter = ReadMeter::of_this_thread();
     let connected = timeout(target.timeout, connect(target, group, &meter)).await;
-    let failure = match connected {
+    match connected {
         Err(_) => Failure::NoAnswer,
         Ok(Err(failure)) => failure,
         Ok(Ok((session, stream))) => {
@@ -154,8 +165,7 @@ async fn play(target: &SessionTarget, group: &Arc<SessionGroup>, queue: &UnitQue
                 Err(failure) => failure,
             }
         }
-    };
-    SourceError::transient(failure.message(target))
+    }
 }
 
 /// Why a session failed.
@@ -166,6 +176,8 @@ pub(super) enum Failure {
     /// The camera plays, and no picture came for too long.
     NoVideo,
     Closed,
+    /// The camera plays, sends nothing any more, and cannot be reached.
+    Absent(Absence),
     /// An answer or packet is larger than any camera's.
     Endless,
     /// retina panicked, at this place.
@@ -181,6 +193,23 @@ impl From<retina::Error> for Failure {
 }
 
 impl Failure {
+    /// Returns the error of the source.
+    pub(super) fn error(&self, target: &SessionTarget) -> SourceError {
+        let message = self.message(target);
+        if self.may_pass() { SourceError::absent(message) } else { SourceError::transient(message) }
+    }
+
+    /// Whether the camera may serve again at any moment. If it refuses this client or stream, somebody has to act, and some cameras
+    /// lock out a client that tries again and again.
+    fn may_pass(&self) -> bool {
+        match self {
+            // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
+            Self::Rtsp(error) => error.status_code().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
+            Self::NoAnswer | Self::NoVideo | Self::Closed | Self::Absent(_) => true,
+            Self::Endless | Self::Panic(_) | Self::OtherCodec(_) => false,
+        }
+    }
+
     pub(super) fn message(&self, target: &SessionTarget) -> String {
         let shown = &target.shown;
         let seconds = target.timeout.as_secs_f64();
@@ -197,6 +226,12 @@ impl Failure {
                 return format!("no video from {shown} for {seconds} s; check the camera and the network{hint}");
             }
             Self::Closed => "the camera closed the connection".to_owned(),
+            Self::Absent(Absence::Unreachable) => {
+                "the camera sends nothing and cannot be reached; check its power and the network".to_owned()
+            }
+            Self::Absent(Absence::Moved) => {
+                "the camera sends nothing, and its name has another address now; connecting there".to_owned()
+            }
             Self::Endless => "an answer of the server does not end: this is no camera, check `url`".to_owned(),
             Self::Panic(place) => {
                 let place: String = redact_line(place).chars().take(300).collect();
@@ -245,7 +280,10 @@ fn refusal(error: &retina::Error, target: &SessionTarget) -> String {
 }
 
 /// A session that was set up, with the stream to play.
-pub(super) struct Connected(Session<Described>);
+pub(super) struct Connected {
+    session: Session<Described>,
+    reachability: Reachability,
+}
 
 /// What comes while a stream plays.
 pub(super) enum Received {
@@ -269,12 +307,31 @@ pub(super) struct ChosenStream {
     sets: Vec<Vec<u8>>,
 }
 
-/// Connects, and asks for the first stream that can be read.
+/// Connects, and asks for the first stream that can be read. Begins again when the camera is back.
 pub(super) async fn connect(
     target: &SessionTarget,
     group: &Arc<SessionGroup>,
     meter: &ReadMeter,
 ) -> Result<(Connected, ChosenStream), Failure> {
+    loop {
+        let reachability = Reachability::of(&target.url).await;
+        tokio::select! {
+            // The session first: it leaves little of tokio's budget, and the other needs little.
+            biased;
+            set_up = set_up(target, group, meter) => {
+                let (session, chosen) = set_up?;
+                return Ok((Connected { session, reachability }, chosen));
+            }
+            () = reachability.returned() => log::debug!("{} can be reached again: connecting again", target.shown),
+        }
+    }
+}
+
+async fn set_up(
+    target: &SessionTarget,
+    group: &Arc<SessionGroup>,
+    meter: &ReadMeter,
+) -> Result<(Session<Described>, ChosenStream), Failure> {
     let options = SessionOptions::default()
         .creds(target.credentials.clone())
         .user_agent("visiond".to_owned())
@@ -306,7 +363,7 @@ pub(super) async fn connect(
         RtspTransport::Udp => Transport::Udp(UdpTransportOptions::default()),
     };
     few_reads(meter, session.setup(at, SetupOptions::default().transport(transport))).await??;
-    Ok((Connected(session), chosen))
+    Ok((session, chosen))
 }
 
 /// The assembler of the stream's codec.
@@ -342,7 +399,7 @@ impl StreamAssembler {
 impl Connected {
     /// Returns the streams that the camera offers.
     pub(super) fn streams(&self) -> &[retina::client::Stream] {
-        self.0.streams()
+        self.session.streams()
     }
 
     /// Plays the stream and assembles its units.
@@ -354,19 +411,31 @@ impl Connected {
         clock: &dyn Clock,
         mut receive: impl FnMut(Received),
     ) -> Result<std::convert::Infallible, Failure> {
-        let play = few_reads(meter, self.0.play(PlayOptions::default()));
+        let play = few_reads(meter, self.session.play(PlayOptions::default()));
         let playing = timeout(target.timeout, play).await.map_err(|_| Failure::NoAnswer)???;
         let mut packets = pin!(playing);
         let mut assembler = StreamAssembler::new(stream);
         let mut camera_clock = CameraClock::new(stream.rate_hz);
         let mut deadline = Instant::now() + target.timeout;
         let mut is_inside_unit = false;
+        // When the last unit came, and how long one takes to come on average.
+        let (mut last_unit, mut interval) = (None, Duration::ZERO);
         loop {
             // Where packets never stop, the timer below may never be looked at.
-            if Instant::now() >= deadline {
+            let now = Instant::now();
+            if now >= deadline {
                 return Err(Failure::NoVideo);
             }
-            let packet = timeout_at(deadline, few_reads(meter, gather(is_inside_unit, packets.next()))).await;
+            let absence = async {
+                sleep_until(now + QUIET.max(interval * 3)).await;
+                self.reachability.lost().await
+            };
+            let next = few_reads(meter, gather(is_inside_unit, packets.next()));
+            let packet = tokio::select! {
+                biased;
+                packet = timeout_at(deadline, next) => packet,
+                absence = absence => return Err(Failure::Absent(absence)),
+            };
             let packet = packet.map_err(|_| Failure::NoVideo)??.ok_or(Failure::Closed)??;
             match packet {
                 PacketItem::Rtp(packet) => {
@@ -384,7 +453,11 @@ impl Connected {
                         units => receive(Received::Damaged(units)),
                     }
                     if !is_inside_unit {
-                        deadline = Instant::now() + target.timeout;
+                        let now = Instant::now();
+                        deadline = now + target.timeout;
+                        if let Some(last) = last_unit.replace(now) {
+                            interval = (interval * 7 + now.duration_since(last)) / 8;
+                        }
                     }
                 }
                 PacketItem::Rtcp(packet) => {

@@ -185,7 +185,8 @@ section! {
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
         /// YUV range. Without it, the stream's.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
-        /// visiond connects again if the camera does not answer, or sends no frame, for this long.
+        /// visiond connects again if the camera does not answer, or sends no frame, for this long. A camera that cannot be
+        /// reached any more, or whose name has another address, is noticed within 2 s.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }
 }

@@ -301,6 +301,16 @@ fn pauses_grow_to_the_limit_of_their_kind() {
 }
 
 #[test]
+fn pauses_stay_short_while_a_network_camera_is_away_and_grow_when_it_refuses() {
+    let absent = || Opening::Error(SourceError::absent("cannot connect"));
+    let mut script: Vec<_> = (0..12).map(|_| absent()).collect();
+    script.extend((0..2).map(|_| away()));
+    let pauses = pauses(false, RetryPolicy::default(), script);
+    assert!(pauses[..12].iter().all(|pause| *pause <= 500), "{pauses:?}");
+    assert!(pauses[12..].iter().all(|pause| *pause >= 3_749), "{pauses:?}");
+}
+
+#[test]
 fn the_next_pause_is_short_again_only_after_a_source_that_was_stable() {
     for is_device in [true, false] {
         for (stable, is_short) in [(Duration::ZERO, true), (EVER, false)] {
