@@ -1,9 +1,9 @@
 //! Reads a video file or stream, which ffmpeg decodes in a child process straight into a unified buffer.
 //!
-//! By default ffmpeg makes BGR, and its decoder uses arithmetic that is the same on every machine. A frame therefore has the
-//! pixels that OpenCV's `VideoCapture` gives: ffmpeg honours tags for matrix, range and the place of chroma samples, and treats
-//! untagged video as BT.601 limited at any size. With `pixels = "native"` the file's own planes come through the pipe (half the bytes), and the
-//! preprocess converts them.
+//! By default a frame has the pixels that OpenCV's `VideoCapture` gives: ffmpeg's decoder uses arithmetic that is the same on every
+//! machine, honours tags for matrix, range and the place of chroma samples, and treats untagged video as BT.601 limited at any size.
+//! Planes of 4:2:0 come through the pipe and the preprocess converts them as ffmpeg would; other video comes as BGR. With `pixels =
+//! "native"` the file's own planes come and are converted by the formulas.
 //!
 //! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
 

@@ -496,8 +496,7 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
     let (mut future, mut again) = (pin!(future), pin!(sleep(LOOK_AGAIN)));
     let (mut wakes, mut read_before) = (0, None);
     poll_fn(|context| {
-        wakes += 1;
-        if wakes > FREE_WAKES {
+        if wakes >= FREE_WAKES {
             let is_endless = match meter.bytes() {
                 Some(read) => read.saturating_sub(*read_before.get_or_insert(read)) > MOST_READ,
                 None => wakes > MOST_WAKES,
@@ -514,10 +513,13 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
         }
         let poll = future.as_mut().poll(context);
         if poll.is_pending() {
+            let mut was_woken = true;
             // Until it is pending, which is when it will wake this task.
             while again.as_mut().poll(context).is_ready() {
                 again.as_mut().reset(Instant::now() + LOOK_AGAIN);
+                was_woken = false;
             }
+            wakes += u32::from(was_woken);
         }
         poll.map(Ok)
     })
