@@ -95,7 +95,7 @@ impl Preview {
                     }
                 }
                 Next::Lost { .. } | Next::Waiting { .. } => {}
-                Next::End => return Err(SourceError::transient("the stream has ended; check `preview_url`")),
+                Next::End => return Err(SourceError::transient("the stream has ended")),
                 Next::Stopped => return Ok(ControlFlow::Break(())),
             }
         }
