@@ -7,8 +7,6 @@ use serde_json::Value;
 use visiond_kernels::jpeg::{JpegDecoder, JpegHeader};
 use visiond_tests::{Daemon, HANG, root};
 
-use super::rtsp::{H264, Server, stream};
-
 const TEXT: &str = r#"
 [engine]
 threads = 1
@@ -306,57 +304,4 @@ fn pictures_end_with_their_camera_and_missing_ones_are_an_error() {
     assert_eq!(ask(&daemon, "/cameras/yard/snapshot.jpg", "").status, 404);
     assert_eq!(ask(&daemon, "/cameras/door/snapshot.jpg", "").status, 200);
     assert!(daemon.terminate().status.success());
-}
-
-/// Returns the next picture of a stream of pictures.
-fn next_picture(from: &mut impl BufRead) -> Vec<u8> {
-    let head = loop {
-        let head = head(from);
-        if !head.trim().is_empty() {
-            break head;
-        }
-    };
-    let mut jpeg = vec![0; field(&head, "content-length").unwrap().parse().unwrap()];
-    from.read_exact(&mut jpeg).unwrap();
-    jpeg
-}
-
-#[test]
-fn live_pictures_come_from_the_cameras_second_stream_while_somebody_watches() {
-    let folder = tempfile::tempdir().unwrap();
-    let (large, small) = (folder.path().join("large.h264"), folder.path().join("small.h264"));
-    stream(&large, &H264);
-    stream(&small, &[&["-s", "192x108"], &H264[..]].concat());
-    let play = |file| Server::start(file, &["--at-end", "loop", "--fps", "25"]);
-    let (network, preview) = (play(&large), play(&small));
-    let url = |server: &Server| format!("rtsp://127.0.0.1:{}/live", server.port);
-    let mut daemon = start(&[format!(
-        "[[camera]]\nname = \"door\"\nmodel = \"tiny\"\n\
-         source = {{ type = \"rtsp\", url = \"{}\", preview_url = \"{}\" }}\n",
-        url(&network),
-        url(&preview)
-    )]);
-    let size = |jpeg: &[u8]| pixel(jpeg, 0, 0).0;
-    assert_eq!(size(&ask(&daemon, "/cameras/door/snapshot.jpg", "").bytes()), (384, 288));
-    let watch = |daemon: &Daemon| BufReader::new(ask(daemon, "/cameras/door/stream.mjpeg?overlay=1", "").chunked());
-    let mut pictures = watch(&daemon);
-    while size(&next_picture(&mut pictures)) != (192, 108) {}
-    for _ in 0..10 {
-        assert_eq!(size(&next_picture(&mut pictures)), (192, 108));
-    }
-    drop(pictures);
-    daemon.wait_until("the end of the second session", |_| preview.heard("TEARDOWN") == 1);
-    assert_eq!(network.heard("TEARDOWN"), 0);
-    // Without its server, clients see what the model sees.
-    drop(preview);
-    let mut pictures = watch(&daemon);
-    daemon.wait_until("a line about it", |daemon| {
-        assert_eq!(size(&next_picture(&mut pictures)), (384, 288));
-        daemon.log().contains("camera door: no preview, live pictures are the model's frames: cannot play rtsp://")
-    });
-    drop(pictures);
-    let ended = daemon.terminate();
-    assert!(ended.status.success());
-    let sequences: Vec<u64> = ended.daemon.messages("out.jsonl").iter().map(sequence).collect();
-    assert!(sequences.windows(2).all(|pair| pair[1] > pair[0]), "{sequences:?}");
 }

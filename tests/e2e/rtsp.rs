@@ -15,14 +15,14 @@ use visiond_tests::{Daemon, root, run, stderr, video};
 const MOST_GROWN: u64 = 200 << 20;
 
 /// A server; killed when dropped.
-pub(crate) struct Server {
+struct Server {
     child: Child,
-    pub(crate) port: u16,
+    port: u16,
     said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    pub(crate) fn start(file: &Path, args: &[&str]) -> Self {
+    fn start(file: &Path, args: &[&str]) -> Self {
         let mut command = Command::new("python3");
         command.arg(root().join("tests/rtsp/server.py")).arg(file).args(args).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -34,7 +34,7 @@ impl Server {
         Self { child, port, said }
     }
 
-    pub(crate) fn heard(&self, line: &str) -> usize {
+    fn heard(&self, line: &str) -> usize {
         self.said.lock().unwrap().iter().filter(|said| *said == line).count()
     }
 }
@@ -47,14 +47,14 @@ impl Drop for Server {
 }
 
 /// Makes a stream in Annex B of the sample video's first 40 frames, with B-frames.
-pub(crate) fn stream(path: &Path, codec: &[&str]) {
+fn stream(path: &Path, codec: &[&str]) {
     let args =
         ["-v", "error", "-frames:v", "40", "-vf", "scale=384:288", "-pix_fmt", "yuv420p", "-g", "10", "-bf", "2"];
     let made = Command::new("ffmpeg").arg("-i").arg(video()).args(args).args(codec).arg(path).status();
     assert!(made.unwrap().success());
 }
 
-pub(crate) const H264: [&str; 4] = ["-c:v", "libx264", "-f", "h264"];
+const H264: [&str; 4] = ["-c:v", "libx264", "-f", "h264"];
 
 fn config(model: &str, camera: &str) -> String {
     format!(

@@ -18,37 +18,9 @@ const KEYPOINT_SCORE: f32 = 0.3;
 /// How much of a pixel's colour a mask replaces.
 const MASK_COVERAGE: f32 = 0.45;
 
-/// Draws the detections of a message, whose places are scaled if the picture has another size than the message's frame.
+/// Draws the detections of a message.
 pub fn draw(picture: &mut RgbImage, message: &Message) {
-    let side = |of_picture: u32, of_frame: u32| of_picture as f32 / of_frame.max(1) as f32;
-    let scale = [side(picture.width(), message.frame.width), side(picture.height(), message.frame.height)];
-    if scale == [1.0; 2] {
-        return draw_all(picture, message, &message.detections);
-    }
-    let scaled: Vec<_> = message.detections.iter().map(|detection| scaled(detection, scale)).collect();
-    draw_all(picture, message, &scaled);
-}
-
-/// Returns a detection with its places times `scale`, as far as they are drawn.
-fn scaled(detection: &DetectionMessage, [x_scale, y_scale]: [f32; 2]) -> DetectionMessage {
-    let mut scaled = detection.clone();
-    if let Some(bounds) = &mut scaled.bounds {
-        (bounds.x, bounds.width) = (bounds.x * x_scale, bounds.width * x_scale);
-        (bounds.y, bounds.height) = (bounds.y * y_scale, bounds.height * y_scale);
-    }
-    let corners = scaled.oriented.iter_mut().flat_map(|oriented| &mut oriented.corners);
-    let ring_points = scaled.segments.iter_mut().flatten().flat_map(|ring| ring.as_chunks_mut::<2>().0);
-    for [x, y] in corners.chain(ring_points) {
-        (*x, *y) = (*x * x_scale, *y * y_scale);
-    }
-    for point in &mut scaled.keypoints {
-        (point.x, point.y) = (point.x * x_scale, point.y * y_scale);
-    }
-    scaled
-}
-
-fn draw_all(picture: &mut RgbImage, message: &Message, detections: &[DetectionMessage]) {
-    let style = Style::of(picture);
+    let (style, detections) = (Style::of(picture), &message.detections);
     // The best last, on top.
     for detection in detections.iter().rev() {
         let rings = detection.segments.as_deref().unwrap_or_default();

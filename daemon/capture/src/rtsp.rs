@@ -68,9 +68,7 @@ impl RtspSource {
             certainty: error.certainty(),
             error: SourceError::permanent(error.to_string()),
         });
-        let wrong = |key, url: &str| address(url).err().map(|error| SourceFault::new(key, error));
-        let url = wrong("url", &config.url);
-        let preview_url = config.preview_url.as_deref().and_then(|url| wrong("preview_url", url));
+        let address = address(config).err().map(|error| SourceFault::new("url", error));
         let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
         let needed = if config.decoder == StreamDecoding::Nvdec { &[][..] } else { &programs[..] };
         let program = needed.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
@@ -79,7 +77,7 @@ impl RtspSource {
             error: decoder_process::cannot_start(program, &error),
             certainty,
         });
-        [login, url, preview_url, program].into_iter().flatten().collect()
+        [login, address, program].into_iter().flatten().collect()
     }
 
     /// Starts the session, which connects while [`Source::next`] waits.
@@ -192,7 +190,7 @@ impl Source for RtspSource {
 impl SessionTarget {
     /// Reads the login, which may be a file that has changed since.
     fn new(config: &RtspConfig) -> Result<Self, SourceError> {
-        let (url, mut credentials) = address(&config.url)?;
+        let (url, mut credentials) = address(config)?;
         if let Some(name) = &config.login {
             let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
             let (username, password) = login.into_parts();
@@ -210,9 +208,9 @@ impl SessionTarget {
 }
 
 /// Returns the address without a user, and the user that it has.
-fn address(text: &str) -> Result<(Url, Option<Credentials>), SourceError> {
-    let wrong = |reason: &str| SourceError::permanent(format!("cannot play {}: {reason}", shown(text)));
-    let mut url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+fn address(config: &RtspConfig) -> Result<(Url, Option<Credentials>), SourceError> {
+    let wrong = |reason: &str| SourceError::permanent(format!("cannot play {}: {reason}", shown(&config.url)));
+    let mut url = Url::parse(&config.url).map_err(|error| wrong(&error.to_string()))?;
     if url.host_str().is_none_or(str::is_empty) {
         return Err(wrong("it has no host: write rtsp://HOST/PATH"));
     }

@@ -139,21 +139,16 @@ fn addresses(http: &PlacedTable<'_, '_>, sinks: &[PlacedTable<'_, '_>], base: &P
     }
 }
 
-/// Checks that `login` comes with URLs that have no user.
+/// Checks that `login` comes with a URL that has no user.
 fn login(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let Some((_, span)) = source.text("login") else { return };
-    for key in ["url", "preview_url"] {
-        let Some((url, _)) = source.text(key) else { continue };
-        let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
-        match authority {
-            None => diagnostics
-                .error(span.clone(), format!("`login` requires a URL, and `{key}` is a file: remove `login`")),
-            Some(authority) if authority.contains('@') => {
-                let message = format!("`{key}` contains a user already: remove it there, or remove `login`");
-                diagnostics.error(span.clone(), message);
-            }
-            Some(_) => {}
+    let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text("url")) else { return };
+    let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
+    match authority {
+        None => diagnostics.error(span, "`login` requires a URL, and `url` is a file: remove `login`"),
+        Some(authority) if authority.contains('@') => {
+            diagnostics.error(span, "`url` contains a user already: remove it there, or remove `login`");
         }
+        Some(_) => {}
     }
 }
 

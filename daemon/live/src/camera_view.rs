@@ -1,12 +1,11 @@
 //! A camera's frame and pictures, between the lane, the encoder and the clients that watch.
 //!
-//! While a client waits for a picture and the next one is due, the lane keeps one frame past its run and leaves it here, or the
-//! camera's preview leaves one of its own. The
+//! While a client waits for a picture and the next one is due, the lane keeps one frame past its run and leaves it here. The
 //! encoder makes of it what clients watch: a picture with boxes, one without, or a copy of the frame. At most one frame per
 //! camera is kept. Nothing is made for a client that does not take the pictures.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -25,8 +24,6 @@ use crate::encoder_queue::EncoderQueue;
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// The value of `due_ns` while no frame is wanted.
 const NEVER: u64 = u64::MAX;
-/// How long after its last frame a preview counts as away, so that clients see the model's frames again.
-const PREVIEW_GAP_NS: u64 = 3_000_000_000;
 
 /// Sends the newest picture of one kind to the clients that watch it.
 type Newest = watch::Sender<Option<Arc<Picture>>>;
@@ -58,10 +55,6 @@ pub struct CameraView {
     queue: Arc<EncoderQueue<Self>>,
     /// When the lane is to leave a frame here, in nanoseconds on CLOCK_MONOTONIC; [`NEVER`] if no frame is wanted.
     due_ns: AtomicU64,
-    /// Until when frames come from the camera's preview instead of the lane, in nanoseconds on CLOCK_MONOTONIC.
-    preview_until_ns: AtomicU64,
-    /// Whether clients want a copy of a frame, which is always the lane's.
-    wants_copy: AtomicBool,
     state: Mutex<ViewState>,
     plain: Newest,
     overlay: Newest,
@@ -70,8 +63,6 @@ pub struct CameraView {
 #[derive(Debug, Default)]
 struct ViewState {
     waiting: Option<(Arc<Frame>, Arc<Message>)>,
-    /// Whether that frame is the preview's, of which there are no copies.
-    is_preview: bool,
     /// Whether a frame waits here or is being encoded.
     busy: bool,
     /// When the next picture may be made, in nanoseconds on CLOCK_MONOTONIC.
@@ -89,8 +80,6 @@ impl CameraView {
             name: camera.into(),
             queue: Arc::clone(queue),
             due_ns: AtomicU64::new(NEVER),
-            preview_until_ns: AtomicU64::new(0),
-            wants_copy: AtomicBool::new(false),
             state: Mutex::default(),
             plain: Newest::default(),
             overlay: Newest::default(),
@@ -100,12 +89,7 @@ impl CameraView {
     /// Whether the lane is to leave a frame here. The lane asks when a run has begun; one relaxed load if no client watches.
     pub fn wanted(&self) -> bool {
         let due_ns = self.due_ns.load(Ordering::Relaxed);
-        if due_ns == NEVER {
-            return false;
-        }
-        let now_ns = SystemClock.monotonic_ns();
-        now_ns >= due_ns
-            && (now_ns >= self.preview_until_ns.load(Ordering::Relaxed) || self.wants_copy.load(Ordering::Relaxed))
+        due_ns != NEVER && SystemClock.monotonic_ns() >= due_ns
     }
 
     /// Leaves a frame with its message here.
@@ -113,37 +97,17 @@ impl CameraView {
     /// Never waits. A frame that is not wanted is dropped, and so is one that comes while the encoder or a client holds a
     /// lock; the next frame is then wanted instead.
     pub fn offer(self: &Arc<Self>, frame: &Arc<Frame>, message: &Arc<Message>) {
-        if self.wanted() {
-            self.leave(frame, message, SystemClock.monotonic_ns(), false);
+        if !self.wanted() {
+            return;
         }
-    }
-
-    /// Leaves a frame of the camera's preview here, with a message whose boxes belong on it. The lane's frames are not wanted meanwhile.
-    ///
-    /// Never waits, like [`CameraView::offer`].
-    pub fn offer_preview(self: &Arc<Self>, frame: &Arc<Frame>, message: &Arc<Message>) {
-        let now_ns = SystemClock.monotonic_ns();
-        self.preview_until_ns.store(now_ns + PREVIEW_GAP_NS, Ordering::Relaxed);
-        if now_ns >= self.due_ns.load(Ordering::Relaxed) && !self.wants_copy.load(Ordering::Relaxed) {
-            self.leave(frame, message, now_ns, true);
-        }
-    }
-
-    /// Ends the preview: the lane's frames are wanted again.
-    pub fn end_preview(&self) {
-        self.preview_until_ns.store(0, Ordering::Relaxed);
-    }
-
-    fn leave(self: &Arc<Self>, frame: &Arc<Frame>, message: &Arc<Message>, now_ns: u64, is_preview: bool) {
         let Some(mut state) = self.state.try_lock() else { return };
         // The encoder may come for the frame at once; it then waits for this lock until the frame is there.
         if state.busy || !self.queue.try_push(self) {
             return;
         }
-        state.next_ns = next_due_ns(state.next_ns, now_ns, self.queue.interval_ns());
+        state.next_ns = next_due_ns(state.next_ns, SystemClock.monotonic_ns(), self.queue.interval_ns());
         state.busy = true;
         state.waiting = Some((Arc::clone(frame), Arc::clone(message)));
-        state.is_preview = is_preview;
         self.due_ns.store(NEVER, Ordering::Relaxed);
     }
 
@@ -160,7 +124,6 @@ impl CameraView {
         let (send, copy) = sync_channel(1);
         let mut state = self.state.lock();
         state.copies.push(send);
-        self.wants_copy.store(true, Ordering::Relaxed);
         state.next_ns = 0;
         self.request_frame(&state);
         drop(state);
@@ -199,8 +162,7 @@ impl CameraView {
     pub(crate) fn take(&self) -> Option<TakenFrame> {
         let mut state = self.state.lock();
         let (frame, message) = state.waiting.take()?;
-        let copies = if state.is_preview { Vec::new() } else { std::mem::take(&mut state.copies) };
-        self.wants_copy.store(!state.copies.is_empty(), Ordering::Relaxed);
+        let copies = std::mem::take(&mut state.copies);
         let watched = |newest: &Newest| newest.receiver_count() > 0;
         Some(TakenFrame { frame, message, copies, plain: watched(&self.plain), overlay: watched(&self.overlay) })
     }

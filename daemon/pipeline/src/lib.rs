@@ -6,7 +6,6 @@ pub mod lane;
 pub mod mailbox;
 pub mod model_runner;
 pub mod pacer;
-pub mod preview;
 pub mod status_line;
 pub mod summary;
 pub mod supervisor;

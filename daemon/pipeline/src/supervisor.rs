@@ -29,7 +29,6 @@ use super::camera::{ActiveCameras, Camera, RetryPolicy};
 use super::frame_rate::FrameRate;
 use super::lane::{GpuLost, Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, PublishFn};
 use super::mailbox::{Delivery, Mailbox};
-use super::preview::Preview;
 
 /// A camera that is to run.
 pub struct CameraSpec {
@@ -37,8 +36,6 @@ pub struct CameraSpec {
     pub name: Arc<str>,
     /// Opens the source; `None` if the camera runs already and stays as it is.
     pub open: Option<Open>,
-    /// Opens its stream for live pictures, if it has one. Used with `open` alone.
-    pub preview: Option<Open>,
     /// The most frames a second that the model looks at.
     pub max_fps: Option<f64>,
     /// The fate of its frames while the lane is busy.
@@ -74,7 +71,7 @@ pub struct PipelineContext {
 /// The running pipeline.
 pub struct Pipeline {
     lanes: Vec<RunningLane>,
-    /// Threads of previews, and those that were told to end and have not ended yet.
+    /// Threads that were told to end and have not ended yet.
     leaving: Vec<JoinHandle<()>>,
     context: PipelineContext,
     message_limit: Arc<MessageLimit>,
@@ -318,19 +315,8 @@ impl Pipeline {
                 (Some(open), _) => {
                     let record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
                     let known = known(&record.metrics);
-                    let view = Arc::clone(&known.view);
                     match self.start_camera(&lane, known, record, open, camera.max_fps) {
-                        Ok(running) => {
-                            let stop = running.stop.clone();
-                            lane.cameras.push(running);
-                            let preview = camera
-                                .preview
-                                .map(|open| Preview::start(view, Arc::clone(&self.context.live), open, stop));
-                            match preview.transpose() {
-                                Ok(thread) => self.leaving.extend(thread),
-                                Err(error) => result = Err(error),
-                            }
-                        }
+                        Ok(running) => lane.cameras.push(running),
                         Err(error) => result = Err(error),
                     }
                 }

@@ -15,7 +15,6 @@ fn detection(class_id: u32, label: &str, score: f32, [x, y, width, height]: [f32
 fn drawn(picture: &mut RgbImage, detections: &[DetectionMessage], skeleton: &[[u32; 2]]) {
     let mut message = visiond_flow::testing::message("a", &[]);
     message.detections = detections.to_vec();
-    (message.frame.width, message.frame.height) = picture.dimensions();
     message.model = Arc::new(MessageModel { skeleton: skeleton.to_vec(), ..MessageModel::default() });
     draw(picture, &message);
 }
@@ -65,34 +64,6 @@ fn a_box_is_drawn_on_its_edge_in_its_classes_colour() {
     assert_eq!(*picture.get_pixel(159, 150), color);
     assert_eq!(*picture.get_pixel(130, 179), color);
     assert_eq!(*picture.get_pixel(130, 150), Rgb([0; 3]));
-}
-
-#[test]
-fn on_a_picture_of_another_size_everything_is_at_its_scaled_place() {
-    let mut message = visiond_flow::testing::message("a", &[]);
-    (message.frame.width, message.frame.height) = (160, 480);
-    message.model = Arc::new(MessageModel { skeleton: vec![[0, 1]], ..MessageModel::default() });
-    let ring = vec![vec![10.0, 100.0, 40.0, 100.0, 40.0, 200.0, 10.0, 200.0]];
-    let mut one = detection(5, "bus", 0.8, [50.0, 200.0, 30.0, 160.0]);
-    one.keypoints = vec![point(100.0, 40.0, None), point(150.0, 40.0, None)];
-    let corners = [[5.0, 300.0], [20.0, 300.0], [20.0, 400.0], [5.0, 400.0]];
-    let oriented = OrientedMessage { x: 12.5, y: 350.0, width: 15.0, height: 100.0, angle: 0.0, corners };
-    let turned = DetectionMessage { oriented: Some(oriented), bounds: None, ..detection(5, "bus", 0.7, [0.0; 4]) };
-    let masked = DetectionMessage { segments: Some(ring), bounds: None, ..detection(5, "bus", 0.6, [0.0; 4]) };
-    message.detections = vec![one, turned, masked];
-    let mut picture = RgbImage::new(320, 240);
-    draw(&mut picture, &message);
-    let (color, black) = (Rgb(class_color(5)), Rgb([0; 3]));
-    // The box and two keypoints.
-    for [x, y] in [[100, 150], [159, 150], [200, 20], [300, 20]] {
-        assert_eq!(*picture.get_pixel(x, y), color, "{x} {y}");
-    }
-    // The skeleton, the turned box and the mask, which cover pixels in part.
-    for [x, y] in [[250, 20], [10, 170], [40, 170], [50, 75]] {
-        assert_ne!(*picture.get_pixel(x, y), black, "{x} {y}");
-    }
-    assert_eq!(*picture.get_pixel(130, 150), black);
-    assert_eq!(message.detections[0].bounds.as_ref().unwrap().x, 50.0);
 }
 
 #[test]

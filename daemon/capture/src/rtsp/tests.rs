@@ -93,7 +93,6 @@ fn key_frames(file: &str) -> Vec<bool> {
 pub(crate) fn config(url: &str) -> RtspConfig {
     RtspConfig {
         url: url.to_owned(),
-        preview_url: None,
         login: None,
         transport: RtspTransport::Tcp,
         key_frames_only: false,

@@ -105,10 +105,9 @@ prop_compose! {
         max_memory_bytes in (16_u64 << 20)..=1 << 40, pixels in word(), color_matrix in of(word()), color_range in of(word()),
         timeout in duration(100, 3_600_000),
     ) -> RtspConfig {
-        let [url, preview] = ["", "/small"].map(|end| format!("rtsp://10.0.0.1:554/{path}{end}"));
-        let preview_url = key_frames_only.then_some(preview);
+        let url = format!("rtsp://10.0.0.1:554/{path}");
         RtspConfig {
-            url, preview_url, login, transport, key_frames_only, decoder, ffmpeg, confined, max_memory_bytes, pixels, color_matrix,
+            url, login, transport, key_frames_only, decoder, ffmpeg, confined, max_memory_bytes, pixels, color_matrix,
             color_range, timeout,
         }
     }

@@ -71,13 +71,6 @@ impl SourceConfig {
         };
         is_lossless(self.name(), is_fastest, has_fps)
     }
-
-    /// Returns the source of the camera's live pictures, if it has one of its own.
-    pub fn preview(&self) -> Option<Self> {
-        let Self::Rtsp(rtsp) = self else { return None };
-        let url = rtsp.preview_url.clone()?;
-        Some(Self::Rtsp(RtspConfig { url, preview_url: None, key_frames_only: false, ..rtsp.clone() }))
-    }
 }
 
 /// Whether a source of this `type` waits for the lane; also true for an unknown type.
@@ -163,9 +156,6 @@ section! {
         /// The stream: rtsp://HOST:PORT/PATH. The port is 554 if there is none. rtsps:// is not supported here, `type = "video"`
         /// reads it.
         url: String as rtsp_url() => required(r#""rtsp://192.168.1.20:554/stream1""#),
-        /// Another stream of the same camera, for the live page and other live pictures: a small one where the model gets a large
-        /// one, or the other way round. It is opened while somebody watches. Boxes are the model's.
-        preview_url: Option<String> as rtsp_url() => optional(r#""rtsp://192.168.1.20:554/stream2""#),
         /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
         /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
         /// as the camera requests.
@@ -175,8 +165,8 @@ section! {
         /// Decode only key frames, which takes a fraction of the CPU's time. How many there are is a setting of the camera
         /// (GOP, I-frame interval), usually one every 1 to 4 s.
         key_frames_only: bool as flag() => default(false),
-        /// What decodes H.264 and H.265. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory; the
-        /// model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
+        /// What decodes H.264 and H.265. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory, as the stream's own YUV planes;
+        /// the model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
         /// ffmpeg; the log says which, and why.
         decoder: StreamDecoding as word() => default(StreamDecoding::Auto),
         /// The ffmpeg program; ffprobe must be in the same folder.

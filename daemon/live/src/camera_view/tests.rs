@@ -70,34 +70,6 @@ fn nobody_watches_nothing_is_kept_and_no_thread_is_started() {
 }
 
 #[test]
-fn a_preview_takes_the_place_of_the_lanes_frames_but_not_of_copies() {
-    let live = Live::new();
-    let (view, pool) = (live.view("door"), pool(4));
-    let new = || (Arc::new(frame(&pool, 0).unwrap()), Arc::new(message("door", &[])));
-    let _watch = view.watch(false).unwrap();
-    assert!(view.wanted());
-    let (previewed, of) = new();
-    view.offer_preview(&previewed, &of);
-    // The lane keeps no frame while there is a preview, unless a copy of it is wanted.
-    assert!(!view.wanted());
-    let copier = Arc::clone(&view);
-    let copying = thread::spawn(move || copier.frame(HANG));
-    wait_until("a copy is wanted", || view.wanted());
-    let (previewed, of) = new();
-    view.offer_preview(&previewed, &of);
-    assert_eq!(Arc::strong_count(&previewed), 1);
-    let (of_lane, of) = new();
-    view.offer(&of_lane, &of);
-    assert!(copying.join().unwrap().is_some());
-    wait_until("no copy is wanted any more", || !view.wanted());
-    view.end_preview();
-    wait_until("the lane's frames are wanted again", || {
-        view.request_frame(&view.state.lock());
-        view.wanted()
-    });
-}
-
-#[test]
 fn a_snapshot_is_the_next_frame_and_its_buffer_comes_back() {
     let live = Live::new();
     let view = live.view("door");
