@@ -125,6 +125,15 @@ fn every_unknown_key_is_reported() {
 }
 
 #[test]
+fn a_key_of_another_type_is_named_with_the_types_that_have_it() {
+    let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"rtsp\", url = \"rtsp://h/1\", pace = \"fastest\", inputs = 1 }\n";
+    let found = sentences(&format!("{MODEL}{camera}")).join("|");
+    let expected = "unknown key `camera.source.pace`: it is a key of `type = \"video\"` and `type = \"command\"`";
+    assert!(found.contains(expected), "{found}");
+    assert!(found.contains("unknown key `camera.source.inputs`: the keys of `camera.source` are type, url"), "{found}");
+}
+
+#[test]
 fn amounts_are_accepted_from_the_documented_least_to_the_documented_most() {
     const MIB: u64 = 1 << 20;
     const HOUR_MS: u64 = 3_600_000;
