@@ -71,6 +71,14 @@ impl SourceConfig {
         };
         is_lossless(self.name(), is_fastest, has_fps)
     }
+
+    /// Returns the stream that people watch, if it is another one than the model's.
+    pub fn preview(&self) -> Option<Self> {
+        match self {
+            Self::Rtsp(rtsp) => rtsp.preview().map(Self::Rtsp),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a source of this `type` waits for the lane; also true for an unknown type.
@@ -156,6 +164,10 @@ section! {
         /// The stream: rtsp://HOST:PORT/PATH. The port is 554 if there is none. rtsps:// is not supported here, `type = "video"`
         /// reads it.
         url: String as rtsp_url() => required(r#""rtsp://192.168.1.20:554/stream1""#),
+        /// Another stream of the same camera and the same view, such as a small one, for people: the live page, snapshots and MJPEG show
+        /// it, with the boxes that the model found in `url`. visiond plays it only while somebody watches. While it cannot be played, they
+        /// show the model's frames. The other keys are for both streams, except `key_frames_only` and `pixels`.
+        preview_url: Option<String> as rtsp_url() => optional(r#""rtsp://192.168.1.20:554/stream2""#),
         /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
         /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
         /// as the camera requests.
@@ -187,6 +199,16 @@ section! {
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
         /// visiond connects again if the camera does not answer, or sends no frame, for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+    }
+}
+
+impl RtspConfig {
+    /// Returns the stream of `preview_url`, if there is one.
+    ///
+    /// It decodes every frame, because people want motion, and leaves the pixels as they are, because a JPEG has YUV, too.
+    pub fn preview(&self) -> Option<Self> {
+        let (url, preview_url) = (self.preview_url.clone()?, None);
+        Some(Self { url, preview_url, key_frames_only: false, pixels: VideoPixels::Native, ..self.clone() })
     }
 }
 
