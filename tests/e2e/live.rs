@@ -42,13 +42,13 @@ fn start(cameras: &[String]) -> Daemon {
 }
 
 /// A response: its head, and its body to read.
-struct Answer {
-    status: u16,
-    head: String,
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
     body: BufReader<UnixStream>,
 }
 
-fn ask(daemon: &Daemon, path: &str, headers: &str) -> Answer {
+pub fn ask(daemon: &Daemon, path: &str, headers: &str) -> Answer {
     let mut socket = UnixStream::connect(daemon.path("http.sock")).unwrap();
     socket.set_read_timeout(Some(HANG)).unwrap();
     write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
@@ -59,20 +59,20 @@ fn ask(daemon: &Daemon, path: &str, headers: &str) -> Answer {
 }
 
 /// Lines up to an empty one.
-fn head(from: &mut impl BufRead) -> String {
+pub fn head(from: &mut impl BufRead) -> String {
     let mut text = String::new();
     while from.read_line(&mut text).unwrap() > 2 {}
     text
 }
 
-fn field(head: &str, name: &str) -> Option<String> {
+pub fn field(head: &str, name: &str) -> Option<String> {
     let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
 impl Answer {
     /// Returns the body of a plain response.
-    fn bytes(mut self) -> Vec<u8> {
+    pub fn bytes(mut self) -> Vec<u8> {
         let length = field(&self.head, "content-length").unwrap().parse().unwrap();
         let mut bytes = vec![0; length];
         self.body.read_exact(&mut bytes).unwrap();
@@ -80,14 +80,14 @@ impl Answer {
     }
 
     /// Returns a body in chunked encoding.
-    fn chunked(self) -> Chunked {
+    pub fn chunked(self) -> Chunked {
         assert_eq!((self.status, field(&self.head, "transfer-encoding").as_deref()), (200, Some("chunked")));
         Chunked { from: self.body, left: 0 }
     }
 }
 
 /// A body in chunked encoding, read as one.
-struct Chunked {
+pub struct Chunked {
     from: BufReader<UnixStream>,
     left: usize,
 }

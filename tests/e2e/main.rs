@@ -32,6 +32,7 @@ mod nothing_lost;
 mod onvif;
 mod package;
 mod pictures;
+mod preview;
 mod reload;
 mod reload_command;
 mod rtsp;

@@ -15,14 +15,14 @@ use visiond_tests::{Daemon, root, run, stderr, video};
 const MOST_GROWN: u64 = 200 << 20;
 
 /// A server; killed when dropped.
-struct Server {
+pub struct Server {
     child: Child,
-    port: u16,
+    pub port: u16,
     said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    fn start(file: &Path, args: &[&str]) -> Self {
+    pub fn start(file: &Path, args: &[&str]) -> Self {
         let mut command = Command::new("python3");
         command.arg(root().join("tests/rtsp/server.py")).arg(file).args(args).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -34,7 +34,7 @@ impl Server {
         Self { child, port, said }
     }
 
-    fn heard(&self, line: &str) -> usize {
+    pub fn heard(&self, line: &str) -> usize {
         self.said.lock().unwrap().iter().filter(|said| *said == line).count()
     }
 }

@@ -41,6 +41,32 @@ pub fn draw(picture: &mut RgbImage, message: &Message) {
     }
 }
 
+/// Draws the detections of a message on a picture of another size than the message's frame, such as another stream of the camera.
+///
+/// Each axis is scaled by itself, because cameras squeeze a wide picture into the shape of a small stream.
+pub fn draw_scaled(picture: &mut RgbImage, message: &Message) {
+    let scale = |pixels: u32, of: u32| pixels as f32 / of.max(1) as f32;
+    let (x, y) = (scale(picture.width(), message.frame.width), scale(picture.height(), message.frame.height));
+    let mut message = message.clone();
+    for detection in &mut message.detections {
+        if let Some(bounds) = &mut detection.bounds {
+            *bounds =
+                BoxMessage { x: bounds.x * x, y: bounds.y * y, width: bounds.width * x, height: bounds.height * y };
+        }
+        let corners = detection.oriented.iter_mut().flat_map(|oriented| &mut oriented.corners);
+        corners.for_each(|corner| *corner = [corner[0] * x, corner[1] * y]);
+        for point in &mut detection.keypoints {
+            (point.x, point.y) = (point.x * x, point.y * y);
+        }
+        for ring in detection.segments.iter_mut().flatten() {
+            for (at, value) in ring.iter_mut().enumerate() {
+                *value *= if at.is_multiple_of(2) { x } else { y };
+            }
+        }
+    }
+    draw(picture, &message);
+}
+
 /// Sizes for one picture.
 struct Style {
     /// Width of a box's line in pixels.

@@ -68,6 +68,8 @@ impl RtspSource {
             certainty: error.certainty(),
             error: SourceError::permanent(error.to_string()),
         });
+        let preview = config.preview().and_then(|preview| address(&preview).err());
+        let preview = preview.map(|error| SourceFault::new("preview_url", error));
         let address = address(config).err().map(|error| SourceFault::new("url", error));
         let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
         let needed = if config.decoder == StreamDecoding::Nvdec { &[][..] } else { &programs[..] };
@@ -77,7 +79,7 @@ impl RtspSource {
             error: decoder_process::cannot_start(program, &error),
             certainty,
         });
-        [login, address, program].into_iter().flatten().collect()
+        [login, address, preview, program].into_iter().flatten().collect()
     }
 
     /// Starts the session, which connects while [`Source::next`] waits.

@@ -76,6 +76,9 @@ mod tests {
             [[camera]]
             name = "e"
             source = { type = "command", command = ["gst", "rtspsrc location=rtsp://u:hush@h/1", "user-pw=hush", "--password", "hush", "-u", "admin:hush", "fdsink"] }
+            [[camera]]
+            name = "f"
+            source = { type = "rtsp", url = "rtsp://10.0.0.1/1", preview_url = "rtsp://admin:hush@10.0.0.1/2?pwd=hush" }
             [[sink]]
             type = "mqtt"
             url = "mqtt://broker"
@@ -102,6 +105,8 @@ mod tests {
             ["gst", "rtspsrc location=rtsp://***@h/1", "user-pw=***", "--password", "***", "-u", "***", "fdsink"]
                 .map(str::to_owned)
                 .into();
+        let SourceConfig::Rtsp(rtsp) = &mut expected.cameras[5].source else { panic!("an RTSP camera") };
+        rtsp.preview_url = Some("rtsp://***@10.0.0.1/2?pwd=***".to_owned());
         assert_eq!(Config::parse(&shown, Path::new("v.toml")).unwrap(), expected);
     }
 }

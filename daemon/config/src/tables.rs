@@ -42,6 +42,8 @@ pub struct TableReader<'a, 'i> {
     known: Vec<&'static str>,
     /// The `type` is wrong or absent, so the valid keys are unknown.
     undecided: bool,
+    /// Every type with its keys, if the table has a `type`.
+    variants: Vec<Variant>,
     base: &'a Path,
     diagnostics: &'a mut Diagnostics,
 }
@@ -55,7 +57,8 @@ impl<'a, 'i> TableReader<'a, 'i> {
         read: impl FnOnce(&mut Self) -> Option<T>,
     ) -> Option<T> {
         let (path, base, diagnostics) = (context.path.to_owned(), context.base, &mut *context.diagnostics);
-        let mut this = Self { table, span, path, known: Vec::new(), undecided: false, base, diagnostics };
+        let mut this =
+            Self { table, span, path, known: Vec::new(), undecided: false, variants: Vec::new(), base, diagnostics };
         let value = read(&mut this);
         this.refuse_unknown();
         value
@@ -88,6 +91,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
             self.undecided = true;
             return None;
         };
+        self.variants = U::variants();
         U::read(name, self)
     }
 
@@ -105,7 +109,13 @@ impl<'a, 'i> TableReader<'a, 'i> {
         }
         for key in self.table.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
+            let has = |variant: &&Variant| variant.keys.iter().any(|key| key.name == name.as_ref());
             let remedy = match nearest(name, self.known.iter().copied()) {
+                _ if self.variants.iter().any(|variant| has(&variant)) => {
+                    let types =
+                        self.variants.iter().filter(has).map(|variant| format!("`type = \"{}\"`", variant.name));
+                    format!("it is a key of {}", types.collect::<Vec<_>>().join(" and "))
+                }
                 Some(near) => format!("did you mean `{near}`?"),
                 None if self.path.is_empty() => format!("the tables of the file are {}", self.known.join(", ")),
                 None => format!("the keys of `{}` are {}", self.path, self.known.join(", ")),

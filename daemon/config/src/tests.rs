@@ -3,6 +3,7 @@
 mod reference;
 mod roundtrip;
 
+use super::types::SourceConfig;
 use super::*;
 
 fn errors(text: &str) -> String {
@@ -122,6 +123,15 @@ fn every_unknown_key_is_reported() {
         "model.scor",
     ];
     assert_eq!(keys, expected, "{found:#?}");
+}
+
+#[test]
+fn a_key_of_another_type_is_named_with_the_types_that_have_it() {
+    let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"rtsp\", url = \"rtsp://h/1\", pace = \"fastest\", inputs = 1 }\n";
+    let found = sentences(&format!("{MODEL}{camera}")).join("|");
+    let expected = "unknown key `camera.source.pace`: it is a key of `type = \"video\"` and `type = \"command\"`";
+    assert!(found.contains(expected), "{found}");
+    assert!(found.contains("unknown key `camera.source.inputs`: the keys of `camera.source` are type, url"), "{found}");
 }
 
 #[test]
@@ -351,6 +361,29 @@ fn an_rtsp_url_is_one_and_another_schemes_remedy_is_named() {
     for wrong in ["/srv/a.mp4", "http://10.0.0.1/1", "rtsp://", "rtsp://a b/"] {
         assert!(said(wrong).contains("must be a URL rtsp://HOST/PATH"), "{wrong}: {}", said(wrong));
     }
+}
+
+#[test]
+fn a_preview_is_another_stream_of_an_rtsp_camera() {
+    let camera = |keys: &str| format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ url = \"rtsp://h/1\", {keys} }}\n");
+    let said = |keys: &str| sentences(&camera(keys)).join("|");
+    let good = camera("type = \"rtsp\", preview_url = \"rtsp://h/2\", login = \"gate\", key_frames_only = true");
+    let config = Config::parse(&good, Path::new("visiond.toml")).unwrap();
+    let Some(SourceConfig::Rtsp(preview)) = config.cameras[0].source.preview() else { panic!("a preview") };
+    let SourceConfig::Rtsp(rtsp) = &config.cameras[0].source else { panic!("an RTSP camera") };
+    assert_eq!((&*preview.url, &preview.login, preview.transport), ("rtsp://h/2", &rtsp.login, rtsp.transport));
+    assert!(!preview.key_frames_only && preview.preview().is_none());
+
+    let same = said("type = \"rtsp\", preview_url = \"rtsp://h/1\"");
+    assert!(same.contains("`preview_url` is the same as `url`: remove it, or write"), "{same}");
+    let user = said("type = \"rtsp\", preview_url = \"rtsp://me:hunter2@h/2\", login = \"gate\"");
+    assert!(user.contains("`preview_url` contains a user already") && !user.contains("hunter2"), "{user}");
+    for wrong in ["/srv/a.mp4", "http://h/2", "rtsp://", "rtsp://a b/"] {
+        let wrong = said(&format!("type = \"rtsp\", preview_url = \"{wrong}\""));
+        assert!(wrong.contains("`camera.source.preview_url` must be a URL rtsp://HOST/PATH"), "{wrong}");
+    }
+    let other = said("type = \"video\", preview_url = \"rtsp://h/2\"");
+    assert!(other.contains("unknown key `camera.source.preview_url`: it is a key of `type = \"rtsp\"`"), "{other}");
 }
 
 #[test]

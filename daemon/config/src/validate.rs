@@ -84,7 +84,12 @@ pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
         }
         match camera.inner("source") {
             Some(source) if source.is("type", "command") => raw_frames(&source, diagnostics),
-            Some(source) if source.is("type", "video") || source.is("type", "rtsp") => login(&source, diagnostics),
+            Some(source) if source.is("type", "video") => login(&source, "url", diagnostics),
+            Some(source) if source.is("type", "rtsp") => {
+                login(&source, "url", diagnostics);
+                login(&source, "preview_url", diagnostics);
+                preview(&source, diagnostics);
+            }
             _ => {}
         }
     }
@@ -139,16 +144,28 @@ fn addresses(http: &PlacedTable<'_, '_>, sinks: &[PlacedTable<'_, '_>], base: &P
     }
 }
 
-/// Checks that `login` comes with a URL that has no user.
-fn login(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text("url")) else { return };
+/// Checks that `login` comes with a URL that has no user; `key` is the URL's.
+fn login(source: &PlacedTable<'_, '_>, key: &str, diagnostics: &mut Diagnostics) {
+    let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text(key)) else { return };
     let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
     match authority {
-        None => diagnostics.error(span, "`login` requires a URL, and `url` is a file: remove `login`"),
-        Some(authority) if authority.contains('@') => {
-            diagnostics.error(span, "`url` contains a user already: remove it there, or remove `login`");
+        None if key == "url" => {
+            diagnostics.error(span, "`login` requires a URL, and `url` is a file: remove `login`");
         }
-        Some(_) => {}
+        Some(authority) if authority.contains('@') => {
+            diagnostics.error(span, format!("`{key}` contains a user already: remove it there, or remove `login`"));
+        }
+        _ => {}
+    }
+}
+
+/// Checks that `preview_url` is another stream than `url`.
+fn preview(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
+    if let (Some((url, _)), Some((preview, span))) = (source.text("url"), source.text("preview_url"))
+        && url == preview
+    {
+        let message = "`preview_url` is the same as `url`: remove it, or write the URL of another stream of the camera";
+        diagnostics.error(span, message);
     }
 }
 

@@ -3,6 +3,10 @@
 //! While a client waits for a picture and the next one is due, the lane keeps one frame past its run and leaves it here. The
 //! encoder makes of it what clients watch: a picture with boxes, one without, or a copy of the frame. At most one frame per
 //! camera is kept. Nothing is made for a client that does not take the pictures.
+//!
+//! A camera may have a preview, another stream for people ([`crate::PreviewFeed`]). While it plays, people get its frames, and
+//! the lane is asked only for what is made of the model's frames. Each frame of the preview puts off by [`PATIENCE`] when people
+//! get the model's frames instead, so a preview that stalls is replaced even before its source notices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +21,7 @@ use visiond_flow::frame::Frame;
 use visiond_flow::message::Message;
 use visiond_kernels::buffer::{BufferError, UnifiedBuffer};
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
+use visiond_system::wake_pipe::WakePipe;
 
 use crate::encoder_queue::EncoderQueue;
 
@@ -24,9 +29,30 @@ use crate::encoder_queue::EncoderQueue;
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// The value of `due_ns` while no frame is wanted.
 const NEVER: u64 = u64::MAX;
+/// People get the model's frames if the preview gives none for this long. Playing a stream takes 1 s, and waits for its next
+/// key frame; a client waits for a picture for 5 s.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// A preview is played for this long after the last client, because the live page asks for each picture by itself.
+const LINGER: Duration = Duration::from_secs(5);
+/// The preview lets the lane go first for this long if a client waits for a frame of the model. On a busy machine, the encoder
+/// would otherwise have a frame of the preview whenever the lane comes.
+const MODEL_FIRST: Duration = Duration::from_secs(1);
 
 /// Sends the newest picture of one kind to the clients that watch it.
 type Newest = watch::Sender<Option<Arc<Picture>>>;
+
+/// The stream of a camera that pictures are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PictureStream {
+    /// The preview while it plays, else the model's frames: for people who watch.
+    Shown,
+    /// The frames that the model ran on: for pictures that belong to detections.
+    Model,
+}
+
+impl PictureStream {
+    const ALL: [Self; 2] = [Self::Shown, Self::Model];
+}
 
 /// Why there is no picture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,22 +81,110 @@ pub struct CameraView {
     queue: Arc<EncoderQueue<Self>>,
     /// When the lane is to leave a frame here, in nanoseconds on CLOCK_MONOTONIC; [`NEVER`] if no frame is wanted.
     due_ns: AtomicU64,
+    /// The same for the preview.
+    preview_due_ns: AtomicU64,
+    /// From when on people get the model's frames, in the same time; 0 without a preview that plays.
+    fallback_ns: AtomicU64,
+    /// When a person last began or ended to watch, in the same time; 0 if none has.
+    watched_ns: AtomicU64,
+    /// The camera's preview, if it has one. Neither the lane nor the encoder takes this lock; never held with `state`.
+    preview: Mutex<Option<AttachedPreview>>,
     state: Mutex<ViewState>,
+    /// Of each [`PictureStream`].
+    newest: [NewestPictures; 2],
+}
+
+#[derive(Debug, Default)]
+struct NewestPictures {
     plain: Newest,
     overlay: Newest,
 }
 
+impl NewestPictures {
+    fn of(&self, overlay: bool) -> &Newest {
+        if overlay { &self.overlay } else { &self.plain }
+    }
+
+    fn watchers(&self) -> usize {
+        self.plain.receiver_count() + self.overlay.receiver_count()
+    }
+}
+
 #[derive(Debug, Default)]
 struct ViewState {
-    waiting: Option<(Arc<Frame>, Arc<Message>)>,
+    waiting: Option<WaitingFrame>,
     /// Whether a frame waits here or is being encoded.
     busy: bool,
     /// When the next picture may be made, in nanoseconds on CLOCK_MONOTONIC.
     next_ns: u64,
-    /// How many clients have seen the newest picture and wait for the next.
-    waiting_clients: usize,
-    /// Clients that want a copy of the next frame.
+    /// How many clients have seen the newest picture of each [`PictureStream`] and wait for the next, or for a copy.
+    waiting_clients: [usize; 2],
+    /// Clients that want a copy of the next frame of the model.
     copies: Vec<SyncSender<OwnedFrame>>,
+}
+
+impl ViewState {
+    /// Whether a client waits for a frame of the model.
+    fn awaits_model(&self) -> bool {
+        self.waiting_clients[PictureStream::Model as usize] > 0
+    }
+}
+
+/// A frame that waits for the encoder.
+#[derive(Debug)]
+struct WaitingFrame {
+    frame: Arc<Frame>,
+    /// The frame's message; with a frame of the preview, the newest result of the model, if there is one.
+    message: Option<Arc<Message>>,
+    /// Whether it is one of the preview.
+    is_preview: bool,
+    /// Whether people get it.
+    is_shown: bool,
+}
+
+/// A preview, as its view knows it.
+#[derive(Debug)]
+struct AttachedPreview {
+    /// Wakes its thread.
+    wake: Arc<WakePipe>,
+    status: PreviewStatus,
+}
+
+/// The state of a camera's preview.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PreviewStatus {
+    /// The phase.
+    pub phase: PreviewPhase,
+    /// Width and height of its frames while it plays.
+    pub size: Option<(u32, u32)>,
+    /// Why it waits, as a sentence.
+    pub reason: Option<Arc<str>>,
+}
+
+/// What a preview does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PreviewPhase {
+    /// It is closed, because no person watches.
+    #[default]
+    Idle,
+    /// It is being opened.
+    Opening,
+    /// It gives frames.
+    Streaming,
+    /// It failed, and is opened again after a pause.
+    Waiting,
+}
+
+impl PreviewPhase {
+    /// Returns the name used in status reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Opening => "opening",
+            Self::Streaming => "streaming",
+            Self::Waiting => "waiting",
+        }
+    }
 }
 
 impl CameraView {
@@ -80,16 +194,23 @@ impl CameraView {
             name: camera.into(),
             queue: Arc::clone(queue),
             due_ns: AtomicU64::new(NEVER),
+            preview_due_ns: AtomicU64::new(NEVER),
+            fallback_ns: AtomicU64::new(0),
+            watched_ns: AtomicU64::new(0),
+            preview: Mutex::default(),
             state: Mutex::default(),
-            plain: Newest::default(),
-            overlay: Newest::default(),
+            newest: Default::default(),
         }
     }
 
     /// Whether the lane is to leave a frame here. The lane asks when a run has begun; one relaxed load if no client watches.
     pub fn wanted(&self) -> bool {
-        let due_ns = self.due_ns.load(Ordering::Relaxed);
-        due_ns != NEVER && SystemClock.monotonic_ns() >= due_ns
+        is_due(&self.due_ns)
+    }
+
+    /// The same for the preview.
+    pub(crate) fn wants_preview(&self) -> bool {
+        is_due(&self.preview_due_ns)
     }
 
     /// Leaves a frame with its message here.
@@ -100,6 +221,17 @@ impl CameraView {
         if !self.wanted() {
             return;
         }
+        let is_shown = SystemClock.monotonic_ns() >= self.fallback_ns.load(Ordering::Relaxed);
+        let (frame, message) = (Arc::clone(frame), Some(Arc::clone(message)));
+        self.leave(WaitingFrame { frame, message, is_preview: false, is_shown });
+    }
+
+    /// Leaves a frame of the preview here, with the result that is drawn on it. As [`CameraView::offer`] otherwise.
+    pub(crate) fn offer_preview(self: &Arc<Self>, frame: Frame, message: Option<Arc<Message>>) {
+        self.leave(WaitingFrame { frame: Arc::new(frame), message, is_preview: true, is_shown: true });
+    }
+
+    fn leave(self: &Arc<Self>, waiting: WaitingFrame) {
         let Some(mut state) = self.state.try_lock() else { return };
         // The encoder may come for the frame at once; it then waits for this lock until the frame is there.
         if state.busy || !self.queue.try_push(self) {
@@ -107,16 +239,18 @@ impl CameraView {
         }
         state.next_ns = next_due_ns(state.next_ns, SystemClock.monotonic_ns(), self.queue.interval_ns());
         state.busy = true;
-        state.waiting = Some((Arc::clone(frame), Arc::clone(message)));
+        state.waiting = Some(waiting);
+        // `done` asks again for what this frame does not give.
         self.due_ns.store(NEVER, Ordering::Relaxed);
+        self.preview_due_ns.store(NEVER, Ordering::Relaxed);
     }
 
     /// Returns how many clients watch now.
     pub fn watchers(&self) -> usize {
-        self.plain.receiver_count() + self.overlay.receiver_count()
+        self.newest.iter().map(NewestPictures::watchers).sum()
     }
 
-    /// Waits for a copy of the next frame, without regard to the limit of pictures per second; `None` if none came in time.
+    /// Waits for a copy of the model's next frame, without regard to the limit of pictures per second; `None` if none came in time.
     pub fn frame(&self, timeout: Duration) -> Option<OwnedFrame> {
         if !self.queue.ensure_threads() {
             return None;
@@ -125,59 +259,88 @@ impl CameraView {
         let mut state = self.state.lock();
         state.copies.push(send);
         state.next_ns = 0;
-        self.request_frame(&state);
         drop(state);
+        let _waiting = WaitingClient::new(self, PictureStream::Model);
         copy.recv_timeout(timeout).ok()
     }
 
-    /// Waits for the next picture, with boxes or without.
-    pub async fn jpeg(self: &Arc<Self>, overlay: bool, timeout: Duration) -> Result<Arc<Picture>, ViewError> {
-        let mut watch = self.watch(overlay)?;
+    /// Waits for the next picture of `stream`, with boxes or without.
+    pub async fn jpeg(
+        self: &Arc<Self>,
+        stream: PictureStream,
+        overlay: bool,
+        timeout: Duration,
+    ) -> Result<Arc<Picture>, ViewError> {
+        let mut watch = self.watch(stream, overlay)?;
         let no_frame = || ViewError::NoFrame { camera: Arc::clone(&self.name), seconds: timeout.as_secs() };
         tokio::time::timeout(timeout, watch.next()).await.ok().flatten().ok_or_else(no_frame)
     }
 
-    /// Returns the pictures from the next one on, with boxes or without.
-    pub fn watch(self: &Arc<Self>, overlay: bool) -> Result<Watch, ViewError> {
+    /// Returns the pictures of `stream` from the next one on, with boxes or without.
+    pub fn watch(self: &Arc<Self>, stream: PictureStream, overlay: bool) -> Result<Watch, ViewError> {
         if !self.queue.ensure_threads() {
             return Err(ViewError::NoEncoder { camera: Arc::clone(&self.name) });
         }
-        let pictures = self.newest(overlay).subscribe();
-        self.request_frame(&self.state.lock());
-        Ok(Watch { pictures, view: Arc::clone(self) })
+        let pictures = self.newest(stream).of(overlay).subscribe();
+        if stream == PictureStream::Shown {
+            self.note_watched();
+            self.open_preview();
+        }
+        self.request_frame(&self.state.lock(), stream);
+        Ok(Watch { pictures, view: Arc::clone(self), stream })
     }
 
-    fn newest(&self, overlay: bool) -> &Newest {
-        if overlay { &self.overlay } else { &self.plain }
+    fn newest(&self, stream: PictureStream) -> &NewestPictures {
+        &self.newest[stream as usize]
     }
 
-    /// Makes the lane leave a frame here as soon as the next picture may be made.
-    fn request_frame(&self, state: &ViewState) {
-        if !state.busy {
-            self.due_ns.store(state.next_ns, Ordering::Relaxed);
+    /// Makes a frame of `stream` be left here as soon as the next picture may be made.
+    fn request_frame(&self, state: &ViewState, stream: PictureStream) {
+        if state.busy {
+            return;
+        }
+        let fallback_ns = self.fallback_ns.load(Ordering::Relaxed);
+        if stream == PictureStream::Model || fallback_ns == 0 {
+            self.due_ns.fetch_min(state.next_ns, Ordering::Relaxed);
+        } else {
+            let wait = if state.awaits_model() { MODEL_FIRST } else { Duration::ZERO };
+            self.preview_due_ns.fetch_min(state.next_ns + wait.as_nanos() as u64, Ordering::Relaxed);
+            self.due_ns.fetch_min(state.next_ns.max(fallback_ns), Ordering::Relaxed);
         }
     }
 
     /// Takes the frame that waits, and what clients want of it.
     pub(crate) fn take(&self) -> Option<TakenFrame> {
         let mut state = self.state.lock();
-        let (frame, message) = state.waiting.take()?;
-        let copies = std::mem::take(&mut state.copies);
-        let watched = |newest: &Newest| newest.receiver_count() > 0;
-        Some(TakenFrame { frame, message, copies, plain: watched(&self.plain), overlay: watched(&self.overlay) })
+        let WaitingFrame { frame, message, is_preview, is_shown } = state.waiting.take()?;
+        let copies = if is_preview { Vec::new() } else { std::mem::take(&mut state.copies) };
+        let given = |stream: &PictureStream| match stream {
+            PictureStream::Shown => is_shown,
+            PictureStream::Model => !is_preview,
+        };
+        let watched = |overlay: bool| {
+            let watched = |stream: &PictureStream| self.newest(*stream).of(overlay).receiver_count() > 0;
+            PictureStream::ALL.into_iter().filter(|stream| given(stream) && watched(stream)).collect()
+        };
+        Some(TakenFrame { frame, message, is_preview, copies, plain: watched(false), overlay: watched(true) })
     }
 
-    /// Sends a picture to the clients.
-    pub(crate) fn show(&self, overlay: bool, picture: Picture) {
-        self.newest(overlay).send_replace(Some(Arc::new(picture)));
+    /// Sends a picture to the clients that watch one of `streams`.
+    pub(crate) fn show(&self, streams: &[PictureStream], overlay: bool, picture: Picture) {
+        let picture = Arc::new(picture);
+        for stream in streams {
+            self.newest(*stream).of(overlay).send_replace(Some(Arc::clone(&picture)));
+        }
     }
 
     /// Ends the work on the frame that was taken: requests the next frame if a client waits for it.
     pub(crate) fn done(&self) {
         let mut state = self.state.lock();
         state.busy = false;
-        if state.waiting_clients > 0 || !state.copies.is_empty() {
-            self.request_frame(&state);
+        for stream in PictureStream::ALL {
+            if state.waiting_clients[stream as usize] > 0 {
+                self.request_frame(&state, stream);
+            }
         }
         self.forget_unwatched(&state);
     }
@@ -186,15 +349,103 @@ impl CameraView {
     /// encoder does it.
     fn forget_unwatched(&self, state: &ViewState) {
         if !state.busy && self.watchers() == 0 {
-            self.plain.send_replace(None);
-            self.overlay.send_replace(None);
+            for newest in &self.newest {
+                newest.plain.send_replace(None);
+                newest.overlay.send_replace(None);
+            }
         }
+    }
+
+    /// Attaches a preview, whose thread `wake` wakes when the first person watches. It replaces one that is attached.
+    pub(crate) fn attach_preview(&self, wake: &Arc<WakePipe>) {
+        *self.preview.lock() = Some(AttachedPreview { wake: Arc::clone(wake), status: PreviewStatus::default() });
+        // For people who watch already.
+        if self.newest(PictureStream::Shown).watchers() > 0 {
+            self.open_preview();
+        }
+    }
+
+    /// Detaches the preview of `wake`: people get the model's frames again.
+    pub(crate) fn detach_preview(&self, wake: &Arc<WakePipe>) {
+        let gone = self.preview.lock().take_if(|preview| Arc::ptr_eq(&preview.wake, wake));
+        if gone.is_some() {
+            self.fall_back();
+        }
+    }
+
+    /// Opens the preview if it is closed.
+    fn open_preview(&self) {
+        let mut preview = self.preview.lock();
+        if let Some(AttachedPreview { wake, status }) = &mut *preview
+            && status.phase == PreviewPhase::Idle
+        {
+            status.phase = PreviewPhase::Opening;
+            self.put_off_fallback();
+            wake.wake();
+        }
+    }
+
+    /// Closes the preview unless a person watches, or did lately; returns whether it is closed.
+    pub(crate) fn close_unwatched_preview(&self) -> bool {
+        let mut preview = self.preview.lock();
+        // A client that comes after this waits for the lock, finds the preview closed, and opens it.
+        if self.is_preview_watched() {
+            return false;
+        }
+        self.fallback_ns.store(0, Ordering::Relaxed);
+        if let Some(preview) = &mut *preview {
+            preview.status = PreviewStatus::default();
+        }
+        true
+    }
+
+    /// Whether the preview is to be open: a person watches, or did lately.
+    pub(crate) fn is_preview_watched(&self) -> bool {
+        let watched_ns = self.watched_ns.load(Ordering::Relaxed);
+        let lately = || SystemClock.monotonic_ns().saturating_sub(watched_ns) < LINGER.as_nanos() as u64;
+        self.newest(PictureStream::Shown).watchers() > 0 || (watched_ns != 0 && lately())
+    }
+
+    /// Sets the state of the preview. While it waits, people get the model's frames.
+    pub(crate) fn set_preview(&self, status: PreviewStatus) {
+        let waits = status.phase == PreviewPhase::Waiting;
+        if let Some(preview) = &mut *self.preview.lock() {
+            preview.status = status;
+        }
+        if waits {
+            self.fall_back();
+        }
+    }
+
+    /// Returns the state of the preview, if the camera has one.
+    pub fn preview(&self) -> Option<PreviewStatus> {
+        self.preview.lock().as_ref().map(|preview| preview.status.clone())
+    }
+
+    /// Puts off the model's frames for people, because the preview gave a frame, or is being opened.
+    pub(crate) fn put_off_fallback(&self) {
+        self.fallback_ns.store(SystemClock.monotonic_ns() + PATIENCE.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Gives people the model's frames.
+    fn fall_back(&self) {
+        self.fallback_ns.store(0, Ordering::Relaxed);
+        let state = self.state.lock();
+        self.preview_due_ns.store(NEVER, Ordering::Relaxed);
+        if self.newest(PictureStream::Shown).watchers() > 0 {
+            self.request_frame(&state, PictureStream::Shown);
+        }
+    }
+
+    fn note_watched(&self) {
+        self.watched_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
     }
 
     /// Gives the waiting frame back, and wants no more.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         self.due_ns.store(NEVER, Ordering::Relaxed);
+        self.preview_due_ns.store(NEVER, Ordering::Relaxed);
         state.busy = true;
         let waiting = state.waiting.take();
         state.copies.clear();
@@ -208,6 +459,7 @@ impl CameraView {
 pub struct Watch {
     pictures: watch::Receiver<Option<Arc<Picture>>>,
     view: Arc<CameraView>,
+    stream: PictureStream,
 }
 
 impl Watch {
@@ -215,7 +467,7 @@ impl Watch {
     pub async fn next(&mut self) -> Option<Arc<Picture>> {
         loop {
             if !self.pictures.has_changed().ok()? {
-                let _waiting = WaitingClient::new(&self.view);
+                let _waiting = WaitingClient::new(&self.view, self.stream);
                 self.pictures.changed().await.ok()?;
             }
             let picture = self.pictures.borrow_and_update().clone();
@@ -230,26 +482,35 @@ impl Drop for Watch {
     fn drop(&mut self) {
         // Replaced by another receiver, so that the view no longer counts it.
         self.pictures = watch::channel(None).1;
+        if self.stream == PictureStream::Shown {
+            self.view.note_watched();
+        }
         self.view.forget_unwatched(&self.view.state.lock());
     }
 }
 
 /// Counts a client as waiting for the next picture until this is dropped.
-struct WaitingClient<'v>(&'v CameraView);
+struct WaitingClient<'v>(&'v CameraView, PictureStream);
 
 impl<'v> WaitingClient<'v> {
-    fn new(view: &'v CameraView) -> Self {
+    fn new(view: &'v CameraView, stream: PictureStream) -> Self {
         let mut state = view.state.lock();
-        state.waiting_clients += 1;
-        view.request_frame(&state);
-        Self(view)
+        state.waiting_clients[stream as usize] += 1;
+        view.request_frame(&state, stream);
+        Self(view, stream)
     }
 }
 
 impl Drop for WaitingClient<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().waiting_clients -= 1;
+        self.0.state.lock().waiting_clients[self.1 as usize] -= 1;
     }
+}
+
+/// Whether the time of `due_ns` has come.
+fn is_due(due_ns: &AtomicU64) -> bool {
+    let due_ns = due_ns.load(Ordering::Relaxed);
+    due_ns != NEVER && SystemClock.monotonic_ns() >= due_ns
 }
 
 /// Returns when the next picture is due if the one that was due at `due_ns` is made now.
@@ -265,8 +526,9 @@ fn next_due_ns(due_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
 pub struct Picture {
     /// The JPEG file.
     pub jpeg: Bytes,
-    /// The frame's sequence number, the same as in its message.
-    pub sequence: u64,
+    /// The sequence number of the message whose detections belong to it: the frame's own, or the newest one with a preview.
+    /// `None` if the model has no result for a frame of the preview.
+    pub sequence: Option<u64>,
     /// When the picture was encoded.
     pub made: Instant,
 }
@@ -298,12 +560,15 @@ impl OwnedFrame {
 /// A frame that the encoder took out of a view.
 pub(crate) struct TakenFrame {
     pub frame: Arc<Frame>,
-    pub message: Arc<Message>,
+    /// The message whose detections are drawn.
+    pub message: Option<Arc<Message>>,
+    /// Whether the frame is one of the preview, which may have another size than the message's.
+    pub is_preview: bool,
     pub copies: Vec<SyncSender<OwnedFrame>>,
-    /// Whether a client watches without boxes.
-    pub plain: bool,
-    /// Whether a client watches with boxes.
-    pub overlay: bool,
+    /// The streams that a client watches without boxes.
+    pub plain: Vec<PictureStream>,
+    /// The streams that a client watches with boxes.
+    pub overlay: Vec<PictureStream>,
 }
 
 #[cfg(test)]

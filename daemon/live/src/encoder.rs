@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use visiond_annotate::draw::draw;
+use visiond_annotate::draw::{draw, draw_scaled};
 use visiond_annotate::rgb_converter::{PictureError, RgbConverter};
 use visiond_flow::trace;
 use visiond_kernels::buffer::BufferError;
@@ -87,8 +87,8 @@ fn run(queue: &EncoderQueue<CameraView>, rank: Rank) {
         };
         let Some(taken) = view.take() else { continue };
         let (begun, mut work) = (Instant::now(), CpuWatch::start());
-        let sequence = taken.message.sequence;
-        let trace = trace::work_on("encode", &taken.message.camera, sequence);
+        let sequence = taken.frame.sequence;
+        let trace = trace::work_on("encode", &view.name, sequence);
         let made = catch_unwind(AssertUnwindSafe(|| tools.make(&view, taken)));
         drop(trace);
         let made = made.unwrap_or_else(|_| {
@@ -135,15 +135,15 @@ impl Tools {
 
     /// Makes what the clients want of a frame: copies, a picture, a picture with boxes.
     fn make(&mut self, view: &CameraView, taken: TakenFrame) -> Result<(), EncodeError> {
-        let TakenFrame { frame, message, copies, plain, overlay } = taken;
+        let TakenFrame { frame, message, is_preview, copies, plain, overlay } = taken;
         for send in copies {
             // A client that no longer waits needs no copy.
             let _ = send.try_send(OwnedFrame::copy_of(frame.layout, frame.bytes(&mut self.copy)?)?);
         }
-        if !plain && !overlay {
+        if plain.is_empty() && overlay.is_empty() {
             return Ok(());
         }
-        let sequence = message.sequence;
+        let sequence = message.as_ref().map(|message| message.sequence);
         let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now() };
         let jpeg = match &mut self.jpeg {
             Some(jpeg) => jpeg,
@@ -153,23 +153,28 @@ impl Tools {
         let pixels = frame.view()?;
         let pixels = pixels.on_host(&mut self.copy)?;
         // `read` only reads the pixels; they are encoded below, after the buffer went back.
-        let read = plain && jpeg.read(&pixels);
-        let rgb = match (overlay, plain && !read) {
-            (false, false) => None,
+        let read = !plain.is_empty() && jpeg.read(&pixels);
+        let plain_of_rgb = !plain.is_empty() && !read;
+        let rgb = match (overlay.is_empty(), plain_of_rgb) {
+            (true, false) => None,
             _ => Some(self.converter.make(&pixels)?),
         };
         drop(frame);
         if read {
-            view.show(false, picture(jpeg.encode_read()?));
+            view.show(&plain, false, picture(jpeg.encode_read()?));
         }
         let Some(mut rgb) = rgb else { return Ok(()) };
         let (width, height) = rgb.dimensions();
-        if plain && !read {
-            view.show(false, picture(jpeg.encode_rgb(&rgb, width, height)?));
+        if plain_of_rgb {
+            view.show(&plain, false, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }
-        if overlay {
-            draw(&mut rgb, &message);
-            view.show(true, picture(jpeg.encode_rgb(&rgb, width, height)?));
+        if !overlay.is_empty() {
+            match &message {
+                Some(message) if is_preview => draw_scaled(&mut rgb, message),
+                Some(message) => draw(&mut rgb, message),
+                None => {}
+            }
+            view.show(&overlay, true, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }
         Ok(())
     }

@@ -8,7 +8,11 @@ mod camera_view;
 mod encoder;
 mod encoder_queue;
 mod live;
+mod preview_feed;
 
 pub use self::broadcast::{Broadcast, Delivered, Filter, Subscription};
-pub use self::camera_view::{CameraView, OwnedFrame, Picture, ViewError, Watch};
+pub use self::camera_view::{
+    CameraView, OwnedFrame, Picture, PictureStream, PreviewPhase, PreviewStatus, ViewError, Watch,
+};
 pub use self::live::Live;
+pub use self::preview_feed::PreviewFeed;

@@ -6,6 +6,7 @@ pub mod lane;
 pub mod mailbox;
 pub mod model_runner;
 pub mod pacer;
+mod preview_player;
 pub mod status_line;
 pub mod summary;
 pub mod supervisor;

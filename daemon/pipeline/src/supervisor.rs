@@ -21,7 +21,7 @@ use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
-use visiond_live::Live;
+use visiond_live::{Live, PreviewFeed};
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
@@ -29,6 +29,7 @@ use super::camera::{ActiveCameras, Camera, RetryPolicy};
 use super::frame_rate::FrameRate;
 use super::lane::{GpuLost, Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, PublishFn};
 use super::mailbox::{Delivery, Mailbox};
+use super::preview_player::PreviewPlayer;
 
 /// A camera that is to run.
 pub struct CameraSpec {
@@ -36,6 +37,8 @@ pub struct CameraSpec {
     pub name: Arc<str>,
     /// Opens the source; `None` if the camera runs already and stays as it is.
     pub open: Option<Open>,
+    /// Opens the stream that people watch, if it is another one; unused if the camera stays as it is.
+    pub preview: Option<Open>,
     /// The most frames a second that the model looks at.
     pub max_fps: Option<f64>,
     /// The fate of its frames while the lane is busy.
@@ -95,6 +98,7 @@ struct RunningCamera {
     slot: usize,
     stop: Stop,
     thread: JoinHandle<()>,
+    preview: Option<JoinHandle<()>>,
 }
 
 /// The record that outlives a camera's thread when a reload opens the camera again.
@@ -260,8 +264,14 @@ impl Pipeline {
         }
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let mut records = HashMap::new();
-        for RunningCamera { mut record, thread, .. } in going {
+        for RunningCamera { mut record, thread, preview, .. } in going {
             let name = Arc::clone(&record.metrics.name);
+            if let Some(preview) = preview
+                && !finished_by([&preview], deadline)
+            {
+                log::error!("camera {name}, preview: its source does not end; left behind");
+                self.leaving.push(preview);
+            }
             if !finished_by([&thread], deadline) {
                 log::error!("camera {name}: its source does not end; left behind");
                 self.leaving.push(thread);
@@ -315,7 +325,7 @@ impl Pipeline {
                 (Some(open), _) => {
                     let record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
                     let known = known(&record.metrics);
-                    match self.start_camera(&lane, known, record, open, camera.max_fps) {
+                    match self.start_camera(&lane, known, record, open, camera.preview, camera.max_fps) {
                         Ok(running) => lane.cameras.push(running),
                         Err(error) => result = Err(error),
                     }
@@ -370,9 +380,11 @@ impl Pipeline {
         known: Arc<LaneCamera>,
         record: CameraRecord,
         open: Open,
+        preview: Option<Open>,
         max_fps: Option<f64>,
     ) -> io::Result<RunningCamera> {
         let stop = self.context.stop.child()?;
+        let preview = preview.map(|open| self.start_preview(&known, open, &stop)).transpose()?;
         let slot = lane.mailbox.add(Arc::clone(&known), known.delivery);
         self.active_cameras.enter();
         let camera = Camera {
@@ -391,7 +403,25 @@ impl Pipeline {
         };
         let name = format!("cam {}", record.metrics.name);
         let thread = thread::Builder::new().name(name).spawn(move || camera.run())?;
-        Ok(RunningCamera { record, slot, stop, thread })
+        Ok(RunningCamera { record, slot, stop, thread, preview })
+    }
+
+    /// Starts the thread of a preview, which ends with its camera.
+    fn start_preview(&self, camera: &LaneCamera, open: Open, stop: &Stop) -> io::Result<JoinHandle<()>> {
+        let preview = PreviewPlayer {
+            camera: Arc::clone(&camera.metrics.name),
+            open,
+            feed: PreviewFeed::new(&camera.view)?,
+            live: Arc::clone(&self.context.live),
+            retry_policy: self.context.retry_policy,
+            clock: Arc::clone(&self.clock),
+            stop: stop.clone(),
+            end: self.context.stop.clone(),
+            gpu_lost: Arc::clone(&self.gpu_lost),
+        };
+        // The kernel cuts thread names at 15 bytes.
+        let name = format!("view {}", preview.camera);
+        thread::Builder::new().name(name).spawn(move || preview.run())
     }
 
     /// Returns every lane with its cameras.
@@ -414,7 +444,8 @@ impl Pipeline {
 
     /// Waits until every thread has ended; after `deadline` it names the others in the log and returns `false`.
     pub fn join(&self, deadline: Instant) -> bool {
-        let cameras = self.lanes.iter().flat_map(|lane| &lane.cameras).map(|camera| &camera.thread);
+        let cameras = self.lanes.iter().flat_map(|lane| &lane.cameras);
+        let cameras = cameras.flat_map(|camera| [&camera.thread].into_iter().chain(&camera.preview));
         let threads = self.lanes.iter().map(|lane| &lane.thread).chain(cameras).chain(&self.leaving);
         if finished_by(threads, deadline) {
             return true;
@@ -427,9 +458,17 @@ impl Pipeline {
             for camera in metrics.filter(|camera| !matches!(camera.phase(), Phase::Ended | Phase::Failed)) {
                 log::error!("camera {}: its source does not end; left behind", camera.name);
             }
+            let previews = lane.cameras.iter().filter(|camera| camera.preview.as_ref().is_some_and(is_running));
+            for camera in previews {
+                log::error!("camera {}, preview: its source does not end; left behind", camera.record.metrics.name);
+            }
         }
         false
     }
+}
+
+fn is_running(thread: &JoinHandle<()>) -> bool {
+    !thread.is_finished()
 }
 
 /// How long the threads have to end: a run of the model and a source's 100 ms.

@@ -169,6 +169,9 @@ impl PreparedConfig {
         let name: Arc<str> = camera.name.as_str().into();
         let opens = self.changes.cameras.contains_key(&*name);
         let open = opens.then(|| visiond_capture::opener(&camera.source, &name, buffers));
+        let preview = camera.source.preview().filter(|_| opens);
+        let preview =
+            preview.map(|source| visiond_capture::opener(&source, &format!("{name}, preview").into(), buffers));
         let pictures = match (&camera.annotate, self.changes.pictures.get(&*name)) {
             (None, _) => None,
             (Some(_), None) => before.pictures.iter().find(|pictures| pictures.camera == name).cloned(),
@@ -181,7 +184,7 @@ impl PreparedConfig {
         let annotator = pictures.as_ref().map(|pictures| Arc::clone(&pictures.annotator));
         self.running.pictures.extend(pictures);
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
-        Ok(CameraSpec { name, open, max_fps: camera.max_fps, delivery, annotator })
+        Ok(CameraSpec { name, open, preview, max_fps: camera.max_fps, delivery, annotator })
     }
 }
 

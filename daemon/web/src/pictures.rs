@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use tokio::time::timeout;
-use visiond_live::{CameraView, Live, Picture, ViewError, Watch};
+use visiond_live::{CameraView, Live, Picture, PictureStream, ViewError, Watch};
 
 use crate::errors::{Problem, no_camera};
 use crate::guard::Admission;
@@ -23,7 +23,7 @@ use crate::state::AppState;
 
 /// How long a client waits for a picture.
 const PICTURE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The header with the frame's sequence number, the same as in its message.
+/// The header with the sequence number of the message whose detections belong to the picture; absent if there is none.
 const SEQUENCE: &str = "x-visiond-sequence";
 
 /// The query's parameters.
@@ -38,9 +38,10 @@ type Parameters = Result<Query<PictureQuery>, QueryRejection>;
 /// `GET /cameras/{name}/snapshot.jpg`: the next picture.
 pub async fn snapshot(State(state): State<AppState>, name: Name, query: Parameters) -> Result<Response, Problem> {
     let (view, overlay) = parse(&state.live, name, query)?;
-    let picture = view.jpeg(overlay, PICTURE_TIMEOUT).await.map_err(|error| no_picture(&error))?;
-    let headers = [(header::CONTENT_TYPE.as_str(), "image/jpeg"), (SEQUENCE, &*picture.sequence.to_string())];
-    Ok((headers, picture.jpeg.clone()).into_response())
+    let picture =
+        view.jpeg(PictureStream::Shown, overlay, PICTURE_TIMEOUT).await.map_err(|error| no_picture(&error))?;
+    let sequence = picture.sequence.map(|sequence| [(SEQUENCE, sequence.to_string())]);
+    Ok(([(header::CONTENT_TYPE, "image/jpeg")], sequence, picture.jpeg.clone()).into_response())
 }
 
 /// `GET /cameras/{name}/stream.mjpeg`: pictures for as long as the camera runs.
@@ -51,7 +52,7 @@ pub async fn mjpeg(
     query: Parameters,
 ) -> Result<Response, Problem> {
     let (view, overlay) = parse(&state.live, name, query)?;
-    let watch = view.watch(overlay).map_err(|error| no_picture(&error))?;
+    let watch = view.watch(PictureStream::Shown, overlay).map_err(|error| no_picture(&error))?;
     let pictures = stream::unfold((watch, view, state.live), async |(mut watch, view, live)| {
         let picture = next(&mut watch, &view, &live).await?;
         Some((picture, (watch, view, live)))
@@ -60,10 +61,9 @@ pub async fn mjpeg(
     // Browsers show a part when its closing boundary has arrived, so the boundary is sent with the part.
     let parts = pictures.flat_map(|picture| {
         let length = picture.jpeg.len();
-        let head = format!(
-            "Content-Type: image/jpeg\r\nContent-Length: {length}\r\nX-Visiond-Sequence: {}\r\n\r\n",
-            picture.sequence
-        );
+        let sequence = picture.sequence.map(|sequence| format!("X-Visiond-Sequence: {sequence}\r\n"));
+        let sequence = sequence.unwrap_or_default();
+        let head = format!("Content-Type: image/jpeg\r\nContent-Length: {length}\r\n{sequence}\r\n");
         stream::iter([Bytes::from(head), picture.jpeg.clone(), Bytes::from_static(b"\r\n--picture\r\n")])
     });
     let body = stream::iter([Bytes::from_static(b"--picture\r\n")]).chain(parts).map(Ok::<_, Infallible>);

@@ -18,7 +18,9 @@ use visiond_system::process::{ProcessFacts, age};
 use visiond_system::thermal::Thermals;
 
 use self::recent::RecentStages;
-use self::report::{CameraFacts, HttpCounts, LabelFacts, ModelFacts, ReloadHistory, StageFacts, StatusReport, rfc3339};
+use self::report::{
+    CameraFacts, HttpCounts, LabelFacts, ModelFacts, PreviewFacts, ReloadHistory, StageFacts, StatusReport, rfc3339,
+};
 
 /// The longest time in each bucket of a stage, in microseconds; one more bucket holds the rest.
 pub const BUCKETS_US: [u64; 18] = [
@@ -109,6 +111,7 @@ impl StatusCollector {
         let covered = latest.iter().flat_map(|message| &message.detections);
         let attributes = latest.iter().flat_map(|message| &message.attributes.0);
         let pictures = snapshot.pictures.iter().find(|pictures| pictures.camera == camera.name);
+        let view = self.service.live().view(&camera.name);
         CameraFacts {
             name: camera.name.to_string(),
             model: model.to_owned(),
@@ -132,7 +135,8 @@ impl StatusCollector {
             stages: stages.map(|((stage, all), recent)| (stage.name().to_owned(), stage_facts(all, recent))).collect(),
             copied_bytes: total.copied_bytes,
             capture_cpu_s: total.capture_cpu_ns as f64 / 1e9,
-            watchers: self.service.live().view(&camera.name).watchers() as u64,
+            watchers: view.watchers() as u64,
+            preview: view.preview().map(PreviewFacts::new),
             pictures: pictures.map(|pictures| pictures.annotator.counts()),
         }
     }

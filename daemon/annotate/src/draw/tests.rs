@@ -67,6 +67,29 @@ fn a_box_is_drawn_on_its_edge_in_its_classes_colour() {
 }
 
 #[test]
+fn on_a_picture_of_another_size_everything_is_drawn_at_its_scaled_place() {
+    let mut all = detection(5, "bus", 0.8, [100.0, 40.0, 60.0, 80.0]);
+    all.segments = Some(vec![vec![104.0, 60.0, 116.0, 60.0, 116.0, 100.0, 104.0, 100.0]]);
+    all.keypoints = vec![point(140.0, 80.0, None)];
+    let corners = [[200.0, 20.0], [280.0, 20.0], [280.0, 100.0], [200.0, 100.0]];
+    let oriented = OrientedMessage { x: 0.0, y: 0.0, width: 0.0, height: 0.0, angle: 0.0, corners };
+    let turned = DetectionMessage { oriented: Some(oriented), ..detection(4, "car", 0.9, [200.0, 20.0, 80.0, 80.0]) };
+    let mut message = visiond_flow::testing::message("a", &[]);
+    (message.frame.width, message.frame.height) = (320, 120);
+    message.detections = vec![turned, all];
+    let mut picture = RgbImage::new(640, 480);
+    draw_scaled(&mut picture, &message);
+    let is = |x: u32, y: u32, class_id: u32| *picture.get_pixel(x, y) == Rgb(class_color(class_id));
+    // Twice as wide and four times as high.
+    assert!(is(200, 400, 5) && is(319, 400, 5) && is(260, 479, 5), "the box");
+    assert!(is(280, 320, 5), "the point");
+    assert!(is(400, 300, 4) && is(480, 400, 4) && is(560, 300, 4), "the turned box");
+    let inside = |x: u32, y: u32| *picture.get_pixel(x, y) != Rgb([0; 3]);
+    assert!(inside(220, 300) && !inside(240, 300) && !inside(220, 410), "the mask");
+    assert_eq!(message.detections[1].segments.as_ref().unwrap()[0][0], 104.0, "the message stays as it is");
+}
+
+#[test]
 fn a_mask_covers_the_pixels_inside_its_rings_but_for_its_holes() {
     let mut one = detection(4, "car", 0.8, [8.0, 8.0, 30.0, 20.0]);
     one.bounds = None;

@@ -93,6 +93,7 @@ fn key_frames(file: &str) -> Vec<bool> {
 pub(crate) fn config(url: &str) -> RtspConfig {
     RtspConfig {
         url: url.to_owned(),
+        preview_url: None,
         login: None,
         transport: RtspTransport::Tcp,
         key_frames_only: false,
@@ -502,8 +503,9 @@ fn it_stops_while_it_waits_and_tears_the_session_down() {
 #[test]
 fn check_knows_what_opening_would_refuse() {
     let login = Some(PathBuf::from("/nonexistent/login"));
-    let wrong = RtspConfig { login, ffmpeg: PathBuf::from("/nonexistent/ffmpeg"), ..config("rtsp://:554/") };
+    let (preview_url, ffmpeg) = (Some("rtsp://:554/2".to_owned()), PathBuf::from("/nonexistent/ffmpeg"));
+    let wrong = RtspConfig { login, preview_url, ffmpeg, ..config("rtsp://:554/") };
     let keys: Vec<_> = RtspSource::check(&wrong).iter().map(|fault| fault.key).collect();
-    assert_eq!(keys, ["login", "url", "ffmpeg"]);
+    assert_eq!(keys, ["login", "url", "preview_url", "ffmpeg"]);
     assert!(RtspSource::check(&config("rtsp://10.0.0.1:554/1")).is_empty());
 }

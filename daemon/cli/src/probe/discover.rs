@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
-use visiond_capture::onvif::{self, Discovery, NetworkCamera, Profile};
+use visiond_capture::onvif::{self, Discovery, NetworkCamera, Profile, StreamUrl};
 use visiond_config::quote;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::redact::redact;
@@ -103,17 +103,27 @@ impl CameraReport {
         };
         let toml = profiles.iter().find(readable).and_then(|profile| {
             let url = profile.url.as_ref().ok()?;
-            let hidden = if url.has_secret { "   # replace *** by what is there" } else { "" };
+            let hidden = |url: &StreamUrl| if url.has_secret { "   # replace *** by what is there" } else { "" };
+            // The smallest of the smaller ones.
+            let pixels = |profile: &Profile| profile.size.map(|[width, height]| u64::from(width) * u64::from(height));
+            let smaller = profiles
+                .iter()
+                .filter(readable)
+                .filter(|other| other.size.is_some() && pixels(other) < pixels(profile));
+            let preview = smaller.min_by_key(|other| pixels(other)).and_then(|other| other.url.as_ref().ok());
+            let preview = preview.map(|url| format!("#preview_url = {}{}\n", quote(&url.shown), hidden(url)));
             let base = name.as_deref().map(config_name).filter(|name| !name.is_empty());
             let base = base.unwrap_or_else(|| "camera".to_owned());
             let numbered = (2..).map(|number| format!("{base}-{number}"));
             let name = std::iter::once(base.clone()).chain(numbered).find(|name| !names.contains(name))?;
             names.insert(name.clone());
             Some(format!(
-                "[[camera]]\nname = {}\n\n[camera.source]\ntype = \"rtsp\"\nurl = {}{hidden}\n\
+                "[[camera]]\nname = {}\n\n[camera.source]\ntype = \"rtsp\"\nurl = {}{}\n{}\
                  #login = \"/etc/visiond/{name}.login\"   # one line, user:password; readable by visiond alone\n",
                 quote(&name),
-                quote(&url.shown)
+                quote(&url.shown),
+                hidden(url),
+                preview.unwrap_or_default(),
             ))
         });
         Self {
@@ -216,8 +226,6 @@ fn text(report: &DiscoverReport) -> String {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use visiond_capture::onvif::StreamUrl;
-
     use super::*;
 
     fn profile(codec: &str, shown: &str) -> Profile {
@@ -247,7 +255,12 @@ mod tests {
         let mpeg4 = profile("MPEG4", "rtsp://10.0.0.7/0");
         let main = profile("H265", "rtsp://***@10.0.0.7/1");
         let locked = NetworkCamera { requires_login: true, name: None, ..camera(9, Vec::new()) };
-        let cameras = vec![camera(7, vec![mpeg4, main]), camera(8, vec![profile("H264", "rtsp://10.0.0.8/1")]), locked];
+        let sizes = [(2560, 1), (352, 2), (640, 3)];
+        let three = sizes.map(|(width, number)| {
+            let size = Some([width, width * 9 / 16]);
+            Profile { size, ..profile("H264", &format!("rtsp://10.0.0.8/{number}")) }
+        });
+        let cameras = vec![camera(7, vec![mpeg4, main]), camera(8, three.into()), locked];
         let networks = vec!["eth0 (10.0.0.1)".to_owned()];
         let found = Discovery { networks, cameras, ignored: 0, are_too_many: false };
         let told = text(&DiscoverReport::new(&found, Duration::from_secs(4)));
@@ -257,7 +270,9 @@ camera       10.0.0.7: Front gate \\u{1b}[31m, IPC-1
 stream       main: MPEG4 1920x1080, 25 frames a second, rtsp://10.0.0.7/0
 stream       main: H265 1920x1080, 25 frames a second, rtsp://***@10.0.0.7/1
 camera       10.0.0.8: Front gate \\u{1b}[31m, IPC-1
-stream       main: H264 1920x1080, 25 frames a second, rtsp://10.0.0.8/1
+stream       main: H264 2560x1440, 25 frames a second, rtsp://10.0.0.8/1
+stream       main: H264 352x198, 25 frames a second, rtsp://10.0.0.8/2
+stream       main: H264 640x360, 25 frames a second, rtsp://10.0.0.8/3
 camera       10.0.0.9: without a name, IPC-1
 login        required: the camera shows its streams to known users only
 next         visiond probe --rtsp rtsp://10.0.0.9/ --login FILE; its manual has the path of the URL
@@ -278,6 +293,7 @@ name = \"front-gate-31m-2\"
 [camera.source]
 type = \"rtsp\"
 url = \"rtsp://10.0.0.8/1\"
+#preview_url = \"rtsp://10.0.0.8/2\"
 #login = \"/etc/visiond/front-gate-31m-2.login\"   # one line, user:password; readable by visiond alone
 ";
         assert_eq!(told, expected);

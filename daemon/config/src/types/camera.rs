@@ -71,6 +71,14 @@ impl SourceConfig {
         };
         is_lossless(self.name(), is_fastest, has_fps)
     }
+
+    /// Returns the stream that people watch, if it is another one than the model's.
+    pub fn preview(&self) -> Option<Self> {
+        match self {
+            Self::Rtsp(rtsp) => rtsp.preview().map(Self::Rtsp),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a source of this `type` waits for the lane; also true for an unknown type.
@@ -156,6 +164,10 @@ section! {
         /// The stream: rtsp://HOST:PORT/PATH. The port is 554 if there is none. rtsps:// is not supported here, `type = "video"`
         /// reads it.
         url: String as rtsp_url() => required(r#""rtsp://192.168.1.20:554/stream1""#),
+        /// Another stream of the same camera and the same view, such as a small one, for people: the live page, snapshots and MJPEG show
+        /// it, with the boxes that the model found in `url`. visiond plays it only while somebody watches. While it cannot be played, they
+        /// show the model's frames. The other keys are for both streams, except `key_frames_only` and `pixels`.
+        preview_url: Option<String> as rtsp_url() => optional(r#""rtsp://192.168.1.20:554/stream2""#),
         /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
         /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
         /// as the camera requests.
@@ -165,8 +177,8 @@ section! {
         /// Decode only key frames, which takes a fraction of the CPU's time. How many there are is a setting of the camera
         /// (GOP, I-frame interval), usually one every 1 to 4 s.
         key_frames_only: bool as flag() => default(false),
-        /// What decodes H.264 and H.265. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory, as the stream's own YUV planes;
-        /// the model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
+        /// What decodes H.264 and H.265. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory; the
+        /// model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
         /// ffmpeg; the log says which, and why.
         decoder: StreamDecoding as word() => default(StreamDecoding::Auto),
         /// The ffmpeg program; ffprobe must be in the same folder.
@@ -188,6 +200,16 @@ section! {
         /// visiond connects again if the camera does not answer, or sends no frame, for this long. A camera that cannot be
         /// reached any more, or whose name has another address, is noticed within 2 s.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+    }
+}
+
+impl RtspConfig {
+    /// Returns the stream of `preview_url`, if there is one.
+    ///
+    /// It decodes every frame, because people want motion, and leaves the pixels as they are, because a JPEG has YUV, too.
+    pub fn preview(&self) -> Option<Self> {
+        let (url, preview_url) = (self.preview_url.clone()?, None);
+        Some(Self { url, preview_url, key_frames_only: false, pixels: VideoPixels::Native, ..self.clone() })
     }
 }
 

@@ -76,7 +76,7 @@ fn a_snapshot_is_the_next_frame_and_its_buffer_comes_back() {
     let pool = pool(2);
     for overlay in [false, true] {
         let picture = block_on(async {
-            let jpeg = view.jpeg(overlay, HANG);
+            let jpeg = view.jpeg(PictureStream::Shown, overlay, HANG);
             let lane = async {
                 // Before it is asked for, no frame is wanted.
                 tokio::task::yield_now().await;
@@ -89,7 +89,7 @@ fn a_snapshot_is_the_next_frame_and_its_buffer_comes_back() {
             };
             tokio::join!(jpeg, lane).0.unwrap()
         });
-        assert_eq!(picture.sequence, 200);
+        assert_eq!(picture.sequence, Some(200));
         let mut rgb = vec![0; 4 * 2 * 3];
         let layout = JpegDecoder::new().decode(&picture.jpeg, &mut rgb).unwrap();
         assert_eq!((layout.width(), layout.height()), (4, 2));
@@ -115,7 +115,7 @@ fn a_picture_is_made_once_for_all_watchers() {
     let live = Live::new();
     live.set_max_fps(20.0);
     let view = live.view("door");
-    let mut watches: Vec<_> = (0..5).map(|_| view.watch(false).unwrap()).collect();
+    let mut watches: Vec<_> = (0..5).map(|_| view.watch(PictureStream::Shown, false).unwrap()).collect();
     let lane = Lane::start(&view, pool(4), Duration::from_millis(4));
     let last = block_on(async {
         let mut last = Vec::new();
@@ -143,25 +143,25 @@ fn for_a_watcher_that_does_not_read_one_picture_is_made_and_forgotten_with_it() 
     let live = Live::new();
     live.set_max_fps(1000.0);
     let view = live.view("door");
-    let mut watch = view.watch(false).unwrap();
+    let mut watch = view.watch(PictureStream::Shown, false).unwrap();
     let lane = Lane::start(&view, pool(3), Duration::from_millis(1));
-    let newest = || view.plain.borrow().as_ref().map(|picture| picture.sequence);
+    let newest = || view.newest(PictureStream::Shown).plain.borrow().as_ref().map(|picture| picture.sequence.unwrap());
     wait_until("a picture", || newest().is_some() && !view.state.lock().busy);
     let first = newest().unwrap();
     // Nobody waits for the next, so the lane keeps no frame.
     assert!(!view.wanted());
     assert_eq!(newest(), Some(first), "another was made that nobody takes");
-    while block_on(watch.next()).unwrap().sequence <= first {}
+    while block_on(watch.next()).unwrap().sequence <= Some(first) {}
     drop(watch);
     lane.end();
-    wait_until("the picture to be forgotten", || view.plain.borrow().is_none());
+    wait_until("the picture to be forgotten", || view.newest(PictureStream::Shown).plain.borrow().is_none());
 }
 
 #[test]
 fn a_lane_waits_for_nobody_who_is_at_the_view_or_at_the_encoder() {
     let live = Live::new();
     let (view, pool) = (live.view("door"), pool(3));
-    let mut watch = view.watch(false).unwrap();
+    let mut watch = view.watch(PictureStream::Shown, false).unwrap();
     let offer_soon = |sequence| {
         let (view, frame) = (Arc::clone(&view), Arc::new(frame(&pool, sequence).unwrap()));
         let (tell, told) = std::sync::mpsc::channel();
@@ -183,7 +183,7 @@ fn a_lane_waits_for_nobody_who_is_at_the_view_or_at_the_encoder() {
         offer_soon(2);
     }
     let picture = block_on(async { tokio::time::timeout(HANG, watch.next()).await });
-    assert_eq!(picture.unwrap().unwrap().sequence, 2);
+    assert_eq!(picture.unwrap().unwrap().sequence, Some(2));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn the_trial_of_a_model_gets_the_next_frame_in_memory_of_its_own() {
 fn a_camera_that_gives_no_frame_is_told_by_name() {
     let live = Live::new();
     let view = live.view("door");
-    let error = block_on(view.jpeg(true, Duration::from_millis(20))).unwrap_err();
+    let error = block_on(view.jpeg(PictureStream::Shown, true, Duration::from_millis(20))).unwrap_err();
     assert!(error.to_string().starts_with("camera door gave no frame"), "{error}");
 }
 
@@ -214,7 +214,7 @@ fn a_frame_that_cannot_be_shown_costs_that_picture_alone() {
     live.set_max_fps(1000.0);
     let view = live.view("door");
     let pool = FramePool::new(&visiond_kernels::buffer::Memory::host(), 2, 3).unwrap();
-    let mut watch = view.watch(false).unwrap();
+    let mut watch = view.watch(PictureStream::Shown, false).unwrap();
     // Eight bytes are its size, three its buffer's.
     let layout = copy_layout();
     let frame = visiond_flow::frame::Frame {
@@ -241,13 +241,13 @@ fn copy_layout() -> FrameLayout {
 fn closing_gives_every_frame_back_and_refuses_watchers() {
     let live = Live::new();
     let (view, pool) = (live.view("door"), pool(3));
-    let mut watch = view.watch(false).unwrap();
+    let mut watch = view.watch(PictureStream::Shown, false).unwrap();
     offer(&view, &pool, 1);
     live.close(hang());
     wait_until("every buffer", || all_back(&pool, 3));
     offer(&view, &pool, 2);
     assert!(all_back(&pool, 3) && !view.wanted());
-    assert!(matches!(view.watch(true), Err(ViewError::NoEncoder { .. })));
+    assert!(matches!(view.watch(PictureStream::Shown, true), Err(ViewError::NoEncoder { .. })));
     // What was made before it ended may still be there, nothing more comes.
     let ended = block_on(at_once(async { while watch.next().await.is_some() {} }));
     assert!(ended.is_none());

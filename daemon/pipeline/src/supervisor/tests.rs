@@ -63,6 +63,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
     CameraSpec {
         name: name.into(),
         open: Some(Box::new(open)),
+        preview: None,
         max_fps: None,
         delivery: Delivery::Lossless,
         annotator: None,
@@ -70,7 +71,14 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
 }
 
 fn stays(name: &str) -> CameraSpec {
-    CameraSpec { name: name.into(), open: None, max_fps: None, delivery: Delivery::Lossless, annotator: None }
+    CameraSpec {
+        name: name.into(),
+        open: None,
+        preview: None,
+        max_fps: None,
+        delivery: Delivery::Lossless,
+        annotator: None,
+    }
 }
 
 fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> Vec<LaneSpec> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use visiond_config::types::{MqttSinkConfig, SinkConfig};
 use visiond_flow::message::ModelValues;
 use visiond_flow::metrics::{CameraMetrics, Phase};
-use visiond_live::Live;
+use visiond_live::{Live, PictureStream};
 
 use super::camera_state::StateTracker;
 use super::codec::{Incoming, JSON, Publish};
@@ -219,10 +219,11 @@ impl RetainedCameras {
             self.next_snapshots.insert(Arc::clone(name), now + interval);
             let (view, snapshots, name) = (self.live.view(name), Arc::clone(&self.snapshots), Arc::clone(name));
             let overlay = self.config.snapshot_overlay;
-            // Gives up before the next picture is due, so that each camera has at most one request.
+            // Of the model's frames: a preview is for people who watch. Gives up before the next picture is due, so that each camera
+            // has at most one request.
             tokio::spawn(async move {
                 // Without a frame there is no picture; the camera's state says why.
-                if let Ok(picture) = view.jpeg(overlay, NEXT_FRAME.min(interval)).await {
+                if let Ok(picture) = view.jpeg(PictureStream::Model, overlay, NEXT_FRAME.min(interval)).await {
                     snapshots.lock().push((name, picture.jpeg.clone()));
                 }
             });

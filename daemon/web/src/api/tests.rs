@@ -85,6 +85,10 @@ fn every_response_matches_openapi_json() {
     let mut camera = serde_json::to_value(CameraFacts::default()).unwrap();
     camera["phase"] = "streaming".into();
     assert_fits("Camera", &camera);
+    let preview = crate::status::report::PreviewFacts::new(visiond_live::PreviewStatus::default());
+    let with_preview = CameraFacts { preview: Some(preview), ..CameraFacts::default() };
+    camera["preview"] = serde_json::to_value(with_preview).unwrap()["preview"].clone();
+    assert_fits("Camera", &camera);
     assert_fits("Model", &serde_json::to_value(crate::status::report::ModelFacts::default()).unwrap());
     assert_fits("Sink", &serde_json::to_value(visiond_flow::sink_counts::SinkCounts::default()).unwrap());
     assert_fits("Http", &status["http"]);

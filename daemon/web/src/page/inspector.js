@@ -177,9 +177,16 @@ function rows(camera) {
     ['Messages', count(camera.published)],
     ['Reopened', camera.restarts ? plural(camera.restarts, 'time') : null],
     ['Errors', camera.errors ? count(camera.errors) : null, 'warn'],
+    ['Preview', camera.preview ? previewText(camera.preview) : null, camera.preview?.reason ? 'warn' : undefined],
     ['Watched by', camera.watchers ? plural(camera.watchers, 'client') : null],
     ['Stored pictures', camera.pictures ? count(camera.pictures.written) : null],
   ];
+}
+
+/** Returns what the stream that people watch does. */
+function previewText({ phase, reason, width, height }) {
+  if (reason) return reason;
+  return width ? `${width} × ${height}` : phase;
 }
 
 function links(name) {

@@ -72,7 +72,7 @@ export class Screen {
     if (!this.#picture && !this.#waiting) this.draw();
   }
 
-  /** Takes a picture; `sequence` is its frame's number, or null. */
+  /** Takes a picture; `sequence` is the number of its message, or null if there is none for it. */
   picture(bitmap, sequence) {
     this.#waiting?.bitmap.close();
     clearTimeout(this.#waiting?.timer);
@@ -95,11 +95,10 @@ export class Screen {
     this.draw();
   }
 
-  /** Returns the picture's message; the newest one if the picture has no number. */
+  /** Returns the picture's message, if it has one. */
   #shown() {
     if (!this.#picture) return this.latest;
     const { sequence } = this.#picture;
-    if (sequence === null) return this.latest;
     return this.#messages.findLast((message) => message.sequence === sequence) ?? null;
   }
 
@@ -138,6 +137,7 @@ export class Screen {
     const width = message?.frame.width ?? bitmap?.width;
     const height = message?.frame.height ?? bitmap?.height;
     if (!width || !canvas.width) return;
+    // A preview may have another shape than the model's frame: cameras squeeze the same view into a small stream.
     const place = fitting(canvas, width, height);
     if (bitmap) context.drawImage(bitmap, place.left, place.top, width * place.scale, height * place.scale);
     const detections = message?.detections ?? [];

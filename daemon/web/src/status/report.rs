@@ -12,6 +12,7 @@ use visiond_annotate::annotator::AnnotateCounts;
 use visiond_flow::message::PlainAttribute;
 use visiond_flow::metrics::GpuSnapshot;
 use visiond_flow::sink_counts::SinkCounts;
+use visiond_live::PreviewStatus;
 use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::JetsonSummary;
 
@@ -106,9 +107,35 @@ pub struct CameraFacts {
     pub capture_cpu_s: f64,
     /// Clients that watch its pictures now.
     pub watchers: u64,
+    /// The stream that people watch, if `preview_url` is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview: Option<PreviewFacts>,
     /// Pictures for `annotate`, if it is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<AnnotateCounts>,
+}
+
+/// The stream of a camera that people watch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PreviewFacts {
+    /// idle (no client watches), opening, streaming, or waiting (clients get the model's frames).
+    pub phase: String,
+    /// Why it is waiting, as a sentence.
+    pub reason: Option<String>,
+    /// Width of its frames in pixels; 0 unless it is streaming.
+    pub width: u32,
+    /// Height of its frames in pixels; 0 unless it is streaming.
+    pub height: u32,
+}
+
+impl PreviewFacts {
+    /// Returns the facts of a preview.
+    pub fn new(status: PreviewStatus) -> Self {
+        let (width, height) = status.size.unwrap_or_default();
+        let reason = status.reason.map(|reason| reason.to_string());
+        Self { phase: status.phase.name().to_owned(), reason, width, height }
+    }
 }
 
 /// Detections of a label.
