@@ -87,11 +87,18 @@ fn reload(daemon: &Daemon, config: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))
 }
 
-/// The processes that try a model for the daemon.
+/// The processes that try a model for the daemon. One that has just been forked still has the daemon's arguments and environment
+/// and does not count.
 fn trials(daemon: &Daemon) -> Vec<i32> {
+    let arguments = |pid: &str| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let own = arguments(&daemon.pid().to_string());
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().flatten();
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    children.flat_map(|pids| pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
+    let started = |pids: String| -> Vec<i32> {
+        let pids = pids.split_whitespace().filter(|pid| arguments(pid) != own);
+        pids.map(|pid| pid.parse().unwrap()).collect()
+    };
+    children.flat_map(started).collect()
 }
 
 #[test]

@@ -47,7 +47,7 @@ HANG_S = 180
 MOST_LINES = 3
 CALM_FPS, HEALTHY_FPS = 5, 2
 # A panic that nothing catches and reports; and one of the RTSP library that the session's end reports.
-PANIC, CAUGHT = "stopped by a bug", "a bug of the RTSP library"
+PANIC, CAUGHT = "stopped by a bug", "a bug at what this server sends"
 
 # Name, codec, transport, further keys of the source; those named `answers` get damaged answers.
 CAMERAS = [

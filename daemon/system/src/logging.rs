@@ -78,7 +78,7 @@ pub fn start(level: LevelFilter, verbosity: Verbosity) {
         let thread = std::thread::current();
         let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
-        // Whoever catches it says what it means.
+        // The code that catches it reports what it means.
         if caught_panic::note(&place, message) {
             log::debug!("thread `{}` panicked at {place}: {message}", thread.name().unwrap_or("unnamed"));
             return;

@@ -91,7 +91,7 @@ impl RunningSession {
         let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let run = move || {
-            // Also where this thread panics: nobody must wait for units that never come.
+            // Also where this thread panics, so that no decoder waits for units that never come.
             let _end = EndOfThread(&queue);
             let played = catch_panic(|| {
                 runtime.block_on(async {
@@ -180,7 +180,7 @@ pub(super) enum Failure {
     Absent(Absence),
     /// An answer or packet is larger than any camera's.
     Endless,
-    /// retina panicked, at this place.
+    /// retina panicked at this place, or visiond.
     Panic(String),
     /// There is no video of a known codec; these are offered.
     OtherCodec(Vec<String>),
@@ -232,16 +232,16 @@ impl Failure {
             Self::Absent(Absence::Moved) => {
                 "the camera sends nothing, and its name has another address now; connecting there".to_owned()
             }
-            Self::Endless => "an answer of the server does not end: this is no camera, check `url`".to_owned(),
+            Self::Endless => "an answer of the server does not end: this is no camera, check its URL".to_owned(),
             Self::Panic(place) => {
                 let place: String = redact_line(place).chars().take(300).collect();
                 return format!(
-                    "cannot play {shown}: a bug of the RTSP library at an answer of this server ({place}): please report it, and \
-                     set `type = \"video\"` until then"
+                    "cannot play {shown}: a bug at what this server sends ({place}): please report it, and set `type = \"video\"` \
+                     until then"
                 );
             }
             Self::OtherCodec(offered) if offered.is_empty() => {
-                "the server offers no stream: check the path in `url`".to_owned()
+                "the server offers no stream: check the path in its URL".to_owned()
             }
             Self::OtherCodec(offered) => format!(
                 "the camera offers {}, and only H.264, H.265 and JPEG are read: change its codec, or set `type = \"video\"`",
@@ -258,7 +258,7 @@ fn refusal(error: &retina::Error, target: &SessionTarget) -> String {
         Some(401) if target.credentials.is_some() => "the camera refuses the user or password (401): correct `login`",
         Some(401) => "the camera requires a user and password (401): set `login`",
         Some(403) => "the camera forbids this stream to this user (403): check the user's rights in the camera",
-        Some(404) => "the camera has no such stream (404): correct the path in `url`",
+        Some(404) => "the camera has no such stream (404): correct the path in its URL",
         Some(453) => "the camera serves too many clients already (453): close others",
         Some(503) => "the camera serves too many clients, or starts (503): close others if it stays",
         Some(461) => match target.transport {

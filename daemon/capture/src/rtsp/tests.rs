@@ -335,7 +335,7 @@ fn a_server_that_refuses_or_offers_nothing_to_read_is_explained() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
     for (args, words) in [
-        (["--status", "404"], "the camera has no such stream (404): correct the path in `url`"),
+        (["--status", "404"], "the camera has no such stream (404): correct the path in its URL"),
         (["--status", "403"], "forbids this stream to this user (403)"),
         (["--status", "453"], "serves too many clients already"),
         (["--status", "500"], "500 response to DESCRIBE"),
@@ -412,7 +412,7 @@ fn answers_without_end_are_given_up_early() {
         let server = Server::start(&[&file], &["--trick", trick]);
         let (_, _, error) = read_all(&config(&server.url()));
         assert!(
-            error.ends_with("an answer of the server does not end: this is no camera, check `url`"),
+            error.ends_with("an answer of the server does not end: this is no camera, check its URL"),
             "{trick}: {error}"
         );
         assert!(!server.said.lock().iter().any(|line| line.starts_with("flooded")), "{trick}: everything was read");
@@ -479,7 +479,7 @@ fn an_answer_at_which_the_library_panics_ends_the_session_with_a_remedy() {
     let (frames, lost, error) = read_all(&config(&server.url()));
     assert_eq!((frames.len(), lost), (0, 0));
     assert!(
-        error.starts_with("cannot play rtsp://127.0.0.1") && error.contains("a bug of the RTSP library"),
+        error.starts_with("cannot play rtsp://127.0.0.1") && error.contains("a bug at what this server sends"),
         "{error}"
     );
     assert!(error.ends_with("please report it, and set `type = \"video\"` until then"), "{error}");
