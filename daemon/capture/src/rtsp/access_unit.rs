@@ -9,6 +9,7 @@
 
 use std::mem;
 
+use memchr::memmem::Finder;
 use visiond_flow::timestamp::Timestamp;
 
 /// The largest access unit. A key frame of a 4K camera has 1 to 4 MB.
@@ -379,29 +380,17 @@ fn put(unit: &mut Vec<u8>, nal: &[u8]) {
 
 /// Returns the NAL units of a unit in Annex B.
 pub(super) fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = after_start_code(unit);
+    // A zero before it belongs to no unit, either.
+    let start_code = Finder::new(&[0, 0, 1]);
+    let mut rest = start_code.find(unit).map(|at| &unit[at + 3..]);
     std::iter::from_fn(move || {
         let from = rest?;
-        rest = after_start_code(from);
-        let length = rest.map_or(from.len(), |behind| from.len() - behind.len() - 3);
-        let nal = &from[..length];
+        let next = start_code.find(from);
+        rest = next.map(|at| &from[at + 3..]);
+        let nal = &from[..next.unwrap_or(from.len())];
         let zeros = nal.iter().rev().take_while(|&&byte| byte == 0).count();
-        Some(&nal[..length - zeros])
+        Some(&nal[..nal.len() - zeros])
     })
-}
-
-/// Returns what is behind the next start code.
-fn after_start_code(bytes: &[u8]) -> Option<&[u8]> {
-    let mut at = 2;
-    // Two of three bytes need no look: a byte above 1 is part of no start code.
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            1 if bytes[at - 1] == 0 && bytes[at - 2] == 0 => return Some(&bytes[at + 1..]),
-            0 => at += 1,
-            _ => at += 3,
-        }
-    }
-    None
 }
 
 #[cfg(test)]

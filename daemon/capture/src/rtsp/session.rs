@@ -4,6 +4,7 @@
 //! answer of the server, so every wait for it may read only so much ([`few_reads`]). It panics at some answers, which ends the
 //! session as any other error does.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::os::unix::fs::FileExt;
@@ -505,14 +506,18 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
                 return Poll::Ready(Err(Failure::Endless));
             }
         }
-        for _ in 0..SPENT_BUDGET {
-            // When it is used up, the task is woken again at once.
-            if pin!(consume_budget()).poll(context).is_pending() {
-                break;
+        if !meter.has_spent.replace(true) {
+            for _ in 0..SPENT_BUDGET {
+                // When it is used up, the task is woken again at once.
+                if pin!(consume_budget()).poll(context).is_pending() {
+                    break;
+                }
             }
         }
         let poll = future.as_mut().poll(context);
         if poll.is_pending() {
+            // The task gets a new budget.
+            meter.has_spent.set(false);
             let mut was_woken = true;
             // Until it is pending, which is when it will wake this task.
             while again.as_mut().poll(context).is_ready() {
@@ -532,11 +537,13 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
 pub(super) struct ReadMeter {
     /// The kernel's accounts. `None` if it keeps none; then [`MOST_WAKES`] is the only bound.
     accounts: Option<File>,
+    /// Whether the task has spent its budget since its last wake, but for a few reads.
+    has_spent: Cell<bool>,
 }
 
 impl ReadMeter {
     pub(super) fn of_this_thread() -> Self {
-        Self { accounts: File::open("/proc/thread-self/io").ok() }
+        Self { accounts: File::open("/proc/thread-self/io").ok(), has_spent: Cell::new(false) }
     }
 
     /// Returns how many bytes were read so far; `None` without accounts.
