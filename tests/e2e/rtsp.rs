@@ -178,7 +178,7 @@ fn a_camera_that_comes_back_is_played_again_and_every_restart_is_counted() {
     let before = daemon.count("out.jsonl");
     let server = Server::start(&file, &args);
     daemon.wait_until("more messages", |daemon| daemon.count("out.jsonl") >= before + 5);
-    assert_eq!(server.heard("connected"), 1);
+    assert_eq!(server.heard("PLAY"), 1);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     // Each failure is one attempt that the camera's thread opens again.

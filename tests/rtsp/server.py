@@ -33,7 +33,9 @@ TRICKS = {
     "lengths": "packets lie about the lengths in them, between good units",
     "noise": "packets hold noise, between good units",
     "backwards": "timestamps go back with each unit",
-    "gone": "the file is played once, and no further connection is accepted",
+    "gone": "the file is played once, and no connection is accepted any more",
+    "alone": "no connection is accepted beside the first",
+    "farewell": "TEARDOWN is answered with a body without end",
     "missing": "every third unit lacks its second packet",
     "asks": "a request of the server comes before each unit",
     "session": "the session's number ends with a blank",
@@ -189,6 +191,9 @@ class Client(threading.Thread):
             self.send(start.encode())
             chunk = {"headers": b"X-A: b\r\n" * 8000, "line": b"a" * 64000, "body": b"a=b:c\r\n" * 9000}[trick]
             return self.flood(chunk)
+        if trick == "farewell" and method == "TEARDOWN":
+            self.send(f"RTSP/1.0 200 OK\r\nCSeq: {headers['cseq']}\r\nContent-Length: 999999999\r\n\r\n".encode())
+            return self.flood(b"a" * 64000)
         reply = {"CSeq": headers["cseq"]}
         if self.args.user and not self.is_allowed(method, headers.get("authorization")):
             say(method, "refused")
@@ -283,6 +288,8 @@ class Client(threading.Thread):
             self.units()
         except OSError:
             pass
+        if self.args.trick == "gone":
+            self.args.listener.shutdown(socket.SHUT_RDWR)
         if self.args.at_end == "close" and not self.args.trick:
             self.connection.shutdown(socket.SHUT_RDWR)
 
@@ -365,15 +372,20 @@ def main():
     server.bind((args.address, args.port))
     server.listen()
     say("port", server.getsockname()[1])
+    args.listener = server
     while True:
-        connection, _ = server.accept()
-        if args.trick == "gone":
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            # It listens no more. The clients that are there are served on.
+            threading.Event().wait()
+        if args.trick == "alone":
             server.close()
         say("connected")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = Client(connection, args)
         client.start()
-        if args.trick == "gone":
+        if args.trick == "alone":
             client.join()
             return
 

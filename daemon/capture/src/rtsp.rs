@@ -35,10 +35,9 @@ use visiond_system::credentials::Login;
 use visiond_system::find_program;
 use visiond_system::stop::Stop;
 
-use self::ffmpeg_decoder::KEY_FRAME_WAIT;
 pub use self::offer::{OfferedStream, RtspOffer, Watched};
 use self::session::{RunningSession, SessionTarget};
-use self::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
+use self::stream_decoder::{DecoderEnd, KEY_FRAME_WAIT, Stream, StreamDecoder};
 use self::unit_queue::{First, UnitQueue};
 use super::buffers::Buffers;
 use super::decoder_process;

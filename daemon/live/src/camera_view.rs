@@ -406,14 +406,22 @@ impl CameraView {
         self.newest(PictureStream::Shown).watchers() > 0 || (watched_ns != 0 && lately())
     }
 
-    /// Sets the state of the preview. While it waits, people get the model's frames.
+    /// Sets the state of the preview. While it waits, people get the model's frames; once it streams, those who wait for such a frame
+    /// get the preview's, too, because the model's stream may be away for longer.
     pub(crate) fn set_preview(&self, status: PreviewStatus) {
-        let waits = status.phase == PreviewPhase::Waiting;
+        let phase = status.phase;
         if let Some(preview) = &mut *self.preview.lock() {
             preview.status = status;
         }
-        if waits {
-            self.fall_back();
+        match phase {
+            PreviewPhase::Waiting => self.fall_back(),
+            PreviewPhase::Streaming => {
+                let state = self.state.lock();
+                if state.waiting_clients[PictureStream::Shown as usize] > 0 {
+                    self.request_frame(&state, PictureStream::Shown);
+                }
+            }
+            PreviewPhase::Idle | PreviewPhase::Opening => {}
         }
     }
 

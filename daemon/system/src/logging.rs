@@ -149,17 +149,20 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let mut message = message(record);
         // At `debug`, everything is wanted.
-        if !is_own(record.target()) && log::max_level() <= Level::Info {
-            match OTHER_CRATES.lock().pass(record.target(), Instant::now()) {
-                Pass::Yes => {}
-                Pass::Last => message.push_str(
-                    "; further lines like it are left out for a minute: set `[log] level = \"debug\"` to see them",
-                ),
-                Pass::No => return,
+        let pass = match is_own(record.target()) || log::max_level() > Level::Info {
+            true => Pass::Yes,
+            false => OTHER_CRATES.lock().pass(record.target(), Instant::now()),
+        };
+        let end = match pass {
+            Pass::Yes => "",
+            Pass::Last => {
+                "; further lines like it are left out for a minute: set `[log] level = \"debug\"` to see them"
             }
-        }
+            // Before its text is made, which may be long.
+            Pass::No => return,
+        };
+        let message = message(record) + end;
         tail::keep(record.level(), subject::of(record), &message);
         let line = if JOURNAL.load(Ordering::Relaxed) {
             if NATIVE.get().and_then(Option::as_ref).is_some_and(|journal| journal.write(record, &message)) {

@@ -9,7 +9,6 @@ use std::process::ChildStdin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use visiond_config::types::Pace;
@@ -28,9 +27,6 @@ use super::frame_times::PendingTimes;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 use super::unit_queue::{Taken, UnitQueue};
 
-/// How long the next key frame may take where frames wait for one.
-pub const KEY_FRAME_WAIT: Duration = Duration::from_secs(60);
-
 pub struct FfmpegDecoder {
     stream: Arc<Stream>,
     info: VideoInfo,
@@ -39,7 +35,6 @@ pub struct FfmpegDecoder {
     child: Option<Child>,
     feeder: Option<JoinHandle<FeedEnd>>,
     feed: Arc<Feed>,
-    frame_timeout: Duration,
     /// Frames that it has returned.
     decoded: u64,
 }
@@ -91,25 +86,14 @@ impl FfmpegDecoder {
             thread::Builder::new().name("feed".to_owned()).spawn(move || feeder.run())
         });
         let feeder = feeder.transpose().map_err(|error| wrong(format!("cannot start a thread: {error}")))?;
-        let waits = if config.key_frames_only { KEY_FRAME_WAIT } else { Duration::ZERO };
-        let frame_timeout = config.timeout.max(waits);
-        Ok(Self {
-            stream: Arc::clone(stream),
-            info,
-            frames,
-            child: Some(child),
-            feeder,
-            feed,
-            frame_timeout,
-            decoded: 0,
-        })
+        Ok(Self { stream: Arc::clone(stream), info, frames, child: Some(child), feeder, feed, decoded: 0 })
     }
 
     /// Reads the next frame; without a free buffer, the frame is discarded.
     fn read(&mut self, sequence: u64, stop: &Stop) -> Result<Next, ReadError> {
         loop {
             let child = self.child.as_mut().ok_or(ReadError::Ended(0))?;
-            let buffer = self.frames.read(child, stop, self.frame_timeout, || self.stream.origin.clone())?;
+            let buffer = self.frames.read(child, stop, self.stream.frame_timeout(), || self.stream.origin.clone())?;
             // Not within the match, which would hold the lock.
             let time = self.feed.times.lock().next();
             let captured = match time {
@@ -199,11 +183,11 @@ struct Feeder {
 impl Feeder {
     fn run(mut self) -> FeedEnd {
         loop {
-            let unit = match self.queue.take(self.generation, || self.feed.is_over.load(Ordering::SeqCst)) {
+            let unit = match self.queue.take(self.generation, None, || self.feed.is_over.load(Ordering::SeqCst)) {
                 Taken::Unit(unit) => unit,
                 Taken::OtherParameters => return FeedEnd::OtherParameters,
                 Taken::Ended => return FeedEnd::SessionEnded,
-                Taken::Cancelled => return FeedEnd::Cancelled,
+                Taken::Cancelled | Taken::TimedOut => return FeedEnd::Cancelled,
             };
             for repetition in 0..=self.repetitions {
                 let captured = (repetition == 0).then_some(unit.captured);

@@ -1,6 +1,7 @@
 //! Decodes JPEG pictures of a camera in this process, straight into unified buffers, on the camera's thread.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use visiond_flow::frame::{Frame, FramePool};
 use visiond_flow::metrics::LossCause;
@@ -76,7 +77,7 @@ impl JpegStreamDecoder {
 
 impl StreamDecoder for JpegStreamDecoder {
     fn next(&mut self, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
-        let unit = self.stream.take_unit(self.generation, stop)?;
+        let unit = self.stream.take_unit(self.generation, Instant::now() + self.stream.frame_timeout(), stop)?;
         self.decoded += 1;
         self.decode(&unit, sequence).map_err(DecoderEnd::Failed)
     }

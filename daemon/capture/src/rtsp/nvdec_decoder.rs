@@ -3,6 +3,7 @@
 //! A frame costs this thread two waits, for the engine and for the copy into the frame's surface, and no copy by the CPU.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use visiond_config::types::VideoPixels;
 use visiond_flow::clock;
@@ -19,6 +20,9 @@ use super::access_unit::AccessUnit;
 use super::frame_times::ShownTimes;
 use super::picture_order::PictureOrder;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
+
+/// How many units a decoder may hold back until it shows one: H.264 and H.265 keep 16 pictures.
+const MOST_HELD_BACK: u32 = 16;
 
 pub struct NvdecDecoder {
     stream: Arc<Stream>,
@@ -83,8 +87,8 @@ impl NvdecDecoder {
     }
 
     /// Gives the decoder the stream's next unit.
-    fn feed(&mut self, stop: &Stop) -> Result<(), DecoderEnd> {
-        let unit = self.stream.take_unit(self.generation, stop)?;
+    fn feed(&mut self, deadline: Instant, stop: &Stop) -> Result<(), DecoderEnd> {
+        let unit = self.stream.take_unit(self.generation, deadline, stop)?;
         if let Some(first) = self.started_with.take() {
             if first == unit.presentation {
                 return Ok(());
@@ -103,11 +107,11 @@ impl NvdecDecoder {
     }
 
     /// Gives the decoder the next unit, or has it give its last pictures if there is none.
-    fn feed_or_end(&mut self, stop: &Stop) -> Result<(), DecoderEnd> {
+    fn feed_or_end(&mut self, deadline: Instant, stop: &Stop) -> Result<(), DecoderEnd> {
         if let Some(end) = self.end.take() {
             return Err(end);
         }
-        match self.feed(stop) {
+        match self.feed(deadline, stop) {
             Err(end @ (DecoderEnd::OtherParameters | DecoderEnd::SessionEnded)) => {
                 self.end = Some(end);
                 self.decoder.finish().map_err(|error| DecoderEnd::Failed(failed(&self.stream, &error)))
@@ -144,14 +148,21 @@ pub fn failed(stream: &Stream, error: &NvdecError) -> SourceError {
 
 impl StreamDecoder for NvdecDecoder {
     fn next(&mut self, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
+        let deadline = Instant::now() + self.stream.frame_timeout();
+        let mut fed = 0;
         loop {
             // The queue has counted it.
             let is_unwanted = |picture: &Picture| matches!(picture, Picture::Shown { presentation, .. } if self.unwanted == Some(*presentation));
             let picture = match self.decoder.next_picture() {
                 Some(picture) if is_unwanted(&picture) => continue,
                 Some(picture) => picture,
+                // It takes units and shows nothing.
+                None if fed > MOST_HELD_BACK && Instant::now() >= deadline => {
+                    return Err(DecoderEnd::Failed(self.stream.no_frame()));
+                }
                 None => {
-                    self.feed_or_end(stop)?;
+                    fed += 1;
+                    self.feed_or_end(deadline, stop)?;
                     continue;
                 }
             };

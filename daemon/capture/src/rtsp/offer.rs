@@ -14,7 +14,7 @@ use visiond_system::logging::escape;
 use super::super::ffprobe::shown;
 use super::super::source::SourceError;
 use super::access_unit::{Access, Codec};
-use super::session::{Failure, ReadMeter, Received, SessionTarget, TEARDOWN_WAIT, connect};
+use super::session::{Failure, ReadMeter, Received, SessionTarget, await_teardown, connect};
 
 /// The report names so many streams at most, and the one that visiond plays.
 const MOST_STREAMS: usize = 16;
@@ -79,8 +79,9 @@ impl RtspOffer {
         let offer = catch_panic(|| {
             runtime.block_on(async {
                 let group = Arc::new(SessionGroup::default());
-                let offer = ask(&target, &group, watch, clock).await;
-                let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+                let meter = ReadMeter::of_this_thread();
+                let offer = ask(&target, &group, &meter, watch, clock).await;
+                await_teardown(&group, &meter).await;
                 offer
             })
         });
@@ -92,19 +93,19 @@ impl RtspOffer {
 async fn ask(
     target: &SessionTarget,
     group: &Arc<SessionGroup>,
+    meter: &ReadMeter,
     watch: Duration,
     clock: &dyn Clock,
 ) -> Result<RtspOffer, SourceError> {
-    let meter = ReadMeter::of_this_thread();
     let no_answer = Failure::NoAnswer;
-    let connected = timeout(target.timeout, connect(target, group, &meter)).await.unwrap_or(Err(no_answer));
+    let connected = timeout(target.timeout, connect(target, group, meter)).await.unwrap_or(Err(no_answer));
     let failed = |failure: &Failure| failure.error(target);
     let (session, chosen) = connected.map_err(|failure| failed(&failure))?;
     let streams = session.streams().iter().enumerate().filter(|(at, _)| *at < MOST_STREAMS || *at == chosen.index);
     let streams = streams.map(|(at, stream)| OfferedStream::new(stream, at == chosen.index)).collect();
     let mut watch_of = Watch::default();
     let receive = |received: Received| watch_of.receive(&received);
-    let played = timeout(watch, session.await_units(target, &chosen, &meter, clock, receive)).await;
+    let played = timeout(watch, session.await_units(target, &chosen, meter, clock, receive)).await;
     let ended = match played {
         Ok(Ok(never)) => match never {},
         Ok(Err(failure)) => Some(failure),

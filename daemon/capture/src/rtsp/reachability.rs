@@ -4,6 +4,7 @@
 //! a connection after 1, 3 and 7 s), so a connection stays silent after the cable is back. A camera that lost its power closes no
 //! connection, and one that comes back with another address never answers the old one.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -15,10 +16,13 @@ use url::Url;
 /// the connections take longer. That ends a session only if the camera also sends nothing meanwhile.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// The time from one question whether a camera accepts other connections to the next, where it did not.
+const PAUSE: Duration = Duration::from_secs(5);
+
 /// How a camera is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
-    /// It accepts no connection.
+    /// It accepts no connection at any of its addresses.
     Unreachable,
     /// Its name has another address than at the start of the session.
     Moved,
@@ -60,6 +64,13 @@ impl Reachability {
         }
     }
 
+    /// Returns once the camera has accepted a connection beside the session's. Some serve one client at a time.
+    pub async fn accepts_others(&self) {
+        while self.absence().await.is_some() {
+            sleep(PAUSE).await;
+        }
+    }
+
     /// Returns once the camera cannot be reached.
     pub async fn lost(&self) -> Absence {
         loop {
@@ -75,11 +86,39 @@ impl Reachability {
         // Without a limit: one that is slow must neither look like an absence, nor be asked again meanwhile.
         let found = resolve(&self.host, self.port).await;
         let addresses = if found.is_empty() { &self.addresses } else { &found };
-        let connected = timeout(INTERVAL, TcpStream::connect(addresses.as_slice())).await;
-        let Ok(Ok(connection)) = connected else { return Some(Absence::Unreachable) };
-        let is_known = connection.peer_addr().is_ok_and(|address| self.addresses.contains(&address));
-        (!is_known).then_some(Absence::Moved)
+        for address in addresses {
+            match timeout(INTERVAL, TcpStream::connect(address)).await {
+                Ok(Ok(_)) => {
+                    let is_known = self.addresses.is_empty() || self.addresses.contains(address);
+                    return (!is_known).then_some(Absence::Moved);
+                }
+                Ok(Err(error)) if !is_of_network(error.kind()) => {
+                    log::debug!("cannot find out whether {} can be reached: {error}", self.host);
+                    return None;
+                }
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        Some(Absence::Unreachable)
     }
+}
+
+/// Whether a connection failed on its way or at the camera, not because this process lacks something.
+fn is_of_network(kind: ErrorKind) -> bool {
+    use ErrorKind::{
+        ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
+        TimedOut,
+    };
+    matches!(
+        kind,
+        ConnectionRefused
+            | ConnectionReset
+            | ConnectionAborted
+            | HostUnreachable
+            | NetworkUnreachable
+            | NetworkDown
+            | TimedOut
+    )
 }
 
 /// Returns the addresses of a host; none if its name cannot be resolved.

@@ -39,7 +39,7 @@ use super::reachability::{Absence, Reachability};
 use super::unit_queue::UnitQueue;
 
 /// How long the camera may take to answer that the session is over.
-pub(super) const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
+const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 
 /// How much may be read for one answer or packet before the server counts as hostile. A packet has 64 KiB at most, an answer a few
 /// KiB; data of streams that were not asked for may come before.
@@ -97,7 +97,8 @@ impl RunningSession {
             let played = catch_panic(|| {
                 runtime.block_on(async {
                     let group = Arc::new(SessionGroup::default());
-                    let play = play(&target, &group, &queue, clock.as_ref());
+                    let meter = ReadMeter::of_this_thread();
+                    let play = play(&target, &group, &meter, &queue, clock.as_ref());
                     let failure = tokio::select! {
                         biased;
                         _ = cancelled => None,
@@ -107,8 +108,8 @@ impl RunningSession {
                         queue.end(failure.error(&target));
                     }
                     // The session is dropped, and retina says so to the camera if it is there.
-                    if !matches!(failure, Some(Failure::Absent(_))) {
-                        let _ = timeout(TEARDOWN_WAIT, group.await_teardown()).await;
+                    if !matches!(failure, Some(Failure::Absent(_) | Failure::Endless)) {
+                        await_teardown(&group, &meter).await;
                     }
                 });
             });
@@ -147,9 +148,14 @@ pub fn thread_ended() -> SourceError {
 }
 
 /// Plays the stream until it fails.
-async fn play(target: &SessionTarget, group: &Arc<SessionGroup>, queue: &UnitQueue, clock: &dyn Clock) -> Failure {
-    let meter = ReadMeter::of_this_thread();
-    let connected = timeout(target.timeout, connect(target, group, &meter)).await;
+async fn play(
+    target: &SessionTarget,
+    group: &Arc<SessionGroup>,
+    meter: &ReadMeter,
+    queue: &UnitQueue,
+    clock: &dyn Clock,
+) -> Failure {
+    let connected = timeout(target.timeout, connect(target, group, meter)).await;
     match connected {
         Err(_) => Failure::NoAnswer,
         Ok(Err(failure)) => failure,
@@ -161,7 +167,7 @@ async fn play(target: &SessionTarget, group: &Arc<SessionGroup>, queue: &UnitQue
                 Received::Unit { .. } => {}
                 Received::Damaged(units) => queue.count_corrupt(units),
             };
-            match session.await_units(target, &stream, &meter, clock, receive).await {
+            match session.await_units(target, &stream, meter, clock, receive).await {
                 Ok(never) => match never {},
                 Err(failure) => failure,
             }
@@ -421,6 +427,8 @@ impl Connected {
         let mut is_inside_unit = false;
         // When the last unit came, and how long one takes to come on average.
         let (mut last_unit, mut interval) = (None, Duration::ZERO);
+        // A camera that accepts no connection beside this one would look absent at each pause.
+        let (mut accepts, mut accepts_others) = (pin!(self.reachability.accepts_others()), false);
         loop {
             // Where packets never stop, the timer below may never be looked at.
             let now = Instant::now();
@@ -435,7 +443,11 @@ impl Connected {
             let packet = tokio::select! {
                 biased;
                 packet = timeout_at(deadline, next) => packet,
-                absence = absence => return Err(Failure::Absent(absence)),
+                () = &mut accepts, if last_unit.is_some() && !accepts_others => {
+                    accepts_others = true;
+                    continue;
+                }
+                absence = absence, if accepts_others => return Err(Failure::Absent(absence)),
             };
             let packet = packet.map_err(|_| Failure::NoVideo)??.ok_or(Failure::Closed)??;
             match packet {
@@ -515,9 +527,11 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
             }
         }
         let poll = future.as_mut().poll(context);
-        if poll.is_pending() {
-            // The task gets a new budget.
+        // The task gets a new budget then.
+        if poll.is_pending() || !has_budget_remaining() {
             meter.has_spent.set(false);
+        }
+        if poll.is_pending() {
             let mut was_woken = true;
             // Until it is pending, which is when it will wake this task.
             while again.as_mut().poll(context).is_ready() {
@@ -529,6 +543,29 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
         poll.map(Ok)
     })
     .await
+}
+
+/// Waits until the camera has answered that the session is over, for [`TEARDOWN_WAIT`] at most and for as long as it sends no more
+/// than [`MOST_READ`]: retina reads all of it on a task of its own, which ends with the runtime.
+pub(super) async fn await_teardown(group: &SessionGroup, meter: &ReadMeter) {
+    /// The time from one look at what was read to the next.
+    const STEP: Duration = Duration::from_millis(5);
+    let before = meter.bytes();
+    let is_over = timeout(TEARDOWN_WAIT, group.await_teardown());
+    let is_endless = async {
+        loop {
+            sleep(STEP).await;
+            let read = before.zip(meter.bytes()).map(|(before, now)| now.saturating_sub(before));
+            if read.is_some_and(|read| read > MOST_READ) {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = is_endless => {}
+        _ = is_over => {}
+    }
 }
 
 /// Counts what this thread reads from TCP connections; datagrams, which are small, are in no account. The thread is the session's
@@ -555,3 +592,6 @@ impl ReadMeter {
         str::from_utf8(line).ok()?.strip_prefix("rchar: ")?.parse().ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

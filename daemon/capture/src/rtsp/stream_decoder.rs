@@ -1,6 +1,7 @@
 //! What the decoders of streams have in common.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use visiond_config::types::RtspConfig;
 use visiond_flow::clock::Clock;
@@ -10,6 +11,9 @@ use super::super::buffers::Buffers;
 use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
 use super::unit_queue::{Taken, UnitQueue};
+
+/// How long the next key frame may take where frames wait for one.
+pub const KEY_FRAME_WAIT: Duration = Duration::from_secs(60);
 
 /// A camera's stream, as its decoders see it.
 pub struct Stream {
@@ -24,18 +28,32 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Takes the next unit for a decoder with the parameters of `generation`, on the camera's thread.
-    pub fn take_unit(&self, generation: u64, stop: &Stop) -> Result<AccessUnit, DecoderEnd> {
+    /// Returns how long a frame may take.
+    pub fn frame_timeout(&self) -> Duration {
+        let waits = if self.config.key_frames_only { KEY_FRAME_WAIT } else { Duration::ZERO };
+        self.config.timeout.max(waits)
+    }
+
+    /// Takes the next unit for a decoder with the parameters of `generation`, on the camera's thread, until the frame that is waited
+    /// for is due. The camera may send units that no decoder can use, if it never sends another key frame.
+    pub fn take_unit(&self, generation: u64, deadline: Instant, stop: &Stop) -> Result<AccessUnit, DecoderEnd> {
         let is_over = || {
             stop.mark_progress();
             stop.is_raised()
         };
-        match self.queue.take(generation, is_over) {
+        match self.queue.take(generation, Some(deadline), is_over) {
             Taken::Unit(unit) => Ok(unit),
             Taken::OtherParameters => Err(DecoderEnd::OtherParameters),
             Taken::Ended => Err(DecoderEnd::SessionEnded),
             Taken::Cancelled => Err(DecoderEnd::Stopped),
+            Taken::TimedOut => Err(DecoderEnd::Failed(self.no_frame())),
         }
+    }
+
+    /// Returns the error of a stream of which no frame comes.
+    pub fn no_frame(&self) -> SourceError {
+        let seconds = self.frame_timeout().as_secs_f64();
+        SourceError::transient(format!("no frame from {} for {seconds} s", self.origin))
     }
 
     /// Returns the error of a stream that cannot be decoded.

@@ -221,7 +221,7 @@ fn a_stream_that_changes_its_size_goes_on_without_another_session() {
     assert_frames(&frames, &[decoded(&small, 64, 48), decoded(&large, 128, 72)].concat(), "both");
     let sizes: Vec<_> = [0, 29, 30, 59].map(|n: usize| (frames[n].layout.width(), frames[n].layout.height())).into();
     assert_eq!(sizes, [(64, 48), (64, 48), (128, 72), (128, 72)]);
-    assert_eq!(server.said.lock().iter().filter(|line| *line == "connected").count(), 1);
+    assert_eq!(server.said.lock().iter().filter(|line| *line == "PLAY").count(), 1);
 }
 
 /// Makes 30 pictures of a stream of JPEG; returns its path, and what the decoder makes of each picture, as BGR.
@@ -373,11 +373,26 @@ fn silence_is_a_timeout() {
 fn a_camera_that_falls_silent_and_cannot_be_reached_is_lost_before_the_timeout() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
-    let server = Server::start(&[&file], &["--trick", "gone", "--fps", "100"]);
+    let server = Server::start(&[&file], &["--trick", "gone", "--fps", "30"]);
     // The timeout is so long that only the test's own end would come before it.
     let (frames, _, error) = read_all(&config(&server.url()));
     assert_eq!(frames.len(), 30);
     assert!(error.ends_with("sends nothing and cannot be reached; check its power and the network"), "{error}");
+}
+
+#[test]
+fn a_camera_of_few_frames_that_serves_one_client_at_a_time_is_not_lost_between_them() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let server = Server::start(&[&file], &["--trick", "alone", "--fps", "0.7"]);
+    let config = config(&server.url());
+    let frames = finishes("three frames", move || {
+        let clock = Arc::new(SimulatedClock::default());
+        let mut source = RtspSource::open(&config, "test", &Buffers::host(100), clock).unwrap();
+        let stop = Stop::new().unwrap();
+        [(); 3].map(|()| source.next(&stop))
+    });
+    assert!(frames.iter().all(|next| matches!(next, Ok(Next::Frame(_)))), "{frames:?}");
 }
 
 #[test]
@@ -417,6 +432,24 @@ fn answers_without_end_are_given_up_early() {
         );
         assert!(!server.said.lock().iter().any(|line| line.starts_with("flooded")), "{trick}: everything was read");
     }
+}
+
+#[test]
+fn an_answer_without_end_to_the_end_of_the_session_is_not_read() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let most = (128 << 20).to_string();
+    let server = Server::start(&[&file], &["--trick", "farewell", "--most-sent", &most]);
+    let config = config(&server.url());
+    finishes("a frame and the end", move || {
+        let clock = Arc::new(SimulatedClock::default());
+        let mut source = RtspSource::open(&config, "test", &Buffers::host(100), clock).unwrap();
+        assert!(matches!(source.next(&Stop::new().unwrap()), Ok(Next::Frame(_))));
+        // Its end waits for an answer.
+        drop(source);
+    });
+    let said = server.said.lock();
+    assert!(!said.iter().any(|line| line.starts_with("flooded")), "everything was read");
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub enum Taken {
     Ended,
     /// The decoder ends.
     Cancelled,
+    /// No unit came in time.
+    TimedOut,
 }
 
 /// What waits at the front of the queue.
@@ -192,9 +194,9 @@ impl UnitQueue {
         }
     }
 
-    /// Takes the next unit for a decoder with the parameters of `generation`. Waits for it, until the session has ended or
-    /// `is_over` returns true.
-    pub fn take(&self, generation: u64, is_over: impl Fn() -> bool) -> Taken {
+    /// Takes the next unit for a decoder with the parameters of `generation`. Waits for it, until the session has ended, `is_over`
+    /// returns true, or `deadline` is over, if there is one.
+    pub fn take(&self, generation: u64, deadline: Option<Instant>, is_over: impl Fn() -> bool) -> Taken {
         let mut state = self.state.lock();
         loop {
             if is_over() {
@@ -204,6 +206,7 @@ impl UnitQueue {
                 Some((_, unit)) if unit.generation != generation => return Taken::OtherParameters,
                 Some(_) => {}
                 None if state.end.is_some() => return Taken::Ended,
+                None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => return Taken::TimedOut,
                 None => {
                     self.changed.wait_for(&mut state, STEP);
                     continue;

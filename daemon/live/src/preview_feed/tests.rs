@@ -187,3 +187,29 @@ fn a_person_opens_the_preview_and_it_is_closed_some_seconds_after_the_last_one()
     assert!(stopped_while_it_waits(move |stop| !waiting.wait_for_watcher(stop)));
     assert_eq!(view.preview().unwrap().phase, PreviewPhase::Idle);
 }
+
+#[test]
+fn who_waits_while_both_streams_are_away_gets_the_preview_when_it_returns_alone() {
+    let mut bench = Bench::new();
+    let mut people = bench.view.watch(PictureStream::Shown, false).unwrap();
+    bench.next(&mut people, |bench| bench.offer_preview(door_result));
+    bench.feed.failed(&Arc::from("away"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let picture = runtime.block_on(async {
+        // What was on its way.
+        while tokio::time::timeout(Duration::from_millis(200), people.next()).await.is_ok() {}
+        let returns = async {
+            loop {
+                bench.offer_preview(door_result);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            // The wait begins while it is away.
+            biased;
+            picture = tokio::time::timeout(HANG, people.next()) => picture.unwrap().unwrap(),
+            () = returns => unreachable!(),
+        }
+    });
+    assert_eq!(origin(&picture), PREVIEW);
+}

@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use socket2::{Domain, Socket, Type};
+
 use super::*;
 
 /// Runs a future on a runtime as a session has it.
@@ -52,6 +54,32 @@ fn a_name_that_is_not_resolved_any_more_keeps_its_address() {
     let address = camera.local_addr().unwrap();
     let unresolved = Reachability { host: "camera.invalid".into(), port: address.port(), addresses: vec![address] };
     assert_eq!(block_on(unresolved.absence()), None);
+}
+
+#[test]
+fn a_name_that_was_not_resolved_at_first_has_not_moved() {
+    let camera = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = camera.local_addr().unwrap().port();
+    let late = Reachability { host: "127.0.0.1".into(), port, addresses: Vec::new() };
+    assert_eq!(block_on(late.absence()), None);
+}
+
+#[test]
+fn a_camera_is_there_if_one_of_its_addresses_answers() {
+    // The first accepts no more connections, and does not refuse them.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    full.listen(0).unwrap();
+    let first = full.local_addr().unwrap().as_socket().unwrap();
+    let connect = || std::net::TcpStream::connect_timeout(&first, Duration::from_millis(200)).ok();
+    let held: Vec<_> = std::iter::from_fn(connect).collect();
+    let camera = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addresses = vec![first, camera.local_addr().unwrap()];
+    let both = Reachability { host: "camera.invalid".into(), port: 1, addresses: addresses.clone() };
+    assert_eq!(block_on(both.absence()), None);
+    let silent = Reachability { addresses: vec![first], ..both };
+    assert_eq!(block_on(silent.absence()), Some(Absence::Unreachable));
+    drop(held);
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn push(queue: &UnitQueue, kinds: &str) {
 
 fn drain(queue: &UnitQueue) -> Vec<i64> {
     queue.end(SourceError::transient("over"));
-    let next = || match queue.take(1, || false) {
+    let next = || match queue.take(1, None, || false) {
         Taken::Unit(unit) => Some(unit.presentation),
         _ => None,
     };
@@ -100,9 +100,9 @@ fn a_unit_with_other_parameters_waits_for_its_decoder() {
     let (queue, _) = queue();
     queue.push(unit(Access::Key, 0));
     queue.push(AccessUnit { generation: 2, ..unit(Access::Key, 1) });
-    assert!(matches!(queue.take(1, || false), Taken::Unit(_)));
-    assert!(matches!(queue.take(1, || false), Taken::OtherParameters));
-    assert!(matches!(queue.take(2, || false), Taken::Unit(_)));
+    assert!(matches!(queue.take(1, None, || false), Taken::Unit(_)));
+    assert!(matches!(queue.take(1, None, || false), Taken::OtherParameters));
+    assert!(matches!(queue.take(2, None, || false), Taken::Unit(_)));
 }
 
 #[test]
@@ -140,17 +140,31 @@ fn what_is_dropped_while_the_first_decoder_is_made_is_no_loss() {
     push(&queue, "KI");
     queue.catch_up();
     assert_eq!(queue.take_loss(), None);
-    assert!(matches!(queue.take(1, || false), Taken::Unit(unit) if unit.presentation == 0));
+    assert!(matches!(queue.take(1, None, || false), Taken::Unit(unit) if unit.presentation == 0));
     clock.advance(MAX_AGE + Duration::from_millis(1));
     push(&queue, "I");
     assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
 }
 
 #[test]
+fn a_stream_without_a_further_key_frame_ends_the_wait_for_one() {
+    let (queue, clock) = queue();
+    push(&queue, "KI");
+    clock.advance(MAX_AGE + Duration::from_millis(1));
+    push(&queue, "III");
+    let passed = Some(Instant::now());
+    assert!(matches!(queue.take(1, passed, || false), Taken::TimedOut));
+    assert_eq!(queue.take_loss(), Some((5, LossCause::Overload)));
+    // What is there is late, but it is there.
+    push(&queue, "K");
+    assert!(matches!(queue.take(1, passed, || false), Taken::Unit(_)));
+}
+
+#[test]
 fn a_unit_for_another_decoder_comes_first_again_or_the_next_key_frame_does() {
     let (queue, _) = queue();
     push(&queue, "KIIKI");
-    let next = || match queue.take(1, || false) {
+    let next = || match queue.take(1, None, || false) {
         Taken::Unit(unit) => unit,
         other => panic!("{other:?}"),
     };

@@ -1,0 +1,35 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+#[test]
+fn a_wake_makes_few_reads_whatever_it_read_before() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut reads = [0; 6];
+    runtime.block_on(async {
+        let meter = ReadMeter::of_this_thread();
+        for (n, reads) in reads.iter_mut().enumerate() {
+            // Each third wait is woken once before it is over.
+            let mut has_waited = n % 3 != 2;
+            let read_all = poll_fn(|context| {
+                *reads = 0;
+                while has_budget_remaining() {
+                    let _ = pin!(consume_budget()).poll(context);
+                    *reads += 1;
+                }
+                if !std::mem::replace(&mut has_waited, true) {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(())
+            });
+            // As in a session: `select!` waits by itself where no budget is left.
+            tokio::select! {
+                biased;
+                _ = few_reads(&meter, read_all) => {}
+                () = std::future::pending() => {}
+            }
+        }
+    });
+    assert!(reads.iter().all(|&reads| reads <= 128 - SPENT_BUDGET), "{reads:?}");
+}
