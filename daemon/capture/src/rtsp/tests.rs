@@ -373,7 +373,7 @@ fn silence_is_a_timeout() {
 fn a_camera_that_falls_silent_and_cannot_be_reached_is_lost_before_the_timeout() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
-    let server = Server::start(&[&file], &["--trick", "gone", "--fps", "30"]);
+    let server = Server::start(&[&file], &["--trick", "gone", "--fps", "10"]);
     // The timeout is so long that only the test's own end would come before it.
     let (frames, _, error) = read_all(&config(&server.url()));
     assert_eq!(frames.len(), 30);
