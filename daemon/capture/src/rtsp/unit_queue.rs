@@ -46,9 +46,6 @@ struct State {
     has_resumed: bool,
     /// Whether a key frame has come: units before the first are no loss.
     has_begun: bool,
-    /// Whether a decoder has taken a unit. What is dropped while the first one is made, which takes seconds where dozens are, is no
-    /// loss: the camera begins with its first frame.
-    has_given: bool,
     overload: u64,
     corrupt: u64,
     end: Option<SourceError>,
@@ -108,7 +105,7 @@ impl UnitQueue {
             _ => state.needs_key.then_some(state.has_begun),
         };
         if let Some(is_loss) = is_loss {
-            state.count_dropped(usize::from(is_loss));
+            state.overload += u64::from(is_loss);
             return;
         }
         state.bytes += size(&unit);
@@ -179,7 +176,7 @@ impl UnitQueue {
         let behind = state.units.iter().position(|(_, unit)| unit.access == Access::Key);
         let dropped = behind.unwrap_or(state.units.len());
         state.units.drain(..dropped);
-        state.count_dropped(1 + dropped);
+        state.overload += 1 + dropped as u64;
         state.bytes = state.units.iter().map(|(_, unit)| size(unit)).sum();
         state.needs_key |= state.units.is_empty();
     }
@@ -213,7 +210,6 @@ impl UnitQueue {
                 }
             }
             if let Some((_, unit)) = state.units.pop_front() {
-                state.has_given = true;
                 state.bytes -= size(&unit);
                 return Taken::Unit(unit);
             }
@@ -227,23 +223,17 @@ impl State {
         self.units.front().is_some_and(|(since_ns, _)| now_ns.saturating_sub(*since_ns) > age.as_nanos() as u64)
     }
 
-    fn count_dropped(&mut self, units: usize) {
-        if self.has_given {
-            self.overload += units as u64;
-        }
-    }
-
     fn drop_to_newest_key(&mut self) {
         // A key frame at the front would drop nothing.
         let newest = self.units.iter().rposition(|(_, unit)| unit.access == Access::Key).filter(|&at| at > 0);
         if let Some(dropped) = newest {
-            self.count_dropped(dropped);
+            self.overload += dropped as u64;
             self.units.drain(..dropped);
             // Nothing marks the leading pictures behind that key frame as undecodable any more: drop them, too.
             let is_leading = |unit: &(u64, AccessUnit)| unit.1.access == Access::Leading;
             let behind = self.units.iter().skip(1).take_while(|unit| is_leading(unit)).count();
             self.units.drain(1..=behind);
-            self.count_dropped(behind);
+            self.overload += behind as u64;
             self.skips_leading = self.units.len() == 1;
             self.has_resumed = true;
             self.bytes = self.units.iter().map(|(_, unit)| size(unit)).sum();
@@ -253,7 +243,7 @@ impl State {
     }
 
     fn drop_all(&mut self) {
-        self.count_dropped(self.units.len());
+        self.overload += self.units.len() as u64;
         self.units.clear();
         self.bytes = 0;
         self.needs_key = true;

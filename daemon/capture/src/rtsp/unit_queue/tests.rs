@@ -31,16 +31,9 @@ fn drain(queue: &UnitQueue) -> Vec<i64> {
     std::iter::from_fn(next).collect()
 }
 
-fn new_queue() -> (UnitQueue, Arc<SimulatedClock>) {
+fn queue() -> (UnitQueue, Arc<SimulatedClock>) {
     let clock = Arc::new(SimulatedClock::default());
     (UnitQueue::new(Arc::clone(&clock) as Arc<dyn Clock>), clock)
-}
-
-/// Returns the queue of a stream whose decoder has taken a unit, but where no key frame has come yet.
-fn queue() -> (UnitQueue, Arc<SimulatedClock>) {
-    let (queue, clock) = new_queue();
-    queue.state.lock().has_given = true;
-    (queue, clock)
 }
 
 #[test]
@@ -130,20 +123,6 @@ fn a_decoder_that_was_long_to_make_begins_at_the_newest_key_frame() {
     queue.catch_up();
     assert_eq!(queue.take_loss(), None);
     assert_eq!(drain(&queue), [3, 4]);
-}
-
-#[test]
-fn what_is_dropped_while_the_first_decoder_is_made_is_no_loss() {
-    let (queue, clock) = new_queue();
-    push(&queue, "KIIKII");
-    clock.advance(MAX_AGE + Duration::from_millis(1));
-    push(&queue, "KI");
-    queue.catch_up();
-    assert_eq!(queue.take_loss(), None);
-    assert!(matches!(queue.take(1, None, || false), Taken::Unit(unit) if unit.presentation == 0));
-    clock.advance(MAX_AGE + Duration::from_millis(1));
-    push(&queue, "I");
-    assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
 }
 
 #[test]
