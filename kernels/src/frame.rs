@@ -164,7 +164,8 @@ impl FrameLayout {
         Ok(view)
     }
 
-    /// Returns a view of a picture in the GPU's memory, without bytes for the host: see [`FrameView::on_host`].
+    /// Returns a view of a picture in the GPU's memory, without bytes for the host: see [`FrameView::on_host`]. Work on a stream
+    /// may read it behind [`FrameView::attach`].
     pub fn view_on_gpu<'a>(&self, surface: &'a Surface) -> FrameView<'a> {
         let mut planes = [Plane::default(); MAX_PLANES];
         for (plane, &PlaneLayout { offset_bytes, pitch_bytes }) in planes.iter_mut().zip(self.planes()) {
@@ -290,11 +291,15 @@ impl<'a> FrameView<'a> {
         self.buffer.is_some_and(UnifiedBuffer::needs_attaching)
     }
 
-    /// Attaches the frame's bytes to `stream`, for work that is queued from now on; does nothing if that is not needed.
+    /// Attaches the frame's bytes to `stream`, for work that is queued from now on, and has that wait until they are there; does
+    /// nothing if neither is needed.
     ///
     /// # Safety
     /// As [`UnifiedBuffer::attach`]: the host does not access the bytes until they were detached.
     pub unsafe fn attach(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        if let Some((surface, _)) = self.surface {
+            surface.await_on(stream)?;
+        }
         // SAFETY: the caller's promise.
         self.buffer.map_or(Ok(()), |buffer| unsafe { buffer.attach(stream) })
     }

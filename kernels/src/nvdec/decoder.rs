@@ -1,8 +1,10 @@
 //! A parser and a decoder of NVDECODE, and the surfaces between them and the preprocess.
 //!
 //! The parser calls back while it is given data: with the stream's format, for which the decoder is made; with each picture to
-//! decode; with each picture to show. The picture to show is mapped in that call, which waits until it is decoded and copies it into
-//! one of the decoder's output surfaces, on the GPU. So surfaces stay as they are while decoding goes on.
+//! decode; with each picture to show. The picture to show is mapped in that call, which waits until it is decoded and has the GPU
+//! copy it into one of the decoder's output surfaces. So surfaces stay as they are while decoding goes on. Nothing waits for the
+//! copy but what reads the surface, on the GPU, and the next picture to decode, which may overwrite the copied one: by then the
+//! copy is long over.
 //!
 //! Where a stream does not say how far its pictures are reordered, the parser shows a picture only when it needs the memory, up to
 //! two seconds late. For these [`Showing::AtOnce`] maps each picture in the call that decodes it.
@@ -24,7 +26,7 @@ use super::kind::{Chroma, VideoCodec, VideoKind};
 use super::library::Library;
 use super::limits::limits;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
-use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress};
+use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, Event};
 
 /// Whether the process ends, so that decoders are left to that.
 static PROCESS_ENDS: AtomicBool = AtomicBool::new(false);
@@ -134,6 +136,8 @@ struct Hardware {
     handle: DecoderHandle,
     /// Where surfaces are copied. Dropped after the decoder is destroyed.
     stream: CudaStream,
+    /// Behind the last copy. As the stream is in order, all surfaces are there when it is done.
+    copied: Event,
     /// The rows of a surface's luma.
     rows: usize,
     surfaces: Mutex<Surfaces>,
@@ -154,7 +158,8 @@ unsafe impl Send for Hardware {}
 // the lock of `surfaces`.
 unsafe impl Sync for Hardware {}
 
-/// A decoded picture in the GPU's memory. Dropping it returns the memory to the decoder: wait for GPU work on it before.
+/// A decoded picture in the GPU's memory, which work on a stream may read once [`FrameView::attach`](crate::frame::FrameView::attach)
+/// is queued there. Dropping it returns the memory to the decoder: wait for GPU work on it before.
 pub struct Surface {
     /// `None` only inside `drop`.
     hardware: Option<Arc<Hardware>>,
@@ -382,14 +387,14 @@ impl State {
             histogram: 0,
             reserved2: [0; 4],
         };
-        let stream = CudaStream::new(&self.device)?;
+        let (stream, copied) = (CudaStream::new(&self.device)?, Event::silent(&self.device)?);
         let mut handle = ptr::null_mut();
         // SAFETY: both outlive the call; the context is current.
         unsafe { self.library.create_decoder(&mut handle, &mut info) }?;
         let returned = Vec::with_capacity(self.output_surfaces);
         let surfaces = Mutex::new(Surfaces { returned, mapped: 0, is_over: false });
         let (library, device) = (self.library, self.device.clone());
-        Ok(Hardware { library, device, handle, stream, rows: height as usize, surfaces })
+        Ok(Hardware { library, device, handle, stream, copied, rows: height as usize, surfaces })
     }
 
     fn decode(&mut self, picture: *mut PictureStart) -> Result<c_int, NvdecError> {
@@ -398,6 +403,8 @@ impl State {
         if self.pictures_of_unit > MOST_PICTURES {
             return Err(NvdecError::ManyPictures(MOST_PICTURES));
         }
+        // This picture may overwrite the one that is copied.
+        hardware.copied.wait()?;
         // SAFETY: the parser calls with a picture that lives as long as the call; the decoder is alive, the context current.
         let (start, decoded) = unsafe { (*picture, self.library.decode_picture(hardware.handle, picture)) };
         let bit = bit(start.picture_index);
@@ -446,8 +453,7 @@ impl State {
             Picture::Skipped
         } else {
             let surface = hardware.map(shown)?;
-            // Before the surface is read on other streams.
-            hardware.stream.synchronize()?;
+            hardware.copied.record(&hardware.stream)?;
             match hardware.is_damaged(shown.picture_index) {
                 true => Picture::Damaged,
                 false => Picture::Shown { surface, presentation: shown.timestamp },
@@ -557,9 +563,10 @@ impl Hardware {
     }
 
     fn unmap(&self, address: u64) {
-        let bound = self.device.bind().map_err(Into::into);
+        // Nothing writes to it any more.
+        let ready = self.device.bind().and_then(|()| self.copied.wait()).map_err(Into::into);
         // SAFETY: mapped once and unmapped once, here: a surface gives its address away in its drop.
-        if let Err(error) = bound.and_then(|()| unsafe { self.library.unmap_frame(self.handle, address) }) {
+        if let Err(error) = ready.and_then(|()| unsafe { self.library.unmap_frame(self.handle, address) }) {
             log::warn!("{error}");
         }
     }
@@ -585,6 +592,14 @@ impl Surface {
     /// Returns the distance between the first bytes of two rows, the same in both planes.
     pub fn pitch_bytes(&self) -> usize {
         self.pitch_bytes
+    }
+
+    /// Has the work that is queued on `stream` from now on wait until the picture is in the surface.
+    ///
+    /// # Errors
+    /// CUDA refuses.
+    pub(crate) fn await_on(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        self.hardware.as_ref().map_or(Ok(()), |hardware| stream.wait(&hardware.copied))
     }
 
     /// Copies the whole surface into `bytes`, which gets its length, and waits for that.

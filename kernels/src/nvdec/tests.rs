@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
-use crate::cuda::Device;
+use crate::cuda::{CudaStream, Device};
+use crate::frame::{FrameLayout, PixelFormat, PlaneLayout};
 
 const INNER: &str = "VISIOND_TEST_STUB_VIDEO";
 
@@ -49,8 +50,9 @@ fn pictures_come_out_of_an_engine_that_is_made_of_memory() {
     what_is_damaged_is_no_picture(&device);
     pictures_are_shown_at_once_and_only_once(&device);
     streams_that_are_not_decoded_say_why(&device);
-    drop(device);
     let folder = PathBuf::from(folder);
+    nobody_reads_or_overwrites_a_picture_before_it_is_copied(&device, &folder);
+    drop(device);
     for (library, counters) in
         [("libnvcuvid.so.1", &["stub_alive", "stub_wrong"][..]), ("libcuda.so.1", &["stub_alive"])]
     {
@@ -171,6 +173,31 @@ fn pictures_are_shown_at_once_and_only_once(device: &Arc<Device>) {
     decoder.decode(&unit(&[&[b'D', 0, 4, 0], &[b'S', 0, 2, 0], &[b'S', 1, 2, 0]]), 30, Showing::InOrder).unwrap();
     assert_eq!(shown(&mut decoder).1, 30);
     assert!(decoder.next_picture().is_none());
+}
+
+fn nobody_reads_or_overwrites_a_picture_before_it_is_copied(device: &Arc<Device>, folder: &Path) {
+    // SAFETY: the library is the stub, which is loaded already.
+    let driver = unsafe { libloading::Library::new(folder.join("libcuda.so.1")) }.unwrap();
+    // SAFETY: these functions of the stub take nothing and return an event's address.
+    let event = |name: &str| unsafe { driver.get::<unsafe extern "C" fn() -> usize>(name.as_bytes()).unwrap()() };
+    let mut decoder = decoder(device);
+    decoder.decode(&unit(&[FORMAT, &[b'D', 0, 1, 0], &[b'S', 0, 2, 0]]), 1, Showing::InOrder).unwrap();
+    let (copied, (surface, _)) = (event("stub_pending"), shown(&mut decoder));
+    assert_ne!(copied, 0);
+    let (format, color) = (PixelFormat::Nv12, ColorDescription::default());
+    let planes = decoder.format().unwrap().plane_offsets(&surface);
+    let planes = planes.map(|offset_bytes| PlaneLayout { offset_bytes, pitch_bytes: surface.pitch_bytes() });
+    let layout = FrameLayout::with_planes(format, 62, 44, &planes, color).unwrap();
+    // SAFETY: the frame has no bytes for the host.
+    unsafe { layout.view_on_gpu(&surface).attach(&CudaStream::new(device).unwrap()) }.unwrap();
+    assert_eq!((event("stub_awaited"), event("stub_pending")), (copied, copied));
+    decoder.decode(&unit(&[&[b'D', 0, 2, 0]]), 2, Showing::InOrder).unwrap();
+    assert_eq!(event("stub_pending"), 0);
+    // Nor is its memory given back before.
+    decoder.decode(&unit(&[&[b'S', 0, 2, 0]]), 2, Showing::InOrder).unwrap();
+    assert_eq!(event("stub_pending"), copied);
+    drop((surface, decoder.next_picture(), decoder));
+    assert_eq!(event("stub_pending"), 0);
 }
 
 fn streams_that_are_not_decoded_say_why(device: &Arc<Device>) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_SUPPORTED = 801 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_READY = 600, NOT_SUPPORTED = 801 };
 typedef uint32_t result;
 typedef uint64_t address;
 
@@ -72,6 +72,36 @@ result cuStreamDestroy_v2(void *stream) {
     return SUCCESS;
 }
 result cuStreamSynchronize(void *stream) { (void)stream; return SUCCESS; }
+// The event that a stream waits for, and the recorded one that is not done before it was asked for twice.
+static void *awaited, *pending;
+void *stub_awaited(void) { return awaited; }
+void *stub_pending(void) { return pending; }
+result cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+    (void)flags;
+    awaited = event;
+    return stream && event ? SUCCESS : INVALID_VALUE;
+}
+result cuEventCreate(void **event, unsigned flags) {
+    (void)flags;
+    *event = malloc(1);
+    alive++;
+    return SUCCESS;
+}
+result cuEventDestroy_v2(void *event) {
+    free(event);
+    alive--;
+    return SUCCESS;
+}
+result cuEventRecord(void *event, void *stream) {
+    pending = event;
+    return stream && event ? SUCCESS : INVALID_VALUE;
+}
+result cuEventQuery(void *event) {
+    if (event != pending)
+        return SUCCESS;
+    pending = NULL;
+    return NOT_READY;
+}
 result cuGetErrorName(result code, const char **name) {
     *name = code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == NOT_SUPPORTED ? "CUDA_ERROR_NOT_SUPPORTED" : NULL;
     return *name ? SUCCESS : INVALID_VALUE;
@@ -80,8 +110,7 @@ result cuGetErrorName(result code, const char **name) {
 #define REFUSED(name) result name(void) { return NOT_SUPPORTED; }
 REFUSED(cuMemAllocManaged) REFUSED(cuMemHostAlloc) REFUSED(cuMemFreeHost) REFUSED(cuMemHostGetDevicePointer_v2)
 REFUSED(cuMemHostRegister_v2) REFUSED(cuMemHostUnregister) REFUSED(cuMemcpyDtoDAsync_v2) REFUSED(cuMemsetD8Async)
-REFUSED(cuStreamWaitEvent) REFUSED(cuStreamAttachMemAsync) REFUSED(cuStreamBeginCapture_v2) REFUSED(cuStreamEndCapture)
+REFUSED(cuStreamAttachMemAsync) REFUSED(cuStreamBeginCapture_v2) REFUSED(cuStreamEndCapture)
 REFUSED(cuGraphInstantiateWithFlags) REFUSED(cuGraphDestroy) REFUSED(cuGraphExecDestroy) REFUSED(cuGraphLaunch)
-REFUSED(cuEventCreate) REFUSED(cuEventDestroy_v2) REFUSED(cuEventRecord) REFUSED(cuEventRecordWithFlags)
-REFUSED(cuEventSynchronize) REFUSED(cuEventQuery) REFUSED(cuEventElapsedTime) REFUSED(cuModuleLoadDataEx) REFUSED(cuModuleUnload)
+REFUSED(cuEventRecordWithFlags) REFUSED(cuEventSynchronize) REFUSED(cuEventElapsedTime) REFUSED(cuModuleLoadDataEx) REFUSED(cuModuleUnload)
 REFUSED(cuModuleGetFunction) REFUSED(cuLaunchKernel)
