@@ -29,6 +29,7 @@ use visiond_kernels::nvtx;
 use visiond_live::CameraView;
 use visiond_system::backoff::{Backoff, RateLimit};
 use visiond_system::logging::{self, Subject, events};
+use visiond_system::priority::wake_on_time;
 use visiond_system::stop::Stop;
 
 use crate::mailbox::{Delivery, Mailbox, TakeResult};
@@ -212,6 +213,8 @@ impl Lane {
     /// Runs the model on frames until the mailbox has ended or is stopped.
     pub fn run(self, mut model: LaneModel) {
         logging::about(Subject::Model, Arc::clone(&self.metrics.name));
+        // A run is waited for by sleeping as long as the last one took.
+        wake_on_time();
         let max_in_flight = model.runner.as_ref().map_or(1, |runner| runner.max_in_flight());
         let mut state = LaneState::new(max_in_flight, self.mailbox.has_lossless());
         // After a panic `state` may hold half a batch, which `discard` clears; all else in `self` is atomic or locked.

@@ -1,6 +1,7 @@
 //! The buffers and events of one run in flight, and the work that is queued for it.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, Event, Graph};
@@ -14,8 +15,12 @@ use crate::detector::run::RunTimings;
 
 /// A run longer than this outlasts a short sleep.
 const LONG_RUN_US: u64 = 200;
-/// How long to poll the event after the preprocess of a short run before sleeping, and the longest first sleep.
+/// How long to poll the event after the preprocess of a short run before sleeping.
 const SPIN: Duration = Duration::from_micros(25);
+/// How long the preprocess takes with the start of the run on the GPU, at most.
+const PREPROCESS: Duration = Duration::from_micros(60);
+/// The shortest pause between two looks at whether a run is over.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
 
 /// The buffers, events and graphs of one run in flight.
 pub(super) struct RunState {
@@ -38,6 +43,8 @@ pub(super) struct RunState {
     pub(super) frames: usize,
     /// Whether that run is finished.
     pub(super) done: bool,
+    /// When its preprocess was over, which is when inference starts if no other run is in flight.
+    pub(super) read: Instant,
 }
 
 impl RunState {
@@ -56,31 +63,42 @@ impl RunState {
             preprocess_end: Event::silent(device)?,
             inference_start: Event::silent(device)?,
             inference_end: Event::silent(device)?,
-            end: Event::new(device)?,
+            end: Event::silent(device)?,
             overlapped: false,
             launch_us: 0,
             frames: 0,
             done: false,
+            read: Instant::now(),
         })
     }
 
     /// Waits until the frames were read.
     ///
-    /// Blocking on an event costs several times the CPU time of a short sleep, most of it inside the driver. A sleep takes
-    /// about 60 us, however short it was meant to be. That does not matter if frames come every few milliseconds or the run
-    /// takes longer anyway; for a shorter run, this polls the event for a moment first.
-    pub(super) fn wait_for_preprocess(&self, last: &RunTimings) -> Result<(), CudaError> {
+    /// Blocking on an event costs several times the CPU time of a short sleep, most of it inside the driver. If the run takes longer
+    /// anyway, a sleep is no loss; for a shorter run, this polls the event for a moment first.
+    pub(super) fn wait_for_preprocess(&mut self, last: &RunTimings) -> Result<(), CudaError> {
         if last.infer_us >= LONG_RUN_US {
-            std::thread::sleep(Duration::from_micros(last.preprocess_us).min(SPIN));
-            return self.preprocess_end.wait();
+            thread::sleep(PREPROCESS);
+        } else {
+            let began = Instant::now();
+            while began.elapsed() < SPIN && !self.preprocess_end.is_done()? {}
         }
-        let began = Instant::now();
-        while began.elapsed() < SPIN {
-            if self.preprocess_end.is_done()? {
-                return Ok(());
-            }
+        self.preprocess_end.wait()?;
+        self.read = Instant::now();
+        Ok(())
+    }
+
+    /// Waits until the run is over, which began no sooner than `started` and usually takes `usual`.
+    ///
+    /// Sleeps as long as that, and looks again after short pauses: one look and one pause cost a quarter of a wait that the GPU
+    /// interrupts. A run is seen to be over [`SHORTEST_PAUSE`] late, or a 64th of its duration.
+    pub(super) fn wait_for_end(&self, started: Instant, usual: Duration) -> Result<(), CudaError> {
+        let started = started.max(self.read);
+        thread::sleep((started + usual).saturating_duration_since(Instant::now()));
+        while !self.end.is_done()? {
+            thread::sleep((started.elapsed() / 64).max(SHORTEST_PAUSE));
         }
-        self.preprocess_end.wait()
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use visiond_kernels::cuda::{CudaStream, Event};
 use visiond_kernels::filter::FilterSpec;
@@ -53,6 +53,10 @@ pub(crate) struct CudaRunner {
     warm: bool,
     /// The durations of the last run.
     last: RunTimings,
+    /// When it was over.
+    ended: Instant,
+    /// About the shortest inference of a run with so many frames, from 1 on.
+    usual: Vec<Duration>,
     /// Whether recording graphs works.
     recording: bool,
     counts: RunCounts,
@@ -94,6 +98,8 @@ impl CudaRunner {
             in_flight: VecDeque::with_capacity(MAX_IN_FLIGHT),
             warm: false,
             last: RunTimings::default(),
+            ended: Instant::now(),
+            usual: vec![Duration::ZERO; inputs.batch],
             recording: true,
             counts: RunCounts::default(),
         };
@@ -122,12 +128,15 @@ impl CudaRunner {
         let lent = frames.iter().any(FrameView::needs_attaching);
         let overlapped = !self.in_flight.is_empty() || lent;
         run.overlapped = overlapped;
+        let reading = if overlapped { &self.preprocess_stream } else { stream };
         if overlapped {
-            run.preprocess_start.record(&self.preprocess_stream)?;
-            for frame in frames {
-                // SAFETY: `begin` keeps the frames until the stream has passed their `detach`.
-                unsafe { frame.attach(&self.preprocess_stream) }?;
-            }
+            run.preprocess_start.record(reading)?;
+        }
+        for frame in frames {
+            // SAFETY: `begin` keeps the frames until the stream has passed their `detach`.
+            unsafe { frame.attach(reading) }?;
+        }
+        if overlapped {
             // SAFETY: the last run with this index is done, so the picture is free; this run's frames were prepared and stay
             // valid until `begin` has waited for the event; `drop` waits for the streams before anything is dropped.
             unsafe { enqueue_preprocess(run, &self.model, index, count, &self.preprocess_stream, Event::record) }?;
@@ -232,7 +241,9 @@ impl Runner for CudaRunner {
         }
         self.in_flight.pop_front();
         let run = &mut self.runs[run.0];
-        run.end.wait()?;
+        let usual = &mut self.usual[run.frames - 1];
+        run.wait_for_end(self.ended, *usual)?;
+        self.ended = Instant::now();
         self.warm = true;
         run.done = true;
         // The filter of an overlapped run runs beside another run's inference, so its duration does not count.
@@ -240,6 +251,9 @@ impl Runner for CudaRunner {
             true => run.inference_end.elapsed_us(&run.inference_start)?,
             false => run.end.elapsed_us(&run.preprocess_end)?,
         };
+        let inference = Duration::from_nanos((inference_us * 1e3) as u64);
+        // A run that another process has delayed must not delay the next.
+        *usual = inference.min(*usual + (inference.saturating_sub(*usual)) / 8);
         self.last = RunTimings {
             launch_us: run.launch_us,
             preprocess_us: run.preprocess_end.elapsed_us(&run.preprocess_start)? as u64,
