@@ -15,6 +15,9 @@ use visiond_flow::timestamp::Timestamp;
 /// The largest access unit. A key frame of a 4K camera has 1 to 4 MB.
 pub const MAX_UNIT_BYTES: usize = 16 << 20;
 
+/// The most bytes that are reserved for a unit before it comes.
+const MOST_RESERVED_BYTES: usize = 64 << 10;
+
 /// The most bytes of parameter sets that are kept for key frames without them, and of anything before a picture.
 const MAX_SETS_BYTES: usize = 64 << 10;
 
@@ -298,7 +301,9 @@ impl Assembler {
             return;
         };
         self.learn(&contents);
-        let mut data = mem::take(&mut self.unit);
+        // The next one is about as long, unless this is a key frame.
+        let next = Vec::with_capacity(self.unit.len().min(MOST_RESERVED_BYTES));
+        let mut data = mem::replace(&mut self.unit, next);
         // It may wait.
         data.shrink_to_fit();
         self.time = None;

@@ -53,8 +53,8 @@ const FREE_WAKES: u32 = 2;
 /// three more.
 const MOST_WAKES: u32 = 256;
 
-/// How long packets gather inside a unit. Frames are late by no more than that.
-const GATHERING: Duration = Duration::from_millis(1);
+/// How long packets gather before they are read. Frames are late by no more than that.
+const GATHERING: Duration = Duration::from_micros(500);
 
 /// How often a wait looks again by itself. retina forgets to be woken when the server sends a request of its own.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -424,11 +424,12 @@ impl Connected {
         let mut assembler = StreamAssembler::new(stream);
         let mut camera_clock = CameraClock::new(stream.rate_hz);
         let mut deadline = Instant::now() + target.timeout;
-        let mut is_inside_unit = false;
         // When the last unit came, and how long one takes to come on average.
         let (mut last_unit, mut interval) = (None, Duration::ZERO);
         // A camera that accepts no connection beside this one would look absent at each pause.
         let (mut accepts, mut accepts_others) = (pin!(self.reachability.accepts_others()), false);
+        // When the packets that are read now came.
+        let arrival = Cell::new(clock::now(clock));
         loop {
             // Where packets never stop, the timer below may never be looked at.
             let now = Instant::now();
@@ -439,7 +440,7 @@ impl Connected {
                 sleep_until(now + QUIET.max(interval * 3)).await;
                 self.reachability.lost().await
             };
-            let next = few_reads(meter, gather(is_inside_unit, packets.next()));
+            let next = few_reads(meter, gather(packets.next(), || arrival.set(clock::now(clock))));
             let packet = tokio::select! {
                 biased;
                 packet = timeout_at(deadline, next) => packet,
@@ -453,19 +454,18 @@ impl Connected {
             match packet {
                 PacketItem::Rtp(packet) => {
                     let rtp = packet.timestamp().timestamp();
-                    let arrival = clock::now(clock);
-                    let captured = camera_clock.captured(rtp, arrival);
-                    let is_timed_by_report = captured != arrival;
-                    is_inside_unit = true;
+                    let captured = camera_clock.captured(rtp, arrival.get());
+                    let is_timed_by_report = captured != arrival.get();
+                    let mut is_whole = false;
                     assembler.push(packet.payload(), (rtp, captured), packet.mark(), packet.loss(), |unit| {
-                        is_inside_unit = false;
+                        is_whole = true;
                         receive(Received::Unit { unit, is_timed_by_report });
                     });
                     match assembler.take_damaged() {
                         0 => {}
                         units => receive(Received::Damaged(units)),
                     }
-                    if !is_inside_unit {
+                    if is_whole {
                         let now = Instant::now();
                         deadline = now + target.timeout;
                         if let Some(last) = last_unit.replace(now) {
@@ -485,17 +485,19 @@ impl Connected {
     }
 }
 
-/// Waits for `future`, a packet. Inside a unit, packets get [`GATHERING`] to arrive before the wait for them: then one wake reads most
-/// of them, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do.
-async fn gather<F: Future>(is_inside_unit: bool, future: F) -> F::Output {
+/// Waits for `future`, a packet. When one has come, calls `arrived` and gives those behind it [`GATHERING`] to arrive: then one wake
+/// reads a whole picture, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do.
+async fn gather<F: Future>(future: F, arrived: impl Fn()) -> F::Output {
     let mut future = pin!(future);
-    let mut must_sleep = is_inside_unit;
+    let mut has_waited = false;
     poll_fn(|context| {
-        let poll = future.as_mut().poll(context);
-        // Without budget, there is more to read.
-        if poll.is_pending() && has_budget_remaining() && std::mem::take(&mut must_sleep) {
+        if has_waited {
+            arrived();
             thread::sleep(GATHERING);
         }
+        let poll = future.as_mut().poll(context);
+        // Without budget, there is more to read.
+        has_waited = poll.is_pending() && has_budget_remaining();
         poll
     })
     .await
@@ -506,7 +508,7 @@ async fn gather<F: Future>(is_inside_unit: bool, future: F) -> F::Output {
 ///
 /// A wake makes few reads, because each takes one unit of tokio's budget, of which most is spent before.
 async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output, Failure> {
-    let (mut future, mut again) = (pin!(future), pin!(sleep(LOOK_AGAIN)));
+    let (mut future, mut again) = (pin!(future), pin!(None));
     let (mut wakes, mut read_before) = (0, None);
     poll_fn(|context| {
         if wakes >= FREE_WAKES {
@@ -532,10 +534,16 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
             meter.has_spent.set(false);
         }
         if poll.is_pending() {
+            // Made when it is needed, which it is not while there are packets to read.
+            if again.is_none() {
+                again.set(Some(sleep(LOOK_AGAIN)));
+            }
             let mut was_woken = true;
             // Until it is pending, which is when it will wake this task.
-            while again.as_mut().poll(context).is_ready() {
-                again.as_mut().reset(Instant::now() + LOOK_AGAIN);
+            while let Some(mut again) = again.as_mut().as_pin_mut()
+                && again.as_mut().poll(context).is_ready()
+            {
+                again.reset(Instant::now() + LOOK_AGAIN);
                 was_woken = false;
             }
             wakes += u32::from(was_woken);
