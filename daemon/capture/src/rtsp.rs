@@ -31,6 +31,7 @@ use retina::client::Credentials;
 use url::Url;
 use visiond_config::types::{RtspConfig, StreamDecoding};
 use visiond_flow::clock::Clock;
+use visiond_kernels::nvdec::VideoDecoder;
 use visiond_system::credentials::Login;
 use visiond_system::find_program;
 use visiond_system::stop::Stop;
@@ -49,6 +50,8 @@ pub struct RtspSource {
     stream: Arc<Stream>,
     /// `None` before the first key frame, and between two sets of parameters.
     decoder: Option<Box<dyn StreamDecoder>>,
+    /// Made before the stream plays, for its first key frame.
+    prepared: Option<VideoDecoder>,
     /// Held, because its drop ends the session. Dropped after the decoder.
     _session: RunningSession,
     sequence: u64,
@@ -98,26 +101,35 @@ impl RtspSource {
             clock: Arc::clone(&clock),
         });
         let session = RunningSession::start(target, Arc::clone(&stream.queue), clock)?;
-        Ok(Self { stream, decoder: None, _session: session, sequence: 0, fruitless: 0 })
+        Ok(Self { stream, decoder: None, prepared: None, _session: session, sequence: 0, fruitless: 0 })
     }
 
     /// Waits for a key frame and starts a decoder for it.
-    fn start_decoder(&self, stop: &Stop) -> Result<Box<dyn StreamDecoder>, ReadError> {
+    fn start_decoder(&mut self, stop: &Stop) -> Result<Box<dyn StreamDecoder>, ReadError> {
         let Stream { config, queue, camera, origin, .. } = self.stream.as_ref();
         // While units arrive, the session does not time out; it does when the camera is silent.
         let wait: Duration = config.timeout.max(KEY_FRAME_WAIT);
-        match queue.first(stop, Instant::now() + wait) {
-            First::Unit(unit) => {
-                let decoder = choose_decoder::start(&self.stream, &unit, stop)?;
-                log::info!("camera {camera}: {}", decoder.describe());
-                Ok(decoder)
+        let deadline = Instant::now() + wait;
+        loop {
+            match queue.first(stop, deadline) {
+                First::Description(description) => {
+                    self.prepared = choose_decoder::prepare(&self.stream, &description);
+                    queue.accept_units();
+                }
+                First::Unit(unit) => {
+                    let decoder = choose_decoder::start(&self.stream, &unit, self.prepared.take(), stop)?;
+                    log::info!("camera {camera}: {}", decoder.describe());
+                    return Ok(decoder);
+                }
+                First::Stopped => return Err(ReadError::Stopped),
+                First::Ended(error) => return Err(error.into()),
+                First::TimedOut => {
+                    return Err(ReadError::Failed(SourceError::transient(format!(
+                        "no key frame from {origin} for {} s: shorten the interval of key frames (GOP) in the camera",
+                        wait.as_secs_f64()
+                    ))));
+                }
             }
-            First::Stopped => Err(ReadError::Stopped),
-            First::Ended(error) => Err(error.into()),
-            First::TimedOut => Err(ReadError::Failed(SourceError::transient(format!(
-                "no key frame from {origin} for {} s: shorten the interval of key frames (GOP) in the camera",
-                wait.as_secs_f64()
-            )))),
         }
     }
 

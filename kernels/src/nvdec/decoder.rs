@@ -48,6 +48,16 @@ const MOST_PICTURES: u32 = 8;
 /// The most decode surfaces of any stream: H.264 and H.265 keep 16 pictures.
 const MOST_SURFACES: u32 = 32;
 
+/// The start of an intra slice in Annex B. At parameter sets alone, the parser does not call back.
+const fn intra_slice(codec: VideoCodec) -> &'static [u8] {
+    match codec {
+        // An IDR picture's (5): macroblock 0, type I (7), parameter set 0.
+        VideoCodec::H264 => &[0, 0, 0, 1, 0x65, 0x88, 0x84, 0x00, 0x10],
+        // An IDR_W_RADL picture's (19): the first of its picture, parameter set 0, type I (2).
+        VideoCodec::H265 => &[0, 0, 0, 1, 0x26, 0x01, 0xAF, 0x00, 0x10],
+    }
+}
+
 /// The format of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VideoFormat {
@@ -117,6 +127,8 @@ struct State {
     /// How the picture that is decoded now is shown, and the number it was given with.
     showing: Showing,
     presentation: i64,
+    /// Whether the parser has a picture that does not exist, for the format alone.
+    is_preparing: bool,
     /// How many pictures the current unit has had.
     pictures_of_unit: u32,
     /// Bit n: the last picture in decode surface n could not be decoded.
@@ -196,14 +208,23 @@ impl VideoDecoder {
             pictures: VecDeque::new(),
             showing: Showing::InOrder,
             presentation: 0,
+            is_preparing: false,
             pictures_of_unit: 0,
             failed: 0,
             shown: 0,
             error: None,
         };
         let state = NonNull::from(Box::leak(Box::new(state)));
+        let mut this = Self { parser: ptr::null_mut(), state };
+        this.make_parser().map(|()| this)
+    }
+
+    /// Makes the parser, if there is none. The context must be current.
+    fn make_parser(&mut self) -> Result<(), NvdecError> {
+        // SAFETY: without a parser, nothing else refers to the state.
+        let state = unsafe { self.state.as_ref() };
         let mut info = abi::ParserInfo {
-            codec: codec.number(),
+            codec: state.codec.number(),
             // The format's callback says how many there are.
             max_decode_surfaces: 1,
             clock_rate_hz: 0,
@@ -211,17 +232,49 @@ impl VideoDecoder {
             error_threshold: 100,
             max_display_delay: 0,
             reserved1: [0; 5],
-            user: state.as_ptr().cast(),
+            user: self.state.as_ptr().cast(),
             sequence: Some(on_sequence),
             decode: Some(on_decode),
             display: Some(on_display),
             reserved2: [ptr::null_mut(); 8],
         };
-        let mut parser = ptr::null_mut();
         // SAFETY: both outlive the call, which copies `info`; the context is current.
-        let made = unsafe { library.create_parser(&mut parser, &mut info) };
-        let this = Self { parser, state };
-        made.map(|()| this)
+        unsafe { state.library.create_parser(&mut self.parser, &mut info) }
+    }
+
+    /// Destroys the parser, if there is one.
+    fn destroy_parser(&mut self) -> Result<(), NvdecError> {
+        let parser = std::mem::replace(&mut self.parser, ptr::null_mut());
+        if parser.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the parser is not called now.
+        let state = unsafe { self.state.as_ref() };
+        state.device.bind()?;
+        // SAFETY: made once and destroyed once, here; the context is current.
+        unsafe { state.library.destroy_parser(parser) }
+    }
+
+    /// Makes the decoder before the first picture comes, for a stream with these parameter sets in Annex B: that takes 50 ms and
+    /// more, for which pictures would have to wait. Does nothing if the parser takes no format from them.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn prepared(mut self, sets: &[u8]) -> Result<Self, NvdecError> {
+        // SAFETY: the parser is not called now.
+        let codec = unsafe {
+            let state = self.state.as_mut();
+            state.is_preparing = true;
+            state.codec
+        };
+        let parsed = self.decode(&[sets, intra_slice(codec)].concat(), 0, Showing::InOrder);
+        // The parser would show its picture some time.
+        self.destroy_parser()?;
+        // SAFETY: as above.
+        unsafe { self.state.as_mut() }.is_preparing = false;
+        parsed?;
+        self.make_parser()?;
+        Ok(self)
     }
 
     /// Decodes one coded picture in Annex B, in the order of decoding. `presentation` comes back with it.
@@ -269,7 +322,7 @@ impl VideoDecoder {
         unsafe { self.state.as_mut() }.pictures.pop_front()
     }
 
-    /// Returns the stream's format; `None` before its first key frame.
+    /// Returns the stream's format; `None` before its first key frame, unless it was [prepared](Self::prepare) for.
     pub fn format(&self) -> Option<VideoFormat> {
         // SAFETY: the parser is not called now.
         unsafe { self.state.as_ref() }.format
@@ -281,18 +334,11 @@ impl Drop for VideoDecoder {
         if PROCESS_ENDS.load(Ordering::Relaxed) {
             return;
         }
+        if let Err(error) = self.destroy_parser() {
+            log::warn!("{error}");
+        }
         // SAFETY: made by `new` and freed once, here, after the parser, which is the only other user.
-        let state = unsafe {
-            let state = Box::from_raw(self.state.as_ptr());
-            if !self.parser.is_null() {
-                let destroyed =
-                    state.device.bind().map_err(Into::into).and_then(|()| state.library.destroy_parser(self.parser));
-                if let Err(error) = destroyed {
-                    log::warn!("{error}");
-                }
-            }
-            state
-        };
+        let state = unsafe { Box::from_raw(self.state.as_ptr()) };
         if let Some(hardware) = &state.hardware {
             hardware.unmap_returned(true);
         }
@@ -398,6 +444,9 @@ impl State {
     }
 
     fn decode(&mut self, picture: *mut PictureStart) -> Result<c_int, NvdecError> {
+        if self.is_preparing {
+            return Ok(1);
+        }
         let Some(hardware) = &self.hardware else { return Ok(0) };
         self.pictures_of_unit += 1;
         if self.pictures_of_unit > MOST_PICTURES {
@@ -438,7 +487,7 @@ impl State {
 
     /// Shows a picture in its order, unless it was shown already.
     fn show_in_order(&mut self, picture: &DisplayInfo) -> Result<c_int, NvdecError> {
-        if self.shown & bit(picture.picture_index) == 0 {
+        if !self.is_preparing && self.shown & bit(picture.picture_index) == 0 {
             self.show(picture)?;
         }
         Ok(1)

@@ -51,6 +51,7 @@ fn pictures_come_out_of_an_engine_that_is_made_of_memory() {
     pictures_are_shown_at_once_and_only_once(&device);
     streams_that_are_not_decoded_say_why(&device);
     let folder = PathBuf::from(folder);
+    a_decoder_is_made_before_its_first_picture(&device);
     nobody_reads_or_overwrites_a_picture_before_it_is_copied(&device, &folder);
     drop(device);
     for (library, counters) in
@@ -173,6 +174,22 @@ fn pictures_are_shown_at_once_and_only_once(device: &Arc<Device>) {
     decoder.decode(&unit(&[&[b'D', 0, 4, 0], &[b'S', 0, 2, 0], &[b'S', 1, 2, 0]]), 30, Showing::InOrder).unwrap();
     assert_eq!(shown(&mut decoder).1, 30);
     assert!(decoder.next_picture().is_none());
+}
+
+fn a_decoder_is_made_before_its_first_picture(device: &Arc<Device>) {
+    // The picture that the parser makes of the sets is none.
+    let sets = unit(&[FORMAT, &[b'D', 0, 1, 0], &[b'S', 0, 2, 0]]);
+    let mut decoder = decoder(device).prepared(&sets).unwrap();
+    assert_eq!(decoder.format().map(|format| format.width), Some(62));
+    assert!(decoder.next_picture().is_none());
+    decoder.decode(&unit(&[FORMAT, &[b'D', 0, 7, 0], &[b'S', 0, 2, 0]]), 5, Showing::InOrder).unwrap();
+    assert_eq!(shown(&mut decoder).1, 5);
+    let error = decoder.decode(&unit(&[&[b'F', 5, 3, 1]]), 6, Showing::InOrder).unwrap_err();
+    assert_eq!(error, NvdecError::OtherParameters);
+    // Without a format there is nothing to make yet.
+    let made = |codec, sets| VideoDecoder::new(device, codec, 2, Box::new(|_, _, _| Ok(()))).unwrap().prepared(sets);
+    assert_eq!(made(VideoCodec::H265, &[]).unwrap().format(), None);
+    assert!(matches!(made(VideoCodec::H264, &[b'F', 4, 3, 2]), Err(NvdecError::Kind(_))));
 }
 
 fn nobody_reads_or_overwrites_a_picture_before_it_is_copied(device: &Arc<Device>, folder: &Path) {

@@ -154,10 +154,8 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Creates an assembler; `sets` are the parameter sets of the session's description, if it has any.
-    pub fn new(codec: Codec, sets: &[&[u8]]) -> Self {
-        let mut all = Vec::new();
-        sets.iter().for_each(|set| put(&mut all, set));
+    /// Creates an assembler; `sets` are the parameter sets of the session's description in Annex B, if it has any.
+    pub fn new(codec: Codec, sets: &[u8]) -> Self {
         let mut this = Self {
             codec,
             unit: Vec::new(),
@@ -172,7 +170,7 @@ impl Assembler {
             generation: 0,
             damaged: 0,
         };
-        this.learn(&Contents::of(codec, &all));
+        this.learn(&Contents::of(codec, sets));
         this
     }
 
@@ -376,7 +374,8 @@ impl Contents {
     }
 }
 
-fn put(unit: &mut Vec<u8>, nal: &[u8]) {
+/// Appends a NAL unit, unless it is empty, to a unit in Annex B.
+pub(super) fn put(unit: &mut Vec<u8>, nal: &[u8]) {
     if !nal.is_empty() {
         unit.extend_from_slice(&START_CODE);
         unit.extend_from_slice(nal);

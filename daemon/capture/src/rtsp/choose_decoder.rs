@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use visiond_config::types::StreamDecoding;
-use visiond_kernels::nvdec::VideoCodec;
+use visiond_kernels::nvdec::{VideoCodec, VideoDecoder};
 use visiond_system::stop::Stop;
 
 use super::super::pipe::ReadError;
@@ -14,14 +14,33 @@ use super::ffmpeg_decoder::FfmpegDecoder;
 use super::jpeg_decoder::JpegStreamDecoder;
 use super::nvdec_decoder::{self, NvdecDecoder};
 use super::stream_decoder::{Stream, StreamDecoder};
+use super::unit_queue::Description;
 
-/// Starts a decoder for the stream that goes on with `first`, the next unit of the queue.
-pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Box<dyn StreamDecoder>, ReadError> {
-    let codec = match first.codec {
-        Codec::H264 => VideoCodec::H264,
-        Codec::H265 => VideoCodec::H265,
-        Codec::Jpeg => return Ok(Box::new(JpegStreamDecoder::start(stream, first))),
-    };
+/// Makes the GPU's decoder for a stream that will be as described, before it plays: so that no picture waits for that. `None` if
+/// another decodes it, or this is to be found out by the first picture.
+pub fn prepare(stream: &Stream, description: &Description) -> Option<VideoDecoder> {
+    let codec = video_codec(description.codec)?;
+    let device = stream.buffers.memory.device().filter(|_| stream.config.decoder != StreamDecoding::Ffmpeg)?;
+    let prepared = nvdec_decoder::prepare(stream, codec, &description.sets, device);
+    prepared.inspect_err(|error| log::debug!("camera {}: no decoder before it plays: {error}", stream.camera)).ok()
+}
+
+fn video_codec(codec: Codec) -> Option<VideoCodec> {
+    match codec {
+        Codec::H264 => Some(VideoCodec::H264),
+        Codec::H265 => Some(VideoCodec::H265),
+        Codec::Jpeg => None,
+    }
+}
+
+/// Starts a decoder for the stream that goes on with `first`, the next unit of the queue; `prepared` is one that was made before.
+pub fn start(
+    stream: &Arc<Stream>,
+    first: &AccessUnit,
+    prepared: Option<VideoDecoder>,
+    stop: &Stop,
+) -> Result<Box<dyn StreamDecoder>, ReadError> {
+    let Some(codec) = video_codec(first.codec) else { return Ok(Box::new(JpegStreamDecoder::start(stream, first))) };
     let on_gpu = match (stream.config.decoder, stream.buffers.memory.device()) {
         (StreamDecoding::Ffmpeg, _) | (StreamDecoding::Auto, None) => None,
         (StreamDecoding::Nvdec, None) => {
@@ -30,7 +49,7 @@ pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Bo
             return Err(SourceError::permanent(format!("cannot play {}: {reason}", stream.origin)).into());
         }
         (StreamDecoding::Auto | StreamDecoding::Nvdec, Some(device)) => {
-            Some(NvdecDecoder::start(stream, first, codec, device))
+            Some(NvdecDecoder::start(stream, first, codec, device, prepared))
         }
     };
     match on_gpu {

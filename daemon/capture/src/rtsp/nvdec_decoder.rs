@@ -41,24 +41,46 @@ pub struct NvdecDecoder {
     decoded: u64,
 }
 
+/// Makes a decoder for a stream with these parameter sets before its first unit comes.
+pub fn prepare(
+    stream: &Stream,
+    codec: VideoCodec,
+    sets: &[u8],
+    device: &Arc<Device>,
+) -> Result<VideoDecoder, NvdecError> {
+    make(stream, codec, device)?.prepared(sets)
+}
+
+fn make(stream: &Stream, codec: VideoCodec, device: &Arc<Device>) -> Result<VideoDecoder, NvdecError> {
+    let limits = stream.buffers.clone();
+    let accept = move |width: u32, height: u32, bytes: u64| {
+        limits.check_size(width, height).map_err(|error| error.to_string())?;
+        limits.check_memory_in_all(bytes).map_err(|error| error.to_string())
+    };
+    VideoDecoder::new(device, codec, stream.buffers.count, Box::new(accept))
+}
+
 impl NvdecDecoder {
-    /// Decodes `first`, the next unit of the queue, to find out whether the engine takes the stream.
+    /// Decodes `first`, the next unit of the queue, to find out whether the engine takes the stream. By `prepared`, if it is there
+    /// and the stream is as it was described.
     pub fn start(
         stream: &Arc<Stream>,
         first: &AccessUnit,
         codec: VideoCodec,
         device: &Arc<Device>,
+        prepared: Option<VideoDecoder>,
     ) -> Result<Self, NvdecError> {
-        let limits = stream.buffers.clone();
-        let accept = move |width: u32, height: u32, bytes: u64| {
-            limits.check_size(width, height).map_err(|error| error.to_string())?;
-            limits.check_memory_in_all(bytes).map_err(|error| error.to_string())
-        };
-        let mut decoder = VideoDecoder::new(device, codec, stream.buffers.count, Box::new(accept))?;
         let mut times = ShownTimes::default();
         times.add(first.presentation, first.captured);
         let mut order = PictureOrder::of(first, stream.config.key_frames_only);
-        decoder.decode(&first.data, first.presentation, order.next(first))?;
+        let showing = order.next(first);
+        let decode =
+            |mut decoder: VideoDecoder| decoder.decode(&first.data, first.presentation, showing).map(|()| decoder);
+        let decoded = prepared.map_or(Err(NvdecError::OtherParameters), decode);
+        let decoder = match decoded {
+            Err(NvdecError::OtherParameters) => decode(make(stream, codec, device)?)?,
+            decoded => decoded?,
+        };
         let format = decoder.format().ok_or(NvdecError::NoPicture)?;
         // With dozens of cameras, seconds have passed.
         stream.queue.catch_up();

@@ -32,11 +32,11 @@ use visiond_system::caught_panic::catch_panic;
 use visiond_system::redact::redact_line;
 
 use super::super::source::SourceError;
-use super::access_unit::{Access, AccessUnit, Assembler, Codec};
+use super::access_unit::{self, Access, AccessUnit, Assembler, Codec};
 use super::frame_times::CameraClock;
 use super::jpeg_payload::JpegAssembler;
 use super::reachability::{Absence, Reachability};
-use super::unit_queue::UnitQueue;
+use super::unit_queue::{Description, UnitQueue};
 
 /// How long the camera may take to answer that the session is over.
 const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
@@ -62,6 +62,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// How long a camera that plays may send nothing before visiond looks whether it can still be reached; three frame intervals, if they
 /// are longer.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// How long a session that is set up waits for a decoder: less than any camera keeps one that does not play.
+const DECODER_WAIT: Duration = Duration::from_secs(20);
 
 /// What tokio lets a task do before it must yield, less the few reads that one wake may make.
 const SPENT_BUDGET: u32 = 124;
@@ -160,6 +163,9 @@ async fn play(
         Err(_) => Failure::NoAnswer,
         Ok(Err(failure)) => failure,
         Ok(Ok((session, stream))) => {
+            // The camera sends nothing meanwhile, so that nothing is lost.
+            let description = Description { codec: stream.codec, sets: stream.sets.clone() };
+            let _ = timeout(DECODER_WAIT, queue.describe(description)).await;
             let receive = |received: Received| match received {
                 Received::Unit { unit, .. } if unit.access == Access::Key || !target.key_frames_only => {
                     queue.push(unit)
@@ -310,8 +316,8 @@ pub(super) struct ChosenStream {
     pub codec: Codec,
     /// Units of RTP's timestamps per second.
     pub rate_hz: u32,
-    /// Parameter sets of the session's description.
-    sets: Vec<Vec<u8>>,
+    /// Parameter sets of the session's description, in Annex B.
+    sets: Vec<u8>,
 }
 
 /// Connects, and asks for the first stream that can be read. Begins again when the camera is back.
@@ -356,14 +362,15 @@ async fn set_up(
         };
         return Err(Failure::OtherCodec(session.streams().iter().take(4).map(name).collect()));
     };
-    let sets = match stream.parameters() {
-        Some(ParametersRef::Video(parameters)) => match parameters.codec_params() {
-            VideoParametersCodec::H264 { sps, pps } => vec![sps.to_vec(), pps.to_vec()],
-            VideoParametersCodec::H265 { vps, sps, pps } => vec![vps.to_vec(), sps.to_vec(), pps.to_vec()],
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
-    };
+    let mut sets = Vec::new();
+    if let Some(ParametersRef::Video(parameters)) = stream.parameters() {
+        let described: &[&[u8]] = match parameters.codec_params() {
+            VideoParametersCodec::H264 { sps, pps } => &[sps, pps],
+            VideoParametersCodec::H265 { vps, sps, pps } => &[vps, sps, pps],
+            _ => &[],
+        };
+        described.iter().for_each(|set| access_unit::put(&mut sets, set));
+    }
     let chosen = ChosenStream { index: at, codec, rate_hz: stream.clock_rate_hz(), sets };
     let transport = match target.transport {
         RtspTransport::Tcp => Transport::Tcp(TcpTransportOptions::default()),
@@ -381,9 +388,8 @@ enum StreamAssembler {
 
 impl StreamAssembler {
     fn new(stream: &ChosenStream) -> Self {
-        let sets: Vec<&[u8]> = stream.sets.iter().map(Vec::as_slice).collect();
         match stream.codec {
-            Codec::H264 | Codec::H265 => Self::Nal(Assembler::new(stream.codec, &sets)),
+            Codec::H264 | Codec::H265 => Self::Nal(Assembler::new(stream.codec, &stream.sets)),
             Codec::Jpeg => Self::Jpeg(JpegAssembler::default()),
         }
     }

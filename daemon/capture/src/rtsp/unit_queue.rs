@@ -1,4 +1,5 @@
-//! The access units between a session and a decoder: few, and never old.
+//! The access units between a session and a decoder: few, and never old. Before them comes the stream's description, and the
+//! session asks for units once there is a decoder for it.
 //!
 //! When the decoder does not keep up, the queue drops everything up to its newest key frame. If it has none, it drops everything
 //! and waits for the next one, because a decoder can begin only there.
@@ -8,12 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
 use visiond_system::stop::Stop;
 
 use super::super::source::SourceError;
-use super::access_unit::{Access, AccessUnit};
+use super::access_unit::{Access, AccessUnit, Codec};
 
 /// How old a waiting unit may get: frames are late by no more than that.
 const MAX_AGE: Duration = Duration::from_secs(2);
@@ -31,11 +33,22 @@ const STEP: Duration = Duration::from_millis(50);
 pub struct UnitQueue {
     state: Mutex<State>,
     changed: Condvar,
+    /// Notified when units may come.
+    ready: Notify,
     clock: Arc<dyn Clock>,
+}
+
+/// What a camera tells of its stream before it plays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    pub codec: Codec,
+    /// The parameter sets in Annex B; empty if they come with the pictures alone.
+    pub sets: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    description: Option<Description>,
     units: VecDeque<(u64, AccessUnit)>,
     bytes: usize,
     /// Whether decoding goes on behind a key frame that is still to come.
@@ -68,6 +81,8 @@ pub enum Taken {
 /// What waits at the front of the queue.
 #[derive(Debug)]
 pub enum First {
+    /// Before any unit. The session waits for [`UnitQueue::accept_units`].
+    Description(Description),
     Unit(AccessUnit),
     Ended(SourceError),
     Stopped,
@@ -77,7 +92,19 @@ pub enum First {
 impl UnitQueue {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state = State { needs_key: true, ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), clock }
+        Self { state: Mutex::new(state), changed: Condvar::new(), ready: Notify::new(), clock }
+    }
+
+    /// Tells what the units will be, and waits until there is a decoder for them.
+    pub async fn describe(&self, description: Description) {
+        self.state.lock().description = Some(description);
+        self.changed.notify_all();
+        self.ready.notified().await;
+    }
+
+    /// Lets units come: there is a decoder for them, or none is made before the first.
+    pub fn accept_units(&self) {
+        self.ready.notify_one();
     }
 
     /// Adds a unit, or drops it if no decoder could use it.
@@ -143,13 +170,16 @@ impl UnitQueue {
         Some(std::mem::take(&mut state.corrupt)).filter(|&units| units > 0).map(|units| (units, LossCause::Corrupt))
     }
 
-    /// Waits for a unit and returns a copy of it; the unit stays.
+    /// Waits for the stream's description, which is returned once, or for a unit, of which this returns a copy; the unit stays.
     pub fn first(&self, stop: &Stop, deadline: Instant) -> First {
         let mut state = self.state.lock();
         loop {
             stop.mark_progress();
             if stop.is_raised() {
                 return First::Stopped;
+            }
+            if let Some(description) = state.description.take() {
+                return First::Description(description);
             }
             if let Some((_, unit)) = state.units.front() {
                 return First::Unit(unit.clone());

@@ -66,7 +66,8 @@ fn h265_is_assembled_likewise() {
 
 #[test]
 fn a_key_frame_without_parameter_sets_gets_those_of_the_description() {
-    let units = assemble(&mut Assembler::new(Codec::H264, &[SPS, PPS]), &[(IDR, 1, true, 0), (INTER, 2, true, 0)]);
+    let units =
+        assemble(&mut Assembler::new(Codec::H264, &annex_b(&[SPS, PPS])), &[(IDR, 1, true, 0), (INTER, 2, true, 0)]);
     assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
     assert_eq!(units[1].data, annex_b(&[INTER]));
     assert_eq!(
@@ -78,7 +79,7 @@ fn a_key_frame_without_parameter_sets_gets_those_of_the_description() {
 
 #[test]
 fn only_other_sequence_parameters_are_another_generation() {
-    let mut assembler = Assembler::new(Codec::H264, &[SPS, PPS]);
+    let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
     let sets: [&[u8]; 4] = [SPS, PPS, &[0x68, 5], &[0x67, 9]];
     let packets: Vec<_> = sets.iter().flat_map(|&set| [(set, 0, false, 0), (IDR, 0, true, 0)]).collect();
     let mut packets = packets;
@@ -156,7 +157,7 @@ fn a_picture_with_a_million_parameter_sets_costs_no_time() {
     picture.extend(sets);
     // As one NAL unit, which is split again: some cameras send several as one.
     let units = finishes("the unit", move || {
-        assemble(&mut Assembler::new(Codec::H264, &[SPS, PPS]), &[(&picture[4..], 1, true, 0)])
+        assemble(&mut Assembler::new(Codec::H264, &annex_b(&[SPS, PPS])), &[(&picture[4..], 1, true, 0)])
     });
     assert_eq!(units.len(), 1);
 }
