@@ -115,6 +115,9 @@ enum RowCommand {
 fn main() -> ExitCode {
     // SAFETY: the first statement of `main`: no other thread has been started.
     unsafe { visiond_engine::onnx::silence_telemetry() };
+    // As a lane does it: see `visiond_system::priority::wake_on_time`.
+    // SAFETY: prctl(2) with these arguments touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000, 0, 0, 0) };
     let cli = Cli::parse();
     let mut report = Report::default();
     let setup = Setup::new(cli.arguments);

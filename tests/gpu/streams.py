@@ -81,6 +81,7 @@ def serve(stream, fps, count):
     servers, ports = [], []
     for _ in range(0, count, CLIENTS):
         command = ["nice", sys.executable, str(SERVER), stream, "--fps", str(fps), "--at-end", "loop", "--captured-ago", "0"]
+        command += ["--sets", "both"]  # As cameras have it.
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         servers.append(server)
         ports.append(int(server.stdout.readline().split()[1]))

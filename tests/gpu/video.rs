@@ -71,6 +71,19 @@ fn units(codec: VideoCodec, stream: &[u8]) -> Vec<Vec<u8>> {
     starts.windows(2).map(|pair| stream[pair[0]..pair[1]].to_vec()).collect()
 }
 
+/// Returns the parameter sets of a unit in Annex B.
+fn parameter_sets(codec: VideoCodec, unit: &[u8]) -> Vec<u8> {
+    let is_set = |header: u8| match codec {
+        VideoCodec::H264 => matches!(header & 0x1F, 7 | 8),
+        VideoCodec::H265 => matches!((header >> 1) & 0x3F, 32..=34),
+    };
+    let mut starts: Vec<usize> =
+        (0..unit.len()).filter(|&at| unit[at..].starts_with(&[0, 0, 1])).chain([unit.len()]).collect();
+    starts.dedup();
+    let nals = starts.windows(2).map(|pair| &unit[pair[0]..pair[1]]);
+    nals.filter(|nal| nal.get(3).is_some_and(|&header| is_set(header))).collect::<Vec<_>>().concat()
+}
+
 /// Returns the layout of a decoder's picture.
 fn layout(decoder: &VideoDecoder, surface: &Surface) -> Result<FrameLayout, Failure> {
     let format = decoder.format().ok_or_else(|| Failure::Broken("a picture without a format".to_owned()))?;
@@ -159,7 +172,9 @@ fn tell_limits(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure>
 
 /// Compares each frame with ffmpeg's.
 fn compare(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result<(), Failure> {
-    let mut decoder = stream.decoder(device, SURFACES)?;
+    let sets = parameter_sets(stream.codec, stream.units.first().map_or(&[], Vec::as_slice));
+    let mut decoder = stream.decoder(device, SURFACES)?.prepared(&sets)?;
+    let prepared = decoder.format();
     let mut copy = Vec::new();
     let (mut sums, mut numbers, mut held_back, mut sizes) = (Vec::new(), Vec::new(), 0, Vec::new());
     let showing = if stream.name == "no-vui" { Showing::AtOnce } else { Showing::InOrder };
@@ -187,6 +202,10 @@ fn compare(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result
     let all_once = sorted.len() == sums.len();
     let is_size = sizes.iter().all(|size| *size == stream.size);
     let seen = format!("{equal} of {} frames, {held_back} held back, numbers each once: {all_once}", sums.len());
+    if prepared.is_none() || prepared != decoder.format() {
+        let seen = format!("{prepared:?}, and {:?} with pictures", decoder.format());
+        report.figure(ROW, &format!("{}, a decoder made of its parameter sets", stream.name), "the same", seen, false);
+    }
     let what = format!("{}, frames equal to ffmpeg's bit for bit", stream.name);
     report.figure(ROW, &what, wanted, seen, equal == wanted && sums.len() == wanted && is_size && all_once);
     Ok(())

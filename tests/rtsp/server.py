@@ -251,7 +251,7 @@ class Client(threading.Thread):
         if trick == "vp8":
             return "\r\n".join(lines + ["m=video 0 RTP/AVP 97", "a=rtpmap:97 VP8/90000", "a=control:v", ""]).encode()
         lines += [f"m=video 0 RTP/AVP {stream.payload_type}", *([stream.rtpmap] if stream.rtpmap else []), "a=control:v"]
-        if self.args.sets == "sdp" and stream.sets:
+        if self.args.sets != "in-band" and stream.sets:
             sets = [base64.b64encode(one).decode() for one in stream.sets]
             if stream.h265:
                 sets = ";".join(f"sprop-{kind}={one}" for kind, one in zip(("vps", "sps", "pps"), sets))
@@ -334,7 +334,7 @@ class Client(threading.Thread):
                     if trick == "noise":
                         for _ in range(5):
                             self.packet(noise.randbytes(noise.randrange(1, 300)), timestamp - 9, noise.random() < 0.3)
-                    shown = [nal for nal in unit if args.sets == "in-band" or not stream.is_set(nal)]
+                    shown = [nal for nal in unit if args.sets != "sdp" or not stream.is_set(nal)]
                     payloads = list(stream.payloads(shown))
                     for at, payload in enumerate(payloads):
                         if trick == "missing" and n % 3 == 2 and at == 1:
@@ -356,7 +356,7 @@ def main():
     parser.add_argument("--user")
     parser.add_argument("--password")
     parser.add_argument("--auth", choices=("digest", "basic"), default="digest")
-    parser.add_argument("--sets", choices=("in-band", "sdp"), default="in-band", help="where parameter sets are")
+    parser.add_argument("--sets", choices=("in-band", "sdp", "both"), default="in-band", help="where parameter sets are")
     parser.add_argument("--jpeg-q", type=int, default=255, help="Q of MJPEG files' packets")
     parser.add_argument("--presentations", help="when each unit is shown: numbers with commas")
     parser.add_argument("--captured-ago", type=float, default=0.1, help="what sender reports say, in seconds")

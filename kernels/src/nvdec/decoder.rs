@@ -453,7 +453,7 @@ impl State {
             return Err(NvdecError::ManyPictures(MOST_PICTURES));
         }
         // This picture may overwrite the one that is copied.
-        hardware.copied.wait()?;
+        hardware.await_copies()?;
         // SAFETY: the parser calls with a picture that lives as long as the call; the decoder is alive, the context current.
         let (start, decoded) = unsafe { (*picture, self.library.decode_picture(hardware.handle, picture)) };
         let bit = bit(start.picture_index);
@@ -585,6 +585,12 @@ impl Hardware {
         Ok(Surface { hardware, address: DeviceAddress(address), pitch_bytes: pitch as usize, rows })
     }
 
+    /// Waits until all pictures that were mapped are in their surfaces. They are, but on a GPU that cannot keep up: waiting by the
+    /// stream alone would cost an interrupt each time.
+    fn await_copies(&self) -> Result<(), CudaError> {
+        if self.copied.is_done()? { Ok(()) } else { self.stream.synchronize() }
+    }
+
     /// Whether the engine found an error in a picture that was mapped.
     fn is_damaged(&self, picture_index: c_int) -> bool {
         let mut status = DecodeStatus { status: 0, reserved1: [0; 31], reserved2: [ptr::null_mut(); 8] };
@@ -613,7 +619,7 @@ impl Hardware {
 
     fn unmap(&self, address: u64) {
         // Nothing writes to it any more.
-        let ready = self.device.bind().and_then(|()| self.copied.wait()).map_err(Into::into);
+        let ready = self.device.bind().and_then(|()| self.await_copies()).map_err(Into::into);
         // SAFETY: mapped once and unmapped once, here: a surface gives its address away in its drop.
         if let Err(error) = ready.and_then(|()| unsafe { self.library.unmap_frame(self.handle, address) }) {
             log::warn!("{error}");
