@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     unsafe { visiond_engine::onnx::silence_telemetry() };
     // As a lane does it: see `visiond_system::priority::wake_on_time`.
     // SAFETY: prctl(2) with these arguments touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000, 0, 0, 0) };
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
     let cli = Cli::parse();
     let mut report = Report::default();
     let setup = Setup::new(cli.arguments);

@@ -109,12 +109,13 @@ impl RtspSource {
         let Stream { config, queue, camera, origin, .. } = self.stream.as_ref();
         // While units arrive, the session does not time out; it does when the camera is silent.
         let wait: Duration = config.timeout.max(KEY_FRAME_WAIT);
-        let deadline = Instant::now() + wait;
+        let mut deadline = Instant::now() + wait;
         loop {
             match queue.first(stop, deadline) {
                 First::Description(description) => {
                     self.prepared = choose_decoder::prepare(&self.stream, &description);
                     queue.accept_units();
+                    deadline = Instant::now() + wait;
                 }
                 First::Unit(unit) => {
                     let decoder = choose_decoder::start(&self.stream, &unit, self.prepared.take(), stop)?;

@@ -24,6 +24,7 @@ use visiond_kernels::nvtx;
 use visiond_service::{model_trial, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
+use visiond_system::priority::wake_on_time;
 use visiond_system::process;
 use visiond_system::stop::Stop;
 
@@ -98,6 +99,8 @@ type MemoryChoice = Option<MemoryKind>;
 
 /// Measures the stages and prints the report.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
+    // As lanes do.
+    wake_on_time();
     let model = args.model.config()?;
     let engine = EngineConfig { backend: args.backend, threads: args.threads.into(), ..EngineConfig::default() };
     let loaded = model_trial::load(&model, &args.trial.of(engine), &Stop::new().map_err(ExitError::system)?)?;

@@ -22,6 +22,7 @@ use visiond_flow::message::{AttributeMessage, DetectionMessage, Message, Message
 use visiond_service::{model_trial, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{clear_live_line, escape};
+use visiond_system::priority::wake_on_time;
 use visiond_system::stop::Stop;
 
 use crate::load_limits::LoadLimits;
@@ -89,6 +90,8 @@ Examples:
 
 /// Runs the model on every file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
+    // As lanes do.
+    wake_on_time();
     let pictures = args.annotate.as_deref().map(|folder| AnnotatedPictures::open(folder, &args.files)).transpose()?;
     let (score_threshold, classes, masks) = (args.score_threshold, args.classes, args.masks);
     let model = ModelConfig { score_threshold, classes, masks, max_batch: 1, ..args.model.config()? };

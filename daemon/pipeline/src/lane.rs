@@ -213,7 +213,7 @@ impl Lane {
     /// Runs the model on frames until the mailbox has ended or is stopped.
     pub fn run(self, mut model: LaneModel) {
         logging::about(Subject::Model, Arc::clone(&self.metrics.name));
-        // A run is waited for by sleeping as long as the last one took.
+        // A run is waited for by sleeping.
         wake_on_time();
         let max_in_flight = model.runner.as_ref().map_or(1, |runner| runner.max_in_flight());
         let mut state = LaneState::new(max_in_flight, self.mailbox.has_lossless());

@@ -24,6 +24,9 @@ pub enum Rank {
 /// Nice value of [`Rank::Nice`] above the process's: a tenth of the weight.
 const NICER: i32 = 10;
 
+/// How late a sleep may end where a thread wakes on time.
+const SLACK_NS: libc::c_ulong = 1_000;
+
 static REFUSED: Once = Once::new();
 
 /// Makes this thread, and those that it starts, give way to the others; returns `false`, and changes nothing, if the system
@@ -45,7 +48,7 @@ pub fn give_way(rank: Rank) -> bool {
 /// Makes this thread's sleeps end when they should. By default Linux lets them end 50 us later, to wake for several timers at once.
 pub fn wake_on_time() {
     // SAFETY: prctl(2) with these arguments touches no memory. It cannot fail; if a sandbox forbids it, sleeps take longer.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000, 0, 0, 0) };
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS) };
 }
 
 /// Sets a policy that gives way more than the thread's own; fails if the process runs under another (`CPUSchedulingPolicy=`).

@@ -64,7 +64,7 @@ impl Event {
     }
 
     /// Waits until the recorded work is done, without spinning. For a [`silent`](Self::silent) event this polls between sleeps
-    /// of some 70 us, because CUDA itself would spin.
+    /// of [`POLL_INTERVAL`], and what Linux adds to it (50 us by default), because CUDA itself would spin.
     pub fn wait(&self) -> Result<(), CudaError> {
         if self.wakes {
             // SAFETY: the event is alive; the context is current.

@@ -35,6 +35,7 @@ pub const PACKET_TIMESTAMP: c_ulong = 0x02;
 pub const PACKET_END_OF_PICTURE: c_ulong = 0x08;
 
 /// `cuvidDecodeStatus`.
+pub const STATUS_IN_PROGRESS: c_int = 1;
 pub const STATUS_ERROR: c_int = 8;
 pub const STATUS_ERROR_CONCEALED: c_int = 9;
 

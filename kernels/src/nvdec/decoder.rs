@@ -129,6 +129,8 @@ struct State {
     presentation: i64,
     /// Whether the parser has a picture that does not exist, for the format alone.
     is_preparing: bool,
+    /// Whether it has found the format in the stream itself.
+    has_begun: bool,
     /// How many pictures the current unit has had.
     pictures_of_unit: u32,
     /// Bit n: the last picture in decode surface n could not be decoded.
@@ -167,7 +169,7 @@ struct Surfaces {
 // SAFETY: the library allows calls with a decoder from any thread where the context is current.
 unsafe impl Send for Hardware {}
 // SAFETY: as above. The decoder's owner alone decodes, maps and unmaps while it lives; after that, unmapping is one at a time, by
-// the lock of `surfaces`.
+// the lock of `surfaces`. Stream and event are `Sync`.
 unsafe impl Sync for Hardware {}
 
 /// A decoded picture in the GPU's memory, which work on a stream may read once [`FrameView::attach`](crate::frame::FrameView::attach)
@@ -209,6 +211,7 @@ impl VideoDecoder {
             showing: Showing::InOrder,
             presentation: 0,
             is_preparing: false,
+            has_begun: false,
             pictures_of_unit: 0,
             failed: 0,
             shown: 0,
@@ -322,7 +325,13 @@ impl VideoDecoder {
         unsafe { self.state.as_mut() }.pictures.pop_front()
     }
 
-    /// Returns the stream's format; `None` before its first key frame, unless it was [prepared](Self::prepare) for.
+    /// Whether the stream's first key frame has come.
+    pub fn has_begun(&self) -> bool {
+        // SAFETY: the parser is not called now.
+        unsafe { self.state.as_ref() }.has_begun
+    }
+
+    /// Returns the stream's format; `None` before its first key frame, unless it was [`prepared`](Self::prepared) for.
     pub fn format(&self) -> Option<VideoFormat> {
         // SAFETY: the parser is not called now.
         unsafe { self.state.as_ref() }.format
@@ -361,7 +370,7 @@ unsafe fn guarded(user: *mut c_void, call: impl FnOnce(&mut State) -> Result<c_i
 }
 
 unsafe extern "C" fn on_sequence(user: *mut c_void, format: *mut abi::VideoFormat) -> c_int {
-    // SAFETY: the parser calls with the pointers of `new`, and a format that lives as long as the call.
+    // SAFETY: the parser calls with the pointers of `make_parser`, and a format that lives as long as the call.
     unsafe { guarded(user, |state| state.begin(&*format)) }
 }
 
@@ -387,6 +396,7 @@ impl State {
                 self.format = Some(format);
             }
         }
+        self.has_begun = !self.is_preparing;
         Ok(format.surfaces as c_int)
     }
 
@@ -502,7 +512,11 @@ impl State {
             Picture::Skipped
         } else {
             let surface = hardware.map(shown)?;
-            hardware.copied.record(&hardware.stream)?;
+            if let Err(error) = hardware.copied.record(&hardware.stream) {
+                // The event is not behind this copy, which ends before the surface is given back.
+                let _ = hardware.stream.synchronize();
+                return Err(error.into());
+            }
             match hardware.is_damaged(shown.picture_index) {
                 true => Picture::Damaged,
                 false => Picture::Shown { surface, presentation: shown.timestamp },
@@ -593,10 +607,18 @@ impl Hardware {
 
     /// Whether the engine found an error in a picture that was mapped.
     fn is_damaged(&self, picture_index: c_int) -> bool {
-        let mut status = DecodeStatus { status: 0, reserved1: [0; 31], reserved2: [ptr::null_mut(); 8] };
-        // SAFETY: the status outlives the call; the decoder is alive, the context current.
-        let known = unsafe { self.library.decode_status(self.handle, picture_index, &mut status) };
-        known.is_ok() && matches!(status.status, abi::STATUS_ERROR | abi::STATUS_ERROR_CONCEALED)
+        let ask = || {
+            let mut status = DecodeStatus { status: 0, reserved1: [0; 31], reserved2: [ptr::null_mut(); 8] };
+            // SAFETY: the status outlives the call; the decoder is alive, the context current.
+            let known = unsafe { self.library.decode_status(self.handle, picture_index, &mut status) };
+            known.map_or(0, |()| status.status)
+        };
+        let mut status = ask();
+        // Mapping has waited for the engine, as far as is known.
+        if status == abi::STATUS_IN_PROGRESS && self.stream.synchronize().is_ok() {
+            status = ask();
+        }
+        matches!(status, abi::STATUS_ERROR | abi::STATUS_ERROR_CONCEALED)
     }
 
     /// Unmaps what was dropped. With `is_over`, what is dropped later is unmapped soon after, by this function again.

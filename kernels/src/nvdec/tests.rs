@@ -182,8 +182,10 @@ fn a_decoder_is_made_before_its_first_picture(device: &Arc<Device>) {
     let mut decoder = decoder(device).prepared(&sets).unwrap();
     assert_eq!(decoder.format().map(|format| format.width), Some(62));
     assert!(decoder.next_picture().is_none());
+    decoder.decode(b"0000", 4, Showing::InOrder).unwrap();
+    assert!(!decoder.has_begun(), "no key frame has come");
     decoder.decode(&unit(&[FORMAT, &[b'D', 0, 7, 0], &[b'S', 0, 2, 0]]), 5, Showing::InOrder).unwrap();
-    assert_eq!(shown(&mut decoder).1, 5);
+    assert_eq!((shown(&mut decoder).1, decoder.has_begun()), (5, true));
     let error = decoder.decode(&unit(&[&[b'F', 5, 3, 1]]), 6, Showing::InOrder).unwrap_err();
     assert_eq!(error, NvdecError::OtherParameters);
     // Without a format there is nothing to make yet.

@@ -1,6 +1,6 @@
 //! Decodes access units on the GPU's video engine, on the camera's thread. Frames stay in the GPU's memory.
 //!
-//! A frame costs this thread two waits, for the engine and for the copy into the frame's surface, and no copy by the CPU.
+//! A frame costs this thread a wait for the engine, and no copy by the CPU.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -81,7 +81,7 @@ impl NvdecDecoder {
             Err(NvdecError::OtherParameters) => decode(make(stream, codec, device)?)?,
             decoded => decoded?,
         };
-        let format = decoder.format().ok_or(NvdecError::NoPicture)?;
+        let format = decoder.format().filter(|_| decoder.has_begun()).ok_or(NvdecError::NoPicture)?;
         // With dozens of cameras, seconds have passed.
         stream.queue.catch_up();
         let color = ColorDescription {

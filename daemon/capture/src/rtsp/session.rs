@@ -166,6 +166,8 @@ async fn play(
             // The camera sends nothing meanwhile, so that nothing is lost.
             let description = Description { codec: stream.codec, sets: stream.sets.clone() };
             let _ = timeout(DECODER_WAIT, queue.describe(description)).await;
+            // It has a new budget.
+            meter.has_spent.set(false);
             let receive = |received: Received| match received {
                 Received::Unit { unit, .. } if unit.access == Access::Key || !target.key_frames_only => {
                     queue.push(unit)
@@ -434,8 +436,8 @@ impl Connected {
         let (mut last_unit, mut interval) = (None, Duration::ZERO);
         // A camera that accepts no connection beside this one would look absent at each pause.
         let (mut accepts, mut accepts_others) = (pin!(self.reachability.accepts_others()), false);
-        // When the packets that are read now came.
-        let arrival = Cell::new(clock::now(clock));
+        // When a packet ended the last wait for one.
+        let woken = Cell::new(clock::now(clock));
         loop {
             // Where packets never stop, the timer below may never be looked at.
             let now = Instant::now();
@@ -446,7 +448,7 @@ impl Connected {
                 sleep_until(now + QUIET.max(interval * 3)).await;
                 self.reachability.lost().await
             };
-            let next = few_reads(meter, gather(packets.next(), || arrival.set(clock::now(clock))));
+            let next = few_reads(meter, gather(packets.next(), || woken.set(clock::now(clock))));
             let packet = tokio::select! {
                 biased;
                 packet = timeout_at(deadline, next) => packet,
@@ -460,8 +462,13 @@ impl Connected {
             match packet {
                 PacketItem::Rtp(packet) => {
                     let rtp = packet.timestamp().timestamp();
-                    let captured = camera_clock.captured(rtp, arrival.get());
-                    let is_timed_by_report = captured != arrival.get();
+                    // Those that gathered behind it came soon after, however late this thread has read them. Where packets never
+                    // stop, there are no waits.
+                    let (now, woken) = (clock::now(clock), woken.get());
+                    let waited_ns = now.monotonic_ns.saturating_sub(woken.monotonic_ns);
+                    let arrival = if Duration::from_nanos(waited_ns) < GATHERING * 8 { woken } else { now };
+                    let captured = camera_clock.captured(rtp, arrival);
+                    let is_timed_by_report = captured != arrival;
                     let mut is_whole = false;
                     assembler.push(packet.payload(), (rtp, captured), packet.mark(), packet.loss(), |unit| {
                         is_whole = true;

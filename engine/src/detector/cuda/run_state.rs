@@ -23,6 +23,8 @@ const PREPROCESS: Duration = Duration::from_micros(60);
 const EARLY: Duration = Duration::from_micros(40);
 /// The shortest pause between two looks at whether a run is over.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(15);
+/// The longest one, which costs a thread 2 % of its core.
+const LONGEST_PAUSE: Duration = Duration::from_micros(150);
 
 /// The buffers, events and graphs of one run in flight.
 pub(super) struct RunState {
@@ -90,18 +92,22 @@ impl RunState {
         Ok(())
     }
 
-    /// Waits until the run is over, which began no sooner than `started` and takes about `usual`, or longer.
+    /// Waits until the run is over, which began at about `started` and usually takes `usual`, or longer. Returns when it was over,
+    /// or the latest time at which that can have been.
     ///
-    /// Sleeps for the most of that, and looks again after short pauses: one look and one pause cost an eighth of a wait that the
-    /// GPU interrupts, and the thread notices the end as soon. Sleeping for all of it would be late, and so would the next run.
-    pub(super) fn wait_for_end(&self, started: Instant, usual: Duration) -> Result<(), CudaError> {
+    /// Sleeps for the most of a run, and looks again after short pauses: one look and one pause cost an eighth of a wait that the
+    /// GPU interrupts. Sleeping for all of it would be late, and so would the next run.
+    pub(super) fn wait_for_end(&self, started: Instant, usual: Duration) -> Result<Instant, CudaError> {
         let started = started.max(self.read);
+        if self.end.is_done()? {
+            return Ok(Instant::now().min(started + usual));
+        }
         let most = usual.saturating_sub((usual / 16).max(EARLY));
         thread::sleep((started + most).saturating_duration_since(Instant::now()));
         while !self.end.is_done()? {
-            thread::sleep((started.elapsed() / 64).max(SHORTEST_PAUSE));
+            thread::sleep((started.elapsed() / 64).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
         }
-        Ok(())
+        Ok(Instant::now())
     }
 }
 

@@ -242,8 +242,7 @@ impl Runner for CudaRunner {
         self.in_flight.pop_front();
         let run = &mut self.runs[run.0];
         let usual = &mut self.usual[run.frames - 1];
-        run.wait_for_end(self.ended, *usual)?;
-        self.ended = Instant::now();
+        self.ended = run.wait_for_end(self.ended, *usual)?;
         self.warm = true;
         run.done = true;
         // The filter of an overlapped run runs beside another run's inference, so its duration does not count.
