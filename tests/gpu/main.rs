@@ -115,9 +115,6 @@ enum RowCommand {
 fn main() -> ExitCode {
     // SAFETY: the first statement of `main`: no other thread has been started.
     unsafe { visiond_engine::onnx::silence_telemetry() };
-    // As a lane does it: see `visiond_system::priority::wake_on_time`.
-    // SAFETY: prctl(2) with these arguments touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
     let cli = Cli::parse();
     let mut report = Report::default();
     let setup = Setup::new(cli.arguments);
@@ -133,8 +130,14 @@ fn main() -> ExitCode {
         RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
         RowCommand::Pixels => pixels::run(&setup, &mut report),
         RowCommand::Video(streams) => video::run(&setup, &streams, &mut report),
-        RowCommand::Overhead => overhead::run(&setup, &mut report),
-        RowCommand::Throughput => throughput::run(&setup, &mut report),
+        RowCommand::Overhead => {
+            measure::wake_on_time();
+            overhead::run(&setup, &mut report)
+        }
+        RowCommand::Throughput => {
+            measure::wake_on_time();
+            throughput::run(&setup, &mut report)
+        }
         RowCommand::Memory => memory::run(&setup, &mut report),
         RowCommand::MemoryOf { what } => memory::measure(&setup, &what),
         RowCommand::Start => start::run(&setup, &mut report),
