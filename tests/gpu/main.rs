@@ -36,6 +36,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use visiond_system::priority::wake_on_time;
 
 use crate::report::{Failure, Report};
 use crate::setup::{Arguments, Setup};
@@ -131,11 +132,11 @@ fn main() -> ExitCode {
         RowCommand::Pixels => pixels::run(&setup, &mut report),
         RowCommand::Video(streams) => video::run(&setup, &streams, &mut report),
         RowCommand::Overhead => {
-            measure::wake_on_time();
+            wake_on_time();
             overhead::run(&setup, &mut report)
         }
         RowCommand::Throughput => {
-            measure::wake_on_time();
+            wake_on_time();
             throughput::run(&setup, &mut report)
         }
         RowCommand::Memory => memory::run(&setup, &mut report),

@@ -39,12 +39,6 @@ pub fn thread_cpu_time() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Has this thread's sleeps end when they should, as lanes do it: `visiond_system::priority::wake_on_time`.
-pub fn wake_on_time() {
-    // SAFETY: prctl(2) with these arguments touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
-}
-
 fn clock(clock: libc::clockid_t) -> Duration {
     // SAFETY: all-zero is a valid `timespec`, which is two integers.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };

@@ -120,7 +120,7 @@ struct State {
     codec: VideoCodec,
     output_surfaces: usize,
     accept: Accept,
-    /// `None` until the first key frame.
+    /// `None` until the format is known: from the first key frame, or before that by [`VideoDecoder::prepared`].
     hardware: Option<Arc<Hardware>>,
     format: Option<VideoFormat>,
     pictures: VecDeque<Picture>,
@@ -184,7 +184,7 @@ pub struct Surface {
 }
 
 impl VideoDecoder {
-    /// Makes a parser for a stream; the decoder follows with its first key frame.
+    /// Makes a parser for a stream; the decoder follows with its first key frame, or by [`prepared`](Self::prepared).
     ///
     /// At most `output_surfaces` pictures exist at a time. `accept` decides about the size of the stream's pictures before memory
     /// is allocated for them.

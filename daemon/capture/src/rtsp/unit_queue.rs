@@ -38,7 +38,7 @@ pub struct UnitQueue {
     clock: Arc<dyn Clock>,
 }
 
-/// What a camera tells of its stream before it plays.
+/// What a camera says about its stream before the stream plays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     pub codec: Codec,
