@@ -2,7 +2,7 @@
 """Many network cameras through the daemon on one GPU: RTSP servers here, NVDEC, the model, messages. For the row `streams`.
 
     streams.py --visiond BIN --engine FILE --card FILE --stream FILE.h264 [--cameras 1,16,64] [--seconds 15] [--fps 30]
-               [--decoder nvdec|ffmpeg] [--boxes FOLDER]
+               [--decoder nvdec|ffmpeg] [--max-batch N] [--batch-wait TIME] [--boxes FOLDER]
 
 Prints a figure as JSON for each number of cameras, as visiond-gpu does. Servers run at low priority on the same machine. With
 `--boxes`, compares the boxes of FOLDER/boxes.h264 as a camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it.
@@ -27,6 +27,8 @@ MODEL = """
 name = "objects"
 path = "{engine}"
 card = "{card}"
+max_batch = {max_batch}
+batch_wait = "{batch_wait}"
 [[sink]]
 type = "file"
 path = "{folder}/messages.jsonl"
@@ -58,6 +60,10 @@ decoder = "{decoder}"
 
 def figure(what, wanted, seen, passed):
     print(json.dumps({"row": ROW, "what": what, "wanted": wanted, "seen": seen, "pass": passed}), flush=True)
+
+
+def model(args, folder):
+    return MODEL.format(folder=folder, **{key: getattr(args, key) for key in ("engine", "card", "max_batch", "batch_wait")})
 
 
 def cpu_seconds(pid):
@@ -94,7 +100,7 @@ def measure(args, count):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             config, summary = folder / "visiond.toml", folder / "summary.json"
-            text = MODEL.format(engine=args.engine, card=args.card, folder=folder)
+            text = model(args, folder)
             text += "".join(CAMERA.format(n=n, decoder=args.decoder, port=ports[n // CLIENTS]) for n in range(count))
             config.write_text(text)
             with open(f"{args.log}.{count}", "w") as log:
@@ -158,7 +164,7 @@ def detections(args, folder, camera, count):
     """The detections of each frame, by its number."""
     config, messages = folder / "visiond.toml", folder / "messages.jsonl"
     messages.unlink(missing_ok=True)
-    config.write_text(MODEL.format(engine=args.engine, card=args.card, folder=folder) + camera)
+    config.write_text(model(args, folder) + camera)
     with open(f"{args.log}.boxes", "a") as log:
         daemon = subprocess.Popen([args.visiond, "run", str(config)], stderr=log)
     read, deadline = {}, time.monotonic() + 60
@@ -206,6 +212,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--decoder", choices=("nvdec", "ffmpeg"), default="nvdec")
     parser.add_argument("--fps", type=float, default=30)
+    parser.add_argument("--max-batch", type=int, default=1, metavar="N")
+    parser.add_argument("--batch-wait", default="0", metavar="TIME", help='for example "2 ms"')
     parser.add_argument("--boxes", metavar="FOLDER")
     parser.add_argument("--log", default="/tmp/streams.log", help="start of the names of the daemon's logs")
     args = parser.parse_args()

@@ -32,7 +32,7 @@ use visiond_system::logging::{self, Subject, events};
 use visiond_system::priority::wake_on_time;
 use visiond_system::stop::Stop;
 
-use crate::mailbox::{Delivery, Mailbox, TakeResult};
+use crate::mailbox::{Batch, Delivery, Mailbox, TakeResult};
 use crate::model_runner::{BuildRunner, Fault, ModelRunner, RunError};
 use crate::pacer::{NextAction, RunPacer};
 
@@ -132,6 +132,8 @@ pub struct LaneModel {
     pub facts: Arc<MessageModel>,
     /// The loaded model; `None` while it has to be loaded again.
     pub runner: Option<Box<dyn ModelRunner>>,
+    /// How long a frame waits for others to fill the batch.
+    pub batch_wait: Duration,
     /// Loads it again.
     pub build: BuildRunner,
 }
@@ -181,6 +183,8 @@ struct LaneState {
     /// Empty lists for the next runs.
     spare: Vec<VecDeque<PendingFrame>>,
     found: Vec<Detection>,
+    /// The frames that the model takes.
+    batch: Batch,
     pacer: RunPacer,
     /// The model's counters after the run before.
     counted: RunCounts,
@@ -199,6 +203,7 @@ impl LaneState {
             in_flight: VecDeque::with_capacity(max_in_flight),
             spare: Vec::with_capacity(max_in_flight),
             found: Vec::new(),
+            batch: Batch { most: 1, wait: Duration::ZERO },
             pacer: RunPacer::new(max_in_flight, eager),
             counted: RunCounts::default(),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
@@ -238,6 +243,7 @@ impl Lane {
                 }
                 continue;
             };
+            state.batch = Batch { most: runner.batch(), wait: model.batch_wait };
             if let Some(reason) = state.lost.take() {
                 // Freeing memory of a lost CUDA context fails at best, and the process ends anyway.
                 std::mem::forget(model.runner.take());
@@ -267,7 +273,7 @@ impl Lane {
                 }
             };
             let facts = &model.facts;
-            match self.mailbox.take(runner.batch(), timeout, &mut state.taken) {
+            match self.mailbox.take(state.batch, timeout, &mut state.taken) {
                 TakeResult::Frames => {
                     self.metrics.enter(Activity::Looking);
                     self.begin(runner.as_mut(), facts, state);
@@ -401,7 +407,13 @@ impl Lane {
                 state.failures = 0;
                 state.backoff.reset();
                 let (now_ns, frames) = (self.clock.monotonic_ns(), run.works.len());
-                state.pacer.finished(now_ns, state.in_flight.len() - 1, frames, &timings, self.mailbox.waits());
+                state.pacer.finished(
+                    now_ns,
+                    state.in_flight.len() - 1,
+                    frames,
+                    &timings,
+                    self.mailbox.waits(state.batch),
+                );
                 self.read(runner, state, run_id, &timings);
                 self.count(runner, state, &timings);
             }

@@ -2,7 +2,7 @@
 //!
 //! Latency has a bound: at most one frame of a camera waits, and a newer one replaces it. A camera whose source must not lose
 //! frames (pace "fastest") waits for its slot instead. The lane takes the frames of all cameras in turn, so that a fast camera
-//! cannot starve a slow one.
+//! cannot starve a slow one. It may give frames some time to gather, and is woken once for all of them.
 //!
 //! Slots are added and removed while the mailbox is in use, and each carries what the lane has to know about its camera. Putting
 //! and taking allocate nothing. Frames are dropped, which gives their buffers back, outside the lock.
@@ -37,6 +37,15 @@ pub enum Put<T> {
     Stopped(T),
 }
 
+/// How many frames a lane takes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// The most of them.
+    pub most: usize,
+    /// How long a frame waits for others if there are fewer.
+    pub wait: Duration,
+}
+
 /// The result of [`Mailbox::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeResult {
@@ -67,6 +76,12 @@ struct MailboxState<C, T> {
     next: usize,
     /// The slot that the next [`Mailbox::take`] starts with.
     turn: usize,
+    /// How many slots are full.
+    full: usize,
+    /// Since when one of them has been.
+    full_since: Option<Instant>,
+    /// How many full slots end the lane's wait.
+    awaited: usize,
     /// How many holds are in force.
     held: usize,
     called: bool,
@@ -90,12 +105,44 @@ impl<C, T> MailboxState<C, T> {
     fn slot(&mut self, number: usize) -> Option<&mut Slot<C, T>> {
         self.slots.iter_mut().find(|slot| slot.number == number)
     }
+
+    /// Returns how many frames make a whole batch: of a camera that has ended, no more come.
+    fn whole(&self, batch: Batch) -> usize {
+        self.slots.iter().filter(|slot| slot.item.is_some() || !slot.ended).take(batch.most).count()
+    }
+
+    /// Returns when the frames that are there are taken, even if they are fewer than a whole batch; `None` without any.
+    fn due(&self, batch: Batch) -> Option<Instant> {
+        Some(self.full_since? + batch.wait)
+    }
+
+    /// Notes that a slot is full now, or no more.
+    fn count(&mut self, is_full: bool) {
+        if is_full {
+            self.full += 1;
+            self.full_since.get_or_insert_with(Instant::now);
+        } else {
+            self.full -= 1;
+            self.full_since.take_if(|_| self.full == 0);
+        }
+    }
 }
 
 impl<C, T> Default for Mailbox<C, T> {
     fn default() -> Self {
-        let (slots, next, turn, held) = (Vec::new(), 0, 0, 0);
-        let state = MailboxState { slots, next, turn, held, called: false, over: false, stopped: false };
+        let (slots, full_since, held) = (Vec::new(), None, 0);
+        let state = MailboxState {
+            slots,
+            next: 0,
+            turn: 0,
+            full: 0,
+            full_since,
+            awaited: 1,
+            held,
+            called: false,
+            over: false,
+            stopped: false,
+        };
         Self { state: Mutex::new(state), arrived: Condvar::new() }
     }
 }
@@ -117,6 +164,9 @@ impl<C: Clone, T> Mailbox<C, T> {
         let slot = state.slots.remove(at);
         if state.turn > at {
             state.turn -= 1;
+        }
+        if slot.item.is_some() {
+            state.count(false);
         }
         drop(state);
         slot.freed.notify_all();
@@ -171,8 +221,14 @@ impl<C: Clone, T> Mailbox<C, T> {
             let freed = Arc::clone(&slot.freed);
             freed.wait(&mut state);
         };
+        if displaced.is_none() {
+            state.count(true);
+        }
+        let wakes_lane = state.full >= state.awaited;
         drop(state);
-        self.arrived.notify_one();
+        if wakes_lane {
+            self.arrived.notify_one();
+        }
         displaced.map_or(Put::Stored, Put::Displaced)
     }
 
@@ -195,10 +251,11 @@ impl<C: Clone, T> Mailbox<C, T> {
         self.arrived.notify_all();
     }
 
-    /// Appends up to `most` frames with their cameras to `out`; waits up to `timeout` for the first.
+    /// Appends the frames of a batch with their cameras to `out`. Waits up to `timeout` for the first, and then until the batch is
+    /// whole or its frames have waited long enough.
     ///
     /// It takes the cameras in turn, starting after the one that was served last.
-    pub fn take(&self, most: usize, timeout: Duration, out: &mut Vec<(C, T)>) -> TakeResult {
+    pub fn take(&self, batch: Batch, timeout: Duration, out: &mut Vec<(C, T)>) -> TakeResult {
         let until = Instant::now() + timeout;
         let mut state = self.state.lock();
         loop {
@@ -209,28 +266,32 @@ impl<C: Clone, T> Mailbox<C, T> {
             if std::mem::take(&mut state.called) {
                 return TakeResult::Called;
             }
-            if collect(&mut state, most, out) {
+            let (now, whole, due) = (Instant::now(), state.whole(batch), state.due(batch));
+            if due.is_some_and(|due| state.full >= whole || now >= due) {
+                collect(&mut state, batch.most, out);
                 return TakeResult::Frames;
             }
-            if state.held == 0 && state.slots.iter().all(|slot| slot.ended) {
+            if state.held == 0 && state.slots.iter().all(|slot| slot.ended && slot.item.is_none()) {
                 state.over = true;
                 return TakeResult::Ended;
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = due.map_or(until, |due| due.min(until)).saturating_duration_since(now);
             if left.is_zero() {
                 return TakeResult::TimedOut;
             }
+            state.awaited = if due.is_some() { whole } else { 1 };
             self.arrived.wait_for(&mut state, left);
         }
     }
 
-    /// Whether a frame waits to be taken.
-    pub fn waits(&self) -> bool {
-        self.state.lock().slots.iter().any(|slot| slot.item.is_some())
+    /// Whether a batch waits to be taken.
+    pub fn waits(&self, batch: Batch) -> bool {
+        let state = self.state.lock();
+        state.due(batch).is_some_and(|due| state.full >= state.whole(batch) || Instant::now() >= due)
     }
 }
 
-fn collect<C: Clone, T>(state: &mut MailboxState<C, T>, most: usize, out: &mut Vec<(C, T)>) -> bool {
+fn collect<C: Clone, T>(state: &mut MailboxState<C, T>, most: usize, out: &mut Vec<(C, T)>) {
     let cameras = state.slots.len();
     let first = state.turn;
     let mut taken = 0;
@@ -245,9 +306,9 @@ fn collect<C: Clone, T>(state: &mut MailboxState<C, T>, most: usize, out: &mut V
             taken += 1;
             slot.freed.notify_one();
             state.turn = (at + 1) % cameras;
+            state.count(false);
         }
     }
-    taken > 0
 }
 
 #[cfg(test)]

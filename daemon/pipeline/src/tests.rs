@@ -190,6 +190,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
     let model = LaneModel {
         facts: Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64), ..MessageModel::default() }),
         runner: Some(runner()),
+        batch_wait: Duration::ZERO,
         build: Box::new(|| Ok(runner())),
     };
     let threads = [std::thread::spawn(move || camera.run()), std::thread::spawn(move || lane.run(model))];

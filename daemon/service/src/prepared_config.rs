@@ -207,6 +207,7 @@ fn load(
     trial_frames: Option<&Live>,
     stop: &Stop,
 ) -> Result<(Option<LaneModel>, LoadedFacts), ServiceError> {
+    let batch_wait = model.batch_wait;
     let loaded = model_trial::load(model, &config.engine, stop)?;
     let backend = loaded.engine.backend_description().to_owned();
     log::info!("model {}: {} on {backend}", model.name, model.path.display());
@@ -228,6 +229,7 @@ fn load(
     let lane_model = LaneModel {
         facts: Arc::new(model.facts(&detector)),
         runner: Some(Box::new(detector)),
+        batch_wait,
         build: Box::new(move || Ok(Box::new(model.detector()?))),
     };
     Ok((Some(lane_model), facts))

@@ -6,6 +6,7 @@
 
 use std::io::Error;
 use std::sync::Once;
+use std::time::Duration;
 
 use rustix::process::{getpid, getpriority_process, setpriority_process};
 
@@ -25,7 +26,10 @@ pub enum Rank {
 const NICER: i32 = 10;
 
 /// How late a sleep may end where a thread wakes on time.
-const SLACK_NS: libc::c_ulong = 1_000;
+const SLACK_ON_TIME: Duration = Duration::from_micros(1);
+
+/// How late it may end where it need not.
+const SLACK_TOGETHER: Duration = Duration::from_micros(250);
 
 static REFUSED: Once = Once::new();
 
@@ -47,8 +51,19 @@ pub fn give_way(rank: Rank) -> bool {
 
 /// Makes this thread's sleeps end when they should. By default Linux lets them end 50 us later, to wake for several timers at once.
 pub fn wake_on_time() {
-    // SAFETY: prctl(2) with these arguments touches no memory. It cannot fail; if a sandbox forbids it, sleeps take longer.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS) };
+    allow_late_wakes(SLACK_ON_TIME);
+}
+
+/// Lets this thread's sleeps end a quarter of a millisecond late: where there are dozens of such threads, a core wakes for several of
+/// them, and a library that waits by short sleeps looks less often.
+pub fn wake_together() {
+    allow_late_wakes(SLACK_TOGETHER);
+}
+
+fn allow_late_wakes(by: Duration) {
+    // SAFETY: prctl(2) with these arguments touches no memory. It cannot fail; if a sandbox forbids it, sleeps are as late as by
+    // default.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, by.as_nanos() as libc::c_ulong) };
 }
 
 /// Sets a policy that gives way more than the thread's own; fails if the process runs under another (`CPUSchedulingPolicy=`).

@@ -13,6 +13,7 @@ use visiond_kernels::color::{ColorDescription, YuvArithmetic};
 use visiond_kernels::cuda::Device;
 use visiond_kernels::frame::{FrameError, FrameLayout, PixelFormat, PlaneLayout};
 use visiond_kernels::nvdec::{NvdecError, Picture, Surface, VideoCodec, VideoDecoder, VideoFormat};
+use visiond_system::priority::wake_together;
 use visiond_system::stop::Stop;
 
 use super::super::source::{Next, SourceError};
@@ -70,6 +71,8 @@ impl NvdecDecoder {
         device: &Arc<Device>,
         prepared: Option<VideoDecoder>,
     ) -> Result<Self, NvdecError> {
+        // The library waits for the engine by short sleeps, which cost more the more exact they are.
+        wake_together();
         let mut times = ShownTimes::default();
         times.add(first.presentation, first.captured);
         let mut order = PictureOrder::of(first, stream.config.key_frames_only);

@@ -29,6 +29,7 @@ use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
 use visiond_system::caught_panic::catch_panic;
+use visiond_system::priority::wake_together;
 use visiond_system::redact::redact_line;
 
 use super::super::source::SourceError;
@@ -53,8 +54,12 @@ const FREE_WAKES: u32 = 2;
 /// three more.
 const MOST_WAKES: u32 = 256;
 
-/// How long packets gather before they are read. Frames are late by no more than that.
-const GATHERING: Duration = Duration::from_micros(500);
+/// How long packets gather before they are read, as a part of the time from one picture to the next. Frames are late by no more than
+/// that.
+const GATHERING_PART: u32 = 32;
+
+/// The longest that they gather.
+const LONGEST_GATHERING: Duration = Duration::from_millis(2);
 
 /// How often a wait looks again by itself. retina forgets to be woken when the server sends a request of its own.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -95,6 +100,7 @@ impl RunningSession {
         let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let run = move || {
+            wake_together();
             // Also where this thread panics, so that no decoder waits for units that never come.
             let _end = EndOfThread(&queue);
             let played = catch_panic(|| {
@@ -448,7 +454,7 @@ impl Connected {
                 sleep_until(now + QUIET.max(interval * 3)).await;
                 self.reachability.lost().await
             };
-            let next = few_reads(meter, gather(packets.next(), || woken.set(clock::now(clock))));
+            let next = few_reads(meter, gather(packets.next(), interval, || woken.set(clock::now(clock))));
             let packet = tokio::select! {
                 biased;
                 packet = timeout_at(deadline, next) => packet,
@@ -466,7 +472,7 @@ impl Connected {
                     // stop, there are no waits.
                     let (now, woken) = (clock::now(clock), woken.get());
                     let waited_ns = now.monotonic_ns.saturating_sub(woken.monotonic_ns);
-                    let arrival = if Duration::from_nanos(waited_ns) < GATHERING * 8 { woken } else { now };
+                    let arrival = if Duration::from_nanos(waited_ns) < LONGEST_GATHERING * 2 { woken } else { now };
                     let captured = camera_clock.captured(rtp, arrival);
                     let is_timed_by_report = captured != arrival;
                     let mut is_whole = false;
@@ -498,15 +504,17 @@ impl Connected {
     }
 }
 
-/// Waits for `future`, a packet. When one has come, calls `arrived` and gives those behind it [`GATHERING`] to arrive: then one wake
-/// reads a whole picture, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do.
-async fn gather<F: Future>(future: F, arrived: impl Fn()) -> F::Output {
+/// Waits for `future`, a packet of pictures that come at this interval. When one has come, calls `arrived` and gives those behind it
+/// some time to arrive: then one wake reads a whole picture, and wakes are most of what a session costs. The thread sleeps, because
+/// it has nothing else to do.
+async fn gather<F: Future>(future: F, interval: Duration, arrived: impl Fn()) -> F::Output {
+    let gathering = (interval / GATHERING_PART).min(LONGEST_GATHERING);
     let mut future = pin!(future);
     let mut has_waited = false;
     poll_fn(|context| {
         if has_waited {
             arrived();
-            thread::sleep(GATHERING);
+            thread::sleep(gathering);
         }
         let poll = future.as_mut().poll(context);
         // Without budget, there is more to read.

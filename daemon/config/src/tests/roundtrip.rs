@@ -42,11 +42,11 @@ prop_compose! {
         path in path(), card in of(path()), score_threshold in of(fraction()), iou_threshold in of(fraction()),
         max_detections in of(1_usize..=100_000), classes in vec(text(), 0..3),
         input_shapes in btree_map(text(), vec(1_usize..5000, 1..5), 0..3), max_batch in 1_usize..=1024, sha256 in of(text()),
-        masks in word::<MaskForm>(), mask_tolerance_pixels in 0_u32..=100,
+        masks in word::<MaskForm>(), mask_tolerance_pixels in 0_u32..=100, batch_wait in duration(1, 1_000),
     ) -> ModelConfig {
         ModelConfig {
             name: String::new(), path, sha256, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
-            masks, mask_tolerance_pixels,
+            batch_wait, masks, mask_tolerance_pixels,
         }
     }
 }

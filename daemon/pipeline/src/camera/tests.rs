@@ -12,7 +12,7 @@ use visiond_system::testing::{EVER, HANG, wait_until};
 
 use super::*;
 use crate::lane::testing;
-use crate::mailbox::{Delivery, Mailbox, TakeResult};
+use crate::mailbox::{Batch, Delivery, Mailbox, TakeResult};
 
 /// The result of opening, and the events of the source after it.
 enum Opening {
@@ -211,7 +211,7 @@ impl Run {
     /// Takes every frame until the camera ends.
     fn sequences(&self) -> Vec<u64> {
         let (mut sequences, mut out) = (Vec::new(), Vec::new());
-        while self.mailbox.take(1, HANG, &mut out) == TakeResult::Frames {
+        while self.mailbox.take(Batch { most: 1, wait: Duration::ZERO }, HANG, &mut out) == TakeResult::Frames {
             sequences.extend(out.drain(..).map(|(_, arrival)| arrival.frame.sequence));
         }
         sequences

@@ -79,6 +79,7 @@ fn fake_model(name: &str, batch: usize, max_in_flight: usize, act: fn(u8) -> Act
     LaneModel {
         facts: Arc::new(MessageModel { name: name.into(), sha256: "0".repeat(64), ..MessageModel::default() }),
         runner: Some(Box::new(Fake::new(batch, max_in_flight, act))),
+        batch_wait: Duration::ZERO,
         build: Box::new(move || Ok(Box::new(Fake::new(batch, max_in_flight, act)))),
     }
 }
@@ -177,6 +178,22 @@ fn cameras_share_a_run() {
         let halves = ["AAA=", "ADw=", "AEA=", "AEI=", "AEQ=", "AEU=", "AEY=", "AEc=", "AEg="];
         let embedding = message.embedding.as_ref().unwrap();
         assert_eq!((embedding.length, &*embedding.f16), (1, halves[message.sequence as usize]));
+    }
+}
+
+#[test]
+fn frames_wait_for_those_of_other_cameras_as_long_as_the_model_lets_them() {
+    // Two whole batches, and one frame that waits in vain.
+    for (batch_wait, frames, runs) in [(HANG * 2, 6, 2), (Duration::from_millis(1), 1, 1)] {
+        let bench = start(3, 1, None, |_| Act::See);
+        let before = bench.model_swap.offer(LaneModel { batch_wait, ..fake_model("many", 3, 1, |_| Act::See) });
+        bench.mailbox.call();
+        before.recv_timeout(HANG).unwrap();
+        let pool = pool(6);
+        (0..frames).for_each(|n| bench.put(n % 3, free_buffer(&pool, n as u64)));
+        wait_until("the runs", || bench.lane.runs.get() >= runs);
+        let (messages, _, lane) = bench.end();
+        assert_eq!((messages.len(), lane.runs.get()), (frames, runs));
     }
 }
 

@@ -19,9 +19,14 @@ fn mailbox<T>(cameras: &[Delivery]) -> Mailbox<usize, T> {
     mailbox
 }
 
+/// A batch that waits for no other frames.
+fn at_most(most: usize) -> Batch {
+    Batch { most, wait: Duration::ZERO }
+}
+
 fn take_all(mailbox: &Mailbox<usize, u32>, most: usize) -> Vec<(usize, u32)> {
     let mut out = Vec::new();
-    assert_eq!(mailbox.take(most, LONG, &mut out), TakeResult::Frames);
+    assert_eq!(mailbox.take(at_most(most), LONG, &mut out), TakeResult::Frames);
     out
 }
 
@@ -77,7 +82,67 @@ fn the_turn_goes_on_when_a_camera_is_removed() {
 #[test]
 fn an_empty_inbox_times_out() {
     let mailbox = mailbox::<u32>(&[Delivery::NewestWins]);
-    assert_eq!(mailbox.take(1, Duration::from_millis(2), &mut Vec::new()), TakeResult::TimedOut);
+    assert_eq!(mailbox.take(at_most(1), Duration::from_millis(2), &mut Vec::new()), TakeResult::TimedOut);
+}
+
+#[test]
+fn a_frame_waits_for_those_of_other_cameras_until_the_batch_is_whole() {
+    let mailbox = mailbox(&[Delivery::NewestWins; 4]);
+    let (mut out, three) = (Vec::new(), Batch { most: 3, wait: LONG });
+    for camera in 0..2 {
+        mailbox.put(camera, 0);
+        assert!(!mailbox.waits(three));
+        assert_eq!(mailbox.take(three, Duration::ZERO, &mut out), TakeResult::TimedOut);
+    }
+    mailbox.put(1, 1);
+    assert!(!mailbox.waits(three), "a camera's newest frame counts once");
+    mailbox.put(2, 0);
+    mailbox.put(3, 0);
+    assert!(mailbox.waits(three));
+    assert_eq!(mailbox.take(three, Duration::ZERO, &mut out), TakeResult::Frames);
+    assert_eq!(out, [(0, 0), (1, 1), (2, 0)]);
+    assert!(!mailbox.waits(three));
+}
+
+#[test]
+fn a_frame_waits_for_no_camera_that_has_ended_or_is_removed_and_no_longer_than_it_should() {
+    let mailbox = mailbox(&[Delivery::NewestWins; 3]);
+    let all = Batch { most: 8, wait: LONG };
+    mailbox.put(0, 0);
+    mailbox.end(1);
+    assert!(!mailbox.waits(all));
+    mailbox.remove(2);
+    assert!(mailbox.waits(all), "nobody else sends frames");
+    assert_eq!(mailbox.remove(0), Some(0));
+    assert!(!mailbox.waits(all));
+
+    let late = self::mailbox(&[Delivery::NewestWins; 2]);
+    late.put(0, 0);
+    let mut out = Vec::new();
+    assert_eq!(late.take(Batch { most: 2, wait: Duration::from_millis(1) }, LONG, &mut out), TakeResult::Frames);
+    assert_eq!(out, [(0, 0)]);
+}
+
+#[test]
+fn a_lane_that_gathers_a_batch_is_woken_when_it_is_whole_or_cameras_end() {
+    for is_last_camera_gone in [false, true] {
+        let mailbox = Arc::new(mailbox(&[Delivery::NewestWins; 3]));
+        mailbox.put(0, 0);
+        let lane = thread::spawn({
+            let mailbox = Arc::clone(&mailbox);
+            move || {
+                let mut out = Vec::new();
+                (mailbox.take(Batch { most: 8, wait: LONG * 2 }, LONG, &mut out), out.len())
+            }
+        });
+        mailbox.put(1, 0);
+        if is_last_camera_gone {
+            mailbox.end(2);
+        } else {
+            mailbox.put(2, 0);
+        }
+        assert_eq!(lane.join().unwrap(), (TakeResult::Frames, 3 - usize::from(is_last_camera_gone)));
+    }
 }
 
 #[test]
@@ -87,7 +152,7 @@ fn the_lane_ends_when_every_camera_has_and_the_last_frame_is_taken() {
     mailbox.end(0);
     mailbox.end(1);
     assert_eq!(take_all(&mailbox, 1), [(0, 7)]);
-    assert_eq!(mailbox.take(1, LONG, &mut Vec::new()), TakeResult::Ended);
+    assert_eq!(mailbox.take(at_most(1), LONG, &mut Vec::new()), TakeResult::Ended);
 }
 
 #[test]
@@ -97,7 +162,7 @@ fn stop_wakes_a_lane_that_waits_and_a_camera_that_waits() {
     full.put(0, 1);
     let lane = thread::spawn({
         let idle = Arc::clone(&idle);
-        move || idle.take(1, LONG, &mut Vec::new())
+        move || idle.take(at_most(1), LONG, &mut Vec::new())
     });
     let camera = thread::spawn({
         let full = Arc::clone(&full);
@@ -107,7 +172,7 @@ fn stop_wakes_a_lane_that_waits_and_a_camera_that_waits() {
     full.stop();
     assert_eq!(lane.join().unwrap(), TakeResult::Stopped);
     assert_eq!(camera.join().unwrap(), Put::Stopped(2));
-    assert_eq!(full.take(1, LONG, &mut Vec::new()), TakeResult::Stopped);
+    assert_eq!(full.take(at_most(1), LONG, &mut Vec::new()), TakeResult::Stopped);
 }
 
 #[test]
@@ -129,7 +194,7 @@ fn lossless_cameras_lose_and_repeat_nothing_under_stress() {
     let mut next = [0; CAMERAS];
     let mut out = Vec::with_capacity(CAMERAS);
     let room = out.capacity();
-    while mailbox.take(3, LONG, &mut out) == TakeResult::Frames {
+    while mailbox.take(at_most(3), LONG, &mut out) == TakeResult::Frames {
         assert!(!out.is_empty() && out.len() <= 3);
         for (camera, n) in out.drain(..) {
             assert_eq!(n, next[camera], "camera {camera}");
@@ -157,7 +222,7 @@ fn with_newest_wins_every_frame_is_either_taken_or_handed_back() {
         }
     });
     let (mut taken, mut last, mut out) = (0, None, Vec::new());
-    while mailbox.take(1, LONG, &mut out) == TakeResult::Frames {
+    while mailbox.take(at_most(1), LONG, &mut out) == TakeResult::Frames {
         let (_, n) = out.pop().unwrap();
         assert!(last.is_none_or(|last| n > last), "frames of a camera stay in order");
         (last, taken) = (Some(n), taken + 1);
@@ -236,7 +301,7 @@ proptest! {
                 Step::Take(most) => {
                     let waiting = model.iter().flatten().count();
                     out.clear();
-                    let taken = mailbox.take(most, Duration::ZERO, &mut out);
+                    let taken = mailbox.take(at_most(most), Duration::ZERO, &mut out);
                     prop_assert_eq!(taken == TakeResult::Frames, waiting > 0);
                     prop_assert_eq!(out.len(), waiting.min(most));
                     for &(camera, n) in &out {

@@ -86,6 +86,7 @@ fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> Vec<LaneSpec> {
     let new_model = with_model.then(|| LaneModel {
         facts: testing::model_facts(),
         runner: Some(make()),
+        batch_wait: Duration::ZERO,
         build: Box::new(move || Ok(make())),
     });
     vec![LaneSpec { model: "fake".into(), new_model, cameras }]
