@@ -52,8 +52,8 @@ pub struct RtspSource {
     decoder: Option<Box<dyn StreamDecoder>>,
     /// Made before the stream plays, for its first key frame.
     prepared: Option<VideoDecoder>,
-    /// Held, because its drop ends the session. Dropped after the decoder.
-    _session: RunningSession,
+    /// Dropped after the decoder.
+    session: RunningSession,
     sequence: u64,
     /// How many decoders in turn were over, because the parameters changed, before they gave a frame.
     fruitless: u32,
@@ -101,7 +101,7 @@ impl RtspSource {
             clock: Arc::clone(&clock),
         });
         let session = RunningSession::start(target, Arc::clone(&stream.queue), clock)?;
-        Ok(Self { stream, decoder: None, prepared: None, _session: session, sequence: 0, fruitless: 0 })
+        Ok(Self { stream, decoder: None, prepared: None, session, sequence: 0, fruitless: 0 })
     }
 
     /// Waits for a key frame and starts a decoder for it.
@@ -111,14 +111,15 @@ impl RtspSource {
         let wait: Duration = config.timeout.max(KEY_FRAME_WAIT);
         let mut deadline = Instant::now() + wait;
         loop {
-            match queue.first(stop, deadline) {
+            match self.session.first(stop, deadline) {
                 First::Description(description) => {
                     self.prepared = choose_decoder::prepare(&self.stream, &description);
                     queue.accept_units();
                     deadline = Instant::now() + wait;
                 }
                 First::Unit(unit) => {
-                    let decoder = choose_decoder::start(&self.stream, &unit, self.prepared.take(), stop)?;
+                    let decoder =
+                        choose_decoder::start(&self.stream, &unit, self.prepared.take(), &mut self.session, stop)?;
                     log::info!("camera {camera}: {}", decoder.describe());
                     return Ok(decoder);
                 }
@@ -145,7 +146,7 @@ impl RtspSource {
                 Err(ReadError::Ended(_)) => return Err(DecoderEnd::SessionEnded),
             },
         };
-        decoder.next(self.sequence, stop)
+        decoder.next(&self.session, self.sequence, stop)
     }
 }
 

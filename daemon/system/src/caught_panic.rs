@@ -14,10 +14,11 @@ thread_local! {
 /// A panic, as its place and message, which is empty before [`logging::start`](crate::logging::start). The log has it at `debug`
 /// alone, because the caller reports it.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    CAUGHT.set(Some(String::new()));
+    let before = CAUGHT.replace(Some(String::new()));
     // What a panic may have left half done is dropped with `work`.
     let result = catch_unwind(AssertUnwindSafe(work));
-    let noted = CAUGHT.take().unwrap_or_default();
+    // It may be within another call.
+    let noted = CAUGHT.replace(before).unwrap_or_default();
     result.map_err(|_| noted)
 }
 

@@ -13,6 +13,7 @@ use super::access_unit::{AccessUnit, Codec};
 use super::ffmpeg_decoder::FfmpegDecoder;
 use super::jpeg_decoder::JpegStreamDecoder;
 use super::nvdec_decoder::{self, NvdecDecoder};
+use super::session::RunningSession;
 use super::stream_decoder::{Stream, StreamDecoder};
 use super::unit_queue::Description;
 
@@ -38,6 +39,7 @@ pub fn start(
     stream: &Arc<Stream>,
     first: &AccessUnit,
     prepared: Option<VideoDecoder>,
+    session: &mut RunningSession,
     stop: &Stop,
 ) -> Result<Box<dyn StreamDecoder>, ReadError> {
     let Some(codec) = video_codec(first.codec) else { return Ok(Box::new(JpegStreamDecoder::start(stream, first))) };
@@ -61,5 +63,5 @@ pub fn start(
         Some(Err(error)) => log::info!("camera {}: {error}. ffmpeg decodes", stream.camera),
         None => {}
     }
-    Ok(Box::new(FfmpegDecoder::start(stream, first, stop)?))
+    Ok(Box::new(FfmpegDecoder::start(stream, first, session, stop)?))
 }

@@ -24,6 +24,7 @@ use super::super::pipe::{PipeFrames, ReadError};
 use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
 use super::frame_times::PendingTimes;
+use super::session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 use super::unit_queue::{Taken, UnitQueue};
 
@@ -57,7 +58,14 @@ enum FeedEnd {
 
 impl FfmpegDecoder {
     /// Starts ffmpeg for the stream that goes on with `first`.
-    pub fn start(stream: &Arc<Stream>, first: &AccessUnit, stop: &Stop) -> Result<Self, ReadError> {
+    pub fn start(
+        stream: &Arc<Stream>,
+        first: &AccessUnit,
+        session: &mut RunningSession,
+        stop: &Stop,
+    ) -> Result<Self, ReadError> {
+        // This thread waits for ffmpeg alone.
+        session.run_apart()?;
         let Stream { config, buffers, queue, camera, origin, .. } = stream.as_ref();
         let (demuxer, label) = (first.codec.demuxer(), format!("camera {camera}: ffmpeg"));
         let info = ffprobe::probe_start(config, demuxer, &first.data, &label, origin, stop)?;
@@ -141,7 +149,7 @@ impl FfmpegDecoder {
 }
 
 impl StreamDecoder for FfmpegDecoder {
-    fn next(&mut self, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
+    fn next(&mut self, _session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
         self.read(sequence, stop).map_err(|error| match error {
             ReadError::Stopped => DecoderEnd::Stopped,
             ReadError::Failed(error) => DecoderEnd::Failed(error),
@@ -183,7 +191,7 @@ struct Feeder {
 impl Feeder {
     fn run(mut self) -> FeedEnd {
         loop {
-            let unit = match self.queue.take(self.generation, None, || self.feed.is_over.load(Ordering::SeqCst)) {
+            let unit = match self.queue.take(self.generation, None, || self.feed.is_over.load(Ordering::SeqCst), None) {
                 Taken::Unit(unit) => unit,
                 Taken::OtherParameters => return FeedEnd::OtherParameters,
                 Taken::Ended => return FeedEnd::SessionEnded,

@@ -28,7 +28,7 @@ const EPOCH_S: u64 = 2_208_988_800;
 /// Returns the next unit, whatever parameters it has.
 fn next(queue: &UnitQueue, front: &mut u64, newest: u64) -> Taken {
     loop {
-        match queue.take(*front, None, || false) {
+        match queue.take(*front, None, || false, None) {
             Taken::OtherParameters if *front < newest => *front += 1,
             taken => return taken,
         }

@@ -12,6 +12,7 @@ use visiond_system::stop::Stop;
 
 use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
+use super::session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 
 /// Pictures in turn that each have another size than the one before. Each allocates all buffers.
@@ -76,8 +77,9 @@ impl JpegStreamDecoder {
 }
 
 impl StreamDecoder for JpegStreamDecoder {
-    fn next(&mut self, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
-        let unit = self.stream.take_unit(self.generation, Instant::now() + self.stream.frame_timeout(), stop)?;
+    fn next(&mut self, session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
+        let deadline = Instant::now() + self.stream.frame_timeout();
+        let unit = self.stream.take_unit(session, self.generation, deadline, stop)?;
         self.decoded += 1;
         self.decode(&unit, sequence).map_err(DecoderEnd::Failed)
     }

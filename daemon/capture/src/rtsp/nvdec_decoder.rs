@@ -20,6 +20,7 @@ use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
 use super::frame_times::ShownTimes;
 use super::picture_order::PictureOrder;
+use super::session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 
 /// How many units a decoder may hold back until it shows one: H.264 and H.265 keep 16 pictures.
@@ -112,8 +113,8 @@ impl NvdecDecoder {
     }
 
     /// Gives the decoder the stream's next unit.
-    fn feed(&mut self, deadline: Instant, stop: &Stop) -> Result<(), DecoderEnd> {
-        let unit = self.stream.take_unit(self.generation, deadline, stop)?;
+    fn feed(&mut self, session: &RunningSession, deadline: Instant, stop: &Stop) -> Result<(), DecoderEnd> {
+        let unit = self.stream.take_unit(session, self.generation, deadline, stop)?;
         if let Some(first) = self.started_with.take() {
             if first == unit.presentation {
                 return Ok(());
@@ -132,11 +133,11 @@ impl NvdecDecoder {
     }
 
     /// Gives the decoder the next unit, or has it give its last pictures if there is none.
-    fn feed_or_end(&mut self, deadline: Instant, stop: &Stop) -> Result<(), DecoderEnd> {
+    fn feed_or_end(&mut self, session: &RunningSession, deadline: Instant, stop: &Stop) -> Result<(), DecoderEnd> {
         if let Some(end) = self.end.take() {
             return Err(end);
         }
-        match self.feed(deadline, stop) {
+        match self.feed(session, deadline, stop) {
             Err(end @ (DecoderEnd::OtherParameters | DecoderEnd::SessionEnded)) => {
                 self.end = Some(end);
                 self.decoder.finish().map_err(|error| DecoderEnd::Failed(failed(&self.stream, &error)))
@@ -172,7 +173,7 @@ pub fn failed(stream: &Stream, error: &NvdecError) -> SourceError {
 }
 
 impl StreamDecoder for NvdecDecoder {
-    fn next(&mut self, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
+    fn next(&mut self, session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
         let deadline = Instant::now() + self.stream.frame_timeout();
         let mut fed = 0;
         loop {
@@ -187,7 +188,7 @@ impl StreamDecoder for NvdecDecoder {
                 }
                 None => {
                     fed += 1;
-                    self.feed_or_end(deadline, stop)?;
+                    self.feed_or_end(session, deadline, stop)?;
                     continue;
                 }
             };

@@ -79,7 +79,7 @@ impl RtspOffer {
         let offer = catch_panic(|| {
             runtime.block_on(async {
                 let group = Arc::new(SessionGroup::default());
-                let meter = ReadMeter::of_this_thread();
+                let meter = ReadMeter::default();
                 let offer = ask(&target, &group, &meter, watch, clock).await;
                 await_teardown(&group, &meter).await;
                 offer

@@ -1,28 +1,31 @@
-//! One session with a camera: connects, logs in, plays, and puts access units into a queue. On a thread of its own.
+//! One session with a camera: connects, logs in, plays, and puts access units into a queue. On the thread that waits for these, or
+//! on one of its own.
 //!
 //! RTSP itself is the crate `retina`: requests, authentication, keep-alive, RTP's headers and their order. It puts no bound on an
 //! answer of the server, so every wait for it may read only so much ([`few_reads`]). It panics at some answers, which ends the
 //! session as any other error does.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::os::unix::fs::FileExt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::thread::{self, JoinHandle};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use retina::client::{
     Credentials, Described, PacketItem, PlayOptions, Session, SessionGroup, SessionOptions, SetupOptions,
     TcpTransportOptions, Transport, UdpTransportOptions,
 };
 use retina::codec::{ParametersRef, VideoParametersCodec};
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use tokio::task::consume_budget;
 use tokio::task::coop::has_budget_remaining;
+use tokio::task::{JoinHandle, consume_budget, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use url::Url;
 use visiond_config::types::RtspTransport;
@@ -31,13 +34,14 @@ use visiond_flow::timestamp::Timestamp;
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::priority::wake_together;
 use visiond_system::redact::redact_line;
+use visiond_system::stop::Stop;
 
 use super::super::source::SourceError;
 use super::access_unit::{self, Access, AccessUnit, Assembler, Codec};
 use super::frame_times::CameraClock;
 use super::jpeg_payload::JpegAssembler;
 use super::reachability::{Absence, Reachability};
-use super::unit_queue::{Description, UnitQueue};
+use super::unit_queue::{Description, First, STEP, Taken, UnitQueue};
 
 /// How long the camera may take to answer that the session is over.
 const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
@@ -71,6 +75,9 @@ const QUIET: Duration = Duration::from_secs(1);
 /// How long a session that is set up waits for a decoder: less than any camera keeps one that does not play.
 const DECODER_WAIT: Duration = Duration::from_secs(20);
 
+/// How long what has come may take to be read before a unit is taken. Packets may come without end.
+const LONGEST_READING: Duration = Duration::from_millis(20);
+
 /// What tokio lets a task do before it must yield, less the few reads that one wake may make.
 const SPENT_BUDGET: u32 = 124;
 
@@ -87,56 +94,65 @@ pub struct SessionTarget {
     pub timeout: Duration,
 }
 
-/// A running session. It ends when it is dropped, which takes [`TEARDOWN_WAIT`] at most.
+/// A running session. It works while somebody waits for what it gives, on the thread that waits: so no other thread is woken for a
+/// picture, and what was read is still in the core's cache when it is decoded. For those who do not wait often, it can have a thread
+/// of its own. It ends when it is dropped, which takes [`TEARDOWN_WAIT`] at most.
 pub struct RunningSession {
-    cancel: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    queue: Arc<UnitQueue>,
+    /// `None` once it has a thread.
+    worker: Option<Worker>,
+    /// Its thread, which ends with the sender.
+    thread: Option<(oneshot::Sender<()>, thread::JoinHandle<()>)>,
 }
 
 impl RunningSession {
-    /// Starts the thread, which connects. It puts units into `queue`, and its end, which is always an error.
+    /// Makes a session that connects while it is waited for. It puts units into `queue`, and its end, which is always an error.
     pub fn start(target: SessionTarget, queue: Arc<UnitQueue>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
-        let (cancel, cancelled) = oneshot::channel();
-        let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        // Datagrams that nobody reads are lost after some 200 KiB.
+        let waits_for_nobody = target.transport == RtspTransport::Udp;
+        let worker = Some(Worker::new(target, Arc::clone(&queue), clock)?);
+        let mut session = Self { queue, worker, thread: None };
+        if waits_for_nobody {
+            session.run_apart()?;
+        }
+        Ok(session)
+    }
+
+    /// Gives the session a thread of its own, if it has none.
+    pub fn run_apart(&mut self) -> Result<(), SourceError> {
+        let Some(worker) = self.worker.take() else { return Ok(()) };
+        let (end, ended) = oneshot::channel();
         let run = move || {
             wake_together();
             // Also where this thread panics, so that no decoder waits for units that never come.
-            let _end = EndOfThread(&queue);
-            let played = catch_panic(|| {
-                runtime.block_on(async {
-                    let group = Arc::new(SessionGroup::default());
-                    let meter = ReadMeter::of_this_thread();
-                    let play = play(&target, &group, &meter, &queue, clock.as_ref());
-                    let failure = tokio::select! {
-                        biased;
-                        _ = cancelled => None,
-                        failure = play => Some(failure),
-                    };
-                    if let Some(failure) = &failure {
-                        queue.end(failure.error(&target));
-                    }
-                    // The session is dropped, and retina says so to the camera if it is there.
-                    if !matches!(failure, Some(Failure::Absent(_) | Failure::Endless)) {
-                        await_teardown(&group, &meter).await;
-                    }
-                });
-            });
-            if let Err(place) = played {
-                queue.end(Failure::Panic(place).error(&target));
-            }
-            // A name that is still being resolved must not delay the end.
-            runtime.shutdown_background();
+            let _end = EndOfThread(&worker.queue);
+            let _ = worker.run(ended);
         };
-        let thread = thread::Builder::new().name("rtsp".to_owned()).spawn(run).map_err(cannot)?;
-        Ok(Self { cancel: Some(cancel), thread: Some(thread) })
+        self.thread = Some((end, thread::Builder::new().name("rtsp".to_owned()).spawn(run).map_err(cannot_start)?));
+        Ok(())
+    }
+
+    /// Waits for the stream's description or a unit: [`UnitQueue::first`].
+    pub fn first(&self, stop: &Stop, deadline: std::time::Instant) -> First {
+        let Some(worker) = &self.worker else { return self.queue.first(stop, deadline, None) };
+        worker.meter.skip();
+        self.queue.first(stop, deadline, Some(&|| worker.give_something()))
+    }
+
+    /// Takes the next unit: [`UnitQueue::take`].
+    pub fn take(&self, generation: u64, deadline: std::time::Instant, is_over: impl Fn() -> bool) -> Taken {
+        let Some(worker) = &self.worker else { return self.queue.take(generation, Some(deadline), is_over, None) };
+        worker.meter.skip();
+        // What has come counts from now on as waiting, so that the queue can drop what gets old.
+        worker.read_all();
+        self.queue.take(generation, Some(deadline), is_over, Some(&|| worker.give_something()))
     }
 }
 
 impl Drop for RunningSession {
     fn drop(&mut self) {
-        self.cancel = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some((end, thread)) = self.thread.take() {
+            drop(end);
             // A panic was logged; its queue has ended.
             let _ = thread.join();
         }
@@ -149,6 +165,91 @@ impl Drop for EndOfThread<'_> {
     fn drop(&mut self) {
         self.0.end(thread_ended());
     }
+}
+
+/// A session's task, and the runtime that it works on while a thread runs it.
+struct Worker {
+    /// `Some` until the drop, and so is the task.
+    runtime: Option<Runtime>,
+    task: Option<JoinHandle<()>>,
+    queue: Arc<UnitQueue>,
+    group: Arc<SessionGroup>,
+    meter: Arc<ReadMeter>,
+    /// Whether nobody is there to say goodbye to.
+    is_alone: Arc<AtomicBool>,
+}
+
+impl Worker {
+    fn new(target: SessionTarget, queue: Arc<UnitQueue>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+        let (group, meter, is_alone) = <(Arc<SessionGroup>, Arc<ReadMeter>, Arc<AtomicBool>)>::default();
+        let task = {
+            let (queue, group, meter) = (Arc::clone(&queue), Arc::clone(&group), Arc::clone(&meter));
+            let is_alone = Arc::clone(&is_alone);
+            async move {
+                let mut play = pin!(play(&target, &group, &meter, &queue, clock.as_ref()));
+                let failure = poll_fn(|context| match catch_panic(|| play.as_mut().poll(context)) {
+                    Ok(poll) => poll,
+                    Err(place) => Poll::Ready(Failure::Panic(place)),
+                });
+                let failure = failure.await;
+                is_alone.store(matches!(failure, Failure::Absent(_) | Failure::Endless), Ordering::Relaxed);
+                queue.end(failure.error(&target));
+            }
+        };
+        let task = Some(runtime.spawn(task));
+        Ok(Self { runtime: Some(runtime), task, queue, group, meter, is_alone })
+    }
+
+    /// Has the session work on this thread until `over`; `None` without one, or where retina's own tasks panic.
+    fn run<T>(&self, over: impl Future<Output = T>) -> Option<T> {
+        let runtime = self.runtime.as_ref()?;
+        catch_panic(|| runtime.block_on(over)).ok()
+    }
+
+    /// Has the session work until it has given something, for [`STEP`] at most.
+    fn give_something(&self) {
+        let _ = self.run(async { timeout(STEP, self.queue.news()).await });
+    }
+
+    /// Has the session read what has come, for [`LONGEST_READING`] at most.
+    fn read_all(&self) {
+        let _ = self.run(async {
+            let until = Instant::now() + LONGEST_READING;
+            loop {
+                // tokio looks for packets whenever a task yields.
+                yield_now().await;
+                if !self.meter.is_reading()
+                    || self.task.as_ref().is_none_or(JoinHandle::is_finished)
+                    || Instant::now() > until
+                {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let (Some(runtime), Some(task)) = (self.runtime.take(), self.task.take()) else { return };
+        let _ = catch_panic(|| {
+            runtime.block_on(async {
+                task.abort();
+                // The session is dropped, and retina says so to the camera if it is there.
+                let _ = task.await;
+                if !self.is_alone.load(Ordering::Relaxed) {
+                    await_teardown(&self.group, &self.meter).await;
+                }
+            });
+        });
+        // A name that is still being resolved must not delay the end.
+        runtime.shutdown_background();
+    }
+}
+
+fn cannot_start(error: std::io::Error) -> SourceError {
+    SourceError::transient(format!("cannot start a thread: {error}"))
 }
 
 /// Returns the error of a session without one of its own: its thread panicked.
@@ -173,7 +274,7 @@ async fn play(
             let description = Description { codec: stream.codec, sets: stream.sets.clone() };
             let _ = timeout(DECODER_WAIT, queue.describe(description)).await;
             // It has a new budget.
-            meter.has_spent.set(false);
+            meter.has_spent.store(false, Ordering::Relaxed);
             let receive = |received: Received| match received {
                 Received::Unit { unit, .. } if unit.access == Access::Key || !target.key_frames_only => {
                     queue.push(unit)
@@ -443,7 +544,7 @@ impl Connected {
         // A camera that accepts no connection beside this one would look absent at each pause.
         let (mut accepts, mut accepts_others) = (pin!(self.reachability.accepts_others()), false);
         // When a packet ended the last wait for one.
-        let woken = Cell::new(clock::now(clock));
+        let mut woken = clock::now(clock);
         loop {
             // Where packets never stop, the timer below may never be looked at.
             let now = Instant::now();
@@ -454,7 +555,7 @@ impl Connected {
                 sleep_until(now + QUIET.max(interval * 3)).await;
                 self.reachability.lost().await
             };
-            let next = few_reads(meter, gather(packets.next(), interval, || woken.set(clock::now(clock))));
+            let next = few_reads(meter, gather(packets.next(), interval, clock));
             let packet = tokio::select! {
                 biased;
                 packet = timeout_at(deadline, next) => packet,
@@ -464,13 +565,15 @@ impl Connected {
                 }
                 absence = absence, if accepts_others => return Err(Failure::Absent(absence)),
             };
-            let packet = packet.map_err(|_| Failure::NoVideo)??.ok_or(Failure::Closed)??;
+            let (packet, has_woken) = packet.map_err(|_| Failure::NoVideo)??;
+            woken = has_woken.unwrap_or(woken);
+            let packet = packet.ok_or(Failure::Closed)??;
             match packet {
                 PacketItem::Rtp(packet) => {
                     let rtp = packet.timestamp().timestamp();
                     // Those that gathered behind it came soon after, however late this thread has read them. Where packets never
                     // stop, there are no waits.
-                    let (now, woken) = (clock::now(clock), woken.get());
+                    let now = clock::now(clock);
                     let waited_ns = now.monotonic_ns.saturating_sub(woken.monotonic_ns);
                     let arrival = if Duration::from_nanos(waited_ns) < LONGEST_GATHERING * 2 { woken } else { now };
                     let captured = camera_clock.captured(rtp, arrival);
@@ -504,22 +607,22 @@ impl Connected {
     }
 }
 
-/// Waits for `future`, a packet of pictures that come at this interval. When one has come, calls `arrived` and gives those behind it
-/// some time to arrive: then one wake reads a whole picture, and wakes are most of what a session costs. The thread sleeps, because
-/// it has nothing else to do.
-async fn gather<F: Future>(future: F, interval: Duration, arrived: impl Fn()) -> F::Output {
+/// Waits for `future`, a packet of pictures that come at this interval. When one has come, gives those behind it some time to arrive:
+/// then one wake reads a whole picture, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to
+/// do. Returns with the packet when it has come; `None` if it was there already.
+async fn gather<F: Future>(future: F, interval: Duration, clock: &dyn Clock) -> (F::Output, Option<Timestamp>) {
     let gathering = (interval / GATHERING_PART).min(LONGEST_GATHERING);
     let mut future = pin!(future);
-    let mut has_waited = false;
+    let (mut has_waited, mut woken) = (false, None);
     poll_fn(|context| {
         if has_waited {
-            arrived();
+            woken = Some(clock::now(clock));
             thread::sleep(gathering);
         }
         let poll = future.as_mut().poll(context);
         // Without budget, there is more to read.
         has_waited = poll.is_pending() && has_budget_remaining();
-        poll
+        poll.map(|output| (output, woken))
     })
     .await
 }
@@ -532,6 +635,9 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
     let (mut future, mut again) = (pin!(future), pin!(None));
     let (mut wakes, mut read_before) = (0, None);
     poll_fn(|context| {
+        if meter.has_skipped() {
+            (wakes, read_before) = (0, None);
+        }
         if wakes >= FREE_WAKES {
             let is_endless = match meter.bytes() {
                 Some(read) => read.saturating_sub(*read_before.get_or_insert(read)) > MOST_READ,
@@ -541,7 +647,7 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
                 return Poll::Ready(Err(Failure::Endless));
             }
         }
-        if !meter.has_spent.replace(true) {
+        if !meter.has_spent.swap(true, Ordering::Relaxed) {
             for _ in 0..SPENT_BUDGET {
                 // When it is used up, the task is woken again at once.
                 if pin!(consume_budget()).poll(context).is_pending() {
@@ -552,8 +658,9 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
         let poll = future.as_mut().poll(context);
         // The task gets a new budget then.
         if poll.is_pending() || !has_budget_remaining() {
-            meter.has_spent.set(false);
+            meter.has_spent.store(false, Ordering::Relaxed);
         }
+        meter.is_reading.store(poll.is_ready() || !has_budget_remaining(), Ordering::Relaxed);
         if poll.is_pending() {
             // Made when it is needed, which it is not while there are packets to read.
             if again.is_none() {
@@ -597,28 +704,48 @@ pub(super) async fn await_teardown(group: &SessionGroup, meter: &ReadMeter) {
     }
 }
 
-/// Counts what this thread reads from TCP connections; datagrams, which are small, are in no account. The thread is the session's
-/// alone.
-#[derive(Debug)]
+/// Counts what the thread that runs a session reads from TCP connections; datagrams, which are small, are in no account. While the
+/// session works, the thread does nothing else.
+#[derive(Debug, Default)]
 pub(super) struct ReadMeter {
-    /// The kernel's accounts. `None` if it keeps none; then [`MOST_WAKES`] is the only bound.
-    accounts: Option<File>,
+    /// The kernel's accounts of a thread. No file if it keeps none; then [`MOST_WAKES`] is the only bound.
+    accounts: Mutex<Option<(ThreadId, Option<File>)>>,
     /// Whether the task has spent its budget since its last wake, but for a few reads.
-    has_spent: Cell<bool>,
+    has_spent: AtomicBool,
+    /// Whether the session has stopped before it had read everything.
+    is_reading: AtomicBool,
+    /// Whether the thread has done something else than the session's work since the last look.
+    has_skipped: AtomicBool,
 }
 
 impl ReadMeter {
-    pub(super) fn of_this_thread() -> Self {
-        Self { accounts: File::open("/proc/thread-self/io").ok(), has_spent: Cell::new(false) }
-    }
-
-    /// Returns how many bytes were read so far; `None` without accounts.
+    /// Returns how many bytes this thread has read so far; `None` without accounts.
     fn bytes(&self) -> Option<u64> {
+        let mut accounts = self.accounts.lock();
+        let this = thread::current().id();
+        let (_, file) = match accounts.take_if(|(thread, _)| *thread == this) {
+            Some(accounts) => accounts,
+            None => (this, File::open("/proc/thread-self/io").ok()),
+        };
+        let (_, file) = accounts.insert((this, file));
         let mut text = [0; 64];
-        let read = self.accounts.as_ref()?.read_at(&mut text, 0).ok()?;
+        let read = file.as_ref()?.read_at(&mut text, 0).ok()?;
         // The first line is "rchar: NUMBER".
         let line = text[..read].split(|&byte| byte == b'\n').next().unwrap_or_default();
         str::from_utf8(line).ok()?.strip_prefix("rchar: ")?.parse().ok()
+    }
+
+    /// Leaves out what this thread has read so far.
+    fn skip(&self) {
+        self.has_skipped.store(true, Ordering::Relaxed);
+    }
+
+    fn has_skipped(&self) -> bool {
+        self.has_skipped.swap(false, Ordering::Relaxed)
+    }
+
+    fn is_reading(&self) -> bool {
+        self.is_reading.load(Ordering::Relaxed)
     }
 }
 

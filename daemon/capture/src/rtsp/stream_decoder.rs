@@ -10,6 +10,7 @@ use visiond_system::stop::Stop;
 use super::super::buffers::Buffers;
 use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
+use super::session::RunningSession;
 use super::unit_queue::{Taken, UnitQueue};
 
 /// How long the next key frame may take where frames wait for one.
@@ -36,12 +37,18 @@ impl Stream {
 
     /// Takes the next unit for a decoder with the parameters of `generation`, on the camera's thread, until the frame that is waited
     /// for is due. The camera may send units that no decoder can use, if it never sends another key frame.
-    pub fn take_unit(&self, generation: u64, deadline: Instant, stop: &Stop) -> Result<AccessUnit, DecoderEnd> {
+    pub fn take_unit(
+        &self,
+        session: &RunningSession,
+        generation: u64,
+        deadline: Instant,
+        stop: &Stop,
+    ) -> Result<AccessUnit, DecoderEnd> {
         let is_over = || {
             stop.mark_progress();
             stop.is_raised()
         };
-        match self.queue.take(generation, Some(deadline), is_over) {
+        match session.take(generation, deadline, is_over) {
             Taken::Unit(unit) => Ok(unit),
             Taken::OtherParameters => Err(DecoderEnd::OtherParameters),
             Taken::Ended => Err(DecoderEnd::SessionEnded),
@@ -64,8 +71,8 @@ impl Stream {
 
 /// Makes frames of a stream's access units.
 pub trait StreamDecoder: Send {
-    /// Waits for the next frame, which gets the number `sequence`, or for the loss of one.
-    fn next(&mut self, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd>;
+    /// Waits for the next frame of `session`, which gets the number `sequence`, or for the loss of one.
+    fn next(&mut self, session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd>;
 
     /// Returns what decodes, as the configuration calls it.
     fn name(&self) -> &'static str;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
@@ -27,12 +27,14 @@ const MAX_AGE_AT_START: Duration = Duration::from_millis(500);
 const MAX_BYTES: usize = 32 << 20;
 
 /// Interval at which a wait looks whether it is to end.
-const STEP: Duration = Duration::from_millis(50);
+pub const STEP: Duration = Duration::from_millis(50);
 
 /// What a session writes to and a decoder reads from.
 pub struct UnitQueue {
     state: Mutex<State>,
     changed: Condvar,
+    /// Notified as `changed` is, for a thread that runs the session while it waits.
+    news: Notify,
     /// Notified when units may come.
     ready: Notify,
     clock: Arc<dyn Clock>,
@@ -92,13 +94,13 @@ pub enum First {
 impl UnitQueue {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state = State { needs_key: true, ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), ready: Notify::new(), clock }
+        Self { state: Mutex::new(state), changed: Condvar::new(), news: Notify::new(), ready: Notify::new(), clock }
     }
 
     /// Tells what the units will be, and waits until there is a decoder for them.
     pub async fn describe(&self, description: Description) {
         self.state.lock().description = Some(description);
-        self.changed.notify_all();
+        self.tell();
         self.ready.notified().await;
     }
 
@@ -138,7 +140,27 @@ impl UnitQueue {
         state.bytes += size(&unit);
         state.units.push_back((now_ns, unit));
         drop(state);
+        self.tell();
+    }
+
+    fn tell(&self) {
         self.changed.notify_all();
+        self.news.notify_one();
+    }
+
+    /// Returns when something has come since the last return.
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Waits for something new, up to [`STEP`]: while `session` works on this thread, if it does.
+    fn wait(&self, state: &mut MutexGuard<'_, State>, session: Option<&dyn Fn()>) {
+        match session {
+            Some(work) => MutexGuard::unlocked(state, work),
+            None => {
+                self.changed.wait_for(state, STEP);
+            }
+        }
     }
 
     /// Counts units that were damaged on their way.
@@ -152,7 +174,7 @@ impl UnitQueue {
     /// Ends the session, for this reason.
     pub fn end(&self, error: SourceError) {
         self.state.lock().end.get_or_insert(error);
-        self.changed.notify_all();
+        self.tell();
     }
 
     /// Returns why the session has ended.
@@ -171,7 +193,8 @@ impl UnitQueue {
     }
 
     /// Waits for the stream's description, which is returned once, or for a unit, of which this returns a copy; the unit stays.
-    pub fn first(&self, stop: &Stop, deadline: Instant) -> First {
+    /// `session` has the session work for a while, if it works on this thread.
+    pub fn first(&self, stop: &Stop, deadline: Instant, session: Option<&dyn Fn()>) -> First {
         let mut state = self.state.lock();
         loop {
             stop.mark_progress();
@@ -190,7 +213,7 @@ impl UnitQueue {
             if Instant::now() >= deadline {
                 return First::TimedOut;
             }
-            self.changed.wait_for(&mut state, STEP);
+            self.wait(&mut state, session);
         }
     }
 
@@ -222,8 +245,14 @@ impl UnitQueue {
     }
 
     /// Takes the next unit for a decoder with the parameters of `generation`. Waits for it, until the session has ended, `is_over`
-    /// returns true, or `deadline` is over, if there is one.
-    pub fn take(&self, generation: u64, deadline: Option<Instant>, is_over: impl Fn() -> bool) -> Taken {
+    /// returns true, or `deadline` is over, if there is one. `session` as for [`first`](Self::first).
+    pub fn take(
+        &self,
+        generation: u64,
+        deadline: Option<Instant>,
+        is_over: impl Fn() -> bool,
+        session: Option<&dyn Fn()>,
+    ) -> Taken {
         let mut state = self.state.lock();
         loop {
             if is_over() {
@@ -235,7 +264,7 @@ impl UnitQueue {
                 None if state.end.is_some() => return Taken::Ended,
                 None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => return Taken::TimedOut,
                 None => {
-                    self.changed.wait_for(&mut state, STEP);
+                    self.wait(&mut state, session);
                     continue;
                 }
             }

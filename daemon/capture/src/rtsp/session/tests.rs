@@ -7,7 +7,7 @@ fn a_wake_makes_few_reads_whatever_it_read_before() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut reads = [0; 6];
     runtime.block_on(async {
-        let meter = ReadMeter::of_this_thread();
+        let meter = ReadMeter::default();
         for (n, reads) in reads.iter_mut().enumerate() {
             // Each third wait is woken once before it is over.
             let mut has_waited = n % 3 != 2;

@@ -28,7 +28,7 @@ fn push(queue: &UnitQueue, kinds: &str) {
 
 fn drain(queue: &UnitQueue) -> Vec<i64> {
     queue.end(SourceError::transient("over"));
-    let next = || match queue.take(1, None, || false) {
+    let next = || match queue.take(1, None, || false, None) {
         Taken::Unit(unit) => Some(unit.presentation),
         _ => None,
     };
@@ -97,9 +97,9 @@ fn a_unit_with_other_parameters_waits_for_its_decoder() {
     let (queue, _) = queue();
     queue.push(unit(Access::Key, 0));
     queue.push(AccessUnit { generation: 2, ..unit(Access::Key, 1) });
-    assert!(matches!(queue.take(1, None, || false), Taken::Unit(_)));
-    assert!(matches!(queue.take(1, None, || false), Taken::OtherParameters));
-    assert!(matches!(queue.take(2, None, || false), Taken::Unit(_)));
+    assert!(matches!(queue.take(1, None, || false, None), Taken::Unit(_)));
+    assert!(matches!(queue.take(1, None, || false, None), Taken::OtherParameters));
+    assert!(matches!(queue.take(2, None, || false, None), Taken::Unit(_)));
 }
 
 #[test]
@@ -136,18 +136,18 @@ fn a_stream_without_a_further_key_frame_ends_the_wait_for_one() {
     clock.advance(MAX_AGE + Duration::from_millis(1));
     push(&queue, "III");
     let passed = Some(Instant::now());
-    assert!(matches!(queue.take(1, passed, || false), Taken::TimedOut));
+    assert!(matches!(queue.take(1, passed, || false, None), Taken::TimedOut));
     assert_eq!(queue.take_loss(), Some((5, LossCause::Overload)));
     // What is there is late, but it is there.
     push(&queue, "K");
-    assert!(matches!(queue.take(1, passed, || false), Taken::Unit(_)));
+    assert!(matches!(queue.take(1, passed, || false, None), Taken::Unit(_)));
 }
 
 #[test]
 fn a_unit_for_another_decoder_comes_first_again_or_the_next_key_frame_does() {
     let (queue, _) = queue();
     push(&queue, "KIIKI");
-    let next = || match queue.take(1, None, || false) {
+    let next = || match queue.take(1, None, || false, None) {
         Taken::Unit(unit) => unit,
         other => panic!("{other:?}"),
     };
@@ -172,8 +172,8 @@ fn the_description_comes_before_all_units_which_wait_for_a_decoder() {
     let mut described = pin!(queue.describe(description.clone()));
     let mut is_over = || described.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
     assert!(!is_over());
-    assert!(matches!(queue.first(&stop, Instant::now()), First::Description(seen) if seen == description));
-    assert!(matches!(queue.first(&stop, Instant::now()), First::TimedOut), "it comes once");
+    assert!(matches!(queue.first(&stop, Instant::now(), None), First::Description(seen) if seen == description));
+    assert!(matches!(queue.first(&stop, Instant::now(), None), First::TimedOut), "it comes once");
     assert!(!is_over());
     queue.accept_units();
     assert!(is_over());
