@@ -6,6 +6,7 @@
 //! `abi` has NVIDIA's structs, `library` the functions; only `decoder` calls them.
 
 mod abi;
+mod decode_time;
 mod decoder;
 mod error;
 mod kind;

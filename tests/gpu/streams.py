@@ -4,7 +4,8 @@
     streams.py --visiond BIN --engine FILE --card FILE --stream FILE.h264 [--cameras 1,16,64] [--seconds 15] [--fps 30]
                [--decoder nvdec|ffmpeg] [--max-batch N] [--batch-wait TIME] [--boxes FOLDER]
 
-Prints a figure as JSON for each number of cameras, as visiond-gpu does. Servers run at low priority on the same machine. With
+Prints a figure as JSON for each number of cameras, as visiond-gpu does. The servers run on the same machine, on the last quarter of
+its cores, which visiond may use, too: cameras would not take their part of every core's cache. With
 `--boxes`, compares the boxes of FOLDER/boxes.h264 as a camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it.
 """
 
@@ -85,10 +86,13 @@ def cpu_by_thread(pid):
 
 def serve(stream, fps, count):
     servers, ports = [], []
+    cores = sorted(os.sched_getaffinity(0))
+    cores = set(cores[len(cores) * 3 // 4 :])
     for _ in range(0, count, CLIENTS):
         command = ["nice", sys.executable, str(SERVER), stream, "--fps", str(fps), "--at-end", "loop", "--captured-ago", "0"]
         command += ["--sets", "both"]  # As cameras have it.
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        os.sched_setaffinity(server.pid, cores)
         servers.append(server)
         ports.append(int(server.stdout.readline().split()[1]))
     return servers, ports

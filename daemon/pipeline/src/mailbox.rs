@@ -2,7 +2,7 @@
 //!
 //! Latency has a bound: at most one frame of a camera waits, and a newer one replaces it. A camera whose source must not lose
 //! frames (pace "fastest") waits for its slot instead. The lane takes the frames of all cameras in turn, so that a fast camera
-//! cannot starve a slow one. It may give frames some time to gather, and is woken once for all of them.
+//! cannot starve a slow one. It may give frames some time to gather: the first one wakes it, and then what ends that time.
 //!
 //! Slots are added and removed while the mailbox is in use, and each carries what the lane has to know about its camera. Putting
 //! and taking allocate nothing. Frames are dropped, which gives their buffers back, outside the lock.
@@ -78,8 +78,6 @@ struct MailboxState<C, T> {
     turn: usize,
     /// How many slots are full.
     full: usize,
-    /// Since when one of them has been.
-    full_since: Option<Instant>,
     /// How many full slots end the lane's wait.
     awaited: usize,
     /// How many holds are in force.
@@ -95,6 +93,8 @@ struct Slot<C, T> {
     number: usize,
     camera: C,
     item: Option<T>,
+    /// Since when it has been full, if it is.
+    since: Instant,
     delivery: Delivery,
     ended: bool,
     /// Signals that the slot became free or was removed. Only the camera's own thread waits on it.
@@ -113,36 +113,15 @@ impl<C, T> MailboxState<C, T> {
 
     /// Returns when the frames that are there are taken, even if they are fewer than a whole batch; `None` without any.
     fn due(&self, batch: Batch) -> Option<Instant> {
-        Some(self.full_since? + batch.wait)
-    }
-
-    /// Notes that a slot is full now, or no more.
-    fn count(&mut self, is_full: bool) {
-        if is_full {
-            self.full += 1;
-            self.full_since.get_or_insert_with(Instant::now);
-        } else {
-            self.full -= 1;
-            self.full_since.take_if(|_| self.full == 0);
-        }
+        let full = self.slots.iter().filter(|slot| slot.item.is_some());
+        Some(full.map(|slot| slot.since).min()? + batch.wait)
     }
 }
 
 impl<C, T> Default for Mailbox<C, T> {
     fn default() -> Self {
-        let (slots, full_since, held) = (Vec::new(), None, 0);
-        let state = MailboxState {
-            slots,
-            next: 0,
-            turn: 0,
-            full: 0,
-            full_since,
-            awaited: 1,
-            held,
-            called: false,
-            over: false,
-            stopped: false,
-        };
+        let (slots, next, turn, full, awaited, held) = (Vec::new(), 0, 0, 0, 1, 0);
+        let state = MailboxState { slots, next, turn, full, awaited, held, called: false, over: false, stopped: false };
         Self { state: Mutex::new(state), arrived: Condvar::new() }
     }
 }
@@ -153,7 +132,8 @@ impl<C: Clone, T> Mailbox<C, T> {
         let mut state = self.state.lock();
         let number = state.next;
         state.next += 1;
-        state.slots.push(Slot { number, camera, item: None, delivery, ended: false, freed: Arc::default() });
+        let (since, freed) = (Instant::now(), Arc::default());
+        state.slots.push(Slot { number, camera, item: None, since, delivery, ended: false, freed });
         number
     }
 
@@ -165,9 +145,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         if state.turn > at {
             state.turn -= 1;
         }
-        if slot.item.is_some() {
-            state.count(false);
-        }
+        state.full -= usize::from(slot.item.is_some());
         drop(state);
         slot.freed.notify_all();
         self.arrived.notify_one();
@@ -215,15 +193,16 @@ impl<C: Clone, T> Mailbox<C, T> {
                 return Put::Stopped(item);
             }
             let Some(slot) = state.slot(number) else { return Put::Stopped(item) };
+            if slot.item.is_none() {
+                slot.since = Instant::now();
+            }
             if slot.item.is_none() || slot.delivery == Delivery::NewestWins {
                 break slot.item.replace(item);
             }
             let freed = Arc::clone(&slot.freed);
             freed.wait(&mut state);
         };
-        if displaced.is_none() {
-            state.count(true);
-        }
+        state.full += usize::from(displaced.is_none());
         let wakes_lane = state.full >= state.awaited;
         drop(state);
         if wakes_lane {
@@ -306,7 +285,7 @@ fn collect<C: Clone, T>(state: &mut MailboxState<C, T>, most: usize, out: &mut V
             taken += 1;
             slot.freed.notify_one();
             state.turn = (at + 1) % cameras;
-            state.count(false);
+            state.full -= 1;
         }
     }
 }

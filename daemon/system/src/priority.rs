@@ -55,7 +55,7 @@ pub fn wake_on_time() {
 }
 
 /// Lets this thread's sleeps end a quarter of a millisecond late: where there are dozens of such threads, a core wakes for several of
-/// them, and a library that waits by short sleeps looks less often.
+/// them at once.
 pub fn wake_together() {
     allow_late_wakes(SLACK_TOGETHER);
 }

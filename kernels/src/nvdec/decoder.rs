@@ -17,10 +17,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use super::abi::{self, CreateInfo, DecodeStatus, DecoderHandle, DisplayInfo, MapInfo, ParserHandle, PictureStart};
+use super::decode_time::DecodeTime;
 use super::error::NvdecError;
 use super::kind::{Chroma, VideoCodec, VideoKind};
 use super::library::Library;
@@ -137,6 +139,9 @@ struct State {
     failed: u64,
     /// Bit n: it was shown at once, so it is not shown again in its order.
     shown: u64,
+    /// The decode surface of the last picture, and when the engine got it.
+    newest: Option<(c_int, Instant)>,
+    decode_time: DecodeTime,
     error: Option<NvdecError>,
 }
 
@@ -215,6 +220,8 @@ impl VideoDecoder {
             pictures_of_unit: 0,
             failed: 0,
             shown: 0,
+            newest: None,
+            decode_time: DecodeTime::default(),
             error: None,
         };
         let state = NonNull::from(Box::leak(Box::new(state)));
@@ -478,7 +485,7 @@ impl State {
                 log::debug!("a picture of the stream was not decoded: {error}");
                 self.failed |= bit;
             }
-            Ok(()) => {}
+            Ok(()) => self.newest = Some((start.picture_index, Instant::now())),
         }
         let is_whole = start.field_pic_flag == 0 || start.second_field != 0;
         if self.showing == Showing::AtOnce && is_whole {
@@ -511,7 +518,18 @@ impl State {
         } else if hardware.surfaces.lock().mapped >= self.output_surfaces {
             Picture::Skipped
         } else {
+            // Others are decoded by now.
+            let newest = self.newest.take().filter(|(index, _)| *index == shown.picture_index);
+            if let Some((_, given)) = newest {
+                thread::sleep(self.decode_time.left(given.elapsed()));
+            }
+            let is_early = hardware.status(shown.picture_index) == abi::STATUS_IN_PROGRESS;
             let surface = hardware.map(shown)?;
+            match newest {
+                Some((_, given)) if is_early => self.decode_time.was_early(given.elapsed()),
+                Some(_) => self.decode_time.was_ready(),
+                None => {}
+            }
             if let Err(error) = hardware.copied.record(&hardware.stream) {
                 // The event is not behind this copy, which ends before the surface is given back.
                 let _ = hardware.stream.synchronize();
@@ -605,18 +623,20 @@ impl Hardware {
         if self.copied.is_done()? { Ok(()) } else { self.stream.synchronize() }
     }
 
+    /// Returns how far the engine is with a picture; 0 if that is unknown.
+    fn status(&self, picture_index: c_int) -> c_int {
+        let mut status = DecodeStatus { status: 0, reserved1: [0; 31], reserved2: [ptr::null_mut(); 8] };
+        // SAFETY: the status outlives the call; the decoder is alive, the context current.
+        let known = unsafe { self.library.decode_status(self.handle, picture_index, &mut status) };
+        known.map_or(0, |()| status.status)
+    }
+
     /// Whether the engine found an error in a picture that was mapped.
     fn is_damaged(&self, picture_index: c_int) -> bool {
-        let ask = || {
-            let mut status = DecodeStatus { status: 0, reserved1: [0; 31], reserved2: [ptr::null_mut(); 8] };
-            // SAFETY: the status outlives the call; the decoder is alive, the context current.
-            let known = unsafe { self.library.decode_status(self.handle, picture_index, &mut status) };
-            known.map_or(0, |()| status.status)
-        };
-        let mut status = ask();
+        let mut status = self.status(picture_index);
         // Mapping has waited for the engine, as far as is known.
         if status == abi::STATUS_IN_PROGRESS && self.stream.synchronize().is_ok() {
-            status = ask();
+            status = self.status(picture_index);
         }
         matches!(status, abi::STATUS_ERROR | abi::STATUS_ERROR_CONCEALED)
     }

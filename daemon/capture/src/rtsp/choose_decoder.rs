@@ -51,7 +51,7 @@ pub fn start(
             return Err(SourceError::permanent(format!("cannot play {}: {reason}", stream.origin)).into());
         }
         (StreamDecoding::Auto | StreamDecoding::Nvdec, Some(device)) => {
-            Some(NvdecDecoder::start(stream, first, codec, device, prepared))
+            Some(session.work_beside(|| NvdecDecoder::start(stream, first, codec, device, prepared)))
         }
     };
     match on_gpu {

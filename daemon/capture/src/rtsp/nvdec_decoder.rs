@@ -72,8 +72,6 @@ impl NvdecDecoder {
         device: &Arc<Device>,
         prepared: Option<VideoDecoder>,
     ) -> Result<Self, NvdecError> {
-        // The library waits for the engine by short sleeps, which cost more the more exact they are.
-        wake_together();
         let mut times = ShownTimes::default();
         times.add(first.presentation, first.captured);
         let mut order = PictureOrder::of(first, stream.config.key_frames_only);
@@ -97,6 +95,8 @@ impl NvdecDecoder {
             },
         };
         let (generation, started_with) = (first.generation, Some(first.presentation));
+        // This thread sleeps several times for a picture.
+        wake_together();
         Ok(Self {
             stream: Arc::clone(stream),
             decoder,

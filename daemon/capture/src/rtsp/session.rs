@@ -23,7 +23,7 @@ use retina::client::{
 };
 use retina::codec::{ParametersRef, VideoParametersCodec};
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::coop::has_budget_remaining;
 use tokio::task::{JoinHandle, consume_budget, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -32,7 +32,6 @@ use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
 use visiond_system::caught_panic::catch_panic;
-use visiond_system::priority::wake_together;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
@@ -58,12 +57,8 @@ const FREE_WAKES: u32 = 2;
 /// three more.
 const MOST_WAKES: u32 = 256;
 
-/// How long packets gather before they are read, as a part of the time from one picture to the next. Frames are late by no more than
-/// that.
-const GATHERING_PART: u32 = 32;
-
-/// The longest that they gather.
-const LONGEST_GATHERING: Duration = Duration::from_millis(2);
+/// How long packets gather before they are read. Frames are late by no more than that.
+const GATHERING: Duration = Duration::from_micros(500);
 
 /// How often a wait looks again by itself. retina forgets to be woken when the server sends a request of its own.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -108,12 +103,13 @@ pub struct RunningSession {
 impl RunningSession {
     /// Makes a session that connects while it is waited for. It puts units into `queue`, and its end, which is always an error.
     pub fn start(target: SessionTarget, queue: Arc<UnitQueue>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
-        // Datagrams that nobody reads are lost after some 200 KiB.
-        let waits_for_nobody = target.transport == RtspTransport::Udp;
+        let transport = target.transport;
         let worker = Some(Worker::new(target, Arc::clone(&queue), clock)?);
         let mut session = Self { queue, worker, thread: None };
-        if waits_for_nobody {
-            session.run_apart()?;
+        match transport {
+            RtspTransport::Tcp => {}
+            // Datagrams that nobody reads are lost after some 200 KiB.
+            RtspTransport::Udp => session.run_apart()?,
         }
         Ok(session)
     }
@@ -122,29 +118,39 @@ impl RunningSession {
     pub fn run_apart(&mut self) -> Result<(), SourceError> {
         let Some(worker) = self.worker.take() else { return Ok(()) };
         let (end, ended) = oneshot::channel();
-        let run = move || {
-            wake_together();
-            // Also where this thread panics, so that no decoder waits for units that never come.
-            let _end = EndOfThread(&worker.queue);
-            let _ = worker.run(ended);
-        };
+        let run = move || worker.run(ended);
         self.thread = Some((end, thread::Builder::new().name("rtsp".to_owned()).spawn(run).map_err(cannot_start)?));
         Ok(())
+    }
+
+    /// Calls `work`, which takes long: the session has a thread of its own meanwhile.
+    pub fn work_beside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Some(worker) = &self.worker else { return work() };
+        thread::scope(|scope| {
+            let (end, ended) = oneshot::channel::<()>();
+            let beside = thread::Builder::new().name("rtsp".to_owned()).spawn_scoped(scope, move || worker.run(ended));
+            if let Err(error) = beside {
+                log::debug!("what comes while a decoder is made is read late: {error}");
+            }
+            let done = work();
+            drop(end);
+            done
+        })
     }
 
     /// Waits for the stream's description or a unit: [`UnitQueue::first`].
     pub fn first(&self, stop: &Stop, deadline: std::time::Instant) -> First {
         let Some(worker) = &self.worker else { return self.queue.first(stop, deadline, None) };
-        worker.meter.skip();
         self.queue.first(stop, deadline, Some(&|| worker.give_something()))
     }
 
     /// Takes the next unit: [`UnitQueue::take`].
     pub fn take(&self, generation: u64, deadline: std::time::Instant, is_over: impl Fn() -> bool) -> Taken {
         let Some(worker) = &self.worker else { return self.queue.take(generation, Some(deadline), is_over, None) };
-        worker.meter.skip();
-        // What has come counts from now on as waiting, so that the queue can drop what gets old.
-        worker.read_all();
+        if self.queue.is_behind() {
+            // So that the queue can drop what gets old.
+            worker.read_all();
+        }
         self.queue.take(generation, Some(deadline), is_over, Some(&|| worker.give_something()))
     }
 }
@@ -153,17 +159,8 @@ impl Drop for RunningSession {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.thread.take() {
             drop(end);
-            // A panic was logged; its queue has ended.
             let _ = thread.join();
         }
-    }
-}
-
-struct EndOfThread<'q>(&'q UnitQueue);
-
-impl Drop for EndOfThread<'_> {
-    fn drop(&mut self) {
-        self.0.end(thread_ended());
     }
 }
 
@@ -175,54 +172,78 @@ struct Worker {
     queue: Arc<UnitQueue>,
     group: Arc<SessionGroup>,
     meter: Arc<ReadMeter>,
-    /// Whether nobody is there to say goodbye to.
-    is_alone: Arc<AtomicBool>,
+    /// Closed once the session has ended and has said so to the camera, as far as that is there. What retina does behind that is not
+    /// waited for.
+    over: watch::Receiver<()>,
 }
 
 impl Worker {
     fn new(target: SessionTarget, queue: Arc<UnitQueue>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
-        let (group, meter, is_alone) = <(Arc<SessionGroup>, Arc<ReadMeter>, Arc<AtomicBool>)>::default();
+        let (group, meter) = <(Arc<SessionGroup>, Arc<ReadMeter>)>::default();
+        let (ends, over) = watch::channel(());
         let task = {
             let (queue, group, meter) = (Arc::clone(&queue), Arc::clone(&group), Arc::clone(&meter));
-            let is_alone = Arc::clone(&is_alone);
             async move {
-                let mut play = pin!(play(&target, &group, &meter, &queue, clock.as_ref()));
-                let failure = poll_fn(|context| match catch_panic(|| play.as_mut().poll(context)) {
-                    Ok(poll) => poll,
-                    Err(place) => Poll::Ready(Failure::Panic(place)),
-                });
-                let failure = failure.await;
-                is_alone.store(matches!(failure, Failure::Absent(_) | Failure::Endless), Ordering::Relaxed);
+                let _ends = ends;
+                let failure = {
+                    let mut play = pin!(play(&target, &group, &meter, &queue, clock.as_ref()));
+                    poll_fn(|context| match catch_panic(|| play.as_mut().poll(context)) {
+                        Ok(poll) => poll,
+                        Err(place) => Poll::Ready(Failure::Panic(place)),
+                    })
+                    .await
+                };
                 queue.end(failure.error(&target));
+                // The session was dropped, and retina says so to the camera if it is there.
+                if !matches!(failure, Failure::Absent(_) | Failure::Endless) {
+                    await_teardown(&group, &meter).await;
+                }
             }
         };
         let task = Some(runtime.spawn(task));
-        Ok(Self { runtime: Some(runtime), task, queue, group, meter, is_alone })
+        Ok(Self { runtime: Some(runtime), task, queue, group, meter, over })
     }
 
-    /// Has the session work on this thread until `over`; `None` without one, or where retina's own tasks panic.
-    fn run<T>(&self, over: impl Future<Output = T>) -> Option<T> {
-        let runtime = self.runtime.as_ref()?;
-        catch_panic(|| runtime.block_on(over)).ok()
+    fn is_over(&self) -> bool {
+        self.over.has_changed().is_err()
+    }
+
+    /// Has the session work on this thread until `enough`, or until it is over.
+    fn run(&self, enough: impl Future) {
+        let Some(runtime) = self.runtime.as_ref().filter(|_| !self.is_over()) else { return };
+        let mut over = self.over.clone();
+        let worked = catch_panic(|| {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    _ = over.changed() => {}
+                    _ = enough => {}
+                }
+            });
+        });
+        // What the thread reads from now on is not the session's.
+        self.meter.pause();
+        if let Err(place) = worked {
+            log::error!("a bug in what RTSP sessions work on ({}): please report it", redact_line(&place));
+            self.queue.end(thread_ended());
+        }
     }
 
     /// Has the session work until it has given something, for [`STEP`] at most.
     fn give_something(&self) {
-        let _ = self.run(async { timeout(STEP, self.queue.news()).await });
+        self.run(async { timeout(STEP, self.queue.news()).await });
     }
 
     /// Has the session read what has come, for [`LONGEST_READING`] at most.
     fn read_all(&self) {
-        let _ = self.run(async {
+        self.run(async {
             let until = Instant::now() + LONGEST_READING;
             loop {
-                // tokio looks for packets whenever a task yields.
+                // tokio looks for packets at the first, and has the session read them before the second is over.
                 yield_now().await;
-                if !self.meter.is_reading()
-                    || self.task.as_ref().is_none_or(JoinHandle::is_finished)
-                    || Instant::now() > until
-                {
+                yield_now().await;
+                if !self.meter.is_reading() || Instant::now() > until {
                     return;
                 }
             }
@@ -232,17 +253,18 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        let is_over = self.is_over();
         let (Some(runtime), Some(task)) = (self.runtime.take(), self.task.take()) else { return };
-        let _ = catch_panic(|| {
-            runtime.block_on(async {
-                task.abort();
-                // The session is dropped, and retina says so to the camera if it is there.
-                let _ = task.await;
-                if !self.is_alone.load(Ordering::Relaxed) {
+        if !is_over {
+            let _ = catch_panic(|| {
+                runtime.block_on(async {
+                    task.abort();
+                    // The session is dropped, and retina says so to the camera.
+                    let _ = task.await;
                     await_teardown(&self.group, &self.meter).await;
-                }
+                });
             });
-        });
+        }
         // A name that is still being resolved must not delay the end.
         runtime.shutdown_background();
     }
@@ -555,7 +577,7 @@ impl Connected {
                 sleep_until(now + QUIET.max(interval * 3)).await;
                 self.reachability.lost().await
             };
-            let next = few_reads(meter, gather(packets.next(), interval, clock));
+            let next = few_reads(meter, gather(packets.next(), clock));
             let packet = tokio::select! {
                 biased;
                 packet = timeout_at(deadline, next) => packet,
@@ -575,7 +597,7 @@ impl Connected {
                     // stop, there are no waits.
                     let now = clock::now(clock);
                     let waited_ns = now.monotonic_ns.saturating_sub(woken.monotonic_ns);
-                    let arrival = if Duration::from_nanos(waited_ns) < LONGEST_GATHERING * 2 { woken } else { now };
+                    let arrival = if Duration::from_nanos(waited_ns) < GATHERING * 8 { woken } else { now };
                     let captured = camera_clock.captured(rtp, arrival);
                     let is_timed_by_report = captured != arrival;
                     let mut is_whole = false;
@@ -607,17 +629,16 @@ impl Connected {
     }
 }
 
-/// Waits for `future`, a packet of pictures that come at this interval. When one has come, gives those behind it some time to arrive:
-/// then one wake reads a whole picture, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to
-/// do. Returns with the packet when it has come; `None` if it was there already.
-async fn gather<F: Future>(future: F, interval: Duration, clock: &dyn Clock) -> (F::Output, Option<Timestamp>) {
-    let gathering = (interval / GATHERING_PART).min(LONGEST_GATHERING);
+/// Waits for `future`, a packet. When one has come, gives those behind it [`GATHERING`] to arrive: then one wake reads a whole picture,
+/// and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do. Returns the packet, and when it
+/// came; `None` if it was there already.
+async fn gather<F: Future>(future: F, clock: &dyn Clock) -> (F::Output, Option<Timestamp>) {
     let mut future = pin!(future);
     let (mut has_waited, mut woken) = (false, None);
     poll_fn(|context| {
         if has_waited {
             woken = Some(clock::now(clock));
-            thread::sleep(gathering);
+            thread::sleep(GATHERING);
         }
         let poll = future.as_mut().poll(context);
         // Without budget, there is more to read.
@@ -633,14 +654,12 @@ async fn gather<F: Future>(future: F, interval: Duration, clock: &dyn Clock) -> 
 /// A wake makes few reads, because each takes one unit of tokio's budget, of which most is spent before.
 async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output, Failure> {
     let (mut future, mut again) = (pin!(future), pin!(None));
-    let (mut wakes, mut read_before) = (0, None);
+    let mut wakes = 0;
+    meter.begin();
     poll_fn(|context| {
-        if meter.has_skipped() {
-            (wakes, read_before) = (0, None);
-        }
         if wakes >= FREE_WAKES {
-            let is_endless = match meter.bytes() {
-                Some(read) => read.saturating_sub(*read_before.get_or_insert(read)) > MOST_READ,
+            let is_endless = match meter.count() {
+                Some(read) => read > MOST_READ,
                 None => wakes > MOST_WAKES,
             };
             if is_endless {
@@ -686,15 +705,12 @@ async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output,
 pub(super) async fn await_teardown(group: &SessionGroup, meter: &ReadMeter) {
     /// The time from one look at what was read to the next.
     const STEP: Duration = Duration::from_millis(5);
-    let before = meter.bytes();
+    meter.begin();
+    meter.count();
     let is_over = timeout(TEARDOWN_WAIT, group.await_teardown());
     let is_endless = async {
-        loop {
+        while meter.count().is_none_or(|read| read <= MOST_READ) {
             sleep(STEP).await;
-            let read = before.zip(meter.bytes()).map(|(before, now)| now.saturating_sub(before));
-            if read.is_some_and(|read| read > MOST_READ) {
-                return;
-            }
         }
     };
     tokio::select! {
@@ -704,48 +720,69 @@ pub(super) async fn await_teardown(group: &SessionGroup, meter: &ReadMeter) {
     }
 }
 
-/// Counts what the thread that runs a session reads from TCP connections; datagrams, which are small, are in no account. While the
-/// session works, the thread does nothing else.
+/// Counts what a session reads from TCP connections, on whatever thread it works; datagrams, which are small, are in no account.
 #[derive(Debug, Default)]
 pub(super) struct ReadMeter {
-    /// The kernel's accounts of a thread. No file if it keeps none; then [`MOST_WAKES`] is the only bound.
-    accounts: Mutex<Option<(ThreadId, Option<File>)>>,
+    account: Mutex<Account>,
     /// Whether the task has spent its budget since its last wake, but for a few reads.
     has_spent: AtomicBool,
     /// Whether the session has stopped before it had read everything.
     is_reading: AtomicBool,
-    /// Whether the thread has done something else than the session's work since the last look.
-    has_skipped: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    /// The kernel's accounts of the thread that was counted last. No file if it keeps none; then [`MOST_WAKES`] is the only bound.
+    kernels: Option<(ThreadId, Option<File>)>,
+    /// The bytes that were read since [`ReadMeter::begin`], as far as they were counted.
+    read: u64,
+    /// What the thread had read in all when they were.
+    then: Option<u64>,
 }
 
 impl ReadMeter {
+    /// Counts from 0 on.
+    fn begin(&self) {
+        let mut account = self.account.lock();
+        (account.read, account.then) = (0, None);
+    }
+
+    /// Returns how many bytes the session has read since it began to be counted: since the first call, without what the thread read
+    /// after [`pause`](Self::pause). `None` without accounts.
+    fn count(&self) -> Option<u64> {
+        let mut account = self.account.lock();
+        let now = account.bytes()?;
+        account.read += account.then.map_or(0, |then| now.saturating_sub(then));
+        account.then = Some(now);
+        Some(account.read)
+    }
+
+    /// Does not count what the thread reads until the next [`count`](Self::count).
+    fn pause(&self) {
+        if self.account.lock().then.is_some() {
+            self.count();
+            self.account.lock().then = None;
+        }
+    }
+
+    fn is_reading(&self) -> bool {
+        self.is_reading.load(Ordering::Relaxed)
+    }
+}
+
+impl Account {
     /// Returns how many bytes this thread has read so far; `None` without accounts.
-    fn bytes(&self) -> Option<u64> {
-        let mut accounts = self.accounts.lock();
+    fn bytes(&mut self) -> Option<u64> {
         let this = thread::current().id();
-        let (_, file) = match accounts.take_if(|(thread, _)| *thread == this) {
-            Some(accounts) => accounts,
-            None => (this, File::open("/proc/thread-self/io").ok()),
+        let (_, file) = match self.kernels.take_if(|(thread, _)| *thread == this) {
+            Some(kernels) => self.kernels.insert(kernels),
+            None => self.kernels.insert((this, File::open("/proc/thread-self/io").ok())),
         };
-        let (_, file) = accounts.insert((this, file));
         let mut text = [0; 64];
         let read = file.as_ref()?.read_at(&mut text, 0).ok()?;
         // The first line is "rchar: NUMBER".
         let line = text[..read].split(|&byte| byte == b'\n').next().unwrap_or_default();
         str::from_utf8(line).ok()?.strip_prefix("rchar: ")?.parse().ok()
-    }
-
-    /// Leaves out what this thread has read so far.
-    fn skip(&self) {
-        self.has_skipped.store(true, Ordering::Relaxed);
-    }
-
-    fn has_skipped(&self) -> bool {
-        self.has_skipped.swap(false, Ordering::Relaxed)
-    }
-
-    fn is_reading(&self) -> bool {
-        self.is_reading.load(Ordering::Relaxed)
     }
 }
 

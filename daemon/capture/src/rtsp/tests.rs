@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use visiond_config::types::{RtspTransport, VideoPixels};
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::frame::Frame;
+use visiond_flow::metrics::LossCause;
 use visiond_system::testing::{HANG, finishes, stopped_while_it_waits, wait_until};
 
 use super::*;
@@ -262,6 +263,28 @@ fn jpeg_is_decoded_here_as_the_same_pictures_from_a_file() {
         assert!(error.ends_with("the camera closed the connection"), "{error}");
         assert_frames(&frames, &expected, size);
     }
+}
+
+#[test]
+fn what_came_while_the_cameras_thread_was_busy_is_known_to_be_old() {
+    let folder = TempDir::new().unwrap();
+    let (file, _) = jpeg_stream(&folder, "64x48", "yuvj420p");
+    let server = Server::start(&[&file], &["--fps", "100", "--at-end", "loop"]);
+    let config = config(&server.url());
+    let lost = finishes("a loss", move || {
+        let (stop, clock) = (Stop::new().unwrap(), Arc::new(SimulatedClock::default()));
+        let mut source =
+            RtspSource::open(&config, "test", &Buffers::host(3), Arc::<SimulatedClock>::clone(&clock)).unwrap();
+        // Ten pictures come for each that is taken.
+        loop {
+            if let Next::Lost { frames, cause } = source.next(&stop).unwrap() {
+                return (frames > 1, cause);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            clock.advance(Duration::from_millis(500));
+        }
+    });
+    assert_eq!(lost, (true, LossCause::Overload));
 }
 
 #[test]

@@ -148,6 +148,11 @@ impl UnitQueue {
         self.news.notify_one();
     }
 
+    /// Whether a decoder has units to take.
+    pub fn is_behind(&self) -> bool {
+        !self.state.lock().units.is_empty()
+    }
+
     /// Returns when something has come since the last return.
     pub async fn news(&self) {
         self.news.notified().await;

@@ -1,0 +1,68 @@
+//! How long the video engine takes for a picture. NVIDIA's library waits for it by short sleeps, each of which costs as much of the CPU
+//! as one sleep of the right length.
+
+use std::time::Duration;
+
+/// The longest sleep: an engine that was held up once is usually not again.
+const LONGEST: Duration = Duration::from_millis(10);
+
+/// The usual time, learned from the pictures so far.
+#[derive(Debug, Default)]
+pub(super) struct DecodeTime(Duration);
+
+impl DecodeTime {
+    /// Returns how long to sleep for a picture that the engine got so long ago.
+    pub(super) fn left(&self, ago: Duration) -> Duration {
+        self.0.saturating_sub(ago)
+    }
+
+    /// Notes that the picture was there after the sleep. The next sleep is a little shorter, because the engine may have become faster.
+    pub(super) fn was_ready(&mut self) {
+        self.0 -= self.0 / 32;
+    }
+
+    /// Notes that it was not, and that the engine took so long in all.
+    pub(super) fn was_early(&mut self, took: Duration) {
+        self.0 += took.min(LONGEST).saturating_sub(self.0) / 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a thread would do for pictures that take this long: sleep, look, and find out how long they took.
+    fn show(time: &mut DecodeTime, took: Duration) -> bool {
+        let is_ready = time.left(Duration::ZERO) >= took;
+        if is_ready {
+            time.was_ready()
+        } else {
+            time.was_early(took)
+        }
+        is_ready
+    }
+
+    #[test]
+    fn it_comes_close_to_the_engines_time_and_follows_it() {
+        let (mut time, ms) = (DecodeTime::default(), Duration::from_millis);
+        assert_eq!(time.left(Duration::ZERO), Duration::ZERO, "nothing is known yet");
+        for took in [ms(2), ms(5), ms(1)] {
+            (0..200).for_each(|_| drop(show(&mut time, took)));
+            for _ in 0..100 {
+                show(&mut time, took);
+                let sleep = time.left(Duration::ZERO);
+                assert!(sleep > took * 9 / 10 && sleep < took * 11 / 10, "{sleep:?} for {took:?}");
+            }
+            assert_eq!(time.left(took * 2), Duration::ZERO, "it has passed");
+        }
+    }
+
+    #[test]
+    fn an_engine_that_was_held_up_is_not_waited_for_in_vain() {
+        let mut time = DecodeTime::default();
+        (0..1000).for_each(|_| time.was_early(Duration::from_secs(9)));
+        assert!(time.left(Duration::ZERO) <= LONGEST);
+        (0..1000).for_each(|_| time.was_ready());
+        assert!(time.left(Duration::ZERO) < Duration::from_micros(1));
+    }
+}
