@@ -23,6 +23,8 @@ SERVER = pathlib.Path(__file__).resolve().parent.parent / "rtsp/server.py"
 ROW = "Streams"
 # Clients of one server, which is a single Python process.
 CLIENTS = 6
+# So many cameras share a GPU where the CPU time of each counts.
+MANY = 64
 MODEL = """
 [[model]]
 name = "objects"
@@ -161,7 +163,9 @@ def measure(args, count):
     holds = decoded == count and copied == 0 and at(0.99) <= two and gaps == 0
     figure(f"{count} cameras of {args.fps:g} frames/s", f"p99 <= {two:.0f} ms, none dropped", seen, holds)
     share = cpu / count
-    figure(f"{count} cameras, CPU of a stream", "1 % of a core", f"{share:.2%} ({by_thread})", share <= 0.01)
+    # What the process does by itself, and waking idle cores, is shared by few cameras otherwise.
+    wanted, holds = ("1 % of a core", share <= 0.01) if count >= MANY else ("", None)
+    figure(f"{count} cameras, CPU of a stream", wanted, f"{share:.2%} ({by_thread})", holds)
 
 
 def detections(args, folder, camera, count):

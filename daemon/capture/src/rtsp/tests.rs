@@ -288,6 +288,26 @@ fn what_came_while_the_cameras_thread_was_busy_is_known_to_be_old() {
 }
 
 #[test]
+fn a_session_works_on_while_the_cameras_thread_does_something_long() {
+    let folder = TempDir::new().unwrap();
+    let (file, _) = jpeg_stream(&folder, "64x48", "yuvj420p");
+    let server = Server::start(&[&file], &["--fps", "100", "--at-end", "loop"]);
+    let config = config(&server.url());
+    finishes("the frames", move || {
+        let (stop, clock) = (Stop::new().unwrap(), Arc::new(SimulatedClock::default()));
+        let mut source = RtspSource::open(&config, "test", &Buffers::host(3), clock).unwrap();
+        for _ in 0..3 {
+            assert!(matches!(source.next(&stop).unwrap(), Next::Frame(_)));
+            let queue = &source.stream.queue;
+            while queue.is_behind() {
+                let _ = source.session.take(0, Instant::now(), || false);
+            }
+            source.session.work_beside(|| wait_until("a picture", || queue.is_behind()));
+        }
+    });
+}
+
+#[test]
 fn jpegs_with_a_lost_packet_are_counted_and_a_new_size_goes_on() {
     let folder = TempDir::new().unwrap();
     let (small, few) = jpeg_stream(&folder, "64x48", "yuvj420p");

@@ -124,6 +124,19 @@ fn a_frame_waits_for_no_camera_that_has_ended_or_is_removed_and_no_longer_than_i
 }
 
 #[test]
+fn a_frame_that_others_were_taken_before_waits_as_long_as_any() {
+    let mailbox = mailbox(&[Delivery::NewestWins; 4]);
+    let three = Batch { most: 3, wait: LONG / 2 };
+    mailbox.put(0, 0);
+    mailbox.put(1, 0);
+    assert!(!mailbox.waits(three));
+    mailbox.state.lock().slots[0].since -= LONG;
+    assert!(mailbox.waits(three), "it has waited long enough");
+    assert_eq!(take_all(&mailbox, 1), [(0, 0)]);
+    assert!(!mailbox.waits(three), "the other one has not");
+}
+
+#[test]
 fn a_lane_that_gathers_a_batch_is_woken_when_it_is_whole_or_cameras_end() {
     for is_last_camera_gone in [false, true] {
         let mailbox = Arc::new(mailbox(&[Delivery::NewestWins; 3]));

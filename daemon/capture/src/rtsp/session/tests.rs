@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use std::io::Read;
+
 use super::*;
 
 #[test]
@@ -32,4 +34,38 @@ fn a_wake_makes_few_reads_whatever_it_read_before() {
         }
     });
     assert!(reads.iter().all(|&reads| reads <= 128 - SPENT_BUDGET), "{reads:?}");
+}
+
+#[test]
+fn what_a_session_reads_is_counted_on_any_thread_and_nothing_else_is() {
+    const STEP: u64 = 1 << 20;
+    let read = || File::open("/dev/zero").unwrap().take(STEP).read_to_end(&mut Vec::new()).unwrap();
+    let meter = ReadMeter::default();
+    if meter.count().is_none() {
+        // This kernel keeps no accounts.
+        return;
+    }
+    meter.begin();
+    // Reading the accounts themselves counts, too.
+    let steps = || meter.count().unwrap() / STEP;
+    assert_eq!(steps(), 0);
+    read();
+    meter.pause();
+    read();
+    assert_eq!(steps(), 1);
+    meter.pause();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            read();
+            assert_eq!(steps(), 1);
+            read();
+            meter.pause();
+        });
+    });
+    read();
+    assert_eq!(steps(), 2);
+    read();
+    assert_eq!(steps(), 3);
+    meter.begin();
+    assert_eq!(steps(), 0);
 }
