@@ -5,8 +5,8 @@
                [--decoder nvdec|ffmpeg] [--max-batch N] [--batch-wait TIME] [--boxes FOLDER]
 
 Prints a figure as JSON for each number of cameras, as visiond-gpu does. The servers run on the same machine, on the last quarter of
-its cores, which visiond may use, too: cameras would not take their part of every core's cache. With
-`--boxes`, compares the boxes of FOLDER/boxes.h264 as a camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it.
+its cores, which visiond may use, too: cameras would not take their part of every core's cache. Where cameras are many, visiond runs a
+second time, on the first quarter of the cores, as by `CPUAffinity=`. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it.
 """
 
 import argparse
@@ -86,21 +86,24 @@ def cpu_by_thread(pid):
     return seconds
 
 
+def quarter_of_cores(number):
+    cores = sorted(os.sched_getaffinity(0))
+    return set(cores[len(cores) * number // 4 : max(len(cores) * (number + 1) // 4, 1)])
+
+
 def serve(stream, fps, count):
     servers, ports = [], []
-    cores = sorted(os.sched_getaffinity(0))
-    cores = set(cores[len(cores) * 3 // 4 :])
     for _ in range(0, count, CLIENTS):
         command = ["nice", sys.executable, str(SERVER), stream, "--fps", str(fps), "--at-end", "loop", "--captured-ago", "0"]
         command += ["--sets", "both"]  # As cameras have it.
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        os.sched_setaffinity(server.pid, cores)
+        os.sched_setaffinity(server.pid, quarter_of_cores(3))
         servers.append(server)
         ports.append(int(server.stdout.readline().split()[1]))
     return servers, ports
 
 
-def measure(args, count):
+def measure(args, count, cores=None):
     servers, ports = serve(args.stream, args.fps, count)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -111,6 +114,8 @@ def measure(args, count):
             config.write_text(text)
             with open(f"{args.log}.{count}", "w") as log:
                 daemon = subprocess.Popen([args.visiond, "run", str(config), "--summary-json", str(summary)], stderr=log)
+            if cores:
+                os.sched_setaffinity(daemon.pid, cores)
             messages = folder / "messages.jsonl"
             deadline = time.monotonic() + 60
             while not messages.exists() or messages.stat().st_size == 0:
@@ -161,11 +166,12 @@ def measure(args, count):
         f"{copied} bytes copied; {gaps} dropped, {at_start} more at start and end; medians in us {json.dumps(stages)}"
     )
     holds = decoded == count and copied == 0 and at(0.99) <= two and gaps == 0
-    figure(f"{count} cameras of {args.fps:g} frames/s", f"p99 <= {two:.0f} ms, none dropped", seen, holds)
+    which = f"{count} cameras" + (f" on {len(cores)} of {os.cpu_count()} cores" if cores else "")
+    figure(f"{which}, {args.fps:g} frames/s", f"p99 <= {two:.0f} ms, none dropped", seen, holds)
     share = cpu / count
     # What the process does by itself, and waking idle cores, is shared by few cameras otherwise.
     wanted, holds = ("1 % of a core", share <= 0.01) if count >= MANY else ("", None)
-    figure(f"{count} cameras, CPU of a stream", wanted, f"{share:.2%} ({by_thread})", holds)
+    figure(f"{which}, CPU of a stream", wanted, f"{share:.2%} ({by_thread})", holds)
 
 
 def detections(args, folder, camera, count):
@@ -230,6 +236,8 @@ def main():
         compare_boxes(args)
     for count in map(int, filter(None, args.cameras.split(","))):
         measure(args, count)
+        if count >= MANY:
+            measure(args, count, quarter_of_cores(0))
 
 
 if __name__ == "__main__":

@@ -113,7 +113,8 @@ impl RtspSource {
         loop {
             match self.session.first(stop, deadline) {
                 First::Description(description) => {
-                    self.prepared = choose_decoder::prepare(&self.stream, &description);
+                    let prepare = || choose_decoder::prepare(&self.stream, &description);
+                    self.prepared = self.session.work_beside(prepare);
                     queue.accept_units();
                     deadline = Instant::now() + wait;
                 }
@@ -181,7 +182,7 @@ impl Source for RtspSource {
                     log::info!("camera {camera}: the stream has other parameters now, starting the decoder again");
                 }
                 DecoderEnd::SessionEnded => {
-                    return Err(self.stream.queue.ended().unwrap_or_else(session::thread_ended));
+                    return Err(self.stream.queue.ended().unwrap_or_else(session::session_ended));
                 }
                 DecoderEnd::Stopped => return Ok(Next::Stopped),
                 DecoderEnd::Failed(error) => return Err(error),

@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -46,6 +46,9 @@ const SPARE_SURFACES: u32 = 2;
 /// The most pictures of one coded unit: two fields, and a few that a camera sends together. Each takes the engine's time, and
 /// nobody else gets the thread until all are decoded.
 const MOST_PICTURES: u32 = 8;
+
+/// How long mapping usually takes, at most, where it need not wait for the engine.
+const MAPPING: Duration = Duration::from_micros(100);
 
 /// The most decode surfaces of any stream: H.264 and H.265 keep 16 pictures.
 const MOST_SURFACES: u32 = 32;
@@ -519,14 +522,18 @@ impl State {
             Picture::Skipped
         } else {
             // Others are decoded by now.
-            let newest = self.newest.take().filter(|(index, _)| *index == shown.picture_index);
+            let newest = self.newest.take_if(|(index, _)| *index == shown.picture_index);
             if let Some((_, given)) = newest {
                 thread::sleep(self.decode_time.left(given.elapsed()));
             }
             let is_early = hardware.status(shown.picture_index) == abi::STATUS_IN_PROGRESS;
+            let began = Instant::now();
             let surface = hardware.map(shown)?;
             match newest {
-                Some((_, given)) if is_early => self.decode_time.was_early(given.elapsed()),
+                // A status may lag behind: then mapping does not wait.
+                Some((_, given)) if is_early && began.elapsed() > MAPPING => {
+                    self.decode_time.was_early(given.elapsed())
+                }
                 Some(_) => self.decode_time.was_ready(),
                 None => {}
             }

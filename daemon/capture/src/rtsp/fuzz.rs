@@ -101,7 +101,7 @@ pub fn rtp(data: &[u8]) {
         });
         if flags & TAKE != 0 {
             // It does not wait for units that never come.
-            queue.end(session::thread_ended());
+            queue.end(session::session_ended());
             while let Taken::Unit(unit) = next(&queue, &mut front, generation) {
                 taken += 1;
                 pending.add(unit.presentation, Some(unit.captured));

@@ -57,7 +57,7 @@ const FREE_WAKES: u32 = 2;
 /// three more.
 const MOST_WAKES: u32 = 256;
 
-/// How long packets gather before they are read. Frames are late by no more than that.
+/// How long packets gather before they are read. Frames are late by that.
 const GATHERING: Duration = Duration::from_micros(500);
 
 /// How often a wait looks again by itself. retina forgets to be woken when the server sends a request of its own.
@@ -130,7 +130,7 @@ impl RunningSession {
             let (end, ended) = oneshot::channel::<()>();
             let beside = thread::Builder::new().name("rtsp".to_owned()).spawn_scoped(scope, move || worker.run(ended));
             if let Err(error) = beside {
-                log::debug!("what comes while a decoder is made is read late: {error}");
+                log::debug!("cannot start a thread, so packets are read only after the decoder is made: {error}");
             }
             let done = work();
             drop(end);
@@ -211,9 +211,8 @@ impl Worker {
 
     /// Has the session work on this thread until `enough`, or until it is over.
     fn run(&self, enough: impl Future) {
-        let Some(runtime) = self.runtime.as_ref().filter(|_| !self.is_over()) else { return };
         let mut over = self.over.clone();
-        let worked = catch_panic(|| {
+        let work = |runtime: &Runtime| {
             runtime.block_on(async {
                 tokio::select! {
                     biased;
@@ -221,12 +220,17 @@ impl Worker {
                     _ = enough => {}
                 }
             });
-        });
+        };
+        let runtime = self.runtime.as_ref().filter(|_| !self.is_over());
+        let worked = catch_panic(|| runtime.map(work));
         // What the thread reads from now on is not the session's.
         self.meter.pause();
-        if let Err(place) = worked {
-            log::error!("a bug in what RTSP sessions work on ({}): please report it", redact_line(&place));
-            self.queue.end(thread_ended());
+        if let Err(place) = &worked {
+            log::error!("a bug in the runtime of an RTSP session ({}): please report it", redact_line(place));
+        }
+        if worked.is_err() || self.is_over() {
+            // It has said why it ended, if it could.
+            self.queue.end(session_ended());
         }
     }
 
@@ -274,9 +278,9 @@ fn cannot_start(error: std::io::Error) -> SourceError {
     SourceError::transient(format!("cannot start a thread: {error}"))
 }
 
-/// Returns the error of a session without one of its own: its thread panicked.
-pub fn thread_ended() -> SourceError {
-    SourceError::transient("the thread of the RTSP session has ended: see the error above it in the log")
+/// Returns the error of a session that has ended without one of its own.
+pub fn session_ended() -> SourceError {
+    SourceError::transient("the RTSP session has ended by a bug: see the error above it in the log")
 }
 
 /// Plays the stream until it fails.
@@ -630,8 +634,8 @@ impl Connected {
 }
 
 /// Waits for `future`, a packet. When one has come, gives those behind it [`GATHERING`] to arrive: then one wake reads a whole picture,
-/// and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do. Returns the packet, and when it
-/// came; `None` if it was there already.
+/// and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do; a decoder that is behind waits, too.
+/// Returns the packet, and when it came; `None` if it was there already.
 async fn gather<F: Future>(future: F, clock: &dyn Clock) -> (F::Output, Option<Timestamp>) {
     let mut future = pin!(future);
     let (mut has_waited, mut woken) = (false, None);
@@ -751,9 +755,9 @@ impl ReadMeter {
     /// after [`pause`](Self::pause). `None` without accounts.
     fn count(&self) -> Option<u64> {
         let mut account = self.account.lock();
-        let now = account.bytes()?;
+        let (now, own) = account.bytes()?;
         account.read += account.then.map_or(0, |then| now.saturating_sub(then));
-        account.then = Some(now);
+        account.then = Some(now + own);
         Some(account.read)
     }
 
@@ -771,8 +775,8 @@ impl ReadMeter {
 }
 
 impl Account {
-    /// Returns how many bytes this thread has read so far; `None` without accounts.
-    fn bytes(&mut self) -> Option<u64> {
+    /// Returns how many bytes this thread has read so far, and how many it has read now to learn that; `None` without accounts.
+    fn bytes(&mut self) -> Option<(u64, u64)> {
         let this = thread::current().id();
         let (_, file) = match self.kernels.take_if(|(thread, _)| *thread == this) {
             Some(kernels) => self.kernels.insert(kernels),
@@ -782,7 +786,8 @@ impl Account {
         let read = file.as_ref()?.read_at(&mut text, 0).ok()?;
         // The first line is "rchar: NUMBER".
         let line = text[..read].split(|&byte| byte == b'\n').next().unwrap_or_default();
-        str::from_utf8(line).ok()?.strip_prefix("rchar: ")?.parse().ok()
+        let bytes = str::from_utf8(line).ok()?.strip_prefix("rchar: ")?.parse().ok()?;
+        Some((bytes, read as u64))
     }
 }
 

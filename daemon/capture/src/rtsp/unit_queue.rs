@@ -148,9 +148,10 @@ impl UnitQueue {
         self.news.notify_one();
     }
 
-    /// Whether a decoder has units to take.
+    /// Whether a decoder has units to take, and others may come.
     pub fn is_behind(&self) -> bool {
-        !self.state.lock().units.is_empty()
+        let state = self.state.lock();
+        state.end.is_none() && !state.units.is_empty()
     }
 
     /// Returns when something has come since the last return.

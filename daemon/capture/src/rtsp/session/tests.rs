@@ -46,7 +46,6 @@ fn what_a_session_reads_is_counted_on_any_thread_and_nothing_else_is() {
         return;
     }
     meter.begin();
-    // Reading the accounts themselves counts, too.
     let steps = || meter.count().unwrap() / STEP;
     assert_eq!(steps(), 0);
     read();
