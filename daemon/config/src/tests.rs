@@ -312,6 +312,24 @@ path = "b"
 }
 
 #[test]
+fn a_frame_waits_for_others_only_where_they_share_a_run() {
+    // With an error of its own.
+    let text = |keys: &str| format!("{}[nothing]\n", MODEL.replace("[[model]]\n", &format!("[[model]]\n{keys}\n")));
+    let said = |keys: &str| sentences(&text(keys)).join("|");
+    for alone in ["batch_wait = \"2 ms\"", "batch_wait = \"2 ms\"\nmax_batch = 1"] {
+        assert!(
+            said(alone).contains("`batch_wait` has a frame wait for others, but a run takes one"),
+            "{}",
+            said(alone)
+        );
+    }
+    for fits in ["batch_wait = \"2 ms\"\nmax_batch = 8", "batch_wait = \"0 s\"", "max_batch = 8", "batch_wait = 0"] {
+        assert!(!said(fits).contains("a run takes one"), "{fits}: {}", said(fits));
+    }
+    assert!(said("batch_wait = \"2 s\"\nmax_batch = 8").contains("batch_wait"));
+}
+
+#[test]
 fn max_fps_skips_no_frame_of_a_source_that_waits() {
     let text = |source: &str| format!("{MODEL}[[camera]]\nname = \"a\"\nmax_fps = 2.5\nsource = {{ {source} }}\n");
     let said = |source: &str| sentences(&text(source)).join("|");

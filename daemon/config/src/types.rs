@@ -204,7 +204,8 @@ section! {
         /// than 1.
         max_batch: usize as whole(1..=1024) => default(1),
         /// How long a frame waits for those of other cameras, until there are `max_batch` of them or one of each camera. Larger batches
-        /// take less of the CPU and the GPU per frame. 0: an idle model runs on each frame at once.
+        /// take less of the CPU and the GPU per frame. 0, the only value with a `max_batch` of 1: an idle model runs on each frame at
+        /// once.
         batch_wait: Duration as duration_or_zero(MS / 10..=SECOND) => default(Duration::ZERO),
         /// The form of masks in messages, for models with masks: "polygons"; "rle", COCO's run lengths; "both"; "none", which also
         /// saves the time to make masks. Pictures and the live page show polygons.

@@ -16,6 +16,7 @@ use super::diagnostics::{Diagnostics, nearest};
 use super::kinds::{CameraName, camera_in, is_loopback, resolve, split_broker};
 use super::schema::Item;
 use super::types::{SinkTarget, is_lossless};
+use super::units::parse_duration;
 
 /// A table with its place in the file.
 #[derive(Clone)]
@@ -73,8 +74,9 @@ impl<'a, 'i> PlacedTable<'a, 'i> {
 /// Reports keys and tables that contradict each other.
 pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
     let root = PlacedTable { table: root, span: 0..0 };
-    let (cameras, sinks) = (root.tables("camera"), root.tables("sink"));
-    let model_names = Names::collect(&root.tables("model"), "model", diagnostics);
+    let (models, cameras, sinks) = (root.tables("model"), root.tables("camera"), root.tables("sink"));
+    let model_names = Names::collect(&models, "model", diagnostics);
+    models.iter().for_each(|model| waits_for_a_batch(model, diagnostics));
     let camera_names = Names::collect(&cameras, "camera", diagnostics);
     for camera in &cameras {
         model_of_camera(camera, &model_names, diagnostics);
@@ -360,6 +362,16 @@ fn cameras_of_sink(
             "\"block\" would delay camera \"{camera}\", whose source cannot wait: use \"drop_oldest\" or \"drop_newest\", \
              or exclude the camera with `cameras`"
         );
+        diagnostics.error(span, message);
+    }
+}
+
+/// Checks that a frame that waits for others can share a run with them.
+fn waits_for_a_batch(model: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
+    let Some((wait, span)) = model.text("batch_wait") else { return };
+    let takes_one = !model.has("max_batch") || model.number("max_batch") == Some(1);
+    if takes_one && parse_duration(wait).is_ok_and(|wait| !wait.is_zero()) {
+        let message = "`batch_wait` has a frame wait for others, but a run takes one: set `max_batch`, or remove this";
         diagnostics.error(span, message);
     }
 }

@@ -108,7 +108,7 @@ impl RunningSession {
         let mut session = Self { queue, worker, thread: None };
         match transport {
             RtspTransport::Tcp => {}
-            // Datagrams that nobody reads are lost after some 200 KiB.
+            // The kernel keeps some 200 KiB of datagrams, and drops what comes then.
             RtspTransport::Udp => session.run_apart()?,
         }
         Ok(session)

@@ -44,6 +44,7 @@ prop_compose! {
         input_shapes in btree_map(text(), vec(1_usize..5000, 1..5), 0..3), max_batch in 1_usize..=1024, sha256 in of(text()),
         masks in word::<MaskForm>(), mask_tolerance_pixels in 0_u32..=100, batch_wait in duration(1, 1_000),
     ) -> ModelConfig {
+        let batch_wait = if max_batch == 1 { Duration::ZERO } else { batch_wait };
         ModelConfig {
             name: String::new(), path, sha256, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
             batch_wait, masks, mask_tolerance_pixels,

@@ -112,7 +112,7 @@ fn a_frame_waits_for_no_camera_that_has_ended_or_is_removed_and_no_longer_than_i
     mailbox.end(1);
     assert!(!mailbox.waits(all));
     mailbox.remove(2);
-    assert!(mailbox.waits(all), "nobody else sends frames");
+    assert!(mailbox.waits(all), "no other camera sends frames");
     assert_eq!(mailbox.remove(0), Some(0));
     assert!(!mailbox.waits(all));
 
