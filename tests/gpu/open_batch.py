@@ -123,7 +123,11 @@ def opened(graph):
 def main():
     model, out = sys.argv[1:]
     with open(model, "rb") as file:
-        changed = within(file.read(), [GRAPH], opened)
+        before = file.read()
+    try:
+        changed = within(before, [GRAPH], opened)
+    except (struct.error, ValueError, LookupError, StopIteration):
+        sys.exit(f"{model} is not NanoDet-g as it was exported: name config/models/nanodet-g-416.onnx")
     with open(out, "wb") as file:
         file.write(changed)
 
