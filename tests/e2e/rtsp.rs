@@ -138,7 +138,7 @@ fn a_camera_of_jpeg_gives_the_detections_of_the_same_pictures_and_needs_no_ffmpe
     assert_eq!(expected.len(), 12);
     assert!(expected.values().any(|found| found.as_array().is_some_and(|found| !found.is_empty())));
 
-    let server = Server::start(&file, &["--fps", "2", "--jpeg-q", "128"]);
+    let server = Server::start(&file, &["--fps", "2", "--jpeg-q", "128", "--at-end", "loop"]);
     let camera = format!(
         "[[camera]]\nname = \"gate\"\nsource = {{ type = \"rtsp\", url = \"rtsp://127.0.0.1:{}/live\", timeout = \"5min\", \
          ffmpeg = \"/nonexistent/ffmpeg\" }}\n",
@@ -150,7 +150,7 @@ fn a_camera_of_jpeg_gives_the_detections_of_the_same_pictures_and_needs_no_ffmpe
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     assert!(!ended.log.contains("ffmpeg"), "{}", ended.log);
     for (sequence, found) in detections(&ended.daemon.messages("out.jsonl")) {
-        assert_eq!(Some(&found), expected.get(&sequence), "frame {sequence}");
+        assert_eq!(Some(&found), expected.get(&(sequence % 12)), "frame {sequence}");
     }
     let url = format!("rtsp://127.0.0.1:{}/live", server.port);
     let told = run(["probe", "--json", "--rtsp", &url, "--watch", "2s"]);
