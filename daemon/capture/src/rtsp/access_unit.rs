@@ -21,6 +21,9 @@ const MOST_RESERVED_BYTES: usize = 64 << 10;
 /// The most bytes of parameter sets that are kept for key frames without them, and of anything before a picture.
 const MAX_SETS_BYTES: usize = 64 << 10;
 
+/// How often a unit may seem to be over before its picture comes: each parameter set may have a packet of its own with the marker bit.
+const MOST_LOOKS: u32 = 64;
+
 /// The most parameter sets of a unit that are looked at: H.264 has 32 and 256 of its two kinds. Each is compared with those before.
 const MOST_SETS: usize = 512;
 
@@ -137,6 +140,8 @@ pub struct Assembler {
     codec: Codec,
     /// The unit so far, in Annex B.
     unit: Vec<u8>,
+    /// How often it was looked through since it began.
+    looks: u32,
     /// Its RTP timestamp, and when it was captured.
     time: Option<(i64, Timestamp)>,
     in_fragment: bool,
@@ -159,6 +164,7 @@ impl Assembler {
         let mut this = Self {
             codec,
             unit: Vec::new(),
+            looks: 0,
             time: None,
             in_fragment: false,
             is_broken: false,
@@ -288,22 +294,27 @@ impl Assembler {
         let Some((presentation, captured)) = self.time else { return };
         let contents = Contents::of(self.codec, &self.unit);
         // It is looked through again with each packet that ends a unit.
-        self.is_broken |= contents.picture.is_none() && self.unit.len() > MAX_SETS_BYTES;
+        self.looks += 1;
+        self.is_broken |= contents.picture.is_none() && (self.unit.len() > MAX_SETS_BYTES || self.looks > MOST_LOOKS);
         let Some((access, is_first)) = contents.picture.filter(|_| !self.is_broken) else {
             if mem::take(&mut self.is_broken) {
                 self.unit = Vec::new();
+                self.looks = 0;
                 self.damaged += 1;
                 self.time = None;
                 self.in_fragment = false;
             }
             return;
         };
+        self.looks = 0;
         self.learn(&contents);
-        // The next one is about as long, unless this is a key frame.
-        let next = Vec::with_capacity(self.unit.len().min(MOST_RESERVED_BYTES));
-        let mut data = mem::replace(&mut self.unit, next);
-        // It may wait.
-        data.shrink_to_fit();
+        // The next one is about as long, unless this is a key frame. Growing would copy it.
+        let likely = self.unit.len() + self.unit.len() / 2;
+        let mut data = mem::replace(&mut self.unit, Vec::with_capacity(likely.min(MOST_RESERVED_BYTES)));
+        // It may wait in the queue, whose bytes are bounded.
+        if data.capacity() - data.len() > data.len().min(MOST_RESERVED_BYTES) {
+            data.shrink_to_fit();
+        }
         self.time = None;
         if !is_first {
             // The rest of a picture: its start was lost, or the marker bit came too early.

@@ -135,6 +135,14 @@ fn lengths_that_lie_are_damage() {
 }
 
 #[test]
+fn a_unit_that_seems_over_again_and_again_is_given_up() {
+    let mut assembler = h264();
+    let mut packets = vec![(&[0x06, 1][..], 1, true, 0); 1 + MOST_LOOKS as usize];
+    packets.push((IDR, 1, true, 0));
+    assert_eq!((assemble(&mut assembler, &packets).len(), assembler.take_damaged()), (1, 1));
+}
+
+#[test]
 fn a_unit_without_end_is_given_up() {
     let mut assembler = h264();
     let piece = [&[0x7C, 0x05][..], &[1; 60_000]].concat();
@@ -144,7 +152,8 @@ fn a_unit_without_end_is_given_up() {
     assert_eq!(assemble(&mut assembler, &packets).len(), 0);
     assert!((MAX_UNIT_BYTES / 2..=MAX_UNIT_BYTES).contains(&assembler.unit.len()), "{}", assembler.unit.len());
     let units = assemble(&mut assembler, &[(INTER, 2, true, 0)]);
-    assert_eq!((units.len(), assembler.take_damaged(), assembler.unit.capacity()), (1, 1, INTER.len() + 4));
+    assert_eq!((units.len(), assembler.take_damaged()), (1, 1));
+    assert!(assembler.unit.capacity() < 1000, "{}", assembler.unit.capacity());
 }
 
 #[test]
