@@ -134,7 +134,8 @@ def measure(args, count, cores=None):
             threads = {name: spent - threads.get(name, 0) for name, spent in cpu_by_thread(daemon.pid).items()}
             daemon.terminate()
             daemon.wait(30)
-            cameras = json.loads(summary.read_text())["cameras"]
+            told = json.loads(summary.read_text())
+            cameras, gpu = told["cameras"], told["models"][0]["gpu"] or {}
             with messages.open() as file:
                 file.seek(size)
                 file.readline()
@@ -169,6 +170,8 @@ def measure(args, count, cores=None):
     holds = decoded == count and copied == 0 and at(0.99) <= two and gaps == 0
     which = f"{count} cameras" + (f" on {len(cores)} of {os.cpu_count()} cores" if cores else "")
     figure(f"{which}, {args.fps:g} frames/s", f"p99 <= {two:.0f} ms, none dropped", seen, holds)
+    graphs, others = gpu.get("graph_runs", 0), gpu.get("single_runs", 0)
+    figure(f"{which}, runs as one CUDA graph", "90 %", f"{graphs} of {graphs + others}", graphs > 9 * others)
     share = cpu / count
     figure(f"{which}, CPU of a stream", "1 % of a core", f"{share:.2%} ({by_thread})", share <= 0.01)
 

@@ -7,9 +7,10 @@
 //! candidates and the events exist once per run in flight.
 //!
 //! The first run of each index, batch size and kind is queued call by call; then the same calls are recorded as the graph that
-//! every later run launches. If CUDA or TensorRT refuses the recording, runs continue call by call. The very first run records
-//! nothing, so that its result is there sooner. A model with an open batch has an execution context per batch size: changing
-//! the shapes of a context would invalidate the graphs that were recorded with it.
+//! every later run launches. If CUDA or TensorRT refuses the recording, runs continue call by call, and it is tried again some
+//! times: CUDA refuses while another thread makes a video decoder. The very first run records nothing, so that its result is
+//! there sooner. A model with an open batch has an execution context per batch size: changing the shapes of a context would
+//! invalidate the graphs that were recorded with it.
 //!
 //! Masks are no part of the graph: which objects have one is known after the suppression, on the host. One launch then makes those
 //! of a frame.
@@ -19,6 +20,7 @@
 mod gpu_masks;
 mod gpu_model;
 mod readback;
+mod recording;
 mod run_state;
 mod runner;
 

@@ -20,8 +20,9 @@ unsafe impl Send for Graph {}
 impl CudaStream {
     /// Records what `body` queues on this stream instead of running it.
     ///
-    /// Other threads are not affected (capture mode thread-local); `body` itself must not allocate, synchronise, or wait: CUDA
-    /// then ends the recording with an error. If `body` fails, the recording is dropped and nothing has run.
+    /// Other threads are not affected (capture mode thread-local), but one that makes a video decoder meanwhile spoils the recording;
+    /// `body` itself must not allocate, synchronise, or wait. CUDA then ends the recording with an error. If `body` fails, the recording
+    /// is dropped and nothing has run.
     pub fn capture<T, E: From<CudaError>>(&self, body: impl FnOnce(&Self) -> Result<T, E>) -> Result<(Graph, T), E> {
         let device = self.device();
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;

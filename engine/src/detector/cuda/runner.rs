@@ -15,6 +15,7 @@ use visiond_kernels::tensor::TensorRef;
 use super::gpu_masks::GpuMasks;
 use super::gpu_model::GpuModel;
 use super::readback::Readback;
+use super::recording::Recording;
 use super::run_state::{RunState, enqueue_preprocess, enqueue_readback, enqueue_run};
 use crate::backend::TensorInfo;
 use crate::card::Card;
@@ -57,8 +58,7 @@ pub(crate) struct CudaRunner {
     ended: Instant,
     /// About the shortest inference of a run with so many frames, from 1 on.
     usual: Vec<Duration>,
-    /// Whether recording graphs works.
-    recording: bool,
+    recording: Recording,
     counts: RunCounts,
 }
 
@@ -100,7 +100,7 @@ impl CudaRunner {
             last: RunTimings::default(),
             ended: Instant::now(),
             usual: vec![Duration::ZERO; inputs.batch],
-            recording: true,
+            recording: Recording::default(),
             counts: RunCounts::default(),
         };
         Ok((runner, head))
@@ -168,7 +168,7 @@ impl CudaRunner {
             // SAFETY: as above; the stream waits for the outputs, which belong to this run.
             unsafe { enqueue_readback(run, &self.model, index, count, &self.readback_stream, Event::record) }?;
         }
-        if !recorded && self.recording && self.warm && self.model.keeps_shapes() {
+        if !recorded && self.warm && self.model.keeps_shapes() && self.recording.is_due() {
             self.record(index, count)?;
         }
         Ok(())
@@ -194,12 +194,17 @@ impl CudaRunner {
         let run = &mut self.runs[index];
         let overlapped = run.overlapped;
         match recorded {
-            Ok((graph, ())) => run.graphs[count - 1][usize::from(overlapped)] = Some(graph),
-            Err(error) if error.is_fatal() => return Err(error),
-            Err(error) => {
-                log::warn!("cannot run this model as one CUDA graph, which costs some CPU time: {error}");
-                self.recording = false;
+            Ok((graph, ())) => {
+                run.graphs[count - 1][usize::from(overlapped)] = Some(graph);
+                self.recording.has_worked();
             }
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => match self.recording.was_refused() {
+                Some(pause) => {
+                    log::debug!("no CUDA graph was recorded; visiond tries again after {pause} runs: {error}")
+                }
+                None => log::warn!("cannot run this model as one CUDA graph, which costs some CPU time: {error}"),
+            },
         }
         Ok(())
     }
