@@ -260,6 +260,6 @@ def cases(folder, rng, model, jpegs):
             yield Case("detect: an option", f"{option}-{name}", [*detect, f"{option}={text}", photo], named, (DONE, USAGE, CONFIG, MODEL))
     yield Case("detect: an option", "memory-1-byte", [*detect, "--load-memory", "1B", photo], "tiny", (USAGE, MODEL))
     yield Case("detect: an option", "memory-huge", [*detect, "--load-memory", "16000000TiB", photo], "--load-memory", (DONE, USAGE, MODEL))
-    yield Case("detect: an option", "timeout-1ns", [*detect, "--load-timeout", "1ns", photo], "", (USAGE, MODEL))
+    yield Case("detect: an option", "timeout-1ns", [*detect, "--load-timeout", "1ns", photo], "--load-timeout", (USAGE,))
     yield Case("detect: an option", "files-10000", [*detect, *["missing.png"] * 10_000], "missing.png", (INPUT,))
     yield Case("detect: an option", "classes-10000", [*detect, "--classes", ",".join(f"c{at}" for at in range(10_000)), photo], "class", (MODEL, CONFIG, USAGE))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use visiond_config::types::EngineConfig;
 
-use crate::value_parsers::{duration, size};
+use crate::value_parsers::{load_timeout, size};
 
 /// Flags that limit the process that tries an .onnx model.
 #[derive(Debug, Clone, clap::Args)]
@@ -13,8 +13,8 @@ pub struct LoadLimits {
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Trial of the model")]
     load_memory: Option<u64>,
 
-    /// Let the trial of an .onnx model take TIME [default: 1min]
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Trial of the model")]
+    /// Let the trial of an .onnx model take TIME, from 1s to 1h [default: 1min]
+    #[arg(long, value_name = "TIME", value_parser = load_timeout, help_heading = "Trial of the model")]
     load_timeout: Option<Duration>,
 }
 

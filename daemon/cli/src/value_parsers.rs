@@ -16,6 +16,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "expected a time with a unit, such as 10s or 5min".to_owned())
 }
 
+/// Parses how long the trial of a model may take: what `load_timeout` in the configuration may be.
+pub fn load_timeout(text: &str) -> Result<Duration, String> {
+    let limits = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let time = parse_duration(text).ok().filter(|time| limits.contains(time));
+    time.ok_or_else(|| "expected a time from 1s to 1h".to_owned())
+}
+
 /// Parses a size above zero, such as `2GiB`.
 pub fn size(text: &str) -> Result<u64, String> {
     let size = parse_size(text).ok().filter(|size| *size > 0);
@@ -29,6 +36,8 @@ mod tests {
     #[test]
     fn a_duration_has_a_unit() {
         assert_eq!(duration("1min30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(load_timeout("1h"), Ok(Duration::from_secs(3600)));
+        assert!(load_timeout("1ns").is_err() && load_timeout("2h").is_err());
         assert!(duration("10").is_err() && duration("0s").is_err() && duration("soon").is_err());
     }
 }
