@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use visiond_config::types::LOAD_TIMEOUT;
+use visiond_config::units::format_duration;
 use visiond_config::{parse_duration, parse_size};
 
 /// Parses a number from 0 to 1.
@@ -16,11 +18,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "expected a time with a unit, such as 10s or 5min".to_owned())
 }
 
-/// Parses how long the trial of a model may take: what `load_timeout` in the configuration may be.
+/// Parses how long the trial of a model may take, as `load_timeout` in the configuration has it.
 pub fn load_timeout(text: &str) -> Result<Duration, String> {
-    let limits = Duration::from_secs(1)..=Duration::from_secs(3600);
-    let time = parse_duration(text).ok().filter(|time| limits.contains(time));
-    time.ok_or_else(|| "expected a time from 1s to 1h".to_owned())
+    let time = parse_duration(text).ok().filter(|time| LOAD_TIMEOUT.contains(time));
+    let [least, most] = [LOAD_TIMEOUT.start(), LOAD_TIMEOUT.end()].map(|limit| format_duration(*limit));
+    time.ok_or_else(|| format!("expected a time from {least} to {most}"))
 }
 
 /// Parses a size above zero, such as `2GiB`.

@@ -5,6 +5,7 @@
 //! `table_macros`.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const MIB: u64 = 1 << 20;
+
+/// How long the trial of a model may be allowed to take.
+pub const LOAD_TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
 
 /// Declares the names of an enum's values in the file.
 macro_rules! words {
@@ -108,7 +112,7 @@ section! {
         canary_timeout: Duration as duration(MS..=HOUR) => default(10 * SECOND),
         /// Time limit for the trial of an `.onnx` model in a process of its own. Before visiond loads such a model, at the start
         /// too, another process loads it and runs it once, so that a damaged or hostile model ends that process and not visiond.
-        load_timeout: Duration as duration(SECOND..=HOUR) => default(60 * SECOND),
+        load_timeout: Duration as duration(LOAD_TIMEOUT) => default(60 * SECOND),
         /// Maximum memory that this process may use, in addition to six times the size of the model's files. Raise it if a
         /// model that you trust needs more.
         load_memory_bytes: u64 as size(64 * MIB..=1 << 40) => default(512 * MIB),
