@@ -2,6 +2,7 @@
 
 mod buffers;
 mod command;
+mod damage_watch;
 mod decoder_process;
 mod ffmpeg_output;
 mod ffprobe;

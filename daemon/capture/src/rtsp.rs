@@ -31,6 +31,7 @@ use retina::client::Credentials;
 use url::Url;
 use visiond_config::types::{RtspConfig, StreamDecoding};
 use visiond_flow::clock::Clock;
+use visiond_flow::metrics::LossCause;
 use visiond_kernels::nvdec::VideoDecoder;
 use visiond_system::credentials::Login;
 use visiond_system::find_program;
@@ -41,6 +42,7 @@ use self::session::{RunningSession, SessionTarget};
 use self::stream_decoder::{DecoderEnd, KEY_FRAME_WAIT, Stream, StreamDecoder};
 use self::unit_queue::{First, UnitQueue};
 use super::buffers::Buffers;
+use super::damage_watch::DamageWatch;
 use super::decoder_process;
 use super::ffprobe::{self, shown};
 use super::pipe::ReadError;
@@ -57,6 +59,7 @@ pub struct RtspSource {
     sequence: u64,
     /// How many decoders in turn were over, because the parameters changed, before they gave a frame.
     fruitless: u32,
+    damage: DamageWatch,
 }
 
 /// Decoders in turn that give no frame before the stream's parameters change again. Each costs two processes.
@@ -101,7 +104,15 @@ impl RtspSource {
             clock: Arc::clone(&clock),
         });
         let session = RunningSession::start(target, Arc::clone(&stream.queue), clock)?;
-        Ok(Self { stream, decoder: None, prepared: None, session, sequence: 0, fruitless: 0 })
+        Ok(Self {
+            stream,
+            decoder: None,
+            prepared: None,
+            session,
+            sequence: 0,
+            fruitless: 0,
+            damage: DamageWatch::default(),
+        })
     }
 
     /// Waits for a key frame and starts a decoder for it.
@@ -149,6 +160,17 @@ impl RtspSource {
         };
         decoder.next(&self.session, self.sequence, stop)
     }
+
+    /// Returns `next`, or an error if there was nothing but damage for as long as a frame may take.
+    fn watched(&mut self, next: Next) -> Result<Next, SourceError> {
+        let Stream { clock, .. } = self.stream.as_ref();
+        if !matches!(next, Next::Lost { cause: LossCause::Corrupt, .. }) {
+            self.damage.reset();
+        } else if self.damage.is_over(clock.monotonic_ns(), self.stream.frame_timeout()) {
+            return Err(self.stream.damaged());
+        }
+        Ok(next)
+    }
 }
 
 impl Source for RtspSource {
@@ -157,12 +179,12 @@ impl Source for RtspSource {
             stop.mark_progress();
             if let Some((frames, cause)) = self.stream.queue.take_loss() {
                 self.sequence += frames;
-                return Ok(Next::Lost { frames, cause });
+                return self.watched(Next::Lost { frames, cause });
             }
             let end = match self.decode_next(stop) {
                 Ok(next) => {
                     self.sequence += 1;
-                    return Ok(next);
+                    return self.watched(next);
                 }
                 Err(end) => end,
             };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
+use visiond_system::exit::Exit;
 use visiond_system::preflight::Certainty;
 use visiond_system::stop::{Stop, Wake};
 
@@ -71,14 +72,14 @@ pub struct SourceError {
     pub retry: bool,
     /// Whether the camera is away and may be back at any moment, so that another attempt costs little and must not wait for long.
     pub is_absent: bool,
-    /// Whether the process has lost its GPU, so that only a new process can go on.
-    pub is_gpu_lost: bool,
+    /// The status to end with, if only a new process can go on: this one has lost its GPU, or its unit's device list is too old.
+    pub restart: Option<Exit>,
 }
 
 impl SourceError {
     /// Creates an error that another attempt may solve.
     pub fn transient(message: impl Into<Arc<str>>) -> Self {
-        Self { message: message.into(), retry: true, is_absent: false, is_gpu_lost: false }
+        Self { message: message.into(), retry: true, is_absent: false, restart: None }
     }
 
     /// Creates an error of a camera that is away, and may be back at any moment.
@@ -91,9 +92,9 @@ impl SourceError {
         Self { retry: false, ..Self::transient(message) }
     }
 
-    /// Creates an error that only a new process solves.
+    /// Creates the error of a process that has lost its GPU.
     pub fn gpu_lost(message: impl Into<Arc<str>>) -> Self {
-        Self { is_gpu_lost: true, ..Self::permanent(message) }
+        Self { restart: Some(Exit::Gpu), ..Self::permanent(message) }
     }
 }
 

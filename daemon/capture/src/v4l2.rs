@@ -7,6 +7,7 @@
 //! While its input has no signal, the camera stays open and waits for one.
 
 pub mod arrivals;
+mod capture_channel;
 mod color;
 pub mod controls;
 pub mod device;
@@ -26,6 +27,7 @@ pub(crate) mod opener;
 mod planes;
 mod quirks;
 pub mod sample_alignment;
+pub mod sensor_modes;
 pub mod signal;
 pub mod stream;
 
@@ -47,6 +49,7 @@ use self::open::{OpenCamera, Streaming};
 use self::signal::NoSignal;
 use self::stream::FilledBuffer;
 use super::buffers::Buffers;
+use super::damage_watch::DamageWatch;
 use super::source::{Next, Source, SourceError};
 
 /// How long to wait for a buffer from the pipeline before checking stop again.
@@ -69,6 +72,7 @@ pub struct V4l2Source {
     copied_bytes: u64,
     /// Frames to return after a gap before them was reported.
     pending: VecDeque<Next>,
+    damage: DamageWatch,
 }
 
 enum StreamState {
@@ -115,6 +119,7 @@ impl V4l2Source {
             timestamps,
             copied_bytes: 0,
             pending: VecDeque::new(),
+            damage: DamageWatch::default(),
         })
     }
 
@@ -123,6 +128,7 @@ impl V4l2Source {
         let missing = match self.camera.begin()? {
             Ok(streaming) => {
                 self.numbers.restart();
+                self.damage.reset();
                 self.state = StreamState::streaming(streaming);
                 return Ok(None);
             }
@@ -145,7 +151,7 @@ impl V4l2Source {
 
     /// Waits for a filled buffer.
     fn wait(&mut self, stop: &Stop) -> Result<Waited, SourceError> {
-        let Self { state: StreamState::Streaming { streaming, next_look }, camera, .. } = self else {
+        let Self { state: StreamState::Streaming { streaming, next_look }, camera, damage, .. } = self else {
             return Ok(Waited::SignalChanged);
         };
         let camera = &*camera;
@@ -157,6 +163,7 @@ impl V4l2Source {
             if !streaming.stream.reclaim(STOP_CHECK).map_err(broken)? {
                 // The lane has every buffer, which is not the camera's fault.
                 stop.mark_progress();
+                damage.reset();
                 if stop.is_raised() {
                     return Ok(Waited::Stopped);
                 }
@@ -190,7 +197,6 @@ impl V4l2Source {
                 return Ok(Waited::SignalChanged);
             }
             if let Some(filled) = streaming.stream.take().map_err(broken)? {
-                streaming.had_frame = true;
                 return Ok(Waited::Filled(filled));
             }
             // Not asked again at once, because the driver may wake without a frame.
@@ -209,10 +215,21 @@ impl V4l2Source {
         let timestamp = self.timestamps.stamp(&filled, self.clock.as_ref(), &camera.label);
         let taken = streaming.extract.take(&mut streaming.stream, filled).map_err(|error| camera.broken(&error))?;
         let came = match taken {
-            Ok(Some((layout, buffer))) => Next::Frame(Frame { layout, buffer, sequence, timestamp, name: None }),
-            Ok(None) => Next::Lost { frames: 1, cause: LossCause::Overload },
+            Ok(Some((layout, buffer))) => {
+                streaming.had_frame = true;
+                self.damage.reset();
+                Next::Frame(Frame { layout, buffer, sequence, timestamp, name: None })
+            }
+            Ok(None) => {
+                self.damage.reset();
+                Next::Lost { frames: 1, cause: LossCause::Overload }
+            }
             Err(damage) => {
                 log::debug!("{}: lost frame {sequence}: {damage}", camera.label);
+                let timeout = streaming.timeout();
+                if self.damage.is_over(self.clock.monotonic_ns(), timeout) {
+                    return Err(errors::unusable(camera.node.path(), timeout, &damage));
+                }
                 Next::Lost { frames: 1, cause: LossCause::Corrupt }
             }
         };

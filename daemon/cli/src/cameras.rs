@@ -8,16 +8,17 @@ use std::sync::Arc;
 use serde::Serialize;
 use visiond_capture::Buffers;
 use visiond_capture::source::{Next, Source, SourceError};
-use visiond_capture::v4l2::controls::{self, Control};
+use visiond_capture::v4l2::controls::{self, Control, KeptControls};
 use visiond_capture::v4l2::device::{Api, Node, NodeError};
 use visiond_capture::v4l2::find_camera::{self, NotFound};
 use visiond_capture::v4l2::formats::{self, FrameRates, SupportedFormat, SupportedSize};
 use visiond_capture::v4l2::identity::{Identity, UsbIds};
 use visiond_capture::v4l2::sample_alignment::{SampleAlignment, SampleBits};
+use visiond_capture::v4l2::sensor_modes::{self, SENSOR_MODE};
 use visiond_capture::v4l2::signal::{self, SignalWatch};
 use visiond_capture::v4l2::stream::io_support::{IoSupport, io_support};
 use visiond_capture::v4l2::{V4l2Source, format_negotiation, fourcc, io_method, open};
-use visiond_config::types::{CameraFormat, CameraName, IoMode, V4l2Config};
+use visiond_config::types::{CameraFormat, CameraName, ControlValue, IoMode, V4l2Config};
 use visiond_flow::clock::SystemClock;
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
@@ -65,6 +66,9 @@ pub struct Camera {
     pub toml: Option<String>,
     /// Why it cannot be queried or used.
     pub error: Option<String>,
+    /// The value of the control that chooses the sensor's mode, for the proposed size and rate.
+    #[serde(skip)]
+    sensor_mode: Option<ControlValue>,
 }
 
 /// An input of a capture device.
@@ -230,6 +234,9 @@ impl Camera {
         let modes = io_support(&opened);
         camera.io = Some(Io { userptr: modes.userptr, mmap: modes.mmap });
         camera.controls = controls::list(&opened).unwrap_or_default();
+        if camera.proposed().is_some() {
+            camera.sensor_mode = sensor_modes::resolved(&opened, &camera.config()).controls.remove(SENSOR_MODE);
+        }
         camera.toml = Some(camera.snippet());
         match camera.choose(&opened, modes, buffers) {
             Ok(chosen) => camera.chosen = Some(chosen),
@@ -264,6 +271,9 @@ impl Camera {
             out += &format!("width = {}\nheight = {}\n", size.width, size.height);
             out.extend(modest_rate(size).map(|fps| format!("fps = {fps}\n")));
         }
+        if let Some(mode) = &self.sensor_mode {
+            out += &format!("\n[camera.source.controls]\n{SENSOR_MODE} = {mode}\n");
+        }
         out
     }
 
@@ -275,6 +285,7 @@ impl Camera {
             width: proposed.map(|size| size.width),
             height: proposed.map(|size| size.height),
             fps: proposed.and_then(modest_rate),
+            controls: self.sensor_mode.iter().map(|mode| (SENSOR_MODE.to_owned(), mode.clone())).collect(),
             ..V4l2Config::default()
         }
     }
@@ -296,6 +307,9 @@ impl Camera {
         let mut samples = Samples { bits: depth.bits(), found: None, read: SampleAlignment::Bottom, error: None };
         let mut look = || {
             let config = self.config_without_rate();
+            let node = Node::open(&self.device).map_err(|error| SourceError::transient(unasked(&error)))?;
+            // Dropped after the stream.
+            let _kept = KeptControls::new(&node);
             let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
             let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
             let mut bits = SampleBits::default();
@@ -322,10 +336,12 @@ impl Camera {
         Some(samples)
     }
 
-    /// Chooses the mode with the same code as `run`. The error is a sentence for [`Camera::error`].
+    /// Chooses the mode with the same code as `run`, and asks the driver what it would send. The error is a sentence for
+    /// [`Camera::error`].
     fn choose(&self, node: &Node, modes: IoSupport, buffers: &Buffers) -> Result<ChosenMode, String> {
-        let config = self.config();
-        let choice = format_negotiation::choose(node, &config).map_err(|error| error.message.to_string())?;
+        let config = sensor_modes::resolved(node, &self.config());
+        let is_idle = modes.mmap.is_some() || modes.userptr.is_some();
+        let choice = format_negotiation::expected(node, &config, is_idle).map_err(|error| error.message.to_string())?;
         let fps = config.fps.or_else(|| format_negotiation::rate(node));
         let io = io_method::likely(modes, choice.format == CameraFormat::Mjpeg, buffers).map(IoMode::name);
         Ok(ChosenMode { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
@@ -572,6 +588,15 @@ mod tests {
         let config = visiond_config::types::Config::parse(&text, Path::new("visiond.toml")).unwrap();
         let visiond_config::types::SourceConfig::V4l2(source) = &config.cameras[0].source else { panic!("{text}") };
         assert_eq!((source.width, source.height, source.fps), (Some(1280), Some(720), Some(29.97)));
+    }
+
+    #[test]
+    fn the_snippet_has_the_mode_of_a_sensor_that_is_chosen_by_a_control() {
+        let sizes = [size(3280, 2464, &[21.0]), size(1920, 1080, &[30.0])];
+        let camera = Camera { sensor_mode: Some(ControlValue::Number(2)), ..camera(&[("rggb10", &sizes)]) };
+        let end = "width = 1920\nheight = 1080\nfps = 30\n\n[camera.source.controls]\nsensor_mode = 2\n";
+        assert!(camera.snippet().ends_with(end), "{}", camera.snippet());
+        assert_eq!(camera.config().controls["sensor_mode"], ControlValue::Number(2));
     }
 
     #[test]

@@ -135,8 +135,8 @@ fn serve(
     notifier.stopping();
     logging::clear_live_line();
     stop.raise();
-    let lost = service.lost();
-    let deadline = ended + if end == End::Signal || lost.is_some() { END } else { DRAIN };
+    let needs_restart = service.needs_restart();
+    let deadline = ended + if end == End::Signal || needs_restart.is_some() { END } else { DRAIN };
     let end_all = || {
         server.end();
         service.end(deadline, seconds)
@@ -161,12 +161,8 @@ fn serve(
         cameras,
         sinks,
     };
-    let lost = lost.map(|reason| {
-        let message = format!("unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}");
-        ExitError::new(Exit::Gpu, message)
-    });
     let failure = match service.sink_failure() {
-        _ if lost.is_some() => lost,
+        _ if needs_restart.is_some() => needs_restart,
         // The reader of standard output has closed the pipe: exit without a message, see `Exit::Output`.
         Some(_) => Some(ExitError { message: String::new(), exit: Exit::Output }),
         None if end == End::Signal => None,

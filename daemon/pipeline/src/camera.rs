@@ -32,7 +32,7 @@ use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::{Stop, Wake};
 
 use crate::frame_rate::FrameRate;
-use crate::lane::{GpuLost, LaneMailbox, QueuedFrame, end_without_gpu};
+use crate::lane::{LaneMailbox, NeedsRestart, QueuedFrame, end_for_restart};
 use crate::mailbox::Put;
 
 /// When a lost camera is opened again, and how often its errors are logged.
@@ -148,8 +148,8 @@ pub struct Camera {
     pub stop: Stop,
     /// Ends the daemon.
     pub end: Stop,
-    /// Set when the GPU is lost.
-    pub gpu_lost: GpuLost,
+    /// Set when only a new process can go on.
+    pub needs_restart: NeedsRestart,
 }
 
 /// The state of the thread.
@@ -244,12 +244,15 @@ impl Camera {
         if std::mem::replace(&mut retry.opened, true) {
             self.metrics.restarts.add(1);
         }
-        self.metrics.enter(Phase::Streaming);
-        self.metrics.set_io(source.io());
         match retry.away {
-            // Logged with the first frame: a source that opens and gives none is not back.
-            Some(_) => retry.returns = Some(source.describe()),
+            // A source that opens and gives no frame is not back: see `frame_came`.
+            Some(_) => {
+                self.metrics.enter(Phase::Waiting);
+                retry.returns = Some(source.describe());
+            }
             None => {
+                self.metrics.enter(Phase::Streaming);
+                self.metrics.set_io(source.io());
                 self.metrics.set_reason(None);
                 let (name, is) = (&self.metrics.name, source.describe());
                 log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {is}");
@@ -261,7 +264,7 @@ impl Camera {
     fn stream(&mut self, mut source: Box<dyn Source>, since_ns: u64, retry: &mut RetryState) -> CameraState {
         let base = self.sequence.load(Ordering::Relaxed);
         let mut copied_bytes = 0;
-        let mut waits = false;
+        let mut waits = retry.away.is_some();
         let mut decoder = None;
         let mut cpu = CpuWatch::start();
         let error = loop {
@@ -357,9 +360,9 @@ impl Camera {
     fn lost(&self, error: &SourceError, retry: &mut RetryState) -> CameraState {
         self.metrics.errors.add(1);
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
-        if error.is_gpu_lost {
+        if let Some(exit) = error.restart {
             let who = format!("camera {}", self.metrics.name);
-            end_without_gpu(&self.gpu_lost, &self.end, &who, error.message.to_string());
+            end_for_restart(&self.needs_restart, &self.end, &who, exit, error);
             return CameraState::Ended;
         }
         if error.retry {

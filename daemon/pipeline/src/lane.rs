@@ -5,12 +5,13 @@
 //! - A frame that fails is dropped.
 //! - A model that fails several times in a row is loaded again.
 //! - A panic costs the frames of the lane; it goes on after a pause.
-//! - An error that costs the process its GPU ends the lane and raises stop, because only a new process can go on: [`GpuLost`].
+//! - An error that costs the process its GPU ends the lane and raises stop, because only a new process can go on: [`NeedsRestart`].
 //!
 //! Another model can replace this one between two runs: [`ModelSwap`]. If two runs can be in flight, the second begins just
 //! before the first ends: [`crate::pacer`].
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,6 +29,7 @@ use visiond_flow::trace;
 use visiond_kernels::nvtx;
 use visiond_live::CameraView;
 use visiond_system::backoff::{Backoff, RateLimit};
+use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::priority::wake_on_time;
 use visiond_system::stop::Stop;
@@ -59,8 +61,8 @@ pub struct Lane {
     pub stop: Stop,
     /// Ends the daemon.
     pub end: Stop,
-    /// Set when the GPU is lost.
-    pub gpu_lost: GpuLost,
+    /// Set when only a new process can go on.
+    pub needs_restart: NeedsRestart,
 }
 
 /// A frame in the mailbox.
@@ -78,16 +80,21 @@ pub type LaneMailbox = Mailbox<Arc<LaneCamera>, QueuedFrame>;
 /// Publishes a message: the publisher's function, or a test's.
 pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 
-/// Why this process has lost its GPU; set by the first lane or camera that notices.
-pub type GpuLost = Arc<OnceLock<String>>;
+/// Why only a new process can go on, and the status to end with; set by the first lane or camera that notices.
+pub type NeedsRestart = Arc<OnceLock<ExitError>>;
 
-/// Ends the daemon because `who` has found that the process has lost its GPU.
-pub fn end_without_gpu(lost: &GpuLost, end: &Stop, who: &str, reason: String) {
-    log::error!(
-        message_id = events::GPU_LOST;
-        "{who}: unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}"
-    );
-    let _ = lost.set(reason);
+/// Ends the daemon because `who` has found that only a new process can go on.
+pub fn end_for_restart(needs: &NeedsRestart, end: &Stop, who: &str, exit: Exit, reason: impl fmt::Display) {
+    let message = if exit == Exit::Gpu {
+        format!("unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}")
+    } else {
+        format!("exiting once so that systemd starts the unit again: {reason}")
+    };
+    match exit {
+        Exit::Gpu => log::error!(message_id = events::GPU_LOST; "{who}: {message}"),
+        _ => log::error!("{who}: {message}"),
+    }
+    let _ = needs.set(ExitError { message, exit });
     end.raise();
 }
 
@@ -302,7 +309,7 @@ impl Lane {
     /// Ends the daemon because the GPU is lost; drops the frames in hand as failed.
     fn give_up(&self, reason: String, state: &mut LaneState) {
         self.discard(state);
-        end_without_gpu(&self.gpu_lost, &self.end, &format!("model {}", self.metrics.name), reason);
+        end_for_restart(&self.needs_restart, &self.end, &format!("model {}", self.metrics.name), Exit::Gpu, reason);
     }
 
     /// Replaces the model if a reload has left another one; no run is in flight.

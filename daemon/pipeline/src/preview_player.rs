@@ -22,7 +22,7 @@ use visiond_system::logging::{self, Subject};
 use visiond_system::stop::Stop;
 
 use crate::camera::RetryPolicy;
-use crate::lane::{GpuLost, end_without_gpu};
+use crate::lane::{NeedsRestart, end_for_restart};
 
 /// A preview's thread, before it runs.
 pub struct PreviewPlayer {
@@ -42,8 +42,8 @@ pub struct PreviewPlayer {
     pub stop: Stop,
     /// Ends the daemon.
     pub end: Stop,
-    /// Set when the GPU is lost.
-    pub gpu_lost: GpuLost,
+    /// Set when only a new process can go on.
+    pub needs_restart: NeedsRestart,
 }
 
 impl PreviewPlayer {
@@ -68,9 +68,9 @@ impl PreviewPlayer {
             if self.stop.is_raised() {
                 return;
             }
-            if error.is_gpu_lost {
+            if let Some(exit) = error.restart {
                 let who = format!("camera {}, preview", self.camera);
-                end_without_gpu(&self.gpu_lost, &self.end, &who, error.message.to_string());
+                end_for_restart(&self.needs_restart, &self.end, &who, exit, error);
                 return;
             }
             self.feed.failed(&error.message);

@@ -22,12 +22,13 @@ use visiond_capture::source::Open;
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 use visiond_live::{Live, PreviewFeed};
+use visiond_system::exit::ExitError;
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
 use super::camera::{ActiveCameras, Camera, RetryPolicy};
 use super::frame_rate::FrameRate;
-use super::lane::{GpuLost, Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, PublishFn};
+use super::lane::{Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, NeedsRestart, PublishFn};
 use super::mailbox::{Delivery, Mailbox};
 use super::preview_player::PreviewPlayer;
 
@@ -80,7 +81,7 @@ pub struct Pipeline {
     message_limit: Arc<MessageLimit>,
     active_cameras: Arc<ActiveCameras>,
     unfinished: Arc<AtomicUsize>,
-    gpu_lost: GpuLost,
+    needs_restart: NeedsRestart,
     clock: Arc<dyn Clock>,
 }
 
@@ -189,7 +190,7 @@ impl Pipeline {
             message_limit,
             active_cameras: Arc::clone(&active_cameras),
             unfinished: Arc::clone(&unfinished),
-            gpu_lost: GpuLost::default(),
+            needs_restart: NeedsRestart::default(),
             clock: Arc::new(SystemClock),
             context,
         };
@@ -362,7 +363,7 @@ impl Pipeline {
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
             end: self.context.stop.clone(),
-            gpu_lost: Arc::clone(&self.gpu_lost),
+            needs_restart: Arc::clone(&self.needs_restart),
         };
         self.unfinished.fetch_add(1, Ordering::SeqCst);
         let last = Unfinished { left: Arc::clone(&self.unfinished), stop: self.context.stop.clone() };
@@ -399,7 +400,7 @@ impl Pipeline {
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
             end: self.context.stop.clone(),
-            gpu_lost: Arc::clone(&self.gpu_lost),
+            needs_restart: Arc::clone(&self.needs_restart),
         };
         let name = format!("cam {}", record.metrics.name);
         let thread = thread::Builder::new().name(name).spawn(move || camera.run())?;
@@ -417,7 +418,7 @@ impl Pipeline {
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
             end: self.context.stop.clone(),
-            gpu_lost: Arc::clone(&self.gpu_lost),
+            needs_restart: Arc::clone(&self.needs_restart),
         };
         // The kernel cuts thread names at 15 bytes.
         let name = format!("view {}", preview.camera);
@@ -431,9 +432,9 @@ impl Pipeline {
         self.lanes.iter().map(|lane| LaneView { lane: Arc::clone(&lane.metrics), cameras: cameras(lane) }).collect()
     }
 
-    /// Returns why this process has lost its GPU; `None` if it has not.
-    pub fn lost(&self) -> Option<&str> {
-        self.gpu_lost.get().map(String::as_str)
+    /// Returns why only a new process can go on; `None` if this one can.
+    pub fn needs_restart(&self) -> Option<&ExitError> {
+        self.needs_restart.get()
     }
 
     /// Wakes every thread that waits at a mailbox or to open a failed camera again. Called after `stop` was raised.

@@ -21,7 +21,7 @@ use visiond_system::stop::{Stop, Wake};
 use crate::camera::{ActiveCameras, Camera, RetryPolicy};
 use crate::frame_rate::FrameRate;
 use crate::lane::testing::{self, Act, Fake};
-use crate::lane::{GpuLost, Lane, LaneMailbox, LaneModel, MessageLimit};
+use crate::lane::{Lane, LaneMailbox, LaneModel, MessageLimit, NeedsRestart};
 use crate::mailbox::{Delivery, Mailbox};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -164,7 +164,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         stop: stop.clone(),
         end: stop.clone(),
-        gpu_lost: GpuLost::default(),
+        needs_restart: NeedsRestart::default(),
     };
     // How many messages came, and the number and time of the last.
     let last = Arc::new(Mutex::new((0_u64, None::<(u64, u64)>)));
@@ -185,7 +185,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         stop: stop.clone(),
         end: stop,
-        gpu_lost: GpuLost::default(),
+        needs_restart: NeedsRestart::default(),
     };
     let model = LaneModel {
         facts: Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64), ..MessageModel::default() }),

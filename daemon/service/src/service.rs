@@ -16,6 +16,7 @@ use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext};
 use visiond_publish::SinkContext;
 use visiond_publish::{PublishError, Publisher};
+use visiond_system::exit::ExitError;
 use visiond_system::outage::IfUnusable;
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
@@ -214,9 +215,9 @@ impl Service {
         self.state.lock().running.config.status.clone()
     }
 
-    /// Returns why this process has lost its GPU; `None` if it has not.
-    pub fn lost(&self) -> Option<String> {
-        self.state.lock().pipeline.lost().map(str::to_owned)
+    /// Returns why only a new process can go on, with the status to end with; `None` if this one can.
+    pub fn needs_restart(&self) -> Option<ExitError> {
+        self.state.lock().pipeline.needs_restart().cloned()
     }
 
     /// Returns why a change that was left half done ended the daemon.

@@ -21,6 +21,7 @@ pub mod process;
 pub mod process_limits;
 pub mod ranked_lock;
 pub mod redact;
+pub mod restart_once;
 pub mod signals;
 pub mod state;
 pub mod stop;

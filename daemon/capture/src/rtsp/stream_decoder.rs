@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_config::types::RtspConfig;
+use visiond_config::types::{RtspConfig, RtspTransport};
 use visiond_flow::clock::Clock;
 use visiond_system::stop::Stop;
 
@@ -61,6 +61,18 @@ impl Stream {
     pub fn no_frame(&self) -> SourceError {
         let seconds = self.frame_timeout().as_secs_f64();
         SourceError::transient(format!("no frame from {} for {seconds} s", self.origin))
+    }
+
+    /// Returns the error of a stream of which every picture is damaged.
+    pub fn damaged(&self) -> SourceError {
+        let (origin, seconds) = (&self.origin, self.frame_timeout().as_secs_f64());
+        let remedy = match self.config.transport {
+            RtspTransport::Tcp => "restart the camera, or update its firmware",
+            RtspTransport::Udp => "packets are lost on the way: set `transport = \"tcp\"`, or check the network",
+        };
+        SourceError::transient(format!(
+            "no usable frame from {origin} for {seconds} s: every picture is damaged: {remedy}"
+        ))
     }
 
     /// Returns the error of a stream that cannot be decoded.

@@ -17,14 +17,53 @@ use super::device::Node;
 use resolve::resolve;
 
 pub(super) use control::FrameRateControl;
+pub(super) use control::spelled;
 pub use control::{Control, ControlKind, MenuItem, Value};
 pub use ioctl::list;
+pub(super) use ioctl::numbers;
 pub(super) use setter::ControlSetter;
 
 /// Returns what is wrong with `wanted`: the control's configured name, and a sentence. Changes nothing.
 pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(String, String)> {
     let Ok(controls) = list(node) else { return Vec::new() };
     resolve(&controls, wanted).1
+}
+
+/// Keeps the settings of the capture unit and of the sensor's mode, which such drivers store from program to program: they are as
+/// before when this is dropped.
+pub struct KeptControls<'a> {
+    node: &'a Node,
+    kept: Vec<Control>,
+}
+
+impl<'a> KeptControls<'a> {
+    /// Reads the settings of `node`. A driver without such controls has none to keep.
+    pub fn new(node: &'a Node) -> Self {
+        let mut kept = list(node).unwrap_or_default();
+        kept.retain(|control| control.is_captures() && !control.read_only && !control.write_only);
+        Self { node, kept }
+    }
+
+    /// Sets the control `name`, if it is one of those that are kept.
+    pub(super) fn set(&self, name: &str, value: i64) {
+        if let Some(control) = self.kept.iter().find(|control| control.name == name) {
+            // What the driver then says of its formats shows whether it has worked.
+            let _ = ioctl::set(self.node, control, &Value::Number(value));
+        }
+    }
+}
+
+impl Drop for KeptControls<'_> {
+    fn drop(&mut self) {
+        for control in &self.kept {
+            if let Some(value) = &control.value
+                && ioctl::get(self.node, control).is_ok_and(|now| now != *value)
+                && let Err(error) = ioctl::set(self.node, control, value)
+            {
+                log::warn!("{}: cannot set {} as it was before: {error}", self.node.path().display(), control.name);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

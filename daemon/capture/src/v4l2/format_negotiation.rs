@@ -3,7 +3,7 @@
 use std::io;
 
 use v4l::v4l_sys as sys;
-use visiond_config::types::{CameraFormat, V4l2Config};
+use visiond_config::types::{CameraFormat, ControlValue, V4l2Config};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{BayerDepth, FrameLayout, PixelFormat};
 
@@ -15,6 +15,7 @@ use super::formats;
 use super::fourcc::{self, FourCc};
 use super::planes::{Planes, PlanesError};
 use super::quirks::Quirk;
+use super::sensor_modes;
 use crate::source::SourceError;
 
 /// A rate this much below the requested one counts as equal, because drivers round their intervals.
@@ -71,11 +72,30 @@ pub fn choose(node: &Node, config: &V4l2Config) -> Result<FormatRequest, SourceE
         let tried = node.try_format(&request(choice));
         let has_size = tried.is_ok_and(|pix| pix.fourcc == choice.fourcc && (pix.width, pix.height) == (width, height));
         let rate = config.fps.and_then(|fps| Some((fps, formats::highest_rate(node, choice.fourcc, width, height)?)));
-        has_size && rate.is_none_or(|(fps, highest)| highest >= fps * (1.0 - RATE_TOLERANCE))
+        has_size && rate.is_none_or(|(fps, highest)| is_fast_enough(highest, fps))
     };
     // A webcam has its larger sizes and higher rates only in MJPEG. If no format fits, the first one is as good as any.
     let best = candidates.iter().map(choice).find(has);
     Ok(best.unwrap_or_else(|| choice(&candidates[0])))
+}
+
+/// Returns the format that the driver would send for `config`: what it answers to TRY_FMT. If the node is `idle`, the control of
+/// the sensor's mode has its configured value meanwhile, and the stored one afterwards.
+pub fn expected(node: &Node, config: &V4l2Config, idle: bool) -> Result<FormatRequest, SourceError> {
+    let mode = config.controls.get(sensor_modes::SENSOR_MODE).filter(|_| idle);
+    let kept = mode.map(|mode| (controls::KeptControls::new(node), mode));
+    if let Some((kept, ControlValue::Number(mode))) = &kept {
+        kept.set(sensor_modes::SENSOR_MODE, *mode);
+    }
+    let choice = choose(node, config)?;
+    // A driver without TRY_FMT says no more than this.
+    let answer = node.try_format(&request(&choice)).ok().filter(|pix| pix.fourcc == choice.fourcc);
+    Ok(answer.map_or(choice, |pix| FormatRequest { width: pix.width, height: pix.height, ..choice }))
+}
+
+/// Whether the highest rate of a format or mode is the requested one, or more.
+pub(super) fn is_fast_enough(highest: f64, fps: f64) -> bool {
+    highest >= fps * (1.0 - RATE_TOLERANCE)
 }
 
 fn request(choice: &FormatRequest) -> PixFormat {
@@ -88,7 +108,7 @@ fn request(choice: &FormatRequest) -> PixFormat {
     }
 }
 
-/// Sets the chosen format. Logs, as `label`, what the driver changed.
+/// Sets the chosen format. Logs, as `label`, in what it differs from the configured one.
 pub fn set(
     node: &Node,
     config: &V4l2Config,
@@ -96,7 +116,7 @@ pub fn set(
     label: &str,
 ) -> Result<NegotiatedFormat, SourceError> {
     let device = node.path().display();
-    let FormatRequest { fourcc: code, format, width, height } = choice;
+    let FormatRequest { fourcc: code, format, .. } = choice;
     let set = node.set_format(&request(&choice)).map_err(|error| refused(node, "set its format (S_FMT)", &error))?;
     if set.fourcc != code {
         let (given, wanted) = (fourcc::text(set.fourcc), fourcc::text(code));
@@ -111,9 +131,14 @@ pub fn set(
              or deinterlace in a program and read that with `type = \"command\"`"
         )));
     }
-    if (set.width, set.height) != (width, height) && (config.width.is_some() || config.height.is_some()) {
+    let (wanted_width, wanted_height) = (config.width.unwrap_or(set.width), config.height.unwrap_or(set.height));
+    if (set.width, set.height) != (wanted_width, wanted_height) {
         let word = fourcc::word(format);
-        log::warn!("{label}: the driver has no {width}x{height} in {word}, using {}x{}", set.width, set.height);
+        log::warn!(
+            "{label}: the driver has no {wanted_width}x{wanted_height} in {word}, using {}x{}",
+            set.width,
+            set.height
+        );
     }
     let fps = set_rate(node, config.fps, label);
     let read_as = if node.has(Quirk::SamplesFillWords) { full_words(format) } else { format };

@@ -95,7 +95,19 @@ pub fn highest_rate(node: &Node, fourcc: FourCc, width: u32, height: u32) -> Opt
     }
 }
 
+/// Lists the sizes of a format, largest first.
 fn sizes(node: &Node, fourcc: FourCc) -> Vec<SupportedSize> {
+    let mut sizes = sizes_in_order(node, fourcc);
+    sizes.sort_by_key(|size: &SupportedSize| {
+        let (width, height) = size.largest;
+        std::cmp::Reverse((u64::from(width) * u64::from(height), width))
+    });
+    sizes.dedup();
+    sizes
+}
+
+/// Lists the sizes of a format in the driver's order.
+pub(super) fn sizes_in_order(node: &Node, fourcc: FourCc) -> Vec<SupportedSize> {
     let mut sizes = Vec::new();
     for index in 0..MAX_ENTRIES {
         let fill = |raw: &mut sys::v4l2_frmsizeenum| {
@@ -121,11 +133,6 @@ fn sizes(node: &Node, fourcc: FourCc) -> Vec<SupportedSize> {
             break;
         }
     }
-    sizes.sort_by_key(|size: &SupportedSize| {
-        let (width, height) = size.largest;
-        std::cmp::Reverse((u64::from(width) * u64::from(height), width))
-    });
-    sizes.dedup();
     sizes
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use v4l::v4l_sys as sys;
 use visiond_config::types::{IoMode, V4l2Config};
 
+use super::capture_channel;
 use super::controls::ControlSetter;
 use super::device::{Capabilities, MAX_MEMORY_PLANES, Node, NodeError};
 use super::errors::{gone, refused, unknown, unopened};
@@ -16,6 +17,7 @@ use super::extract::FrameExtractor;
 use super::format_negotiation::{self, CameraPicture, NegotiatedFormat};
 use super::fourcc;
 use super::io_method::{self, BufferRequest};
+use super::sensor_modes;
 use super::signal::{NoSignal, SignalWatch};
 use super::stream::Stream;
 use crate::buffers::Buffers;
@@ -38,6 +40,7 @@ pub(super) struct Streaming {
     pub extract: FrameExtractor,
     pub mode: IoMode,
     pub description: String,
+    /// Whether a usable frame has come.
     pub had_frame: bool,
     timeout: FrameTimeout,
 }
@@ -91,9 +94,11 @@ impl OpenCamera {
             Ok(timings) => timings,
             Err(missing) => return Ok(Err(missing)),
         };
-        let mut setting = ControlSetter::new(node, config, label);
+        // Which mode the size means is asked each time, because another program may have changed the controls.
+        let resolved = sensor_modes::resolved(node, config);
+        let mut setting = ControlSetter::new(node, &resolved, label);
         setting.before_format();
-        let choice = format_negotiation::choose(node, config)?;
+        let choice = format_negotiation::choose(node, &resolved)?;
         let mut negotiated = format_negotiation::set(node, config, choice, label)?;
         setting.after_format();
         let NegotiatedFormat { pix, .. } = &negotiated;
@@ -129,6 +134,7 @@ impl OpenCamera {
             is_jpeg: matches!(picture, CameraPicture::Jpeg(_)),
             io: config.io,
         };
+        capture_channel::check(node)?;
         let (stream, mode, io) = io_method::choose(node, &wanted, buffers)?;
         let extract = FrameExtractor::new(picture, mode, &stream, buffers, node.path())?;
         let rate = fps.map(|fps| format!(" at {} fps", (fps * 100.0).round() / 100.0)).unwrap_or_default();

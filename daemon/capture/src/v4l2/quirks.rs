@@ -14,6 +14,11 @@ pub enum Quirk {
     /// has not changed, does not reach the sensor either, because the kernel skips it (`cluster_changed` in v4l2-ctrls-core.c).
     /// Controls of the capture unit and of the sensor's mode affect the format, and must be set before it.
     SensorOffUntilStreaming,
+    /// A mode of the sensor is chosen by the control `sensor_mode`, the mode's place in the driver's own list of sizes. Many
+    /// device trees have the driver ignore the size that a program asks for.
+    ModeByControl,
+    /// STREAMON opens /dev/capture-vi-channelN inside the kernel, with the rights of the calling process.
+    OpensChannelAtStart,
     /// S_PARM is missing. The control `frame_rate` sets the rate.
     RateByControl,
     /// A module parameter chooses between CLOCK_MONOTONIC and CLOCK_REALTIME for timestamps. Their flags say CLOCK_MONOTONIC in
@@ -36,6 +41,11 @@ const TABLE: &[(&str, Quirk)] = &[
     // tegracam_ctrls.c: tegracam_s_ctrl returns early while the power is off, tegracam_ctrl_set_overrides; tegracam_v4l2.c:
     // v4l2sd_stream; camera_common.c: camera_common_try_fmt reads the mode and HDR; vi/channel.c: tegra_channel_s_ctrl.
     (TEGRA, Quirk::SensorOffUntilStreaming),
+    // camera_common.c: camera_common_try_fmt with use_sensor_mode_id, camera_common_enum_framesizes; tegracam_ctrls.c:
+    // TEGRA_CAMERA_CID_SENSOR_MODE_ID.
+    (TEGRA, Quirk::ModeByControl),
+    // vi/vi5_fops.c: vi5_channel_open, in release 36 and newer.
+    (TEGRA, Quirk::OpensChannelAtStart),
     // vi/channel.c: tegra_channel_ioctl_ops has no vidioc_s_parm; tegracam_ctrls.c: TEGRA_CAMERA_CID_FRAME_RATE.
     (TEGRA, Quirk::RateByControl),
     // vi/vi5_fops.c: vi5_capture_dequeue hands on sof_timestamp; vi/channel.c: timestamp_flags of the queue.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use v4l::v4l_sys as sys;
 use visiond_capture::Buffers;
 use visiond_capture::v4l2::arrivals::{Arrival, Arrivals};
-use visiond_capture::v4l2::controls::{self, Value};
+use visiond_capture::v4l2::controls::{self, KeptControls, Value};
 use visiond_capture::v4l2::device::{Node, NodeError};
 use visiond_capture::v4l2::fourcc;
 use visiond_capture::v4l2::sample_alignment::{SampleAlignment, SampleBits};
@@ -63,12 +63,19 @@ fn test_camera(label: &str, camera: &Camera, buffers: &Buffers, test: &mut AreaT
     if camera.io.is_some_and(|io| io.mmap.is_none() && io.userptr.is_none()) {
         return test.skip(streams, "another program streams from it: stop that, such as by `systemctl stop visiond`");
     }
-    match Node::open(&camera.device) {
-        Ok(node) => idle(label, &Arc::new(node), test),
+    let node = Node::open(&camera.device).and_then(|node| {
+        idle(label, &Arc::new(node), test);
+        // Another one, because the driver may have tied its buffers to the first.
+        Node::open(&camera.device)
+    });
+    let node = match node {
+        Ok(node) => node,
         Err(NodeError::Unopened(error) | NodeError::Unknown(error)) => {
             return test.fail(format!("{label}: opens again"), "as before", error);
         }
-    }
+    };
+    // Dropped after the stream.
+    let _kept = KeptControls::new(&node);
     match Arrivals::open(&camera.device, &camera.config_without_rate(), buffers) {
         Ok(Ok(arrivals)) => {
             test.verdict(streams, "a stream", arrivals.description(), true);

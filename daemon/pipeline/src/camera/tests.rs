@@ -8,6 +8,7 @@ use visiond_capture::source::Opener;
 use visiond_flow::clock::SystemClock;
 use visiond_flow::frame::FramePool;
 use visiond_flow::metrics::LossCause;
+use visiond_system::exit::Exit;
 use visiond_system::testing::{EVER, HANG, wait_until};
 
 use super::*;
@@ -68,6 +69,7 @@ struct Run {
     active_cameras: Arc<ActiveCameras>,
     mailbox: Arc<LaneMailbox>,
     stop: Stop,
+    needs_restart: NeedsRestart,
     thread: std::thread::JoinHandle<()>,
 }
 
@@ -185,6 +187,7 @@ fn start_by(
     let metrics = Arc::new(CameraMetrics::new("door".into()));
     let mailbox = Arc::new(Mailbox::default());
     let slot = mailbox.add(testing::camera(&metrics), delivery);
+    let needs_restart = NeedsRestart::default();
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open,
@@ -197,10 +200,10 @@ fn start_by(
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
         end: stop.clone(),
-        gpu_lost: GpuLost::default(),
+        needs_restart: Arc::clone(&needs_restart),
     };
     let thread = std::thread::spawn(move || camera.run());
-    Run { metrics, active_cameras, mailbox, stop, thread }
+    Run { metrics, active_cameras, mailbox, stop, needs_restart, thread }
 }
 
 fn alone(script: Vec<Opening>) -> Run {
@@ -450,7 +453,7 @@ fn another_reason_is_told_when_it_lasts() {
             frame_rate: FrameRate::default(),
             clock: Arc::new(SystemClock),
             end: stop.clone(),
-            gpu_lost: GpuLost::default(),
+            needs_restart: NeedsRestart::default(),
             stop,
         }
     };
@@ -480,4 +483,15 @@ fn a_camera_that_finds_the_gpu_lost_ends_the_daemon() {
     let run = alone(vec![Opening::Error(SourceError::gpu_lost("cuvidDecodePicture failed (719)"))]);
     wait_until("the end", || run.stop.is_raised());
     run.thread.join().unwrap();
+    assert_eq!(run.needs_restart.get().unwrap().exit, Exit::Gpu);
+}
+
+#[test]
+fn a_camera_whose_device_list_is_too_old_ends_the_daemon_for_a_new_one() {
+    let refused = SourceError { restart: Some(Exit::Input), ..SourceError::transient("not in the device list") };
+    let run = alone(vec![Opening::Error(refused)]);
+    wait_until("the end", || run.stop.is_raised());
+    run.thread.join().unwrap();
+    let end = run.needs_restart.get().unwrap();
+    assert!(end.exit == Exit::Input && end.message.ends_with("not in the device list"), "{end:?}");
 }

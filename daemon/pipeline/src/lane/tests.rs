@@ -22,7 +22,7 @@ struct Bench {
     cameras: Vec<Arc<CameraMetrics>>,
     lane: Arc<LaneMetrics>,
     stop: Stop,
-    lost: GpuLost,
+    lost: NeedsRestart,
     thread: JoinHandle<()>,
 }
 
@@ -43,7 +43,7 @@ fn start_with_runs(
     let metrics: Vec<_> = (0..cameras).map(|n| Arc::new(CameraMetrics::new(format!("cam{n}").into()))).collect();
     let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
     let (publish, messages) = message_channel();
-    let lost = GpuLost::default();
+    let lost = NeedsRestart::default();
     for (number, metrics) in metrics.iter().enumerate() {
         assert_eq!(mailbox.add(camera(metrics), Delivery::Lossless), number);
     }
@@ -52,7 +52,7 @@ fn start_with_runs(
         mailbox: Arc::clone(&mailbox),
         model_swap: Arc::clone(&model_swap),
         message_limit: Arc::new(MessageLimit::new(message_limit, &stop)),
-        gpu_lost: Arc::clone(&lost),
+        needs_restart: Arc::clone(&lost),
         ..alone(publish, &stop)
     };
     let thread = std::thread::spawn(move || lane.run(fake_model("fake", batch, max_in_flight, act)));
@@ -70,7 +70,7 @@ fn alone(publish: PublishFn, stop: &Stop) -> Lane {
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
         end: stop.clone(),
-        gpu_lost: GpuLost::default(),
+        needs_restart: NeedsRestart::default(),
     }
 }
 
@@ -360,7 +360,8 @@ fn a_lost_gpu_ends_the_lane_and_says_why() {
         let (messages, cameras, lane) = bench.end();
         assert_eq!((messages.len(), lane.rebuilds.get(), stop.is_raised()), (2, 0, true));
         assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
-        assert_eq!(lost.get().map(String::as_str), Some("an illegal address was encountered"));
+        let end = lost.get().unwrap();
+        assert!(end.exit == Exit::Gpu && end.message.ends_with("an illegal address was encountered"), "{end:?}");
         assert_eq!(lane.activity(), Activity::Ended);
     }
 }

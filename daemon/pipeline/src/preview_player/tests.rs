@@ -10,6 +10,7 @@ use visiond_capture::source::Source;
 use visiond_flow::clock::SystemClock;
 use visiond_flow::frame::FramePool;
 use visiond_live::{CameraView, PictureStream, PreviewPhase};
+use visiond_system::exit::Exit;
 use visiond_system::testing::{EVER, wait_until};
 
 use super::*;
@@ -68,7 +69,7 @@ struct Bench {
     opened: Arc<AtomicUsize>,
     stop: Stop,
     end: Stop,
-    gpu_lost: GpuLost,
+    needs_restart: NeedsRestart,
     thread: JoinHandle<()>,
     _live: Arc<Live>,
 }
@@ -77,7 +78,7 @@ impl Bench {
     /// Starts it; the attempts to play the stream do what `script` says.
     fn start(script: &[Act]) -> Self {
         let (live, stop, end) = (Live::new(), Stop::new().unwrap(), Stop::new().unwrap());
-        let (view, opened, gpu_lost) = (live.view("door"), Arc::<AtomicUsize>::default(), GpuLost::default());
+        let (view, opened, needs_restart) = (live.view("door"), Arc::<AtomicUsize>::default(), NeedsRestart::default());
         let (mut script, counted) = (VecDeque::from(script.to_vec()), Arc::clone(&opened));
         let open = move || -> Result<Box<dyn Source>, SourceError> {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -96,10 +97,10 @@ impl Bench {
             clock: Arc::new(SystemClock),
             stop: stop.clone(),
             end: end.clone(),
-            gpu_lost: Arc::clone(&gpu_lost),
+            needs_restart: Arc::clone(&needs_restart),
         };
         let thread = thread::spawn(move || preview.run());
-        Self { view, opened, stop, end, gpu_lost, thread, _live: live }
+        Self { view, opened, stop, end, needs_restart, thread, _live: live }
     }
 
     fn opened(&self) -> usize {
@@ -147,6 +148,7 @@ fn a_gpu_that_is_lost_in_a_preview_ends_the_daemon() {
     let bench = Bench::start(&[Act::LosesGpu]);
     let _watch = bench.view.watch(PictureStream::Shown, false).unwrap();
     wait_until("the end", || bench.end.is_raised());
-    assert_eq!(bench.gpu_lost.get().map(String::as_str), Some("the GPU fell off the bus"));
+    let end = bench.needs_restart.get().unwrap();
+    assert!(end.exit == Exit::Gpu && end.message.ends_with("the GPU fell off the bus"), "{end:?}");
     bench.end();
 }

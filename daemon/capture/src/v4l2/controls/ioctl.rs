@@ -14,6 +14,9 @@ use crate::v4l2::device::{self, Node};
 /// The most items of a menu that are queried.
 const MAX_ITEMS: i64 = 1024;
 
+/// The most numbers of an array that are read. NVIDIA's largest has 36 for each of at most 30 modes.
+const MAX_NUMBERS: u32 = 4096;
+
 /// Lists every control, in the driver's order.
 pub fn list(node: &Node) -> io::Result<Vec<Control>> {
     let mut controls: Vec<Control> = Vec::new();
@@ -150,6 +153,25 @@ pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
             }))
         }
     }
+}
+
+/// Reads a compound control that is an array of unsigned 32-bit numbers.
+pub fn numbers(node: &Node, control: &Control) -> io::Result<Vec<u32>> {
+    let described = query(node, control.id)?;
+    let count = described.elems.min(MAX_NUMBERS) as usize;
+    if described.type_ != sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_U32 || described.elem_size != 4 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let mut numbers = vec![0_u32; count];
+    // SAFETY: integers, and a union of integers and pointers; zeros are values of all.
+    let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
+    raw.id = control.id;
+    // At most four times MAX_NUMBERS.
+    raw.size = (numbers.len() * 4) as u32;
+    raw.__bindgen_anon_1.p_u32 = numbers.as_mut_ptr();
+    // SAFETY: `p_u32` points at `size` bytes that may be written and live through the call.
+    unsafe { call(node, vidioc::VIDIOC_G_EXT_CTRLS, &mut raw)? };
+    Ok(numbers)
 }
 
 /// Sets a control. [`resolve`](super::resolve::resolve) has checked `value` for it.

@@ -43,10 +43,15 @@ impl MemoryPlanes {
         (count > 0 && count <= MAX_MEMORY_PLANES && end <= i32::MAX as usize).then_some(planes)
     }
 
+    /// Returns the start of each plane, and its length in whole pages.
+    fn whole_pages(&self) -> impl Iterator<Item = (usize, usize)> {
+        let page = page_bytes();
+        (0..self.count).map(move |plane| (self.starts[plane], self.lengths[plane].next_multiple_of(page)))
+    }
+
     /// Returns the length of the range: whole pages.
     pub fn total(&self) -> usize {
-        let last = self.count - 1;
-        self.starts[last] + self.lengths[last].next_multiple_of(page_bytes())
+        self.whole_pages().last().map_or(0, |(start, length)| start + length)
     }
 }
 
@@ -118,10 +123,11 @@ impl BufferMemory {
         Ok(())
     }
 
-    /// Sets the addresses of a USERPTR buffer.
+    /// Sets the addresses of a USERPTR buffer, with lengths of whole pages: drivers that use DMA refuse a length that ends within a
+    /// line of the cache (`vb2_dc_get_userptr` in videobuf2-dma-contig.c), which frames of RAW10 with 1332x990 pixels would have.
     pub fn point(&self, raw: &mut RawBuffer) {
-        for plane in 0..self.planes.count {
-            raw.point(plane, self.start.as_ptr() as usize + self.planes.starts[plane], self.planes.lengths[plane]);
+        for (plane, (start, length)) in self.planes.whole_pages().enumerate() {
+            raw.point(plane, self.start.as_ptr() as usize + start, length);
         }
     }
 }
@@ -269,7 +275,13 @@ mod tests {
         let page = page_bytes();
         let planes = MemoryPlanes::new([page + 1, 10, 2 * page], 3).unwrap();
         assert_eq!((planes.starts, planes.total()), ([0, 2 * page, 3 * page], 5 * page));
+        assert_eq!(planes.whole_pages().collect::<Vec<_>>(), [(0, 2 * page), (2 * page, page), (3 * page, 2 * page)]);
         assert_eq!(MemoryPlanes::new([page, 10, 0], 1).unwrap().total(), page);
+        // RAW10 of 1332x990 and 2028x1080 pixels, in 16-bit words.
+        for length in [1332 * 990 * 2, 2028 * 1080 * 2] {
+            let planes = MemoryPlanes::new([length, 0, 0], 1).unwrap();
+            assert!(length % 128 != 0 && planes.whole_pages().all(|(_, length)| length % 128 == 0));
+        }
         assert_eq!(MemoryPlanes::new([0; 3], 1), None);
         assert_eq!(MemoryPlanes::new([usize::MAX; 3], 3), None);
         assert_eq!(MemoryPlanes::new([1; 3], 0), None);
