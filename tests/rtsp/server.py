@@ -37,6 +37,8 @@ TRICKS = {
     "alone": "no connection is accepted beside the first",
     "farewell": "TEARDOWN is answered with a body without end",
     "missing": "every third unit lacks its second packet",
+    "spoilt": "every unit lacks its second packet",
+    "spoils": "as spoilt, once the first file was sent",
     "asks": "a request of the server comes before each unit",
     "session": "the session's number ends with a blank",
 }
@@ -337,7 +339,8 @@ class Client(threading.Thread):
                     shown = [nal for nal in unit if args.sets != "sdp" or not stream.is_set(nal)]
                     payloads = list(stream.payloads(shown))
                     for at, payload in enumerate(payloads):
-                        if trick == "missing" and n % 3 == 2 and at == 1:
+                        is_spoilt = trick == "spoilt" or trick == "spoils" and n >= len(args.streams[0].units)
+                        if at == 1 and (is_spoilt or trick == "missing" and n % 3 == 2):
                             self.sequence = (self.sequence + 1) & 0xFFFF
                             continue
                         self.packet(payload, timestamp, at + 1 == len(payloads))

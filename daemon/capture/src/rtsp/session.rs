@@ -324,6 +324,8 @@ pub(super) enum Failure {
     NoAnswer,
     /// The camera plays, and no picture came for too long.
     NoVideo,
+    /// The camera plays, and every picture was damaged for too long.
+    Damaged,
     Closed,
     /// The camera plays, sends nothing any more, and cannot be reached.
     Absent(Absence),
@@ -354,7 +356,7 @@ impl Failure {
         match self {
             // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
             Self::Rtsp(error) => error.status_code().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
-            Self::NoAnswer | Self::NoVideo | Self::Closed | Self::Absent(_) => true,
+            Self::NoAnswer | Self::NoVideo | Self::Damaged | Self::Closed | Self::Absent(_) => true,
             Self::Endless | Self::Panic(_) | Self::OtherCodec(_) => false,
         }
     }
@@ -367,6 +369,7 @@ impl Failure {
             Self::NoAnswer => {
                 return format!("no answer from {shown} for {seconds} s; check the camera and the network");
             }
+            Self::Damaged => return damaged(shown, target.timeout, target.transport),
             Self::NoVideo => {
                 let hint = match target.transport {
                     RtspTransport::Tcp => "",
@@ -568,9 +571,11 @@ impl Connected {
             camera_clock: CameraClock::new(stream.rate_hz),
             arrival: clock::now(clock),
             units: 0,
+            damaged: 0,
             receive,
         };
         let mut deadline = Instant::now() + target.timeout;
+        let no_video = |damaged: u64| if damaged > 0 { Failure::Damaged } else { Failure::NoVideo };
         // When the last units came, and how long one takes to come on average.
         let (mut last_units, mut interval) = (None, Duration::ZERO);
         // A camera that accepts no connection beside this one would look absent at each pause.
@@ -579,7 +584,7 @@ impl Connected {
             // Where packets never stop, the timer below may never be looked at.
             let now = Instant::now();
             if now >= deadline {
-                return Err(Failure::NoVideo);
+                return Err(no_video(reception.damaged));
             }
             let absence = async {
                 sleep_until(now + QUIET.max(interval * 3)).await;
@@ -588,7 +593,10 @@ impl Connected {
             let gathered = few_reads(meter, gather(packets.as_mut(), &mut reception, clock));
             tokio::select! {
                 biased;
-                gathered = timeout_at(deadline, gathered) => gathered.map_err(|_| Failure::NoVideo)???,
+                gathered = timeout_at(deadline, gathered) => match gathered {
+                    Ok(gathered) => gathered??,
+                    Err(_) => return Err(no_video(reception.damaged)),
+                },
                 () = &mut accepts, if last_units.is_some() && !accepts_others => accepts_others = true,
                 absence = absence, if accepts_others => return Err(Failure::Absent(absence)),
             }
@@ -596,12 +604,22 @@ impl Connected {
             if units > 0 {
                 let now = Instant::now();
                 deadline = now + target.timeout;
+                reception.damaged = 0;
                 if let Some(last) = last_units.replace(now) {
                     interval = (interval * 7 + now.duration_since(last) / units) / 8;
                 }
             }
         }
     }
+}
+
+/// Returns the sentence about a stream of which every picture is damaged.
+pub(super) fn damaged(shown: &str, timeout: Duration, transport: RtspTransport) -> String {
+    let remedy = match transport {
+        RtspTransport::Tcp => "restart the camera, or update its firmware",
+        RtspTransport::Udp => "packets are lost on the way: set `transport = \"tcp\"`, or check the network",
+    };
+    format!("no usable frame from {shown} for {} s: every picture is damaged: {remedy}", timeout.as_secs_f64())
 }
 
 /// Assembles a stream's packets and gives its units away.
@@ -612,6 +630,8 @@ struct Reception<F> {
     arrival: Timestamp,
     /// How many units came since they were last counted.
     units: u32,
+    /// How many damaged ones came since the last whole one.
+    damaged: u64,
     receive: F,
 }
 
@@ -628,7 +648,10 @@ impl<F: FnMut(Received)> Reception<F> {
                 });
                 match self.assembler.take_damaged() {
                     0 => {}
-                    units => (self.receive)(Received::Damaged(units)),
+                    units => {
+                        self.damaged += units;
+                        (self.receive)(Received::Damaged(units));
+                    }
                 }
             }
             PacketItem::Rtcp(packet) => {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_config::types::{RtspConfig, RtspTransport};
+use visiond_config::types::RtspConfig;
 use visiond_flow::clock::Clock;
 use visiond_system::stop::Stop;
 
 use super::super::buffers::Buffers;
 use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
-use super::session::RunningSession;
+use super::session::{self, RunningSession};
 use super::unit_queue::{Taken, UnitQueue};
 
 /// How long the next key frame may take where frames wait for one.
@@ -65,14 +65,7 @@ impl Stream {
 
     /// Returns the error of a stream of which every picture is damaged.
     pub fn damaged(&self) -> SourceError {
-        let (origin, seconds) = (&self.origin, self.frame_timeout().as_secs_f64());
-        let remedy = match self.config.transport {
-            RtspTransport::Tcp => "restart the camera, or update its firmware",
-            RtspTransport::Udp => "packets are lost on the way: set `transport = \"tcp\"`, or check the network",
-        };
-        SourceError::transient(format!(
-            "no usable frame from {origin} for {seconds} s: every picture is damaged: {remedy}"
-        ))
+        SourceError::transient(session::damaged(&self.origin, self.frame_timeout(), self.config.transport))
     }
 
     /// Returns the error of a stream that cannot be decoded.

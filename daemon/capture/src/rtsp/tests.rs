@@ -347,6 +347,43 @@ fn jpegs_with_a_lost_packet_are_counted_and_a_new_size_goes_on() {
 }
 
 #[test]
+fn a_camera_whose_every_picture_is_damaged_is_opened_again_with_the_reason() {
+    let folder = TempDir::new().unwrap();
+    let (small, _) = jpeg_stream(&folder, "64x48", "yuvj420p");
+    let (large, _) = jpeg_stream(&folder, "640x480", "yuvj420p");
+    let timeout = Duration::from_secs(2);
+    // From the start, and after good pictures. The simulated clock brings the timeout of the latter.
+    for (files, trick, pictures) in [(&[&large[..]][..], "spoilt", 0), (&[&small, &large], "spoils", 30)] {
+        let server = Server::start(files, &["--fps", "100", "--trick", trick, "--at-end", "loop"]);
+        let config = RtspConfig { timeout, ..config(&server.url()) };
+        let (frames, error) = finishes(trick, move || {
+            let (stop, clock) = (Stop::new().unwrap(), Arc::new(SimulatedClock::default()));
+            let mut source =
+                RtspSource::open(&config, "test", &Buffers::host(100), Arc::<SimulatedClock>::clone(&clock)).unwrap();
+            let mut frames = 0;
+            loop {
+                match source.next(&stop) {
+                    Ok(Next::Frame(_)) => frames += 1,
+                    Ok(Next::Lost { cause, .. }) => {
+                        assert_eq!(cause, LossCause::Corrupt);
+                        clock.advance(Duration::from_millis(500));
+                    }
+                    Ok(other) => panic!("{other:?}"),
+                    Err(error) => return (frames, error),
+                }
+            }
+        });
+        assert_eq!(frames, pictures, "{trick}");
+        let text = error.to_string();
+        assert!(error.retry && text.starts_with("no usable frame from rtsp://127.0.0.1:"), "{trick}: {text}");
+        assert!(
+            text.ends_with("for 2 s: every picture is damaged: restart the camera, or update its firmware"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_login_answers_as_the_camera_requests_and_a_wrong_one_is_named_but_not_shown() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
