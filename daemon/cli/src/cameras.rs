@@ -309,7 +309,7 @@ impl Camera {
             let config = self.config_without_rate();
             let node = Node::open(&self.device).map_err(|error| SourceError::transient(unasked(&error)))?;
             // Dropped after the stream.
-            let _kept = KeptControls::new(&node);
+            let _kept = KeptControls::new(&node, &[]);
             let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
             let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
             let mut bits = SampleBits::default();

@@ -9,6 +9,7 @@ mod board;
 mod cameras;
 mod checks;
 mod child;
+mod color_bar;
 mod gpu;
 mod heat;
 mod nodes;
@@ -29,6 +30,7 @@ use crate::output::{note, print, print_json};
 use crate::value_parsers::duration;
 use checks::{Area, AreaTest, Failed, NO_TIME};
 use child::{SuperviseError, supervise};
+use nodes::DeviceList;
 use redact::Redaction;
 use report::{FORMAT, Report};
 
@@ -174,13 +176,15 @@ fn test(args: &Args) -> Report {
         at: now.to_string(),
         ..Report::default()
     };
-    let mut nodes_before = wanted(&Area::Nodes).then(|| nodes::list(Path::new("/dev")));
+    let list_nodes = || nodes::list(Path::new("/dev"), &DeviceList::of_unit(&sandbox::unit()));
+    let mut nodes_before = wanted(&Area::Nodes).then(list_nodes);
     for area in ORDER.into_iter().filter(wanted) {
         let mut test = AreaTest::new(area, args.is_child(), end);
         match area {
             Area::Nodes => {
-                report.nodes = nodes::merge(nodes_before.take().unwrap_or_default(), nodes::list(Path::new("/dev")));
+                report.nodes = nodes::merge(nodes_before.take().unwrap_or_default(), list_nodes());
                 nodes::rows(&report.nodes, &mut test);
+                nodes::grandchildren(&report.nodes, &mut test);
             }
             Area::Sandbox if args.in_process => {}
             Area::Sandbox => {

@@ -29,18 +29,19 @@ pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(Strin
     resolve(&controls, wanted).1
 }
 
-/// Keeps the settings of the capture unit and of the sensor's mode, which such drivers store from program to program: they are as
-/// before when this is dropped.
+/// Keeps the settings of the capture unit and of the sensor's mode, which such drivers store from program to program, and of other
+/// controls: they are as before when this is dropped.
 pub struct KeptControls<'a> {
     node: &'a Node,
     kept: Vec<Control>,
 }
 
 impl<'a> KeptControls<'a> {
-    /// Reads the settings of `node`. A driver without such controls has none to keep.
-    pub fn new(node: &'a Node) -> Self {
+    /// Reads the settings of `node`, and of its controls with the names `others`. A driver without such controls has none to keep.
+    pub fn new(node: &'a Node, others: &[&str]) -> Self {
         let mut kept = list(node).unwrap_or_default();
-        kept.retain(|control| control.is_captures() && !control.read_only && !control.write_only);
+        kept.retain(|control| control.is_captures() || others.contains(&control.name.as_str()));
+        kept.retain(|control| !control.read_only && !control.write_only);
         Self { node, kept }
     }
 

@@ -83,7 +83,7 @@ pub fn choose(node: &Node, config: &V4l2Config) -> Result<FormatRequest, SourceE
 /// the sensor's mode has its configured value meanwhile, and the stored one afterwards.
 pub fn expected(node: &Node, config: &V4l2Config, idle: bool) -> Result<FormatRequest, SourceError> {
     let mode = config.controls.get(sensor_modes::SENSOR_MODE).filter(|_| idle);
-    let kept = mode.map(|mode| (controls::KeptControls::new(node), mode));
+    let kept = mode.map(|mode| (controls::KeptControls::new(node, &[]), mode));
     if let Some((kept, ControlValue::Number(mode))) = &kept {
         kept.set(sensor_modes::SENSOR_MODE, *mode);
     }

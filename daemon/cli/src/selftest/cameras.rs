@@ -4,20 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use v4l::v4l_sys as sys;
+use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_capture::Buffers;
+use visiond_capture::source::{Next, Source};
+use visiond_capture::v4l2::V4l2Source;
 use visiond_capture::v4l2::arrivals::{Arrival, Arrivals};
-use visiond_capture::v4l2::controls::{self, KeptControls, Value};
+use visiond_capture::v4l2::controls::{self, Control, ControlKind, KeptControls, MenuItem, Value};
 use visiond_capture::v4l2::device::{Node, NodeError};
 use visiond_capture::v4l2::fourcc;
 use visiond_capture::v4l2::sample_alignment::{SampleAlignment, SampleBits};
 use visiond_capture::v4l2::signal::{self, Input};
 use visiond_capture::v4l2::stream::IoRefusal;
 use visiond_capture::v4l2::stream::io_support::try_io_methods;
-use visiond_config::types::{CameraFormat, CameraName};
+use visiond_config::types::{CameraFormat, CameraName, ControlValue};
+use visiond_flow::clock::SystemClock;
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
 
 use super::checks::{AreaTest, Failed, NO_TIME};
+use super::color_bar::{self, Colors};
 use crate::cameras::{self, Camera};
 
 /// Frames of a camera.
@@ -26,6 +31,12 @@ const FRAMES: usize = 200;
 const FRAMES_TIME: Duration = Duration::from_secs(20);
 /// Frame numbers that may be missing among them.
 const MISSING_ALLOWED: u64 = 2;
+
+/// The control by which a sensor sends a pattern of its own (V4L2_CID_TEST_PATTERN).
+const TEST_PATTERN: &str = "test_pattern";
+/// Which frame is looked at, and how long it may take.
+const PATTERN_FRAME: usize = 10;
+const COLOR_BAR_TIME: Duration = Duration::from_secs(10);
 
 /// Tests the cameras of these names, or all.
 pub fn run(names: &[CameraName], test: &mut AreaTest) {
@@ -74,8 +85,8 @@ fn test_camera(label: &str, camera: &Camera, buffers: &Buffers, test: &mut AreaT
             return test.fail(format!("{label}: opens again"), "as before", error);
         }
     };
-    // Dropped after the stream.
-    let _kept = KeptControls::new(&node);
+    // Dropped after the streams.
+    let _kept = KeptControls::new(&node, &[TEST_PATTERN]);
     match Arrivals::open(&camera.device, &camera.config_without_rate(), buffers) {
         Ok(Ok(arrivals)) => {
             test.verdict(streams, "a stream", arrivals.description(), true);
@@ -83,8 +94,51 @@ fn test_camera(label: &str, camera: &Camera, buffers: &Buffers, test: &mut AreaT
                 test.fail(format!("{label}: frames"), format!("{FRAMES} frames"), error);
             }
         }
-        Ok(Err(missing)) => test.skip(streams, missing),
-        Err(error) => test.fail(streams, "a stream", error.message),
+        Ok(Err(missing)) => return test.skip(streams, missing),
+        Err(error) => return test.fail(streams, "a stream", error.message),
+    }
+    if let Some(item) = color_bar_item(&camera.controls) {
+        let check = format!("{label}: colour bar");
+        let Some(left) = test.time_left() else { return test.skip(check, NO_TIME) };
+        match color_bar(camera, item, buffers, left.min(COLOR_BAR_TIME)) {
+            Ok(Colors::Right) => test.verdict(check, color_bar::WANTED, color_bar::WANTED, true),
+            Ok(Colors::Wrong(words)) => test.fail(check, color_bar::WANTED, words),
+            Ok(Colors::Unknown(seen)) => test.info(check, format!("not the usual bars ({}): {seen}", item.text)),
+            Err(error) => test.fail(check, color_bar::WANTED, error),
+        }
+    }
+}
+
+/// Returns the item of the test pattern that has bars of colours.
+fn color_bar_item(controls: &[Control]) -> Option<&MenuItem> {
+    let pattern = controls.iter().find(|control| control.name == TEST_PATTERN && control.kind == ControlKind::Menu)?;
+    pattern.items.iter().find(|item| {
+        let text = item.text.to_lowercase();
+        let is_colored = text.contains("color") || text.contains("colour");
+        is_colored
+            && text.contains("bar")
+            && !["grey", "gray", "fade", "horizontal"].iter().any(|word| text.contains(word))
+    })
+}
+
+/// Captures a frame of the test pattern, and looks at its colours as `run` would convert them.
+fn color_bar(camera: &Camera, item: &MenuItem, buffers: &Buffers, time: Duration) -> Result<Colors, Failed> {
+    let mut config = camera.config_without_rate();
+    config.controls.insert(TEST_PATTERN.to_owned(), ControlValue::Number(item.index));
+    let stop = Stop::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
+    let (name, clock) = (camera.device.display().to_string(), Arc::new(SystemClock));
+    let mut source = V4l2Source::open_node(&camera.device, &config, &name, buffers, clock)?;
+    let (began, mut number) = (Instant::now(), 0);
+    loop {
+        match source.next(&stop)? {
+            // A sensor may show its pattern some frames later.
+            Next::Frame(_) if number < PATTERN_FRAME && began.elapsed() < time => number += 1,
+            Next::Frame(frame) => return Ok(Colors::of(&RgbConverter::default().make(&frame.view()?)?)),
+            Next::Lost { .. } if began.elapsed() < time => {}
+            Next::Lost { .. } => return Err("no frame is whole".into()),
+            Next::Waiting { reason } => return Err(reason.to_string().into()),
+            Next::End | Next::Stopped => return Err("the camera ended its stream".into()),
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! Device nodes of GPU and cameras: who owns them, and whether this process may open them.
 //!
+//! The nodes are those that the unit of the service allows, by its `DeviceAllow=` lines, and others of the same families, which it
+//! may lack.
+//!
 //! A Jetson's GPU driver makes its nodes when the GPU is first powered on, under a major number that it did not have before, so
 //! they are listed before the GPU's first use and after it.
 
@@ -7,18 +10,67 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use regex_lite::Regex;
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
 use super::checks::AreaTest;
+use super::child::supervise;
 
-/// Names of nodes in /dev.
-const NODES: &str = "^(nvmap|nvsciipc|udmabuf|(nvhost-|host1x|nvidia|video|media|v4l-subdev|capture-).*)$";
-/// Folders in /dev with only such nodes; those in nvgpu, one for each GPU, are further ones.
-const FOLDERS: [&str; 3] = ["dri", "dma_heap", "nvidia-caps"];
+/// Names of nodes of GPUs and cameras, in /dev or in a folder of it.
+const FAMILIES: &str = "^(nvmap|nvsci|nvhost|nvgpu|nvidia|video|media|v4l-|capture-|host1x|dma_heap|udmabuf)";
+
+/// How deep in /dev nodes may be. Those of nvgpu are in /dev/nvgpu/igpu0.
+const MAX_DEPTH: usize = 3;
+
+/// Folders of /dev without devices of GPUs or cameras, and with many others.
+const SKIPPED: [&str; 8] = ["block", "bus", "char", "disk", "fd", "input", "pts", "shm"];
+
+/// The devices that a unit allows.
+#[derive(Debug, Default)]
+pub struct DeviceList {
+    paths: Vec<PathBuf>,
+    majors: Vec<u32>,
+    /// The drivers' names in /proc/devices.
+    drivers: Vec<Regex>,
+}
+
+impl DeviceList {
+    /// Reads the `DeviceAllow=` lines of a unit and its drop-ins. An empty one takes back those before it.
+    pub fn of_unit(unit: &str) -> Self {
+        let mut list = Self::default();
+        for line in unit.lines() {
+            let Some(allowed) = line.trim().strip_prefix("DeviceAllow=") else { continue };
+            let device = allowed.split_whitespace().next().unwrap_or_default();
+            match device.strip_prefix("char-").map(|driver| (driver, driver.parse())) {
+                Some((_, Ok(major))) => list.majors.push(major),
+                Some((driver, Err(_))) => list.drivers.extend(glob(driver)),
+                None if device.is_empty() => list = Self::default(),
+                None => list.paths.push(device.into()),
+            }
+        }
+        list
+    }
+
+    /// Whether the unit allows the device at `path`, of a driver with this number and name.
+    pub fn allows(&self, path: &Path, major: u32, driver: Option<&str>) -> bool {
+        self.majors.contains(&major)
+            || self.paths.iter().any(|allowed| allowed == path)
+            || driver.is_some_and(|driver| self.drivers.iter().any(|pattern| pattern.is_match(driver)))
+    }
+}
+
+/// Returns the expression of a pattern, in which `*` stands for anything.
+fn glob(pattern: &str) -> Option<Regex> {
+    let parts: Vec<_> = pattern.split('*').map(regex_lite::escape).collect();
+    Regex::new(&format!("^{}$", parts.join(".*"))).ok()
+}
 
 /// A device node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,23 +113,30 @@ impl NodeState {
 /// The states of all nodes, by path.
 pub type NodeStates = BTreeMap<PathBuf, NodeState>;
 
-/// Returns the state of every node below `dev`. Opens each for a moment, which on a Jetson may power on the GPU; everything else
-/// is read before that.
-pub fn list(dev: &Path) -> NodeStates {
+/// Returns the state of every node below `dev` that `allowed` names or that is of a family of it. Opens each for a moment, which on
+/// a Jetson may power on the GPU; everything else is read before that.
+pub fn list(dev: &Path, allowed: &DeviceList) -> NodeStates {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (users, groups, drivers) = (read("/etc/passwd"), read("/etc/group"), drivers(&read("/proc/devices")));
     let name = |text: &str, id: u32| {
         accounts(text).find(|(_, other)| *other == id).map_or_else(|| id.to_string(), |(name, _)| name.to_owned())
     };
+    let families = Regex::new(FAMILIES).ok();
     let mut states = NodeStates::new();
     for path in paths(dev) {
         let Ok(metadata) = fs::metadata(&path) else { continue };
-        if metadata.file_type().is_char_device() {
-            let (major, minor) = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+        if !metadata.file_type().is_char_device() {
+            continue;
+        }
+        let (major, minor) = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+        let driver = drivers.get(&major);
+        let below = path.strip_prefix(dev).unwrap_or(&path).to_string_lossy();
+        let is_of_family = families.as_ref().is_some_and(|families| families.is_match(&below));
+        if is_of_family || allowed.allows(&path, major, driver.map(String::as_str)) {
             let state = NodeState {
                 major,
                 minor,
-                driver: drivers.get(&major).cloned(),
+                driver: driver.cloned(),
                 owner: name(&users, metadata.uid()),
                 group: name(&groups, metadata.gid()),
                 mode: format!("{:04o}", metadata.mode() & 0o7777),
@@ -129,6 +188,34 @@ pub fn rows(nodes: &[DeviceNode], test: &mut AreaTest) {
     }
 }
 
+/// Tests that a program that another program starts, as a `command` source may, has the same access to the nodes as visiond.
+pub fn grandchildren(nodes: &[DeviceNode], test: &mut AreaTest) {
+    const CHECK: &str = "programs of programs";
+    const PATIENCE: Duration = Duration::from_secs(10);
+    /// Prints each argument that may be read and written.
+    const SCRIPT: &str = r#"for node; do [ -r "$node" ] && [ -w "$node" ] && echo "$node"; done; true"#;
+    let paths: Vec<_> = nodes.iter().filter(|node| node.after.is_some()).map(|node| node.path.as_path()).collect();
+    if paths.is_empty() {
+        return;
+    }
+    let mut command = Command::new("sh");
+    // Without `; true` the outer shell would become the inner one.
+    command.args(["-c", r#"sh -c "$0" sh "$@"; true"#, SCRIPT]).args(&paths);
+    let exited = match supervise(&mut command, PATIENCE, |_| {}) {
+        Ok(exited) => exited,
+        Err(error) => return test.skip(CHECK, format!("cannot run a shell: {error}")),
+    };
+    let there: BTreeSet<_> = exited.output.split(|byte| *byte == b'\n').map(OsStr::from_bytes).collect();
+    let may = Access::READ_OK | Access::WRITE_OK;
+    let differs = |path: &&Path| access(*path, may).is_ok() != there.contains(path.as_os_str());
+    let differing: Vec<_> = paths.iter().copied().filter(differs).map(|path| path.display().to_string()).collect();
+    let seen = match differing.as_slice() {
+        [] => format!("{} nodes as by visiond", paths.len()),
+        some => format!("otherwise than by visiond: {}", some.join(", ")),
+    };
+    test.verdict(CHECK, "the same access to device nodes", seen, differing.is_empty());
+}
+
 /// Returns each node that opens differently in the sandbox than in the shell, with a sentence.
 pub fn differences(shell: &[DeviceNode], sandbox: &[DeviceNode]) -> Vec<(PathBuf, String)> {
     let mut differences = Vec::new();
@@ -144,19 +231,24 @@ pub fn differences(shell: &[DeviceNode], sandbox: &[DeviceNode]) -> Vec<(PathBuf
     differences
 }
 
-/// Returns the paths of [`NODES`] and in [`FOLDERS`].
+/// Returns what is in `dev` and its folders.
 fn paths(dev: &Path) -> Vec<PathBuf> {
-    let Ok(pattern) = Regex::new(NODES) else { return Vec::new() };
-    let mut paths = entries(dev);
-    paths.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|name| pattern.is_match(name)));
-    for folder in FOLDERS.map(|folder| dev.join(folder)).into_iter().chain(entries(&dev.join("nvgpu"))) {
-        paths.extend(entries(&folder));
+    let mut paths = Vec::new();
+    let mut folders = vec![(dev.to_owned(), 1)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let is_skipped = || entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name));
+            // Not of a link, which may lead back.
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH && !is_skipped() => {
+                    folders.push((entry.path(), depth + 1))
+                }
+                Ok(kind) if kind.is_dir() => {}
+                _ => paths.push(entry.path()),
+            }
+        }
     }
     paths
-}
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 /// Name and id of each line of /etc/passwd or /etc/group.
@@ -191,32 +283,90 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_found_in_folders_too_and_others_are_not() {
+    fn nodes_are_found_in_folders_too() {
         let dev = tempfile::tempdir().unwrap();
-        for path in
-            ["nvmap", "nvmap2", "nvhost-gpu", "nvgpu/igpu0/ctrl", "nvgpu/igpu0/as", "dri/card0", "null", "video12"]
-        {
+        for path in ["nvmap", "nvgpu/igpu0/ctrl", "dri/card0", "null", "a/b/c/deep", "char/1:3", "input/event0"] {
             let path = dev.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
+        std::os::unix::fs::symlink(dev.path(), dev.path().join("loop")).unwrap();
         let mut found: Vec<_> =
             paths(dev.path()).iter().map(|path| path.strip_prefix(dev.path()).unwrap().display().to_string()).collect();
         found.sort();
-        assert_eq!(found, ["dri/card0", "nvgpu/igpu0/as", "nvgpu/igpu0/ctrl", "nvhost-gpu", "nvmap", "video12"]);
+        assert_eq!(found, ["dri/card0", "loop", "null", "nvgpu/igpu0/ctrl", "nvmap"]);
         // Plain files are not devices.
-        assert!(list(dev.path()).is_empty());
+        assert!(list(dev.path(), &DeviceList::default()).is_empty());
     }
 
     #[test]
     fn a_node_that_opens_has_its_numbers_and_owner() {
         // /dev/null stands for a camera: a link of a camera's name leads to it.
         let dev = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/dev/null", dev.path().join("video0")).unwrap();
-        let states = list(dev.path());
+        for name in ["video0", "other"] {
+            std::os::unix::fs::symlink("/dev/null", dev.path().join(name)).unwrap();
+        }
+        let names = |unit: &str| -> Vec<_> {
+            let states = list(dev.path(), &DeviceList::of_unit(unit));
+            states.into_keys().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(""), ["video0"]);
+        assert_eq!(names("DeviceAllow=char-mem rw"), ["other", "video0"]);
+        assert_eq!(names(&format!("DeviceAllow={} rw", dev.path().join("other").display())), ["other", "video0"]);
+        let states = list(dev.path(), &DeviceList::default());
         let state = &states[&dev.path().join("video0")];
         assert_eq!((state.major, state.minor, state.driver.as_deref(), state.errno), (1, 3, Some("mem"), None));
         assert_eq!((state.owner.as_str(), state.mode.as_str()), ("root", "0666"));
+    }
+
+    #[test]
+    fn a_program_of_a_program_has_the_same_access() {
+        let folder = tempfile::tempdir().unwrap();
+        let node =
+            |name: &str| DeviceNode { path: folder.path().join(name), before: None, after: Some(state(None, 1)) };
+        let nodes = [node("a b"), node("missing"), node("read-only")];
+        fs::write(&nodes[0].path, "").unwrap();
+        fs::create_dir(&nodes[2].path).unwrap();
+        let mut test = AreaTest::new(Area::Nodes, true, Instant::now());
+        grandchildren(&nodes, &mut test);
+        let row = &test.rows[0];
+        assert_eq!((row.outcome, row.seen.as_str()), (Outcome::Pass, "3 nodes as by visiond"));
+    }
+
+    #[test]
+    fn the_units_cover_what_an_orin_has() {
+        const UNITS: [&str; 2] =
+            [include_str!("../../../../systemd/visiond.service"), include_str!("../../../../systemd/visiond@.service")];
+        const DEVICES: &str = include_str!("../../../../tests/boards/char-devices-r36.txt");
+        for unit in UNITS {
+            let list = DeviceList::of_unit(unit);
+            let names: Vec<_> = DEVICES
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .filter_map(|line| line.split('\t').next())
+                .collect();
+            assert!(names.len() > 5);
+            for name in names {
+                let major = if name == "video4linux" { 81 } else { 0 };
+                assert!(list.allows(Path::new(name), major, Some(name)), "{name}");
+            }
+            assert!(
+                !list.allows(Path::new("/dev/sda"), 8, Some("sd"))
+                    && !list.allows(Path::new("/dev/mem"), 1, Some("mem"))
+            );
+        }
+    }
+
+    #[test]
+    fn a_units_list_has_paths_numbers_and_patterns_and_begins_again() {
+        let list = DeviceList::of_unit(
+            "[Service]\nDeviceAllow=char-mem rw\nDeviceAllow=\nDeviceAllow=char-81 rw\n DeviceAllow=char-*.gpu rw\n\
+             DeviceAllow=/dev/nvmap rw\n#DeviceAllow=char-kfd rw\n",
+        );
+        let allows = |path: &str, major, driver| list.allows(Path::new(path), major, Some(driver));
+        assert!(allows("/dev/video0", 81, "video4linux") && allows("/dev/nvmap", 10, "misc"));
+        assert!(allows("/dev/nvgpu/igpu0/as", 500, "17000000.gpu") && !allows("/dev/x", 500, "gpu"));
+        assert!(!allows("/dev/null", 1, "mem") && !allows("/dev/kfd", 511, "kfd"));
     }
 
     #[test]

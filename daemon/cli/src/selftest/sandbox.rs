@@ -57,7 +57,7 @@ fn prepare(
     areas: &mut Vec<Area>,
     cameras: &[CameraName],
 ) -> Result<(Vec<String>, Duration), Failed> {
-    let unit = installed().unwrap_or_else(|| PACKAGED.to_owned());
+    let unit = unit();
     let properties = properties(&unit);
     let program =
         std::env::current_exe().map_err(|error| format!("cannot find the program file of visiond: {error}"))?;
@@ -199,7 +199,11 @@ fn hides_argus(properties: &[String]) -> bool {
     is_private && !is_bound
 }
 
-/// The unit as it is installed here, with its drop-ins.
+/// The unit as it is installed here, with its drop-ins, else this version's.
+pub fn unit() -> String {
+    installed().unwrap_or_else(|| PACKAGED.to_owned())
+}
+
 fn installed() -> Option<String> {
     let systemctl = find_program(Path::new("systemctl"))?;
     let mut command = Command::new(systemctl);
@@ -277,8 +281,9 @@ fn differences(test: &mut AreaTest, shell: &Report, sandbox: &Report, areas: &[A
     let is_late = |row: &Row| row.outcome == Outcome::Skipped && row.seen == NO_TIME;
     let late: BTreeSet<_> = sandbox.rows.iter().filter(|row| is_late(row)).map(|row| row.area).collect();
     let (mut compared, mut differing) = (0_u32, 0_u32);
-    // Nodes are compared one by one, below.
-    for row in shell.rows.iter().filter(|row| areas.contains(&row.area) && row.area != Area::Nodes) {
+    // Of the nodes only the check is compared here; they themselves are, one by one, below.
+    let is_compared = |row: &&Row| row.area != Area::Nodes || row.outcome == Outcome::Pass;
+    for row in shell.rows.iter().filter(|row| areas.contains(&row.area)).filter(is_compared) {
         let other = sandbox.rows.iter().find(|other| is_same(other, row));
         if late.contains(&row.area) && other.is_none_or(is_late) {
             continue;

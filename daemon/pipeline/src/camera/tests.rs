@@ -241,10 +241,8 @@ fn a_source_that_dies_is_opened_again_and_its_numbers_go_on() {
 #[test]
 fn a_source_that_opens_again_and_gives_no_usable_frame_is_not_back() {
     use Event::{Dies, Frame, Lost, Silence};
-    let run = alone(vec![
-        Opening::Source(vec![Frame(0), Dies]),
-        Opening::Source(vec![Lost(1, LossCause::Corrupt), Silence]),
-    ]);
+    let run =
+        alone(vec![Opening::Source(vec![Frame(0), Dies]), Opening::Source(vec![Lost(1, LossCause::Corrupt), Silence])]);
     wait_until("the damaged frame", || run.metrics.snapshot().dropped[DropCause::Corrupt as usize] == 1);
     assert_eq!(run.metrics.phase(), Phase::Waiting);
     assert_eq!(run.metrics.snapshot().reason.as_deref(), Some("the cable was pulled"));
