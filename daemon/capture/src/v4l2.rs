@@ -228,7 +228,7 @@ impl V4l2Source {
                 log::debug!("{}: lost frame {sequence}: {damage}", camera.label);
                 let timeout = streaming.timeout();
                 if self.damage.is_over(self.clock.monotonic_ns(), timeout) {
-                    return Err(errors::unusable(camera.node.path(), timeout, &damage));
+                    return Err(damage.lasting(camera.node.path(), timeout));
                 }
                 Next::Lost { frames: 1, cause: LossCause::Corrupt }
             }

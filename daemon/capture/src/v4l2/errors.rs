@@ -2,10 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use super::device::Node;
-use super::extract::Damage;
 use crate::source::SourceError;
 
 /// The node cannot be opened. All of these may pass: udev creates a node before it sets its permissions.
@@ -67,24 +65,6 @@ pub(super) fn gone(device: &Path, error: &io::Error) -> SourceError {
         Some(libc::ENODEV) | None => format!("{device} was unplugged or reset: {error}"),
         Some(_) => format!("{device} stopped streaming: {error}"),
     })
-}
-
-/// No frame was usable for a while.
-pub(super) fn unusable(device: &Path, timeout: Duration, damage: &Damage) -> SourceError {
-    let why = match damage {
-        Damage::Marked => {
-            "the driver marks every frame as damaged: `dmesg` has its reason (on a Jetson, lines with `tegra-camrtc-capture-vi`, \
-             `corr_err` or `discarding frame`); check the cable, and lanes, clock and mode of the sensor in its device tree"
-                .to_owned()
-        }
-        Damage::Undecodable(_) => {
-            format!("no JPEG can be decoded ({damage}): check the cable and the USB hub, or set another `format` or size")
-        }
-        Damage::Empty | Damage::Short { .. } => {
-            format!("no frame is whole ({damage}): check the cable and the USB hub, or set a smaller size or rate")
-        }
-    };
-    SourceError::transient(format!("no usable frame from {} for {} s: {why}", device.display(), timeout.as_secs_f64()))
 }
 
 /// The driver refuses an ioctl.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use v4l::v4l_sys as sys;
 use visiond_config::types::IoMode;
@@ -43,6 +44,27 @@ pub(super) enum Damage {
     /// The JPEG cannot be decoded.
     #[error("{0}")]
     Undecodable(String),
+}
+
+impl Damage {
+    /// Returns the error of a camera that has sent nothing but such frames for `timeout`.
+    pub fn lasting(&self, device: &Path, timeout: Duration) -> SourceError {
+        let why = match self {
+            Self::Marked => {
+                "the driver marks every frame as damaged: `dmesg` has its reason (on a Jetson, lines with `corr_err` or \
+                 `discarding frame`); check the cable, and lanes, clock and mode of the sensor in its device tree"
+                    .to_owned()
+            }
+            Self::Undecodable(_) => {
+                format!("no JPEG can be decoded ({self}): check the cable and the USB hub, or set another `format` or size")
+            }
+            Self::Empty | Self::Short { .. } => {
+                format!("no frame is whole ({self}): check the cable and the USB hub, or set a smaller size or rate")
+            }
+        };
+        let (device, seconds) = (device.display(), timeout.as_secs_f64());
+        SourceError::transient(format!("no usable frame from {device} for {seconds} s: {why}"))
+    }
 }
 
 /// A frame's layout and bytes; `None` if every buffer is in use.

@@ -11,15 +11,12 @@ use super::color;
 use super::controls::{self, FrameRateControl};
 use super::device::{Node, PixFormat};
 use super::errors::refused;
-use super::formats;
+use super::formats::{self, RATE_TOLERANCE, is_fast_enough};
 use super::fourcc::{self, FourCc};
 use super::planes::{Planes, PlanesError};
 use super::quirks::Quirk;
 use super::sensor_modes;
 use crate::source::SourceError;
-
-/// A rate this much below the requested one counts as equal, because drivers round their intervals.
-const RATE_TOLERANCE: f64 = 0.01;
 
 /// The data that the camera sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,11 +88,6 @@ pub fn expected(node: &Node, config: &V4l2Config, idle: bool) -> Result<FormatRe
     // A driver without TRY_FMT says no more than this.
     let answer = node.try_format(&request(&choice)).ok().filter(|pix| pix.fourcc == choice.fourcc);
     Ok(answer.map_or(choice, |pix| FormatRequest { width: pix.width, height: pix.height, ..choice }))
-}
-
-/// Whether the highest rate of a format or mode is the requested one, or more.
-pub(super) fn is_fast_enough(highest: f64, fps: f64) -> bool {
-    highest >= fps * (1.0 - RATE_TOLERANCE)
 }
 
 fn request(choice: &FormatRequest) -> PixFormat {

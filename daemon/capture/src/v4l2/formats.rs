@@ -13,6 +13,9 @@ use super::fourcc::FourCc;
 /// The most sizes and rates that are listed, because a faulty driver may never end its list.
 const MAX_ENTRIES: u32 = 1024;
 
+/// A rate this much below the requested one counts as equal, because drivers round their intervals.
+pub(super) const RATE_TOLERANCE: f64 = 0.01;
+
 /// A pixel format with its sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SupportedFormat {
@@ -93,6 +96,11 @@ pub fn highest_rate(node: &Node, fourcc: FourCc, width: u32, height: u32) -> Opt
         FrameRates::List(rates) => rates.first().copied(),
         FrameRates::Range { highest, .. } => Some(highest),
     }
+}
+
+/// Whether the highest rate of a format or mode is the requested one, or more.
+pub(super) fn is_fast_enough(highest: f64, fps: f64) -> bool {
+    highest >= fps * (1.0 - RATE_TOLERANCE)
 }
 
 /// Lists the sizes of a format, largest first.

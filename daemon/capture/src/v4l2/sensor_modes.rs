@@ -12,8 +12,7 @@ use visiond_config::types::{ControlValue, V4l2Config};
 
 use super::controls::{self, Control, Value};
 use super::device::Node;
-use super::format_negotiation::is_fast_enough;
-use super::formats::{self, FrameRates};
+use super::formats::{self, FrameRates, is_fast_enough};
 use super::fourcc::{self, FourCc};
 use super::quirks::Quirk;
 
