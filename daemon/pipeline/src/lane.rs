@@ -86,14 +86,14 @@ pub type NeedsRestart = Arc<OnceLock<ExitError>>;
 /// Ends the daemon because `who` has found that only a new process can go on.
 pub fn end_for_restart(needs: &NeedsRestart, end: &Stop, who: &str, exit: Exit, reason: impl fmt::Display) {
     let message = if exit == Exit::Gpu {
-        format!("unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}")
+        let message = format!("unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}");
+        log::error!(message_id = events::GPU_LOST; "{who}: {message}");
+        message
     } else {
-        format!("exiting once so that systemd starts the unit again: {reason}")
+        let message = format!("exiting once so that systemd starts the unit again: {reason}");
+        log::error!("{who}: {message}");
+        message
     };
-    match exit {
-        Exit::Gpu => log::error!(message_id = events::GPU_LOST; "{who}: {message}"),
-        _ => log::error!("{who}: {message}"),
-    }
     let _ = needs.set(ExitError { message, exit });
     end.raise();
 }

@@ -12,6 +12,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use visiond_system::board::{self, Board, L4t};
 use visiond_system::exit::Exit;
+use visiond_system::restart_once;
 
 use super::device::Node;
 use super::quirks::Quirk;
@@ -38,7 +39,9 @@ pub(super) fn check(node: &Node) -> Result<(), SourceError> {
     }
     // Without the unit's number, the node belongs to another driver of this name, such as Linux's own for Tegra 2 and X1.
     let has_channels = node.capabilities().bus.contains("tegra-capture-vi");
-    check_channel(node.path(), Path::new(CHANNEL), has_channels)
+    check_channel(node.path(), Path::new(CHANNEL), has_channels)?;
+    restart_once::helped(DEVICE);
+    Ok(())
 }
 
 fn check_channel(camera: &Path, channel: &Path, has_channels: bool) -> Result<(), SourceError> {

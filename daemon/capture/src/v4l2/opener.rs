@@ -78,7 +78,6 @@ impl Opener for V4l2Opener {
             restart: error.restart.filter(|_| restart_once::may_help(capture_channel::DEVICE)),
             ..error
         })?;
-        restart_once::helped(capture_channel::DEVICE);
         self.claim.set(found.identity.as_ref());
         (self.remembered, self.replaced_since, self.watch) = (found.identity, None, None);
         Ok(Box::new(source))
