@@ -150,11 +150,16 @@ pub fn spelled(title: &str) -> String {
 /// The control that sets the frame rate, of drivers that have no other way to set it.
 pub(super) const FRAME_RATE: &str = "frame_rate";
 
+/// NVIDIA's control that applies the stored values when the sensor starts.
+pub(super) const OVERRIDE: &str = "override_enable";
+
 /// The control `frame_rate` of NVIDIA's sensor drivers: frames per second times a factor.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameRateControl<'a> {
     pub control: &'a Control,
     factor: f64,
+    /// Whether the sensor starts with the stored values of its controls, and not with those of its mode.
+    is_override: bool,
 }
 
 impl<'a> FrameRateControl<'a> {
@@ -170,7 +175,11 @@ impl<'a> FrameRateControl<'a> {
             1_001..1_000_000 => 1e3,
             _ => 1.0,
         };
-        Some(Self { control, factor })
+        let is_override = controls
+            .iter()
+            .find(|control| control.name == OVERRIDE)
+            .is_none_or(|control| control.value != Some(Value::Number(0)));
+        Some(Self { control, factor, is_override })
     }
 
     /// Returns the value for `fps`, or the nearest that the camera accepts.
@@ -184,9 +193,10 @@ impl<'a> FrameRateControl<'a> {
         value as f64 / self.factor
     }
 
-    /// Returns the frames per second that are set now.
+    /// Returns the frames per second that the sensor would start with: those that are set, or its mode's own, the most that it has.
     pub fn now(&self) -> Option<f64> {
         match self.control.value {
+            _ if !self.is_override => Some(self.fps(self.control.maximum)),
             Some(Value::Number(value)) if value > 0 => Some(self.fps(value)),
             _ => None,
         }

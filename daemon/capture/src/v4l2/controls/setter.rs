@@ -5,7 +5,7 @@ use log::Level;
 use parking_lot::Mutex;
 use visiond_config::types::{ControlValue, V4l2Config};
 
-use super::control::{Control, ControlKind, FrameRateControl};
+use super::control::{Control, ControlKind, FrameRateControl, OVERRIDE};
 use super::ioctl;
 use super::resolve::{Assignment, named, resolve};
 use crate::v4l2::device::Node;
@@ -26,9 +26,6 @@ pub struct ControlSetter<'a> {
     set: Vec<String>,
     messages: Vec<(Level, String)>,
 }
-
-/// NVIDIA's control that applies the stored values when the sensor starts.
-const OVERRIDE: &str = "override_enable";
 
 impl<'a> ControlSetter<'a> {
     /// Creates the setter for `node`; `label` is for the log.

@@ -134,6 +134,19 @@ fn a_rate_is_set_in_the_drivers_own_unit() {
 }
 
 #[test]
+fn a_sensor_without_the_override_starts_at_the_rate_of_its_mode() {
+    let now = |overrides: Option<i64>| {
+        let value = |number| Some(Value::Number(number));
+        let rate = control("frame_rate", ControlKind::Integer64, (2_000_000, 30_000_000));
+        let mut controls = vec![Control { value: value(12_000_000), ..rate }];
+        let switch = control("override_enable", ControlKind::IntegerMenu, (0, 1));
+        controls.extend(overrides.map(|number| Control { value: value(number), ..switch }));
+        FrameRateControl::among(&controls).and_then(|rate| rate.now())
+    };
+    assert_eq!([now(Some(0)), now(Some(1)), now(None)], [Some(30.0), Some(12.0), Some(12.0)]);
+}
+
+#[test]
 fn the_rate_comes_before_the_exposure_that_must_end_within_its_frames() {
     let of = |name| control(name, ControlKind::Integer64, (0, 9));
     let controls = [of("exposure"), of("frame_rate"), of("gain")];
