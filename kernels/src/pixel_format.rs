@@ -140,7 +140,12 @@ impl PixelFormat {
 
     /// Whether the frame has luma alone.
     pub const fn is_grey(self) -> bool {
-        matches!(self, Self::Grey | Self::Grey10 | Self::Grey12 | Self::Grey16)
+        matches!(self, Self::Grey) || self.has_levels()
+    }
+
+    /// Whether [`GreyLevels`](crate::color::GreyLevels) say which samples are black and white.
+    pub const fn has_levels(self) -> bool {
+        matches!(self, Self::Grey10 | Self::Grey12 | Self::Grey16)
     }
 
     /// Returns the depth of a mosaic's or a grey frame's samples; `None` for other formats.
