@@ -3,7 +3,7 @@
 // Reads only the pixels that are sampled. The lanes of a warp compute neighbouring pixels, so that they load from the same cache
 // lines.
 #pragma once
-#include "preprocess_job.cuh"
+#include "preprocess_number.cuh"
 
 INLINE u64 row_of(const Component& component, u32 y) {
     return component.address + u64(y >> component.y_shift) * component.pitch_bytes;
@@ -11,6 +11,12 @@ INLINE u64 row_of(const Component& component, u32 y) {
 
 INLINE u64 offset_of(const Component& component, u32 x) {
     return u64((x >> component.x_shift) * component.step_bytes);
+}
+
+// Returns the byte that a grey sample becomes, as LevelMap::byte in kernels/src/color.rs. `low` is the byte at `at`.
+INLINE u32 level(const Frame& frame, u32 low, u64 at) {
+    float raw = small_float(low | u32(read<u8>(at + 1)) << 8);
+    return u32(rounded(clamped(fmaf(raw, __uint_as_float(frame.coefficients[6]), __uint_as_float(frame.coefficients[7])), 0.0f, 255.0f)));
 }
 
 template <class Taps>
@@ -33,7 +39,13 @@ INLINE void fetch(const Frame& frame, u32 y, const Taps& taps, u32 (&words)[PIXE
     for (u32 i = 0; i < PIXELS; ++i) {
         words[i] = read<u8>(row + offset_of(first, taps.position(i)));
     }
-    if (frame.colour == COLOUR_GREY) return;
+    if (frame.colour == COLOUR_GREY) {
+        if (frame.source == SOURCE_LEVELS) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) words[i] = level(frame, words[i], row + offset_of(first, taps.position(i)));
+        }
+        return;
+    }
     const Component& second = frame.components[1];
     row = row_of(second, y);
     if (frame.source == SOURCE_SEMIPLANAR) {

@@ -12,6 +12,8 @@ enum Source : u32 {
     SOURCE_BYTES,
     // From the samples around the pixel.
     SOURCE_MOSAIC,
+    // From both bytes of a grey sample, which becomes one: grey10, grey12, grey16.
+    SOURCE_LEVELS,
 };
 
 // The last is YUV that becomes RGB as in ffmpeg: see Fixed::convert_truncated.
@@ -60,7 +62,7 @@ struct Frame {
     // The selectors of __byte_perm that put the components in order, for even and for odd columns.
     u32 selectors[2];
     // For the conversion of YUV or grey to RGB: see Fixed::convert, Fixed::convert_truncated, Exact::convert and
-    // Exact::grey.
+    // Exact::grey. Grey of more than 8 bits has the gain and the bias of its samples in the last two: see `level`.
     u32 coefficients[8];
     // For mosaics: size in pixels, column and row of the first red pixel, 255 / white, bytes per sample (0 means 2, not aligned).
     u32 width, height;

@@ -139,7 +139,13 @@ INLINE void fetch_run(const Frame& frame, u32 x, u32 y, u32 (&words)[PIXELS]) {
     }
 #pragma unroll
     for (u32 i = 0; i < PIXELS; ++i) words[i] = read<u8>(at + i * step);
-    if (frame.colour == COLOUR_GREY) return;
+    if (frame.colour == COLOUR_GREY) {
+        if (frame.source == SOURCE_LEVELS) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) words[i] = level(frame, words[i], at + i * step);
+        }
+        return;
+    }
     const Component& second = frame.components[1];
     if (frame.source == SOURCE_SEMIPLANAR) {
         u32 selector = frame.selectors[0];

@@ -1,7 +1,7 @@
 //! The layout of a frame's bytes: pixel format, size, planes, pitches, colours.
 
 use crate::buffer::UnifiedBuffer;
-use crate::color::ColorDescription;
+use crate::color::{ColorDescription, GreyLevels, LevelMap};
 use crate::cuda::{CudaError, CudaStream, DeviceAddress};
 use crate::nvdec::Surface;
 pub use crate::pixel_format::{BayerDepth, BayerOrder, PixelFormat};
@@ -260,6 +260,12 @@ impl<'a> FrameView<'a> {
     /// Returns the colours.
     pub fn color(&self) -> ColorDescription {
         self.color
+    }
+
+    /// Returns the map from the samples of a grey frame to bytes.
+    pub(crate) fn level_map(&self) -> LevelMap {
+        let bits = self.format.sample_depth().unwrap_or_default().bits();
+        self.color.levels.unwrap_or(GreyLevels::full(bits)).map()
     }
 
     /// Whether the host can read the bytes. If not, only work on the GPU can, and [`on_host`](Self::on_host).

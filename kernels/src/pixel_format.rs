@@ -38,6 +38,12 @@ pub enum PixelFormat {
     Bgra,
     /// One luma byte.
     Grey,
+    /// Luma of 10 bits in the low bits of a little-endian 16-bit word.
+    Grey10,
+    /// Luma of 12 bits in the low bits of a little-endian 16-bit word.
+    Grey12,
+    /// Luma of 16 bits, little-endian.
+    Grey16,
     /// A raw sensor mosaic.
     Bayer(BayerOrder, BayerDepth),
 }
@@ -56,7 +62,7 @@ pub enum BayerOrder {
     Bggr,
 }
 
-/// The bits of a mosaic's sample. More than 8 bits are in the low bits of little-endian 16-bit words, as in V4L2.
+/// The bits of a sample of a mosaic or of grey. More than 8 bits are in the low bits of little-endian 16-bit words, as in V4L2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::EnumIter)]
 pub enum BayerDepth {
     /// 8 bits in a byte.
@@ -132,6 +138,28 @@ impl PixelFormat {
         Self::all().find(|format| format.name() == name)
     }
 
+    /// Whether the frame has luma alone.
+    pub const fn is_grey(self) -> bool {
+        matches!(self, Self::Grey) || self.has_levels()
+    }
+
+    /// Whether [`GreyLevels`](crate::color::GreyLevels) say which samples are black and white.
+    pub const fn has_levels(self) -> bool {
+        matches!(self, Self::Grey10 | Self::Grey12 | Self::Grey16)
+    }
+
+    /// Returns the depth of a mosaic's or a grey frame's samples; `None` for other formats.
+    pub const fn sample_depth(self) -> Option<BayerDepth> {
+        match self {
+            Self::Grey => Some(BayerDepth::Bits8),
+            Self::Grey10 => Some(BayerDepth::Bits10),
+            Self::Grey12 => Some(BayerDepth::Bits12),
+            Self::Grey16 => Some(BayerDepth::Bits16),
+            Self::Bayer(_, depth) => Some(depth),
+            _ => None,
+        }
+    }
+
     /// Returns the number of planes.
     pub const fn plane_count(self) -> usize {
         match self {
@@ -148,7 +176,7 @@ impl PixelFormat {
             Self::Yuyv | Self::Uyvy | Self::Yvyu | Self::Vyuy => w.div_ceil(2) * 4,
             Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 if plane > 0 => w.div_ceil(2) * 2,
             Self::P010 if plane > 0 => w.div_ceil(2) * 4,
-            Self::P010 => w * 2,
+            Self::P010 | Self::Grey10 | Self::Grey12 | Self::Grey16 => w * 2,
             Self::I420 if plane > 0 => w.div_ceil(2),
             Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 | Self::I420 | Self::Grey => w,
             Self::Rgb | Self::Bgr => w * 3,
@@ -189,8 +217,8 @@ mod tests {
         let names: Vec<_> = PixelFormat::all().map(PixelFormat::name).collect();
         assert_eq!(
             names.join(" "),
-            "yuyv uyvy yvyu vyuy nv12 nv21 nv16 nv61 p010 i420 rgb bgr rgba bgra grey rggb8 grbg8 gbrg8 bggr8 rggb10 grbg10 \
-             gbrg10 bggr10 rggb12 grbg12 gbrg12 bggr12 rggb16 grbg16 gbrg16 bggr16"
+            "yuyv uyvy yvyu vyuy nv12 nv21 nv16 nv61 p010 i420 rgb bgr rgba bgra grey grey10 grey12 grey16 rggb8 grbg8 gbrg8 \
+             bggr8 rggb10 grbg10 gbrg10 bggr10 rggb12 grbg12 gbrg12 bggr12 rggb16 grbg16 gbrg16 bggr16"
         );
         assert_eq!(PixelFormat::from_name("yuv"), None);
         assert_eq!(PixelFormat::Nv12.to_string(), "nv12");
@@ -213,7 +241,7 @@ mod tests {
             ("rgb bgr", &[(21, 5)]),
             ("rgba bgra", &[(28, 5)]),
             ("grey rggb8 bggr8", &[(7, 5)]),
-            ("grbg10 gbrg12 rggb16", &[(14, 5)]),
+            ("grey10 grey12 grey16 grbg10 gbrg12 rggb16", &[(14, 5)]),
         ] {
             for name in names.split(' ') {
                 assert_eq!(planes(name), expected, "{name}");

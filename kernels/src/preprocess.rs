@@ -7,7 +7,8 @@
 //! detail:
 //! - The repeated edges are the frame's, even if `Fit::Crop` uses only a part of it.
 //! - Grey is R = G = B. Its [`ColorDescription`](crate::color::ColorDescription) gives its range: full is unchanged, limited is
-//!   expanded from 16..=235; the matrix has no meaning.
+//!   expanded from 16..=235; the matrix has no meaning. Grey of more than 8 bits becomes bytes before anything else, by its
+//!   [`GreyLevels`](crate::color::GreyLevels).
 //! - Luma is computed from each source pixel's RGB, before sampling.
 //! - A mosaic's samples are multiplied by `255 / (2^bits - 1)`.
 //! - Padding is `(pad * scale - mean) / std`.

@@ -43,6 +43,7 @@ fn known_frame_sizes_cost_no_allocation() {
         (PixelFormat::Nv12, 101, 77),
         (PixelFormat::Bgr, 64, 64),
         (PixelFormat::Bayer(BayerOrder::Gbrg, BayerDepth::Bits12), 90, 60),
+        (PixelFormat::Grey12, 90, 60),
     ];
     let cameras = cameras.map(|(format, width, height)| {
         let layout = FrameLayout::packed(format, width, height, ColorDescription::default()).unwrap();

@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
-use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels};
+use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
 use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut, TensorRef};
@@ -41,8 +41,10 @@ fn parse(line: &str, sampling: Sampling) -> Case {
         "bt2020" => ColorMatrix::Bt2020,
         _ => ColorMatrix::Bt601,
     };
-    let range = if f.next().unwrap() == "full" { ColorRange::Full } else { ColorRange::Limited };
-    let color = ColorDescription::new(matrix, range);
+    let range = f.next().unwrap();
+    let levels = range.split_once('-').map(|(low, high)| GreyLevels::new(low.parse().unwrap(), high.parse().unwrap()));
+    let range = if range == "full" { ColorRange::Full } else { ColorRange::Limited };
+    let color = ColorDescription::new(matrix, range).with_levels(levels.map(Option::unwrap));
     let fit = f.next().unwrap();
     let fraction = field(f);
     let spec = PreprocessSpec {
@@ -93,7 +95,7 @@ fn noise(layout: &FrameLayout, seed: u64) -> Vec<u8> {
         (z ^ (z >> 32)) as u8
     };
     let mut bytes: Vec<u8> = (0..layout.size_bytes() as u64).map(hash).collect();
-    if let PixelFormat::Bayer(_, depth) = layout.format()
+    if let Some(depth) = layout.format().sample_depth()
         && depth.bits() > 8
     {
         for row in bytes.chunks_mut(layout.planes()[0].pitch_bytes) {
@@ -105,14 +107,10 @@ fn noise(layout: &FrameLayout, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn tensor(case: &Case) -> Vec<f32> {
-    let (dtype, shape) = (case.spec.dtype, case.spec.shape());
-    let bytes = noise(&case.frame, case.seed);
+fn tensor(spec: &PreprocessSpec, frame: &FrameView<'_>) -> Vec<f32> {
+    let (dtype, shape) = (spec.dtype, spec.shape());
     let mut out = vec![0x5a; shape.iter().product::<usize>() * dtype.size_bytes()];
-    Preprocessor::new(case.spec.clone())
-        .unwrap()
-        .run(&case.frame.view(&bytes).unwrap(), &mut TensorMut::new(dtype, &shape, &mut out).unwrap())
-        .unwrap();
+    Preprocessor::new(spec.clone()).unwrap().run(frame, &mut TensorMut::new(dtype, &shape, &mut out).unwrap()).unwrap();
     TensorRef::new(dtype, &shape, &out).unwrap().to_f32().into_owned()
 }
 
@@ -122,14 +120,46 @@ fn each_case(file: &str, sampling: Sampling, mut check: impl FnMut(&str, &Case, 
     let mut cases = 0;
     for line in text.lines() {
         let case = parse(line, sampling);
-        let tensor = tensor(&case);
+        let bytes = noise(&case.frame, case.seed);
+        let tensor = tensor(&case.spec, &case.frame.view(&bytes).unwrap());
         assert_eq!(tensor.len(), case.spec.shape().iter().product::<usize>());
         // The line without its numbers says which case it is.
         check(line.split_once(':').unwrap().0, &case, &tensor);
         cases += 1;
     }
-    // Every small case, and 15 large frames with 3 fits.
-    assert_eq!(cases, 30 * 5 * 3 * 2 + 15 * 3);
+    // Every small case, and 16 large frames with 3 fits.
+    assert_eq!(cases, 33 * 5 * 3 * 2 + 16 * 3);
+}
+
+#[test]
+fn every_sample_between_and_beyond_its_levels_becomes_opencvs_byte() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/grey_levels.txt");
+    let samples: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    let text = std::fs::read_to_string(path).unwrap();
+    for line in text.lines() {
+        let [low, high, check]: [u64; 3] =
+            line.split(' ').map(|n| n.parse().unwrap()).collect::<Vec<_>>().try_into().unwrap();
+        let levels = GreyLevels::new(low as u16, high as u16);
+        let color = ColorDescription::default().with_levels(levels);
+        let frame = FrameLayout::packed(PixelFormat::Grey16, 256, 256, color).unwrap();
+        let spec = PreprocessSpec {
+            placement: Fit::Stretch.into(),
+            sampling: Sampling::Opencv,
+            width: 256,
+            height: 256,
+            order: ChannelOrder::Grey,
+            layout: TensorLayout::Nchw,
+            dtype: DType::U8,
+            scale: 1.0,
+            mean: [0.0; 3],
+            std: [1.0; 3],
+            pad: 0.0,
+        };
+        let bytes = tensor(&spec, &frame.view(&samples).unwrap());
+        let sum: u64 = bytes.iter().zip(1..).map(|(&byte, number)| number * byte as u64).sum();
+        assert_eq!(sum, check, "{low} to {high}");
+    }
+    assert_eq!(text.lines().count(), 40);
 }
 
 #[test]

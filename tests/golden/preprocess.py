@@ -2,7 +2,7 @@
 # numpy 2.4.6, opencv-python-headless 5.0.0.93
 """Golden tensors for the preprocess: float64 numpy for exact sampling, OpenCV itself for OpenCV's.
 
-    preprocess.py            writes preprocess_exact.txt and preprocess_opencv.txt beside itself
+    preprocess.py            writes preprocess_exact.txt, preprocess_opencv.txt and grey_levels.txt beside itself
 
 Shares no code with visiond; frames are noise that both sides make from a seed (`noise`). A line is a case, fields are
 separated by spaces:
@@ -11,7 +11,10 @@ separated by spaces:
     check index:value ...
 
 `check` is the tensor's mean (exact) or the sum of `(index + 1) * value` of its bytes (opencv, u8), so that every element
-counts; the values are elements at those indices. Lists within a field are separated by commas.
+counts; the values are elements at those indices. Lists within a field are separated by commas. `range` is limited, full, or
+LOW-HIGH: the samples of grey10, grey12 or grey16 that become black and white.
+
+A line of grey_levels.txt is `low high check`: the sum of `(sample + 1) * byte` of all 65,536 samples of grey16.
 """
 
 import itertools
@@ -24,12 +27,14 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 PACKED = {"rgb": (0, 1, 2, 3), "bgr": (2, 1, 0, 3), "rgba": (0, 1, 2, 4), "bgra": (2, 1, 0, 4)}
 ORDERS = {"rggb": (0, 0), "grbg": (1, 0), "gbrg": (0, 1), "bggr": (1, 1)}  # where red stands: x, y
+# Grey in words of 16 bits.
+DEEP = ["grey10", "grey12", "grey16"]
 BAYER = [order + bits for bits in ("8", "10", "12", "16") for order in ORDERS]
 # Where Y, Cb and Cr of two neighbours stand in four bytes; whether Cb comes first, and rows that share a row of chroma.
 QUADS = {"yuyv": ([0, 2], 1, 3), "uyvy": ([1, 3], 0, 2), "yvyu": ([0, 2], 3, 1), "vyuy": ([1, 3], 2, 0)}
 PAIRS = {"nv12": (True, 2), "nv21": (False, 2), "nv16": (True, 1), "nv61": (False, 1)}
 # New ones come last: every case behind one gets other random numbers.
-FORMATS = ["yuyv", "uyvy", "nv12", "nv21", "i420", *PACKED, "grey", *BAYER, "yvyu", "vyuy", "nv16", "nv61"]
+FORMATS = ["yuyv", "uyvy", "nv12", "nv21", "i420", *PACKED, "grey", *BAYER, "yvyu", "vyuy", "nv16", "nv61", *DEEP]
 WEIGHTS = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 FITS = [("letterbox", 0), ("top-left", 0), ("stretch", 0), ("crop", 1.0), ("crop", 0.625)]
 SIZES = [(1, 1), (1, 7), (8, 1), (2, 2), (3, 5), (16, 16), (17, 31), (33, 18), (48, 36), (64, 27), (90, 60), (101, 77)]
@@ -39,6 +44,7 @@ LARGE = [
     ("grey", (16384, 3), (1000, 7)), ("bgra", (3, 16384), (5, 999)), ("i420", (1, 2047), (64, 640)),
     ("nv21", (2047, 1), (640, 64)), ("rggb10", (1281, 721), (320, 320)), ("gbrg8", (640, 480), (512, 512)),
     ("vyuy", (1920, 1080), (640, 640)), ("nv16", (1920, 1080), (640, 640)), ("yvyu", (853, 479), (1280, 720)),
+    ("grey12", (1281, 721), (320, 320)),
 ]  # fmt: skip
 INPUTS = [(1, 1), (5, 3), (16, 16), (17, 9), (20, 30), (30, 10), (32, 32), (33, 21)]
 
@@ -68,7 +74,7 @@ def planes_of(fmt, w, h):
 
 
 def bits_of(fmt):
-    """Bits of a mosaic's sample."""
+    """Bits of a sample of a mosaic or of deep grey."""
     return int(fmt[4:])
 
 
@@ -78,7 +84,7 @@ def frame_of(fmt, w, h, pitches, seed):
     planes, start = [], 0
     for pitch, (row, rows) in zip(pitches, planes_of(fmt, w, h)):
         plane = data[start : start + pitch * rows].reshape(rows, pitch)[:, :row].copy()
-        if fmt in BAYER and bits_of(fmt) > 8:
+        if fmt in [*BAYER, *DEEP] and bits_of(fmt) > 8:
             plane[:, 1::2] &= (1 << (bits_of(fmt) - 8)) - 1
         planes.append(plane)
         start += pitch * rows
@@ -113,10 +119,16 @@ def coefficients(matrix, full):
 
 
 def samples_of(fmt, planes):
-    """A mosaic's raw samples."""
+    """Raw samples of a mosaic or of deep grey."""
     if bits_of(fmt) == 8:
         return planes[0].astype(np.int64)
     return planes[0][:, 0::2].astype(np.int64) | planes[0][:, 1::2].astype(np.int64) << 8
+
+
+def grey_of(samples, low, high):
+    """Bytes by OpenCV's convertTo(CV_8U, gain, bias). Python has it as convertScaleAbs, so nothing may become negative."""
+    gain = 255 / (high - low)
+    return cv2.convertScaleAbs(np.maximum(samples, low).astype(np.uint16), alpha=gain, beta=-low * gain)
 
 
 def demosaic(fmt, samples, mean):
@@ -269,7 +281,10 @@ def tensor_of(case, sampling):
     fmt, w, h = case["format"], case["width"], case["height"]
     planes = frame_of(fmt, w, h, case["pitches"], case["seed"])
     seen, (x, y, pw, ph) = geometry(case["fit"], case["fraction"], (w, h), (case["in_width"], case["in_height"]))
-    color = (case["matrix"], case["range"] == "full")
+    if fmt in DEEP:
+        levels = case["range"].split("-") if "-" in case["range"] else (0, 2 ** bits_of(fmt) - 1)
+        fmt, planes = "grey", [grey_of(samples_of(fmt, planes), *map(int, levels))]
+    color = (case["matrix"], case["range"] != "limited")
     grey = case["order"] == "grey"
     if sampling == "exact":
         picture = exact_rgb(fmt, w, h, planes, *color)
@@ -319,10 +334,14 @@ def cases(sampling):
         dtype = draw.choice(["f32", "f32", "f16", "u8", "i8"]) if sampling == "exact" else draw.choice(["u8"] * 9 + ["f32"])
         scale, mean, std = draw.choice(NORMS[dtype])
         common = sampling == "opencv" and draw.random() < 0.5
+        ranges = ["limited", "full"]
+        if fmt in DEEP:
+            low, high = sorted(draw.sample(range(2 ** bits_of(fmt)), 2))
+            ranges += [f"{low}-{high}", f"{low}-{low + 1 + draw.randrange(high - low)}"]
         yield {
             "format": fmt, "width": w, "height": h, "pitches": [row + pad_bytes for row, _ in planes_of(fmt, w, h)],
             "matrix": "bt601" if common else draw.choice(list(WEIGHTS)),
-            "range": "limited" if common else draw.choice(["limited", "full"]),
+            "range": "limited" if common and fmt not in DEEP else draw.choice(ranges),
             "fit": fit, "fraction": fraction, "in_width": in_w, "in_height": in_h, "order": order, "layout": layout,
             "dtype": dtype, "scale": scale, "mean": mean, "std": std, "pad": draw.choice([0, 114, 127.5, 255])
             if dtype in ("f32", "f16") else draw.choice([0, 114, 255]), "seed": seed,
@@ -355,8 +374,24 @@ def line(case, sampling, count):
     return " ".join(fields + [check] + [f"{i}:{float(tensor[i]):.7g}" for i in indices]) + "\n"
 
 
+def levels_lines():
+    """Those of each depth, of a sensor's usual black, narrow and any others."""
+    draw = random.Random(2)
+    samples = np.arange(65536)
+    levels = [(0, 1023), (0, 4095), (0, 65535), (64, 1023), (256, 4095), (0, 510), (65534, 65535), (30000, 30007)]
+    levels += [sorted(draw.sample(range(65536), 2)) for _ in range(32)]
+    for low, high in levels:
+        grey = grey_of(samples[None], low, high)
+        # Minimum and maximum of the samples are the levels, and this calls convertTo itself.
+        inside = np.clip(samples[None], low, high).astype(np.uint16)
+        assert (cv2.normalize(inside, None, 0, 255, cv2.NORM_MINMAX, cv2.CV_8U) == grey).all(), (low, high)
+        yield f"{low} {high} {((samples + 1) * grey[0]).sum()}\n"
+
+
 def main():
     cv2.setNumThreads(1)
+    with open(HERE / "grey_levels.txt", "w", encoding="ascii") as file:
+        file.writelines(levels_lines())
     for sampling, count in (("exact", 40), ("opencv", 8)):
         with open(HERE / f"preprocess_{sampling}.txt", "w", encoding="ascii") as file:
             file.writelines(line(case, sampling, count) for case in [*cases(sampling), *large_cases(sampling)])

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
-use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange, YuvArithmetic};
+use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvArithmetic};
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceBuffer, Graph};
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
 use visiond_kernels::letterbox::Fit;
@@ -156,6 +156,7 @@ impl Batch {
                 matrix: [ColorMatrix::Bt601, ColorMatrix::Bt709, ColorMatrix::Bt2020][below(noise, 3) as usize],
                 range: [ColorRange::Limited, ColorRange::Full][below(noise, 2) as usize],
                 arithmetic: [YuvArithmetic::Nearest, YuvArithmetic::Ffmpeg][below(noise, 2) as usize],
+                levels: [None, GreyLevels::new(21_000, 43_210)][below(noise, 2) as usize],
             };
             // Half of them are aligned, as drivers make them.
             let step = if below(noise, 2) == 0 { 1 } else { 16 };

@@ -25,6 +25,7 @@ impl FfmpegOutput {
                     matrix: self.color_matrix.unwrap_or(info.color.matrix),
                     range: self.color_range.unwrap_or(info.color.range),
                     arithmetic,
+                    levels: None,
                 };
                 (format, color)
             }

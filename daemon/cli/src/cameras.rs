@@ -59,7 +59,7 @@ pub struct Camera {
     pub controls: Vec<Control>,
     /// The mode that visiond would choose with the proposed configuration.
     pub chosen: Option<ChosenMode>,
-    /// Where the bits of its Bayer samples are, from a captured frame.
+    /// Where the bits of its samples are, from a captured frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<Samples>,
     /// The proposed configuration as TOML.
@@ -155,7 +155,7 @@ pub struct ChosenMode {
     pub io: Option<&'static str>,
 }
 
-/// Where Bayer samples of 10 or 12 bits are in their 16-bit words.
+/// Where samples of 10 or 12 bits, of Bayer or of grey, are in their 16-bit words.
 #[derive(Debug, Serialize)]
 pub struct Samples {
     /// Bits of a sample.
@@ -184,7 +184,7 @@ pub fn all(buffers: &Buffers) -> Vec<Camera> {
     cameras.filter(|camera| camera.api.is_some() || camera.error.is_some()).collect()
 }
 
-/// Returns the camera named `name`, and captures frames to locate Bayer samples.
+/// Returns the camera named `name`, and captures frames to locate samples of 10 or 12 bits.
 pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
     let found = find_camera::find(name, None)?;
     let mut camera = Camera::ask(&found.node, found.identity.as_ref(), buffers);
@@ -296,12 +296,13 @@ impl Camera {
         V4l2Config { fps: None, ..self.config() }
     }
 
-    /// Locates the samples in a captured frame; `None` unless the format is Bayer with 10 or 12 bits.
+    /// Locates the samples in a captured frame; `None` unless the format is Bayer or grey with 10 or 12 bits.
     fn samples(&self, buffers: &Buffers) -> Option<Samples> {
         let format = self.chosen.as_ref().and_then(|chosen| PixelFormat::from_name(chosen.format));
-        let Some(PixelFormat::Bayer(_, depth @ (BayerDepth::Bits10 | BayerDepth::Bits12))) = format else {
+        let depth = format.and_then(PixelFormat::sample_depth)?;
+        if !matches!(depth, BayerDepth::Bits10 | BayerDepth::Bits12) {
             return None;
-        };
+        }
         /// A sensor's first frames may be black.
         const FRAMES: usize = 10;
         let mut samples = Samples { bits: depth.bits(), found: None, read: SampleAlignment::Bottom, error: None };
@@ -317,7 +318,7 @@ impl Camera {
             for _ in 0..FRAMES {
                 match source.next(&stop)? {
                     Next::Frame(frame) => {
-                        if let PixelFormat::Bayer(_, BayerDepth::Bits16) = frame.layout.format() {
+                        if frame.layout.format().sample_depth() == Some(BayerDepth::Bits16) {
                             samples.read = SampleAlignment::Top;
                         }
                         frame.view().iter().for_each(|view| bits.add_frame(view));

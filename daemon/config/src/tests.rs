@@ -312,6 +312,54 @@ path = "b"
 }
 
 #[test]
+fn levels_are_two_numbers_in_order_for_grey_of_more_than_8_bits() {
+    let said = |source: &str| {
+        sentences(&format!("{MODEL}[[camera]]\nname = \"thermal\"\n[camera.source]\n{source}\n[nothing]")).join("|")
+    };
+    let camera = |keys: &str| said(&format!("type = \"v4l2\"\ndevice = \"/dev/video0\"\n{keys}"));
+    let raw = |format: &str, keys: &str| {
+        let size = "container = \"raw\"\nwidth = 4\nheight = 4";
+        said(&format!("type = \"command\"\ncommand = [\"x\"]\n{size}\nformat = \"{format}\"\n{keys}"))
+    };
+    for (text, sentence) in [
+        (camera("levels = [3, 1]"), "9:10 `camera.source.levels` must be [low, high] with low below high, not [3, 1]"),
+        (camera("levels = [7, 7]"), "must be [low, high] with low below high, not [7, 7]"),
+        (camera("levels = [7]"), "must be two numbers, [low, high], not 1"),
+        (camera("levels = [1, 2, 3]"), "must be two numbers, [low, high], not 3"),
+        (camera("levels = [0, 65536]"), "must be a whole number from 0 to 65535, not 65536"),
+        (
+            camera("levels = 5"),
+            "`camera.source.levels` must be [low, high], each a whole number from 0 to 65535, not 5",
+        ),
+        (
+            camera("levels = [0, 9]\nformat = \"yuyv\""),
+            "9:10 `camera.source.levels` requires `format` \"grey10\", \"grey12\" or",
+        ),
+        (camera("levels = [0, 9]\nformat = \"mjpeg\""), "not \"mjpeg\": correct the format, or remove this key"),
+        (camera("levels = [0, 9]\nformat = \"grey\""), "not \"grey\": correct the format, or remove this key"),
+        (
+            camera("levels = [0, 9]\ncolor_range = \"full\""),
+            "says what is black and white: remove `color_range`, or this key",
+        ),
+        (raw("rggb16", "levels = [0, 9]"), "13:10 `camera.source.levels` requires `format` \"grey10\", \"grey12\" or"),
+        (
+            said("type = \"command\"\ncommand = [\"x\"]\nlevels = [0, 9]"),
+            "`camera.source.levels` requires `container = \"raw\"`",
+        ),
+    ] {
+        assert!(text.contains(sentence), "{text}");
+    }
+    for fits in [
+        camera("levels = [0, 1]"),
+        camera("levels = [0, 65535]\nformat = \"grey10\""),
+        camera("format = \"grey16\"\ncolor_range = \"full\""),
+        raw("grey12", "levels = [64, 4000]"),
+    ] {
+        assert!(!fits.contains("camera.source"), "{fits}");
+    }
+}
+
+#[test]
 fn a_frame_waits_for_others_only_where_they_share_a_run() {
     // With an error of its own.
     let text = |keys: &str| format!("{}[nothing]\n", MODEL.replace("[[model]]\n", &format!("[[model]]\n{keys}\n")));

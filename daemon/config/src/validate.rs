@@ -85,7 +85,11 @@ pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
             annotation(&annotate, diagnostics);
         }
         match camera.inner("source") {
-            Some(source) if source.is("type", "command") => raw_frames(&source, diagnostics),
+            Some(source) if source.is("type", "v4l2") => levels(&source, diagnostics),
+            Some(source) if source.is("type", "command") => {
+                raw_frames(&source, diagnostics);
+                levels(&source, diagnostics);
+            }
             Some(source) if source.is("type", "video") => login(&source, "url", diagnostics),
             Some(source) if source.is("type", "rtsp") => {
                 login(&source, "url", diagnostics);
@@ -279,7 +283,7 @@ fn raw_frames(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
         if source.has("container") && !source.is("container", "y4m") {
             return;
         }
-        for key in SHAPE.into_iter().chain(["pitches"]) {
+        for key in SHAPE.into_iter().chain(["pitches", "levels"]) {
             let none = |item: &Item<'_>| item.get_ref().as_array().is_some_and(|items| items.is_empty());
             if let Some(item) = source.table.get(key).filter(|item| !none(item)) {
                 let message =
@@ -305,6 +309,23 @@ fn raw_frames(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
         && let Err(error) = FrameLayout::with_pitches(format, width, height, &pitches, ColorDescription::default())
     {
         diagnostics.error(item.span(), format!("invalid `camera.source.pitches`: {error}"));
+    }
+}
+
+/// Checks that levels come with a format that has them, and alone say what is black and white.
+fn levels(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
+    let Some(item) = source.table.get("levels") else { return };
+    let has_levels = |name| PixelFormat::from_name(name).is_some_and(PixelFormat::has_levels);
+    if let Some((format, _)) = source.text("format").filter(|(name, _)| !has_levels(name)) {
+        let message = format!(
+            "`camera.source.levels` requires `format` \"grey10\", \"grey12\" or \"grey16\", not \"{format}\": correct the format, \
+             or remove this key"
+        );
+        diagnostics.error(item.span(), message);
+    }
+    if source.has("color_range") {
+        let message = "`camera.source.levels` says what is black and white: remove `color_range`, or this key";
+        diagnostics.error(item.span(), message);
     }
 }
 

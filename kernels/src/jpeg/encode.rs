@@ -69,7 +69,7 @@ impl JpegEncoder {
         }
         let format = frame.format();
         self.subsamp = match format {
-            PixelFormat::Grey => Subsamp::Gray,
+            _ if format.is_grey() => Subsamp::Gray,
             PixelFormat::Yuyv
             | PixelFormat::Uyvy
             | PixelFormat::Yvyu
@@ -90,7 +90,7 @@ impl JpegEncoder {
         y.clear();
         cb.clear();
         cr.clear();
-        let planes = frame.planes();
+        let (planes, levels) = (frame.planes(), frame.level_map());
         for row in 0..self.height {
             if row % stripe == stripe - 1 {
                 (self.pause)();
@@ -102,6 +102,10 @@ impl JpegEncoder {
                 }
                 PixelFormat::Uyvy | PixelFormat::Vyuy => {
                     y.extend(bytes.iter().skip(1).step_by(2).take(self.width).map(|&v| luma[usize::from(v)]));
+                }
+                PixelFormat::Grey10 | PixelFormat::Grey12 | PixelFormat::Grey16 => {
+                    let samples = bytes.as_chunks::<2>().0[..self.width].iter();
+                    y.extend(samples.map(|&sample| luma[usize::from(levels.byte(u16::from_le_bytes(sample)))]));
                 }
                 _ => y.extend(bytes[..self.width].iter().map(|&v| luma[usize::from(v)])),
             }

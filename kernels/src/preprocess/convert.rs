@@ -46,7 +46,7 @@ impl<N: Number> Converter<N> {
                 resample(isa, Planes::<_, false>(words, yuv), taps, planes);
             }
             PixelFormat::I420 => resample(isa, Planes::<_, true>(words, yuv), taps, planes),
-            PixelFormat::Grey => {
+            format if format.is_grey() => {
                 if let [plane, ..] = planes {
                     isa.run(ConvertRow::<N, _, 1> { pixel: GreyPixel(grey), taps, planes: [plane] });
                 }

@@ -1,8 +1,10 @@
 //! Reads a frame's row at the needed columns: one 32-bit word per pixel, or two words per pair of neighbours.
 //!
 //! Only loads and stores raw bytes and computes nothing: scattered loads do not vectorise, and everything after them does. This
-//! file defines the layout of the words, and [`super::convert`] reads them.
+//! file defines the layout of the words, and [`super::convert`] reads them. Grey of more than 8 bits is the exception: each sample
+//! becomes a byte here, in less than 1 ns, and the frame is like `grey` from then on.
 
+use crate::color::LevelMap;
 use crate::frame::{FrameView, PixelFormat};
 
 /// The positions of a pixel's three components in the word that [`fetch`] makes, as shifts in bits.
@@ -70,6 +72,10 @@ pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut 
             let luma = row(frame, 0, y);
             each(columns, out, |x| u32::from(luma[x]));
         }
+        PixelFormat::Grey10 | PixelFormat::Grey12 | PixelFormat::Grey16 => {
+            let (samples, map) = (row(frame, 0, y).as_chunks::<2>().0, frame.level_map());
+            each(columns, out, |x| level(map, samples[x]));
+        }
         PixelFormat::Bayer(..) => {}
     }
 }
@@ -119,6 +125,12 @@ pub(super) fn fetch_row(frame: &FrameView<'_>, y: usize, from: usize, out: &mut 
         PixelFormat::Grey => {
             for (out, &luma) in out.iter_mut().zip(&row(frame, 0, y)[from..]) {
                 *out = u32::from(luma);
+            }
+        }
+        PixelFormat::Grey10 | PixelFormat::Grey12 | PixelFormat::Grey16 => {
+            let (samples, map) = (row(frame, 0, y).as_chunks::<2>().0, frame.level_map());
+            for (out, &sample) in out.iter_mut().zip(&samples[from..]) {
+                *out = level(map, sample);
             }
         }
         PixelFormat::Bayer(..) => {}
@@ -179,6 +191,13 @@ pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], out:
             let row = row(frame, 0, y);
             each_pair(columns, inner, out, |x, inner| read::<2>(row, x, inner).map(u32::from));
         }
+        PixelFormat::Grey10 | PixelFormat::Grey12 | PixelFormat::Grey16 => {
+            let (row, map) = (row(frame, 0, y), frame.level_map());
+            each_pair(columns, inner, out, |x, inner| {
+                let [low, high, next_low, next_high] = read(row, 2 * x, inner);
+                [level(map, [low, high]), level(map, [next_low, next_high])]
+            });
+        }
         PixelFormat::Bayer(..) => {}
     }
 }
@@ -200,6 +219,12 @@ fn read<const N: usize>(row: &[u8], at: usize, inner: bool) -> [u8; N] {
         }
     }
     bytes
+}
+
+/// Returns the byte of a grey sample of more than 8 bits.
+#[inline(always)]
+fn level(map: LevelMap, sample: [u8; 2]) -> u32 {
+    u32::from(map.byte(u16::from_le_bytes(sample)))
 }
 
 #[inline(always)]

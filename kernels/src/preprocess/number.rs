@@ -4,7 +4,7 @@
 //! `cvtColor` (color_yuv, color_rgb). Each step there results in a byte; repeating every step gives equal bytes.
 
 use super::simd::multiply_add;
-use crate::color::{ColorDescription, ColorMatrix, ColorRange, YuvToRgb};
+use crate::color::{ColorDescription, ColorMatrix, ColorRange, YuvToRgb, rounded};
 use crate::frame::BayerDepth;
 
 /// The bits of a fixed-point coefficient of a colour conversion.
@@ -325,12 +325,4 @@ impl Number for u16 {
     fn grey_value<const FMA: bool>(_grey: &(), byte: u32) -> i32 {
         byte as i32
     }
-}
-
-/// Rounds a number of up to 2^22 to the nearest integer, half to even, in two's complement: adding 1.5 * 2^23 rounds it into
-/// the low bits of the mantissa. Unlike `as`, this is one addition in vector lanes.
-#[inline(always)]
-pub(super) fn rounded(value: f32) -> i32 {
-    const ROUNDER: f32 = 12_582_912.0;
-    (value + ROUNDER).to_bits() as i32 - ROUNDER.to_bits() as i32
 }

@@ -21,7 +21,7 @@ pub(super) struct RowSource<'a, N: Number> {
 impl<'a, N: Number> RowSource<'a, N> {
     /// Reads the rows of `frame` as luma, or as red, green and blue. A grey frame has one plane either way.
     pub(super) fn new(isa: Isa, frame: &'a FrameView<'a>, luma: bool) -> Self {
-        let planes = if luma || frame.format() == PixelFormat::Grey { 1 } else { 3 };
+        let planes = if luma || frame.format().is_grey() { 1 } else { 3 };
         Self { frame, converter: Converter::new(frame.format(), frame.color()), planes, isa }
     }
 }

@@ -6,12 +6,13 @@
 use super::bayer::Mosaic;
 use super::convert::{Converter, Taps};
 use super::fetch::fetch_row;
-use super::number::{Number, rounded};
+use super::number::Number;
 use super::plan::{Axis, LANES as PLANE_LANES};
 use super::simd::{Isa, SliceLoop};
 use super::spec::PreprocessSpec;
 use super::store::{RowPair, TensorWriter};
 use super::taps::{Finish, PILLOW_BITS, TapAxis, TapTables};
+use crate::color::rounded;
 use crate::frame::{FrameView, PixelFormat};
 
 /// The values that are worked on at a time.
@@ -334,7 +335,7 @@ impl<A: Arithmetic> Filter<A> {
 
     /// Filters a frame into the placed part of the tensor. Allocates only for a frame size that needs more than any before.
     pub(super) fn run(&mut self, job: &Job<'_, A>, writer: &mut TensorWriter, tensor: &mut [u8]) {
-        let color = !(job.luma || job.frame.format() == PixelFormat::Grey);
+        let color = !(job.luma || job.frame.format().is_grey());
         if color {
             self.run_of::<COLOR_LANES>(job, writer, tensor);
         } else {

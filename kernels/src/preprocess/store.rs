@@ -3,9 +3,10 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::number::{Number, rounded};
+use super::number::Number;
 use super::simd::{Isa, SliceLoop, multiply_add};
 use super::spec::{ChannelOrder, PreprocessSpec, TensorLayout};
+use crate::color::rounded;
 use crate::tensor::DType;
 
 /// The maximum size of the pattern that pads are copied from, so that it stays in the first-level cache.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::simd::Isa;
 use super::*;
-use crate::color::{ColorDescription, ColorMatrix, ColorRange, YuvArithmetic};
+use crate::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvArithmetic};
 use crate::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 use crate::frame::{FrameView, MAX_SIDE};
 use crate::letterbox::{Fit, Placement};
@@ -61,10 +61,12 @@ fn formats() -> impl Strategy<Value = PixelFormat> {
 fn colors() -> impl Strategy<Value = ColorDescription> {
     use ColorMatrix::{Bt601, Bt709, Bt2020};
     let matrices = prop::sample::select(vec![Bt601, Bt709, Bt2020]);
-    (matrices, any::<bool>(), any::<bool>()).prop_map(|(matrix, full, truncated)| ColorDescription {
+    let levels = (any::<u16>(), any::<u16>()).prop_map(|(low, high)| GreyLevels::new(low, high));
+    (matrices, any::<bool>(), any::<bool>(), levels).prop_map(|(matrix, full, truncated, levels)| ColorDescription {
         matrix,
         range: if full { ColorRange::Full } else { ColorRange::Limited },
         arithmetic: if truncated { YuvArithmetic::Ffmpeg } else { YuvArithmetic::Nearest },
+        levels,
     })
 }
 
@@ -260,6 +262,24 @@ proptest! {
         let samples = noise(wide.size_bytes(), seed);
         let upper: Vec<u8> = samples.iter().skip(1).step_by(2).copied().collect();
         prop_assert_eq!(run(&spec, &wide.view(&samples).unwrap()), run(&spec, &plain.view(&upper).unwrap()));
+    }
+
+    #[test]
+    fn grey_of_more_bits_is_grey_of_the_bytes_that_its_levels_make(
+        w in 1..50_u32, h in 1..50_u32, seed: u64, spec in specs(), color in colors(),
+        format in prop::sample::select(vec![PixelFormat::Grey10, PixelFormat::Grey12, PixelFormat::Grey16]),
+    ) {
+        let [deep, plain] = [format, PixelFormat::Grey].map(|format| FrameLayout::packed(format, w, h, color).unwrap());
+        let samples = noise(deep.size_bytes(), seed);
+        let full = 2_f64.powi(format.sample_depth().unwrap().bits() as i32) - 1.0;
+        let [low, high] = color.levels.map_or([0.0, full], |levels| levels.ends().map(f64::from));
+        let (gain, bias) = (255.0 / (high - low), -255.0 * low / (high - low));
+        let byte = |&sample: &[u8; 2]| {
+            let value = f32::from(u16::from_le_bytes(sample)).mul_add(gain as f32, bias as f32);
+            value.round_ties_even().clamp(0.0, 255.0) as u8
+        };
+        let bytes: Vec<u8> = samples.as_chunks::<2>().0.iter().map(byte).collect();
+        prop_assert_eq!(run(&spec, &deep.view(&samples).unwrap()), run(&spec, &plain.view(&bytes).unwrap()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use visiond_config::types::Pace;
 use visiond_flow::clock::SystemClock;
-use visiond_kernels::color::ColorMatrix;
+use visiond_kernels::color::{ColorMatrix, GreyLevels};
 use visiond_kernels::frame::PixelFormat;
 use visiond_system::testing::{HANG, stopped_while_it_waits};
 
@@ -28,6 +28,7 @@ fn config(script: &str) -> CommandConfig {
         max_frames: None,
         color_matrix: ColorMatrix::Bt601,
         color_range: None,
+        levels: None,
         timeout: HANG,
     }
 }
@@ -87,6 +88,13 @@ fn raw_frames_have_the_configured_range_and_limited_without_one() {
     };
     let (full, limited) = (ColorRange::Full, ColorRange::Limited);
     assert_eq!([None, Some(full), Some(limited)].map(range), [limited, full, limited]);
+}
+
+#[test]
+fn raw_frames_of_grey_have_the_configured_levels() {
+    let levels = GreyLevels::new(28_815, 31_315);
+    let config = CommandConfig { levels, ..raw("printf 12345678", PixelFormat::Grey16, 2, 2) };
+    assert_eq!(frame(&mut open(&config).unwrap()).layout.color().levels, levels);
 }
 
 #[test]

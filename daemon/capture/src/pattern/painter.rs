@@ -171,6 +171,9 @@ impl Pair {
             (PixelFormat::I420 | PixelFormat::Grey, 0) => Self::new(&[y, y]),
             (PixelFormat::I420, 1) => Self::new(&[cb]),
             (PixelFormat::I420 | PixelFormat::Grey, _) => Self::new(&[cr]),
+            (PixelFormat::Grey10, _) => Self::samples([y, y], BayerDepth::Bits10),
+            (PixelFormat::Grey12, _) => Self::samples([y, y], BayerDepth::Bits12),
+            (PixelFormat::Grey16, _) => Self::samples([y, y], BayerDepth::Bits16),
             (PixelFormat::Rgb, _) => Self::new(&[r, g, b, r, g, b]),
             (PixelFormat::Bgr, _) => Self::new(&[b, g, r, b, g, r]),
             (PixelFormat::Rgba, _) => Self::new(&[r, g, b, 255, r, g, b, 255]),
@@ -238,6 +241,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn grey_of_more_bits_has_the_luma_of_grey_in_its_own_scale() {
+        let words = |format| {
+            let pair = Pair::of(format, 0, 0, WHITE);
+            pair.bytes[..pair.len].as_chunks::<2>().0.iter().map(|&word| u16::from_le_bytes(word)).collect::<Vec<_>>()
+        };
+        // 235 of 255.
+        assert_eq!(
+            [PixelFormat::Grey10, PixelFormat::Grey12, PixelFormat::Grey16].map(words),
+            [[943; 2], [3774; 2], [60_395; 2]]
+        );
     }
 
     #[test]

@@ -93,6 +93,7 @@ impl NvdecDecoder {
                 VideoPixels::Bgr if format.kind.bits == 8 => YuvArithmetic::Ffmpeg,
                 _ => YuvArithmetic::Nearest,
             },
+            levels: None,
         };
         let (generation, started_with) = (first.generation, Some(first.presentation));
         // This thread sleeps several times for a picture.

@@ -63,6 +63,7 @@ fn a_programs_frames_are_read_straight_into_the_networks_buffers() {
             max_frames: None,
             color_matrix: ColorMatrix::Bt601,
             color_range: None,
+            levels: None,
             timeout: visiond_system::testing::HANG,
         })
     };

@@ -83,6 +83,7 @@ fn sources(folder: &TempDir) -> Vec<SourceConfig> {
         max_frames: None,
         color_matrix: ColorMatrix::Bt601,
         color_range: None,
+        levels: None,
         timeout: EVER,
     };
     vec![

@@ -132,6 +132,10 @@ pub fn set(
             set.height
         );
     }
+    if config.levels.is_some() && !matches!(format, CameraFormat::Raw(raw) if raw.has_levels()) {
+        let word = fourcc::word(format);
+        log::warn!("{label}: the driver gives {word}, ignoring `levels`: set `format` to grey10, grey12 or grey16");
+    }
     let fps = set_rate(node, config.fps, label);
     let read_as = if node.has(Quirk::SamplesFillWords) { full_words(format) } else { format };
     let picture = picture(&set, read_as, config).map_err(|error| {
@@ -140,9 +144,10 @@ pub fn set(
     Ok(NegotiatedFormat { picture, pix: set, format, fps })
 }
 
-/// Returns the format of a mosaic whose samples use the highest bit of their 16-bit words.
+/// Returns the format of a mosaic or of grey whose samples use the highest bit of their 16-bit words.
 fn full_words(format: CameraFormat) -> CameraFormat {
     match format {
+        CameraFormat::Raw(PixelFormat::Grey10 | PixelFormat::Grey12) => CameraFormat::Raw(PixelFormat::Grey16),
         CameraFormat::Raw(PixelFormat::Bayer(order, BayerDepth::Bits10 | BayerDepth::Bits12)) => {
             CameraFormat::Raw(PixelFormat::Bayer(order, BayerDepth::Bits16))
         }
@@ -201,7 +206,8 @@ pub(super) fn picture(
     };
     let said = color::description(pix);
     let color =
-        ColorDescription::new(config.color_matrix.unwrap_or(said.matrix), config.color_range.unwrap_or(said.range));
+        ColorDescription::new(config.color_matrix.unwrap_or(said.matrix), config.color_range.unwrap_or(said.range))
+            .with_levels(config.levels.filter(|_| format.has_levels()));
     Ok(CameraPicture::Raw(Planes::new(pix, format, color)?))
 }
 
@@ -243,7 +249,7 @@ fn no_format(node: &Node, config: &V4l2Config, offered: &[FourCc]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use visiond_kernels::color::{ColorMatrix, ColorRange};
+    use visiond_kernels::color::{ColorMatrix, ColorRange, GreyLevels};
 
     use super::super::device::rate;
     use super::*;
@@ -274,13 +280,34 @@ mod tests {
     }
 
     #[test]
+    fn configured_levels_are_those_of_grey_with_more_than_8_bits() {
+        let mut pix = PixFormat { width: 64, height: 4, fourcc: *b"Y16 ", memory_count: 1, ..PixFormat::default() };
+        pix.memories[0].pitch_bytes = 128;
+        let color = |format, levels| {
+            let raw =
+                picture(&pix, CameraFormat::Raw(format), &V4l2Config { levels, ..V4l2Config::default() }).unwrap();
+            let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
+            planes.layout(&[0; 3]).unwrap().color()
+        };
+        let (levels, limited) = (GreyLevels::new(28_815, 31_315), ColorDescription::default());
+        assert_eq!(color(PixelFormat::Grey16, levels), limited.with_levels(levels));
+        assert_eq!(color(PixelFormat::Grey16, None), limited);
+        assert_eq!(color(PixelFormat::Yuyv, levels), limited);
+    }
+
+    #[test]
     fn samples_that_fill_their_words_are_read_as_sixteen_bits() {
         use visiond_kernels::frame::BayerDepth::{Bits8, Bits10, Bits12, Bits16};
         use visiond_kernels::frame::BayerOrder::Grbg;
         let read_as = |depth| full_words(CameraFormat::Raw(PixelFormat::Bayer(Grbg, depth)));
         let bayer = |depth| CameraFormat::Raw(PixelFormat::Bayer(Grbg, depth));
         assert_eq!([Bits8, Bits10, Bits12, Bits16].map(read_as), [Bits8, Bits16, Bits16, Bits16].map(bayer));
-        assert_eq!(full_words(CameraFormat::Raw(PixelFormat::Yuyv)), CameraFormat::Raw(PixelFormat::Yuyv));
+        let grey = |format| full_words(CameraFormat::Raw(format));
+        let words = [PixelFormat::Grey10, PixelFormat::Grey12, PixelFormat::Grey16].map(grey);
+        assert_eq!(words, [CameraFormat::Raw(PixelFormat::Grey16); 3]);
+        for format in [PixelFormat::Grey, PixelFormat::Yuyv].map(CameraFormat::Raw) {
+            assert_eq!(full_words(format), format);
+        }
     }
 
     #[test]

@@ -56,6 +56,9 @@ const TABLE: &[(FourCc, CameraFormat)] = &[
     (*b"GB16", Raw(Bayer(Gbrg, Bits16))),
     (*b"BYR2", Raw(Bayer(Bggr, Bits16))),
     (*b"GREY", Raw(PixelFormat::Grey)),
+    (*b"Y10 ", Raw(PixelFormat::Grey10)),
+    (*b"Y12 ", Raw(PixelFormat::Grey12)),
+    (*b"Y16 ", Raw(PixelFormat::Grey16)),
 ];
 
 /// Returns visiond's format of this code; `None` if it is not supported.
@@ -147,5 +150,12 @@ mod tests {
         assert!(codes(Some(Raw(PixelFormat::Nv12))).is_empty());
         assert_eq!(text(*b"Y16 "), "Y16");
         assert_eq!(text(*b"Y16\xa0"), "Y16-BE");
+    }
+
+    #[test]
+    fn a_monochrome_sensor_gives_bytes_before_more_bits() {
+        let formats =
+            by_cost(&[*b"Y16 ", *b"Y12 ", *b"Y10 ", *b"GREY"], None).into_iter().map(|(_, format)| word(format));
+        assert_eq!(formats.collect::<Vec<_>>(), ["grey", "grey10", "grey12", "grey16"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Detects from a frame where the samples of a mosaic are in their 16-bit words.
+//! Detects from a frame where the samples of a mosaic or of grey are in their 16-bit words.
 
 use serde::Serialize;
 use visiond_kernels::frame::{BayerDepth, FrameView};
@@ -32,7 +32,7 @@ impl SampleBits {
         }
     }
 
-    /// Adds a mosaic's rows, without their padding.
+    /// Adds the rows of a mosaic or of grey, without their padding.
     pub fn add_frame(&mut self, frame: &FrameView<'_>) {
         let row_bytes = frame.format().row_bytes(0, frame.width());
         if let Some(plane) = frame.planes().first() {

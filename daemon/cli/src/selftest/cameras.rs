@@ -18,7 +18,7 @@ use visiond_capture::v4l2::stream::IoRefusal;
 use visiond_capture::v4l2::stream::io_support::try_io_methods;
 use visiond_config::types::{CameraFormat, CameraName, ControlValue};
 use visiond_flow::clock::SystemClock;
-use visiond_kernels::frame::{BayerDepth, PixelFormat};
+use visiond_kernels::frame::BayerDepth;
 use visiond_system::stop::Stop;
 
 use super::checks::{AreaTest, Failed, NO_TIME};
@@ -240,12 +240,10 @@ fn stream(label: &str, mut arrivals: Arrivals, test: &mut AreaTest, time: Durati
     Ok(())
 }
 
-/// The depth of a mosaic whose samples do not fill their words.
+/// Returns the depth of the samples of a mosaic or of grey that do not fill their words.
 fn depth_of(format: CameraFormat) -> Option<BayerDepth> {
-    match format {
-        CameraFormat::Raw(PixelFormat::Bayer(_, depth @ (BayerDepth::Bits10 | BayerDepth::Bits12))) => Some(depth),
-        _ => None,
-    }
+    let CameraFormat::Raw(format) = format else { return None };
+    format.sample_depth().filter(|depth| matches!(depth, BayerDepth::Bits10 | BayerDepth::Bits12))
 }
 
 fn bits_text(bits: SampleBits, depth: BayerDepth) -> String {
@@ -352,6 +350,7 @@ impl Stamps {
 mod tests {
     use super::*;
     use visiond_capture::v4l2::arrivals::Clocks;
+    use visiond_kernels::frame::PixelFormat;
 
     fn arrival(sequence: u32, timestamp_ns: u64, monotonic_ns: u64) -> Arrival {
         let arrived = Clocks {
@@ -384,6 +383,14 @@ mod tests {
         );
         assert_eq!(text(&[0x0fff], BayerDepth::Bits12), "12 bits in 16: in the low bits (bits ever set 0x0fff)");
         assert!(text(&[0], BayerDepth::Bits12).contains("is the lens covered?"));
+    }
+
+    #[test]
+    fn samples_of_10_and_12_bits_are_located_in_mosaics_and_in_grey() {
+        let depth = |name| depth_of(PixelFormat::from_name(name).map_or(CameraFormat::Mjpeg, CameraFormat::Raw));
+        assert_eq!(["rggb10", "grey10"].map(depth), [Some(BayerDepth::Bits10); 2]);
+        assert_eq!(["bggr12", "grey12"].map(depth), [Some(BayerDepth::Bits12); 2]);
+        assert_eq!(["grey", "grey16", "rggb8", "gbrg16", "p010", "mjpeg"].map(depth), [None; 6]);
     }
 
     #[test]

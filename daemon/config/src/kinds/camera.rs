@@ -1,13 +1,14 @@
-//! Names of V4L2 cameras, for the key `device`, and values of their controls, whose type only the camera knows.
+//! Names of V4L2 cameras, for the key `device`, values of their controls, whose type only the camera knows, and levels of grey.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use toml::de::DeValue;
+use visiond_kernels::color::GreyLevels;
 
 use super::text::{resolve, resolve_without_home};
-use super::{Refusal, filled, integer, quote, value};
+use super::{Refusal, filled, integer, list, quote, value, whole};
 use crate::schema::KeyKind;
 
 /// Name of a V4L2 camera.
@@ -112,6 +113,21 @@ pub fn camera_in(base: &Path, text: &str) -> Result<CameraName, String> {
     Ok(match text.parse()? {
         CameraName::Node(path) => CameraName::Node(resolve(base, &path.to_string_lossy())),
         name => name,
+    })
+}
+
+/// Returns the kind of the grey samples that become black and white, as a list of two.
+pub fn levels() -> KeyKind<GreyLevels> {
+    let KeyKind { read, .. } = list(whole(0..=u16::MAX));
+    let text = |levels: &GreyLevels| format!("{:?}", levels.ends());
+    value("[low, high], each a whole number from 0 to 65535", text, move |item, context| {
+        item.get_ref().as_array().ok_or("")?;
+        let ends = read(item, context).ok_or(Refusal::Reported)?;
+        let [low, high] = ends[..] else {
+            return Err(Refusal::Sentence(format!("must be two numbers, [low, high], not {}", ends.len())));
+        };
+        GreyLevels::new(low, high)
+            .ok_or_else(|| Refusal::Sentence(format!("must be [low, high] with low below high, not [{low}, {high}]")))
     })
 }
 

@@ -8,6 +8,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use visiond_engine::detector::MaskForm;
+use visiond_kernels::color::GreyLevels;
+use visiond_kernels::frame::PixelFormat;
 
 use crate::kinds::Words;
 use crate::types::*;
@@ -72,14 +74,20 @@ fn control() -> impl Strategy<Value = ControlValue> {
     ]
 }
 
+fn levels() -> impl Strategy<Value = GreyLevels> {
+    (any::<u16>(), any::<u16>()).prop_filter_map("levels in order", |(low, high)| GreyLevels::new(low, high))
+}
+
 prop_compose! {
     fn v4l2()(
         device in camera_name(), format in of(word()), width in of(1_u32..=16_384), height in of(1_u32..=16_384),
         fps in of(0.01..=1000.0_f64), color_matrix in of(word()), color_range in of(word()), io in of(word()),
         input in of(0_u32..64), timeout in of(duration(100, 3_600_000)),
-        controls in btree_map(text(), control(), 0..3),
+        controls in btree_map(text(), control(), 0..3), levels in of(levels()),
     ) -> V4l2Config {
-        V4l2Config { device, format, width, height, fps, color_matrix, color_range, io, input, controls, timeout }
+        let format = if levels.is_some() { Some(CameraFormat::Raw(PixelFormat::Grey12)) } else { format };
+        let color_range = color_range.filter(|_| levels.is_none());
+        V4l2Config { device, format, width, height, fps, color_matrix, color_range, levels, io, input, controls, timeout }
     }
 }
 
@@ -119,13 +127,15 @@ prop_compose! {
     fn command()(
         program in path(), arguments in vec(text(), 0..4), raw in of((word(), 1_u32..=16_384, 1_u32..=16_384)),
         pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64), color_matrix in word(),
-        color_range in of(word()), timeout in duration(100, 3_600_000), fd in select(vec![1, 3]),
+        color_range in of(word()), timeout in duration(100, 3_600_000), fd in select(vec![1, 3]), levels in of(levels()),
     ) -> CommandConfig {
+        let levels = levels.filter(|_| color_range.is_none() && raw.is_some());
+        let raw = raw.map(|(format, width, height)| (if levels.is_some() { PixelFormat::Grey16 } else { format }, width, height));
         CommandConfig {
             command: std::iter::once(program.to_string_lossy().into_owned()).chain(arguments).collect(),
             container: if raw.is_some() { CommandContainer::Raw } else { CommandContainer::Y4m },
             format: raw.map(|raw| raw.0), width: raw.map(|raw| raw.1), height: raw.map(|raw| raw.2), pitches: Vec::new(),
-            fd, pace, repeat, max_frames, color_matrix, color_range, timeout,
+            fd, pace, repeat, max_frames, color_matrix, color_range, levels, timeout,
         }
     }
 }

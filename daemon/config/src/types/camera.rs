@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use visiond_kernels::color::{ColorMatrix, ColorRange};
+use visiond_kernels::color::{ColorMatrix, ColorRange, GreyLevels};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
 use super::{HOUR, MIB, MS, SECOND};
 use crate::kinds::{
-    Words, by_name, camera, choice, command_line, control, credential, duration, flag, list, location, name, path,
-    program, real, rtsp_url, size, text, whole, word,
+    Words, by_name, camera, choice, command_line, control, credential, duration, flag, levels, list, location, name,
+    path, program, real, rtsp_url, size, text, whole, word,
 };
 use crate::table_macros::{section, union};
 use crate::tables::{Union, table, union_table};
@@ -110,6 +110,10 @@ section! {
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
         /// YUV range. Without it, the one that the driver reports.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// Grey of 10, 12 or 16 bits, from monochrome and thermal cameras: the samples that become black and white. Without it, 0
+        /// and the largest of the depth. They are values of the 16-bit words that the driver delivers. NVIDIA's CSI driver puts 10
+        /// and 12 bits at the top of these: multiply by 64 or 16.
+        levels: Option<GreyLevels> as levels() => optional("[28815, 31315]"),
         /// Controls such as exposure, by the names that `visiond probe` shows; visiond sets them each time it opens the camera.
         /// Set a menu to an item's number or text; `true` presses a button. `{ auto_exposure = "Manual Mode",
         /// exposure_time_absolute = 100 }`, or a table `[camera.source.controls]` with one line per control.
@@ -329,6 +333,9 @@ section! {
         color_matrix: ColorMatrix as word() => default(ColorMatrix::Bt601),
         /// YUV range. Without it, Y4M's, else limited.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// Raw frames of grey with 10, 12 or 16 bits: the samples that become black and white. Without it, 0 and the largest of the
+        /// depth.
+        levels: Option<GreyLevels> as levels() => optional("[28815, 31315]"),
         /// visiond restarts the program if no frame arrives for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }

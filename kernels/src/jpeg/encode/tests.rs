@@ -7,8 +7,9 @@ use crate::color::ColorDescription;
 use crate::frame::FrameLayout;
 use crate::jpeg::{JpegDecoder, JpegHeader};
 
-const FORMATS: [PixelFormat; 10] = [
+const FORMATS: [PixelFormat; 11] = [
     PixelFormat::Grey,
+    PixelFormat::Grey16,
     PixelFormat::Yuyv,
     PixelFormat::Uyvy,
     PixelFormat::Yvyu,
@@ -33,6 +34,7 @@ fn frame_of(format: PixelFormat, size: (u32, u32), color: ColorDescription, [y, 
         PixelFormat::Uyvy => fill(&mut bytes, &[cb, y, cr, y]),
         PixelFormat::Yvyu => fill(&mut bytes, &[y, cr, y, cb]),
         PixelFormat::Vyuy => fill(&mut bytes, &[cr, y, cb, y]),
+        // Both bytes of 16 bits, whose map to bytes divides by 257.
         _ => fill(&mut bytes[..luma], &[y]),
     }
     match format {
@@ -75,7 +77,7 @@ fn colours_stay_what_they_were_in_every_format_and_at_odd_sizes() {
                 let (pixels, width, height) = decoded(&encoder.encode_read().unwrap());
                 assert_eq!((width, height), size);
                 let grey = ((color.to_rgb().y_gain * (f64::from(yuv[0]) - color.to_rgb().y_offset)).round()) as u8;
-                let expected = if format == PixelFormat::Grey { [grey; 3] } else { rgb };
+                let expected = if format.is_grey() { [grey; 3] } else { rgb };
                 for pixel in pixels.chunks(3) {
                     let near = pixel.iter().zip(expected).all(|(&a, b)| a.abs_diff(b) <= 6);
                     assert!(near, "{format} {size:?}: {pixel:?} instead of {expected:?}");
@@ -95,7 +97,8 @@ fn the_pixels_of_a_gradient_keep_their_places() {
         let pitch = layout.planes()[0].pitch_bytes;
         let (step, first) = match format {
             PixelFormat::Yuyv | PixelFormat::Yvyu => (2, 0),
-            PixelFormat::Uyvy | PixelFormat::Vyuy => (2, 1),
+            // The upper byte.
+            PixelFormat::Uyvy | PixelFormat::Vyuy | PixelFormat::Grey16 => (2, 1),
             _ => (1, 0),
         };
         for y in 0..height as usize {

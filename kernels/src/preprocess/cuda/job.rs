@@ -1,6 +1,6 @@
 //! The kernel's arguments: the structs of kernels/cuda/preprocess_job.cuh, field by field.
 
-use crate::color::{ColorDescription, TruncatedYuvToRgb, YuvArithmetic};
+use crate::color::{ColorDescription, LevelMap, TruncatedYuvToRgb, YuvArithmetic};
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameView, PixelFormat};
 use crate::letterbox::Mapping;
@@ -65,6 +65,7 @@ const SOURCE_WORDS: u32 = 0;
 const SOURCE_SEMIPLANAR: u32 = 1;
 const SOURCE_BYTES: u32 = 2;
 const SOURCE_MOSAIC: u32 = 3;
+const SOURCE_LEVELS: u32 = 4;
 
 const COLOR_YUV: u32 = 0;
 const COLOR_RGB: u32 = 1;
@@ -193,7 +194,7 @@ impl Frame {
     ) -> Self {
         let format = frame.format();
         let color = match format {
-            PixelFormat::Grey => COLOR_GREY,
+            _ if format.is_grey() => COLOR_GREY,
             PixelFormat::Rgb | PixelFormat::Bgr | PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Bayer(..) => {
                 COLOR_RGB
             }
@@ -201,11 +202,15 @@ impl Frame {
             _ => COLOR_YUV,
         };
         // The other samplings take bytes, as OpenCV's conversion makes them.
-        let coefficients = match sampling {
+        let mut coefficients = match sampling {
             _ if color == COLOR_YUV_TRUNCATED => truncated(frame.color()),
             Sampling::Exact => f32::coefficients(frame.color(), color == COLOR_GREY),
             _ => u16::coefficients(frame.color(), color == COLOR_GREY),
         };
+        if color == COLOR_GREY {
+            let LevelMap { gain, bias } = frame.level_map();
+            [coefficients[6], coefficients[7]] = [gain, bias].map(f32::to_bits);
+        }
         let mut described = Self {
             columns,
             rows,
@@ -287,6 +292,9 @@ impl Frame {
                 (SOURCE_BYTES, [first, second, third].map(|offset| component(0, offset, step, (0, 0))))
             }
             PixelFormat::Grey => (SOURCE_BYTES, [component(0, 0, 1, (0, 0)), none, none]),
+            PixelFormat::Grey10 | PixelFormat::Grey12 | PixelFormat::Grey16 => {
+                (SOURCE_LEVELS, [component(0, 0, 2, (0, 0)), none, none])
+            }
             PixelFormat::Bayer(order, depth) => {
                 let (red_x, red_y) = order.first_red();
                 (self.red_x, self.red_y) = (red_x as u32, red_y as u32);

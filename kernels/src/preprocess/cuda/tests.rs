@@ -13,7 +13,7 @@ use super::job::{Frame, Job, Kernel, Planes};
 use super::preprocessor::{STAGED_ALIGNMENT, stage, staged_size};
 use super::tables::{self, FrameTables};
 use crate::buffer::UnifiedBuffer;
-use crate::color::{ColorDescription, ColorMatrix, ColorRange, YuvArithmetic};
+use crate::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvArithmetic};
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameLayout, FrameView, PixelFormat, Plane};
 use crate::letterbox::{Fit, Resize};
@@ -104,6 +104,8 @@ impl Random {
             matrix: self.one(&[ColorMatrix::Bt601, ColorMatrix::Bt709, ColorMatrix::Bt2020]),
             range: self.one(&[ColorRange::Limited, ColorRange::Full]),
             arithmetic: self.one(&[YuvArithmetic::Nearest, YuvArithmetic::Ffmpeg]),
+            // Samples are random words; the third has its black near most of them.
+            levels: self.one(&[None, GreyLevels::new(21_000, 43_210), GreyLevels::new(30_000, 30_007)]),
         }
     }
 }
@@ -322,7 +324,7 @@ fn the_kernel_computes_what_the_cpu_reference_does() {
             pictures.into_iter().map(|(format, size)| RandomFrame::new(&mut random, format, size)).collect();
         compare(&kernel, &spec, &pictures, false, fused);
     }
-    assert_eq!(cases, 31 * 5 * (5 * 2 * 2 + Sampling::ALL.len()));
+    assert_eq!(cases, 34 * 5 * (5 * 2 * 2 + Sampling::ALL.len()));
 }
 
 #[test]
@@ -347,6 +349,7 @@ fn layouts_of_drivers_are_read_by_words() {
         assert_eq!(described(format), 1, "{format}");
     }
     assert_eq!(described(PixelFormat::I420), 2);
+    assert_eq!([described(PixelFormat::Grey), described(PixelFormat::Grey16)], [2, 4]);
 }
 
 #[test]

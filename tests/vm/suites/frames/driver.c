@@ -1,7 +1,7 @@
 /* Makes a driver narrower and odder than it is, for the program it is preloaded into:
  *
  * ONLY_FORMAT=NM12   it offers this pixel format alone: vivid offers several that mean the same, of which only the first
- *                    would ever be taken
+ *                    would ever be taken; trailing spaces of the code may be missing
  * PITCH_EXTRA=52     its rows are so many bytes farther apart (half of it where a chroma plane's are half as long)
  * IDLE_STATUS=1      its input has this status while it does not stream, and it takes any event, as tegra-video does
  *
@@ -37,12 +37,14 @@ static void changed(const char *what) {
 
 static int enumerate(int fd, struct v4l2_fmtdesc *asked, const char *only) {
     struct v4l2_fmtdesc found;
+    char code[5];
+    snprintf(code, sizeof code, "%-4s", only);
     if (asked->index > 0) return errno = EINVAL, -1;
     for (unsigned index = 0;; index++) {
         memset(&found, 0, sizeof found);
         found.index = index, found.type = asked->type;
         if (real_ioctl(fd, VIDIOC_ENUM_FMT, &found)) return -1;
-        if (!memcmp(&found.pixelformat, only, 4)) break;
+        if (!memcmp(&found.pixelformat, code, 4)) break;
     }
     found.index = 0;
     *asked = found;

@@ -8,7 +8,8 @@ for camera in "$single" "$multi" "$hdmi"; do v4l2-ctl -d "$camera" -c test_patte
 # Fourcc and what visiond calls it.
 formats="NV12:nv12 YUYV:yuyv UYVY:uyvy YVYU:yvyu VYUY:vyuy NV21:nv21 NV16:nv16 NV61:nv61 YU12:i420 YV12:i420 RGB3:rgb BGR3:bgr
   AB24:rgba XB24:rgba AR24:bgra XR24:bgra RGGB:rggb8 GRBG:grbg8 GBRG:gbrg8 BA81:bggr8 RG10:rggb10 BA10:grbg10 GB10:gbrg10 BG10:bggr10
-  RG12:rggb12 BA12:grbg12 GB12:gbrg12 BG12:bggr12 RG16:rggb16 GR16:grbg16 GB16:gbrg16 BYR2:bggr16 GREY:grey"
+  RG12:rggb12 BA12:grbg12 GB12:gbrg12 BG12:bggr12 RG16:rggb16 GR16:grbg16 GB16:gbrg16 BYR2:bggr16 GREY:grey
+  Y10:grey10 Y12:grey12 Y16:grey16"
 planar="NM12:nv12 NM21:nv21 NM16:nv16 NM61:nv61 YM12:i420 YM21:i420"
 
 # A picture by `visiond capture`, as CASE.png; how it was opened goes to CASE.json. Of the tables below.
@@ -59,7 +60,7 @@ each multi "$multi" "NV12:nv12 YUYV:yuyv YU12:i420 RG10:rggb10" userptr
 each multi "$multi" "NV12:nv12 NM12:nv12 YM21:i420" copy
 
 export PITCH_EXTRA=52
-for pair in YUYV:yuyv NV12:nv12 NV16:nv16 YU12:i420 YV12:i420 RGB3:rgb RG10:rggb10 GREY:grey; do
+for pair in YUYV:yuyv NV12:nv12 NV16:nv16 YU12:i420 YV12:i420 RGB3:rgb RG10:rggb10 GREY:grey Y12:grey12; do
   check "single ${pair%:*}, rows 52 bytes farther apart" shot "pitch-single-${pair%:*}" "$single" "${pair%:*}" "${pair#*:}" 320 180 auto
 done
 for pair in YUYV:yuyv NV12:nv12 NM12:nv12 NM16:nv16 YM12:i420; do
