@@ -316,7 +316,8 @@ fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
     let (Some(format), Some(width), Some(height)) = (config.format, config.width, config.height) else {
         return Err(SourceError::permanent("`container = \"raw\"` requires `format`, `width` and `height`"));
     };
-    let color = ColorDescription::new(config.color_matrix, config.color_range.unwrap_or(ColorRange::Limited))
+    let range = if format.has_levels() { ColorRange::Full } else { ColorRange::Limited };
+    let color = ColorDescription::new(config.color_matrix, config.color_range.unwrap_or(range))
         .with_levels(config.levels);
     let layout = if config.pitches.is_empty() {
         FrameLayout::packed(format, width, height, color)

@@ -44,6 +44,9 @@ fn range(pix: &PixFormat) -> ColorRange {
         {
             ColorRange::Full
         }
+        // By videodev2.h it would be limited. No monochrome or thermal camera means that with more than 8 bits, and OpenCV and
+        // GStreamer read them as full.
+        _ if matches!(&pix.fourcc, b"Y10 " | b"Y12 " | b"Y16 ") => ColorRange::Full,
         _ => ColorRange::Limited,
     }
 }
@@ -55,6 +58,17 @@ mod tests {
     fn of(colorspace: u32, ycbcr_encoding: u32, quantization: u32) -> (ColorMatrix, ColorRange) {
         let color = description(&PixFormat { colorspace, ycbcr_encoding, quantization, ..PixFormat::default() });
         (color.matrix, color.range)
+    }
+
+    #[test]
+    fn grey_of_many_bits_is_full_unless_the_driver_says_otherwise() {
+        let range = |fourcc: &[u8; 4], quantization| {
+            description(&PixFormat { fourcc: *fourcc, quantization, ..PixFormat::default() }).range
+        };
+        let limited = sys::v4l2_quantization_V4L2_QUANTIZATION_LIM_RANGE;
+        assert_eq!([b"Y10 ", b"Y12 ", b"Y16 "].map(|fourcc| range(fourcc, 0)), [ColorRange::Full; 3]);
+        assert_eq!(range(b"Y16 ", limited), ColorRange::Limited);
+        assert_eq!(range(b"GREY", 0), ColorRange::Limited);
     }
 
     #[test]

@@ -289,10 +289,11 @@ mod tests {
             let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
             planes.layout(&[0; 3]).unwrap().color()
         };
-        let (levels, limited) = (GreyLevels::new(28_815, 31_315), ColorDescription::default());
-        assert_eq!(color(PixelFormat::Grey16, levels), limited.with_levels(levels));
-        assert_eq!(color(PixelFormat::Grey16, None), limited);
-        assert_eq!(color(PixelFormat::Yuyv, levels), limited);
+        let (levels, full) =
+            (GreyLevels::new(28_815, 31_315), ColorDescription::new(ColorMatrix::Bt601, ColorRange::Full));
+        assert_eq!(color(PixelFormat::Grey16, levels), full.with_levels(levels));
+        assert_eq!(color(PixelFormat::Grey16, None), full);
+        assert_eq!(color(PixelFormat::Yuyv, levels).levels, None);
     }
 
     #[test]

@@ -22,6 +22,9 @@ const LEAST_CONTRAST: u8 = 40;
 
 type Bar = [bool; 3];
 
+/// What is read of red, green and blue, if the driver writes them in another order.
+type Order = fn(Bar) -> Bar;
+
 /// What a picture of the bars shows.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Colors {
@@ -37,12 +40,11 @@ impl Colors {
     /// Looks at the middle of each bar of a picture.
     pub fn of(picture: &RgbImage) -> Self {
         let bars = bars(picture);
-        let is = |convert: fn(Bar) -> Bar| {
+        let is = |convert: Order| {
             let expected = BARS.map(convert);
             bars == expected || bars.iter().eq(expected.iter().rev())
         };
-        /// How a driver may write red, green and blue, and what then is read as these.
-        const ORDERS: [(fn(Bar) -> Bar, &str); 6] = [
+        const ORDERS: [(Order, &str); 6] = [
             (|[r, g, b]| [b, g, r], "red and blue are exchanged: the driver writes B G R"),
             (|[r, g, _]| [true, r, g], "the driver writes A R G B, with A set"),
             (|[r, g, _]| [false, r, g], "the driver writes A R G B, with A empty"),

@@ -14,9 +14,11 @@ planar="NM12:nv12 NM21:nv21 NM16:nv16 NM61:nv61 YM12:i420 YM21:i420"
 
 # A picture by `visiond capture`, as CASE.png; how it was opened goes to CASE.json. Of the tables below.
 shot() { # CASE CAMERA FOURCC FORMAT WIDTH HEIGHT IO
-  local case=$1 io= change
+  local case=$1 io= range= change
   rm -f /run/changed
   [ "$7" = auto ] || io="io = \"$7\""
+  # vivid paints them so, as videodev2.h has it. Cameras do not.
+  case $4 in grey1?) range='color_range = "limited"' ;; esac
   cat >"/run/$case.toml" <<TOML
 [[model]]
 name = "bars"
@@ -30,6 +32,7 @@ format = "$4"
 width = $5
 height = $6
 $io
+$range
 TOML
   CHANGED=/run/changed LD_PRELOAD=/opt/driver.so ONLY_FORMAT=$3 timeout 120 visiond capture --config "/run/$case.toml" --json -n 1 -o "/run/$case" >"$case.json" 2>"$case.err" ||
     { cat "$case.err"; return 1; }
