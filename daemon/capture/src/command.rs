@@ -317,8 +317,8 @@ fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
         return Err(SourceError::permanent("`container = \"raw\"` requires `format`, `width` and `height`"));
     };
     let range = if format.has_levels() { ColorRange::Full } else { ColorRange::Limited };
-    let color = ColorDescription::new(config.color_matrix, config.color_range.unwrap_or(range))
-        .with_levels(config.levels);
+    let color =
+        ColorDescription::new(config.color_matrix, config.color_range.unwrap_or(range)).with_levels(config.levels);
     let layout = if config.pitches.is_empty() {
         FrameLayout::packed(format, width, height, color)
     } else {

@@ -234,9 +234,7 @@ impl Camera {
         let modes = io_support(&opened);
         camera.io = Some(Io { userptr: modes.userptr, mmap: modes.mmap });
         camera.controls = controls::list(&opened).unwrap_or_default();
-        if camera.proposed().is_some() {
-            camera.sensor_mode = sensor_modes::resolved(&opened, &camera.config()).controls.remove(SENSOR_MODE);
-        }
+        camera.sensor_mode = sensor_modes::resolved(&opened, &camera.config()).controls.remove(SENSOR_MODE);
         camera.toml = Some(camera.snippet());
         match camera.choose(&opened, modes, buffers) {
             Ok(chosen) => camera.chosen = Some(chosen),

@@ -55,7 +55,12 @@ pub fn resolved(node: &Node, config: &V4l2Config) -> V4l2Config {
         let index = match configured(SENSOR_MODE) {
             Some(ControlValue::Number(number)) => usize::try_from(*number).ok(),
             Some(_) => None,
-            None => choose(&modes, stored(sensor_mode), current(node), &config),
+            None => {
+                // A size that the sensor lacks, which is logged when the format is set, is none.
+                let sizeless = V4l2Config { width: None, height: None, ..config.clone() };
+                let choose = |config| choose(&modes, stored(sensor_mode), current(node), config);
+                choose(&config).or_else(|| choose(&sizeless))
+            }
         };
         index.and_then(|index| Some((index, *modes.get(index)?)))
     });
@@ -135,7 +140,7 @@ fn add_properties(modes: &mut [SensorMode], count: usize, image: &[u32], control
 ///
 /// Without a configured size it is the current one; if that is not fast enough, the largest one that is. Of several modes of a
 /// configured size the first, of several of the current size the stored one. If none is fast enough, the fastest one. `None` if no
-/// mode has the size.
+/// mode has the size, as with a bridge whose size is that of its signal.
 fn choose(
     modes: &[SensorMode],
     stored: Option<usize>,
@@ -158,7 +163,7 @@ fn choose(
         match (has_size(mode), is_fast) {
             _ if !has_format(mode) => None,
             (true, true) => Some((2, keeps_size && stored == Some(index), pixels)),
-            (false, true) if keeps_size => Some((1, false, pixels)),
+            (false, true) if keeps_size && fps.is_some() => Some((1, false, pixels)),
             (true, false) => Some((0, false, mode.fps.unwrap_or(0.0))),
             (false, _) => None,
         }

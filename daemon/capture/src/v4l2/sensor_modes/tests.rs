@@ -105,6 +105,8 @@ fn without_a_size_the_current_one_stays_if_it_is_fast_enough() {
     let modes = modes(IMX219);
     assert_eq!(choose(&modes, Some(0), Some((1280, 720)), &wanted(0, 0, 0.0)), Some(4));
     assert_eq!(chosen(IMX185, 3, &wanted(0, 0, 30.0)), Some(3), "of equal ones the stored");
+    // A bridge lists one size, and has that of its signal.
+    assert_eq!(choose(&modes[2..3], Some(0), Some((1280, 720)), &wanted(0, 0, 0.0)), None);
 }
 
 #[test]
