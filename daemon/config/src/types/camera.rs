@@ -348,9 +348,11 @@ section! {
     pub struct ImagesConfig {
         /// A folder, whose pictures are read in the order of their names, or one picture.
         path: PathBuf as path() => required(r#""pictures""#),
-        /// Keep looking for new pictures.
+        /// Read the pictures of subfolders, too, at most 16 levels deep. Links to folders are not followed.
+        recursive: bool as flag() => default(false),
+        /// Keep reading new and replaced pictures. A picture is read when its writer closes it or renames it into the folder.
         watch: bool as flag() => default(false),
-        /// Interval at which a watched folder is read.
+        /// Interval at which visiond scans a watched folder that inotify cannot watch, such as a network share.
         watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
         /// Start again at the end.
         repeat: bool as flag() => default(false),
