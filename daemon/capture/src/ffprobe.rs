@@ -42,8 +42,10 @@ pub struct VideoInfo {
     pub pixel_format: String,
     /// Average frames per second; `None` if the file has no rate.
     pub fps: Option<f64>,
-    /// The number of frames, if the container has it.
+    /// The number of frames that are shown, if the container has it.
     pub frames: Option<u64>,
+    /// Whether the edit list hides some of the container's frames. `frames` is then by duration and average rate, and may be off.
+    pub hides_frames: bool,
     /// Seconds; `None` for a live stream.
     pub duration: Option<f64>,
     pub codec: String,
@@ -184,6 +186,12 @@ pub fn beside(ffmpeg: &Path) -> PathBuf {
     }
 }
 
+/// Whether ffmpeg decodes another part of the file than what ffprobe describes.
+pub fn is_part(input_args: &[String]) -> bool {
+    const PART: [&str; 8] = ["-ss", "-sseof", "-t", "-to", "-stream_loop", "-r", "-skip_frame", "-discard"];
+    input_args.iter().any(|arg| PART.contains(&arg.as_str()))
+}
+
 fn probe_args(input_args: &[String]) -> Vec<&str> {
     let mut kept = Vec::new();
     let mut args = input_args.iter();
@@ -246,12 +254,20 @@ pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     let (width, height) = if is_turned(stream) { (height, width) } else { (width, height) };
     let rate = |name: &str| ratio(stream[name].as_str()?, '/').filter(|rate| RATES.contains(rate));
     let text_number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok()).filter(|n| *n > 0.0);
+    let stored = stream["nb_frames"].as_str().and_then(|text| text.parse().ok()).filter(|&frames| frames <= MAX_FRAMES);
+    // The edit list of MP4 and MOV (ISO/IEC 14496-12, 8.6.6) shortens the stream's duration, and not the count of its frames.
+    let has_edits =
+        answer["format"]["format_name"].as_str().is_some_and(|names| names.split(',').any(|name| name == "mp4"));
+    let lasting = text_number(&stream["duration"]).zip(rate("avg_frame_rate")).filter(|_| has_edits);
+    let lasting = lasting.map(|(seconds, rate)| (seconds * rate + 0.001) as u64);
+    let hides_frames = stored.zip(lasting).is_some_and(|(stored, lasting)| lasting + 1 < stored);
     Ok(VideoInfo {
         width,
         height,
         pixel_format: pixel_format.to_owned(),
         fps: rate("avg_frame_rate").or_else(|| rate("r_frame_rate")),
-        frames: stream["nb_frames"].as_str().and_then(|text| text.parse().ok()).filter(|&frames| frames <= MAX_FRAMES),
+        frames: if hides_frames { lasting } else { stored },
+        hides_frames,
         duration: text_number(&answer["format"]["duration"]).or_else(|| text_number(&stream["duration"])),
         held_back: stream["has_b_frames"].as_u64().map_or(0, |frames| frames.min(MAX_HELD_BACK) as usize),
         codec: stream["codec_name"].as_str().unwrap_or("unknown codec").to_owned(),

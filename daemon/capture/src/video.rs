@@ -146,7 +146,8 @@ impl VideoSource {
             return Err(self.failure("ffmpeg closed its output and did not exit", &[]));
         };
         let lines = child.last_lines();
-        let expected = running.info.frames;
+        let expected = running.info.frames.filter(|_| !ffprobe::is_part(&self.config.input_args));
+        let is_exact = !running.info.hides_frames;
         let round_frames = std::mem::take(&mut self.round_frames);
         if !status.success() || round_frames == 0 {
             return Err(self.failure(&ended(status, round_frames), &lines));
@@ -159,7 +160,7 @@ impl VideoSource {
         let short = expected.unwrap_or(0).saturating_sub(round_frames);
         let said = lines.last().map(|line| ffprobe::reason(line, url));
         // A container's count is often off by a few (frames that repeat the previous one); the decoder's complaints are real.
-        if partial > 0 || (short > 0 && said.is_some()) || short > round_frames / 20 {
+        if partial > 0 || (short > 0 && said.is_some()) || (is_exact && short > round_frames / 20) {
             let lost = short.max(1);
             let why = said.map(|said| format!(" ({said})")).unwrap_or_default();
             log::error!("{}: {url} is damaged or cut off: decoded {round_frames} frames, lost {lost}{why}", self.label);

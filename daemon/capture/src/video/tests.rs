@@ -278,6 +278,38 @@ fn a_file_that_was_cut_off_gives_what_is_there_and_counts_the_rest() {
 }
 
 #[test]
+fn a_file_whose_edit_list_hides_frames_is_whole_unless_it_was_cut_off() {
+    let folder = TempDir::new().unwrap();
+    let source = ["-f", "lavfi", "-i", "testsrc2=s=320x240:r=10:d=3", "-pix_fmt", "yuv420p"];
+    for codec in [&["-c:v", "libx264", "-g", "100", "-bf", "2"][..], &["-c:v", "mpeg4", "-g", "100"]] {
+        let long = make(&folder, "long.mp4", &[&source[..], codec].concat());
+        for trim in [&["-ss", "1.55"][..], &["-ss", "0.35"], &["-ss", "2.6"], &["-ss", "0.55", "-t", "1"]] {
+            let copy = ["-i", &long, "-c", "copy", "-movflags", "+faststart"];
+            let path = make(&folder, "trim.mp4", &[trim, &copy].concat());
+            let (frames, lost, error) = read_all(&config(&path));
+            assert!(error.is_none(), "{error:?}");
+            assert!(frames.len() < 30 && lost == 0, "{codec:?} {trim:?}: {} frames, {lost} lost", frames.len());
+        }
+        let path = make(&folder, "trim.mp4", &["-ss", "0.35", "-i", &long, "-c", "copy", "-movflags", "+faststart"]);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() * 6 / 10]).unwrap();
+        let (frames, lost, error) = read_all(&config(&path));
+        assert!(error.is_none(), "{error:?}");
+        assert!(!frames.is_empty() && frames.len() < 20 && lost > 0, "{} frames, {lost} lost", frames.len());
+    }
+}
+
+#[test]
+fn a_part_of_a_file_is_whole() {
+    let folder = TempDir::new().unwrap();
+    let whole = sample(&folder);
+    let input_args = ["-ss", "1"].map(str::to_owned).to_vec();
+    let (frames, lost, error) = read_all(&VideoConfig { input_args, ..config(&whole) });
+    assert!(error.is_none(), "{error:?}");
+    assert!(!frames.is_empty() && frames.len() < 20 && lost == 0, "{} frames, {lost} lost", frames.len());
+}
+
+#[test]
 fn stop_is_heard_while_ffmpeg_hangs() {
     let folder = TempDir::new().unwrap();
     let stub = folder.path().join("ffmpeg");
