@@ -246,7 +246,8 @@ impl RtspTransport {
 section! {
     /// A video file or URL, decoded by ffmpeg.
     pub struct VideoConfig {
-        /// Path or URL: anything that ffmpeg reads.
+        /// Path or URL: anything that ffmpeg reads. visiond opens it twice, first with ffprobe, so a sender that connects once needs
+        /// `type = "command"`.
         url: String as location() => required(r#""https://192.168.1.20/stream1.m3u8""#),
         /// User and password for the URL, so that they need not stand in it: the name of a systemd credential
         /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
