@@ -353,7 +353,7 @@ impl FolderWatch {
     fn read_events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         let Some(inotify) = &self.inotify else { return events };
-        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
         // The reader takes as many from the kernel as fit into the buffer.
         while (events.len() < MAX_EVENTS || !reader.is_buffer_empty())
@@ -614,7 +614,7 @@ impl FolderWatch {
 
     /// Watches a folder and lists it. The watch comes first, so that nothing is missed.
     fn add_folder(&mut self, path: &Path, depth: usize, sign: Sign, now_ns: u64) -> io::Result<()> {
-        let fd = open_folder(path, depth == 0)?;
+        let fd = open_folder(path, depth == 0, self.only.is_none())?;
         let stat = fstat(&fd)?;
         let id = (stat.st_dev, stat.st_ino);
         if self.folders.get(path).is_none_or(|folder| folder.id != id || folder.watch.is_none()) {
@@ -831,7 +831,7 @@ impl FolderWatch {
         }
         // Opening makes a network file system ask the server.
         let is_root = folder.depth == 0;
-        let opened = open_folder(path, is_root).and_then(|fd| Ok((fstat(&fd)?, fd)));
+        let opened = open_folder(path, is_root, true).and_then(|fd| Ok((fstat(&fd)?, fd)));
         let (stat, fd) = match opened {
             Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_root => return self.remove_folder(path),
@@ -916,10 +916,14 @@ fn init_inotify(label: &str, root: &Path, interval: Duration) -> Option<OwnedFd>
         .ok()
 }
 
-/// Opens a folder to list it. Of the path to the pictures, links are followed; below it, they are not.
-fn open_folder(path: &Path, is_root: bool) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let flags = if is_root { flags } else { flags | OFlags::NOFOLLOW };
+/// Opens a folder, to list it or only to identify it, for which it need not be readable. Of the path to the pictures, links are
+/// followed; below it, they are not.
+fn open_folder(path: &Path, is_root: bool, is_listed: bool) -> io::Result<OwnedFd> {
+    let mut flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    flags |= if is_listed { OFlags::RDONLY } else { OFlags::PATH };
+    if !is_root {
+        flags |= OFlags::NOFOLLOW;
+    }
     Ok(open(path, flags, Mode::empty())?)
 }
 
