@@ -3,6 +3,7 @@
 use std::f32::consts::FRAC_PI_2;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -131,6 +132,32 @@ fn a_folder_or_a_damaged_video_is_an_input_error() {
     assert_eq!(output.status.code(), Some(INPUT), "{}", stderr(&output));
     assert!(!json_lines(&output.stdout).is_empty());
     assert_no_panic(&stderr(&output));
+}
+
+#[test]
+fn a_video_whose_name_is_not_text_and_one_that_was_trimmed_are_read_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let ffmpeg = |arguments: &[&str], path: &Path| {
+        let status = Command::new("ffmpeg").args(["-v", "error", "-y"]).args(arguments).arg(path).status().unwrap();
+        assert!(status.success(), "{arguments:?}");
+    };
+    let (long, trim) = (folder.path().join("long.mp4"), folder.path().join("trim.mp4"));
+    ffmpeg(&["-f", "lavfi", "-i", "testsrc2=s=64x48:r=10:d=2", "-c:v", "mpeg4", "-g", "100"], &long);
+    // The frames before the cut stay in the file, and its edit list hides them.
+    ffmpeg(&["-ss", "1.05", "-i", long.to_str().unwrap(), "-c", "copy"], &trim);
+    let odd = folder.path().join(OsString::from_vec(b"caf\xe9.mp4".to_vec()));
+    fs::rename(&long, &odd).unwrap();
+    let output = detect(&[path("--json"), &odd, &trim]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let messages = json_lines(&output.stdout);
+    let of = |name: &str| messages.iter().filter(|m| m["frame"]["file"].as_str().unwrap().ends_with(name)).count();
+    assert_eq!(of("caf\u{fffd}.mp4"), 20);
+    assert!((8..=10).contains(&of("trim.mp4")), "{}", of("trim.mp4"));
+    // Its error names the file, and not the link that ffmpeg reads.
+    fs::write(&odd, [0; 4096]).unwrap();
+    let output = detect(&[&odd]);
+    assert_eq!(output.status.code(), Some(INPUT));
+    assert!(stderr(&output).contains("caf\u{fffd}.mp4: not a video"), "{}", stderr(&output));
 }
 
 #[test]

@@ -25,7 +25,7 @@ path = "{model}"
 
 [[camera]]
 name = "door"
-source = { type = "images", path = "{pictures}", watch = true, watch_interval = "50 ms" }
+source = { type = "images", path = "{pictures}", recursive = true, watch = true, watch_interval = "50 ms" }
 
 [[sink]]
 type = "file"
@@ -116,4 +116,25 @@ fn a_picture_that_ended_visiond_is_skipped_after_the_restart_until_it_is_replace
     put(&pictures, "bad.png", "coffee.png");
     daemon.wait_until("the replaced picture", |daemon| daemon.count("out.jsonl") == 2);
     assert_eq!(daemon.messages("out.jsonl")[1]["frame"]["file"].as_str(), bad.to_str());
+}
+
+#[test]
+fn each_replaced_picture_and_those_of_a_new_dated_folder_are_read_once() {
+    let (pictures, state) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    put(&pictures, "a.png", "chelsea.png");
+    let mut daemon = watch(&pictures, &state);
+    daemon.wait_until("the first picture", |daemon| daemon.count("out.jsonl") == 1);
+    for read in 2..12 {
+        // As a camera does that keeps its newest picture under one name.
+        let temporary = put(&pictures, "latest.tmp", "coffee.png");
+        fs::rename(temporary, pictures.path().join("latest.png")).unwrap();
+        daemon.wait_until("the replaced picture", |daemon| daemon.count("out.jsonl") == read);
+    }
+    fs::create_dir_all(pictures.path().join("2024/05")).unwrap();
+    put(&pictures, "2024/05/b.png", "chelsea.png");
+    daemon.wait_until("the picture in the new folder", |daemon| daemon.count("out.jsonl") == 12);
+    let last = daemon.messages("out.jsonl")[11]["frame"]["file"].clone();
+    assert_eq!(last.as_str(), pictures.path().join("2024/05/b.png").to_str());
+    let ended = daemon.terminate();
+    assert_eq!(ended.daemon.count("out.jsonl"), 12, "{}", ended.log);
 }

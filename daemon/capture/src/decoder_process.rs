@@ -67,6 +67,17 @@ pub fn is_remote(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
 }
 
+/// Whether `url` is a file that describes a session (SDP, RFC 8866): its streams come over the network.
+pub fn is_session_description(url: &str) -> bool {
+    let name = url.strip_prefix("file:").unwrap_or(url);
+    !is_remote(url) && Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("sdp"))
+}
+
+/// Whether the video of `url` comes over the network, and may start at any time.
+pub fn is_stream(url: &str) -> bool {
+    is_remote(url) || is_session_description(url)
+}
+
 /// Returns what the decoder of `config` may use; `None`: what visiond may.
 fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
     if !can_confine(program, config.confined) {
@@ -89,7 +100,7 @@ fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
         sockets: match is_remote(url) {
             true if is_multicast_name(url) => Sockets::InternetAndUnix,
             true => Sockets::Internet,
-            false if input_args.is_empty() => Sockets::None,
+            false if input_args.is_empty() && !is_session_description(url) => Sockets::None,
             // `-protocol_whitelist` for a list of URLs, or another input.
             false => Sockets::Internet,
         },
@@ -179,6 +190,7 @@ mod tests {
         for (url, args, sockets) in [
             ("/films/a.mp4", &[][..], Sockets::None),
             ("file:///films/a.mp4", &[], Sockets::None),
+            ("/cams/door.SDP", &[], Sockets::Internet),
             ("/films/a.m3u8", &["-protocol_whitelist", "file,http,tcp"], Sockets::Internet),
             ("rtsp://user:word@10.0.0.1:554/1", &[], Sockets::Internet),
             ("rtsp://10.0.0.1/a.local", &[], Sockets::Internet),

@@ -13,10 +13,13 @@ use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
-use super::decoder_process::{self, is_remote};
+use super::decoder_process::{self, is_remote, is_session_description};
 use super::pipe::{ReadError, fill};
 use super::source::SourceError;
 use super::y4m::ratio;
+
+/// ffmpeg's demuxer that finds JPEG pictures in any bytes.
+pub const RAW_JPEG: &str = "mjpeg";
 
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
@@ -42,8 +45,10 @@ pub struct VideoInfo {
     pub pixel_format: String,
     /// Average frames per second; `None` if the file has no rate.
     pub fps: Option<f64>,
-    /// The number of frames, if the container has it.
+    /// The number of frames that are shown, if the container has it.
     pub frames: Option<u64>,
+    /// Whether the edit list hides some of the container's frames. `frames` is then by duration and average rate, and may be off.
+    pub hides_frames: bool,
     /// Seconds; `None` for a live stream.
     pub duration: Option<f64>,
     pub codec: String,
@@ -55,16 +60,50 @@ pub struct VideoInfo {
     pub color_space: String,
     /// Where chroma samples lie, as ffprobe calls it: "left", "topleft", "unspecified".
     pub chroma_location: String,
+    /// The demuxer that ffmpeg has to be given, because the one that it chooses cannot read this input.
+    pub demuxer: Option<&'static str>,
     /// Whether this ffmpeg knows `-fps_mode` (5.1 and later) instead of `-vsync`.
     pub has_fps_mode: bool,
 }
 
 /// Asks ffprobe about the video of `config`.
+///
+/// ffmpeg's demuxer of multipart JPEG takes no part without the type `image/jpeg`, as cameras that say `image/jpg` or nothing send
+/// them. There, a second ffprobe finds the pictures in the bytes.
 pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo, ReadError> {
+    let wrong = |reason| SourceError::permanent(format!("cannot read the video {}: {reason}", shown(&config.url)));
+    let answer = ask(config, None, label, stop)?;
+    if is_odd_multipart(&answer) && !config.input_args.iter().any(|arg| arg == "-f") {
+        let info = parse(&ask(config, Some(RAW_JPEG), label, stop)?).map_err(wrong)?;
+        return Ok(VideoInfo { demuxer: Some(RAW_JPEG), ..info });
+    }
+    Ok(parse(&answer).map_err(wrong)?)
+}
+
+/// Whether this is a stream of JPEG in parts of which ffmpeg could read none.
+fn is_odd_multipart(answer: &[u8]) -> bool {
+    let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+    answer["format"]["format_name"] == "mpjpeg" && answer["streams"][0]["width"].as_u64().unwrap_or(0) == 0
+}
+
+/// Returns the arguments before the input that it requires of itself: a session description names streams of the network, which
+/// ffmpeg takes from no file that it is not told to.
+pub fn input_options(config: &VideoConfig, demuxer: Option<&'static str>) -> Vec<&'static str> {
+    let mut args = Vec::new();
+    if is_session_description(&config.url) && !config.input_args.iter().any(|arg| arg == "-protocol_whitelist") {
+        args.extend(["-protocol_whitelist", "file,crypto,data,udp,rtp,srtp"]);
+    }
+    args.extend(demuxer.iter().flat_map(|demuxer| ["-f", demuxer]));
+    args
+}
+
+/// Returns ffprobe's answer.
+fn ask(config: &VideoConfig, demuxer: Option<&'static str>, label: &str, stop: &Stop) -> Result<Vec<u8>, ReadError> {
     let mut args =
         ["-v", "error", "-hide_banner", "-print_format", "json", "-show_program_version", "-show_format"].to_vec();
     args.extend(["-show_streams", "-select_streams", "v"]);
     args.extend(probe_args(&config.input_args));
+    args.extend(input_options(config, demuxer));
     let input = input(&config.url);
     args.extend(["-i", &input]);
     let args = args.into_iter().map(str::to_owned).collect();
@@ -80,8 +119,7 @@ pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo
     if !status.success() {
         return Err(refused(config, &child.last_lines()).into());
     }
-    let wrong = |reason| SourceError::permanent(format!("cannot read the video {}: {reason}", shown(&config.url)));
-    Ok(parse(&answer).map_err(wrong)?)
+    Ok(answer)
 }
 
 /// Asks ffprobe about a stream that begins with `start`; `demuxer` is ffmpeg's name of its format, and `origin` names the stream
@@ -184,6 +222,12 @@ pub fn beside(ffmpeg: &Path) -> PathBuf {
     }
 }
 
+/// Whether ffmpeg decodes another part of the file than what ffprobe describes.
+pub fn is_part(input_args: &[String]) -> bool {
+    const PART: [&str; 8] = ["-ss", "-sseof", "-t", "-to", "-stream_loop", "-r", "-skip_frame", "-discard"];
+    input_args.iter().any(|arg| PART.contains(&arg.as_str()))
+}
+
 fn probe_args(input_args: &[String]) -> Vec<&str> {
     let mut kept = Vec::new();
     let mut args = input_args.iter();
@@ -201,6 +245,11 @@ fn probe_args(input_args: &[String]) -> Vec<&str> {
 fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     let url = &shown(&config.url);
     let said = lines.last().map_or("ffprobe gave no reason", |line| reason(line, url));
+    if is_session_description(&config.url) && check_file(config).is_ok() {
+        return SourceError::transient(format!(
+            "cannot play the session of {url}: {said}; check that the sender runs and sends to this machine"
+        ));
+    }
     if is_remote(url) {
         return SourceError::transient(format!(
             "cannot open the video {url}: {said}; check the address and the network"
@@ -246,12 +295,21 @@ pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     let (width, height) = if is_turned(stream) { (height, width) } else { (width, height) };
     let rate = |name: &str| ratio(stream[name].as_str()?, '/').filter(|rate| RATES.contains(rate));
     let text_number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok()).filter(|n| *n > 0.0);
+    let stored = stream["nb_frames"].as_str().and_then(|text| text.parse().ok()).filter(|&frames| frames <= MAX_FRAMES);
+    // The edit list of MP4 and MOV (ISO/IEC 14496-12, 8.6.6) shortens the stream's duration, and not the count of its frames.
+    let has_edits =
+        answer["format"]["format_name"].as_str().is_some_and(|names| names.split(',').any(|name| name == "mp4"));
+    let lasting = text_number(&stream["duration"]).zip(rate("avg_frame_rate")).filter(|_| has_edits);
+    let lasting = lasting.map(|(seconds, rate)| (seconds * rate + 0.001) as u64);
+    let hides_frames = stored.zip(lasting).is_some_and(|(stored, lasting)| lasting + 1 < stored);
     Ok(VideoInfo {
         width,
         height,
         pixel_format: pixel_format.to_owned(),
         fps: rate("avg_frame_rate").or_else(|| rate("r_frame_rate")),
-        frames: stream["nb_frames"].as_str().and_then(|text| text.parse().ok()).filter(|&frames| frames <= MAX_FRAMES),
+        frames: if hides_frames { lasting } else { stored },
+        hides_frames,
+        demuxer: None,
         duration: text_number(&answer["format"]["duration"]).or_else(|| text_number(&stream["duration"])),
         held_back: stream["has_b_frames"].as_u64().map_or(0, |frames| frames.min(MAX_HELD_BACK) as usize),
         codec: stream["codec_name"].as_str().unwrap_or("unknown codec").to_owned(),
@@ -380,6 +438,33 @@ mod tests {
         assert_eq!(shown("rtsp://me:p@ss@camera:554/1"), "rtsp://***@camera:554/1");
         assert_eq!(shown("http://camera/a.mp4?apikey=hush&x=1"), "http://camera/a.mp4?apikey=***&x=1");
         assert_eq!(shown("film@home.mp4"), "film@home.mp4");
+    }
+
+    #[test]
+    fn a_multipart_stream_without_a_readable_part_is_one_of_pictures() {
+        let answer = |format: &str, width: u32| {
+            format!(r#"{{"streams":[{{"codec_name":"mjpeg","width":{width}}}],"format":{{"format_name":"{format}"}}}}"#)
+        };
+        assert!(is_odd_multipart(answer("mpjpeg", 0).as_bytes()));
+        assert!(!is_odd_multipart(answer("mpjpeg", 640).as_bytes()));
+        assert!(!is_odd_multipart(answer("mjpeg", 0).as_bytes()) && !is_odd_multipart(b"{"));
+    }
+
+    #[test]
+    fn a_session_description_may_use_the_network_unless_the_user_says_what_it_may() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cam.sdp");
+        fs::write(&path, "v=0\n").unwrap();
+        let config = |url: &str, args: &[&str]| VideoConfig {
+            url: url.to_owned(),
+            input_args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            ..VideoConfig::default()
+        };
+        let path = path.to_str().unwrap();
+        assert_eq!(input_options(&config(path, &[]), None)[0], "-protocol_whitelist");
+        assert!(input_options(&config(path, &["-protocol_whitelist", "file"]), None).is_empty());
+        assert!(input_options(&config("rtsp://cam/live.sdp", &[]), None).is_empty());
+        assert_eq!(input_options(&config("http://cam/1", &[]), Some(RAW_JPEG)), ["-f", "mjpeg"]);
     }
 
     #[test]

@@ -1,33 +1,34 @@
-//! Reads pictures as frames: one file, a folder in natural order, or a folder that is watched for new files.
+//! Reads pictures as frames: one file, a folder in natural order, or either of them watched for new pictures.
 //!
-//! visiond scans a watched folder every `watch_interval`. A file counts as complete when two scans found the same size and
-//! time, so that a file that is still being written is not read half. Each file is read once, and again when it is replaced.
-//! Files that were there at the start are complete.
+//! [`FolderWatch`] says which pictures of a watched folder are complete. Each is read once, and again when it is replaced. Files that
+//! were there at the start are complete.
 
-use std::cmp::Ordering;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use visiond_config::types::ImagesConfig;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::frame::FramePool;
 use visiond_flow::metrics::LossCause;
 use visiond_system::preflight::Certainty;
-use visiond_system::stop::Stop;
+use visiond_system::stop::{Stop, Wake};
 
+use self::folder_watch::FolderWatch;
+use self::listing::{ENDINGS, list};
 use super::buffers::Buffers;
 use super::pacer::SourcePacer;
 use super::picture::{self, Loader};
 use super::quarantine::Quarantine;
 use super::source::{Next, Source, SourceError, SourceFault};
 
-/// File name extensions to read from a folder, in lower case. The content decides the format.
-const ENDINGS: [&str; 14] =
-    ["png", "jpg", "jpeg", "jpe", "bmp", "dib", "gif", "tif", "tiff", "webp", "pbm", "pgm", "ppm", "pnm"];
+mod folder_watch;
+mod listing;
+
+pub use self::listing::pictures_in;
 
 pub(crate) struct ImagesSource {
     config: ImagesConfig,
@@ -39,22 +40,13 @@ pub(crate) struct ImagesSource {
     clock: Arc<dyn Clock>,
     /// Complete pictures to read.
     waiting: VecDeque<PathBuf>,
-    /// Every file of a watched folder at the last scan.
-    known: HashMap<PathBuf, KnownFile>,
-    /// Whether the first scan of a watched folder, whose files all count as complete, is over.
-    is_watching: bool,
+    watch: Option<FolderWatch>,
+    /// Whether the watched folder is away, and the reason was returned.
+    is_away: bool,
     sequence: u64,
     /// Pictures that were read in this round. A round without any must not repeat forever.
     round_read: u64,
     label: String,
-}
-
-/// A file of a watched folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct KnownFile {
-    bytes: u64,
-    modified: Option<SystemTime>,
-    handed_out: bool,
 }
 
 impl ImagesSource {
@@ -63,7 +55,7 @@ impl ImagesSource {
         let fault = |error, certainty| Some(SourceFault { key: "path", error, certainty });
         let path = &config.path;
         let files = match fs::metadata(path) {
-            Ok(found) if found.is_dir() => list(path),
+            Ok(found) if found.is_dir() => list(path, config.recursive),
             Ok(found) if found.is_file() => return picture::check(path).err().and_then(|(e, c)| fault(e, c)),
             Ok(_) => return None,
             Err(error) => Err(error),
@@ -100,92 +92,143 @@ impl ImagesSource {
             pacer: config.fps.map(SourcePacer::new),
             clock,
             waiting: VecDeque::new(),
-            known: HashMap::new(),
-            is_watching: false,
+            watch: None,
+            is_away: false,
             sequence: 0,
             round_read: 0,
             label: format!("camera {name}"),
         };
-        source.scan()?;
-        if source.waiting.is_empty() && !(source.is_folder && config.watch) {
+        if config.watch {
+            source.watch = Some(source.start_watch().map_err(|error| cannot_read(&config.path, &error, true))?);
+            source.take_complete();
+        } else {
+            source.scan()?;
+        }
+        if source.waiting.is_empty() && !config.watch {
             return Err(if source.quarantine.is_empty() { no_picture(&config.path) } else { none_left(&config.path) });
         }
         Ok(source)
     }
 
+    fn start_watch(&self) -> io::Result<FolderWatch> {
+        let ImagesConfig { path, recursive, watch_interval, .. } = &self.config;
+        let (root, only) = match path.file_name().filter(|_| !self.is_folder) {
+            Some(name) => (path.parent().filter(|parent| !parent.as_os_str().is_empty()), Some(name)),
+            None => (Some(path.as_path()), None),
+        };
+        let root = root.unwrap_or(Path::new("."));
+        FolderWatch::open(root, only, *recursive, *watch_interval, &self.label, self.clock.monotonic_ns())
+    }
+
+    /// Finds the pictures of a folder that is not watched.
     fn scan(&mut self) -> Result<(), SourceError> {
-        if !self.is_folder {
-            if !self.quarantine.holds(&self.config.path) {
-                self.waiting.push_back(self.config.path.clone());
-            }
-            return Ok(());
-        }
-        let is_watched = self.config.watch;
-        let files = list(&self.config.path).map_err(|error| cannot_read(&self.config.path, &error, is_watched))?;
-        if !is_watched {
-            self.waiting.extend(files.into_iter().map(|(path, _)| path).filter(|path| !self.quarantine.holds(path)));
-            return Ok(());
-        }
-        let mut now = HashMap::with_capacity(files.len());
-        for (path, mut file) in files {
-            let before = self.known.get(&path);
-            let is_same = before.is_some_and(|before| before.bytes == file.bytes && before.modified == file.modified);
-            let was_handed_out = is_same && before.is_some_and(|before| before.handed_out);
-            // An empty file is about to be written.
-            let is_complete = is_same || (!self.is_watching && file.bytes > 0);
-            if is_complete && !was_handed_out && file.bytes > 0 {
-                if !self.quarantine.holds(&path) {
-                    self.waiting.push_back(path.clone());
-                }
-                file.handed_out = true;
-            } else {
-                file.handed_out = was_handed_out;
-            }
-            now.insert(path, file);
-        }
-        self.known = now;
-        self.is_watching = true;
+        let files = if self.is_folder {
+            list(&self.config.path, self.config.recursive)
+                .map_err(|error| cannot_read(&self.config.path, &error, false))?
+        } else {
+            vec![self.config.path.clone()]
+        };
+        self.waiting.extend(files.into_iter().filter(|path| !self.quarantine.holds(path)));
         Ok(())
+    }
+
+    /// Handles what has happened in a watched folder. Returns what to report.
+    fn refresh(&mut self) -> Option<Next> {
+        let watch = self.watch.as_mut()?;
+        match watch.refresh(self.clock.monotonic_ns()) {
+            Ok(()) if std::mem::take(&mut self.is_away) => {
+                let path = self.config.path.display();
+                return Some(Next::Waiting { reason: format!("{path} is back: waiting for a new picture").into() });
+            }
+            Ok(()) => {}
+            Err(error) if !std::mem::replace(&mut self.is_away, true) => {
+                let reason = cannot_read(&self.config.path, &error, true).message;
+                return Some(Next::Waiting { reason });
+            }
+            Err(_) => {}
+        }
+        let frames = watch.take_lost();
+        self.take_complete();
+        (frames > 0).then_some(Next::Lost { frames, cause: LossCause::Overload })
+    }
+
+    fn take_complete(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        let now_ns = self.clock.monotonic_ns();
+        for path in watch.take_complete() {
+            if self.quarantine.holds(&path) {
+                // It counts as read until it is replaced.
+                watch.begin(&path, now_ns);
+            } else {
+                self.waiting.push_back(path);
+            }
+        }
+    }
+
+    /// Waits for an event in the watched folder, or for the next scan; returns whether visiond is stopping.
+    fn wait(&mut self, stop: &Stop) -> bool {
+        self.pool.trim();
+        let Some(watch) = &self.watch else { return stop.is_raised() };
+        match watch.as_fd() {
+            Some(fd) => self.clock.wait_readable_until(fd, watch.next_tick_ns(), stop) == Wake::Stopped,
+            None => self.clock.sleep_until(watch.next_tick_ns(), stop),
+        }
+    }
+
+    /// Whether the next picture of the queue is to be read now.
+    fn begin(&mut self, path: &Path) -> bool {
+        let now_ns = self.clock.monotonic_ns();
+        self.watch.as_mut().is_none_or(|watch| watch.begin(path, now_ns))
     }
 }
 
 impl Source for ImagesSource {
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
-        let path = loop {
+        let (path, buffer) = loop {
             stop.mark_progress();
             if stop.is_raised() {
                 return Ok(Next::Stopped);
             }
-            if let Some(path) = self.waiting.pop_front() {
-                break path;
+            if let Some(report) = self.refresh() {
+                return Ok(report);
             }
-            if self.is_folder && self.config.watch {
-                self.pool.trim();
-                let wake_ns = self.clock.monotonic_ns() + self.config.watch_interval.as_nanos() as u64;
-                if self.clock.sleep_until(wake_ns, stop) {
-                    return Ok(Next::Stopped);
+            if self.waiting.is_empty() {
+                if self.watch.is_some() {
+                    if self.wait(stop) {
+                        return Ok(Next::Stopped);
+                    }
+                } else if self.config.repeat && std::mem::take(&mut self.round_read) > 0 {
+                    self.scan()?;
+                } else {
+                    return Ok(Next::End);
                 }
-            } else if !self.config.repeat || std::mem::take(&mut self.round_read) == 0 {
-                return Ok(Next::End);
+                continue;
             }
-            self.scan()?;
-        };
-        let buffer = match &mut self.pacer {
-            Some(pacer) => {
-                // A gap between pictures is not lateness: the next one is due now.
-                pacer.forgive(self.clock.monotonic_ns(), std::time::Duration::from_secs(1));
-                let due_ns = pacer.due_ns(self.clock.monotonic_ns());
-                if self.clock.sleep_until(due_ns, stop) {
-                    return Ok(Next::Stopped);
+            let buffer = match &mut self.pacer {
+                Some(pacer) => {
+                    // A gap between pictures is not lateness: the next one is due now.
+                    pacer.forgive(self.clock.monotonic_ns(), Duration::from_secs(1));
+                    let due_ns = pacer.due_ns(self.clock.monotonic_ns());
+                    if self.clock.sleep_until(due_ns, stop) {
+                        return Ok(Next::Stopped);
+                    }
+                    self.pool.take()
                 }
-                pacer.advance();
-                self.pool.take()
+                None => match self.pool.take_wait(stop) {
+                    Some(buffer) => Some(buffer),
+                    None => return Ok(Next::Stopped),
+                },
+            };
+            // Waiting took time: the picture may have been replaced or removed.
+            if let Some(path) = self.waiting.pop_front()
+                && self.begin(&path)
+            {
+                break (path, buffer);
             }
-            None => match self.pool.take_wait(stop) {
-                Some(buffer) => Some(buffer),
-                None => return Ok(Next::Stopped),
-            },
         };
+        if let Some(pacer) = &mut self.pacer {
+            pacer.advance();
+        }
         let sequence = self.sequence;
         self.sequence += 1;
         let Some(buffer) = buffer else {
@@ -201,6 +244,16 @@ impl Source for ImagesSource {
                 frame.timestamp = clock::now(self.clock.as_ref());
                 Ok(Next::Frame(frame))
             }
+            Err(_) if self.watch.is_some() && fs::symlink_metadata(&path).is_err() => {
+                let now_ns = self.clock.monotonic_ns();
+                let mut frames = 0;
+                if let Some(watch) = &mut self.watch {
+                    watch.vanished(&path, now_ns);
+                    // None if it was renamed: it is read under its new name.
+                    frames = watch.take_lost();
+                }
+                Ok(Next::Lost { frames, cause: LossCause::Overload })
+            }
             Err(error) => {
                 log::warn!("{}: {error}", self.label);
                 Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt })
@@ -215,10 +268,16 @@ impl Source for ImagesSource {
     fn describe(&self) -> String {
         let path = self.config.path.display();
         let rate = self.config.fps.map_or(String::new(), |fps| format!(", {fps} a second"));
+        let interval = self.config.watch_interval;
+        let scan = match &self.watch {
+            Some(watch) if watch.is_scanned() => format!(", scanned every {interval:?}"),
+            _ => String::new(),
+        };
         match (self.is_folder, self.config.watch) {
-            (true, true) => format!("folder {path}, watched for new pictures{rate}"),
+            (true, true) => format!("folder {path}, watched for new pictures{scan}{rate}"),
             (true, false) => format!("folder {path}, {} pictures{rate}", self.waiting.len()),
-            (false, _) => format!("picture {path}{rate}"),
+            (false, true) => format!("picture {path}, read again when it is replaced{scan}{rate}"),
+            (false, false) => format!("picture {path}{rate}"),
         }
     }
 }
@@ -245,49 +304,6 @@ fn cannot_read(path: &Path, error: &io::Error, may_come: bool) -> SourceError {
     };
     let message = format!("cannot read pictures from {}: {reason}", path.display());
     if may_come { SourceError::transient(message) } else { SourceError::permanent(message) }
-}
-
-/// Returns a folder's pictures in natural order.
-pub fn pictures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    Ok(list(folder)?.into_iter().map(|(path, _)| path).collect())
-}
-
-/// Lists a folder's pictures in natural order. Leaves out hidden files, and files that disappear meanwhile.
-fn list(folder: &Path) -> io::Result<Vec<(PathBuf, KnownFile)>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-        let is_hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-        if is_hidden || !ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
-            continue;
-        }
-        // Follows links: the picture matters.
-        if let Ok(metadata) = fs::metadata(&path)
-            && metadata.is_file()
-        {
-            let file = KnownFile { bytes: metadata.len(), modified: metadata.modified().ok(), handed_out: false };
-            files.push((path, file));
-        }
-    }
-    files.sort_by(|(a, _), (b, _)| natural(&a.to_string_lossy(), &b.to_string_lossy()));
-    Ok(files)
-}
-
-/// Compares names with numbers by value: img2 comes before img10. Otherwise compares bytes.
-fn natural(a: &str, b: &str) -> Ordering {
-    /// Each byte; of a number its length without leading zeros, then its digits.
-    fn parts(name: &str) -> impl Iterator<Item = (u8, usize, &[u8])> {
-        let chunks = name.as_bytes().chunk_by(|left, right| left.is_ascii_digit() && right.is_ascii_digit());
-        chunks.map(|chunk| {
-            if !chunk[0].is_ascii_digit() {
-                return (chunk[0], 0, &[][..]);
-            }
-            let zeros = chunk.iter().take_while(|&&digit| digit == b'0').count();
-            (b'0', chunk.len() - zeros, &chunk[zeros..])
-        })
-    }
-    parts(a).cmp(parts(b)).then_with(|| a.cmp(b))
 }
 
 #[cfg(test)]

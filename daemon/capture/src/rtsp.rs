@@ -27,7 +27,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use percent_encoding::percent_decode_str;
-use retina::client::Credentials;
 use url::Url;
 use visiond_config::types::{RtspConfig, StreamDecoding};
 use visiond_flow::clock::Clock;
@@ -228,16 +227,14 @@ impl Source for RtspSource {
 impl SessionTarget {
     /// Reads the login, which may be a file that has changed since.
     fn new(config: &RtspConfig) -> Result<Self, SourceError> {
-        let (url, mut credentials) = address(config)?;
+        let (url, mut login) = address(config)?;
         if let Some(name) = &config.login {
-            let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
-            let (username, password) = login.into_parts();
-            credentials = Some(Credentials { username, password });
+            login = Some(Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?);
         }
         Ok(Self {
             url,
             shown: shown(&config.url),
-            credentials,
+            login,
             transport: config.transport,
             key_frames_only: config.key_frames_only,
             timeout: config.timeout,
@@ -246,20 +243,18 @@ impl SessionTarget {
 }
 
 /// Returns the address without a user, and the user that it has.
-fn address(config: &RtspConfig) -> Result<(Url, Option<Credentials>), SourceError> {
+fn address(config: &RtspConfig) -> Result<(Url, Option<Login>), SourceError> {
     let wrong = |reason: &str| SourceError::permanent(format!("cannot play {}: {reason}", shown(&config.url)));
     let mut url = Url::parse(&config.url).map_err(|error| wrong(&error.to_string()))?;
     if url.host_str().is_none_or(str::is_empty) {
         return Err(wrong("it has no host: write rtsp://HOST/PATH"));
     }
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let credentials = (!url.username().is_empty()).then(|| Credentials {
-        username: decoded(url.username()),
-        password: url.password().map(decoded).unwrap_or_default(),
-    });
+    let login = (!url.username().is_empty())
+        .then(|| Login::new(decoded(url.username()), url.password().map(decoded).unwrap_or_default()));
     let cleared = url.set_username("").and_then(|()| url.set_password(None));
     cleared.map_err(|()| wrong("it has no host: write rtsp://HOST/PATH"))?;
-    Ok((url, credentials))
+    Ok((url, login))
 }
 
 #[cfg(test)]

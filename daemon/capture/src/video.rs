@@ -105,7 +105,7 @@ impl VideoSource {
             sequence: 0,
             round_frames: 0,
         };
-        if !decoder_process::is_remote(&source.config.url) {
+        if !decoder_process::is_stream(&source.config.url) {
             let never =
                 Stop::new().map_err(|error| SourceError::transient(format!("cannot make an eventfd: {error}")))?;
             if let Err(ReadError::Failed(error)) = source.start(&never) {
@@ -127,7 +127,7 @@ impl VideoSource {
         let layout = FrameLayout::packed(format, info.width, info.height, color).map_err(|error| wrong(&error))?;
         self.buffers.check_memory(layout.size_bytes()).map_err(|error| wrong(&error))?;
         let frames = PipeFrames::new(layout, &self.buffers, config.pace)?;
-        let is_live = decoder_process::is_remote(&config.url) && info.duration.is_none();
+        let is_live = decoder_process::is_stream(&config.url) && info.duration.is_none();
         let paced = config.pace == Pace::Realtime && !is_live;
         let pacer = paced.then(|| SourcePacer::new(info.fps.unwrap_or(USUAL_FPS)));
         let child = Some(spawn(config, &info, &self.label)?);
@@ -146,7 +146,22 @@ impl VideoSource {
             return Err(self.failure("ffmpeg closed its output and did not exit", &[]));
         };
         let lines = child.last_lines();
-        let expected = running.info.frames;
+        let is_odd = |line: &String| line.contains("boundary") || line.contains("Content-");
+        if running.is_live
+            && running.info.codec == "mjpeg"
+            && running.info.demuxer.is_none()
+            && !self.config.input_args.iter().any(|arg| arg == "-f")
+            && let Some(said) = lines.iter().find(|line| is_odd(line))
+        {
+            let url = ffprobe::shown(&self.config.url);
+            log::warn!("{}: the parts of {url} are damaged ({said}): looking for pictures in its bytes", self.label);
+            running.info.demuxer = Some(ffprobe::RAW_JPEG);
+            running.child = Some(spawn(&self.config, &running.info, &self.label)?);
+            self.round_frames = 0;
+            return self.next(stop);
+        }
+        let expected = running.info.frames.filter(|_| !ffprobe::is_part(&self.config.input_args));
+        let is_exact = !running.info.hides_frames;
         let round_frames = std::mem::take(&mut self.round_frames);
         if !status.success() || round_frames == 0 {
             return Err(self.failure(&ended(status, round_frames), &lines));
@@ -159,7 +174,7 @@ impl VideoSource {
         let short = expected.unwrap_or(0).saturating_sub(round_frames);
         let said = lines.last().map(|line| ffprobe::reason(line, url));
         // A container's count is often off by a few (frames that repeat the previous one); the decoder's complaints are real.
-        if partial > 0 || (short > 0 && said.is_some()) || short > round_frames / 20 {
+        if partial > 0 || (short > 0 && said.is_some()) || (is_exact && short > round_frames / 20) {
             let lost = short.max(1);
             let why = said.map(|said| format!(" ({said})")).unwrap_or_default();
             log::error!("{}: {url} is damaged or cut off: decoded {round_frames} frames, lost {lost}{why}", self.label);
@@ -176,7 +191,7 @@ impl VideoSource {
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
         let remedy = decoder_process::memory_remedy(self.config.max_memory_bytes, lines);
         let message = format!("cannot read on in the video {url}: {what}{said}{remedy}");
-        if decoder_process::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
+        if decoder_process::is_stream(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
 
     fn read_next(&mut self, stop: &Stop) -> Result<Next, ReadError> {
@@ -259,6 +274,7 @@ fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {
     let mut args: Vec<String> =
         ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact"].map(str::to_owned).into();
     args.extend(config.input_args.iter().cloned());
+    args.extend(ffprobe::input_options(config, info.demuxer).into_iter().map(str::to_owned));
     args.extend(["-i", &ffprobe::input(&config.url), "-map", "0:V:0", "-an", "-sn", "-dn"].map(str::to_owned));
     args.extend(output(config).arguments(info));
     args

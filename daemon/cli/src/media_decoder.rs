@@ -1,7 +1,8 @@
 //! Decodes pictures and videos into frames on another thread.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -134,8 +135,25 @@ impl MediaDecoder<'_> {
 
     fn read_video(&self, file: usize, path: &Path) -> Option<Result<(), SourceError>> {
         let VideoArgs { every, max_frames, input_memory, unconfined } = *self.video;
-        let url = path.to_string_lossy().into_owned();
         let name: Arc<str> = shown(path).into();
+        // ffmpeg gets its input as text, so a file whose name is not text needs another one.
+        let link = match path.to_str() {
+            Some(_) => None,
+            None => match NamedLink::to(path) {
+                Ok(link) => Some(link),
+                Err(error) => {
+                    let message = format!(
+                        "cannot open the video {name}: its name is not UTF-8, and it cannot be linked in the temporary folder: {error}; rename it"
+                    );
+                    return Some(Err(SourceError::permanent(message)));
+                }
+            },
+        };
+        let url = link.as_ref().map_or_else(|| path.to_string_lossy().into_owned(), |link| link.url.clone());
+        let with_name = |error: SourceError| match &link {
+            Some(link) => SourceError { message: error.message.replace(&link.url, &name).into(), ..error },
+            None => error,
+        };
         let video = VideoConfig {
             url,
             pace: Pace::Fastest,
@@ -146,7 +164,7 @@ impl MediaDecoder<'_> {
         };
         let mut source = match visiond_capture::open(&SourceConfig::Video(video), &name, self.buffers) {
             Ok(source) => source,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Some(Err(with_name(error))),
         };
         loop {
             match source.next(self.stop) {
@@ -160,13 +178,39 @@ impl MediaDecoder<'_> {
                 Ok(Next::Lost { .. } | Next::Waiting { .. }) => {}
                 Ok(Next::End) => return Some(Ok(())),
                 Ok(Next::Stopped) => return None,
-                Err(error) => return Some(Err(error)),
+                Err(error) => return Some(Err(with_name(error))),
             }
         }
     }
 
     fn send(&self, item: MediaItem) -> Option<()> {
         self.out.send(item).ok()
+    }
+}
+
+/// A link to a file in a folder of its own, under a name that is text. Dropping it removes both.
+struct NamedLink {
+    url: String,
+    folder: PathBuf,
+}
+
+impl NamedLink {
+    fn to(path: &Path) -> io::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("visiond-{}", std::process::id()));
+        // Fails if anything is there, so that nobody else chooses what it leads to.
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        let ending = path.extension().and_then(|ending| ending.to_str()).map(|ending| format!(".{ending}"));
+        let link = folder.join(format!("video{}", ending.unwrap_or_default()));
+        let made = Self { url: link.to_string_lossy().into_owned(), folder };
+        symlink(std::path::absolute(path)?, &link)?;
+        Ok(made)
+    }
+}
+
+impl Drop for NamedLink {
+    fn drop(&mut self) {
+        // A folder that stays in the temporary folder does no harm.
+        let _ = (fs::remove_file(&self.url), fs::remove_dir(&self.folder));
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! Sources that wait (pattern, files at their own pace) take a [`Clock`], so that a test can move time.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use visiond_system::stop::Stop;
+use visiond_system::stop::{Stop, Wake};
 
 use crate::timestamp::{Instant, Timestamp};
 
@@ -23,6 +24,9 @@ pub trait Clock: Send + Sync {
 
     /// Sleeps until `monotonic_ns` or until stop is raised; returns whether stop was raised.
     fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool;
+
+    /// Waits until `fd` is readable, until `monotonic_ns`, or until stop is raised.
+    fn wait_readable_until(&self, fd: BorrowedFd<'_>, monotonic_ns: u64, stop: &Stop) -> Wake;
 }
 
 /// The clocks of the system.
@@ -46,6 +50,13 @@ impl Clock for SystemClock {
         let left = monotonic_ns.saturating_sub(self.monotonic_ns());
         stop.mark_progress();
         if left == 0 { stop.is_raised() } else { stop.sleep(Duration::from_nanos(left)) }
+    }
+
+    fn wait_readable_until(&self, fd: BorrowedFd<'_>, monotonic_ns: u64, stop: &Stop) -> Wake {
+        let left = Duration::from_nanos(monotonic_ns.saturating_sub(self.monotonic_ns()));
+        // The descriptors are open, so poll(2) fails only without memory: sleep instead.
+        stop.wait_readable(fd, Some(left))
+            .unwrap_or_else(|_| if stop.sleep(left) { Wake::Stopped } else { Wake::TimedOut })
     }
 }
 
@@ -187,6 +198,14 @@ pub mod simulated {
         fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool {
             self.monotonic_ns.fetch_max(monotonic_ns, Ordering::SeqCst);
             stop.is_raised()
+        }
+
+        fn wait_readable_until(&self, fd: BorrowedFd<'_>, monotonic_ns: u64, stop: &Stop) -> Wake {
+            let wake = stop.wait_readable(fd, Some(Duration::ZERO)).unwrap_or(Wake::TimedOut);
+            if wake == Wake::TimedOut {
+                self.monotonic_ns.fetch_max(monotonic_ns, Ordering::SeqCst);
+            }
+            wake
         }
     }
 }

@@ -59,7 +59,7 @@ impl MqttClient {
         Ok(Connect {
             client_id: self.client_id(),
             keep_alive_seconds: u16::try_from(self.config.keep_alive.as_secs()).unwrap_or(u16::MAX),
-            login: login.map(Login::into_parts),
+            login,
             will: Some((self.topics.availability(), Bytes::from_static(b"offline"))),
         })
     }

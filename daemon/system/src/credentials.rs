@@ -128,10 +128,15 @@ impl Login {
         let line = without_line_end(&text);
         match line.split_once(':') {
             Some((user, password)) if !user.is_empty() && !line.contains(char::is_control) => {
-                Ok(Self { user: Secret(user.to_owned()), password: Secret(password.to_owned()) })
+                Ok(Self::new(user.to_owned(), password.to_owned()))
             }
             _ => Err(CredentialError::Shape(path)),
         }
+    }
+
+    /// Makes a login of a user and a password.
+    pub fn new(user: String, password: String) -> Self {
+        Self { user: Secret(user), password: Secret(password) }
     }
 
     /// Returns user and password.

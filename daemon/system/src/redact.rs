@@ -11,8 +11,10 @@ use std::ops::Range;
 pub const MASK: &str = "***";
 
 /// Ends of the names of secrets, lower case and without `-`, `_` and `.`: `MQTT_PASSWORD`, `apikey`, `pass-phrase`.
-const ENDS: [&str; 21] = [
+const ENDS: [&str; 33] = [
     "authorization",
+    "authbasic",
+    "basicauth",
     "cookie",
     "cookies",
     "sessionid",
@@ -21,7 +23,17 @@ const ENDS: [&str; 21] = [
     "password",
     "passphrase",
     "passcode",
+    "passkey",
+    "passw",
+    "passwort",
+    "loginpas",
+    "loginpass",
+    "userpass",
+    "usrpass",
+    "adminpass",
     "pwd",
+    "pswd",
+    "psw",
     "secret",
     "token",
     "apikey",
@@ -34,6 +46,38 @@ const ENDS: [&str; 21] = [
     "pw",
     "login",
 ];
+
+/// Last words of the names that are secrets in a URL, and ordinary words elsewhere: Wyze's `api` and `enr`, HomeKit's
+/// `client_private`, Akamai's `hdnts`, the parts of a digest, sessions.
+const URL_WORDS: [&str; 16] = [
+    "api",
+    "code",
+    "cnonce",
+    "credential",
+    "credentials",
+    "digest",
+    "enr",
+    "hash",
+    "hdnea",
+    "hdnts",
+    "jwt",
+    "nonce",
+    "pas",
+    "private",
+    "session",
+    "sid",
+];
+
+/// Ports at which the first part of a URL's path lets anybody in: UniFi Protect's `rtsps://HOST:7441/TOKEN` and `rtsp://HOST:7447/TOKEN`.
+const TOKEN_PORTS: [&str; 2] = ["7441", "7447"];
+
+/// What stands before a colon in a URL's path and is no user: `mp4:film.mp4` is a media server's file.
+const PATH_PREFIXES: [&str; 9] = ["mp4", "mp3", "flv", "smil", "amlst", "ngrp", "urn", "http", "https"];
+
+/// Letters and digits of the shortest token in a URL's path, and how often capitals, small letters and digits change in it. Words
+/// change less often.
+const TOKEN_LENGTH: usize = 16;
+const TOKEN_CHANGES: usize = 6;
 
 /// Last words of the names of secrets, lower case: `user-pw`, `api_key`, `streamKey`. Not `keyint` or `bypass`.
 const WORDS: [&str; 8] = ["auth", "bearer", "key", "pass", "psk", "pw", "sig", "signature"];
@@ -70,9 +114,10 @@ pub fn redact_line(text: &str) -> String {
 
 /// `text` with each URL's user and secret parameters replaced by `***`.
 pub fn redact_urls(text: &str) -> String {
-    let mut ranges = users(text);
+    let mut ranges = in_urls(text);
     for url in urls(text) {
-        let inside = secrets(&text[url.clone()], Extent::Word);
+        let text = &text[url.clone()];
+        let inside = secrets_of(text, Extent::Word, std::slice::from_ref(&(0..text.len())));
         ranges.extend(inside.into_iter().map(|range| url.start + range.start..url.start + range.end));
     }
     replaced(text, &merged(ranges))
@@ -81,7 +126,7 @@ pub fn redact_urls(text: &str) -> String {
 /// A file's `text` with a `*` in place of each character of a secret, so that columns stay; blanks and TOML's separators stay too.
 pub fn redact_in_place(text: &str) -> String {
     let secrets = secrets(text, Extent::Line);
-    let users = users(text);
+    let users = in_urls(text);
     let hide = |(at, c): (usize, char)| {
         let separates = c.is_whitespace() || "\"',]}".contains(c);
         if is_in(&users, at) || (is_in(&secrets, at) && !separates) { '*' } else { c }
@@ -137,7 +182,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(name: &str) -> Option<Self> {
+    fn of(name: &str, is_in_url: bool) -> Option<Self> {
         let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let is_new = |(at, _): &(usize, char)| {
             let (before, here) = (name.as_bytes()[at - 1], name.as_bytes()[*at]);
@@ -148,7 +193,10 @@ impl Kind {
         let lower = name.replace(['-', '_', '.'], "").to_ascii_lowercase();
         if lower.ends_with("authorization") || lower.ends_with("cookie") || lower.ends_with("cookies") {
             Some(Self::Header)
-        } else if ENDS.iter().any(|end| lower.ends_with(end)) || WORDS.contains(&last.as_str()) {
+        } else if ENDS.iter().any(|end| lower.ends_with(end))
+            || WORDS.contains(&last.as_str())
+            || (is_in_url && URL_WORDS.contains(&last.as_str()))
+        {
             Some(Self::Secret)
         } else {
             USERS.contains(&last.as_str()).then_some(Self::User)
@@ -158,7 +206,12 @@ impl Kind {
 
 /// The bytes of `text` that are secret: in order, none empty, none overlapping.
 fn secrets(text: &str, extent: Extent) -> Vec<Range<usize>> {
-    let mut found = users(text);
+    secrets_of(text, extent, &urls(text))
+}
+
+/// Those of a text that has URLs at `urls`.
+fn secrets_of(text: &str, extent: Extent, urls: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut found = in_urls(text);
     // The end of the line, and of the last value that goes so far: it covers the names in it.
     let (mut line_end, mut covered) = (0, 0);
     for name in names(text) {
@@ -166,7 +219,7 @@ fn secrets(text: &str, extent: Extent) -> Vec<Range<usize>> {
             continue;
         }
         let value = || value(text, &name).or_else(|| element(text, &name));
-        let known = Kind::of(&text[name.clone()]).and_then(|kind| Some((kind, value()?)));
+        let known = Kind::of(&text[name.clone()], is_in(urls, name.start)).and_then(|kind| Some((kind, value()?)));
         // `-uadmin:hush`, as curl takes it.
         let attached = || text[name.clone()].starts_with("-u").then_some((Kind::User, name.start + 2));
         let bearer = || Some((Kind::Secret, bearer(text, &name)?));
@@ -365,13 +418,60 @@ fn spaced_user(url: &str, length: usize) -> usize {
     end.filter(|end| is_user && !url[..*end].contains(['/', '?', '#'])).map_or(0, |end| end + 1)
 }
 
+/// What is secret in URLs by its place, not by a name: the user, and parts of the path.
+fn in_urls(text: &str) -> Vec<Range<usize>> {
+    let mut found = users(text);
+    for url in urls(text) {
+        let end = found.iter().filter(|user| url.start <= user.start && user.end < url.end).map(|user| user.end).max();
+        let start = end.unwrap_or(url.start);
+        found.extend(path_secrets(&text[start..url.end]).into_iter().map(|part| start + part.start..start + part.end));
+    }
+    merged(found)
+}
+
+/// The secret parts of the path in `url`, which begins at its host: a token, and `user:password`.
+fn path_secrets(url: &str) -> Vec<Range<usize>> {
+    let end = url.find(['?', '#', ';', '&', '=', ',', '"', '\'', '`', '|', ')']).unwrap_or(url.len());
+    let mut parts = url[..end].split('/');
+    let host = parts.next().unwrap_or_default();
+    let has_token = host.rsplit_once(':').is_some_and(|(_, port)| TOKEN_PORTS.contains(&port));
+    let mut start = host.len() + 1;
+    let mut found = Vec::new();
+    for part in parts {
+        // The colon between a URL and the reason that follows it.
+        let part_end = start + part.trim_end_matches([':', '.']).len();
+        let is_first = start == host.len() + 1;
+        let part_text = &url[start..part_end];
+        let has_password = part_text.split_once(':').is_some_and(|(user, password)| {
+            !user.is_empty() && !password.is_empty() && !PATH_PREFIXES.contains(&user.to_ascii_lowercase().as_str())
+        });
+        let is_shown = part_text.trim_matches('*').is_empty();
+        if !is_shown && ((has_token && is_first) || has_password || is_token(part_text)) {
+            found.push(start..part_end);
+        }
+        start += part.len() + 1;
+    }
+    found
+}
+
+/// Whether a part of a path looks as if it was drawn by lot.
+fn is_token(part: &str) -> bool {
+    let class = |c: u8| (c.is_ascii_uppercase(), c.is_ascii_digit());
+    part.split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|run| run.len() >= TOKEN_LENGTH)
+        .any(|run| run.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count() >= TOKEN_CHANGES)
+}
+
 /// The users of URLs, `user:password` in `rtsp://user:password@host`, and without a scheme in `user:password@host`.
 ///
 /// Up to the last `@` of a URL: a password may hold any character that should have been escaped.
 fn users(text: &str) -> Vec<Range<usize>> {
     let urls = urls(text);
+    let inner = urls.iter().flat_map(|url| escaped_urls(text, url));
     let mut users: Vec<_> = urls
         .iter()
+        .cloned()
+        .chain(inner)
         .filter_map(|url| {
             let word = &text[url.clone()];
             let slash = text.get(url.start - 2..url.start).unwrap_or_default();
@@ -382,7 +482,7 @@ fn users(text: &str) -> Vec<Range<usize>> {
                 .filter_map(|at| word.rfind(at))
                 .max()?;
             // What is masked stays as long as it is, so that columns in a file's line stay.
-            (!word[..end].trim_matches('*').is_empty()).then(|| url.start..url.start + end)
+            (!word[..end].trim_matches('*').is_empty()).then_some(url.start..url.start + end)
         })
         .collect();
     for (at, _) in text.match_indices('@').filter(|(at, _)| !is_in(&urls, *at)) {
@@ -396,6 +496,20 @@ fn users(text: &str) -> Vec<Range<usize>> {
         }
     }
     merged(users)
+}
+
+/// What follows the schemes of percent-encoded URLs in the parameters of `url`: `?src=rtsp%3A%2F%2F...&x=1`.
+fn escaped_urls(text: &str, url: &Range<usize>) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut from = url.start;
+    while let Some(mark) = scheme_mark(&text[..url.end], from) {
+        from = mark.end;
+        if text[mark.clone()].contains('%') {
+            let length = text[from..url.end].find(['&', '#']).unwrap_or(url.end - from);
+            found.push(from..from + length);
+        }
+    }
+    found
 }
 
 fn replaced(text: &str, secrets: &[Range<usize>]) -> String {
@@ -416,6 +530,123 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
+
+    /// URLs of cameras and recorders by their makers' manuals and by the programs that people copy them from. Each secret is
+    /// `hushHUSH1`, or a token of that form.
+    const VENDORS: [(&str, &str); 60] = [
+        ("Hikvision", "rtsp://admin:hushHUSH1@10.0.0.5:554/Streaming/Channels/101"),
+        ("Hikvision ISAPI", "http://admin:hushHUSH1@10.0.0.5/ISAPI/Streaming/channels/101/picture"),
+        ("Hikvision, by parameter", "rtsp://10.0.0.5:554/Streaming/Channels/101?auth=hushHUSH1"),
+        ("Dahua", "rtsp://admin:hushHUSH1@10.0.0.5:554/cam/realmonitor?channel=1&subtype=0"),
+        ("Dahua, by parameter", "rtsp://10.0.0.5:554/cam/realmonitor?channel=1&subtype=0&authbasic=hushHUSH1=="),
+        ("Dahua, the order turned", "rtsp://10.0.0.5/cam/realmonitor?authbasic=hushHUSH1&channel=1"),
+        ("Amcrest", "http://admin:hushHUSH1@10.0.0.5/cgi-bin/snapshot.cgi?channel=1"),
+        ("Axis", "rtsp://root:hushHUSH1@10.0.0.5/axis-media/media.amp?videocodec=h264"),
+        ("Axis, a token", "http://10.0.0.5/axis-cgi/mjpg/video.cgi?camera=1&authToken=hushHUSH1"),
+        ("Foscam", "http://10.0.0.5:88/cgi-bin/CGIProxy.fcgi?cmd=snapPicture2&usr=admin&pwd=hushHUSH1"),
+        ("Foscam, older", "http://10.0.0.5/videostream.cgi?user=admin&pwd=hushHUSH1&resolution=32"),
+        ("EasyN", "http://10.0.0.5/videostream.cgi?loginuse=admin&loginpas=hushHUSH1"),
+        ("Reolink", "http://10.0.0.5/cgi-bin/api.cgi?cmd=Snap&channel=0&rs=x&user=admin&password=hushHUSH1"),
+        ("Reolink, a token", "http://10.0.0.5/cgi-bin/api.cgi?cmd=Snap&token=hushHUSH1"),
+        ("Reolink RTMP", "rtmp://10.0.0.5/bcs/channel0_main.bcs?channel=0&stream=0&user=admin&password=hushHUSH1"),
+        ("Reolink FLV", "http://10.0.0.5/flv?port=1935&app=bcs&stream=channel0_main.bcs&user=admin&password=hushHUSH1"),
+        ("Vivotek", "rtsp://root:hushHUSH1@10.0.0.5:554/live.sdp"),
+        ("TP-Link VIGI", "rtsp://admin:hushHUSH1@10.0.0.5:554/stream1"),
+        ("Tapo", "rtsp://me%40mail.example:hushHUSH1@10.0.0.5:554/stream2"),
+        ("Uniview", "rtsp://admin:hushHUSH1@10.0.0.5/unicast/c1/s0/live"),
+        ("Uniview, its page", "http://10.0.0.5/cgi-bin/main-cgi?cmd=255&szUserName=admin&szUserPasswd=hushHUSH1"),
+        ("Hanwha", "rtsp://admin:hushHUSH1@10.0.0.5/profile2/media.smp"),
+        ("Panasonic", "http://admin:hushHUSH1@10.0.0.5/nphMotionJpeg?Resolution=640x480&Quality=Standard"),
+        ("D-Link", "http://10.0.0.5/video/mjpg.cgi?user=admin&pass=hushHUSH1"),
+        ("Trendnet", "http://10.0.0.5/cgi/mjpg/mjpg.cgi?username=admin&password=hushHUSH1"),
+        ("ACTi", "http://10.0.0.5/cgi-bin/cmd/encoder?USER=admin&PWD=hushHUSH1&SNAPSHOT"),
+        ("GeoVision", "http://10.0.0.5/PictureCatch.cgi?username=admin&password=hushHUSH1&channel=1"),
+        ("Vstarcam", "http://10.0.0.5:81/livestream.cgi?user=admin&pwd=hushHUSH1&streamid=0"),
+        ("Wyze bridge", "rtsp://wb:hushHUSH1@10.0.0.5:8554/front-door"),
+        ("Wyze bridge, a key", "http://10.0.0.5:5000/img/front-door.jpg?api=hushHUSH1"),
+        ("go2rtc, Wyze", "wyze://10.0.0.5?uid=A&enr=hushHUSH1&mac=B"),
+        ("UniFi Protect", "rtsps://10.0.0.1:7441/hushHUSHhushHUSH?enableSrtp"),
+        ("UniFi Protect, plain", "rtsp://10.0.0.1:7447/hushHUSHhushHUSH"),
+        ("UniFi Protect, behind another port", "rtsps://nvr.example/hUSh1hushHUSH2hu"),
+        ("Ubiquiti airCam", "rtsp://ubnt:hushHUSH1@10.0.0.5:554/live/ch00_0"),
+        ("ONVIF snapshot", "http://10.0.0.5/onvif-http/snapshot?auth=hushHUSH1"),
+        ("ONVIF snapshot, a session", "http://10.0.0.5/onvif/snapshot.jpg?Profile=1&sessionID=hushHUSH1"),
+        ("XMEye", "rtsp://10.0.0.5:554/user=admin_password=hushHUSH1_channel=1_stream=0.sdp?real_stream"),
+        ("XMEye, by ampersands", "rtsp://10.0.0.5:554/user=admin&password=hushHUSH1&channel=1&stream=0.sdp?"),
+        ("NetSurveillance", "rtsp://10.0.0.5/live/ch00_0?username=admin&password=hushHUSH1"),
+        ("Zosi", "rtsp://10.0.0.5:554/0/admin:hushHUSH1/main"),
+        ("Zosi, a path before a query", "rtsp://10.0.0.5/admin:hushHUSH1/av?ch=0"),
+        ("go2rtc", "rtsp://10.0.0.9:8554/front?src=rtsp://admin:hushHUSH1@10.0.0.5/1"),
+        ("go2rtc, escaped", "http://10.0.0.9:1984/api/frame.jpeg?src=rtsp%3A%2F%2Fadmin%3AhushHUSH1%4010.0.0.5%2F1"),
+        ("go2rtc, ffmpeg", "ffmpeg:rtsp://admin:hushHUSH1@10.0.0.5/1#video=copy#audio=opus"),
+        ("go2rtc, Tapo", "tapo://hushHUSH1@10.0.0.5"),
+        ("go2rtc, Ring", "ring:?device_id=x&refresh_token=hushHUSH1"),
+        ("go2rtc, HomeKit", "homekit://10.0.0.5:5000?client_id=a&client_private=hushHUSH1"),
+        ("go2rtc, DVRIP", "dvrip://admin:hushHUSH1@10.0.0.5:34567?channel=0"),
+        ("go2rtc, ONVIF", "onvif://admin:hushHUSH1@10.0.0.5?subtype=MediaProfile000"),
+        ("Frigate", "http://10.0.0.9:5000/api/front/latest.jpg?h=300&frigate_token=hushHUSH1"),
+        ("Blue Iris", "http://10.0.0.9:81/mjpg/front?user=me&pw=hushHUSH1"),
+        ("Blue Iris, a session", "http://10.0.0.9:81/image/front?session=hushHUSH1"),
+        ("Synology", "rtsp://syno:hushHUSH1@10.0.0.9:554/Sms=1.unicast"),
+        ("Synology, by parameter", "http://10.0.0.9:5000/webapi/entry.cgi?api=x&_sid=hushHUSH1&StmKey=hushHUSH1"),
+        ("ZoneMinder", "http://10.0.0.9/zm/cgi-bin/nph-zms?monitor=1&user=me&pass=hushHUSH1"),
+        ("Shinobi", "http://10.0.0.9:8080/hushHUSH1hushHUSH1hush2HU/jpeg/group/monitor/s.jpg"),
+        ("Home Assistant", "http://10.0.0.9:8123/api/camera_proxy/camera.front?token=hushHUSH1"),
+        ("userinfo with @ and :", "rtsp://admin:p@ss:hushHUSH1@10.0.0.5:554/1"),
+        ("an escaped password", "rtsp://admin:p%40%3AhushHUSH1%23@10.0.0.5/1"),
+    ];
+
+    #[test]
+    fn no_vendors_url_shows_its_secret_and_each_shows_its_camera() {
+        for (vendor, url) in VENDORS {
+            let lines = [
+                url.to_owned(),
+                format!("camera door: cannot play {url}: 401 Unauthorized"),
+                format!("url = \"{url}\""),
+                format!("[in#0 @ 0x55] Error opening input '{url}', giving up"),
+            ];
+            for line in lines {
+                for shown in [redact(&line), redact_line(&line), redact_urls(&line), redact_in_place(&line)] {
+                    let is_url = line.contains("://") || shown != redact_urls(&line);
+                    assert!(!is_url || !shown.to_lowercase().contains("hush"), "{vendor}: {shown}");
+                }
+                if !url.starts_with("ring:")
+                    && !url.contains('%')
+                    && !url.contains("src=")
+                    && !url.starts_with("rtsps://nvr")
+                {
+                    assert!(redact_line(&line).contains("10.0.0."), "{vendor}: {}", redact_line(&line));
+                }
+            }
+        }
+        for (line, shown) in [
+            ("cannot play rtsps://10.0.0.1:7441/hushHUSHhush: 401", "cannot play rtsps://10.0.0.1:7441/***: 401"),
+            ("rtsps://10.0.0.1:7441/hushHUSHhush?enableSrtp", "rtsps://10.0.0.1:7441/***?enableSrtp"),
+            ("http://h/c?subtype=0&authbasic=aHVzaA==: 404", "http://h/c?subtype=0&authbasic=***: 404"),
+        ] {
+            assert_eq!(redact_line(line), shown);
+        }
+    }
+
+    #[test]
+    fn ordinary_paths_of_cameras_stay() {
+        for url in [
+            "rtsp://10.0.0.5:554/Streaming/Channels/101",
+            "rtsp://10.0.0.5/h264Preview_01_main",
+            "rtsp://10.0.0.5/axis-media/media.amp?videocodec=h264&resolution=1920x1080",
+            "rtsp://10.0.0.5/onvif/profile1/media.smp",
+            "rtsp://10.0.0.5/onvif-media/MediaProfile00001/videoMainStream1",
+            "rtmp://10.0.0.5/vod/mp4:film.mp4",
+            "rtsp://10.0.0.5:8554/front-door",
+            "http://10.0.0.9/2024-05-01T12-30-00/20240501123000.mp4",
+            "http://10.0.0.9/recordings/0123456789012345678901/index.m3u8",
+            "rtsp://[fe80::1]:554/live.sdp",
+        ] {
+            for shown in [redact(url), redact_line(url), redact_in_place(url), redact_urls(url)] {
+                assert_eq!(shown, url);
+            }
+        }
+    }
 
     fn separator() -> impl Strategy<Value = String> {
         prop_oneof!["[\"']?[ \t]?[=:][ \t]?[\"']?", "%(25)?3[Dd]", " {1,2}"]

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use proptest::prelude::*;
 use tempfile::TempDir;
 use visiond_flow::clock::SystemClock;
 use visiond_flow::clock::simulated::SimulatedClock;
@@ -17,6 +16,7 @@ use super::*;
 fn config(path: &Path) -> ImagesConfig {
     ImagesConfig {
         path: path.to_owned(),
+        recursive: false,
         watch: false,
         watch_interval: Duration::from_millis(500),
         repeat: false,
@@ -100,33 +100,121 @@ fn what_is_not_there_is_a_sentence() {
     assert!(awaited.retry);
 }
 
+/// Returns the names of the pictures that a watched source has, and how many were lost.
+fn news(source: &mut ImagesSource) -> (Vec<String>, u64) {
+    let stop = Stop::new().unwrap();
+    let (mut names, mut lost) = (Vec::new(), 0);
+    loop {
+        match source.refresh() {
+            Some(Next::Lost { frames, .. }) => lost += frames,
+            Some(other) => panic!("{other:?}"),
+            None if source.waiting.is_empty() => return (names, lost),
+            None => {}
+        }
+        if source.waiting.is_empty() {
+            continue;
+        }
+        match source.next(&stop).unwrap() {
+            Next::Frame(frame) => names.push(name(&frame)),
+            Next::Lost { frames, .. } => lost += frames,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
-fn a_watched_folder_gives_each_picture_once_when_it_is_complete() {
+fn of_a_watched_folder_each_picture_is_read_once_as_soon_as_it_is_complete() {
     let folder = TempDir::new().unwrap();
-    picture(&folder, "a.png", 3);
+    for name in ["b10.png", "b9.png"] {
+        picture(&folder, name, 3);
+    }
     let watched = ImagesConfig { watch: true, ..config(folder.path()) };
     let mut source = open(&watched, Arc::new(SimulatedClock::default())).unwrap();
-    assert_eq!(source.waiting.len(), 1);
-    source.waiting.clear();
+    assert_eq!(source.describe(), format!("folder {}, watched for new pictures", folder.path().display()));
+    assert_eq!(news(&mut source).0, ["b9.png", "b10.png"]);
+    picture(&folder, "c.png", 4);
+    picture(&folder, "a.png", 4);
+    assert_eq!(news(&mut source).0, ["a.png", "c.png"], "what arrives together comes in the order of its names");
+    // As a camera replaces its picture, faster than any scan.
+    let bytes = fs::read(folder.path().join("a.png")).unwrap();
+    for _ in 0..35 {
+        fs::write(folder.path().join("latest.tmp"), &bytes).unwrap();
+        fs::rename(folder.path().join("latest.tmp"), folder.path().join("latest.png")).unwrap();
+        assert_eq!(news(&mut source), (vec!["latest.png".to_owned()], 0));
+    }
+    assert_eq!(news(&mut source), (vec![], 0));
+}
 
-    let whole = fs::read(picture(&folder, "b.png", 4)).unwrap();
-    let growing = folder.path().join("b.png");
-    fs::write(&growing, &whole[..20]).unwrap();
-    source.scan().unwrap();
-    assert!(source.waiting.is_empty(), "seen once: it may be growing");
-    fs::write(&growing, &whole).unwrap();
-    source.scan().unwrap();
-    assert!(source.waiting.is_empty(), "it has grown");
-    source.scan().unwrap();
-    assert_eq!(source.waiting.pop_front(), Some(growing.clone()));
-    source.scan().unwrap();
-    assert!(source.waiting.is_empty(), "handed out once");
+#[test]
+fn one_watched_picture_is_read_again_each_time_it_is_replaced_or_rewritten() {
+    let folder = TempDir::new().unwrap();
+    let path = picture(&folder, "latest.png", 3);
+    let watched = ImagesConfig { watch: true, ..config(&path) };
+    let mut source = open(&watched, Arc::new(SimulatedClock::default())).unwrap();
+    assert!(source.describe().ends_with("latest.png, read again when it is replaced"), "{}", source.describe());
+    assert_eq!(news(&mut source).0, ["latest.png"]);
+    for width in 4..9 {
+        picture(&folder, "other.png", width);
+        fs::rename(folder.path().join("other.png"), &path).unwrap();
+        assert_eq!(news(&mut source), (vec!["latest.png".to_owned()], 0));
+        picture(&folder, "latest.png", width + 10);
+        assert_eq!(news(&mut source), (vec!["latest.png".to_owned()], 0));
+    }
+    fs::remove_file(&path).unwrap();
+    picture(&folder, "other.png", 3);
+    assert_eq!(news(&mut source), (vec![], 0));
+    picture(&folder, "latest.png", 3);
+    assert_eq!(news(&mut source).0, ["latest.png"]);
+}
 
-    // A replaced picture counts as new.
-    picture(&folder, "b.png", 40);
-    source.scan().unwrap();
-    source.scan().unwrap();
-    assert_eq!(source.waiting.pop_front(), Some(growing));
+#[test]
+fn the_pictures_of_subfolders_are_read_if_they_are_asked_for() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir_all(folder.path().join("2024/05/.thumbnails")).unwrap();
+    for name in ["2024/05/b.png", "2024/a.png", "z.png", "2024/05/.thumbnails/b.png"] {
+        picture(&folder, name, 3);
+    }
+    let mut flat = open(&config(folder.path()), Arc::new(SystemClock)).unwrap();
+    assert_eq!(names(&mut flat), ["z.png"]);
+    let all = ImagesConfig { recursive: true, ..config(folder.path()) };
+    assert_eq!(names(&mut open(&all, Arc::new(SystemClock)).unwrap()), ["b.png", "a.png", "z.png"]);
+    // Neither a circle nor a way out.
+    let (outside, links) = (TempDir::new().unwrap(), folder.path().join("links"));
+    picture(&outside, "secret.png", 3);
+    fs::create_dir(&links).unwrap();
+    for (name, target) in [("up", folder.path()), ("out", outside.path())] {
+        std::os::unix::fs::symlink(target, links.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(outside.path().join("secret.png"), links.join("secret.png")).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("z.png"), links.join("inside.png")).unwrap();
+    assert_eq!(names(&mut open(&all, Arc::new(SystemClock)).unwrap()), ["b.png", "a.png", "inside.png", "z.png"]);
+    let watched = ImagesConfig { watch: true, ..all };
+    let mut source = open(&watched, Arc::new(SimulatedClock::default())).unwrap();
+    assert_eq!(news(&mut source).0, ["b.png", "a.png", "inside.png", "z.png"]);
+}
+
+#[test]
+fn a_watched_folder_that_is_away_is_waited_for_and_what_was_read_is_not_read_again() {
+    let parent = TempDir::new().unwrap();
+    let (path, aside) = (parent.path().join("inbox"), parent.path().join("aside"));
+    fs::create_dir(&path).unwrap();
+    picture(&parent, "inbox/a.png", 3);
+    let clock = Arc::new(SimulatedClock::default());
+    let mut source = open(&ImagesConfig { watch: true, ..config(&path) }, clock.clone()).unwrap();
+    assert_eq!(news(&mut source).0, ["a.png"]);
+    fs::rename(&path, &aside).unwrap();
+    let stop = Stop::new().unwrap();
+    let Next::Waiting { reason } = source.next(&stop).unwrap() else { panic!("not waiting") };
+    assert_eq!(&*reason, format!("cannot read pictures from {}: no such file or folder", path.display()));
+    picture(&parent, "aside/b.png", 3);
+    fs::rename(&aside, &path).unwrap();
+    let Next::Waiting { reason } = source.next(&stop).unwrap() else { panic!("not back") };
+    assert!(reason.ends_with("inbox is back: waiting for a new picture"), "{reason}");
+    let Next::Frame(frame) = source.next(&stop).unwrap() else { panic!("no frame") };
+    assert_eq!(name(&frame), "b.png");
+    picture(&parent, "inbox/c.png", 3);
+    let Next::Frame(frame) = source.next(&stop).unwrap() else { panic!("no frame") };
+    assert_eq!(name(&frame), "c.png");
 }
 
 #[test]
@@ -145,12 +233,9 @@ fn a_picture_that_ended_visiond_is_passed_over_until_it_is_replaced() {
     picture(&folder, "good.png", 3);
     assert_eq!(names(&mut open(&config(folder.path())).unwrap()), ["good.png"]);
     let mut watching = open(&ImagesConfig { watch: true, ..config(folder.path()) }).unwrap();
-    assert_eq!(watching.waiting.len(), 1);
-    watching.waiting.clear();
+    assert_eq!(news(&mut watching), (vec!["good.png".to_owned()], 0));
     picture(&folder, "bad.png", 40);
-    watching.scan().unwrap();
-    watching.scan().unwrap();
-    assert_eq!(watching.waiting.pop_front(), Some(bad.clone()));
+    assert_eq!(news(&mut watching), (vec!["bad.png".to_owned()], 0));
     assert_eq!(names(&mut open(&config(folder.path())).unwrap()), ["bad.png", "good.png"]);
 }
 
@@ -164,8 +249,10 @@ fn while_a_watched_folder_has_no_new_picture_a_large_one_costs_nothing() {
     buffer.refit(2 * KEPT_BYTES).unwrap();
     drop(buffer);
     // The folder is empty: the next frame is that of a picture which comes while it waits.
+    let stop = Stop::new().unwrap();
+    assert!(!source.wait(&stop));
     picture(&folder, "a.png", 3);
-    assert!(matches!(source.next(&Stop::new().unwrap()).unwrap(), Next::Frame(_)));
+    assert!(matches!(source.next(&stop).unwrap(), Next::Frame(_)));
     let free: Vec<_> = std::iter::from_fn(|| source.pool.take()).collect();
     let sizes: Vec<_> = free.iter().map(|buffer| buffer.as_slice().len()).collect();
     assert!(sizes.iter().all(|&bytes| bytes <= 18), "{sizes:?}");
@@ -177,15 +264,4 @@ fn stop_ends_the_watch() {
     let watched = ImagesConfig { watch: true, watch_interval: EVER, ..config(folder.path()) };
     let mut source = open(&watched, Arc::new(SystemClock)).unwrap();
     assert!(matches!(stopped_while_it_waits(move |stop| source.next(stop)).unwrap(), Next::Stopped));
-}
-
-proptest! {
-    #[test]
-    fn natural_order_is_a_total_order(a in "[a-c0-9]{0,6}", b in "[a-c0-9]{0,6}", c in "[a-c0-9]{0,6}") {
-        prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
-        prop_assert_eq!(natural(&a, &b) == Ordering::Equal, a == b);
-        if natural(&a, &b).is_le() && natural(&b, &c).is_le() {
-            prop_assert!(natural(&a, &c).is_le());
-        }
-    }
 }

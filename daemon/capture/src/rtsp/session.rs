@@ -33,6 +33,7 @@ use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
 use visiond_system::caught_panic::catch_panic;
+use visiond_system::credentials::Login;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
@@ -77,14 +78,15 @@ const LONGEST_READING: Duration = Duration::from_millis(20);
 /// What tokio lets a task do before it must yield, less the few reads that one wake may make.
 const SPENT_BUDGET: u32 = 124;
 
-/// What a session needs. Without `Debug`, which would show the password.
+/// What a session needs.
 #[derive(Clone)]
 pub struct SessionTarget {
     /// Without a user.
     pub url: Url,
     /// The URL as errors and the log show it.
     pub shown: String,
-    pub credentials: Option<Credentials>,
+    /// Becomes the RTSP library's credentials, whose `Debug` shows the password, only where a session starts.
+    pub login: Option<Login>,
     pub transport: RtspTransport,
     pub key_frames_only: bool,
     pub timeout: Duration,
@@ -407,7 +409,7 @@ impl Failure {
 /// Returns what the server, or the connection, says, and what to do.
 fn refusal(error: &retina::Error, target: &SessionTarget) -> String {
     let remedy = match error.status_code() {
-        Some(401) if target.credentials.is_some() => "the camera refuses the user or password (401): correct `login`",
+        Some(401) if target.login.is_some() => "the camera refuses the user or password (401): correct `login`",
         Some(401) => "the camera requires a user and password (401): set `login`",
         Some(403) => "the camera forbids this stream to this user (403): check the user's rights in the camera",
         Some(404) => "the camera has no such stream (404): correct the path in its URL",
@@ -484,8 +486,9 @@ async fn set_up(
     group: &Arc<SessionGroup>,
     meter: &ReadMeter,
 ) -> Result<(Session<Described>, ChosenStream), Failure> {
+    let credentials = target.login.clone().map(Login::into_parts);
     let options = SessionOptions::default()
-        .creds(target.credentials.clone())
+        .creds(credentials.map(|(username, password)| Credentials { username, password }))
         .user_agent("visiond".to_owned())
         .session_group(Arc::clone(group));
     let mut session = few_reads(meter, Session::describe(target.url.clone(), options)).await??;

@@ -96,6 +96,7 @@ fn sources(folder: &TempDir) -> Vec<SourceConfig> {
         }),
         SourceConfig::Images(ImagesConfig {
             path: folder.path().to_owned(),
+            recursive: true,
             watch: true,
             watch_interval: EVER,
             repeat: false,

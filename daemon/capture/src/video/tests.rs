@@ -278,6 +278,59 @@ fn a_file_that_was_cut_off_gives_what_is_there_and_counts_the_rest() {
 }
 
 #[test]
+fn a_file_whose_edit_list_hides_frames_is_whole_unless_it_was_cut_off() {
+    let folder = TempDir::new().unwrap();
+    let source = ["-f", "lavfi", "-i", "testsrc2=s=320x240:r=10:d=3", "-pix_fmt", "yuv420p"];
+    for codec in [&["-c:v", "libx264", "-g", "100", "-bf", "2"][..], &["-c:v", "mpeg4", "-g", "100"]] {
+        let long = make(&folder, "long.mp4", &[&source[..], codec].concat());
+        for trim in [&["-ss", "1.55"][..], &["-ss", "0.35"], &["-ss", "2.6"], &["-ss", "0.55", "-t", "1"]] {
+            let copy = ["-i", &long, "-c", "copy", "-movflags", "+faststart"];
+            let path = make(&folder, "trim.mp4", &[trim, &copy].concat());
+            let (frames, lost, error) = read_all(&config(&path));
+            assert!(error.is_none(), "{error:?}");
+            assert!(frames.len() < 30 && lost == 0, "{codec:?} {trim:?}: {} frames, {lost} lost", frames.len());
+        }
+        let path = make(&folder, "trim.mp4", &["-ss", "0.35", "-i", &long, "-c", "copy", "-movflags", "+faststart"]);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() * 6 / 10]).unwrap();
+        let (frames, lost, error) = read_all(&config(&path));
+        assert!(error.is_none(), "{error:?}");
+        assert!(!frames.is_empty() && frames.len() < 20 && lost > 0, "{} frames, {lost} lost", frames.len());
+    }
+}
+
+#[test]
+fn a_session_description_plays_what_its_sender_sends() {
+    let folder = TempDir::new().unwrap();
+    // A port that is free now. RTCP takes the next one.
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port() & !1;
+    let sdp = format!(
+        "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=video {port} RTP/AVP 26\r\n"
+    );
+    let path = folder.path().join("door.sdp");
+    std::fs::write(&path, sdp).unwrap();
+    let film = ["-re", "-f", "lavfi", "-i", "testsrc2=s=64x48:r=20", "-c:v", "mjpeg", "-huffman", "default"];
+    let target = format!("rtp://127.0.0.1:{port}");
+    let rest = ["-pix_fmt", "yuvj420p", "-force_duplicated_matrix", "1", "-f", "rtp", &target];
+    let mut sender = Command::new("ffmpeg").args(["-v", "quiet", "-nostdin"]).args(film).args(rest).spawn().unwrap();
+    let (frames, _, error) = read_all(&VideoConfig { max_frames: Some(3), ..config(path.to_str().unwrap()) });
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!((frames.len(), frames[0].layout.width()), (3, 64));
+}
+
+#[test]
+fn a_part_of_a_file_is_whole() {
+    let folder = TempDir::new().unwrap();
+    let whole = sample(&folder);
+    let input_args = ["-ss", "1"].map(str::to_owned).to_vec();
+    let (frames, lost, error) = read_all(&VideoConfig { input_args, ..config(&whole) });
+    assert!(error.is_none(), "{error:?}");
+    assert!(!frames.is_empty() && frames.len() < 20 && lost == 0, "{} frames, {lost} lost", frames.len());
+}
+
+#[test]
 fn stop_is_heard_while_ffmpeg_hangs() {
     let folder = TempDir::new().unwrap();
     let stub = folder.path().join("ffmpeg");
@@ -296,6 +349,37 @@ fn stop_is_heard_while_ffmpeg_hangs() {
     source.config.timeout = Duration::from_millis(700);
     let error = source.next(&Stop::new().unwrap()).unwrap_err();
     assert!(error.to_string().contains("for 0.7 s") && error.retry, "{error}");
+}
+
+/// Makes a part of a picture.
+type Part = fn(&[u8]) -> Vec<u8>;
+
+/// Serves parts of JPEG as `part` makes them of a picture, to each who asks; returns the URL.
+fn camera_of_parts(folder: &TempDir, part: Part) -> String {
+    let pattern = make(folder, "p%02d.jpg", &["-f", "lavfi", "-i", "testsrc2=s=64x48:d=2:r=10"]);
+    let picture = |n: usize| std::fs::read(pattern.replace("%02d", &format!("{:02}", n + 1))).unwrap();
+    camera_that_closes((0..20).flat_map(|n| part(&picture(n))).collect())
+}
+
+#[test]
+fn parts_with_another_type_none_or_a_wrong_length_are_pictures() {
+    let parts: [Part; 4] = [
+        |it| part(&format!("Content-Type: image/jpg\r\nContent-Length: {}", it.len()), it),
+        |it| part(&format!("Content-Length: {}", it.len()), it),
+        |it| part("Content-Type: image/pjpeg", it),
+        |it| part(&format!("Content-Type: image/jpeg\r\nContent-Length: {}", it.len() + 7), it),
+    ];
+    for (n, of) in parts.into_iter().enumerate() {
+        let folder = TempDir::new().unwrap();
+        let (frames, _, error) = read_all(&config(&camera_of_parts(&folder, of)));
+        assert!(error.expect("the camera closes the connection").retry);
+        // The picture before the damage, and all after a new connection.
+        assert!(frames.len() >= 19, "{n}: {} frames", frames.len());
+    }
+}
+
+fn part(head: &str, picture: &[u8]) -> Vec<u8> {
+    [b"--ffmpeg\r\n" as &[u8], head.as_bytes(), b"\r\n\r\n", picture, b"\r\n"].concat()
 }
 
 /// Serves a camera's pictures to each who asks, and closes the connection behind them; returns the URL.

@@ -146,9 +146,9 @@ fn source() -> impl Strategy<Value = SourceConfig> {
         rtsp().prop_map(SourceConfig::Rtsp),
         video().prop_map(SourceConfig::Video),
         command().prop_map(SourceConfig::Command),
-        (path(), any::<bool>(), duration(10, 3_600_000), any::<bool>(), of(0.001..=1000.0_f64)).prop_map(
-            |(path, watch, watch_interval, repeat, fps)| {
-                SourceConfig::Images(ImagesConfig { path, watch, watch_interval, repeat, fps })
+        (path(), any::<[bool; 3]>(), duration(10, 3_600_000), of(0.001..=1000.0_f64)).prop_map(
+            |(path, [recursive, watch, repeat], watch_interval, fps)| {
+                SourceConfig::Images(ImagesConfig { path, recursive, watch, watch_interval, repeat, fps })
             }
         ),
         (1_u32..=16_384, 1_u32..=16_384, 0.01..=1000.0_f64, word(), of(1..=1000_u64)).prop_map(

@@ -250,7 +250,8 @@ impl RtspTransport {
 section! {
     /// A video file or URL, decoded by ffmpeg.
     pub struct VideoConfig {
-        /// Path or URL: anything that ffmpeg reads.
+        /// Path or URL: anything that ffmpeg reads. visiond opens it twice, first with ffprobe, so a sender that connects once needs
+        /// `type = "command"`.
         url: String as location() => required(r#""https://192.168.1.20/stream1.m3u8""#),
         /// User and password for the URL, so that they need not stand in it: the name of a systemd credential
         /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
@@ -355,9 +356,11 @@ section! {
     pub struct ImagesConfig {
         /// A folder, whose pictures are read in the order of their names, or one picture.
         path: PathBuf as path() => required(r#""pictures""#),
-        /// Keep looking for new pictures.
+        /// Read the pictures of subfolders, too, at most 16 levels deep. Links to folders are not followed.
+        recursive: bool as flag() => default(false),
+        /// Keep reading new and replaced pictures. A picture is read when its writer closes it or renames it into the folder.
         watch: bool as flag() => default(false),
-        /// Interval at which a watched folder is read.
+        /// Interval at which visiond scans a watched folder that inotify cannot watch, such as a network share.
         watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
         /// Start again at the end.
         repeat: bool as flag() => default(false),

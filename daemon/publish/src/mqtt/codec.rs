@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use rumqttc::mqttbytes::v4;
 use rumqttc::v5::mqttbytes::v5;
 use visiond_config::types::MqttProtocol;
+use visiond_system::credentials::Login;
 
 use crate::broker::shorten;
 
@@ -33,7 +34,7 @@ pub struct Connect {
     pub client_id: String,
     pub keep_alive_seconds: u16,
     /// User and password.
-    pub login: Option<(String, String)>,
+    pub login: Option<Login>,
     /// The will: topic and payload that the broker publishes, retained, when the connection breaks.
     pub will: Option<(String, Bytes)>,
 }
@@ -139,7 +140,8 @@ impl Codec {
             MqttProtocol::V3 => {
                 let mut connect = v4::Connect::new(client_id);
                 connect.keep_alive = keep_alive;
-                connect.login = login.map(|(username, password)| v4::Login { username, password });
+                connect.login =
+                    login.map(Login::into_parts).map(|(username, password)| v4::Login { username, password });
                 connect.last_will = will
                     .map(|(topic, text)| v4::LastWill::new(topic, text, rumqttc::mqttbytes::QoS::AtLeastOnce, true));
                 v4::Packet::Connect(connect).write(out, usize::MAX).map(drop).map_err(|error| error.to_string())
@@ -148,7 +150,7 @@ impl Codec {
                 let mut properties = v5::ConnectProperties::new();
                 properties.max_packet_size = u32::try_from(MAX_INCOMING).ok();
                 let connect = v5::Connect { keep_alive, client_id, clean_start: true, properties: Some(properties) };
-                let login = login.map(|(username, password)| v5::Login { username, password });
+                let login = login.map(Login::into_parts).map(|(username, password)| v5::Login { username, password });
                 let qos = rumqttc::v5::mqttbytes::QoS::AtLeastOnce;
                 let will = will.map(|(topic, text)| v5::LastWill::new(topic, text, qos, true, None));
                 v5::Packet::Connect(connect, will, login).write(out, None).map(drop).map_err(|error| error.to_string())

@@ -1,0 +1,115 @@
+//! Lists the pictures of a folder in natural order.
+
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// File name extensions to read from a folder, in lower case. The content decides the format.
+pub(super) const ENDINGS: [&str; 14] =
+    ["png", "jpg", "jpeg", "jpe", "bmp", "dib", "gif", "tif", "tiff", "webp", "pbm", "pgm", "ppm", "pnm"];
+
+/// How many levels of subfolders are read.
+pub(super) const MAX_DEPTH: usize = 16;
+
+/// Whether a file of this name is read. Hidden files are not.
+pub(super) fn is_picture_name(name: &OsStr) -> bool {
+    let ending = Path::new(name).extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    !is_hidden(name) && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+}
+
+pub(super) fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+/// Returns a folder's pictures in natural order.
+pub fn pictures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    list(folder, false)
+}
+
+/// Lists a folder's pictures in natural order, with `recursive` those of its subfolders too. Leaves out hidden files and folders,
+/// and files that disappear meanwhile. A link to a picture counts as one; of a tree only if it leads to a file of the tree.
+pub(super) fn list(folder: &Path, recursive: bool) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((inner, depth)) = folders.pop() {
+        let entries = match fs::read_dir(&inner) {
+            Ok(entries) => entries,
+            Err(error) if depth == 0 => return Err(error),
+            Err(error) => {
+                log::warn!("cannot read the pictures in {}: {error}; they are left out", inner.display());
+                continue;
+            }
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && recursive && !is_hidden(&name) {
+                if depth < MAX_DEPTH {
+                    folders.push((path, depth + 1));
+                } else {
+                    log::warn!("{}", too_deep(folder, &path));
+                }
+            } else if is_picture_name(&name)
+                && fs::metadata(&path).is_ok_and(|metadata| metadata.is_file())
+                && (!recursive || !kind.is_symlink() || leads_into(folder, &path))
+            {
+                files.push(path);
+            }
+        }
+    }
+    sort(&mut files);
+    Ok(files)
+}
+
+/// Returns what to log about a folder below `root` that is left out.
+pub(super) fn too_deep(root: &Path, path: &Path) -> String {
+    let (root, path) = (root.display(), path.display());
+    format!("leaving out {path}: it is more than {MAX_DEPTH} levels below {root}; set `path` to a deeper folder")
+}
+
+/// Whether the link at `path` leads to something below `root`.
+pub(super) fn leads_into(root: &Path, path: &Path) -> bool {
+    fs::canonicalize(root).is_ok_and(|root| fs::canonicalize(path).is_ok_and(|target| target.starts_with(root)))
+}
+
+/// Sorts paths in natural order.
+pub(super) fn sort(paths: &mut [PathBuf]) {
+    paths.sort_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
+}
+
+/// Compares names with numbers by value: img2 comes before img10. Otherwise compares bytes.
+fn natural(a: &str, b: &str) -> Ordering {
+    /// Each byte; of a number its length without leading zeros, then its digits.
+    fn parts(name: &str) -> impl Iterator<Item = (u8, usize, &[u8])> {
+        let chunks = name.as_bytes().chunk_by(|left, right| left.is_ascii_digit() && right.is_ascii_digit());
+        chunks.map(|chunk| {
+            if !chunk[0].is_ascii_digit() {
+                return (chunk[0], 0, &[][..]);
+            }
+            let zeros = chunk.iter().take_while(|&&digit| digit == b'0').count();
+            (b'0', chunk.len() - zeros, &chunk[zeros..])
+        })
+    }
+    parts(a).cmp(parts(b)).then_with(|| a.cmp(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn natural_order_is_a_total_order(a in "[a-c0-9]{0,6}", b in "[a-c0-9]{0,6}", c in "[a-c0-9]{0,6}") {
+            prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
+            prop_assert_eq!(natural(&a, &b) == Ordering::Equal, a == b);
+            if natural(&a, &b).is_le() && natural(&b, &c).is_le() {
+                prop_assert!(natural(&a, &c).is_le());
+            }
+        }
+    }
+}
