@@ -119,6 +119,18 @@ flowing() {
   wait_for 60 eval "[ \$(messages $1) -ge $((before + count)) ]" || { echo "$(($(messages "$1") - before)) messages of $1 in 60 s"; return 1; }
 }
 
+# start_channels [COUNT]: the devices that the driver of a Jetson's cameras opens when a stream starts (board/channel.c).
+# stop_channels removes them.
+start_channels() {
+  local last=/dev/capture-vi-channel$((${1:-1} - 1))
+  modprobe cuse || return 1
+  /opt/channel "${1:-1}" &
+  vm_channels=$!
+  vm_started+=("$vm_channels")
+  wait_for 20 eval "[ \"\$(stat -c '%G %a' $last)\" = 'video 660' ]" || { echo "no $last"; return 1; }
+}
+stop_channels() { kill -TERM "$vm_channels" && wait "$vm_channels"; }
+
 # Of a process: resident set in KB, its anonymous part (heap, stacks), number of descriptors, of threads, of mappings.
 resident_kb() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }
 anonymous_kb() { sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }

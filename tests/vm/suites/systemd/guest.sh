@@ -151,6 +151,67 @@ check "cameras do not" equal "$(ps -L -o comm=,policy= -p "$(property MainPID)" 
 rm /etc/systemd/system/visiond.service.d/priorities.conf
 systemctl stop visiond
 
+# --- a sensor of NVIDIA's, whose driver opens its capture channel as visiond ----------------------------------------------------
+# The library is in the driver's place (board/board.c). These files are for this user and for visiond's.
+driver="LD_PRELOAD=/opt/board.so BOARD_LOG=$state/board.log BOARD_STATE=$state/board.state BOARD_POWER=$state/board.power"
+for file in log state power; do install -m 666 /dev/null $state/board.$file; done
+power() { local times; times=$(cat $state/board.power); echo "${times:-0}"; }
+# sensor_unit LINE...: the unit with the driver, and more lines.
+sensor_unit() { override visiond.service "Environment=$driver" "$@"; }
+# Its camera is as `probe` proposes it. The lamp needs no driver.
+cp /etc/visiond/visiond.toml /etc/visiond/door.toml
+config /etc/visiond/visiond.toml lamp
+cat >>/etc/visiond/visiond.toml <<END
+[camera.source]
+type = "pattern"
+width = 64
+height = 48
+fps = 5
+[[sink]]
+type = "file"
+path = "$state/messages.jsonl"
+END
+check "the driver makes its capture channels" start_channels
+env $driver visiond probe --json 2>probe.err | jq -r .chosen.camera >probe.toml
+check "probe proposes its camera" grep -q '^name = "camera"' probe.toml
+cat probe.toml >>/etc/visiond/visiond.toml
+sensor_unit
+systemctl start visiond
+check "the unit as it is runs with probe's configuration" flowing camera
+check "the other camera, too" flowing lamp
+systemctl stop visiond
+check "the camera's power is off again" equal "$(power)" 0
+
+# The number of a driver that comes later is not in the unit's list.
+stop_channels
+mark
+systemctl start visiond
+check "without the driver's channels the camera waits" wait_for 60 said "/dev/capture-vi-channel0"
+pid=$(property MainPID)
+check "the driver makes its channels" start_channels
+check "systemd starts visiond again" wait_for 120 replaced "$pid"
+check "its detections flow" flowing camera
+check "one restart is enough" equal "$(property NRestarts)" 1
+systemctl stop visiond
+check "the camera's power is off again" equal "$(power)" 0
+
+mapfile -t devices < <(grep '^DeviceAllow=' /usr/lib/systemd/system/visiond.service | grep -v capture-vi-channel)
+sensor_unit DeviceAllow= "${devices[@]}"
+mark
+systemctl start --no-block visiond
+check "without the unit's line, the journal has it" wait_for 60 said "DeviceAllow=char-capture-vi-channel rw"
+# A new process would have the driver's number if the unit listed it.
+check "it keeps running after one restart" wait_for 60 eval '[ "$(property NRestarts)" = 1 ] && property StatusText | grep -q "camera waiting"'
+check "the other camera goes on" flowing lamp
+sleep 5
+check "the process stays" equal "$(property NRestarts) $(property ActiveState)" "1 active"
+check "the camera's power stays off" equal "$(power)" 0
+systemctl stop visiond
+stop_channels
+rm -r /etc/systemd/system/visiond.service.d
+systemctl daemon-reload
+mv /etc/visiond/door.toml /etc/visiond/visiond.toml
+
 if [ "$version" -lt 252 ]; then
   # The old systemd reads the units differently, which the checks above cover.
   cat figures
