@@ -119,9 +119,14 @@ impl Control {
     /// Whether NVIDIA's capture unit or the sensor's mode uses the control, and not the streaming sensor.
     pub(super) fn is_captures(&self) -> bool {
         // `TEGRA_CAMERA_CID_*` of tegra-v4l2-camera.h: HDR_EN and SENSOR_MODE_ID, and VI_BYPASS_MODE to SENSOR_MODES.
-        const BASE: u32 = 0x009a_2000;
-        let number = self.id.wrapping_sub(BASE);
+        let number = self.id.wrapping_sub(TEGRA_BASE);
         number == 4 || number == 8 || (100..=130).contains(&number)
+    }
+
+    /// Whether a mode of a sensor behind NVIDIA's capture unit has a value of its own for the control, which is its default.
+    pub(super) fn is_modes(&self) -> bool {
+        // GAIN, EXPOSURE, FRAME_RATE and EXPOSURE_SHORT: tegracam_init_ctrl_ranges_by_mode in tegracam_ctrls.c.
+        (9..=12).contains(&self.id.wrapping_sub(TEGRA_BASE))
     }
 
     /// Returns the driver's default as people read it; `None` for controls without one.
@@ -130,6 +135,9 @@ impl Control {
         has.then(|| self.show(&Value::Number(self.default)))
     }
 }
+
+/// `TEGRA_CAMERA_CID_BASE` of tegra-v4l2-camera.h.
+const TEGRA_BASE: u32 = 0x009a_2000;
 
 /// A control's value in the driver's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,7 +5,7 @@ use log::Level;
 use parking_lot::Mutex;
 use visiond_config::types::{ControlValue, V4l2Config};
 
-use super::control::{Control, ControlKind, FrameRateControl, OVERRIDE};
+use super::control::{Control, ControlKind, FrameRateControl, OVERRIDE, Value, spelled};
 use super::ioctl;
 use super::resolve::{Assignment, named, resolve};
 use crate::v4l2::device::Node;
@@ -23,6 +23,8 @@ pub struct ControlSetter<'a> {
     fps: Option<f64>,
     /// Whether the sensor receives its controls' values only while it streams.
     is_off: bool,
+    /// Whether the sensor would have started with the values of its mode, but for a value that is configured.
+    has_switched: bool,
     set: Vec<String>,
     messages: Vec<(Level, String)>,
 }
@@ -32,7 +34,8 @@ impl<'a> ControlSetter<'a> {
     pub fn new(node: &'a Node, config: &V4l2Config, label: &'a str) -> Self {
         let is_off = node.has(Quirk::SensorOffUntilStreaming);
         let fps = config.fps.filter(|_| node.has(Quirk::RateByControl));
-        Self { node, label, wanted: config.controls.clone(), fps, is_off, set: Vec::new(), messages: Vec::new() }
+        let wanted = config.controls.clone();
+        Self { node, label, wanted, fps, is_off, has_switched: false, set: Vec::new(), messages: Vec::new() }
     }
 
     /// Sets the controls that decide which formats there are. To be called before streaming.
@@ -43,8 +46,10 @@ impl<'a> ControlSetter<'a> {
         let Some(controls) = self.list() else { return };
         let is_sensors = |name: &String| named(&controls, name).is_some_and(|control| !control.is_captures());
         let stores = self.fps.is_some() || self.wanted.keys().any(is_sensors);
-        if stores && controls.iter().any(|control| control.name == OVERRIDE) {
-            self.wanted.entry(OVERRIDE.to_owned()).or_insert(ControlValue::Number(1));
+        let switch = controls.iter().find(|control| control.name == OVERRIDE).filter(|_| stores);
+        if let Some(switch) = switch.filter(|switch| !self.wanted.contains_key(&switch.name)) {
+            self.wanted.insert(switch.name.clone(), ControlValue::Number(1));
+            self.has_switched = switch.value == Some(Value::Number(0));
         }
         self.set(&controls, Control::is_captures);
     }
@@ -55,6 +60,14 @@ impl<'a> ControlSetter<'a> {
         if let Some((fps, rate)) = self.fps.zip(FrameRateControl::among(&controls)) {
             let value = ControlValue::Number(rate.value(fps));
             self.wanted.entry(rate.control.name.clone()).or_insert(value);
+        }
+        if self.has_switched {
+            // Otherwise the stored values would come with the switch, which are the least ones when the driver was just loaded.
+            let is_wanted = |control: &Control| self.wanted.keys().any(|key| spelled(key) == control.name);
+            let others = controls.iter().filter(|control| control.is_modes() && !is_wanted(control));
+            let others: Vec<_> =
+                others.map(|control| (control.name.clone(), ControlValue::Number(control.default))).collect();
+            self.wanted.extend(others);
         }
         let is_off = self.is_off;
         // This also reports controls that the camera does not have.
