@@ -65,3 +65,20 @@ check "the damaged ones were counted" equal "$(summary '.cameras[0].dropped.corr
 check "none else was" equal "$(summary '.cameras[0] | .captured - .published - .dropped.overload')" 0
 check "the status in the log has them" grep -q "corrupt 9" visiond.log
 check "the camera was opened once" equal "$(summary '.cameras[0].restarts')" 0
+
+# --- a camera of which no picture can be decoded
+kill $streamer
+wait $streamer
+mv visiond.log good.log
+sed 's/^timeout = .*/timeout = "2 s"/' visiond.toml >never.toml
+while :; do send headless; sleep 0.1; done &
+streamer=$!
+vm_started+=($streamer)
+start_visiond never.toml
+never_decodes() { grep -q "WARN.*no usable frame from /dev/video9 for 2 s: no JPEG can be decoded" visiond.log; }
+check "a camera whose JPEG never decodes is said to be one" wait_for 60 never_decodes
+check "and is waiting while it is opened again" wait_for 60 eval 'grep -q "loop waiting" visiond.log'
+sleep 5
+check "SIGTERM ends it" stop_visiond
+check "it was opened again" equal "$(summary '.cameras[0].restarts > 0')" true
+check "the log has one warning" equal "$(grep -c 'WARN.*no JPEG can be decoded' visiond.log)" 1
