@@ -261,6 +261,10 @@ impl Source for ImagesSource {
         }
     }
 
+    fn may_idle(&self) -> bool {
+        self.watch.is_some()
+    }
+
     fn copied_bytes(&self) -> u64 {
         self.loader.copied_bytes()
     }

@@ -45,6 +45,11 @@ pub trait Source: Send {
     /// Returns one line for the log and `probe`: device, size, format, rate, I/O.
     fn describe(&self) -> String;
 
+    /// Whether an open source without frames is as it should be: a folder that is watched for new pictures.
+    fn may_idle(&self) -> bool {
+        false
+    }
+
     /// Returns how frames come out of a driver, as the configuration calls it; `None` for other sources, and without a stream.
     fn io(&self) -> Option<&'static str> {
         None

@@ -125,7 +125,7 @@ impl V4l2Source {
 
     /// Queries the signal, and waits a while if there is none. `None`: continue.
     fn find_signal(&mut self, stop: &Stop) -> Result<Option<Next>, SourceError> {
-        let missing = match self.camera.begin()? {
+        let missing = match self.camera.begin().map_err(capture_channel::restarting_once)? {
             Ok(streaming) => {
                 self.numbers.restart();
                 self.damage.reset();

@@ -244,19 +244,17 @@ impl Camera {
         if std::mem::replace(&mut retry.opened, true) {
             self.metrics.restarts.add(1);
         }
-        match retry.away {
+        if retry.away.is_some() && !source.may_idle() {
             // A source that opens and gives no frame is not back: see `frame_came`.
-            Some(_) => {
-                self.metrics.enter(Phase::Waiting);
-                retry.returns = Some(source.describe());
-            }
-            None => {
-                self.metrics.enter(Phase::Streaming);
-                self.metrics.set_io(source.io());
-                self.metrics.set_reason(None);
-                let (name, is) = (&self.metrics.name, source.describe());
-                log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {is}");
-            }
+            self.metrics.enter(Phase::Waiting);
+            retry.returns = Some(source.describe());
+        } else {
+            (retry.away, retry.logged, retry.unlogged) = (None, None, None);
+            self.metrics.enter(Phase::Streaming);
+            self.metrics.set_io(source.io());
+            self.metrics.set_reason(None);
+            let (name, is) = (&self.metrics.name, source.describe());
+            log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {is}");
         }
         CameraState::Streaming { source, since_ns: self.clock.monotonic_ns() }
     }

@@ -574,11 +574,15 @@ impl Connected {
             camera_clock: CameraClock::new(stream.rate_hz),
             arrival: clock::now(clock),
             units: 0,
-            damaged: 0,
+            damaged: None,
             receive,
         };
         let mut deadline = Instant::now() + target.timeout;
-        let no_video = |damaged: u64| if damaged > 0 { Failure::Damaged } else { Failure::NoVideo };
+        // A camera that fell silent after some damage is silent.
+        let no_video = |damaged: Option<Instant>| match damaged {
+            Some(last) if last.elapsed() < target.timeout / 2 => Failure::Damaged,
+            _ => Failure::NoVideo,
+        };
         // When the last units came, and how long one takes to come on average.
         let (mut last_units, mut interval) = (None, Duration::ZERO);
         // A camera that accepts no connection beside this one would look absent at each pause.
@@ -607,7 +611,7 @@ impl Connected {
             if units > 0 {
                 let now = Instant::now();
                 deadline = now + target.timeout;
-                reception.damaged = 0;
+                reception.damaged = None;
                 if let Some(last) = last_units.replace(now) {
                     interval = (interval * 7 + now.duration_since(last) / units) / 8;
                 }
@@ -633,8 +637,8 @@ struct Reception<F> {
     arrival: Timestamp,
     /// How many units came since they were last counted.
     units: u32,
-    /// How many damaged ones came since the last whole one.
-    damaged: u64,
+    /// When the last damaged one came, if none was whole since.
+    damaged: Option<Instant>,
     receive: F,
 }
 
@@ -652,7 +656,7 @@ impl<F: FnMut(Received)> Reception<F> {
                 match self.assembler.take_damaged() {
                     0 => {}
                     units => {
-                        self.damaged += units;
+                        self.damaged = Some(Instant::now());
                         (self.receive)(Received::Damaged(units));
                     }
                 }

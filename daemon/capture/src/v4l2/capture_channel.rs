@@ -22,7 +22,7 @@ use crate::source::SourceError;
 const CHANNEL: &str = "/dev/capture-vi-channel0";
 
 /// The driver's name for the channels in /proc/devices and in a unit.
-pub(super) const DEVICE: &str = "capture-vi-channel";
+const DEVICE: &str = "capture-vi-channel";
 
 /// The line that a unit with a device list needs.
 const UNIT_LINE: &str = "DeviceAllow=char-capture-vi-channel rw";
@@ -70,6 +70,11 @@ fn check_channel(camera: &Path, channel: &Path, has_channels: bool) -> Result<()
         )),
         _ => SourceError::transient(format!("{cannot}which fails: {error}")),
     })
+}
+
+/// Leaves a new process as the remedy of an error only where one may help, because other cameras stop meanwhile.
+pub(super) fn restarting_once(error: SourceError) -> SourceError {
+    SourceError { restart: error.restart.filter(|_| restart_once::may_help(DEVICE)), ..error }
 }
 
 /// Whether the driver opens channels by their nodes. Jetson Linux 35 and older, with Linux 5.10, has them in the kernel itself

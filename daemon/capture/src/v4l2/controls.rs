@@ -61,7 +61,7 @@ impl Drop for KeptControls<'_> {
                 && ioctl::get(self.node, control).is_ok_and(|now| now != *value)
                 && let Err(error) = ioctl::set(self.node, control, value)
             {
-                log::warn!("{}: cannot set {} as it was before: {error}", self.node.path().display(), control.name);
+                log::warn!("{}: cannot restore {}: {error}", self.node.path().display(), control.name);
             }
         }
     }

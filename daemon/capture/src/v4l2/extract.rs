@@ -59,7 +59,7 @@ impl Damage {
                 format!("no JPEG can be decoded ({self}): check the cable and the USB hub, or set another `format` or size")
             }
             Self::Empty | Self::Short { .. } => {
-                format!("no frame is whole ({self}): check the cable and the USB hub, or set a smaller size or rate")
+                format!("every frame is damaged ({self}): check the cable and the USB hub, or set a smaller size or rate")
             }
         };
         let (device, seconds) = (device.display(), timeout.as_secs_f64());

@@ -125,12 +125,12 @@ pub fn set(
     }
     let (wanted_width, wanted_height) = (config.width.unwrap_or(set.width), config.height.unwrap_or(set.height));
     if (set.width, set.height) != (wanted_width, wanted_height) {
-        let word = fourcc::word(format);
-        log::warn!(
-            "{label}: the driver has no {wanted_width}x{wanted_height} in {word}, using {}x{}",
-            set.width,
-            set.height
-        );
+        let (word, used) = (fourcc::word(format), format!("{}x{}", set.width, set.height));
+        if config.controls.contains_key(sensor_modes::SENSOR_MODE) {
+            log::warn!("{label}: the configured `sensor_mode` has {used}: remove it, or `width` and `height`");
+        } else {
+            log::warn!("{label}: the driver has no {wanted_width}x{wanted_height} in {word}, using {used}");
+        }
     }
     if config.levels.is_some() && !matches!(format, CameraFormat::Raw(raw) if raw.has_levels()) {
         let word = fourcc::word(format);

@@ -12,14 +12,16 @@ use visiond_config::types::{IoMode, V4l2Config};
 use super::capture_channel;
 use super::controls::ControlSetter;
 use super::device::{Capabilities, MAX_MEMORY_PLANES, Node, NodeError};
-use super::errors::{gone, refused, unknown, unopened};
+use super::errors::{gone, in_use, refused, unknown, unopened};
 use super::extract::FrameExtractor;
 use super::format_negotiation::{self, CameraPicture, NegotiatedFormat};
 use super::fourcc;
 use super::io_method::{self, BufferRequest};
+use super::quirks::Quirk;
 use super::sensor_modes;
 use super::signal::{NoSignal, SignalWatch};
 use super::stream::Stream;
+use super::stream::io_support::{IoSupport, io_support};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
@@ -95,6 +97,10 @@ impl OpenCamera {
             Err(missing) => return Ok(Err(missing)),
         };
         // Which mode the size means is asked each time, because another program may have changed the controls.
+        // The driver takes another mode while another program streams.
+        if node.has(Quirk::ModeByControl) && io_support(node) == (IoSupport { userptr: None, mmap: None }) {
+            return Err(in_use(node.path()));
+        }
         let resolved = sensor_modes::resolved(node, config);
         let mut setting = ControlSetter::new(node, &resolved, label);
         setting.before_format();

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::V4l2Config;
 use visiond_flow::clock::SystemClock;
-use visiond_system::restart_once;
 use visiond_system::stop::{Stop, Wake};
 
 use super::V4l2Source;
@@ -73,11 +72,7 @@ impl Opener for V4l2Opener {
         let found = self.find().map_err(|error| SourceError::transient(error.to_string()))?;
         let clock = Arc::new(SystemClock);
         let source = V4l2Source::open_node(&found.node, &self.config, &self.name, &self.buffers, clock);
-        let source = source.map_err(|error| SourceError {
-            // Other cameras stop meanwhile, so only where it may help.
-            restart: error.restart.filter(|_| restart_once::may_help(capture_channel::DEVICE)),
-            ..error
-        })?;
+        let source = source.map_err(capture_channel::restarting_once)?;
         self.claim.set(found.identity.as_ref());
         (self.remembered, self.replaced_since, self.watch) = (found.identity, None, None);
         Ok(Box::new(source))

@@ -332,7 +332,7 @@ section! {
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
         /// YUV matrix.
         color_matrix: ColorMatrix as word() => default(ColorMatrix::Bt601),
-        /// YUV range. Without it, Y4M's, else limited, and full of grey with 10, 12 or 16 bits.
+        /// YUV range. Without it, Y4M's, otherwise limited; full for grey10, grey12 and grey16.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
         /// Raw frames of grey with 10, 12 or 16 bits: the samples that become black and white. Without it, 0 and the largest of the
         /// depth.

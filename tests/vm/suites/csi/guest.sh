@@ -177,7 +177,7 @@ hd='width = 1920\nheight = 1080'
 check "imx219, 1920x1080 at 30" streams imx219 "$hd\nfps = 30" 2 "1920x1080 rggb10 at 30 fps"
 check "imx219, 1280x720 at 60" streams imx219 'width = 1280\nheight = 720\nfps = 60' 4 "1280x720 rggb10 at 60 fps"
 check "imx219, a mode that is configured has its own size" streams imx219 "$hd\ncontrols.sensor_mode = 0" 0 "3280x2464 rggb10.*"
-check "the log says that the size is another" grep -q 'WARN.*no 1920x1080 .*using 3280x2464' case.log
+check "the log says that the size is another" grep -q 'WARN.*the configured `sensor_mode` has 3280x2464: remove it' case.log
 export BOARD_BY_SIZE=1
 check "imx219, where the size alone chooses" streams imx219 "$hd\nfps = 30" 2 "1920x1080 rggb10 at 30 fps"
 unset BOARD_BY_SIZE

@@ -109,7 +109,7 @@ fn packets_of_a_wake_are_taken_together_and_those_before_an_end_too() {
         camera_clock: CameraClock::new(RATE_HZ),
         arrival: clock::now(&clock),
         units: 0,
-        damaged: 0,
+        damaged: None,
         receive: |received| {
             if let Received::Unit { unit, .. } = received {
                 captured.push((unit.presentation, unit.captured.monotonic_ns));
