@@ -41,8 +41,6 @@ pub(crate) struct ImagesSource {
     /// Complete pictures to read.
     waiting: VecDeque<PathBuf>,
     watch: Option<FolderWatch>,
-    /// Whether the watched folder is away, and the reason was returned.
-    is_away: bool,
     sequence: u64,
     /// Pictures that were read in this round. A round without any must not repeat forever.
     round_read: u64,
@@ -55,7 +53,7 @@ impl ImagesSource {
         let fault = |error, certainty| Some(SourceFault { key: "path", error, certainty });
         let path = &config.path;
         let files = match fs::metadata(path) {
-            Ok(found) if found.is_dir() => list(path, config.recursive),
+            Ok(found) if found.is_dir() => list(path, config.recursive, &mut || false),
             Ok(found) if found.is_file() => return picture::check(path).err().and_then(|(e, c)| fault(e, c)),
             Ok(_) => return None,
             Err(error) => Err(error),
@@ -67,7 +65,7 @@ impl ImagesSource {
         }
     }
 
-    /// Checks the picture, or scans the folder. `state` is the folder that remembers pictures which ended visiond.
+    /// Checks the picture, or lists a folder that is not watched. `state` is the folder that remembers pictures which ended visiond.
     pub fn open(
         config: &ImagesConfig,
         name: &str,
@@ -93,16 +91,14 @@ impl ImagesSource {
             clock,
             waiting: VecDeque::new(),
             watch: None,
-            is_away: false,
             sequence: 0,
             round_read: 0,
             label: format!("camera {name}"),
         };
         if config.watch {
             source.watch = Some(source.start_watch().map_err(|error| cannot_read(&config.path, &error, true))?);
-            source.take_complete();
         } else {
-            source.scan()?;
+            source.scan(None)?;
         }
         if source.waiting.is_empty() && !config.watch {
             return Err(if source.quarantine.is_empty() { no_picture(&config.path) } else { none_left(&config.path) });
@@ -121,9 +117,15 @@ impl ImagesSource {
     }
 
     /// Finds the pictures of a folder that is not watched.
-    fn scan(&mut self) -> Result<(), SourceError> {
+    fn scan(&mut self, stop: Option<&Stop>) -> Result<(), SourceError> {
+        let mut is_stopping = || {
+            stop.is_some_and(|stop| {
+                stop.mark_progress();
+                stop.is_raised()
+            })
+        };
         let files = if self.is_folder {
-            list(&self.config.path, self.config.recursive)
+            list(&self.config.path, self.config.recursive, &mut is_stopping)
                 .map_err(|error| cannot_read(&self.config.path, &error, false))?
         } else {
             vec![self.config.path.clone()]
@@ -136,16 +138,12 @@ impl ImagesSource {
     fn refresh(&mut self) -> Option<Next> {
         let watch = self.watch.as_mut()?;
         match watch.refresh(self.clock.monotonic_ns()) {
-            Ok(()) if std::mem::take(&mut self.is_away) => {
-                let path = self.config.path.display();
-                return Some(Next::Waiting { reason: format!("{path} is back: waiting for a new picture").into() });
-            }
-            Ok(()) => {}
-            Err(error) if !std::mem::replace(&mut self.is_away, true) => {
+            Ok(true) => log::info!("{}: {} is back", self.label, self.config.path.display()),
+            Ok(false) => {}
+            Err(error) => {
                 let reason = cannot_read(&self.config.path, &error, true).message;
                 return Some(Next::Waiting { reason });
             }
-            Err(_) => {}
         }
         let frames = watch.take_lost();
         self.take_complete();
@@ -184,6 +182,9 @@ impl ImagesSource {
 
 impl Source for ImagesSource {
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        if let Some(watch) = &mut self.watch {
+            watch.heed(stop);
+        }
         let (path, buffer) = loop {
             stop.mark_progress();
             if stop.is_raised() {
@@ -192,13 +193,16 @@ impl Source for ImagesSource {
             if let Some(report) = self.refresh() {
                 return Ok(report);
             }
+            if stop.is_raised() {
+                return Ok(Next::Stopped);
+            }
             if self.waiting.is_empty() {
                 if self.watch.is_some() {
                     if self.wait(stop) {
                         return Ok(Next::Stopped);
                     }
                 } else if self.config.repeat && std::mem::take(&mut self.round_read) > 0 {
-                    self.scan()?;
+                    self.scan(Some(stop))?;
                 } else {
                     return Ok(Next::End);
                 }

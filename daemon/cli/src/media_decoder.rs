@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use visiond_capture::images::pictures_in;
 use visiond_capture::source::{Next, SourceError};
@@ -23,6 +24,9 @@ use crate::value_parsers::size;
 
 /// Number of first bytes that identify a picture.
 const HEAD_BYTES: u64 = 64;
+
+/// How many names of a temporary folder are tried.
+const MAX_ATTEMPTS: usize = 100;
 
 /// Flags that select frames of videos.
 #[derive(Debug, clap::Args)]
@@ -196,15 +200,32 @@ struct NamedLink {
 
 impl NamedLink {
     fn to(path: &Path) -> io::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("visiond-{}", std::process::id()));
-        // Fails if anything is there, so that nobody else chooses what it leads to.
-        DirBuilder::new().mode(0o700).create(&folder)?;
+        let folder = new_folder(&std::env::temp_dir(), clock_number)?;
         let ending = path.extension().and_then(|ending| ending.to_str()).map(|ending| format!(".{ending}"));
         let link = folder.join(format!("video{}", ending.unwrap_or_default()));
         let made = Self { url: link.to_string_lossy().into_owned(), folder };
         symlink(std::path::absolute(path)?, &link)?;
         Ok(made)
     }
+}
+
+/// Creates a folder for this user alone, of which `number` gives the name. Takes another one if anything is there, such as what an
+/// earlier process left.
+fn new_folder(parent: &Path, mut number: impl FnMut() -> u64) -> io::Result<PathBuf> {
+    let mut attempts = 0;
+    loop {
+        let folder = parent.join(format!("visiond-{:016x}", number()));
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts < MAX_ATTEMPTS => attempts += 1,
+            result => return result.map(|()| folder),
+        }
+    }
+}
+
+/// A number that differs with each call and between processes.
+fn clock_number() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (since.as_nanos() as u64).rotate_left(32) ^ u64::from(std::process::id())
 }
 
 impl Drop for NamedLink {
@@ -229,4 +250,29 @@ fn is_picture(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     matches!(read, Ok(0) | Err(_)) || picture::begins_as_picture(&head)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn leftovers_in_the_temporary_folder_are_passed_over() {
+        let parent = tempfile::TempDir::new().unwrap();
+        fs::create_dir(parent.path().join(format!("visiond-{:016x}", 7))).unwrap();
+        symlink("elsewhere", parent.path().join(format!("visiond-{:016x}", 8))).unwrap();
+        let mut numbers = 7..;
+        let folder = new_folder(parent.path(), || numbers.next().unwrap()).unwrap();
+        assert_eq!(folder, parent.path().join(format!("visiond-{:016x}", 9)));
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(new_folder(parent.path(), || 7).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(new_folder(&parent.path().join("missing"), || 7).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // Two videos at once.
+        let (a, b) = (NamedLink::to(Path::new("a.mp4")).unwrap(), NamedLink::to(Path::new("b.mp4")).unwrap());
+        assert_ne!(a.folder, b.folder);
+    }
 }

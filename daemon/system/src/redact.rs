@@ -68,16 +68,25 @@ const URL_WORDS: [&str; 16] = [
     "sid",
 ];
 
-/// Ports at which the first part of a URL's path lets anybody in: UniFi Protect's `rtsps://HOST:7441/TOKEN` and `rtsp://HOST:7447/TOKEN`.
+/// Ports at which the first part of a URL's path grants access: UniFi Protect's `rtsps://HOST:7441/TOKEN` and `rtsp://HOST:7447/TOKEN`.
 const TOKEN_PORTS: [&str; 2] = ["7441", "7447"];
 
 /// What stands before a colon in a URL's path and is no user: `mp4:film.mp4` is a media server's file.
 const PATH_PREFIXES: [&str; 9] = ["mp4", "mp3", "flv", "smil", "amlst", "ngrp", "urn", "http", "https"];
 
+/// What stands behind a colon in a URL's path and is no password: the tag of an image.
+const TAGS: [&str; 2] = ["latest", "stable"];
+
 /// Letters and digits of the shortest token in a URL's path, and how often capitals, small letters and digits change in it. Words
 /// change less often.
 const TOKEN_LENGTH: usize = 16;
 const TOKEN_CHANGES: usize = 6;
+
+/// Letters of the shortest word that makes a name of several words differ from a token.
+const WORD_LENGTH: usize = 4;
+
+/// Lengths of the groups of a UUID.
+const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// Last words of the names of secrets, lower case: `user-pw`, `api_key`, `streamKey`. Not `keyint` or `bypass`.
 const WORDS: [&str; 8] = ["auth", "bearer", "key", "pass", "psk", "pw", "sig", "signature"];
@@ -442,9 +451,7 @@ fn path_secrets(url: &str) -> Vec<Range<usize>> {
         let part_end = start + part.trim_end_matches([':', '.']).len();
         let is_first = start == host.len() + 1;
         let part_text = &url[start..part_end];
-        let has_password = part_text.split_once(':').is_some_and(|(user, password)| {
-            !user.is_empty() && !password.is_empty() && !PATH_PREFIXES.contains(&user.to_ascii_lowercase().as_str())
-        });
+        let has_password = part_text.split_once(':').is_some_and(|(user, password)| is_user(user, password));
         let is_shown = part_text.trim_matches('*').is_empty();
         if !is_shown && ((has_token && is_first) || has_password || is_token(part_text)) {
             found.push(start..part_end);
@@ -454,12 +461,52 @@ fn path_secrets(url: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Whether a part of a path looks as if it was drawn by lot.
+/// Whether `user:password` in a path is what it looks like. `12:30:00` is a time, `app:1.2` an image.
+fn is_user(user: &str, password: &str) -> bool {
+    let is_version = password.contains('.') && password.chars().all(|c| c.is_ascii_digit() || c == '.');
+    !password.is_empty()
+        && user.contains(|c: char| !c.is_ascii_digit())
+        && !PATH_PREFIXES.contains(&user.to_ascii_lowercase().as_str())
+        && !is_version
+        && !TAGS.contains(&password)
+}
+
+/// Whether a part of a path looks random.
 fn is_token(part: &str) -> bool {
+    // Base64 in URLs has `-` and `_`.
+    part.split(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c)).any(|group| {
+        let runs: Vec<_> = group.split(['-', '_']).collect();
+        let length: usize = runs.iter().map(|run| run.len()).sum();
+        let all_changes: usize = runs.iter().map(|run| changes(run)).sum();
+        // Names of several words with numbers have changes in each, but fewer.
+        let is_base64 = length >= TOKEN_LENGTH && all_changes >= TOKEN_CHANGES && 3 * all_changes >= length;
+        let has_token =
+            runs.iter().any(|run| run.len() >= TOKEN_LENGTH && changes(run) >= TOKEN_CHANGES && !is_name(run));
+        has_token || (is_base64 && !is_name(group)) || has_uuid(&runs)
+    })
+}
+
+/// How often capitals, small letters and digits change.
+fn changes(run: &str) -> usize {
     let class = |c: u8| (c.is_ascii_uppercase(), c.is_ascii_digit());
-    part.split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|run| run.len() >= TOKEN_LENGTH)
-        .any(|run| run.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count() >= TOKEN_CHANGES)
+    run.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count()
+}
+
+/// Whether at least three quarters of the letters are in words of `CamelCase`. A token has small letters in a row by chance only.
+fn is_name(text: &str) -> bool {
+    let is_within = |_: &u8, right: &u8| right.is_ascii_lowercase();
+    let words = text.as_bytes().chunk_by(is_within);
+    let in_words: usize = words
+        .map(|word| word.iter().filter(|c| c.is_ascii_alphabetic()).count())
+        .filter(|letters| *letters >= WORD_LENGTH)
+        .sum();
+    let letters = text.bytes().filter(u8::is_ascii_alphabetic).count();
+    text.contains(|c: char| c.is_ascii_uppercase()) && 4 * in_words >= 3 * letters
+}
+
+fn has_uuid(runs: &[&str]) -> bool {
+    let is_hex = |run: &str, length| run.len() == length && run.bytes().all(|c| c.is_ascii_hexdigit());
+    runs.windows(UUID.len()).any(|groups| groups.iter().zip(UUID).all(|(run, length)| is_hex(run, length)))
 }
 
 /// The users of URLs, `user:password` in `rtsp://user:password@host`, and without a scheme in `user:password@host`.
@@ -621,6 +668,11 @@ mod tests {
         }
         for (line, shown) in [
             ("cannot play rtsps://10.0.0.1:7441/hushHUSHhush: 401", "cannot play rtsps://10.0.0.1:7441/***: 401"),
+            ("http://10.0.0.9/3f2b8c1d-9a4e-4b6f-8d7c-0123456789ab/s.jpg", "http://10.0.0.9/***/s.jpg"),
+            ("http://10.0.0.9/cam_3F2B8C1D-9A4E-4B6F-8D7C-0123456789AB.jpg", "http://10.0.0.9/***"),
+            ("http://10.0.0.9/live/kJ3x-9fQ_2bL8-vT5zW1/a.m3u8", "http://10.0.0.9/live/***/a.m3u8"),
+            ("http://10.0.0.9/dQw4w9WgXcQ_aB3-x7Kp2Lm9/1", "http://10.0.0.9/***/1"),
+            ("http://10.0.0.9/hls/admin:123456/1", "http://10.0.0.9/hls/***/1"),
             ("rtsps://10.0.0.1:7441/hushHUSHhush?enableSrtp", "rtsps://10.0.0.1:7441/***?enableSrtp"),
             ("http://h/c?subtype=0&authbasic=aHVzaA==: 404", "http://h/c?subtype=0&authbasic=***: 404"),
         ] {
@@ -637,6 +689,12 @@ mod tests {
             "rtsp://10.0.0.5/onvif/profile1/media.smp",
             "rtsp://10.0.0.5/onvif-media/MediaProfile00001/videoMainStream1",
             "rtmp://10.0.0.5/vod/mp4:film.mp4",
+            "http://10.0.0.5/rec/12:30:00/a.mp4",
+            "http://10.0.0.5/app:latest",
+            "http://10.0.0.5/library/app:1.26.3/manifest",
+            "rtsp://10.0.0.5/videoMainStream1H264Profile2",
+            "rtsp://10.0.0.5/Camera_1-Main_Stream2_Profile3",
+            "rtsp://10.0.0.5/cam1_day2_h264_720p_15fps_front2",
             "rtsp://10.0.0.5:8554/front-door",
             "http://10.0.0.9/2024-05-01T12-30-00/20240501123000.mp4",
             "http://10.0.0.9/recordings/0123456789012345678901/index.m3u8",

@@ -11,7 +11,8 @@
 //! many files there are. Where inotify does not see every change (network file systems) or cannot be used (no instance or watch
 //! left), folders are scanned instead: a folder is listed when its time has changed, a file is looked at when its number in the
 //! folder has, and a bounded number of old files each time, because a file that is written in place changes nothing else. There, a
-//! picture is complete when two looks found the same size and time.
+//! picture is complete when two looks found the same size and time; on a network file system, which caches both, when they stayed
+//! the same for three seconds.
 //!
 //! A picture that is replaced or removed before it was read is lost, and counted.
 
@@ -30,6 +31,7 @@ use std::time::Duration;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
 use rustix::io::Errno;
+use visiond_system::stop::Stop;
 
 use super::listing::{MAX_DEPTH, is_hidden, is_picture_name, leads_into, sort, too_deep};
 
@@ -42,6 +44,22 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
 
 /// A file whose writer does not close it counts as complete when it has not changed for this long.
 const OPEN_QUIET: Duration = Duration::from_secs(10);
+
+/// A file whose closing may have been missed, or whose attributes are cached, counts as complete when it has not changed for this
+/// long. NFS caches attributes for three seconds.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// The two events of a rename are not atomic: the second may come this much later.
+const MOVE_PAIR: Duration = Duration::from_millis(20);
+
+/// The most renames whose second event is awaited.
+const MAX_MOVES: usize = 8192;
+
+/// The longest wait between two looks at files that are not complete.
+const BUSY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Progress is recorded after this many files.
+const PROGRESS: usize = 64;
 
 /// A folder is listed again until its time has been the same for this long. Some servers keep whole seconds, FAT two.
 const COARSE_TIME: Duration = Duration::from_secs(3);
@@ -92,12 +110,21 @@ pub(super) struct FolderWatch {
     label: String,
     /// `None` if the user has no instance left.
     inotify: Option<OwnedFd>,
+    init: InitInotify,
+    /// Whether it was logged that there is no instance.
+    lacks_inotify: bool,
+    /// Ends long work.
+    stop: Option<Stop>,
+    is_interrupted: bool,
+    steps: usize,
     folders: BTreeMap<PathBuf, Folder>,
     /// How many of them are scanned.
     scanned: usize,
     by_watch: HashMap<i32, PathBuf>,
-    /// Renames whose other half may follow.
-    moves: Vec<(u32, PathBuf, Moved)>,
+    /// Renames whose other half may follow, by cookie.
+    moves: HashMap<u32, (PathBuf, Moved)>,
+    /// When each of them is given up, oldest first.
+    move_deadlines: VecDeque<(u64, u32)>,
     /// Files that may not be complete.
     growing: BTreeMap<PathBuf, Growing>,
     /// Links to pictures: inotify does not report changes of the file that a link leads to.
@@ -111,7 +138,11 @@ pub(super) struct FolderWatch {
     file_turn: PathBuf,
     growing_turn: PathBuf,
     link_turn: PathBuf,
-    next_tick_ns: u64,
+    last_tick_ns: u64,
+    /// The folder was not listed yet.
+    is_new: bool,
+    /// The last look at the folder failed.
+    is_away: bool,
     /// Events were lost, or the folder was replaced.
     needs_resync: bool,
     left_out: HashSet<PathBuf>,
@@ -119,7 +150,18 @@ pub(super) struct FolderWatch {
     lost: u64,
     #[cfg(test)]
     looks: usize,
+    #[cfg(test)]
+    opens: usize,
+    /// Treats all folders as those of a network file system.
+    #[cfg(test)]
+    shares_all: bool,
+    /// By how much the numbers in folders differ from those of the files, as on FUSE.
+    #[cfg(test)]
+    inode_offset: u64,
 }
+
+/// Creates an inotify instance.
+type InitInotify = fn() -> rustix::io::Result<OwnedFd>;
 
 struct Folder {
     depth: usize,
@@ -127,6 +169,8 @@ struct Folder {
     id: (u64, u64),
     watch: Option<i32>,
     is_scanned: bool,
+    /// It is on a file system that caches attributes.
+    is_shared: bool,
     modified_ns: i128,
     /// When this time was seen first, and when the folder was listed last.
     changed_ns: u64,
@@ -140,6 +184,8 @@ struct File {
     phase: Phase,
     /// The event of its arrival may still follow.
     was_listed: bool,
+    /// Its number in the folder's list. On FUSE, it is another one than the file's.
+    listed_inode: Option<u64>,
 }
 
 /// Changes when a file is written or replaced.
@@ -179,7 +225,8 @@ struct Growing {
 
 enum Moved {
     File(File),
-    Folder,
+    /// With its device and inode.
+    Folder((u64, u64)),
 }
 
 /// Why a file is looked at.
@@ -207,7 +254,8 @@ struct Event {
 }
 
 impl FolderWatch {
-    /// Watches the folder `root`, or one file in it. All pictures that are there are complete.
+    /// Watches the folder `root`, or one file in it. The first [`refresh`](Self::refresh) lists it: all pictures that are there are
+    /// complete.
     pub fn open(
         root: &Path,
         only: Option<&OsStr>,
@@ -216,7 +264,7 @@ impl FolderWatch {
         label: &str,
         now_ns: u64,
     ) -> io::Result<Self> {
-        Self::with_inotify(root, only, recursive, interval, label, now_ns, init_inotify(label, root, interval))
+        Self::with_inotify(root, only, recursive, interval, label, now_ns, init_inotify)
     }
 
     fn with_inotify(
@@ -226,7 +274,7 @@ impl FolderWatch {
         interval: Duration,
         label: &str,
         now_ns: u64,
-        inotify: Option<OwnedFd>,
+        init: InitInotify,
     ) -> io::Result<Self> {
         let mut watch = Self {
             root: root.to_owned(),
@@ -234,11 +282,17 @@ impl FolderWatch {
             recursive: recursive && only.is_none(),
             interval,
             label: label.to_owned(),
-            inotify,
+            inotify: None,
+            init,
+            lacks_inotify: false,
+            stop: None,
+            is_interrupted: false,
+            steps: 0,
             folders: BTreeMap::new(),
             scanned: 0,
             by_watch: HashMap::new(),
-            moves: Vec::new(),
+            moves: HashMap::new(),
+            move_deadlines: VecDeque::new(),
             growing: BTreeMap::new(),
             links: BTreeSet::new(),
             recent: VecDeque::new(),
@@ -247,32 +301,61 @@ impl FolderWatch {
             file_turn: PathBuf::new(),
             growing_turn: PathBuf::new(),
             link_turn: PathBuf::new(),
-            next_tick_ns: now_ns.saturating_add(interval.as_nanos() as u64),
+            last_tick_ns: now_ns,
+            is_new: true,
+            is_away: false,
             needs_resync: false,
             left_out: HashSet::new(),
             complete: Vec::new(),
             lost: 0,
             #[cfg(test)]
             looks: 0,
+            #[cfg(test)]
+            opens: 0,
+            #[cfg(test)]
+            shares_all: false,
+            #[cfg(test)]
+            inode_offset: 0,
         };
-        watch.add_folder(root, 0, Sign::Present, now_ns)?;
+        watch.inotify = watch.new_inotify();
+        watch.watch_folder(root, 0, now_ns)?;
         Ok(watch)
     }
 
-    /// Handles what has happened. Does not wait. Fails while the folder is away.
-    pub fn refresh(&mut self, now_ns: u64) -> io::Result<()> {
+    /// Makes `stop` end long work, in which progress is recorded.
+    pub fn heed(&mut self, stop: &Stop) {
+        self.stop = Some(stop.clone());
+        self.is_interrupted = false;
+    }
+
+    /// Handles what has happened. Does not wait. Returns whether the folder is back. Fails once when it has gone away.
+    pub fn refresh(&mut self, now_ns: u64) -> io::Result<bool> {
+        let listed = std::mem::take(&mut self.is_new).then(|| {
+            let root = self.root.clone();
+            self.add_folder(&root, 0, Sign::Present, now_ns)
+        });
         self.drain(now_ns);
-        if now_ns < self.next_tick_ns {
-            return Ok(());
+        let result = match listed {
+            Some(result) => result,
+            None if now_ns < self.tick_due_ns() => return Ok(false),
+            None => {
+                self.last_tick_ns = now_ns;
+                self.tick(now_ns)
+            }
+        };
+        match result {
+            Ok(()) => Ok(std::mem::take(&mut self.is_away)),
+            Err(error) => {
+                self.needs_resync = true;
+                if std::mem::replace(&mut self.is_away, true) { Ok(false) } else { Err(error) }
+            }
         }
-        self.next_tick_ns = now_ns.saturating_add(self.interval.as_nanos() as u64);
-        self.tick(now_ns)
     }
 
     /// Takes the pictures that have become complete, in natural order.
     pub fn take_complete(&mut self) -> Vec<PathBuf> {
         let mut complete = std::mem::take(&mut self.complete);
-        sort(&mut complete);
+        sort(&mut complete, &mut || self.is_stopping());
         complete
     }
 
@@ -314,7 +397,44 @@ impl FolderWatch {
 
     /// When [`refresh`](Self::refresh) has something to do without an event.
     pub fn next_tick_ns(&self) -> u64 {
-        self.next_tick_ns
+        let due_ns = self.tick_due_ns();
+        self.move_deadlines.front().map_or(due_ns, |(deadline_ns, _)| due_ns.min(*deadline_ns))
+    }
+
+    fn tick_due_ns(&self) -> u64 {
+        let is_busy = self.needs_resync || !self.growing.is_empty() || !self.links.is_empty();
+        let interval = if is_busy { self.interval.min(BUSY_INTERVAL) } else { self.interval };
+        self.last_tick_ns.saturating_add(interval.as_nanos() as u64)
+    }
+
+    /// One step of long work. Returns whether to end it, after which everything is to be compared.
+    fn is_stopping(&mut self) -> bool {
+        let Some(stop) = &self.stop else { return false };
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(PROGRESS) {
+            stop.mark_progress();
+        }
+        if stop.is_raised() {
+            self.is_interrupted = true;
+            self.needs_resync = true;
+        }
+        self.is_interrupted
+    }
+
+    fn new_inotify(&mut self) -> Option<OwnedFd> {
+        let created = (self.init)();
+        if let Err(error) = &created
+            && !self.lacks_inotify
+        {
+            log::warn!(
+                "{}: cannot watch {} by inotify: {error}; scanning it every {:?}; raise fs.inotify.max_user_instances",
+                self.label,
+                self.root.display(),
+                self.interval
+            );
+        }
+        self.lacks_inotify = created.is_err();
+        created.ok()
     }
 
     /// Whether events alone do not show every change.
@@ -337,16 +457,43 @@ impl FolderWatch {
         // The rest comes next time, with the other halves of renames.
         let is_all = events.len() < MAX_EVENTS;
         for event in events {
+            if self.is_stopping() {
+                return;
+            }
             self.handle(event, now_ns);
         }
-        if !is_all {
-            return;
+        while let Some(&(deadline_ns, cookie)) = self.move_deadlines.front()
+            && ((is_all && deadline_ns <= now_ns) || !self.moves.contains_key(&cookie))
+        {
+            self.move_deadlines.pop_front();
+            self.give_up(cookie);
         }
-        for (_, path, moved) in std::mem::take(&mut self.moves) {
-            match moved {
-                Moved::File(file) => self.lost += u64::from(file.phase == Phase::Waiting),
-                Moved::Folder => self.remove_folder(&path),
+    }
+
+    /// Notes the first half of a rename.
+    fn note_move(&mut self, cookie: u32, path: PathBuf, moved: Moved, now_ns: u64) {
+        while self.moves.len() >= MAX_MOVES
+            && let Some((_, oldest)) = self.move_deadlines.pop_front()
+        {
+            self.give_up(oldest);
+        }
+        self.moves.insert(cookie, (path, moved));
+        self.move_deadlines.push_back((now_ns.saturating_add(MOVE_PAIR.as_nanos() as u64), cookie));
+    }
+
+    fn is_in_moved_folder(&self, path: &Path) -> bool {
+        let mut moves = self.moves.values();
+        moves.any(|(before, moved)| matches!(moved, Moved::Folder(_)) && path.starts_with(before))
+    }
+
+    /// The other half of a rename did not come: the file or folder has left the tree.
+    fn give_up(&mut self, cookie: u32) {
+        match self.moves.remove(&cookie) {
+            Some((_, Moved::File(file))) => self.lost += u64::from(file.phase == Phase::Waiting),
+            Some((path, Moved::Folder(id))) if self.folders.get(&path).is_some_and(|folder| folder.id == id) => {
+                self.remove_folder(&path);
             }
+            _ => {}
         }
     }
 
@@ -368,12 +515,7 @@ impl FolderWatch {
 
     fn handle(&mut self, event: Event, now_ns: u64) {
         if event.events.contains(ReadFlags::QUEUE_OVERFLOW) {
-            log::warn!(
-                "{}: more changes in {} than visiond could follow: comparing all its files; pictures that were replaced several \
-                 times were read once",
-                self.label,
-                self.root.display()
-            );
+            log::warn!("{}: inotify queue overflow in {}: comparing all files", self.label, self.root.display());
             self.needs_resync = true;
             return;
         }
@@ -400,13 +542,13 @@ impl FolderWatch {
         }
         if event.events.contains(ReadFlags::MOVED_FROM) {
             if let Some(file) = self.take_file(&path) {
-                self.moves.push((event.cookie, path, Moved::File(file)));
+                self.note_move(event.cookie, path, Moved::File(file), now_ns);
             }
         } else if event.events.contains(ReadFlags::DELETE) {
             self.forget(&path);
         } else if self.is_wanted(&event.name) {
             if event.events.contains(ReadFlags::MOVED_TO) {
-                match self.take_move(event.cookie) {
+                match self.moves.remove(&event.cookie) {
                     Some((_, Moved::File(file))) => self.renamed(&path, file, now_ns),
                     _ => self.look(&path, Sign::Renamed, now_ns),
                 }
@@ -420,15 +562,23 @@ impl FolderWatch {
 
     fn handle_folder(&mut self, event: &Event, path: PathBuf, now_ns: u64) {
         if event.events.contains(ReadFlags::MOVED_FROM) {
-            if self.folders.contains_key(&path) {
-                self.moves.push((event.cookie, path, Moved::Folder));
+            if let Some(id) = self.folders.get(&path).map(|folder| folder.id) {
+                self.note_move(event.cookie, path, Moved::Folder(id), now_ns);
             }
         } else if event.events.contains(ReadFlags::DELETE) {
             self.remove_folder(&path);
         } else if !is_hidden(&event.name) {
             let depth = self.depth(&path);
-            let sign = match self.take_move(event.cookie) {
-                Some((before, Moved::Folder)) => {
+            let moved = self.moves.remove(&event.cookie);
+            // Another folder with the name of one that has gone.
+            let gone =
+                self.moves.iter().find(|(_, (before, moved))| *before == path && matches!(moved, Moved::Folder(_)));
+            if let Some(cookie) = gone.map(|(cookie, _)| *cookie) {
+                self.give_up(cookie);
+            }
+            let is_known = |before: &Path, id| self.folders.get(before).is_some_and(|folder| folder.id == id);
+            let sign = match moved {
+                Some((before, Moved::Folder(id))) if is_known(&before, id) => {
                     self.move_folder(&before, &path);
                     Sign::Listed
                 }
@@ -439,21 +589,17 @@ impl FolderWatch {
         }
     }
 
-    fn take_move(&mut self, cookie: u32) -> Option<(PathBuf, Moved)> {
-        let at = self.moves.iter().position(|(other, ..)| cookie != 0 && *other == cookie)?;
-        let (_, path, moved) = self.moves.swap_remove(at);
-        Some((path, moved))
-    }
-
     /// A known file got another name within the folder. One that was read is not read again.
     fn renamed(&mut self, path: &Path, moved: File, now_ns: u64) {
         let is_same = fs::metadata(path).is_ok_and(|metadata| FileState::of(&metadata).is_same(&moved.state, false));
-        if !is_same || moved.phase == Phase::Growing {
+        let is_link = is_link(path);
+        let leads_out = is_link && self.recursive && !leads_into(&self.root, path);
+        if !is_same || leads_out || moved.phase == Phase::Growing {
             return self.look(path, Sign::Renamed, now_ns);
         }
         // What had this name before is replaced.
         self.forget(path);
-        if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+        if is_link {
             self.links.insert(path.to_owned());
         }
         self.insert(path, moved);
@@ -490,42 +636,65 @@ impl FolderWatch {
             self.looks += 1;
         }
         let is_event = matches!(sign, Sign::Closed | Sign::Renamed);
-        let Some(is_scanned) = path.parent().and_then(|p| self.folders.get(p)).map(|folder| folder.is_scanned) else {
-            return;
-        };
-        let metadata = match fs::metadata(path) {
+        let Some(folder) = path.parent().and_then(|parent| self.folders.get(parent)) else { return };
+        let (is_scanned, is_shared) = (folder.is_scanned, folder.is_shared);
+        let mut found = fs::metadata(path);
+        if is_shared && self.growing.contains_key(path) && found.as_ref().is_ok_and(fs::Metadata::is_file) {
+            #[cfg(test)]
+            {
+                self.opens += 1;
+            }
+            // Opening makes a network file system ask the server. A file that cannot be opened keeps its cached attributes.
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            if let Ok(opened) = open(path, flags, Mode::empty()) {
+                found = fs::File::from(opened).metadata();
+            }
+        }
+        let metadata = match found {
             Ok(metadata) if metadata.is_file() => metadata,
             // It may be back at once: a network file system that is away for a moment must not make all pictures new.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return,
+            Err(_) if is_link(path) => {
+                // The picture that it leads to may come.
+                self.forget(path);
+                self.links.insert(path.to_owned());
+                return;
+            }
+            // Its folder has another name, under which it is listed, or has left the tree.
+            Err(_) if is_event && self.is_in_moved_folder(path) => return,
             Err(_) if is_event => {
                 // It was complete and is gone. The next event shows whether it was removed or renamed.
                 let state = FileState { bytes: 0, modified_ns: 0, inode: 0 };
                 self.forget(path);
-                return self.insert(path, File { state, phase: Phase::Waiting, was_listed: false });
+                return self.insert(path, File { state, phase: Phase::Waiting, was_listed: false, listed_inode: None });
             }
             _ => return self.forget(path),
         };
-        let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+        let is_link = is_link(path);
         if is_link && self.recursive && !leads_into(&self.root, path) {
+            self.forget(path);
             return self.leave_out(path, || {
                 format!("leaving out {}: it is a link that leads out of the folder; copy the picture", path.display())
             });
         }
         if is_link {
             self.links.insert(path.to_owned());
+            self.left_out.remove(path);
         }
         let state = FileState::of(&metadata);
         let before = self.file(path).copied();
         let is_same = before.is_some_and(|before| before.state.is_same(&state, is_scanned || sign == Sign::Listed));
         let is_waiting = before.is_some_and(|before| before.phase == Phase::Waiting);
         let was_listed = matches!(sign, Sign::Listed | Sign::Present);
-        let mut file = File { state, phase: Phase::Growing, was_listed };
+        let listed_inode = before.and_then(|before| before.listed_inode);
+        let mut file = File { state, phase: Phase::Growing, was_listed, listed_inode };
         match before {
             // Empty files are about to be written.
             _ if state.bytes == 0 => {
                 self.lost += u64::from(is_waiting);
                 self.growing.remove(path);
                 self.insert(path, file);
+                self.note_recent(path, is_scanned);
             }
             Some(before) if is_same && before.phase != Phase::Growing => {
                 // One after the other was renamed to this name, and this is the last one.
@@ -555,9 +724,14 @@ impl FolderWatch {
                 let quiet = match sign {
                     Sign::Created if !is_linked => OPEN_QUIET,
                     Sign::Checked if !is_scanned && !is_link => OPEN_QUIET,
+                    // Its writer may still have it open. If so, its closing is reported, or the server has more of it.
+                    _ if (is_shared || (sign == Sign::Listed && !is_scanned)) && !is_settled(&metadata) => SETTLE,
                     _ => Duration::ZERO,
                 };
                 let growing = self.growing.entry(path.to_owned()).or_insert(Growing { since_ns: now_ns, quiet });
+                if sign == Sign::Created || (!is_same && (is_shared || !is_linked)) {
+                    growing.quiet = growing.quiet.max(quiet);
+                }
                 if !is_same {
                     growing.since_ns = now_ns;
                 } else if sign == Sign::Checked
@@ -614,6 +788,17 @@ impl FolderWatch {
 
     /// Watches a folder and lists it. The watch comes first, so that nothing is missed.
     fn add_folder(&mut self, path: &Path, depth: usize, sign: Sign, now_ns: u64) -> io::Result<()> {
+        let Some(fd) = self.watch_folder(path, depth, now_ns)? else { return Ok(()) };
+        self.list(path, fd, sign, now_ns)?;
+        // The root stands for the folders without a watch.
+        if depth > 0 {
+            self.left_out.remove(path);
+        }
+        Ok(())
+    }
+
+    /// Returns the folder to list, or `None` if it is one that is watched already.
+    fn watch_folder(&mut self, path: &Path, depth: usize, now_ns: u64) -> io::Result<Option<OwnedFd>> {
         let fd = open_folder(path, depth == 0, self.only.is_none())?;
         let stat = fstat(&fd)?;
         let id = (stat.st_dev, stat.st_ino);
@@ -623,12 +808,14 @@ impl FolderWatch {
                 let other = other.clone();
                 // A folder that is mounted below itself would have no end.
                 if fs::metadata(&other).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == id) {
-                    return Ok(());
+                    return Ok(None);
                 }
                 // It was renamed, and the event comes later.
                 self.move_folder(&other, path);
             }
             let is_shared = fstatfs(&fd).is_ok_and(|found| SHARED.contains(&(found.f_type as u32)));
+            #[cfg(test)]
+            let is_shared = is_shared || self.shares_all;
             let before = self.folders.remove(path);
             self.scanned -= usize::from(before.as_ref().is_some_and(|folder| folder.is_scanned));
             let files = before.map(|folder| folder.files).unwrap_or_default();
@@ -637,6 +824,7 @@ impl FolderWatch {
                 id,
                 watch,
                 is_scanned: is_shared || watch.is_none(),
+                is_shared,
                 modified_ns: modified_ns(&stat),
                 changed_ns: now_ns,
                 listed_ns: now_ns,
@@ -644,6 +832,7 @@ impl FolderWatch {
             };
             if folder.is_scanned {
                 self.scanned += 1;
+                self.recent_folders.retain(|other| other != path);
                 self.recent_folders.truncate(RECENT - 1);
                 self.recent_folders.push_front(path.to_owned());
             }
@@ -652,7 +841,7 @@ impl FolderWatch {
             }
             self.folders.insert(path.to_owned(), folder);
         }
-        self.list(path, fd, sign, now_ns)
+        Ok(Some(fd))
     }
 
     fn add_watch(&mut self, path: &Path, is_root: bool) -> Option<i32> {
@@ -683,9 +872,12 @@ impl FolderWatch {
             return Ok(());
         }
         let Some(depth) = self.folders.get(path).map(|folder| folder.depth) else { return Ok(()) };
-        let (mut found, mut subfolders) = (HashSet::new(), BTreeSet::new());
+        let (mut found, mut subfolders) = (HashMap::new(), BTreeSet::new());
         let mut looks = Vec::new();
         for entry in Dir::new(fd)? {
+            if self.is_stopping() {
+                return Ok(());
+            }
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             let kind = match entry.file_type() {
@@ -700,19 +892,35 @@ impl FolderWatch {
             } else if is_picture_name(name) {
                 let known = self.folders.get(path).and_then(|folder| folder.files.get(name));
                 // The number in the folder shows a file that took the place of another; its size and time take a look.
-                if sign != Sign::Checked || known.is_none_or(|file| file.state.inode != entry.ino()) {
+                let inode = entry.ino();
+                #[cfg(test)]
+                let inode = inode + self.inode_offset;
+                let is_known = |file: &File| file.listed_inode.unwrap_or(file.state.inode) == inode;
+                if sign != Sign::Checked || !known.is_some_and(is_known) {
                     looks.push(path.join(name));
                 }
-                found.insert(name.to_owned());
+                found.insert(name.to_owned(), inode);
             }
         }
         let sign = if sign == Sign::Checked { Sign::Listed } else { sign };
         for file in looks {
+            if self.is_stopping() {
+                return Ok(());
+            }
             self.look(&file, sign, now_ns);
         }
-        let Some(folder) = self.folders.get(path) else { return Ok(()) };
-        let gone: Vec<_> = folder.files.keys().filter(|name| !found.contains(*name)).cloned().collect();
+        let Some(folder) = self.folders.get_mut(path) else { return Ok(()) };
+        let mut gone = Vec::new();
+        for (name, file) in &mut folder.files {
+            match found.get(name) {
+                Some(inode) => file.listed_inode = Some(*inode),
+                None => gone.push(name.clone()),
+            }
+        }
         for name in gone {
+            if self.is_stopping() {
+                return Ok(());
+            }
             self.look(&path.join(name), Sign::Listed, now_ns);
         }
         let is_gone = |other: &&PathBuf| other.parent() == Some(path) && !subfolders.contains(*other);
@@ -723,6 +931,9 @@ impl FolderWatch {
             }
         }
         for subfolder in subfolders {
+            if self.is_stopping() {
+                return Ok(());
+            }
             if sign != Sign::Listed || !self.folders.contains_key(&subfolder) || self.needs_resync {
                 self.add_subfolder(&subfolder, depth + 1, sign, now_ns);
             }
@@ -750,6 +961,9 @@ impl FolderWatch {
 
     /// A folder got another name within the tree: what was read stays read.
     fn move_folder(&mut self, before: &Path, path: &Path) {
+        if !self.folders.contains_key(before) {
+            return;
+        }
         self.remove_folder(path);
         let paths: Vec<_> = subtree(&self.folders, before).cloned().collect();
         for old in paths {
@@ -785,6 +999,11 @@ impl FolderWatch {
     fn tick(&mut self, now_ns: u64) -> io::Result<()> {
         let found = fs::metadata(&self.root).inspect_err(|_| self.needs_resync = true)?;
         let id = (found.dev(), found.ino());
+        if self.inotify.is_none() {
+            // One may be free by now.
+            self.inotify = self.new_inotify();
+            self.needs_resync |= self.inotify.is_some();
+        }
         if self.needs_resync || self.folders.get(&self.root).is_none_or(|root| root.id != id) {
             self.resync(now_ns)?;
         }
@@ -794,6 +1013,9 @@ impl FolderWatch {
         let links = take_turn(self.links.range::<Path, _>(after(&self.link_turn)), SCAN_BUDGET);
         self.link_turn = links.1;
         for path in growing.0.into_iter().chain(links.0) {
+            if self.is_stopping() {
+                return Ok(());
+            }
             self.look(&path, Sign::Checked, now_ns);
         }
         if self.is_scanned() {
@@ -808,11 +1030,17 @@ impl FolderWatch {
         self.folder_turn = next;
         let folders: BTreeSet<_> = self.recent_folders.iter().cloned().chain(turn).collect();
         for path in folders {
+            if self.is_stopping() {
+                return;
+            }
             self.scan_folder(&path, now_ns);
         }
         let mut files: Vec<_> = self.recent.iter().cloned().collect();
         files.extend(self.next_files());
         for path in files {
+            if self.is_stopping() {
+                return;
+            }
             // One that is growing was looked at in this turn.
             if !self.growing.contains_key(&path) && self.file(&path).is_some() {
                 self.look(&path, Sign::Checked, now_ns);
@@ -888,32 +1116,39 @@ impl FolderWatch {
     fn resync(&mut self, now_ns: u64) -> io::Result<()> {
         self.needs_resync = true;
         // Watches follow their folders, which may have other names by now.
-        self.inotify = init_inotify(&self.label, &self.root, self.interval);
+        // The old instance goes first: it may be the user's last one.
+        self.inotify = None;
+        self.inotify = self.new_inotify();
         self.by_watch.clear();
         self.moves.clear();
+        self.move_deadlines.clear();
         self.folders.values_mut().for_each(|folder| folder.watch = None);
         let (root, known) = (self.root.clone(), self.folders.keys().cloned().collect::<Vec<_>>());
         self.add_folder(&root, 0, Sign::Listed, now_ns)?;
         for path in known {
+            if self.is_stopping() {
+                return Ok(());
+            }
             if fs::symlink_metadata(&path).is_err() {
                 self.remove_folder(&path);
             }
         }
-        self.needs_resync = false;
+        self.needs_resync = self.is_interrupted;
         Ok(())
     }
 }
 
-fn init_inotify(label: &str, root: &Path, interval: Duration) -> Option<OwnedFd> {
+fn init_inotify() -> rustix::io::Result<OwnedFd> {
     inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
-        .inspect_err(|error| {
-            log::warn!(
-                "{label}: cannot watch {} by inotify: {error}; scanning it every {interval:?}; raise \
-                 fs.inotify.max_user_instances",
-                root.display()
-            );
-        })
-        .ok()
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
+}
+
+/// Whether the file has not been written for a while, by its time.
+fn is_settled(metadata: &fs::Metadata) -> bool {
+    metadata.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age >= SETTLE))
 }
 
 /// Opens a folder, to list it or only to identify it, for which it need not be readable. Of the path to the pictures, links are

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 pub(super) const ENDINGS: [&str; 14] =
     ["png", "jpg", "jpeg", "jpe", "bmp", "dib", "gif", "tif", "tiff", "webp", "pbm", "pgm", "ppm", "pnm"];
 
+/// How many paths are sorted before the next look at the stop flag.
+const SORTED_AT_ONCE: usize = 1024;
+
 /// How many levels of subfolders are read.
 pub(super) const MAX_DEPTH: usize = 16;
 
@@ -25,12 +28,13 @@ pub(super) fn is_hidden(name: &OsStr) -> bool {
 
 /// Returns a folder's pictures in natural order.
 pub fn pictures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    list(folder, false)
+    list(folder, false, &mut || false)
 }
 
-/// Lists a folder's pictures in natural order, with `recursive` those of its subfolders too. Leaves out hidden files and folders,
+/// Lists a folder's pictures in natural order, with `recursive` those of its subfolders as well. Leaves out hidden files and folders,
 /// and files that disappear meanwhile. A link to a picture counts as one; of a tree only if it leads to a file of the tree.
-pub(super) fn list(folder: &Path, recursive: bool) -> io::Result<Vec<PathBuf>> {
+/// Ends early with what it has found when `is_stopping`, which it asks after each file.
+pub(super) fn list(folder: &Path, recursive: bool, is_stopping: &mut dyn FnMut() -> bool) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     while let Some((inner, depth)) = folders.pop() {
@@ -43,6 +47,9 @@ pub(super) fn list(folder: &Path, recursive: bool) -> io::Result<Vec<PathBuf>> {
             }
         };
         for entry in entries {
+            if is_stopping() {
+                return Ok(files);
+            }
             let entry = entry?;
             let (path, name) = (entry.path(), entry.file_name());
             let Ok(kind) = entry.file_type() else { continue };
@@ -60,7 +67,7 @@ pub(super) fn list(folder: &Path, recursive: bool) -> io::Result<Vec<PathBuf>> {
             }
         }
     }
-    sort(&mut files);
+    sort(&mut files, is_stopping);
     Ok(files)
 }
 
@@ -75,16 +82,29 @@ pub(super) fn leads_into(root: &Path, path: &Path) -> bool {
     fs::canonicalize(root).is_ok_and(|root| fs::canonicalize(path).is_ok_and(|target| target.starts_with(root)))
 }
 
-/// Sorts paths in natural order.
-pub(super) fn sort(paths: &mut [PathBuf]) {
-    paths.sort_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
+/// Sorts paths in natural order, unless `is_stopping`.
+pub(super) fn sort(paths: &mut [PathBuf], is_stopping: &mut dyn FnMut() -> bool) {
+    let mut length = SORTED_AT_ONCE;
+    loop {
+        // Each half is in order already, which the sort uses.
+        for part in paths.chunks_mut(length) {
+            if is_stopping() {
+                return;
+            }
+            part.sort_by(|a, b| natural(a.as_os_str().as_encoded_bytes(), b.as_os_str().as_encoded_bytes()));
+        }
+        if length >= paths.len() {
+            return;
+        }
+        length *= 2;
+    }
 }
 
 /// Compares names with numbers by value: img2 comes before img10. Otherwise compares bytes.
-fn natural(a: &str, b: &str) -> Ordering {
+fn natural(a: &[u8], b: &[u8]) -> Ordering {
     /// Each byte; of a number its length without leading zeros, then its digits.
-    fn parts(name: &str) -> impl Iterator<Item = (u8, usize, &[u8])> {
-        let chunks = name.as_bytes().chunk_by(|left, right| left.is_ascii_digit() && right.is_ascii_digit());
+    fn parts(name: &[u8]) -> impl Iterator<Item = (u8, usize, &[u8])> {
+        let chunks = name.chunk_by(|left, right| left.is_ascii_digit() && right.is_ascii_digit());
         chunks.map(|chunk| {
             if !chunk[0].is_ascii_digit() {
                 return (chunk[0], 0, &[][..]);
@@ -93,7 +113,11 @@ fn natural(a: &str, b: &str) -> Ordering {
             (b'0', chunk.len() - zeros, &chunk[zeros..])
         })
     }
-    parts(a).cmp(parts(b)).then_with(|| a.cmp(b))
+    // Most names begin alike. A number counts as a whole.
+    let alike = a.iter().zip(b).take_while(|(left, right)| left == right).count();
+    let digits = a[..alike].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let from = alike - digits;
+    parts(&a[from..]).cmp(parts(&b[from..])).then_with(|| a.cmp(b))
 }
 
 #[cfg(test)]
@@ -105,11 +129,27 @@ mod tests {
     proptest! {
         #[test]
         fn natural_order_is_a_total_order(a in "[a-c0-9]{0,6}", b in "[a-c0-9]{0,6}", c in "[a-c0-9]{0,6}") {
+            let natural = |a: &str, b: &str| natural(a.as_bytes(), b.as_bytes());
             prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
             prop_assert_eq!(natural(&a, &b) == Ordering::Equal, a == b);
             if natural(&a, &b).is_le() && natural(&b, &c).is_le() {
                 prop_assert!(natural(&a, &c).is_le());
             }
         }
+    }
+    #[test]
+    fn many_names_are_sorted_in_parts_until_visiond_stops() {
+        let names: Vec<_> = (0..5000).map(|n| PathBuf::from(format!("a/img{n}.png"))).collect();
+        let mut turned: Vec<_> = names.iter().rev().cloned().collect();
+        let mut asked = 0;
+        sort(&mut turned, &mut || {
+            asked += 1;
+            false
+        });
+        assert!(turned == names && asked >= 5, "{asked}");
+        turned.reverse();
+        let before = turned.clone();
+        sort(&mut turned, &mut || true);
+        assert_eq!(turned, before);
     }
 }

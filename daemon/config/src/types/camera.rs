@@ -356,7 +356,7 @@ section! {
     pub struct ImagesConfig {
         /// A folder, whose pictures are read in the order of their names, or one picture.
         path: PathBuf as path() => required(r#""pictures""#),
-        /// Read the pictures of subfolders, too, at most 16 levels deep. Links to folders are not followed.
+        /// Also read the pictures of subfolders, at most 16 levels deep. Links to folders are not followed.
         recursive: bool as flag() => default(false),
         /// Keep reading new and replaced pictures. A picture is read when its writer closes it or renames it into the folder.
         watch: bool as flag() => default(false),

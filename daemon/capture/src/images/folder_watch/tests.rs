@@ -33,7 +33,7 @@ impl Inbox {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("old.png"), "old").unwrap();
         fill(folder.path());
-        let inotify = has_inotify.then(|| init_inotify("camera test", folder.path(), INTERVAL).unwrap());
+        let inotify = if has_inotify { init_inotify } else { || Err(Errno::MFILE) };
         let watch =
             FolderWatch::with_inotify(folder.path(), None, recursive, INTERVAL, "camera test", 0, inotify).unwrap();
         let mut inbox = Self { folder, watch, now: Duration::ZERO };
@@ -75,6 +75,11 @@ impl Inbox {
             }
         }
         read
+    }
+
+    /// Handles what has happened without reading.
+    fn refresh(&mut self) {
+        self.watch.refresh(self.now.as_nanos() as u64).unwrap();
     }
 
     /// Reads after each of `turns` intervals.
@@ -253,7 +258,7 @@ fn a_folder_that_gets_another_name_has_nothing_new() {
     let mut inbox = Inbox::open(true);
     fs::create_dir_all(inbox.path("upload/a")).unwrap();
     inbox.write("upload/a/1.png", "x");
-    assert_eq!(inbox.read_for(2), ["upload/a/1.png"]);
+    assert_eq!(inbox.read_for(8), ["upload/a/1.png"]);
     inbox.write("upload/a/2.png", "x");
     inbox.watch.refresh(inbox.now.as_nanos() as u64).unwrap();
     let waiting = inbox.watch.take_complete();
@@ -357,9 +362,212 @@ fn after_more_changes_than_the_kernel_queues_everything_is_compared() {
     fs::create_dir(inbox.path("missed")).unwrap();
     inbox.write("missed/1.png", "x");
     inbox.write("old.png", "written again");
-    let mut read = inbox.read_for(6);
+    let mut read = inbox.read_for(10);
     read.sort();
     assert_eq!(read, ["missed/1.png", "old.png", "x.png"]);
     inbox.write("missed/2.png", "x");
     assert_eq!(inbox.read(), ["missed/2.png"], "it is watched");
+}
+
+#[test]
+fn the_two_events_of_a_rename_may_come_apart() {
+    let mut inbox = Inbox::open(true);
+    fs::create_dir(inbox.path("upload")).unwrap();
+    inbox.write("upload/1.png", "x");
+    assert_eq!(inbox.read_for(8), ["upload/1.png"]);
+    for (before, after) in [("old.png", "done.png"), ("upload", "2024")] {
+        inbox.rename(before, after);
+        for event in inbox.watch.read_events() {
+            let now_ns = inbox.now.as_nanos() as u64;
+            inbox.watch.handle(event, now_ns);
+            inbox.watch.drain(now_ns);
+            inbox.pass(MOVE_PAIR / 2);
+        }
+        assert_eq!(inbox.read_for(10), [""; 0], "{after} was read before");
+    }
+    inbox.write("2024/2.png", "x");
+    assert_eq!(inbox.read(), ["2024/2.png"]);
+    // One that leaves the folder is lost, which shows without another event.
+    let other = TempDir::new_in(inbox.folder.path().parent().unwrap()).unwrap();
+    inbox.write("a.png", "x");
+    inbox.refresh();
+    fs::rename(inbox.path("a.png"), other.path().join("a.png")).unwrap();
+    inbox.refresh();
+    let now_ns = inbox.now.as_nanos() as u64;
+    assert_eq!((inbox.watch.take_lost(), inbox.watch.next_tick_ns()), (0, now_ns + MOVE_PAIR.as_nanos() as u64));
+    inbox.pass(MOVE_PAIR);
+    assert_eq!((inbox.read(), inbox.watch.take_lost()), (vec![], 1));
+}
+
+#[test]
+fn the_number_of_renames_that_are_awaited_has_a_bound() {
+    let mut inbox = Inbox::open(false);
+    let state = FileState { bytes: 1, modified_ns: 0, inode: 1 };
+    let file = File { state, phase: Phase::Waiting, was_listed: false, listed_inode: None };
+    for cookie in 1..=MAX_MOVES as u32 + 9 {
+        inbox.watch.note_move(cookie, inbox.path("a.png"), Moved::File(file), 0);
+    }
+    assert_eq!((inbox.watch.moves.len(), inbox.watch.take_lost()), (MAX_MOVES, 9));
+    assert!(!inbox.watch.moves.contains_key(&9) && inbox.watch.moves.contains_key(&10), "the oldest are given up");
+}
+
+#[test]
+fn stop_ends_long_work() {
+    let fill = |folder: &Path| (0..500).for_each(|n| fs::write(folder.join(format!("{n}.png")), "x").unwrap());
+    for has_inotify in [true, false] {
+        let mut inbox = Inbox::with(true, fill, has_inotify);
+        fs::create_dir(inbox.path("late")).unwrap();
+        fill(&inbox.path("late"));
+        let stop = Stop::new().unwrap();
+        stop.raise();
+        inbox.watch.heed(&stop);
+        (inbox.watch.looks, inbox.watch.needs_resync) = (0, true);
+        inbox.pass(INTERVAL);
+        inbox.refresh();
+        assert_eq!((inbox.watch.looks, inbox.watch.needs_resync), (0, true));
+        // Nothing is missed if the work goes on.
+        inbox.watch.heed(&Stop::new().unwrap());
+        assert_eq!((inbox.read_for(10).len(), inbox.watch.needs_resync), (500, false));
+    }
+}
+
+#[test]
+fn a_link_that_leads_out_does_not_take_the_place_of_a_picture() {
+    let mut inbox = Inbox::open(true);
+    let other = TempDir::new().unwrap();
+    fs::write(other.path().join("secret.png"), "x").unwrap();
+    inbox.write("a.png", "x");
+    inbox.refresh();
+    let waiting = inbox.watch.take_complete();
+    symlink(other.path().join("secret.png"), inbox.path("link.tmp")).unwrap();
+    inbox.rename("link.tmp", "a.png");
+    assert!(!inbox.watch.begin(&waiting[0], 0));
+    assert_eq!((inbox.read_for(3), inbox.watch.take_lost()), (vec![], 1));
+    assert!(inbox.watch.left_out.contains(&waiting[0]));
+    // It is logged again if it leads out again.
+    symlink("old.png", inbox.path("link.tmp")).unwrap();
+    inbox.rename("link.tmp", "a.png");
+    assert_eq!(inbox.read_for(3), ["a.png"]);
+    assert!(inbox.watch.left_out.is_empty());
+    // A relative link may lead out under another name.
+    fs::create_dir(inbox.path("in")).unwrap();
+    let name = inbox.folder.path().file_name().unwrap().to_owned();
+    symlink(Path::new("../../").join(other.path().file_name().unwrap()).join("secret.png"), inbox.path("in/b.png"))
+        .unwrap();
+    symlink(Path::new("..").join(&name).join("old.png"), inbox.path("c.png")).unwrap();
+    assert_eq!(inbox.read_for(8), ["c.png"]);
+}
+
+#[test]
+fn a_picture_that_was_found_in_a_list_is_whole_when_it_is_closed_or_quiet() {
+    let mut inbox = Inbox::open(true);
+    fs::create_dir(inbox.path("late")).unwrap();
+    let mut file = fs::File::create(inbox.path("late/a.png")).unwrap();
+    file.write_all(b"half").unwrap();
+    inbox.write("late/done.png", "x");
+    inbox.write("late/old.png", "x");
+    set_age(&inbox.path("late/old.png"), SETTLE);
+    assert_eq!(inbox.read_for(2), ["late/old.png"], "it was not written lately");
+    file.write_all(b" and half").unwrap();
+    assert_eq!(inbox.read_for(5), ["late/done.png"]);
+    drop(file);
+    assert_eq!(inbox.read(), ["late/a.png"]);
+    assert_eq!((inbox.read_for(30), inbox.watch.take_lost()), (vec![], 0));
+}
+
+fn set_age(path: &Path, age: Duration) {
+    let time = std::time::SystemTime::now() - age;
+    fs::File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn on_a_network_file_system_a_picture_is_complete_after_its_attributes_were_asked_for_and_stayed_the_same() {
+    let mut inbox = Inbox::scanned();
+    inbox.watch.shares_all = true;
+    inbox.watch.folders.values_mut().for_each(|folder| folder.is_shared = true);
+    inbox.write("a.png", "half");
+    assert_eq!(inbox.read_for(5), [""; 0]);
+    assert!(inbox.watch.opens >= 4, "{} opens", inbox.watch.opens);
+    inbox.write("a.png", "half and half");
+    assert_eq!(inbox.read_for(6), [""; 0]);
+    assert_eq!(inbox.read_for(2), ["a.png"]);
+    inbox.watch.opens = 0;
+    assert_eq!((inbox.read_for(10), inbox.watch.opens), (vec![], 0), "old ones are not opened");
+    inbox.write("new.tmp", "x");
+    set_age(&inbox.path("new.tmp"), SETTLE);
+    inbox.rename("new.tmp", "b.png");
+    assert_eq!(inbox.read_for(2), ["b.png"], "it was not written lately");
+}
+
+#[test]
+fn an_empty_picture_stays_in_sight_where_inotify_does_not_work() {
+    let fill = |folder: &Path| (0..2000).for_each(|n| fs::write(folder.join(format!("{n}.png")), "x").unwrap());
+    let mut inbox = Inbox::with(false, fill, false);
+    inbox.write("1.a.png", "");
+    assert_eq!(inbox.read_for(10), [""; 0]);
+    inbox.write("1.a.png", "x");
+    assert_eq!(inbox.read_for(2), ["1.a.png"]);
+}
+
+#[test]
+fn a_list_with_other_numbers_than_the_files_does_not_make_every_file_new() {
+    let fill = |folder: &Path| (0..2000).for_each(|n| fs::write(folder.join(format!("{n}.png")), "x").unwrap());
+    let mut inbox = Inbox::with(false, fill, false);
+    inbox.watch.inode_offset = 1 << 40;
+    inbox.write("a.png", "x");
+    assert_eq!(inbox.read_for(10), ["a.png"]);
+    inbox.watch.looks = 0;
+    inbox.write("b.png", "x");
+    assert_eq!(inbox.read_for(10), ["b.png"]);
+    assert!(inbox.watch.looks <= 10 * (SCAN_BUDGET + RECENT) + 20, "{} looks", inbox.watch.looks);
+}
+
+#[test]
+fn a_long_interval_does_not_delay_what_is_not_complete() {
+    let mut inbox = Inbox::open(true);
+    inbox.watch.interval = Duration::from_secs(3600);
+    assert!(inbox.watch.next_tick_ns() >= 3600 * 1_000_000_000);
+    symlink("missing.jpg", inbox.path("link.tmp")).unwrap();
+    inbox.rename("link.tmp", "a.png");
+    assert_eq!(inbox.read(), [""; 0], "the picture that it leads to is missing");
+    inbox.write("other.txt", "x");
+    inbox.rename("other.txt", "missing.jpg");
+    assert_eq!(inbox.read(), ["missing.jpg"]);
+    for _ in 0..2 {
+        inbox.now = Duration::from_nanos(inbox.watch.next_tick_ns());
+        let read = inbox.read();
+        assert!(read.is_empty() || read == ["a.png"]);
+    }
+    assert!(inbox.now <= Duration::from_secs(3), "{:?}", inbox.now);
+    assert_eq!(inbox.watch.file(&inbox.folder.path().join("a.png")).unwrap().phase, Phase::Read);
+    fs::remove_file(inbox.path("a.png")).unwrap();
+    inbox.refresh();
+    assert!(inbox.watch.next_tick_ns() >= 3600 * 1_000_000_000, "there is no link any more");
+    inbox.watch.needs_resync = true;
+    assert!(inbox.watch.next_tick_ns() <= 4_000_000_000);
+}
+
+#[test]
+fn inotify_is_used_when_an_instance_is_free_again() {
+    thread_local! {
+        static FAILURES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+    let mut inbox = Inbox::open(true);
+    fs::create_dir(inbox.path("a")).unwrap();
+    inbox.read_for(2);
+    inbox.watch.init = || match FAILURES.get() {
+        0 => init_inotify(),
+        failures => {
+            FAILURES.set(failures - 1);
+            Err(Errno::MFILE)
+        }
+    };
+    FAILURES.set(2);
+    inbox.watch.needs_resync = true;
+    inbox.read_for(1);
+    assert!(inbox.watch.is_scanned() && inbox.watch.inotify.is_none());
+    inbox.read_for(2);
+    assert!(!inbox.watch.is_scanned());
+    inbox.write("a/1.png", "x");
+    assert_eq!(inbox.read(), ["a/1.png"]);
 }
