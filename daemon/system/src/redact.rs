@@ -71,10 +71,10 @@ const URL_WORDS: [&str; 16] = [
 /// Ports at which the first part of a URL's path grants access: UniFi Protect's `rtsps://HOST:7441/TOKEN` and `rtsp://HOST:7447/TOKEN`.
 const TOKEN_PORTS: [&str; 2] = ["7441", "7447"];
 
-/// What stands before a colon in a URL's path and is no user: `mp4:film.mp4` is a media server's file.
+/// Words before a colon in a URL's path that are no user: `mp4:film.mp4` is a media server's file.
 const PATH_PREFIXES: [&str; 9] = ["mp4", "mp3", "flv", "smil", "amlst", "ngrp", "urn", "http", "https"];
 
-/// What stands behind a colon in a URL's path and is no password: the tag of an image.
+/// Words after a colon in a URL's path that are no password: the tag of an image.
 const TAGS: [&str; 2] = ["latest", "stable"];
 
 /// Letters and digits of the shortest token in a URL's path, and how often capitals, small letters and digits change in it. Words
@@ -545,7 +545,7 @@ fn users(text: &str) -> Vec<Range<usize>> {
     merged(users)
 }
 
-/// What follows the schemes of percent-encoded URLs in the parameters of `url`: `?src=rtsp%3A%2F%2F...&x=1`.
+/// Returns where the percent-encoded URLs in the parameters of `url` are, without their schemes: `?src=rtsp%3A%2F%2F...&x=1`.
 fn escaped_urls(text: &str, url: &Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = url.start;

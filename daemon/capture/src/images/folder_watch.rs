@@ -697,7 +697,7 @@ impl FolderWatch {
                 self.note_recent(path, is_scanned);
             }
             Some(before) if is_same && before.phase != Phase::Growing => {
-                // One after the other was renamed to this name, and this is the last one.
+                // Several files were renamed to this name in turn, and this is the last one.
                 self.lost += u64::from(is_waiting && sign == Sign::Renamed && !before.was_listed);
                 file.phase = before.phase;
                 file.was_listed = before.was_listed && !is_event;
@@ -715,7 +715,7 @@ impl FolderWatch {
                 }
             }
             _ => {
-                // Nobody read the picture that was here, and another file took its place.
+                // The picture that was here was not read, and another file took its place.
                 let is_replaced = before.is_some_and(|before| {
                     before.phase == Phase::Growing && before.state.bytes > 0 && before.state.inode != state.inode
                 });

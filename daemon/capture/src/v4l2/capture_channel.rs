@@ -37,7 +37,7 @@ pub(super) fn check(node: &Node) -> Result<(), SourceError> {
     if !node.has(Quirk::OpensChannelAtStart) || !opens_channel(&Board::read(&board::root())) {
         return Ok(());
     }
-    // Without the unit's number, the node belongs to another driver of this name, such as Linux's own for Tegra 2 and X1.
+    // Linux's own driver of this name, for the units of Tegra 2 to X1, has another bus and no channels.
     let has_channels = node.capabilities().bus.contains("tegra-capture-vi");
     check_channel(node.path(), Path::new(CHANNEL), has_channels)?;
     restart_once::helped(DEVICE);
