@@ -4,3 +4,9 @@
 //! do not allow stands in one table, in docs/cameras.md.
 
 pub mod authentication;
+pub mod client;
+pub mod message;
+pub mod rtcp;
+pub mod rtp;
+pub mod sdp;
+pub mod session_headers;
