@@ -160,7 +160,7 @@ pub(super) mod tests {
             Ok(config) => config,
             Err(errors) => panic!("{errors}"),
         };
-        assert_eq!((config.models.len(), config.cameras.len(), config.sinks.len()), (1, 6, 5));
+        assert_eq!((config.models.len(), config.cameras.len(), config.sinks.len()), (1, 8, 5));
         assert_eq!(config.log, Config::default().log);
         assert_eq!(config.status, Config::default().status);
     }
