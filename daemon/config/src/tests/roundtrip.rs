@@ -171,11 +171,11 @@ prop_compose! {
 
 fn source() -> impl Strategy<Value = SourceConfig> {
     prop_oneof![
-        v4l2().prop_map(SourceConfig::V4l2),
-        rtsp().prop_map(SourceConfig::Rtsp),
-        mjpeg().prop_map(SourceConfig::Mjpeg),
-        snapshot().prop_map(SourceConfig::Snapshot),
-        video().prop_map(SourceConfig::Video),
+        v4l2().prop_map(SourceConfig::V4l2).boxed(),
+        rtsp().prop_map(SourceConfig::Rtsp).boxed(),
+        mjpeg().prop_map(SourceConfig::Mjpeg).boxed(),
+        snapshot().prop_map(SourceConfig::Snapshot).boxed(),
+        video().prop_map(SourceConfig::Video).boxed(),
         command().prop_map(SourceConfig::Command),
         (path(), any::<[bool; 3]>(), duration(10, 3_600_000), of(0.001..=1000.0_f64)).prop_map(
             |(path, [recursive, watch, repeat], watch_interval, fps)| {
