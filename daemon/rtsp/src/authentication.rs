@@ -1,0 +1,274 @@
+//! Answers to a 401: Digest and Basic authentication, which RTSP has from HTTP (RFC 7616, RFC 7617, RFC 2069).
+
+use std::fmt;
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use md5::Md5;
+use sha2::{Digest, Sha256, Sha512_256};
+
+/// The longest text of a challenge that is read.
+const MOST_BYTES: usize = 8 << 10;
+
+/// Authenticates requests with one login, as the server has asked for it. Its `Debug` shows no secret.
+pub struct Authenticator {
+    user: String,
+    password: String,
+    challenge: Option<Challenge>,
+    /// How many requests the nonce has served.
+    nonce_count: u32,
+}
+
+/// What a server asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Challenge {
+    Basic,
+    Digest(DigestChallenge),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct DigestChallenge {
+    algorithm: Algorithm,
+    /// As the server wrote it, to be repeated.
+    algorithm_name: Option<String>,
+    is_session: bool,
+    realm: String,
+    nonce: String,
+    opaque: Option<String>,
+    protection: Option<Protection>,
+}
+
+/// In the order of strength.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Algorithm {
+    Md5,
+    Sha512_256,
+    Sha256,
+}
+
+/// Quality of protection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protection {
+    Auth,
+    /// The body counts, too; no request here has one.
+    AuthInt,
+}
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator").finish_non_exhaustive()
+    }
+}
+
+impl Authenticator {
+    /// Makes one that sends nothing before the first challenge.
+    pub fn new(user: String, password: String) -> Self {
+        Self { user, password, challenge: None, nonce_count: 0 }
+    }
+
+    /// Takes the values of the `WWW-Authenticate` headers of a 401, and chooses the strongest that it can answer. Returns false if it
+    /// can answer none; then the one before stays.
+    pub fn challenge<'a>(&mut self, values: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        let strength = |challenge: &Challenge| match challenge {
+            Challenge::Basic => None,
+            Challenge::Digest(digest) => Some(digest.algorithm),
+        };
+        let offered = values.into_iter().flat_map(|value| challenges(&String::from_utf8_lossy(value)));
+        let Some(best) = offered.max_by_key(strength) else { return false };
+        self.challenge = Some(best);
+        self.nonce_count = 0;
+        true
+    }
+
+    /// Returns the value of the `Authorization` header for a request; `None` before the first challenge. `uri` is what the request line
+    /// has.
+    pub fn authorization(&mut self, method: &str, uri: &str) -> Option<String> {
+        let digest = match self.challenge.as_ref()? {
+            Challenge::Basic => {
+                return Some(format!("Basic {}", STANDARD.encode(format!("{}:{}", self.user, self.password))));
+            }
+            Challenge::Digest(digest) => digest,
+        };
+        self.nonce_count = self.nonce_count.wrapping_add(1);
+        // A nonce of the client's own guards against servers that choose theirs. The hasher's keys are random.
+        let client_nonce = format!("{:016x}", RandomState::new().hash_one((&digest.nonce, self.nonce_count)));
+        Some(digest.authorization(&self.user, &self.password, method, uri, self.nonce_count, &client_nonce))
+    }
+}
+
+impl DigestChallenge {
+    fn authorization(
+        &self,
+        user: &str,
+        password: &str,
+        method: &str,
+        uri: &str,
+        count: u32,
+        client_nonce: &str,
+    ) -> String {
+        let hash = |parts: &[&str]| self.algorithm.hash(&parts.join(":"));
+        let Self { realm, nonce, .. } = self;
+        // The quotes' own escapes belong to no value.
+        let mut secret = hash(&[user, &unescaped(realm), password]);
+        if self.is_session {
+            secret = hash(&[&secret, nonce, client_nonce]);
+        }
+        let request = match self.protection {
+            Some(Protection::AuthInt) => hash(&[method, uri, &hash(&[""])]),
+            Some(Protection::Auth) | None => hash(&[method, uri]),
+        };
+        let (count, protection) = (format!("{count:08x}"), self.protection.map(Protection::name));
+        let response = match protection {
+            Some(name) => hash(&[&secret, nonce, &count, client_nonce, name, &request]),
+            None => hash(&[&secret, nonce, &request]),
+        };
+        let user = user.replace('\\', r"\\").replace('"', "\\\"");
+        let mut out = format!(
+            r#"Digest username="{user}", realm="{realm}", nonce="{nonce}", uri="{uri}", response="{response}""#
+        );
+        // Writing to a string cannot fail.
+        if let Some(name) = &self.algorithm_name {
+            let _ = write!(out, ", algorithm={name}");
+        }
+        if let Some(opaque) = &self.opaque {
+            let _ = write!(out, r#", opaque="{opaque}""#);
+        }
+        if let Some(name) = protection {
+            let _ = write!(out, r#", qop={name}, nc={count}, cnonce="{client_nonce}""#);
+        } else if self.is_session {
+            let _ = write!(out, r#", cnonce="{client_nonce}""#);
+        }
+        out
+    }
+
+    fn of(parameters: &[(String, String)]) -> Option<Self> {
+        let find = |name: &str| parameters.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
+        let algorithm_name = find("algorithm");
+        let named = algorithm_name.as_deref().unwrap_or("MD5").to_ascii_lowercase();
+        let (named, is_session) = match named.strip_suffix("-sess") {
+            Some(base) => (base, true),
+            None => (named.as_str(), false),
+        };
+        let algorithm = match named {
+            "md5" | "" => Algorithm::Md5,
+            "sha-256" | "sha256" => Algorithm::Sha256,
+            "sha-512-256" => Algorithm::Sha512_256,
+            _ => return None,
+        };
+        let offers = |protections: &str, name: &str| {
+            protections.split([',', ' ']).any(|one| one.trim().eq_ignore_ascii_case(name))
+        };
+        let protection = match find("qop") {
+            Some(offered) if offers(&offered, "auth") => Some(Protection::Auth),
+            Some(offered) if offers(&offered, "auth-int") => Some(Protection::AuthInt),
+            _ => None,
+        };
+        Some(Self {
+            algorithm,
+            algorithm_name: algorithm_name.filter(|name| !name.is_empty()),
+            is_session,
+            realm: find("realm").unwrap_or_default(),
+            nonce: find("nonce")?,
+            opaque: find("opaque"),
+            protection,
+        })
+    }
+}
+
+impl Protection {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::AuthInt => "auth-int",
+        }
+    }
+}
+
+impl Algorithm {
+    fn hash(self, text: &str) -> String {
+        fn hex<D: Digest>(text: &str) -> String {
+            D::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            })
+        }
+        match self {
+            Self::Md5 => hex::<Md5>(text),
+            Self::Sha256 => hex::<Sha256>(text),
+            Self::Sha512_256 => hex::<Sha512_256>(text),
+        }
+    }
+}
+
+/// Returns a quoted text without the escapes in it.
+fn unescaped(quoted: &str) -> String {
+    let mut is_escaped = false;
+    quoted
+        .chars()
+        .filter(|&c| {
+            is_escaped = c == '\\' && !is_escaped;
+            !is_escaped
+        })
+        .collect()
+}
+
+/// Returns the challenges of one header, of the schemes that are known here. Parameters are separated by commas, by blanks alone or by
+/// both; they may lack quotes.
+fn challenges(value: &str) -> Vec<Challenge> {
+    let mut end = value.len().min(MOST_BYTES);
+    while !value.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut rest = &value[..end];
+    let mut schemes: Vec<(String, Vec<(String, String)>)> = Vec::new();
+    loop {
+        rest = rest.trim_start_matches(|c: char| c == ',' || c.is_whitespace());
+        let end = rest.find(|c: char| c == '=' || c == ',' || c.is_whitespace()).unwrap_or(rest.len());
+        if rest.is_empty() {
+            break;
+        }
+        let (name, behind) = rest.split_at(end);
+        match behind.trim_start().strip_prefix('=') {
+            Some(behind) => {
+                let (value, behind) = parameter_value(behind.trim_start());
+                if let Some((_, parameters)) = schemes.last_mut() {
+                    parameters.push((name.to_ascii_lowercase(), value.to_owned()));
+                }
+                rest = behind;
+            }
+            None => {
+                schemes.push((name.to_ascii_lowercase(), Vec::new()));
+                rest = behind;
+            }
+        }
+    }
+    let known = schemes.iter().filter_map(|(scheme, parameters)| match scheme.as_str() {
+        "basic" => Some(Challenge::Basic),
+        "digest" => DigestChallenge::of(parameters).map(Challenge::Digest),
+        _ => None,
+    });
+    known.collect()
+}
+
+/// Returns the value that `text` begins with, quoted or not, and what is behind it. The escapes within quotes stay.
+fn parameter_value(text: &str) -> (&str, &str) {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find(|c: char| c == ',' || c.is_whitespace()).unwrap_or(text.len());
+        return text.split_at(end);
+    };
+    let mut is_escaped = false;
+    let end = quoted.find(|c| {
+        let ends = c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        ends
+    });
+    match end {
+        Some(end) => (&quoted[..end], &quoted[end + 1..]),
+        None => (quoted, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests;

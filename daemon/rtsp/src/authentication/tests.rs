@@ -1,0 +1,83 @@
+use super::*;
+
+fn digest(value: &str) -> DigestChallenge {
+    match challenges(value).as_slice() {
+        [Challenge::Digest(digest)] => digest.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The examples of RFC 7616, sections 3.9.1 and 3.9.2, and of RFC 2069 (as corrected by its erratum 749).
+#[test]
+fn responses_are_those_of_the_standards() {
+    let response = |value: &str, user: &str, password: &str, uri: &str, client_nonce: &str| {
+        let out = digest(value).authorization(user, password, "GET", uri, 1, client_nonce);
+        out.split("response=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned()
+    };
+    let of = |algorithm: &str| {
+        format!(
+            "Digest realm=\"http-auth@example.org\", qop=\"auth, auth-int\", algorithm={algorithm}, \
+             nonce=\"7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v\", opaque=\"FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS\""
+        )
+    };
+    let nonce = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ";
+    let mufasa = |value: &str| response(value, "Mufasa", "Circle of Life", "/dir/index.html", nonce);
+    assert_eq!(mufasa(&of("MD5")), "8ca523f5e9506fed4657c9700eebdbec");
+    assert_eq!(mufasa(&of("SHA-256")), "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1");
+    let old = "Digest realm=\"testrealm@host.com\", nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\"";
+    assert_eq!(response(old, "Mufasa", "CircleOfLife", "/dir/index.html", ""), "1949323746fe6a43ef61f9606e7febea");
+}
+
+#[test]
+fn the_strongest_challenge_is_answered() {
+    let mut authenticator = Authenticator::new("me".into(), "p:w".into());
+    assert_eq!(authenticator.authorization("DESCRIBE", "rtsp://h/"), None);
+    let (basic, weak) = (&b"Basic realm=\"a\""[..], &b"Digest realm=\"a\", nonce=\"1\""[..]);
+    let strong = b"Digest realm=\"a\", nonce=\"2\", algorithm=SHA-256";
+    let unknown = b"Digest realm=\"a\", nonce=\"3\", algorithm=SHA3, Negotiate abc=";
+    assert!(!authenticator.challenge([&unknown[..]]));
+    assert!(authenticator.challenge([basic]));
+    assert_eq!(authenticator.authorization("DESCRIBE", "rtsp://h/").as_deref(), Some("Basic bWU6cDp3"));
+    let mut expect = |values: &[&[u8]], nonce: &str| {
+        assert!(authenticator.challenge(values.iter().copied()));
+        let sent = authenticator.authorization("DESCRIBE", "rtsp://h/").unwrap();
+        assert!(sent.contains(&format!("nonce=\"{nonce}\"")), "{sent}");
+    };
+    expect(&[weak, basic], "1");
+    expect(&[basic, unknown, weak], "1");
+    expect(&[strong, weak], "2");
+    expect(&[weak, strong], "2");
+    expect(&[b"Basic realm=\"a, b\", Digest realm=\"c\", nonce=\"5\""], "5");
+}
+
+#[test]
+fn what_cameras_write_is_read() {
+    for (value, realm, nonce) in [
+        ("Digest realm=\"YUAN\" nonce=\"7\"", "YUAN", "7"),
+        ("digest realm=IPCamera, nonce=7", "IPCamera", "7"),
+        ("Digest realm=\"IP Camera\", nonce=\"7\", ", "IP Camera", "7"),
+        ("Digest realm = \"a\" , nonce = \"7\"", "a", "7"),
+        ("Digest realm=\"\",nonce=\"7\",opaque=\"\",stale=FALSE,algorithm=MD5", "", "7"),
+        ("Digest realm=\"摄像机\", nonce=\"7\"", "摄像机", "7"),
+        ("Digest realm=\"a\\\"b\", nonce=\"7", "a\\\"b", "7"),
+    ] {
+        let found = digest(value);
+        assert_eq!((found.realm.as_str(), found.nonce.as_str()), (realm, nonce), "{value}");
+        assert_eq!(found.algorithm, Algorithm::Md5);
+    }
+    assert_eq!(digest("Digest nonce=\"7\", qop=\"auth,auth-int\"").protection, Some(Protection::Auth));
+    assert_eq!(digest("Digest nonce=\"7\", qop=auth-int").protection, Some(Protection::AuthInt));
+    assert!(challenges("Digest realm=\"a\"").is_empty());
+    assert!(challenges("").is_empty() && challenges("=, ,=").is_empty());
+}
+
+#[test]
+fn each_request_of_a_nonce_has_its_number() {
+    let mut authenticator = Authenticator::new("a\"b".into(), "p".into());
+    assert!(authenticator.challenge([&b"Digest realm=\"r\", nonce=\"1\", qop=\"auth\""[..]]));
+    let first = authenticator.authorization("SETUP", "u").unwrap();
+    let second = authenticator.authorization("SETUP", "u").unwrap();
+    assert!(first.contains("nc=00000001") && second.contains("nc=00000002"), "{first} {second}");
+    assert!(first.contains("username=\"a\\\"b\""), "{first}");
+    assert_eq!(format!("{authenticator:?}"), "Authenticator { .. }");
+}
