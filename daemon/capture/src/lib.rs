@@ -1,6 +1,7 @@
 //! Sources of frames: cameras, video and picture files, programs, a test pattern.
 
 mod buffers;
+pub mod camera_tls;
 mod command;
 mod damage_watch;
 mod decoder_process;
@@ -53,7 +54,7 @@ pub fn check(source: &SourceConfig) -> Vec<SourceFault> {
         SourceConfig::Video(config) => video::VideoSource::check(config),
         SourceConfig::Command(config) => command::CommandSource::check(config),
         SourceConfig::Images(config) => images::ImagesSource::check(config).into_iter().collect(),
-        SourceConfig::V4l2(_) => Vec::new(),
+        SourceConfig::Mjpeg(_) | SourceConfig::Snapshot(_) | SourceConfig::V4l2(_) => Vec::new(),
     }
 }
 
@@ -64,6 +65,9 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
         SourceConfig::Rtsp(config) => Ok(Box::new(rtsp::RtspSource::open(config, name, buffers, clock)?)),
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
+        SourceConfig::Mjpeg(_) | SourceConfig::Snapshot(_) => {
+            Err(SourceError::permanent("HTTP cameras are not built in yet"))
+        }
         SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
         SourceConfig::Images(config) => {
             let state = state::folder();

@@ -2,7 +2,7 @@
 //!
 //! - `plain`: flags, numbers, durations, sizes, permissions, words.
 //! - `text`: strings, names, paths, URLs, command lines.
-//! - `network`: addresses to listen on, host names, brokers, topics, subjects.
+//! - `network`: addresses to listen on, host names, brokers, topics, subjects, URLs and certificates of cameras.
 //! - `camera`: names of V4L2 cameras, values of their controls, levels of grey.
 
 mod camera;
@@ -17,7 +17,10 @@ use toml::de::{DeInteger, DeValue};
 use super::schema::{Context, Item, KeyKind, Shape, Written};
 
 pub use camera::{CameraName, ControlValue, camera, camera_in, control, levels};
-pub use network::{Address, address, broker, host, is_loopback, rtsp_url, split_broker, subject, topic};
+pub use network::{
+    Address, Fingerprint, address, broker, fingerprint, host, http_url, is_loopback, rtsp_url, split_broker, subject,
+    topic,
+};
 pub use plain::{
     Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of, parse_word, real, size, size_or_zero,
     whole, word,

@@ -11,8 +11,10 @@ use super::schema::{Entries, Written};
 
 /// Replaces what looks like a secret in `entries` with [`MASK`].
 pub fn mask(entries: &mut Entries) {
-    // These keys name a credential, not a secret, so they stay visible.
-    for (_, written) in entries.iter_mut().filter(|(key, _)| !matches!(*key, "token" | "login" | "credentials")) {
+    // These keys name a credential or a certificate, not a secret, so they stay visible.
+    for (_, written) in
+        entries.iter_mut().filter(|(key, _)| !matches!(*key, "token" | "login" | "credentials" | "fingerprint"))
+    {
         match written {
             Written::Table(entries) => mask(entries),
             Written::Tables(all) => all.iter_mut().for_each(mask),

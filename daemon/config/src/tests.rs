@@ -71,7 +71,7 @@ visiond.toml:10:8: `model.path` must be a path, not 5
 visiond.toml:13:9: no model has the name "other": there is "nano det"
     13 | model = "other"
        |         ^^^^^^^
-visiond.toml:15:8: `camera.source.type` must be one of "v4l2", "rtsp", "video", "command", "images", "pattern", not "vidio": did you mean "video"?
+visiond.toml:15:8: `camera.source.type` must be one of "v4l2", "rtsp", "mjpeg", "snapshot", "video", "command", "images", "pattern", not "vidio": did you mean "video"?
     15 | type = "vidio"
        |        ^^^^^^^
        = The type, which decides the other keys (required)
@@ -413,20 +413,53 @@ fn a_login_needs_a_url_without_one() {
 }
 
 #[test]
-fn an_rtsp_url_is_one_and_another_schemes_remedy_is_named() {
+fn an_rtsp_url_is_one() {
     let camera = |url: &str| {
         format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"rtsp\", url = \"{url}\", login = \"gate\" }}\n")
     };
     let said = |url: &str| sentences(&camera(url)).join("|");
     assert!(Config::parse(&camera("rtsp://10.0.0.1:554/1?a=b"), Path::new("visiond.toml")).is_ok());
-    assert!(
-        said("rtsps://10.0.0.1/1")
-            .contains("has the scheme rtsps, which `type = \"rtsp\"` cannot read: set `type = \"video\"`")
-    );
+    assert!(Config::parse(&camera("rtsps://10.0.0.1/1"), Path::new("visiond.toml")).is_ok());
     assert!(said("rtsp://me:p@x/y").contains("`url` contains a user already"));
     for wrong in ["/srv/a.mp4", "http://10.0.0.1/1", "rtsp://", "rtsp://a b/"] {
         assert!(said(wrong).contains("must be a URL rtsp://HOST/PATH"), "{wrong}: {}", said(wrong));
     }
+}
+
+#[test]
+fn keys_about_a_cameras_certificate_come_with_tls_and_agree() {
+    let pin = format!("fingerprint = \"{}\"", "ab".repeat(32));
+    for (kind, plain, secure) in [("rtsp", "rtsp", "rtsps"), ("mjpeg", "http", "https"), ("snapshot", "http", "https")]
+    {
+        let camera = |scheme: &str, keys: &str| {
+            format!(
+                "{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"{kind}\", url = \"{scheme}://h/1\", {keys} }}\n"
+            )
+        };
+        let said = |scheme: &str, keys: &str| sentences(&camera(scheme, keys)).join("|");
+        for keys in ["ca = \"/ca.pem\"", &pin, "insecure = true", "login = \"gate\""] {
+            assert!(Config::parse(&camera(secure, keys), Path::new("visiond.toml")).is_ok(), "{kind} {keys}");
+        }
+        for (key, keys) in [("ca", "ca = \"/ca.pem\""), ("fingerprint", &*pin), ("insecure", "insecure = true")] {
+            let expected =
+                format!("`{key}` requires TLS, and `url` has none: use {secure}:// there, or remove `{key}`");
+            assert!(said(plain, keys).contains(&expected), "{}", said(plain, keys));
+        }
+        assert!(Config::parse(&camera(plain, "insecure = false"), Path::new("visiond.toml")).is_ok());
+        assert!(said(secure, &format!("{pin}, ca = \"/c\"")).contains("remove `ca`, or this key"));
+        assert!(said(secure, &format!("{pin}, insecure = true")).contains("`insecure` accepts any certificate"));
+        assert!(said(secure, "ca = \"/c\", insecure = true").contains("`insecure` accepts any certificate"));
+        let wrong = said(secure, "fingerprint = \"ab:cd\"");
+        assert!(wrong.contains("must be the SHA-256 of a certificate: 64 hexadecimal digits"), "{wrong}");
+    }
+    let shown = Config::parse(
+        &format!(
+            "{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"mjpeg\", url = \"https://u:hush@h/1?pwd=hush\", {pin} }}\n"
+        ),
+        Path::new("visiond.toml"),
+    );
+    let shown = shown.unwrap().to_toml_without_secrets();
+    assert!(!shown.contains("hush") && shown.contains("AB:AB:AB"), "{shown}");
 }
 
 #[test]

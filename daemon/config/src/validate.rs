@@ -95,6 +95,11 @@ pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
                 login(&source, "url", diagnostics);
                 login(&source, "preview_url", diagnostics);
                 preview(&source, diagnostics);
+                certificate(&source, &["url", "preview_url"], "rtsps", diagnostics);
+            }
+            Some(source) if source.is("type", "mjpeg") || source.is("type", "snapshot") => {
+                login(&source, "url", diagnostics);
+                certificate(&source, &["url"], "https", diagnostics);
             }
             _ => {}
         }
@@ -172,6 +177,28 @@ fn preview(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
     {
         let message = "`preview_url` is the same as `url`: remove it, or write the URL of another stream of the camera";
         diagnostics.error(span, message);
+    }
+}
+
+/// Checks that the keys about a camera's certificate come with TLS, whose scheme is `secure`, in one of `urls`, and agree.
+fn certificate(source: &PlacedTable<'_, '_>, urls: &[&str], secure: &str, diagnostics: &mut Diagnostics) {
+    let scheme = |key: &&str| source.text(key).and_then(|(url, _)| url.split_once("://")).map(|(scheme, _)| scheme);
+    let schemes: Vec<_> = urls.iter().filter_map(scheme).collect();
+    let is_plain = !schemes.is_empty() && !schemes.iter().any(|scheme| scheme.eq_ignore_ascii_case(secure));
+    let is_insecure = source.flag("insecure") == Some(true);
+    for key in ["ca", "fingerprint", "insecure"] {
+        let Some(item) = source.table.get(key).filter(|_| key != "insecure" || is_insecure) else { continue };
+        if is_plain {
+            let message = format!("`{key}` requires TLS, and `url` has none: use {secure}:// there, or remove `{key}`");
+            diagnostics.error(item.span(), message);
+        } else if key == "fingerprint" && source.has("ca") {
+            let message = "`fingerprint` accepts one certificate, whoever signed it: remove `ca`, or this key";
+            diagnostics.error(item.span(), message);
+        } else if key == "insecure" && (source.has("ca") || source.has("fingerprint")) {
+            let other = if source.has("fingerprint") { "fingerprint" } else { "ca" };
+            let message = format!("`insecure` accepts any certificate, and `{other}` does not: remove one of them");
+            diagnostics.error(item.span(), message);
+        }
     }
 }
 

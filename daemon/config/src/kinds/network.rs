@@ -1,4 +1,4 @@
-//! Addresses to listen on, host names, brokers, MQTT topics, NATS subjects.
+//! Addresses to listen on, host names, brokers, MQTT topics, NATS subjects, URLs and certificates of cameras.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -98,19 +98,61 @@ pub fn split_broker(url: &str) -> Option<(&str, &str, Option<u16>)> {
 
 /// Returns the kind of URLs of RTSP streams.
 pub fn rtsp_url() -> KeyKind<String> {
-    string("a URL rtsp://HOST/PATH or rtsp://HOST:PORT/PATH", |item, _| {
+    camera_url("a URL rtsp://HOST/PATH, rtsp://HOST:PORT/PATH, or with rtsps://", &["rtsp", "rtsps"])
+}
+
+/// Returns the kind of URLs of cameras that speak HTTP.
+pub fn http_url() -> KeyKind<String> {
+    camera_url("a URL http://HOST/PATH or https://HOST/PATH", &["http", "https"])
+}
+
+fn camera_url(description: &str, schemes: &'static [&'static str]) -> KeyKind<String> {
+    string(description, move |item, _| {
         let text = filled(item)?;
-        let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let (scheme, rest) = text.split_once("://").ok_or("")?;
+        let is_known = schemes.contains(&scheme.to_ascii_lowercase().as_str());
         let is_plain = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
-        match scheme.as_deref() {
-            Some("rtsp") if text.len() > "rtsp://".len() && is_plain => Ok(text.to_owned()),
-            Some("rtsps") => {
-                let sentence = "has the scheme rtsps, which `type = \"rtsp\"` cannot read: set `type = \"video\"`";
-                Err(Refusal::Sentence(sentence.to_owned()))
-            }
-            _ => Err("".into()),
-        }
+        if is_known && !rest.is_empty() && is_plain { Ok(text.to_owned()) } else { Err("".into()) }
     })
+}
+
+/// SHA-256 of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Display for Fingerprint {
+    /// Writes it as openssl and browsers do: `12:AB:...`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            write!(f, "{}{byte:02X}", if i == 0 { "" } else { ":" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Fingerprint {
+    /// Reads 64 hexadecimal digits, with or without colons between each two.
+    fn parse(text: &str) -> Option<Self> {
+        let pairs: Vec<&[u8]> = if text.contains(':') {
+            text.split(':').map(str::as_bytes).collect()
+        } else {
+            text.as_bytes().chunks(2).collect()
+        };
+        let byte = |pair: &&[u8]| {
+            let digit = |at: usize| char::from(*pair.get(at)?).to_digit(16);
+            if pair.len() == 2 { u8::try_from(digit(0)? << 4 | digit(1)?).ok() } else { None }
+        };
+        pairs.iter().map(byte).collect::<Option<Vec<u8>>>()?.try_into().ok().map(Self)
+    }
+}
+
+/// Returns the kind of fingerprints of certificates.
+pub fn fingerprint() -> KeyKind<Fingerprint> {
+    value(
+        "the SHA-256 of a certificate: 64 hexadecimal digits, with or without colons",
+        |fingerprint: &Fingerprint| quote(&fingerprint.to_string()),
+        |item, _| Ok(Fingerprint::parse(filled(item)?.trim()).ok_or("")?),
+    )
 }
 
 /// Returns the kind of MQTT topic prefixes: levels separated by `/`.
@@ -157,6 +199,20 @@ mod tests {
         for wrong in ["localhost:1883", "mqtt://", "mqtt://host:0", "mqtt://host:99999", "mqtt://host/x", "mqtt://[::1"]
         {
             assert_eq!(split_broker(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_has_64_digits_with_or_without_colons() {
+        let plain = "00ff".repeat(16);
+        let expected = Fingerprint(std::array::from_fn(|i| if i % 2 == 0 { 0 } else { 255 }));
+        assert_eq!(Fingerprint::parse(&plain), Some(expected));
+        assert_eq!(Fingerprint::parse(&expected.to_string()), Some(expected));
+        assert!(expected.to_string().starts_with("00:FF:00:FF:"));
+        let wrong =
+            [&plain[1..], &plain[2..], &format!("{plain}00"), &plain.replace('f', "g"), "", "00:ff", "0:0ff", "+0ä"];
+        for wrong in wrong.into_iter().chain([&*format!("{}:0", &expected.to_string()[..92])]) {
+            assert_eq!(Fingerprint::parse(wrong), None, "{wrong}");
         }
     }
 

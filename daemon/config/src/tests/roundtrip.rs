@@ -106,18 +106,47 @@ prop_compose! {
     }
 }
 
+/// TLS or not, and the keys `ca`, `fingerprint`, `insecure`.
+fn tls() -> impl Strategy<Value = (bool, (Option<PathBuf>, Option<Fingerprint>, bool))> {
+    prop_oneof![
+        any::<bool>().prop_map(|tls| (tls, (None, None, false))),
+        path().prop_map(|ca| (true, (Some(ca), None, false))),
+        any::<[u8; 32]>().prop_map(|digest| (true, (None, Some(Fingerprint(digest)), false))),
+        Just((true, (None, None, true))),
+    ]
+}
+
+prop_compose! {
+    fn mjpeg()(
+        path in "[a-z0-9/?=_.]{0,20}", (tls, (ca, fingerprint, insecure)) in tls(),
+        login in of(prop_oneof![path(), Just(PathBuf::from("gate"))]), timeout in duration(100, 3_600_000),
+    ) -> MjpegConfig {
+        let url = format!("http{}://10.0.0.1:8080/{path}", if tls { "s" } else { "" });
+        MjpegConfig { url, login, ca, fingerprint, insecure, timeout }
+    }
+}
+
+prop_compose! {
+    fn snapshot()(stream in mjpeg(), interval in duration(20, 3_600_000)) -> SnapshotConfig {
+        let MjpegConfig { url, login, ca, fingerprint, insecure, timeout } = stream;
+        SnapshotConfig { url, interval, login, ca, fingerprint, insecure, timeout }
+    }
+}
+
 prop_compose! {
     fn rtsp()(
         path in "[a-z0-9/?=_.]{0,20}", preview_url in of(Just("rtsp://10.0.0.1:554/PREVIEW".to_owned())),
+        (tls, (ca, fingerprint, insecure)) in tls(),
         login_transport in (of(prop_oneof![path(), Just(PathBuf::from("gate"))]), word()),
         key_frames_only: bool, decoder in word(), ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))],
         confined: bool,
         max_memory_bytes in (16_u64 << 20)..=1 << 40, pixels in word(), color_matrix in of(word()), color_range in of(word()),
         timeout in duration(100, 3_600_000),
     ) -> RtspConfig {
-        let (url, (login, transport)) = (format!("rtsp://10.0.0.1:554/{path}"), login_transport);
+        let scheme = if tls { "rtsps" } else { "rtsp" };
+        let (url, (login, transport)) = (format!("{scheme}://10.0.0.1:554/{path}"), login_transport);
         RtspConfig {
-            url, preview_url, login, transport, key_frames_only, decoder, ffmpeg, confined, max_memory_bytes, pixels, color_matrix,
+            url, preview_url, login, ca, fingerprint, insecure, transport, key_frames_only, decoder, ffmpeg, confined, max_memory_bytes, pixels, color_matrix,
             color_range, timeout,
         }
     }
@@ -142,9 +171,11 @@ prop_compose! {
 
 fn source() -> impl Strategy<Value = SourceConfig> {
     prop_oneof![
-        v4l2().prop_map(SourceConfig::V4l2),
-        rtsp().prop_map(SourceConfig::Rtsp),
-        video().prop_map(SourceConfig::Video),
+        v4l2().prop_map(SourceConfig::V4l2).boxed(),
+        rtsp().prop_map(SourceConfig::Rtsp).boxed(),
+        mjpeg().prop_map(SourceConfig::Mjpeg).boxed(),
+        snapshot().prop_map(SourceConfig::Snapshot).boxed(),
+        video().prop_map(SourceConfig::Video).boxed(),
         command().prop_map(SourceConfig::Command),
         (path(), any::<[bool; 3]>(), duration(10, 3_600_000), of(0.001..=1000.0_f64)).prop_map(
             |(path, [recursive, watch, repeat], watch_interval, fps)| {

@@ -9,13 +9,13 @@ use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
 use super::{HOUR, MIB, MS, SECOND};
 use crate::kinds::{
-    Words, by_name, camera, choice, command_line, control, credential, duration, flag, levels, list, location, name,
-    path, program, real, rtsp_url, size, text, whole, word,
+    Words, by_name, camera, choice, command_line, control, credential, duration, fingerprint, flag, http_url, levels,
+    list, location, name, path, program, real, rtsp_url, size, text, whole, word,
 };
 use crate::table_macros::{section, union};
 use crate::tables::{Union, table, union_table};
 
-pub use crate::kinds::{CameraName, ControlValue};
+pub use crate::kinds::{CameraName, ControlValue, Fingerprint};
 
 section! {
     /// A table `[[camera]]`.
@@ -43,6 +43,10 @@ union! {
         V4l2(V4l2Config) = "v4l2",
         /// A network camera over RTSP.
         Rtsp(RtspConfig) = "rtsp",
+        /// A network camera over HTTP, with one JPEG after another (MJPEG).
+        Mjpeg(MjpegConfig) = "mjpeg",
+        /// A network camera whose current picture visiond requests at intervals.
+        Snapshot(SnapshotConfig) = "snapshot",
         /// A video file or a URL, decoded by ffmpeg.
         Video(VideoConfig) = "video",
         /// A program that writes frames to standard output or to descriptor 3, such as GStreamer.
@@ -67,7 +71,7 @@ impl SourceConfig {
             Self::Video(video) => (video.pace == Pace::Fastest, false),
             Self::Command(command) => (command.pace == Pace::Fastest, false),
             Self::Images(images) => (false, images.fps.is_some()),
-            Self::V4l2(_) | Self::Rtsp(_) | Self::Pattern(_) => (false, false),
+            Self::V4l2(_) | Self::Rtsp(_) | Self::Mjpeg(_) | Self::Snapshot(_) | Self::Pattern(_) => (false, false),
         };
         is_lossless(self.name(), is_fastest, has_fps)
     }
@@ -86,7 +90,7 @@ pub fn is_lossless(kind: &str, is_fastest: bool, has_fps: bool) -> bool {
     match kind {
         "video" | "command" => is_fastest,
         "images" => !has_fps,
-        "v4l2" | "rtsp" | "pattern" => false,
+        "v4l2" | "rtsp" | "mjpeg" | "snapshot" | "pattern" => false,
         _ => true,
     }
 }
@@ -165,8 +169,7 @@ impl IoMode {
 section! {
     /// A network camera over RTSP, with H.264, H.265 or JPEG. visiond holds the session; ffmpeg decodes H.264 and H.265.
     pub struct RtspConfig {
-        /// The stream: rtsp://HOST:PORT/PATH. The port is 554 if there is none. rtsps:// is not supported here, `type = "video"`
-        /// reads it.
+        /// The stream: rtsp://HOST:PORT/PATH, or rtsps:// with TLS. The port is 554 if there is none, with TLS 322.
         url: String as rtsp_url() => required(r#""rtsp://192.168.1.20:554/stream1""#),
         /// Another stream of the same camera and the same view, such as a small one, for people: the live page, snapshots and MJPEG show
         /// it, with the boxes that the model found in `url`. visiond plays it only while somebody watches. While it cannot be played, they
@@ -176,6 +179,14 @@ section! {
         /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
         /// as the camera requests.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
+        /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
+        /// any name and date. Without it, the system's CAs.
+        ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
+        /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and issuer. The
+        /// error for a camera that is not trusted yet shows it.
+        fingerprint: Option<Fingerprint> as fingerprint() => optional(r#""12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0""#),
+        /// With TLS: accept any certificate. Anyone on the way to the camera can then read the login and replace the video.
+        insecure: bool as flag() => default(false),
         /// How the video comes. "tcp" loses no packet; "udp" is for cameras and networks that require it.
         transport: RtspTransport as word() => default(RtspTransport::Tcp),
         /// Decode only key frames, which takes a fraction of the CPU's time. How many there are is a setting of the camera
@@ -244,6 +255,54 @@ impl RtspTransport {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
         }
+    }
+}
+
+section! {
+    /// A network camera over HTTP, with one JPEG after another (MJPEG, multipart/x-mixed-replace). visiond finds the pictures by
+    /// their own structure, whatever the camera says about their borders, and decodes them in its own process.
+    pub struct MjpegConfig {
+        /// The stream: http:// or https://.
+        url: String as http_url() => required(r#""http://192.168.1.20/video.mjpg""#),
+        /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
+        /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
+        /// as the camera requests, and sends them to no other host.
+        login: Option<PathBuf> as credential() => optional(r#""gate""#),
+        /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
+        /// any name and date. Without it, the system's CAs.
+        ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
+        /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and issuer. The
+        /// error for a camera that is not trusted yet shows it.
+        fingerprint: Option<Fingerprint> as fingerprint() => optional(r#""12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0""#),
+        /// With TLS: accept any certificate. Anyone on the way to the camera can then read the login and replace the video.
+        insecure: bool as flag() => default(false),
+        /// visiond connects again if the camera does not answer, or sends no picture, for this long.
+        timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+    }
+}
+
+section! {
+    /// A network camera whose current picture visiond requests at intervals over HTTP: JPEG, PNG, BMP, WebP, GIF, TIFF or PNM.
+    pub struct SnapshotConfig {
+        /// The picture: http:// or https://.
+        url: String as http_url() => required(r#""http://192.168.1.20/snapshot.jpg""#),
+        /// Time from one request to the next. While the camera takes longer to answer, visiond sends no other request.
+        interval: Duration as duration(20 * MS..=HOUR) => default(SECOND),
+        /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
+        /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
+        /// as the camera requests, and sends them to no other host.
+        login: Option<PathBuf> as credential() => optional(r#""gate""#),
+        /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
+        /// any name and date. Without it, the system's CAs.
+        ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
+        /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and issuer. The
+        /// error for a camera that is not trusted yet shows it.
+        fingerprint: Option<Fingerprint> as fingerprint() => optional(r#""12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0""#),
+        /// With TLS: accept any certificate. Anyone on the way to the camera can then read the login and replace the video.
+        insecure: bool as flag() => default(false),
+        /// How long an answer may take. visiond opens the source again if requests fail for this long, or for two intervals if they
+        /// are longer.
+        timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }
 }
 

@@ -1,0 +1,437 @@
+//! TLS with a camera: which certificate is accepted, and why one is not.
+//!
+//! Few cameras have a certificate that a CA signed, or one with the right name. So there are three ways to trust one: a CA or the
+//! camera's own certificate (`ca`), its fingerprint (`fingerprint`), or none of that (`insecure`). The first two prove that the other
+//! end has the certificate's key; the last proves nothing.
+//!
+//! A certificate that is known by its bytes is read by [`PublicKey`] alone, because cameras have certificates that the rules of the
+//! web forbid, such as those of version 1.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime, alg_id};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+use sha2::{Digest, Sha256};
+use visiond_config::types::{Fingerprint, MjpegConfig, RtspConfig, SnapshotConfig};
+use visiond_system::preflight::Certainty;
+
+use super::source::{SourceError, SourceFault};
+
+/// Why a signature cannot be checked by a certificate that is known by its bytes.
+const UNUSABLE_KEY: &str = "the camera's certificate has a key that visiond cannot check: make a new one in the camera, with an \
+                            RSA key of 2048 bits or more, or set `insecure = true`";
+
+/// The keys of a camera's configuration that say which certificate is accepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsKeys {
+    /// A PEM file with the CA, or with the camera's own certificate. Without it, the system's CAs.
+    pub ca: Option<PathBuf>,
+    /// SHA-256 of the only certificate that is accepted.
+    pub fingerprint: Option<Fingerprint>,
+    /// Whether any certificate is accepted.
+    pub insecure: bool,
+}
+
+impl From<&RtspConfig> for TlsKeys {
+    fn from(RtspConfig { ca, fingerprint, insecure, .. }: &RtspConfig) -> Self {
+        Self { ca: ca.clone(), fingerprint: *fingerprint, insecure: *insecure }
+    }
+}
+
+impl From<&MjpegConfig> for TlsKeys {
+    fn from(MjpegConfig { ca, fingerprint, insecure, .. }: &MjpegConfig) -> Self {
+        Self { ca: ca.clone(), fingerprint: *fingerprint, insecure: *insecure }
+    }
+}
+
+impl From<&SnapshotConfig> for TlsKeys {
+    fn from(SnapshotConfig { ca, fingerprint, insecure, .. }: &SnapshotConfig) -> Self {
+        Self { ca: ca.clone(), fingerprint: *fingerprint, insecure: *insecure }
+    }
+}
+
+impl TlsKeys {
+    /// Finds out whether the file of `ca` can be used.
+    pub fn check(&self) -> Option<SourceFault> {
+        let path = self.ca.as_deref()?;
+        let (error, certainty) = certificates(path).err()?;
+        Some(SourceFault { key: "ca", error, certainty })
+    }
+}
+
+/// TLS with one camera.
+#[derive(Debug)]
+pub struct CameraTls {
+    config: Arc<ClientConfig>,
+    server: ServerName<'static>,
+    host: String,
+    verifier: Arc<CameraVerifier>,
+}
+
+impl CameraTls {
+    /// Reads the file of `ca`, or the system's CAs, so that a renewed certificate takes effect. `host` is that of the URL.
+    ///
+    /// # Errors
+    /// The file or the host cannot be used.
+    pub fn new(keys: &TlsKeys, host: &str) -> Result<Self, SourceError> {
+        let wrong = |reason: &str| SourceError::permanent(format!("cannot set up TLS with {host}: {reason}"));
+        // URLs have brackets around an IPv6 address.
+        let name = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        let server = ServerName::try_from(name.to_owned())
+            .map_err(|_| wrong("it is no name that a certificate can have: correct the host in `url`"))?;
+        let provider = Arc::new(ring::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
+        let trust = match (keys.insecure, &keys.fingerprint) {
+            (true, _) => Trust::Any,
+            (false, Some(pin)) => Trust::Pinned(pin.0),
+            (false, None) => Trust::of_authorities(keys.ca.as_deref(), &provider, name)?,
+        };
+        let verifier = Arc::new(CameraVerifier { trust, algorithms, host: name.to_owned(), seen: Mutex::default() });
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(&error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::<CameraVerifier>::clone(&verifier))
+            .with_no_client_auth();
+        // A camera that resumes a session shows no certificate, and the TLS of some breaks there.
+        config.resumption = Resumption::disabled();
+        Ok(Self { config: Arc::new(config), server, host: name.to_owned(), verifier })
+    }
+
+    /// Returns a connection that has not begun its handshake. It sends the host's name, but no address.
+    ///
+    /// # Errors
+    /// rustls cannot make one.
+    pub fn connection(&self) -> Result<ClientConnection, SourceError> {
+        ClientConnection::new(Arc::clone(&self.config), self.server.clone())
+            .map_err(|error| SourceError::permanent(format!("cannot set up TLS with {}: {error}", self.host)))
+    }
+
+    /// Returns why the handshake failed, and what to do.
+    pub fn failure(&self, error: &Error) -> String {
+        use CertificateError as Wrong;
+        let seen = self.verifier.seen.lock().clone();
+        let pin = match &seen {
+            Some(seen) => format!("`fingerprint = \"{}\"`, which is what the camera sent now", seen.fingerprint),
+            None => "`fingerprint`".to_owned(),
+        };
+        match error {
+            Error::InvalidCertificate(Wrong::ApplicationVerificationFailure) => {
+                let shown = seen.map_or_else(String::new, |seen| format!(", {}", seen.fingerprint));
+                format!(
+                    "the camera's certificate has another fingerprint than `fingerprint`{shown}: set that if the camera got a new \
+                     certificate, otherwise find out who answers in its place"
+                )
+            }
+            Error::InvalidCertificate(Wrong::UnknownIssuer) => {
+                let which = match seen {
+                    Some(seen) if seen.is_self_signed => "the camera's certificate is self-signed",
+                    _ => "unknown certificate issuer",
+                };
+                format!("{which}: set {pin}, or `ca`")
+            }
+            Error::InvalidCertificate(Wrong::NotValidForName | Wrong::NotValidForNameContext { .. }) => {
+                let host = &self.host;
+                format!(
+                    "the camera's certificate is not for {host}: use a name of the certificate in `url`, or set {pin}"
+                )
+            }
+            Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
+                format!("the camera's certificate has expired: renew it, correct this machine's clock, or set {pin}")
+            }
+            Error::InvalidCertificate(Wrong::NotValidYet | Wrong::NotValidYetContext { .. }) => {
+                format!("the camera's certificate is not valid yet: correct this machine's clock, or set {pin}")
+            }
+            Error::InvalidCertificate(Wrong::BadSignature) => "the camera does not prove that it has the key of its \
+                 certificate: restart it and update its firmware; if it stays, find out who answers in its place"
+                .to_owned(),
+            Error::General(reason) if reason == UNUSABLE_KEY => UNUSABLE_KEY.to_owned(),
+            Error::InvalidCertificate(error) => {
+                format!("the camera's certificate is not one that the rules for TLS allow ({error}): set {pin}")
+            }
+            Error::AlertReceived(
+                AlertDescription::CertificateRequired
+                | AlertDescription::BadCertificate
+                | AlertDescription::UnknownCA
+                | AlertDescription::AccessDenied,
+            ) => {
+                "the camera requires a certificate of its clients, and visiond has none: switch that off in the camera"
+                    .to_owned()
+            }
+            Error::AlertReceived(
+                AlertDescription::HandshakeFailure
+                | AlertDescription::ProtocolVersion
+                | AlertDescription::InsufficientSecurity,
+            )
+            | Error::PeerIncompatible(_) => format!(
+                "the camera has no version or cipher of TLS that visiond has ({error}): update its firmware, or use the port \
+                 without TLS"
+            ),
+            Error::InvalidMessage(_) => {
+                "no TLS at that port: use the URL's scheme without the s, or the TLS port".to_owned()
+            }
+            error => format!("TLS with the camera failed: {error}"),
+        }
+    }
+
+    /// Returns SHA-256 of the certificate that the camera showed last, if it did, as `fingerprint` takes it.
+    pub fn seen_fingerprint(&self) -> Option<String> {
+        self.verifier.seen.lock().as_ref().map(|seen| seen.fingerprint.to_string())
+    }
+}
+
+/// The certificate that a camera showed.
+#[derive(Debug, Clone)]
+struct SeenCertificate {
+    fingerprint: Fingerprint,
+    is_self_signed: bool,
+}
+
+/// Which certificates are accepted.
+#[derive(Debug)]
+enum Trust {
+    Any,
+    Pinned([u8; 32]),
+    Authorities {
+        /// `None` if no certificate of the file can be a CA's.
+        chains: Option<Arc<WebPkiServerVerifier>>,
+        /// Those of the file `ca`, each of which may be the camera's own.
+        own: Vec<CertificateDer<'static>>,
+    },
+}
+
+impl Trust {
+    fn of_authorities(ca: Option<&Path>, provider: &Arc<CryptoProvider>, host: &str) -> Result<Self, SourceError> {
+        let mut roots = RootCertStore::empty();
+        let own = match ca {
+            Some(path) => certificates(path).map_err(|(error, _)| error)?,
+            None => Vec::new(),
+        };
+        if ca.is_some() {
+            // The camera's own may be one that no CA can have.
+            roots.add_parsable_certificates(own.iter().cloned());
+        } else if roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 {
+            return Err(SourceError::permanent(format!(
+                "cannot set up TLS with {host}: this system has no CA certificates: install ca-certificates, or set `ca` or \
+                 `fingerprint`"
+            )));
+        }
+        let chains = match roots.is_empty() {
+            true => None,
+            false => {
+                let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
+                let wrong = |error| SourceError::permanent(format!("cannot set up TLS with {host}: {error}"));
+                Some(built.map_err(wrong)?)
+            }
+        };
+        Ok(Self::Authorities { chains, own })
+    }
+}
+
+/// Checks the certificate that a camera shows.
+#[derive(Debug)]
+struct CameraVerifier {
+    trust: Trust,
+    algorithms: WebPkiSupportedAlgorithms,
+    host: String,
+    seen: Mutex<Option<SeenCertificate>>,
+}
+
+impl CameraVerifier {
+    /// Whether a certificate was accepted by its bytes alone, so that only its key is read.
+    fn is_known(&self, certificate: &CertificateDer<'_>) -> bool {
+        match &self.trust {
+            Trust::Any => false,
+            Trust::Pinned(_) => true,
+            Trust::Authorities { own, .. } => own.iter().any(|own| own == certificate),
+        }
+    }
+
+    /// Checks a signature of the camera's by the key of its certificate; only the first algorithm of a scheme counts in TLS 1.3.
+    fn verify(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+        is_tls13: bool,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        if matches!(self.trust, Trust::Any) {
+            // Whoever may have any certificate has the key of one.
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        if !self.is_known(certificate) {
+            let check = if is_tls13 { verify_tls13_signature } else { verify_tls12_signature };
+            return check(message, certificate, signed, &self.algorithms);
+        }
+        let unusable = || Error::General(UNUSABLE_KEY.to_owned());
+        let key = PublicKey::of(certificate).filter(|key| !key.is_short_rsa()).ok_or_else(unusable)?;
+        let offered = self.algorithms.mapping.iter().find(|(scheme, _)| *scheme == signed.scheme);
+        let all = offered.map(|(_, algorithms)| *algorithms).unwrap_or_default();
+        let usable = if is_tls13 { all.get(..1).unwrap_or_default() } else { all };
+        let mut fitting = usable.iter().filter(|one| one.public_key_alg_id().as_ref() == key.algorithm).peekable();
+        if fitting.peek().is_none() || is_tls13 && is_pkcs1(signed.scheme) {
+            return Err(unusable());
+        }
+        if fitting.any(|one| one.verify_signature(key.bits, message, signed.signature()).is_ok()) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        Err(CertificateError::BadSignature.into())
+    }
+}
+
+/// Whether TLS 1.3 forbids the scheme.
+fn is_pkcs1(scheme: SignatureScheme) -> bool {
+    use SignatureScheme::{RSA_PKCS1_SHA1, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512};
+    [RSA_PKCS1_SHA1, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512].contains(&scheme)
+}
+
+impl ServerCertVerifier for CameraVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let digest: [u8; 32] = Sha256::digest(end_entity).into();
+        let fingerprint = Fingerprint(digest);
+        let is_self_signed = PublicKey::of(end_entity).is_some_and(|key| key.issuer == key.subject);
+        let last = self.seen.lock().replace(SeenCertificate { fingerprint, is_self_signed });
+        match &self.trust {
+            Trust::Any => {
+                if last.is_none_or(|last| last.fingerprint != fingerprint) {
+                    log::warn!(
+                        "the certificate of {} is not checked, so anyone on the way can read and replace what comes: set `fingerprint \
+                         = \"{fingerprint}\"`, which is what the camera sent now, instead of `insecure`",
+                        self.host
+                    );
+                }
+                Ok(ServerCertVerified::assertion())
+            }
+            Trust::Pinned(pin) if *pin == digest => Ok(ServerCertVerified::assertion()),
+            Trust::Pinned(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
+            Trust::Authorities { .. } if self.is_known(end_entity) => Ok(ServerCertVerified::assertion()),
+            Trust::Authorities { chains: None, .. } => Err(CertificateError::UnknownIssuer.into()),
+            Trust::Authorities { chains: Some(chains), .. } => {
+                let verified = chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+                match verified {
+                    // webpki refuses a self-signed certificate as that of a CA.
+                    Err(Error::InvalidCertificate(CertificateError::Other(_))) if is_self_signed => {
+                        Err(CertificateError::UnknownIssuer.into())
+                    }
+                    verified => verified,
+                }
+            }
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify(message, certificate, signed, false)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify(message, certificate, signed, true)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// The parts of a certificate that are read where its bytes are known: RFC 5280, 4.1.
+struct PublicKey<'a> {
+    issuer: &'a [u8],
+    subject: &'a [u8],
+    /// The content of the AlgorithmIdentifier.
+    algorithm: &'a [u8],
+    /// The content of the BIT STRING.
+    bits: &'a [u8],
+}
+
+impl<'a> PublicKey<'a> {
+    /// Whether it is an RSA key of less than 2048 bits, which ring does not take.
+    fn is_short_rsa(&self) -> bool {
+        self.algorithm == alg_id::RSA_ENCRYPTION.as_ref() && self.bits.len() < 2048 / 8
+    }
+
+    fn of(certificate: &'a CertificateDer<'_>) -> Option<Self> {
+        const SEQUENCE: u8 = 0x30;
+        const INTEGER: u8 = 0x02;
+        const BIT_STRING: u8 = 0x03;
+        /// The version, which certificates of version 1 do not have.
+        const VERSION: u8 = 0xa0;
+        let (whole, _) = element(certificate, SEQUENCE)?;
+        let (signed, _) = element(whole, SEQUENCE)?;
+        let rest = element(signed, VERSION).map_or(signed, |(_, rest)| rest);
+        let (_serial, rest) = element(rest, INTEGER)?;
+        let (_signature, rest) = element(rest, SEQUENCE)?;
+        let (issuer, rest) = element(rest, SEQUENCE)?;
+        let (_validity, rest) = element(rest, SEQUENCE)?;
+        let (subject, rest) = element(rest, SEQUENCE)?;
+        let (key, _) = element(rest, SEQUENCE)?;
+        let (algorithm, rest) = element(key, SEQUENCE)?;
+        let (bits, _) = element(rest, BIT_STRING)?;
+        // The first byte says how many bits of the last are unused.
+        let (0, bits) = bits.split_first().map(|(unused, bits)| (*unused, bits))? else { return None };
+        Some(Self { issuer, subject, algorithm, bits })
+    }
+}
+
+/// Splits a DER element with this tag from the front of `input`: its content, and what follows.
+fn element(input: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&first, rest) = input.split_first()?;
+    let (&short, rest) = rest.split_first()?;
+    if first != tag {
+        return None;
+    }
+    let (length, rest) = match short {
+        0..=0x7f => (usize::from(short), rest),
+        // No certificate in TLS has more bytes than three can count.
+        0x81..=0x83 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
+            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length)
+}
+
+/// Reads the certificates of the file `ca`.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, (SourceError, Certainty)> {
+    let shown = path.display();
+    let no_pem = || {
+        let reason = "it has no certificate in PEM format (-----BEGIN CERTIFICATE-----)";
+        (SourceError::permanent(format!("cannot use `ca` {shown}: {reason}")), Certainty::Certain)
+    };
+    let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+    let all = read.map_err(|error| match error {
+        pem::Error::Io(error) => {
+            (SourceError::permanent(format!("cannot read `ca` {shown}: {error}")), Certainty::of_reading(&error))
+        }
+        _ => no_pem(),
+    })?;
+    if all.is_empty() { Err(no_pem()) } else { Ok(all) }
+}
+
+#[cfg(test)]
+mod tests;
