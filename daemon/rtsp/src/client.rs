@@ -43,7 +43,9 @@ pub enum ClientError {
     #[error("the camera refuses the user or password (401): correct `login`")]
     LoginRefused,
     /// The camera asks for a login in a way that is not known here.
-    #[error("the camera requires a kind of authentication that visiond does not know ({0}): set Digest or Basic in the camera")]
+    #[error(
+        "the camera requires a kind of authentication that visiond does not know ({0}): set Digest or Basic in the camera"
+    )]
     UnknownAuthentication(String),
     /// A request was refused.
     #[error("the camera refuses {method}: {status} {reason}")]
@@ -87,6 +89,7 @@ pub enum Phase {
     Ready,
     /// Waits for the answer to PLAY. Packets may come.
     Starting,
+    /// The stream plays.
     Playing,
     /// Waits for the answer to TEARDOWN.
     Leaving,
@@ -102,27 +105,39 @@ pub enum Transport {
     /// In the connection.
     Tcp,
     /// As datagrams, to this port for RTP and the next one for RTCP.
-    Udp { client_port: u16 },
+    Udp {
+        /// The port of RTP.
+        client_port: u16,
+    },
 }
 
 /// What comes while a stream plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Media<'a> {
+    /// A packet in its order.
     Packet(RtpPacket<'a>),
-    /// A sender report: an RTP timestamp without wraps, and the camera's clock in NTP's format.
-    Report { timestamp: i64, ntp: u64 },
+    /// A sender report.
+    Report {
+        /// An RTP timestamp without wraps.
+        timestamp: i64,
+        /// The camera's clock at that time, in NTP's format: 32.32 bits of seconds since 1900.
+        ntp: u64,
+    },
 }
 
 /// The ports of RTP and RTCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
+    /// That of packets.
     Rtp,
+    /// That of reports.
     Rtcp,
 }
 
 /// What was counted in a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Of the stream's packets.
     pub rtp: RtpCounts,
     /// How often bytes were skipped that are no packet and no answer.
     pub skips: u64,
@@ -234,6 +249,7 @@ impl Client {
         this
     }
 
+    /// Returns where the session is.
     pub const fn phase(&self) -> &Phase {
         &self.phase
     }
@@ -248,6 +264,7 @@ impl Client {
         self.server_ports
     }
 
+    /// Returns what was counted so far.
     pub fn counts(&self) -> Counts {
         Counts {
             rtp: self.media.as_ref().map(|media| media.order.counts).unwrap_or_default(),
@@ -433,7 +450,9 @@ impl Client {
         match answer.status {
             200..=299 => self.accepted(&request, answer, now),
             401 => self.unauthorized(request, &answer.headers),
-            300..=399 if matches!(request.method, Method::Options | Method::Describe) => self.redirected(request, answer),
+            300..=399 if matches!(request.method, Method::Options | Method::Describe) => {
+                self.redirected(request, answer)
+            }
             _ => self.refused(request, answer, now),
         }
     }

@@ -5,8 +5,12 @@
 
 pub mod authentication;
 pub mod client;
-pub mod message;
-pub mod rtcp;
-pub mod rtp;
+mod message;
+pub mod picture_size;
+mod rtcp;
+mod rtp;
 pub mod sdp;
-pub mod session_headers;
+mod session_headers;
+
+pub use message::MessageError;
+pub use rtp::{RtpCounts, RtpPacket};

@@ -167,10 +167,13 @@ impl Reader {
                     self.found();
                     return Ok(Some(Item::Packet(channel, start..start + length)));
                 }
-            } else if first.is_ascii_alphabetic() && let Start::Head(head) = start_of(rest) {
-                return self.message(head);
-            } else if first.is_ascii_alphabetic() && matches!(start_of(rest), Start::Unknown) {
-                return Ok(None);
+            } else {
+                match start_of(rest) {
+                    Start::Head(head) => return self.message(head),
+                    Start::Unknown => return Ok(None),
+                    Start::Endless => return Err(MessageError::Endless),
+                    Start::Junk => {}
+                }
             }
             self.skip()?;
         }
@@ -236,6 +239,8 @@ enum Start {
     Head(usize),
     /// More bytes have to come.
     Unknown,
+    /// The head of a message that does not end.
+    Endless,
     Junk,
 }
 
@@ -248,8 +253,7 @@ fn start_of(bytes: &[u8]) -> Start {
     }
     match head_length(bytes) {
         Some(length) => Start::Head(length),
-        // The bound on junk ends a head that does not end.
-        None if bytes.len() > MOST_HEAD_BYTES => Start::Junk,
+        None if bytes.len() > MOST_HEAD_BYTES => Start::Endless,
         None => Start::Unknown,
     }
 }

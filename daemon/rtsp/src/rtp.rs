@@ -67,6 +67,7 @@ impl RtpHeader {
 /// A packet in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtpPacket<'a> {
+    /// Whether it is the last of a picture, as far as the camera says so.
     pub marker: bool,
     /// RTP's timestamp without wraps. After a jump of the camera's clock, it goes on behind the one before.
     pub timestamp: i64,
@@ -74,13 +75,16 @@ pub struct RtpPacket<'a> {
     pub lost: u16,
     /// Profile and bytes of the header extension.
     pub extension: Option<(u16, &'a [u8])>,
+    /// What is behind the header.
     pub payload: &'a [u8],
 }
 
 /// What happened to a stream's packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RtpCounts {
+    /// Packets of the stream.
     pub received: u64,
+    /// Packets that are missing.
     pub lost: u64,
     /// Came twice, or after those behind it were given.
     pub late: u64,
@@ -324,16 +328,14 @@ impl Extension {
     /// Whether a timestamp is later than the last one, by less than a jump.
     fn is_later(&self, timestamp: u32) -> bool {
         let most = MOST_FORTH_S * i64::from(self.rate_hz.max(1));
-        self.last.is_some_and(|(before, _)| {
-            (1..=most).contains(&i64::from(timestamp.wrapping_sub(before).cast_signed()))
-        })
+        self.last
+            .is_some_and(|(before, _)| (1..=most).contains(&i64::from(timestamp.wrapping_sub(before).cast_signed())))
     }
 
     /// Returns a timestamp near the last one, extended.
     fn near(&self, timestamp: u32) -> Option<i64> {
-        self.last.map(|(before, extended)| {
-            extended.saturating_add(i64::from(timestamp.wrapping_sub(before).cast_signed()))
-        })
+        self.last
+            .map(|(before, extended)| extended.saturating_add(i64::from(timestamp.wrapping_sub(before).cast_signed())))
     }
 }
 

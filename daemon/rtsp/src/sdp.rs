@@ -22,8 +22,11 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// A codec of network cameras.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
+    /// AVC, by RFC 6184.
     H264,
+    /// HEVC, by RFC 7798.
     H265,
+    /// By RFC 2435.
     Jpeg,
 }
 
@@ -32,6 +35,7 @@ pub enum Codec {
 pub struct Description {
     /// The control URL of the session, if it has one: absolute, relative or `*`.
     pub control: Option<String>,
+    /// In the server's order.
     pub streams: Vec<StreamDescription>,
 }
 
@@ -42,6 +46,7 @@ pub struct StreamDescription {
     pub media: String,
     /// Name of the encoding in lower case, such as `h264` or `pcma`; the payload type's number if it has no name.
     pub encoding: String,
+    /// The type that its packets have.
     pub payload_type: u8,
     /// Units of RTP's timestamps per second.
     pub rate_hz: u32,

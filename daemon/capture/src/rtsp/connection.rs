@@ -11,6 +11,9 @@ use socket2::SockRef;
 /// The most that the kernel keeps of datagrams, if it lets us: a key frame of 4K comes at once.
 const DATAGRAM_BYTES: usize = 4 << 20;
 
+/// The most datagrams in turn of others that are passed over.
+const MOST_FOREIGN: u32 = 256;
+
 /// How many pairs of ports are tried.
 const MOST_PAIRS: u32 = 64;
 
@@ -19,6 +22,8 @@ const MOST_PAIRS: u32 = 64;
 pub struct Connection {
     stream: TcpStream,
     tls: Option<Box<ClientConnection>>,
+    /// Whether the TLS session may have bytes that were not taken yet.
+    has_more: bool,
 }
 
 /// Why a connection is over.
@@ -51,7 +56,7 @@ fn unless_waiting<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 impl Connection {
     /// Takes a socket that is connected.
     pub fn new(stream: TcpStream, tls: Option<ClientConnection>) -> Self {
-        Self { stream, tls: tls.map(Box::new) }
+        Self { stream, tls: tls.map(Box::new), has_more: false }
     }
 
     /// Returns the addresses of both ends.
@@ -62,6 +67,11 @@ impl Connection {
     /// Whether bytes wait to be sent in the TLS session.
     pub fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Whether there is more to read although the socket may have nothing.
+    pub const fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Sends as much of `output` as the socket takes, and removes it from there.
@@ -89,6 +99,7 @@ impl Connection {
                 received => Ok(received.unwrap_or(0)),
             };
         };
+        self.has_more = true;
         loop {
             match tls.reader().read(space) {
                 Ok(0) => return Err(ConnectionError::Closed),
@@ -104,7 +115,10 @@ impl Connection {
                     while tls.wants_write() && unless_waiting(tls.write_tls(&mut self.stream))?.is_some() {}
                     processed.map_err(ConnectionError::Tls)?;
                 }
-                None => return Ok(0),
+                None => {
+                    self.has_more = false;
+                    return Ok(0);
+                }
             }
         }
     }
@@ -127,6 +141,7 @@ pub struct DatagramPorts {
 impl DatagramPorts {
     /// Opens a pair of ports, an even one and the next (RFC 3550 section 11), for datagrams of the camera to `own`.
     pub fn open(own: IpAddr, camera: IpAddr) -> io::Result<Self> {
+        let camera = camera.to_canonical();
         let mut tries = 0;
         loop {
             let rtp = UdpSocket::bind((own, 0))?;
@@ -169,14 +184,16 @@ impl DatagramPorts {
 
     /// Reads the next datagram of the camera that has come to a socket.
     pub fn receive<'b>(&self, socket: &UdpSocket, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-        loop {
+        // Others may send without end.
+        for _ in 0..MOST_FOREIGN {
             match socket.recv_from(buffer) {
-                Ok((length, from)) if from.ip() == self.camera => return buffer.get(..length),
+                Ok((length, from)) if from.ip().to_canonical() == self.camera => return buffer.get(..length),
                 Ok(_) => {}
-                // The camera's port was closed: an answer to a report, no end of the video.
+                // The camera's port is closed: an answer to a report, no end of the video.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(_) => return None,
             }
         }
+        None
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -83,7 +84,7 @@ pub(super) fn run(
     let file =
         file.map_err(|error| input(format!("cannot find the file of --login: {error}: write its whole path")))?;
     let config = RtspConfig { url: url.to_owned(), login: file, transport, ..RtspConfig::default() };
-    let offer = RtspOffer::ask(&config, watch, &SystemClock).map_err(|error| {
+    let offer = RtspOffer::ask(&config, watch, Arc::new(SystemClock)).map_err(|error| {
         let error = error.to_string();
         let here = if error.contains("`login`") { " (for this command: --login FILE)" } else { "" };
         input(error + here)
@@ -125,14 +126,14 @@ impl CameraReport {
 
 impl StreamReport {
     fn new(stream: &OfferedStream) -> Self {
-        let OfferedStream { media, encoding, size, announced_fps, is_played } = stream;
+        let OfferedStream { media, encoding, size, announced_fps, is_readable, is_played } = stream;
         Self {
             media: media.clone(),
             encoding: encoding.clone(),
             width: size.map(|size| size[0]),
             height: size.map(|size| size[1]),
             announced_fps: *announced_fps,
-            readable: stream.is_readable(),
+            readable: *is_readable,
             played: *is_played,
         }
     }
@@ -275,6 +276,7 @@ mod tests {
             encoding: encoding.to_owned(),
             size,
             announced_fps: None,
+            is_readable: media == "video",
             is_played,
         };
         let streams = vec![stream("video", "h264", Some([1920, 1080]), true), stream("audio", "pcma", None, false)];
