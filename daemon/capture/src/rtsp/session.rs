@@ -591,11 +591,7 @@ impl Session {
 
     /// Works once: goes on with what is there, or waits for something, up to `until`.
     pub(super) fn turn(&mut self, until: Instant, mut receive: impl FnMut(Received)) -> Result<(), Failure> {
-        let now = Instant::now();
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
-            return Err(self.silence());
-        }
-        self.look_for_camera(now)?;
+        self.look_for_camera(Instant::now())?;
         let until = self.deadline.map_or(until, |deadline| deadline.min(until));
         let worked = match &mut self.stage {
             Stage::Resolving(_) => self.resolve(until),
@@ -603,12 +599,15 @@ impl Session {
             Stage::Talking(_) => self.talk(until, &mut receive),
             Stage::Over => Ok(()),
         };
-        worked.inspect_err(|failure| {
-            if matches!(failure, Failure::Closed | Failure::Connect(_) | Failure::Tls(_)) {
-                // There is nobody to say good-bye to.
-                self.stage = Stage::Over;
-            }
-        })
+        if matches!(worked, Err(Failure::Closed | Failure::Connect(_) | Failure::Tls(_))) {
+            // There is nobody to say good-bye to.
+            self.stage = Stage::Over;
+        }
+        worked?;
+        match self.deadline {
+            Some(deadline) if deadline <= Instant::now() => Err(self.silence()),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the failure of a session in which nothing came for too long.
