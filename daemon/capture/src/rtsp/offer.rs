@@ -26,6 +26,8 @@ pub struct RtspOffer {
     pub url: String,
     /// Whether that left out something behind the host.
     pub has_secret: bool,
+    /// The SHA-256 of the certificate that a camera with TLS showed.
+    pub certificate: Option<String>,
     /// The streams, in the camera's order: up to 16, and the one that visiond plays.
     pub streams: Vec<OfferedStream>,
     /// What came of the stream that visiond plays.
@@ -87,9 +89,12 @@ fn ask(target: &SessionTarget, session: &mut Session, watch: Duration) -> Result
     let failed = |failure: &Failure| failure.error(target);
     let mut watch_of = Watch::default();
     while !session.is_ready() {
-        session.turn(Instant::now() + STEP, |received| watch_of.receive(&received)).map_err(|failure| failed(&failure))?;
+        session
+            .turn(Instant::now() + STEP, |received| watch_of.receive(&received))
+            .map_err(|failure| failed(&failure))?;
     }
     let chosen = session.chosen().cloned().ok_or_else(session_ended)?;
+    let certificate = session.seen_fingerprint();
     let streams = session.streams().iter().enumerate().filter(|(at, _)| *at < MOST_STREAMS || *at == chosen.index);
     let streams = streams.map(|(at, stream)| OfferedStream::new(stream, at == chosen.index)).collect();
     session.play();
@@ -109,7 +114,7 @@ fn ask(target: &SessionTarget, session: &mut Session, watch: Duration) -> Result
     }
     let (url, ended) = (shown(target.url.as_str()), ended.map(|failure| failure.message(target)));
     let has_secret = url != target.url.as_str();
-    Ok(RtspOffer { url, has_secret, streams, watched: watch_of.end(chosen.rate_hz), ended })
+    Ok(RtspOffer { url, has_secret, certificate, streams, watched: watch_of.end(chosen.rate_hz), ended })
 }
 
 impl OfferedStream {

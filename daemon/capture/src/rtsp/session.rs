@@ -19,8 +19,8 @@ use url::Url;
 use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
-use visiond_rtsp::client::{Client, ClientError, Media, Phase, Port, Transport};
 use visiond_rtsp::RtpPacket;
+use visiond_rtsp::client::{Client, ClientError, Media, Phase, Port, Transport};
 use visiond_rtsp::sdp::{self, StreamDescription};
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::credentials::Login;
@@ -340,7 +340,9 @@ impl Failure {
             Self::Client(ClientError::Message(_)) => false,
             // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
             Self::Client(error) => error.status().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
-            Self::NoAnswer | Self::NoVideo(_) | Self::Damaged | Self::Closed | Self::Absent(_) | Self::Connect(_) => true,
+            Self::NoAnswer | Self::NoVideo(_) | Self::Damaged | Self::Closed | Self::Absent(_) | Self::Connect(_) => {
+                true
+            }
             Self::Tls(_)
             | Self::Local(_)
             | Self::Ports(_)
@@ -392,7 +394,8 @@ impl Failure {
                 offered.join(" and ")
             ),
             Self::Encrypted => {
-                "the camera encrypts its video (SRTP): switch that off in the camera, or set `type = \"video\"`".to_owned()
+                "the camera encrypts its video (SRTP): switch that off in the camera, or set `type = \"video\"`"
+                    .to_owned()
             }
         };
         format!("cannot play {shown}: {reason}")
@@ -490,7 +493,10 @@ pub(super) struct Session {
 
 enum Stage {
     Resolving(Lookup),
-    Connecting { stream: TcpStream, others: Vec<SocketAddr> },
+    Connecting {
+        stream: TcpStream,
+        others: Vec<SocketAddr>,
+    },
     Talking(Talk),
     /// It has failed.
     Over,
@@ -537,6 +543,14 @@ impl Session {
         match &self.stage {
             Stage::Talking(talk) => talk.client.streams(),
             _ => &[],
+        }
+    }
+
+    /// Returns the SHA-256 of the certificate that the camera showed.
+    pub(super) fn seen_fingerprint(&self) -> Option<String> {
+        match &self.stage {
+            Stage::Talking(talk) => talk.tls.as_ref()?.seen_fingerprint(),
+            _ => None,
         }
     }
 
@@ -626,7 +640,9 @@ impl Session {
         }
         let what = match (counts.received, counts.foreign) {
             (0, 0) => None,
-            (0, _) => Some("packets of other kinds than it describes came: restart the camera, or set `type = \"video\"`"),
+            (0, _) => {
+                Some("packets of other kinds than it describes came: restart the camera, or set `type = \"video\"`")
+            }
             _ if talk.last_bytes.elapsed() >= self.target.timeout / 2 => None,
             _ => Some("packets came, and no whole picture: restart the camera, or set another codec in it"),
         };
@@ -786,6 +802,15 @@ impl Session {
         let Stage::Talking(talk) = &mut self.stage else { return Ok(()) };
         match talk.client.phase() {
             Phase::Described => {
+                if let Some(seen) =
+                    talk.tls.as_ref().filter(|_| self.target.tls.insecure).and_then(CameraTls::seen_fingerprint)
+                {
+                    log::warn!(
+                        "{}: `insecure` accepts any certificate, so anybody on the network could answer in the camera's place: set \
+                         `fingerprint = \"{seen}\"` instead",
+                        self.target.shown
+                    );
+                }
                 let chosen = ChosenStream::of(talk.client.streams())?;
                 let transport = talk.open_ports(self.target.transport)?;
                 self.reception = Some(Reception::new(&chosen));
@@ -886,8 +911,10 @@ impl Talk {
         if let Some(ports) = self.ports.as_ref().filter(|_| ready.rtp || ready.rtcp) {
             buffer.resize(DATAGRAM_BYTES, 0);
             // Reports first: they time the pictures.
-            for (is_ready, port, socket) in [(ready.rtcp, Port::Rtcp, &ports.rtcp), (ready.rtp, Port::Rtp, &ports.rtp)] {
-                while is_ready && read < MOST_READ
+            for (is_ready, port, socket) in [(ready.rtcp, Port::Rtcp, &ports.rtcp), (ready.rtp, Port::Rtp, &ports.rtp)]
+            {
+                while is_ready
+                    && read < MOST_READ
                     && let Some(datagram) = ports.receive(socket, buffer)
                 {
                     read += datagram.len();

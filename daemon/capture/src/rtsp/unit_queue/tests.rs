@@ -1,6 +1,5 @@
 #![allow(clippy::unwrap_used)]
 
-
 use visiond_flow::clock::simulated::SimulatedClock;
 
 use super::super::access_unit::Codec;
