@@ -625,9 +625,7 @@ impl StreamState {
 
     fn report(&self, packet: &[u8], give: &mut impl FnMut(Media<'_>)) {
         let Some(report) = SenderReport::find(packet) else { return };
-        if let Some(timestamp) = self.order.report_time(report.timestamp) {
-            give(Media::Report { timestamp, ntp: report.ntp });
-        }
+        give(Media::Report { timestamp: self.order.report_time(report.timestamp), ntp: report.ntp });
     }
 }
 

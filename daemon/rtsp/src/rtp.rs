@@ -205,7 +205,7 @@ impl Order {
     }
 
     /// Returns an RTP timestamp of a report without wraps.
-    pub fn report_time(&self, timestamp: u32) -> Option<i64> {
+    pub fn report_time(&self, timestamp: u32) -> i64 {
         self.clock.near(timestamp)
     }
 
@@ -332,10 +332,11 @@ impl Extension {
             .is_some_and(|(before, _)| (1..=most).contains(&i64::from(timestamp.wrapping_sub(before).cast_signed())))
     }
 
-    /// Returns a timestamp near the last one, extended.
-    fn near(&self, timestamp: u32) -> Option<i64> {
-        self.last
-            .map(|(before, extended)| extended.saturating_add(i64::from(timestamp.wrapping_sub(before).cast_signed())))
+    /// Returns a timestamp near the last one, extended. Before the first packet, it is one that the first will be near to.
+    fn near(&self, timestamp: u32) -> i64 {
+        self.last.map_or(i64::from(timestamp), |(before, extended)| {
+            extended.saturating_add(i64::from(timestamp.wrapping_sub(before).cast_signed()))
+        })
     }
 }
 

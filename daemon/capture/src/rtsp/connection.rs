@@ -64,6 +64,11 @@ impl Connection {
         Ok((self.stream.local_addr()?, self.stream.peer_addr()?))
     }
 
+    /// Whether TLS is still to be agreed upon.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
     /// Whether bytes wait to be sent in the TLS session.
     pub fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())

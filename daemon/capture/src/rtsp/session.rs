@@ -627,9 +627,11 @@ impl Session {
     /// Returns the failure of a session in which nothing came for too long.
     pub(super) fn silence(&self) -> Failure {
         let Stage::Talking(talk) = &self.stage else { return Failure::NoAnswer };
-        match talk.client.phase() {
-            Phase::Playing => {}
-            _ => return Failure::NoAnswer,
+        if talk.connection.is_handshaking() {
+            return Failure::Tls("no TLS at that port: correct the port, or write rtsp://".to_owned());
+        }
+        if *talk.client.phase() != Phase::Playing {
+            return Failure::NoAnswer;
         }
         let counts = talk.client.counts().rtp;
         // A camera that fell silent after some damage is silent.
@@ -802,15 +804,6 @@ impl Session {
         let Stage::Talking(talk) = &mut self.stage else { return Ok(()) };
         match talk.client.phase() {
             Phase::Described => {
-                if let Some(seen) =
-                    talk.tls.as_ref().filter(|_| self.target.tls.insecure).and_then(CameraTls::seen_fingerprint)
-                {
-                    log::warn!(
-                        "{}: `insecure` accepts any certificate, so anybody on the network could answer in the camera's place: set \
-                         `fingerprint = \"{seen}\"` instead",
-                        self.target.shown
-                    );
-                }
                 let chosen = ChosenStream::of(talk.client.streams())?;
                 let transport = talk.open_ports(self.target.transport)?;
                 self.reception = Some(Reception::new(&chosen));
