@@ -99,7 +99,7 @@ impl Description {
             let line = line.trim_matches(|c: char| c == '\0' || c.is_whitespace());
             let Some((key, value)) = line.split_once('=') else { continue };
             let value = value.trim();
-            match key.trim() {
+            match key.trim().to_ascii_lowercase().as_str() {
                 "m" if all.len() == MOST_STREAMS => break,
                 "m" => all.push(Media::of(value)),
                 "a" => match all.last_mut() {
@@ -176,7 +176,17 @@ impl Media {
         // Cameras list formats that they do not describe.
         let formats = || self.formats.iter().copied().chain(self.maps.iter().map(|(format, _)| *format));
         let unnamed = || formats().next().map(|format| (format, format.to_string(), None));
-        let known = formats().find_map(map).or_else(|| formats().find_map(assigned)).or_else(unnamed);
+        // Parameters have the names of one codec alone.
+        let has = |format: u8, name: &str| {
+            self.parameters.iter().any(|(other, text)| *other == format && text.to_ascii_lowercase().contains(name))
+        };
+        let by_parameters = |format: u8| {
+            let names = [("sprop-parameter-sets", "h264"), ("sprop-sps", "h265"), ("sprop-vps", "h265")];
+            let found = names.iter().find(|(name, _)| has(format, name));
+            found.map(|(_, encoding)| (format, (*encoding).to_owned(), None))
+        };
+        let known = formats().find_map(map).or_else(|| formats().find_map(assigned));
+        let known = known.or_else(|| formats().find_map(by_parameters)).or_else(unnamed);
         let (payload_type, encoding, rate) = known.unwrap_or_default();
         let parameters = self.parameters.iter().filter(|(format, _)| *format == payload_type);
         let sets = parameters.flat_map(|(_, parameters)| parameter_sets(parameters)).collect();

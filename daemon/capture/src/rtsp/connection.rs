@@ -14,6 +14,9 @@ const DATAGRAM_BYTES: usize = 4 << 20;
 /// The most datagrams in turn of others that are passed over.
 const MOST_FOREIGN: u32 = 256;
 
+/// How often a TLS session is read in turn for bytes that it may not hold.
+const MOST_RECORDS: u32 = 64;
+
 /// How many pairs of ports are tried.
 const MOST_PAIRS: u32 = 64;
 
@@ -105,7 +108,8 @@ impl Connection {
             };
         };
         self.has_more = true;
-        loop {
+        // Records without content may come without end.
+        for _ in 0..MOST_RECORDS {
             match tls.reader().read(space) {
                 Ok(0) => return Err(ConnectionError::Closed),
                 Ok(received) => return Ok(received),
@@ -122,10 +126,11 @@ impl Connection {
                 }
                 None => {
                     self.has_more = false;
-                    return Ok(0);
+                    break;
                 }
             }
         }
+        Ok(0)
     }
 }
 

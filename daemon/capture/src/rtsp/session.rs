@@ -6,7 +6,7 @@
 use std::io;
 use std::iter;
 use std::mem;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
 use visiond_rtsp::RtpPacket;
-use visiond_rtsp::client::{Client, ClientError, Media, Phase, Port, Transport};
+use visiond_rtsp::client::{Client, ClientError, Media, Phase, Transport};
 use visiond_rtsp::sdp::{self, StreamDescription};
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::credentials::Login;
@@ -479,6 +479,8 @@ pub(super) struct Session {
     /// Where the session is played, which differs from the target's URL after a redirect.
     url: Url,
     redirects: u32,
+    /// The address of the server before any redirect.
+    camera: Option<IpAddr>,
     reachability: Option<Reachability>,
     next_try: Instant,
     /// Whether a try has found the camera absent while the session begins.
@@ -521,6 +523,7 @@ impl Session {
             deadline: Some(now + target.timeout),
             url,
             redirects: 0,
+            camera: None,
             reachability: None,
             next_try: now + reachability::INTERVAL,
             was_absent: false,
@@ -600,7 +603,7 @@ impl Session {
     fn has_news(&self) -> bool {
         let Stage::Talking(talk) = &self.stage else { return false };
         let mut sockets = [PollFd::new(&talk.connection, PollFlags::IN)];
-        poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        talk.connection.has_more() || poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Works once: goes on with what is there, or waits for something, up to `until`.
@@ -747,9 +750,11 @@ impl Session {
         let tls = (self.url.scheme() == "rtsps").then(|| CameraTls::new(&self.target.tls, host));
         let tls = tls.transpose().map_err(Failure::Local)?;
         let handshake = tls.as_ref().map(CameraTls::connection).transpose().map_err(Failure::Local)?;
-        // A login is for the host that it was given for.
-        let is_same = self.url.host_str() == self.target.url.host_str();
-        let login = self.target.login.clone().filter(|_| is_same).map(Login::into_parts);
+        let address = stream.peer_addr().map(|address| address.ip().to_canonical()).ok();
+        if self.redirects == 0 {
+            self.camera = address;
+        }
+        let login = self.target.login.clone().filter(|_| self.may_have_login(address)).map(Login::into_parts);
         self.stage = Stage::Talking(Talk {
             connection: Connection::new(stream, handshake),
             tls,
@@ -758,6 +763,15 @@ impl Session {
             last_bytes: Instant::now(),
         });
         Ok(())
+    }
+
+    /// Whether the server at this address may have the login. It is for the host that it was given for, which a redirect may name by
+    /// its address; and what was meant for TLS goes nowhere without.
+    fn may_have_login(&self, address: Option<IpAddr>) -> bool {
+        let (host, meant) = (self.url.host_str(), self.target.url.host_str());
+        let is_same = host.zip(meant).is_some_and(|(host, meant)| host.eq_ignore_ascii_case(meant));
+        let is_camera = is_same || address.is_some() && address == self.camera;
+        is_camera && (self.url.scheme() == "rtsps" || self.target.url.scheme() != "rtsps")
     }
 
     fn talk(&mut self, until: Instant, receive: &mut dyn FnMut(Received)) -> Result<(), Failure> {
@@ -781,7 +795,7 @@ impl Session {
             }
         };
         let read = talk.read(ready, now, &mut self.buffer, &mut give);
-        talk.client.tick(now, &mut give);
+        let ticked = talk.client.tick(now, &mut give);
         if let Some(reception) = reception
             && reception.count_units(now)
         {
@@ -789,6 +803,7 @@ impl Session {
         }
         // What came before the end has been given.
         read?;
+        ticked?;
         if let Some(ports) = &talk.ports
             && let Some((_, rtcp)) = talk.client.server_ports()
             && is_playing
@@ -904,14 +919,13 @@ impl Talk {
         if let Some(ports) = self.ports.as_ref().filter(|_| ready.rtp || ready.rtcp) {
             buffer.resize(DATAGRAM_BYTES, 0);
             // Reports first: they time the pictures.
-            for (is_ready, port, socket) in [(ready.rtcp, Port::Rtcp, &ports.rtcp), (ready.rtp, Port::Rtp, &ports.rtp)]
-            {
+            for (is_ready, socket) in [(ready.rtcp, &ports.rtcp), (ready.rtp, &ports.rtp)] {
                 while is_ready
                     && read < MOST_READ
                     && let Some(datagram) = ports.receive(socket, buffer)
                 {
                     read += datagram.len();
-                    self.client.datagram(port, datagram, now, &mut *give);
+                    self.client.datagram(datagram, now, &mut *give);
                 }
             }
         }
