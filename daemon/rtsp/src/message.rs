@@ -172,6 +172,7 @@ impl Reader {
                     Start::Head(head) => return self.message(head),
                     Start::Unknown => return Ok(None),
                     Start::Endless => return Err(MessageError::Endless),
+                    Start::OtherProtocol => return Err(MessageError::OtherProtocol),
                     Start::Junk => {}
                 }
             }
@@ -241,6 +242,8 @@ enum Start {
     Unknown,
     /// The head of a message that does not end.
     Endless,
+    /// An answer of HTTP.
+    OtherProtocol,
     Junk,
 }
 
@@ -248,6 +251,9 @@ enum Start {
 fn start_of(bytes: &[u8]) -> Start {
     let line_end = memchr(b'\n', &bytes[..bytes.len().min(MOST_HEAD_BYTES)]);
     let line = &bytes[..line_end.unwrap_or(bytes.len())];
+    if line.starts_with(b"HTTP/1.") {
+        return Start::OtherProtocol;
+    }
     if !may_begin_message(line, line_end.is_some()) {
         return Start::Junk;
     }
