@@ -37,10 +37,16 @@ const USUAL_FPS: f64 = 25.0;
 /// A file that is late by more than this continues from now instead of catching up.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
-/// Options of a live stream's input. Frame threads hold back a frame each; those within a frame hold back none. `-threads` of the user
-/// changes nothing about that, `-thread_type frame` does. ffmpeg would also look at up to 5 s of a stream and give them out late;
-/// ffprobe has found out what there is to know.
-const LIVE_INPUT: [&str; 4] = ["-thread_type", "slice", "-analyzeduration", "1"];
+/// Options of a live stream's decoder. Frame threads hold back a frame each; those within a frame hold back none. The user's
+/// `-threads` changes nothing about that; `-thread_type frame` does.
+const LIVE_DECODER: [&str; 2] = ["-thread_type", "slice"];
+
+/// Options of a live stream's demuxer. ffmpeg would look at up to 5 s of the stream and give them out late; ffprobe has found out
+/// what there is to know.
+const LIVE_DEMUXER: [&str; 2] = ["-analyzeduration", "1"];
+
+/// Containers that do not say which streams they have: ffmpeg must look until it has seen the video.
+const UNDECLARED: [&str; 3] = ["flv", "live_flv", "mpeg"];
 
 /// Options of a live stream's output: one thread, because two hold back a frame.
 const LIVE_OUTPUT: [&str; 2] = ["-threads", "1"];
@@ -296,11 +302,12 @@ fn output(config: &VideoConfig) -> FfmpegOutput {
     FfmpegOutput { pixels, color_matrix, color_range }
 }
 
-/// Whether the frames of this live stream may come in bursts: HTTP carries segments (HLS, DASH), and servers that send what they have
-/// kept. JPEG over HTTP is a camera's, which sends each frame when it is there and states no rate.
+/// Whether the frames of this live stream may come in bursts: HTTP carries segments (HLS, DASH), and servers send what they have
+/// kept. JPEG and FLV over HTTP come frame by frame; what FLV begins with is old, and better dropped than worked off.
 fn may_burst(url: &str, info: &VideoInfo) -> bool {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http)) && info.codec != "mjpeg"
+    let is_http = ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http));
+    is_http && info.codec != "mjpeg" && !info.container.contains("flv")
 }
 
 fn spawn(config: &VideoConfig, info: &VideoInfo, is_live: bool, label: &str) -> Result<Child, SourceError> {
@@ -314,7 +321,10 @@ fn arguments(config: &VideoConfig, info: &VideoInfo, is_live: bool) -> Vec<Strin
     let mut args: Vec<String> =
         ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", flags].map(str::to_owned).into();
     if is_live {
-        args.extend(LIVE_INPUT.map(str::to_owned));
+        args.extend(LIVE_DECODER.map(str::to_owned));
+        if !UNDECLARED.contains(&info.container.as_str()) {
+            args.extend(LIVE_DEMUXER.map(str::to_owned));
+        }
     }
     args.extend(config.input_args.iter().cloned());
     args.extend(ffprobe::input_options(config, info.demuxer).into_iter().map(str::to_owned));

@@ -562,14 +562,38 @@ fn a_burst_of_a_live_stream_is_spread_and_nothing_of_it_is_lost() {
 }
 
 #[test]
-fn only_live_av1_gives_up_the_order_of_b_frames() {
+fn a_live_decoder_gets_what_its_codec_and_container_allow() {
     let folder = TempDir::new().unwrap();
-    let config = config(&sample(&folder));
+    let config =
+        VideoConfig { input_args: vec!["-thread_type".to_owned(), "frame".to_owned()], ..config(&sample(&folder)) };
     let info = ffprobe::probe(&config, "test", &Stop::new().unwrap()).unwrap();
-    let flags = |codec: &str, is_live| {
-        let args = arguments(&config, &VideoInfo { codec: codec.to_owned(), ..info.clone() }, is_live);
-        args[args.iter().position(|arg| arg == "-flags").unwrap() + 1].clone()
+    let has = |codec: &str, container: &str, is_live, what: &str| {
+        let (codec, container) = (codec.to_owned(), container.to_owned());
+        arguments(&config, &VideoInfo { codec, container, ..info.clone() }, is_live).join(" ").contains(what)
     };
-    assert_eq!(flags("av1", true), "bitexact+low_delay");
-    assert_eq!((flags("av1", false), flags("mpeg4", true)), ("bitexact".to_owned(), "bitexact".to_owned()));
+    // Other decoders would give out B-frames in wrong order.
+    assert!(has("av1", "hls", true, "-flags bitexact+low_delay"));
+    assert!(!has("av1", "matroska,webm", false, "low_delay") && !has("mpeg4", "mpegts", true, "low_delay"));
+    // Sound that comes first would leave ffmpeg without video.
+    assert!(has("h264", "mpegts", true, "-analyzeduration") && !has("h264", "flv", true, "-analyzeduration"));
+    // The last counts.
+    assert!(has("h264", "rtsp", true, "-thread_type slice -analyzeduration 1 -thread_type frame"));
+    assert!(!has("h264", "mpegts", false, "slice"));
+}
+
+#[test]
+fn a_stream_over_http_may_come_in_bursts_unless_it_is_pushed_frame_by_frame() {
+    let folder = TempDir::new().unwrap();
+    let info = ffprobe::probe(&config(&sample(&folder)), "test", &Stop::new().unwrap()).unwrap();
+    for (url, codec, container, expected) in [
+        ("https://cam/live.m3u8", "h264", "hls", true),
+        ("HTTP://cam/live", "hevc", "mpegts", true),
+        ("http://cam/live.flv", "h264", "flv", false),
+        ("http://cam/video", "mjpeg", "mpjpeg", false),
+        ("rtsp://cam/1", "h264", "rtsp", false),
+        ("udp://239.1.1.1:5000", "h264", "mpegts", false),
+    ] {
+        let info = VideoInfo { codec: codec.to_owned(), container: container.to_owned(), ..info.clone() };
+        assert_eq!(may_burst(url, &info), expected, "{url}");
+    }
 }
