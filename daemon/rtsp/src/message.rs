@@ -253,7 +253,7 @@ impl Reader {
         if self.searched == 0 {
             let line_end = memchr(b'\n', &rest[..rest.len().min(MOST_LINE_BYTES)]);
             let line = &rest[..line_end.unwrap_or(rest.len().min(MOST_LINE_BYTES))];
-            if !self.has_begun && line.starts_with(b"HTTP/") {
+            if !self.has_begun && line.starts_with(b"HTTP/1.") {
                 return Start::OtherProtocol;
             }
             match (may_begin_message(line, line_end.is_some()), line_end) {
@@ -328,7 +328,7 @@ enum Start {
     Unknown,
     /// The head of a message that does not end.
     Endless,
-    /// The answer of another protocol.
+    /// An answer of HTTP.
     OtherProtocol,
     Junk,
 }

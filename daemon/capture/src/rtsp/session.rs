@@ -3,6 +3,7 @@
 //!
 //! RTSP itself is the crate `visiond-rtsp`, which does no I/O. Here are the sockets' waits, the timeouts, and the end.
 
+use std::array;
 use std::io;
 use std::iter;
 use std::mem;
@@ -293,8 +294,12 @@ pub(super) enum Failure {
     Client(ClientError),
     /// A name cannot be resolved, or no connection is made.
     Connect(io::Error),
+    /// A connection broke.
+    Broken(io::Error),
     /// TLS refuses the camera, for this reason.
     Tls(String),
+    /// The host that a redirect names requires a login. That of the configuration is for another host.
+    LoginElsewhere(String),
     /// Something on this side is wrong or missing.
     Local(SourceError),
     /// No ports for datagrams.
@@ -340,10 +345,15 @@ impl Failure {
             Self::Client(ClientError::Message(_)) => false,
             // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
             Self::Client(error) => error.status().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
-            Self::NoAnswer | Self::NoVideo(_) | Self::Damaged | Self::Closed | Self::Absent(_) | Self::Connect(_) => {
-                true
-            }
+            Self::NoAnswer
+            | Self::NoVideo(_)
+            | Self::Damaged
+            | Self::Closed
+            | Self::Broken(_)
+            | Self::Absent(_)
+            | Self::Connect(_) => true,
             Self::Tls(_)
+            | Self::LoginElsewhere(_)
             | Self::Local(_)
             | Self::Ports(_)
             | Self::Redirects
@@ -359,7 +369,11 @@ impl Failure {
         let reason = match self {
             Self::Client(error) => refusal(error, target),
             Self::Connect(error) => format!("cannot connect: {error}; check the address and the network"),
+            Self::Broken(error) => format!("the connection broke: {error}; check the camera and the network"),
             Self::Tls(reason) => reason.clone(),
+            Self::LoginElsewhere(url) => {
+                format!("the camera names another host, {url}, which requires a login: set `url` to that")
+            }
             Self::Local(error) => error.to_string(),
             Self::Ports(error) => format!("cannot open UDP ports: {error}; set `transport = \"tcp\"`"),
             Self::NoAnswer => {
@@ -511,6 +525,8 @@ struct Talk {
     tls: Option<CameraTls>,
     ports: Option<DatagramPorts>,
     client: Client,
+    /// Whether the login is meant for this server.
+    may_have_login: bool,
     /// When bytes came last.
     last_bytes: Instant,
 }
@@ -616,7 +632,7 @@ impl Session {
             Stage::Talking(_) => self.talk(until, &mut receive),
             Stage::Over => Ok(()),
         };
-        if matches!(worked, Err(Failure::Closed | Failure::Connect(_) | Failure::Tls(_))) {
+        if matches!(worked, Err(Failure::Closed | Failure::Broken(_) | Failure::Connect(_) | Failure::Tls(_))) {
             // There is nobody to say good-bye to.
             self.stage = Stage::Over;
         }
@@ -754,12 +770,14 @@ impl Session {
         if self.redirects == 0 {
             self.camera = address;
         }
-        let login = self.target.login.clone().filter(|_| self.may_have_login(address)).map(Login::into_parts);
+        let may_have_login = self.may_have_login(address);
+        let login = self.target.login.clone().filter(|_| may_have_login);
         self.stage = Stage::Talking(Talk {
             connection: Connection::new(stream, handshake),
             tls,
             ports: None,
-            client: Client::new(self.url.clone(), login),
+            client: Client::new(self.url.clone(), login.map(Login::into_parts)),
+            may_have_login,
             last_bytes: Instant::now(),
         });
         Ok(())
@@ -802,8 +820,13 @@ impl Session {
             self.deadline = Some(now + self.target.timeout);
         }
         // What came before the end has been given.
-        read?;
-        ticked?;
+        let is_elsewhere = !talk.may_have_login;
+        read.and(ticked.map_err(Failure::Client)).map_err(|failure| match failure {
+            Failure::Client(ClientError::LoginRequired) if is_elsewhere => {
+                Failure::LoginElsewhere(redact_line(self.url.as_str()))
+            }
+            failure => failure,
+        })?;
         if let Some(ports) = &talk.ports
             && let Some((_, rtcp)) = talk.client.server_ports()
             && is_playing
@@ -884,7 +907,7 @@ impl Talk {
     fn failure(&self, error: ConnectionError) -> Failure {
         match error {
             ConnectionError::Closed => Failure::Closed,
-            ConnectionError::Failed(error) => Failure::Connect(error),
+            ConnectionError::Failed(error) => Failure::Broken(error),
             ConnectionError::Tls(error) => {
                 Failure::Tls(self.tls.as_ref().map_or_else(|| error.to_string(), |tls| tls.failure(&error)))
             }
@@ -897,14 +920,19 @@ impl Talk {
         let interest = if wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let ports = self.ports.iter().flat_map(|ports| [&ports.rtp, &ports.rtcp]);
         let ports = ports.map(|socket| PollFd::new(socket, PollFlags::IN));
-        let mut sockets: SmallSockets<'_> = iter::once(PollFd::new(&self.connection, interest)).chain(ports).collect();
-        let own = sockets.len();
-        sockets.extend(probe.map(writable));
+        let all = iter::once(PollFd::new(&self.connection, interest)).chain(ports).chain(probe.map(writable));
+        // On the stack, because every wake passes here.
+        let mut sockets: [_; MOST_SOCKETS] = array::from_fn(|_| PollFd::new(&self.connection, PollFlags::empty()));
+        let used = sockets.iter_mut().zip(all).map(|(place, socket)| *place = socket).count();
         let has_more = self.connection.has_more();
-        wait(&mut sockets, if has_more { Instant::now() } else { until });
-        let mut ready = sockets.iter().take(own).map(|socket| socket.revents().intersects(!PollFlags::OUT));
-        let mut next = || ready.next().unwrap_or(false);
-        ReadySockets { connection: next() || has_more, rtp: next(), rtcp: next() }
+        wait(&mut sockets[..used], if has_more { Instant::now() } else { until });
+        let is_ready = |socket: &PollFd<'_>| socket.revents().intersects(!PollFlags::OUT);
+        let has_ports = self.ports.is_some();
+        ReadySockets {
+            connection: is_ready(&sockets[0]) || has_more,
+            rtp: has_ports && is_ready(&sockets[1]),
+            rtcp: has_ports && is_ready(&sockets[2]),
+        }
     }
 
     /// Reads what has come, and returns how many bytes.
@@ -963,8 +991,8 @@ impl Talk {
     }
 }
 
-/// The sockets of one wait.
-type SmallSockets<'a> = Vec<PollFd<'a>>;
+/// The most sockets of one wait: the connection, RTP, RTCP, and the one that tries whether the camera is there.
+const MOST_SOCKETS: usize = 4;
 
 fn writable(stream: &TcpStream) -> PollFd<'_> {
     PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::OUT)
