@@ -181,7 +181,6 @@ impl Reader {
         if !self.awaits_pause() {
             return Ok(None);
         }
-        self.searched = 0;
         let Start::Head(head) = self.start() else { return Ok(None) };
         self.message(head, true)
     }
@@ -201,8 +200,10 @@ impl Reader {
             if first == b'$' {
                 let Some(&[_, channel, high, low]) = rest.first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
                 let length = usize::from(u16::from_be_bytes([high, low]));
-                // After junk, a dollar alone is no proof.
-                if self.junk == 0 || rest.get(FRAME_HEAD_BYTES).is_none_or(|byte| byte >> 6 == 2) && channel < 16 {
+                let is_version = |byte: &u8| byte >> 6 == 2;
+                // After junk, a dollar alone is no proof. RTCP has eight bytes at least.
+                let is_likely = channel < 16 && length >= 8 && rest.get(FRAME_HEAD_BYTES).is_none_or(is_version);
+                if self.junk == 0 || is_likely {
                     if rest.len() < FRAME_HEAD_BYTES + length {
                         return Ok(None);
                     }
@@ -269,10 +270,11 @@ impl Reader {
             if line.starts_with(b"$") && line.get(1).is_none_or(|&channel| channel < 16) {
                 break;
             }
-            self.searched += end + 1;
+            let behind = self.searched + end + 1;
             if line.iter().all(|&byte| byte == b'\r') {
-                return Start::Head(self.searched);
+                return Start::Head(behind);
             }
+            self.searched = behind;
         }
         match searched.get(self.searched..) {
             Some([b'$', 0..16, ..]) => Start::Head(self.searched),
@@ -316,6 +318,7 @@ impl Reader {
             }
         };
         self.found(head_bytes + length);
+        self.expects_description &= !is_description;
         Ok(Some(item))
     }
 }
@@ -344,7 +347,7 @@ fn may_begin_message(line: &[u8], is_whole: bool) -> bool {
     }
     let is_of_method = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
     let method = line.iter().take(MOST_METHOD + 1).take_while(|byte| is_of_method(byte)).count();
-    if method == 0 || method > MOST_METHOD || line.get(method).is_some_and(|byte| *byte != b' ') {
+    if !line.first().is_some_and(u8::is_ascii_uppercase) || method > MOST_METHOD || line.get(method).is_some_and(|byte| *byte != b' ') {
         return false;
     }
     // "OPTIONS * RTSP/1.0"
