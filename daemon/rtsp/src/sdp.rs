@@ -137,7 +137,12 @@ impl Media {
     }
 
     fn attribute(&mut self, line: &str) {
-        let whole = |text: &str| text.trim().parse::<u16>().ok().filter(|side| *side > 0);
+        // "2560,1440" or "2560-1440", with any blanks.
+        let size_of = |text: &str| {
+            let mut sides = text.split(|c: char| !c.is_ascii_digit()).filter(|side| !side.is_empty());
+            let mut next = || sides.next()?.parse::<u16>().ok().filter(|side| *side > 0);
+            Some([next()?, next()?])
+        };
         if let Some(url) = attribute(line, "control") {
             // The first, as ffmpeg has it; some cameras repeat it.
             self.control.get_or_insert(url.to_owned());
@@ -147,14 +152,10 @@ impl Media {
             self.parameters.extend(of_format(value).map(|(format, rest)| (format, rest.to_owned())));
         } else if let Some(value) = attribute(line, "framerate").or_else(|| attribute(line, "x-framerate")) {
             self.announced_fps = value.parse().ok().filter(|fps| *fps > 0.0 && *fps <= 1000.0);
-        } else if let Some((width, height)) =
-            attribute(line, "x-dimensions").and_then(|value| value.split_once([',', ' ', 'x']))
-        {
-            self.size = whole(width).zip(whole(height)).map(<[u16; 2]>::from);
-        } else if let Some((_, size)) = attribute(line, "framesize").and_then(of_format)
-            && let Some((width, height)) = size.split_once(['-', 'x'])
-        {
-            self.size = whole(width).zip(whole(height)).map(<[u16; 2]>::from);
+        } else if let Some(size) = attribute(line, "x-dimensions") {
+            self.size = size_of(size);
+        } else if let Some((_, size)) = attribute(line, "framesize").and_then(of_format) {
+            self.size = size_of(size);
         }
     }
 
