@@ -141,7 +141,7 @@ fn packets_of_a_connection_come_in_order_and_once() {
         }
     }
     let wrapped = [65533, 65535, 65534, 0, 2, 1, 65535, 3];
-    let (numbers, counts) = play(Delivery::Reliable, wrapped.map(|n| (n, u32::from(n.wrapping_add(10)) * 3000)));
+    let (numbers, counts) = play(Delivery::Reliable, wrapped.map(|n: u16| (n, u32::from(n.wrapping_add(10)) * 3000)));
     assert_eq!(numbers, [65533, 65534, 65535, 0, 1, 2, 3]);
     assert_eq!((counts.lost, counts.late, counts.restarts), (0, 1, 0));
 }
@@ -161,7 +161,7 @@ fn packets_that_come_twice_are_no_new_count_though_pictures_are_not_sent_as_they
     }
 }
 
-/// A count that begins anew, at any number, after any other, goes on at once and without a loss.
+/// A count that begins anew, at any number, after any other, goes on at once and without a loss. One that is a little ahead is a loss.
 #[test]
 fn cameras_may_count_anew() {
     for (before, after) in [(500, 0), (20, 0), (65_400, 0), (100, 99), (100, 20), (100, 40_000), (60_000, 500), (300, 44), (1, 65_000)] {
@@ -171,13 +171,13 @@ fn cameras_may_count_anew() {
         for (at, number) in (0..).zip(&numbers) {
             stream.push(Sent::new(*number, at * 3000));
         }
-        let (restarts, is_jump) = (stream.order.counts.restarts, after > before && after - before <= 3000);
+        let (restarts, is_jump) = (stream.order.counts.restarts, (after - before).rem_euclid(65_536) <= 3000);
         stream.tick(100);
         assert_eq!(stream.numbers(), numbers, "{before} {after}");
         assert!(is_jump || restarts == 1, "{before} {after}: {restarts}");
         let lost: u64 = stream.given.iter().map(|given| u64::from(given.1)).sum();
         assert_eq!(lost, stream.order.counts.lost, "{before} {after}");
-        assert!(lost == 0 || is_jump || after < before - 62_000, "{before} {after}: {lost}");
+        assert!(lost == 0 || is_jump, "{before} {after}: {lost}");
     }
 }
 
