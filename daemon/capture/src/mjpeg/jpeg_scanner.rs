@@ -333,4 +333,4 @@ fn length_of(line: &[u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
