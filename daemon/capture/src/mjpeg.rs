@@ -171,9 +171,12 @@ impl MjpegSource {
 
     /// Returns `next`, or an error if there was nothing but damage for as long as a picture may take.
     fn watched(&mut self, next: Next) -> Result<Next, SourceError> {
-        if !matches!(next, Next::Lost { cause: LossCause::Corrupt, .. }) {
+        // Pictures that a newer one replaced may have been damaged, too.
+        if matches!(next, Next::Frame(_)) {
             self.damage.reset();
-        } else if self.damage.is_over(self.clock.monotonic_ns(), self.config.timeout) {
+        } else if matches!(next, Next::Lost { cause: LossCause::Corrupt, .. })
+            && self.damage.is_over(self.clock.monotonic_ns(), self.config.timeout)
+        {
             let (origin, seconds) = (&self.origin, self.config.timeout.as_secs_f64());
             return Err(SourceError::absent(format!(
                 "every picture from {origin} was damaged for {seconds} s: restart the camera, and check the network"
