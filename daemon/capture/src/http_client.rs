@@ -5,6 +5,8 @@
 
 mod body;
 mod connection;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 
 use std::time::Instant;
 

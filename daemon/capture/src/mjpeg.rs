@@ -3,6 +3,8 @@
 //! The thread that waits for frames reads all that has come, so that a slow reader gets the newest picture and the older ones are
 //! lost by overload. A frame's time is the arrival of its first byte.
 
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod jpeg_scanner;
 
 use std::sync::Arc;
@@ -257,6 +259,9 @@ fn is_page(head: &[u8]) -> bool {
     let head = head.trim_ascii_start();
     matches!(head, [b'<', b'!' | b'?' | b'h' | b'H', ..])
 }
+
+#[cfg(test)]
+pub(crate) use self::jpeg_scanner::tests as jpeg_scanner_tests;
 
 #[cfg(test)]
 pub(crate) mod tests;

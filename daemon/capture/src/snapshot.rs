@@ -208,4 +208,4 @@ impl Source for SnapshotSource {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

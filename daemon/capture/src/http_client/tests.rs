@@ -127,6 +127,11 @@ pub fn write(client: &mut dyn Write, bytes: &[u8]) -> bool {
     client.write_all(bytes).and_then(|()| client.flush()).is_ok()
 }
 
+/// Ends the connection after what was written.
+pub fn closing(_written: bool) -> bool {
+    false
+}
+
 /// Answers with a status, more header lines and a body.
 pub fn answer(client: &mut dyn Write, status: &str, headers: &str, body: &[u8]) -> bool {
     let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
@@ -174,7 +179,7 @@ fn bodies_by_length_in_chunks_and_until_the_end_arrive_whole() {
         "/length?a=b" => answer(client, "200 OK", "", b"hello"),
         "/chunks" => write(client, b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"),
         "/lf" => write(client, b"HTTP/1.0 200 OK\nConnection : Keep-Alive\nContent-Length:5\n\nhello"),
-        _ => write(client, b"HTTP/1.0 200 OK\r\n\r\nhel") && write(client, b"lo") && false,
+        _ => closing(write(client, b"HTTP/1.0 200 OK\r\n\r\nhel") && write(client, b"lo")),
     }
     });
     for (path, connections) in [("/length?a=b", 1), ("/chunks", 2), ("/lf", 3), ("/end", 5)] {
@@ -196,7 +201,7 @@ fn bodies_by_length_in_chunks_and_until_the_end_arrive_whole() {
 #[test]
 fn a_kept_connection_that_the_camera_has_closed_is_made_again() {
     // Says that the connection goes on, and closes it.
-    let server = Server::start(|_, client| answer(client, "200 OK", "", b"x") && false);
+    let server = Server::start(|_, client| closing(answer(client, "200 OK", "", b"x")));
     let mut client = client(&config(&server.url("/")));
     for count in 1..=3 {
         assert_eq!(get(&mut client), Ok((200, b"x".to_vec())));
@@ -377,7 +382,7 @@ fn tls_is_by_fingerprint_ca_or_insecure_and_refused_with_what_to_set() {
     let said = refused(&SnapshotConfig { fingerprint: Some(files.fingerprint("other")), ..camera });
     assert!(said.contains("another fingerprint than `fingerprint`"), "{said}");
     // One without TLS, and the other way round.
-    let plain = Server::start(|_, client| answer(client, "400 Bad Request", "", b"") && false);
+    let plain = Server::start(|_, client| closing(answer(client, "400 Bad Request", "", b"")));
     let config = SnapshotConfig { insecure: true, ..config(&plain.url("/").replace("http:", "https:")) };
     let said = refused(&config);
     assert!(said.contains("TLS"), "{said}");
@@ -389,8 +394,8 @@ fn tls_is_by_fingerprint_ca_or_insecure_and_refused_with_what_to_set() {
 fn answers_that_are_none_end_with_a_sentence_and_take_no_memory() {
     let server = Server::start(|request, client| match request.path() {
         "/none" => false,
-        "/cut" => write(client, b"HTTP/1.1 200 OK\r\nContent-Le") && false,
-        "/short" => write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx") && false,
+        "/cut" => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Le")),
+        "/short" => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")),
         "/rtsp" => write(client, b"RTSP/1.0 400 Bad Request\r\n\r\n"),
         "/chunk" => write(client, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
         "/interim" => (0..100).all(|_| write(client, b"HTTP/1.1 100 Continue\r\n\r\n")),

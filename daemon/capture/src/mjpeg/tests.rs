@@ -11,7 +11,7 @@ use visiond_system::testing::{EVER, HANG, finishes, while_it_waits};
 
 use super::jpeg_scanner::tests::picture;
 use super::*;
-use crate::http_client::tests::{Server, answer, write};
+use crate::http_client::tests::{Server, answer, closing, write};
 
 const MULTIPART: &str = "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=b\r\n\r\n";
 
@@ -133,7 +133,7 @@ fn every_way_to_frame_the_parts_gives_each_picture_when_its_last_byte_came() {
 fn a_reader_that_is_behind_gets_the_newest_picture_and_the_others_are_overload() {
     let pictures: Vec<_> = (0..5).map(|level| picture(level * 40, 32, 32)).collect();
     let all = [MULTIPART.as_bytes(), &pictures.concat()].concat();
-    let server = Server::start(move |_, client| write(client, &all) && false);
+    let server = Server::start(move |_, client| closing(write(client, &all)));
     let (frames, lost, error) = read_all(config(&server.url("/")));
     let skipped: u64 =
         lost.iter().map(|(frames, cause)| if *cause == LossCause::Overload { *frames } else { 99 }).sum();
@@ -205,7 +205,7 @@ fn other_content_is_named_with_what_to_do() {
             "/nothing" => ("multipart/x-mixed-replace", b""),
             _ => ("image/jpeg", &jpeg),
         };
-        answer(client, "200 OK", &format!("Content-Type: {kind}\r\n"), body) && false
+        closing(answer(client, "200 OK", &format!("Content-Type: {kind}\r\n"), body))
     });
     for (path, words) in [
         ("/page", "the camera sends a page (HTML) and no MJPEG: correct the path in `url`"),
@@ -248,7 +248,7 @@ fn a_camera_that_sends_no_more_ends_the_source_and_a_stop_ends_the_wait() {
 #[test]
 fn a_picture_larger_than_is_allowed_is_refused() {
     let jpeg = picture(1, 64, 64);
-    let server = Server::start(move |_, client| write(client, &[MULTIPART.as_bytes(), &jpeg].concat()) && false);
+    let server = Server::start(move |_, client| closing(write(client, &[MULTIPART.as_bytes(), &jpeg].concat())));
     let limited = Buffers { max_pixels: 64 * 63, ..Buffers::host(3) };
     let mut source = MjpegSource::open(&config(&server.url("/")), &limited, Arc::new(SystemClock)).unwrap();
     let error = source.next(&Stop::new().unwrap()).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use visiond_kernels::jpeg::JpegEncoder;
 use visiond_system::testing::{EVER, HANG, while_it_waits};
 
 use super::*;
-use crate::http_client::tests::{Server, answer, write};
+use crate::http_client::tests::{Server, answer, closing, write};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -63,8 +63,8 @@ fn other_formats_and_sizes_are_read_and_every_end_of_a_body() {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |_, client| match count.fetch_add(1, Ordering::SeqCst) {
         0 => answer(client, "200 OK", "", &png(10)),
-        1 => write(client, &[b"HTTP/1.0 200 OK\r\n\r\n", &jpeg(20)[..]].concat()) && false,
-        _ => answer(client, "200 OK", "Content-Type: nonsense\r\nConnection: close\r\n", &jpeg(30)) && false,
+        1 => closing(write(client, &[b"HTTP/1.0 200 OK\r\n\r\n", &jpeg(20)[..]].concat())),
+        _ => closing(answer(client, "200 OK", "Content-Type: nonsense\r\nConnection: close\r\n", &jpeg(30))),
     });
     let (mut source, _) = open(&config(&server.url("/")));
     for (width, level) in [(8, 10), (16, 20), (16, 30), (16, 30)] {
@@ -102,7 +102,7 @@ fn a_failed_request_is_said_and_counted_once_and_the_next_is_at_its_time() {
         1 => answer(client, "503 Busy", "", b""),
         2 => answer(client, "200 OK", "", b"no picture"),
         3 => false,
-        4 => write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx") && false,
+        4 => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx")),
         _ => {
             assert_eq!(request.header("if-none-match"), None, "the next picture must come whole");
             answer(client, "200 OK", "ETag: x\r\n", &jpeg(9))
@@ -129,7 +129,7 @@ fn the_source_ends_when_it_fails_at_the_start_for_too_long_or_for_good() {
         (_, 0) => answer(client, "200 OK", "", &jpeg(9)),
         ("/busy", _) => answer(client, "503 Busy", "", b""),
         ("/login", _) => answer(client, "401 No", "", b""),
-        ("/stream", _) => write(client, b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace\r\n\r\n") && false,
+        ("/stream", _) => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace\r\n\r\n")),
         _ => answer(client, "200 OK", "", &[0; 1 << 20]),
     });
     for (path, words) in [

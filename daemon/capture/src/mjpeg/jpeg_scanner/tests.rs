@@ -11,7 +11,7 @@ fn at(ns: u64) -> Timestamp {
 }
 
 /// A picture of one colour, which differs with `level`.
-pub(in super::super) fn picture(level: u8, width: u32, height: u32) -> Vec<u8> {
+pub(crate) fn picture(level: u8, width: u32, height: u32) -> Vec<u8> {
     let pixels: Vec<u8> = (0..width * height * 3).map(|n| level.wrapping_add((n % 7) as u8 * 9)).collect();
     JpegEncoder::new(80).unwrap().encode_rgb(&pixels, width, height).unwrap()
 }
