@@ -5,6 +5,7 @@
 
 mod body;
 mod connection;
+mod failure;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 
@@ -23,6 +24,7 @@ use visiond_system::stop::{Stop, Wake};
 
 use self::body::Body;
 use self::connection::{Connection, Received};
+pub use self::failure::Failure;
 use super::camera_tls::{CameraTls, TlsKeys};
 use super::ffprobe::shown;
 use super::source::{SourceError, SourceFault};
@@ -41,27 +43,6 @@ const MOST_INTERIM: usize = 8;
 
 /// The most characters of a camera's own words.
 const MOST_CHARS: usize = 100;
-
-/// Why there is no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
-    Stopped,
-    /// The camera is away, or starts: it may answer at any moment.
-    Absent(String),
-    /// Somebody has to act.
-    Refused(String),
-}
-
-impl Failure {
-    /// Returns the error of a source that wanted to `act`, such as "play http://camera/"; `None` if visiond is stopping.
-    pub fn error(self, act: &str) -> Option<SourceError> {
-        match self {
-            Self::Stopped => None,
-            Self::Absent(reason) => Some(SourceError::absent(format!("cannot {act}: {reason}"))),
-            Self::Refused(reason) => Some(SourceError::transient(format!("cannot {act}: {reason}"))),
-        }
-    }
-}
 
 /// What a source's configuration says about its camera.
 #[derive(Debug, Clone)]

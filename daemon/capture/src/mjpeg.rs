@@ -211,7 +211,7 @@ impl Source for MjpegSource {
                 }
                 decoded?
             }
-            Err(failure) => match failure.error(&format!("play {}", self.origin)) {
+            Err(failure) => match failure.error(|reason| format!("cannot play {}: {reason}", self.origin)) {
                 Some(error) => return Err(error),
                 None => return Ok(Next::Stopped),
             },

@@ -132,7 +132,7 @@ impl SnapshotSource {
     /// Handles a request that failed. The first after a success is said, and the source ends if there are only such for too long.
     fn failed(&mut self, failure: Failure) -> Result<Next, SourceError> {
         let is_refused = matches!(failure, Failure::Refused(_));
-        let Some(error) = failure.error(&format!("get a picture from {}", self.origin)) else {
+        let Some(error) = failure.error(|reason| format!("cannot get a picture from {}: {reason}", self.origin)) else {
             return Ok(Next::Stopped);
         };
         // The next picture must come whole, because it shows that the camera is back.

@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 use url::{Host, Url};
 use visiond_system::stop::{Stop, Wake};
 
-use super::Failure;
+use super::failure::Failure;
 use crate::camera_tls::CameraTls;
 
 /// How often a wait for a name looks at [`Stop`].
