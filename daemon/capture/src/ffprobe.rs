@@ -52,6 +52,8 @@ pub struct VideoInfo {
     /// Seconds; `None` for a live stream.
     pub duration: Option<f64>,
     pub codec: String,
+    /// The demuxer as ffprobe calls it: "mpegts", "hls", "mov,mp4,m4a,3gp,3g2,mj2".
+    pub container: String,
     /// How many frames the decoder holds back, because frames are not decoded in the order of their times (B-frames).
     pub held_back: usize,
     /// Matrix as tagged, otherwise BT.601; range as tagged, otherwise by the pixel format.
@@ -313,6 +315,7 @@ pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
         duration: text_number(&answer["format"]["duration"]).or_else(|| text_number(&stream["duration"])),
         held_back: stream["has_b_frames"].as_u64().map_or(0, |frames| frames.min(MAX_HELD_BACK) as usize),
         codec: stream["codec_name"].as_str().unwrap_or("unknown codec").to_owned(),
+        container: answer["format"]["format_name"].as_str().unwrap_or_default().to_owned(),
         color: color(stream, pixel_format),
         color_space: stream["color_space"].as_str().unwrap_or("unspecified").to_owned(),
         chroma_location: stream["chroma_location"].as_str().unwrap_or("unspecified").to_owned(),

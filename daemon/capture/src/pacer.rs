@@ -1,4 +1,5 @@
-//! Computes when the next frame is due: absolute deadlines, so that neither rounding nor late wake-ups add up.
+//! Computes when the next frame is due. Deadlines of files and patterns are absolute, so that neither rounding nor late wake-ups
+//! add up; those of live streams follow what arrives.
 
 use std::time::Duration;
 
@@ -39,6 +40,75 @@ impl SourcePacer {
         if now_ns.saturating_sub(self.due_ns(now_ns)) > tolerance.as_nanos() as u64 {
             self.start_ns = Some(now_ns);
             self.tick = 0;
+        }
+    }
+}
+
+/// How much faster than its rate the backlog of a live stream is given out. The backlog of a stream that comes in segments ends
+/// before the next segment comes, also where the stream's clock is the faster one.
+const CATCH_UP_SPEED: f64 = 1.1;
+
+/// A backlog that lasts longer is no segment. From then on the speed grows with the time for which it has lasted.
+const LONGEST_SEGMENT_NS: f64 = 15e9;
+
+/// The time over which the rate of a live stream is measured, at least.
+const RATE_WINDOW_NS: u64 = 10_000_000_000;
+
+/// Spreads the bursts of a live stream: a frame that already waits is due almost an interval after the one before it.
+///
+/// The frames have no timestamps. A frame that is there when its turn comes is backlog; without one, the stream is caught up with.
+#[derive(Debug)]
+pub struct BurstPacer {
+    stated_interval_ns: f64,
+    /// The stated interval, or less if frames come faster.
+    interval_ns: f64,
+    /// When the next frame has its turn; `None` before the first.
+    due_ns: Option<u64>,
+    /// When a frame was last waited for.
+    caught_up_ns: u64,
+    /// When the measurement of the rate began, and the frames since. It begins and ends with no backlog left.
+    window: Option<(u64, u64)>,
+}
+
+impl BurstPacer {
+    /// Creates a pacer; `frames_per_second`, as the stream states it, must be above 0.
+    pub fn new(frames_per_second: f64) -> Self {
+        let interval_ns = 1e9 / frames_per_second;
+        Self { stated_interval_ns: interval_ns, interval_ns, due_ns: None, caught_up_ns: 0, window: None }
+    }
+
+    /// Returns when the next frame has its turn. The first has it now.
+    pub fn due_ns(&self, now_ns: u64) -> u64 {
+        self.due_ns.unwrap_or(now_ns)
+    }
+
+    /// Moves on to the next frame. `was_there`: whether this one was, when its turn came.
+    pub fn advance(&mut self, was_there: bool, now_ns: u64) {
+        let mut began_ns = self.due_ns.unwrap_or(now_ns);
+        if !was_there {
+            if self.due_ns.is_some() {
+                self.measure(began_ns);
+            }
+            (self.caught_up_ns, began_ns) = (now_ns, now_ns);
+        }
+        if let Some((_, frames)) = &mut self.window {
+            *frames += 1;
+        }
+        let lasting_ns = now_ns.saturating_sub(self.caught_up_ns) as f64;
+        let step_ns = self.interval_ns / CATCH_UP_SPEED.max(lasting_ns / LONGEST_SEGMENT_NS);
+        // After a pause of this machine, the turns that have passed do not come at once.
+        let began_ns = began_ns.max(now_ns.saturating_sub(self.interval_ns as u64));
+        self.due_ns = Some(began_ns.saturating_add(step_ns as u64));
+    }
+
+    /// Measures the rate up to `now_ns`, when every frame that had come was given out.
+    fn measure(&mut self, now_ns: u64) {
+        let (start_ns, frames) = *self.window.get_or_insert((now_ns, 0));
+        let passed_ns = now_ns.saturating_sub(start_ns);
+        if passed_ns >= RATE_WINDOW_NS && frames > 0 {
+            // Never more than the stated interval: frames may have been lost.
+            self.interval_ns = self.stated_interval_ns.min(passed_ns as f64 / frames as f64);
+            self.window = Some((now_ns, 0));
         }
     }
 }
@@ -132,5 +202,84 @@ mod tests {
         assert_eq!(pacer.due_ns(1_000_000_000), 100_000_000);
         pacer.forgive(9_000_000_000, Duration::from_secs(2));
         assert_eq!(pacer.due_ns(9_000_000_000), 9_000_000_000);
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Gives out frames that arrive at `arrivals_ns`; returns when.
+    fn give_out(pacer: &mut BurstPacer, arrivals_ns: &[u64]) -> Vec<u64> {
+        let mut now_ns = 0;
+        let turn = |&arrival_ns: &u64| {
+            now_ns = pacer.due_ns(now_ns).max(now_ns);
+            let was_there = arrival_ns <= now_ns;
+            now_ns = now_ns.max(arrival_ns);
+            pacer.advance(was_there, now_ns);
+            now_ns
+        };
+        arrivals_ns.iter().map(turn).collect()
+    }
+
+    /// When frames arrive whose stream comes in segments of 3 s, at `fps`. At the start there are three; `stall_ns` says when a
+    /// segment comes that is due.
+    fn segments(fps: f64, seconds: u64, stall_ns: impl Fn(u64) -> u64) -> Vec<u64> {
+        let captured_ns = |frame: u64| (frame as f64 * 1e9 / fps) as u64;
+        let frames = (seconds as f64 * fps) as u64;
+        (0..frames).map(|frame| stall_ns((captured_ns(frame) / (3 * SECOND)).saturating_sub(2) * 3 * SECOND)).collect()
+    }
+
+    /// The longest and shortest step between frames from `from_ns` on, and the longest that one waited for its turn.
+    fn figures(given_ns: &[u64], arrivals_ns: &[u64], from_ns: u64) -> (u64, u64, u64) {
+        let first = given_ns.iter().position(|&given_ns| given_ns >= from_ns).unwrap();
+        let steps = given_ns[first..].windows(2).map(|pair| pair[1] - pair[0]);
+        let waits =
+            given_ns[first..].iter().zip(&arrivals_ns[first..]).map(|(given_ns, arrival_ns)| given_ns - arrival_ns);
+        (steps.clone().max().unwrap(), steps.min().unwrap(), waits.max().unwrap())
+    }
+
+    #[test]
+    fn frames_that_come_in_time_are_given_out_at_once() {
+        let arrivals: Vec<u64> = (0..1000).map(|frame| frame * 40_000_000 + frame % 3 * 1_000_000).collect();
+        assert_eq!(give_out(&mut BurstPacer::new(25.0), &arrivals), arrivals);
+        // A stream whose rate is lower than it states.
+        assert_eq!(give_out(&mut BurstPacer::new(1000.0), &arrivals), arrivals);
+    }
+
+    #[test]
+    fn segments_are_spread_and_the_stream_s_clock_may_be_faster() {
+        for fps in [25.0, 25.1, 24.9] {
+            let arrivals = segments(fps, 3600, |due| due);
+            let given = give_out(&mut BurstPacer::new(25.0), &arrivals);
+            let (longest, shortest, wait) = figures(&given, &arrivals, 60 * SECOND);
+            assert!(shortest > 36_000_000 && longest < 500_000_000 && wait < 3 * SECOND, "{longest} {shortest} {wait}");
+        }
+    }
+
+    #[test]
+    fn after_a_stall_the_backlog_is_worked_off_in_a_bounded_time_by_small_steps() {
+        for (stall, over) in [(10, 40), (60, 80), (600, 250)] {
+            // Nothing comes for a while, then all that was missed.
+            let (from, to) = (300 * SECOND, (300 + stall) * SECOND);
+            let arrivals = segments(25.0, 3600, |due| if (from..to).contains(&due) { to } else { due });
+            let given = give_out(&mut BurstPacer::new(25.0), &arrivals);
+            let (longest, shortest, wait) = figures(&given, &arrivals, to + over * SECOND);
+            assert!(shortest > 34_000_000 && longest < 500_000_000 && wait < 3 * SECOND, "{longest} {shortest} {wait}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_states_half_its_rate_is_kept_up_with() {
+        let arrivals = segments(50.0, 600, |due| due);
+        let given = give_out(&mut BurstPacer::new(25.0), &arrivals);
+        let (longest, shortest, wait) = figures(&given, &arrivals, 120 * SECOND);
+        assert!(shortest > 17_000_000 && longest < 500_000_000 && wait < 3 * SECOND, "{longest} {shortest} {wait}");
+    }
+
+    #[test]
+    fn after_a_pause_of_the_machine_frames_do_not_come_at_once() {
+        let mut pacer = BurstPacer::new(25.0);
+        pacer.advance(true, 0);
+        pacer.advance(true, 3600 * SECOND);
+        pacer.advance(true, 3600 * SECOND);
+        assert!(pacer.due_ns(0) >= 3600 * SECOND - 40_000_000);
     }
 }

@@ -9,6 +9,7 @@
 
 mod access_unit;
 mod choose_decoder;
+mod connection;
 mod ffmpeg_decoder;
 mod frame_times;
 #[cfg(feature = "fuzz")]
@@ -103,7 +104,7 @@ impl RtspSource {
             origin: target.shown.clone(),
             clock: Arc::clone(&clock),
         });
-        let session = RunningSession::start(target, Arc::clone(&stream.queue), clock)?;
+        let session = RunningSession::start(target, name, Arc::clone(&stream.queue), clock)?;
         Ok(Self {
             stream,
             decoder: None,
@@ -236,6 +237,7 @@ impl SessionTarget {
             url,
             shown: shown(&config.url),
             login,
+            tls: config.into(),
             transport: config.transport,
             key_frames_only: config.key_frames_only,
             timeout: config.timeout,

@@ -5,7 +5,8 @@
 //! Planes of 4:2:0 come through the pipe and the preprocess converts them as ffmpeg would; other video comes as BGR. With `pixels =
 //! "native"` the file's own planes come and are converted by the formulas.
 //!
-//! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
+//! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace; over
+//! HTTP it may come in bursts, which are spread.
 
 use std::error::Error;
 use std::process::ExitStatus;
@@ -26,7 +27,7 @@ use super::buffers::Buffers;
 use super::decoder_process;
 use super::ffmpeg_output::FfmpegOutput;
 use super::ffprobe::{self, VideoInfo};
-use super::pacer::SourcePacer;
+use super::pacer::{BurstPacer, SourcePacer};
 use super::pipe::{PipeFrames, ReadError};
 use super::source::{Next, Source, SourceError, SourceFault};
 
@@ -35,6 +36,20 @@ const USUAL_FPS: f64 = 25.0;
 
 /// A file that is late by more than this continues from now instead of catching up.
 const CATCH_UP: Duration = Duration::from_secs(2);
+
+/// Options of a live stream's decoder. Frame threads hold back a frame each; those within a frame hold back none. The user's
+/// `-threads` changes nothing about that; `-thread_type frame` does.
+const LIVE_DECODER: [&str; 2] = ["-thread_type", "slice"];
+
+/// Options of a live stream's demuxer. ffmpeg would look at up to 5 s of the stream and give them out late; ffprobe has found out
+/// what there is to know.
+const LIVE_DEMUXER: [&str; 2] = ["-analyzeduration", "1"];
+
+/// Containers that do not say which streams they have: ffmpeg must look until it has seen the video.
+const UNDECLARED: [&str; 3] = ["flv", "live_flv", "mpeg"];
+
+/// Options of a live stream's output: one thread, because two hold back a frame.
+const LIVE_OUTPUT: [&str; 2] = ["-threads", "1"];
 
 pub struct VideoSource {
     config: VideoConfig,
@@ -56,6 +71,8 @@ struct OpenVideo {
     is_live: bool,
     /// `None` if the file is read as fast as possible, or is live.
     pacer: Option<SourcePacer>,
+    /// `None` unless it is a live stream that may come in bursts.
+    burst_pacer: Option<BurstPacer>,
     /// `None` between two rounds, and after the last.
     child: Option<Child>,
 }
@@ -129,9 +146,12 @@ impl VideoSource {
         let frames = PipeFrames::new(layout, &self.buffers, config.pace)?;
         let is_live = decoder_process::is_stream(&config.url) && info.duration.is_none();
         let paced = config.pace == Pace::Realtime && !is_live;
-        let pacer = paced.then(|| SourcePacer::new(info.fps.unwrap_or(USUAL_FPS)));
-        let child = Some(spawn(config, &info, &self.label)?);
-        self.running = Some(OpenVideo { info, frames, is_live, pacer, child });
+        let fps = info.fps.unwrap_or(USUAL_FPS);
+        let pacer = paced.then(|| SourcePacer::new(fps));
+        let is_bursty = config.pace == Pace::Realtime && is_live && may_burst(&config.url, &info);
+        let burst_pacer = is_bursty.then(|| BurstPacer::new(fps));
+        let child = Some(spawn(config, &info, is_live, &self.label)?);
+        self.running = Some(OpenVideo { info, frames, is_live, pacer, burst_pacer, child });
         Ok(())
     }
 
@@ -156,7 +176,7 @@ impl VideoSource {
             let url = ffprobe::shown(&self.config.url);
             log::warn!("{}: the parts of {url} are damaged ({said}): looking for pictures in its bytes", self.label);
             running.info.demuxer = Some(ffprobe::RAW_JPEG);
-            running.child = Some(spawn(&self.config, &running.info, &self.label)?);
+            running.child = Some(spawn(&self.config, &running.info, running.is_live, &self.label)?);
             self.round_frames = 0;
             return self.next(stop);
         }
@@ -198,12 +218,26 @@ impl VideoSource {
         if self.running.is_none() {
             self.start(stop)?;
         }
-        let Some(OpenVideo { info, frames, pacer, child, .. }) = &mut self.running else { return Ok(Next::End) };
+        let Some(OpenVideo { info, frames, is_live, pacer, burst_pacer, child }) = &mut self.running else {
+            return Ok(Next::End);
+        };
         let child = match child {
             Some(child) => child,
-            None if self.config.repeat || self.sequence == 0 => child.insert(spawn(&self.config, info, &self.label)?),
+            None if self.config.repeat || self.sequence == 0 => {
+                child.insert(spawn(&self.config, info, *is_live, &self.label)?)
+            }
             None => return Ok(Next::End),
         };
+        // Frames wait for their turn in the pipe, in ffmpeg and at the server.
+        let mut was_there = false;
+        if let Some(pacer) = burst_pacer {
+            let due_ns = pacer.due_ns(self.clock.monotonic_ns());
+            if self.clock.sleep_until(due_ns, stop) {
+                return Ok(Next::Stopped);
+            }
+            // An error is reported by the read.
+            was_there = child.has_output(stop).unwrap_or_default();
+        }
         let buffer = frames.read(child, stop, self.config.timeout, || ffprobe::shown(&self.config.url))?;
         if let Some(pacer) = pacer {
             pacer.forgive(self.clock.monotonic_ns(), CATCH_UP);
@@ -212,6 +246,9 @@ impl VideoSource {
                 return Ok(Next::Stopped);
             }
             pacer.advance();
+        }
+        if let Some(pacer) = burst_pacer {
+            pacer.advance(was_there, self.clock.monotonic_ns());
         }
         let sequence = self.sequence;
         self.sequence += 1;
@@ -265,17 +302,36 @@ fn output(config: &VideoConfig) -> FfmpegOutput {
     FfmpegOutput { pixels, color_matrix, color_range }
 }
 
-fn spawn(config: &VideoConfig, info: &VideoInfo, label: &str) -> Result<Child, SourceError> {
-    decoder_process::spawn(&config.ffmpeg, config, label, arguments(config, info))
+/// Whether the frames of this live stream may come in bursts: HTTP carries segments (HLS, DASH), and servers send what they have
+/// kept. JPEG and FLV over HTTP come frame by frame; what FLV begins with is old, and better dropped than worked off.
+fn may_burst(url: &str, info: &VideoInfo) -> bool {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    let is_http = ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http));
+    is_http && info.codec != "mjpeg" && !info.container.contains("flv")
 }
 
-fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {
-    // `-flags bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine.
+fn spawn(config: &VideoConfig, info: &VideoInfo, is_live: bool, label: &str) -> Result<Child, SourceError> {
+    decoder_process::spawn(&config.ffmpeg, config, label, arguments(config, info, is_live))
+}
+
+fn arguments(config: &VideoConfig, info: &VideoInfo, is_live: bool) -> Vec<String> {
+    // `bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine. dav1d, ffmpeg's
+    // decoder of AV1, has frame threads of its own, which only `low_delay` ends. Other decoders would output B-frames in wrong order.
+    let flags = if is_live && info.codec == "av1" { "bitexact+low_delay" } else { "bitexact" };
     let mut args: Vec<String> =
-        ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact"].map(str::to_owned).into();
+        ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", flags].map(str::to_owned).into();
+    if is_live {
+        args.extend(LIVE_DECODER.map(str::to_owned));
+        if !UNDECLARED.contains(&info.container.as_str()) {
+            args.extend(LIVE_DEMUXER.map(str::to_owned));
+        }
+    }
     args.extend(config.input_args.iter().cloned());
     args.extend(ffprobe::input_options(config, info.demuxer).into_iter().map(str::to_owned));
     args.extend(["-i", &ffprobe::input(&config.url), "-map", "0:V:0", "-an", "-sn", "-dn"].map(str::to_owned));
+    if is_live {
+        args.extend(LIVE_OUTPUT.map(str::to_owned));
+    }
     args.extend(output(config).arguments(info));
     args
 }

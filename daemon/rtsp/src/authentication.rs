@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use md5::Md5;
-use sha2::{Digest, Sha256, Sha512_256};
+use sha2::{Digest, Sha256};
 
 /// The longest text of a challenge that is read.
 const MOST_BYTES: usize = 8 << 10;
@@ -44,7 +44,6 @@ struct DigestChallenge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Algorithm {
     Md5,
-    Sha512_256,
     Sha256,
 }
 
@@ -154,7 +153,6 @@ impl DigestChallenge {
         let algorithm = match named {
             "md5" | "" => Algorithm::Md5,
             "sha-256" | "sha256" => Algorithm::Sha256,
-            "sha-512-256" => Algorithm::Sha512_256,
             _ => return None,
         };
         let offers = |protections: &str, name: &str| {
@@ -197,7 +195,6 @@ impl Algorithm {
         match self {
             Self::Md5 => hex::<Md5>(text),
             Self::Sha256 => hex::<Sha256>(text),
-            Self::Sha512_256 => hex::<Sha512_256>(text),
         }
     }
 }

@@ -4,3 +4,13 @@
 //! do not allow stands in one table, in docs/cameras.md.
 
 pub mod authentication;
+pub mod client;
+mod message;
+pub mod picture_size;
+mod rtcp;
+mod rtp;
+pub mod sdp;
+mod session_headers;
+
+pub use message::MessageError;
+pub use rtp::{RtpCounts, RtpPacket};

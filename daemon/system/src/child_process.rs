@@ -159,6 +159,12 @@ impl Child {
         self.input.take()
     }
 
+    /// Whether a read would return at once: the program has written something, or closed its output.
+    pub fn has_output(&self, stop: &Stop) -> io::Result<bool> {
+        let Some(output) = &self.output else { return Ok(true) };
+        Ok(stop.wait_readable(output.as_fd(), Some(Duration::ZERO))? == Wake::Ready)
+    }
+
     /// Reads from the pipe until `buffer` is full.
     pub fn fill(&mut self, buffer: &mut [u8], stop: &Stop, deadline: Instant) -> io::Result<Filled> {
         let Some(output) = &mut self.output else { return Ok(Filled::Ended(0)) };

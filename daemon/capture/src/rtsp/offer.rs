@@ -1,20 +1,20 @@
 //! What a camera offers over RTSP, and how the stream that visiond would play comes: for `visiond probe --rtsp`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use retina::client::SessionGroup;
-use retina::codec::ParametersRef;
-use tokio::time::timeout;
 use visiond_config::types::RtspConfig;
 use visiond_flow::clock::Clock;
+use visiond_rtsp::picture_size::picture_size;
+use visiond_rtsp::sdp::StreamDescription;
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::logging::escape;
 
 use super::super::ffprobe::shown;
 use super::super::source::SourceError;
-use super::access_unit::{Access, Codec};
-use super::session::{Failure, ReadMeter, Received, SessionTarget, await_teardown, connect};
+use super::access_unit::Access;
+use super::session::{Failure, Received, Session, SessionTarget, session_ended};
+use super::unit_queue::STEP;
 
 /// The report names so many streams at most, and the one that visiond plays.
 const MOST_STREAMS: usize = 16;
@@ -26,6 +26,8 @@ pub struct RtspOffer {
     pub url: String,
     /// Whether that left out something behind the host.
     pub has_secret: bool,
+    /// The SHA-256 of the certificate that a camera with TLS showed.
+    pub certificate: Option<String>,
     /// The streams, in the camera's order: up to 16, and the one that visiond plays.
     pub streams: Vec<OfferedStream>,
     /// What came of the stream that visiond plays.
@@ -45,6 +47,8 @@ pub struct OfferedStream {
     pub size: Option<[u32; 2]>,
     /// Frames per second, if the description tells: above 0, 1000 at most.
     pub announced_fps: Option<f32>,
+    /// Whether visiond can read it.
+    pub is_readable: bool,
     /// Whether this is the stream that visiond plays: the first that it can read.
     pub is_played: bool,
 }
@@ -72,79 +76,58 @@ impl RtspOffer {
     /// Connects to the camera, and plays the stream for a while.
     ///
     /// The error is that of the source: no connection, a wrong password, no stream that can be read, no video.
-    pub fn ask(config: &RtspConfig, watch: Duration, clock: &dyn Clock) -> Result<Self, SourceError> {
+    pub fn ask(config: &RtspConfig, watch: Duration, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
         let target = SessionTarget::new(config)?;
-        let cannot = |error: std::io::Error| SourceError::transient(format!("cannot start a thread: {error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        let offer = catch_panic(|| {
-            runtime.block_on(async {
-                let group = Arc::new(SessionGroup::default());
-                let meter = ReadMeter::default();
-                let offer = ask(&target, &group, &meter, watch, clock).await;
-                await_teardown(&group, &meter).await;
-                offer
-            })
-        });
-        runtime.shutdown_background();
+        let mut session = Session::new(target.clone(), clock);
+        let offer = catch_panic(|| ask(&target, &mut session, watch));
+        session.tear_down();
         offer.unwrap_or_else(|place| Err(Failure::Panic(place).error(&target)))
     }
 }
 
-async fn ask(
-    target: &SessionTarget,
-    group: &Arc<SessionGroup>,
-    meter: &ReadMeter,
-    watch: Duration,
-    clock: &dyn Clock,
-) -> Result<RtspOffer, SourceError> {
-    let no_answer = Failure::NoAnswer;
-    let connected = timeout(target.timeout, connect(target, group, meter)).await.unwrap_or(Err(no_answer));
+fn ask(target: &SessionTarget, session: &mut Session, watch: Duration) -> Result<RtspOffer, SourceError> {
     let failed = |failure: &Failure| failure.error(target);
-    let (session, chosen) = connected.map_err(|failure| failed(&failure))?;
+    let mut watch_of = Watch::default();
+    while !session.is_ready() {
+        session
+            .turn(Instant::now() + STEP, |received| watch_of.receive(&received))
+            .map_err(|failure| failed(&failure))?;
+    }
+    let chosen = session.chosen().cloned().ok_or_else(session_ended)?;
+    let certificate = session.seen_fingerprint();
     let streams = session.streams().iter().enumerate().filter(|(at, _)| *at < MOST_STREAMS || *at == chosen.index);
     let streams = streams.map(|(at, stream)| OfferedStream::new(stream, at == chosen.index)).collect();
-    let mut watch_of = Watch::default();
-    let receive = |received: Received| watch_of.receive(&received);
-    let played = timeout(watch, session.await_units(target, &chosen, meter, clock, receive)).await;
-    let ended = match played {
-        Ok(Ok(never)) => match never {},
-        Ok(Err(failure)) => Some(failure),
-        Err(_) if watch_of.watched.pictures == 0 => {
-            let waited = SessionTarget { timeout: watch, ..target.clone() };
-            let failure = if watch_of.watched.damaged > 0 { Failure::Damaged } else { Failure::NoVideo };
-            return Err(SourceError::transient(failure.message(&waited)));
-        }
-        Err(_) => None,
-    };
-    if let Some(failure) = &ended
-        && watch_of.watched.pictures == 0
-    {
-        return Err(failed(failure));
+    session.play();
+    let until = Instant::now() + watch;
+    let mut ended = None;
+    while ended.is_none() && Instant::now() < until {
+        ended = session.turn(until, |received| watch_of.receive(&received)).err();
+    }
+    if watch_of.watched.pictures == 0 {
+        return Err(match &ended {
+            Some(failure) => failed(failure),
+            None => {
+                let waited = SessionTarget { timeout: watch, ..target.clone() };
+                SourceError::transient(session.silence().message(&waited))
+            }
+        });
     }
     let (url, ended) = (shown(target.url.as_str()), ended.map(|failure| failure.message(target)));
     let has_secret = url != target.url.as_str();
-    Ok(RtspOffer { url, has_secret, streams, watched: watch_of.end(chosen.rate_hz), ended })
+    Ok(RtspOffer { url, has_secret, certificate, streams, watched: watch_of.end(chosen.rate_hz), ended })
 }
 
 impl OfferedStream {
-    fn new(stream: &retina::client::Stream, is_played: bool) -> Self {
+    fn new(stream: &StreamDescription, is_played: bool) -> Self {
         let short = |text: &str| escape(&text.chars().take(40).collect::<String>()).to_string();
-        let size = match stream.parameters() {
-            Some(ParametersRef::Video(video)) => Some(video.pixel_dimensions()).map(|(width, height)| [width, height]),
-            _ => None,
-        };
         Self {
-            media: short(stream.media()),
-            encoding: short(stream.encoding_name()),
-            size,
-            announced_fps: stream.framerate().filter(|fps| *fps > 0.0 && *fps <= 1000.0),
+            media: short(&stream.media),
+            encoding: short(&stream.encoding),
+            size: picture_size(stream),
+            announced_fps: stream.announced_fps,
+            is_readable: stream.codec().is_some() && !stream.is_encrypted,
             is_played,
         }
-    }
-
-    /// Whether visiond can read it.
-    pub fn is_readable(&self) -> bool {
-        self.media == "video" && Codec::of_encoding(&self.encoding).is_some()
     }
 }
 

@@ -4,20 +4,22 @@
 //! a connection after 1, 3 and 7 s), so a connection stays silent after the cable is back. A camera that lost its power closes no
 //! connection, and one that comes back with another address never answers the old one.
 
-use std::io::ErrorKind;
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{interval, sleep, timeout};
+use socket2::{Domain, Protocol, Socket, Type};
 use url::Url;
 
 /// How long a connection may take, and the time from one to the next. Where each direction loses a tenth of its packets, a fifth of
 /// the connections take longer. That ends a session only if the camera also sends nothing meanwhile.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time from one question whether a camera accepts other connections to the next, where it did not.
-const PAUSE: Duration = Duration::from_secs(5);
+pub const PAUSE: Duration = Duration::from_secs(5);
 
 /// How a camera is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,89 +30,168 @@ pub enum Absence {
     Moved,
 }
 
-/// Where a camera is, by its name when the session began.
+/// A name that is being resolved, on a thread of its own: that may take long, and must not delay the end.
+#[derive(Debug)]
+pub struct Lookup {
+    answer: Receiver<io::Result<Vec<SocketAddr>>>,
+}
+
+impl Lookup {
+    /// Begins to resolve the host of a camera's URL. An address is one at once.
+    pub fn of(url: &Url) -> Self {
+        // Brackets are the URL's, around an IPv6 address.
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = url.port().unwrap_or(if url.scheme() == "rtsps" { 322 } else { 554 });
+        let (tell, answer) = mpsc::channel();
+        if let Ok(address) = host.parse::<IpAddr>() {
+            let _ = tell.send(Ok(vec![SocketAddr::new(address, port)]));
+            return Self { answer };
+        }
+        let resolve = move || {
+            // Nobody may wait for it any more.
+            let _ = tell.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
+        };
+        // Without a thread, the sender is dropped.
+        if let Err(error) = thread::Builder::new().name("resolve".to_owned()).spawn(resolve) {
+            log::debug!("cannot start a thread that resolves a name: {error}");
+        }
+        Self { answer }
+    }
+
+    /// Returns the addresses once they are known.
+    pub fn answer(&self) -> Option<io::Result<Vec<SocketAddr>>> {
+        match self.answer.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(io::Error::other("cannot start a thread"))),
+        }
+    }
+}
+
+/// Begins a connection without waiting for it: it is there, or has failed, when the socket can be written to.
+pub fn begin_connection(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if !is_under_way(&error) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+fn is_under_way(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINPROGRESS) || error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// Returns whether a connection that was begun is there; `None` while it is not known.
+pub fn connection_result(stream: &TcpStream) -> Option<io::Result<()>> {
+    match stream.take_error() {
+        Err(error) | Ok(Some(error)) => Some(Err(error)),
+        Ok(None) => match stream.peer_addr() {
+            Ok(_) => Some(Ok(())),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+            Err(error) => Some(Err(error)),
+        },
+    }
+}
+
+/// Where a camera is, by its name when the session began, and the connection that tries whether it is there.
 #[derive(Debug)]
 pub struct Reachability {
-    host: String,
-    port: u16,
+    url: Url,
     /// Empty if the name could not be resolved.
     addresses: Vec<SocketAddr>,
+    probe: Option<Probe>,
+}
+
+/// One try. The name is resolved again first.
+#[derive(Debug)]
+struct Probe {
+    /// `Some` until the addresses are known.
+    lookup: Option<Lookup>,
+    addresses: VecDeque<SocketAddr>,
+    connection: Option<(TcpStream, SocketAddr, Instant)>,
 }
 
 impl Reachability {
-    /// Resolves the camera's name.
-    pub async fn of(url: &Url) -> Self {
-        // Brackets are the URL's, around an IPv6 address.
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let port = url.port().unwrap_or(554);
-        let addresses = resolve(&host, port).await;
-        Self { host, port, addresses }
+    /// Makes it for a camera that has these addresses.
+    pub fn new(url: &Url, addresses: Vec<SocketAddr>) -> Self {
+        Self { url: url.clone(), addresses, probe: None }
     }
 
-    /// Returns once the camera can be reached after it could not, or at another address: a connection that was begun before may
-    /// wait for long.
-    pub async fn returned(&self) {
-        let (mut was_absent, mut ticks) = (false, interval(INTERVAL));
-        // The first one is at once.
-        ticks.tick().await;
+    /// Begins a try, unless one is under way.
+    pub fn begin(&mut self) {
+        self.probe.get_or_insert_with(|| Probe {
+            lookup: Some(Lookup::of(&self.url)),
+            addresses: VecDeque::new(),
+            connection: None,
+        });
+    }
+
+    /// Whether a try is under way.
+    pub const fn is_trying(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Returns the connection to wait for, until it can be written to.
+    pub fn connection(&self) -> Option<&TcpStream> {
+        Some(&self.probe.as_ref()?.connection.as_ref()?.0)
+    }
+
+    /// Goes on with the try, and returns its outcome once it is over: how the camera is absent, or `None` if it is there or this
+    /// process lacks what it needs to find out.
+    pub fn outcome(&mut self, now: Instant) -> Option<Option<Absence>> {
+        let outcome = self.go_on(now)?;
+        self.probe = None;
+        Some(outcome)
+    }
+
+    fn go_on(&mut self, now: Instant) -> Option<Option<Absence>> {
+        let probe = self.probe.as_mut()?;
+        if let Some(lookup) = &probe.lookup {
+            // Without a limit: one that is slow must neither look like an absence, nor be asked again meanwhile.
+            let found = lookup.answer()?.unwrap_or_default();
+            probe.addresses = if found.is_empty() { self.addresses.clone() } else { found }.into();
+            probe.lookup = None;
+        }
         loop {
-            ticks.tick().await;
-            match self.absence().await {
-                Some(Absence::Moved) => return,
-                Some(Absence::Unreachable) => was_absent = true,
-                None if was_absent => return,
-                None => {}
-            }
-        }
-    }
-
-    /// Returns once the camera has accepted a connection beside the session's. Some serve one client at a time.
-    pub async fn accepts_others(&self) {
-        while self.absence().await.is_some() {
-            sleep(PAUSE).await;
-        }
-    }
-
-    /// Returns once the camera cannot be reached.
-    pub async fn lost(&self) -> Absence {
-        loop {
-            if let Some(absence) = self.absence().await {
-                return absence;
-            }
-            sleep(INTERVAL).await;
-        }
-    }
-
-    /// Resolves the name again and connects. Without an answer to that, the addresses are those that it had.
-    async fn absence(&self) -> Option<Absence> {
-        // Without a limit: one that is slow must neither look like an absence, nor be asked again meanwhile.
-        let found = resolve(&self.host, self.port).await;
-        let addresses = if found.is_empty() { &self.addresses } else { &found };
-        for address in addresses {
-            match timeout(INTERVAL, TcpStream::connect(address)).await {
-                Ok(Ok(_)) => {
-                    let is_known = self.addresses.is_empty() || self.addresses.contains(address);
-                    return (!is_known).then_some(Absence::Moved);
+            if let Some((stream, address, begun)) = &probe.connection {
+                match connection_result(stream) {
+                    Some(Ok(())) => {
+                        let is_known = self.addresses.is_empty() || self.addresses.contains(address);
+                        return Some((!is_known).then_some(Absence::Moved));
+                    }
+                    Some(Err(error)) if !is_of_network(&error) => return Some(self.cannot_tell(&error)),
+                    Some(Err(_)) => {}
+                    None if now.saturating_duration_since(*begun) < INTERVAL => return None,
+                    None => {}
                 }
-                Ok(Err(error)) if !is_of_network(error.kind()) => {
-                    log::debug!("cannot find out whether {} can be reached: {error}", self.host);
-                    return None;
-                }
-                Ok(Err(_)) | Err(_) => {}
+                probe.connection = None;
+            }
+            let Some(address) = probe.addresses.pop_front() else { return Some(Some(Absence::Unreachable)) };
+            match begin_connection(address) {
+                Ok(stream) => probe.connection = Some((stream, address, now)),
+                Err(error) if is_of_network(&error) => {}
+                Err(error) => return Some(self.cannot_tell(&error)),
             }
         }
-        Some(Absence::Unreachable)
+    }
+
+    fn cannot_tell(&self, error: &io::Error) -> Option<Absence> {
+        let host = self.url.host_str().unwrap_or_default();
+        log::debug!("cannot find out whether {host} can be reached: {error}");
+        None
     }
 }
 
 /// Whether a connection failed on its way or at the camera, not because this process lacks something.
-fn is_of_network(kind: ErrorKind) -> bool {
-    use ErrorKind::{
+fn is_of_network(error: &io::Error) -> bool {
+    use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
         TimedOut,
     };
     matches!(
-        kind,
+        error.kind(),
         ConnectionRefused
             | ConnectionReset
             | ConnectionAborted
@@ -119,11 +200,6 @@ fn is_of_network(kind: ErrorKind) -> bool {
             | NetworkDown
             | TimedOut
     )
-}
-
-/// Returns the addresses of a host; none if its name cannot be resolved.
-async fn resolve(host: &str, port: u16) -> Vec<SocketAddr> {
-    lookup_host((host, port)).await.map(Iterator::collect).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,69 +1,51 @@
 //! One session with a camera: connects, logs in, plays, and puts access units into a queue. On the thread that waits for these, or
 //! on one of its own.
 //!
-//! RTSP itself is the crate `retina`: requests, authentication, keep-alive, RTP's headers and their order. It puts no bound on an
-//! answer of the server, so every wait for it may read only so much ([`few_reads`]). It panics at some answers, which ends the
-//! session as any other error does.
+//! RTSP itself is the crate `visiond-rtsp`, which does no I/O. Here are the sockets' waits, the timeouts, and the end.
 
-use std::fs::File;
-use std::future::{Future, poll_fn};
+use std::array;
+use std::io;
+use std::iter;
 use std::mem;
-use std::os::unix::fs::FileExt;
-use std::pin::{Pin, pin};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
-use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use futures_util::Stream;
 use parking_lot::Mutex;
-use retina::client::{
-    Credentials, Described, PacketItem, PlayOptions, Session, SessionGroup, SessionOptions, SetupOptions,
-    TcpTransportOptions, Transport, UdpTransportOptions,
-};
-use retina::codec::{ParametersRef, VideoParametersCodec};
-use tokio::runtime::Runtime;
-use tokio::sync::{oneshot, watch};
-use tokio::task::coop::has_budget_remaining;
-use tokio::task::{JoinHandle, consume_budget, yield_now};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use url::Url;
 use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
+use visiond_rtsp::RtpPacket;
+use visiond_rtsp::client::{Client, ClientError, Media, Phase, Port, Transport};
+use visiond_rtsp::sdp::{self, StreamDescription};
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::credentials::Login;
+use visiond_system::logging::escape;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
+use super::super::camera_tls::{CameraTls, TlsKeys};
 use super::super::source::SourceError;
 use super::access_unit::{self, Access, AccessUnit, Assembler, Codec};
+use super::connection::{Connection, ConnectionError, DatagramPorts};
 use super::frame_times::CameraClock;
 use super::jpeg_payload::JpegAssembler;
-use super::reachability::{Absence, Reachability};
+use super::reachability::{self, Absence, Lookup, Reachability};
 use super::unit_queue::{Description, First, STEP, Taken, UnitQueue};
 
 /// How long the camera may take to answer that the session is over.
 const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 
-/// How much may be read for one answer or packet before the server counts as hostile. A packet has 64 KiB at most, an answer a few
-/// KiB; data of streams that were not asked for may come before.
-const MOST_READ: u64 = 512 << 10;
-
-/// How often a wait is woken before visiond counts what it reads. Counting costs more than reading a packet.
-const FREE_WAKES: u32 = 2;
-
-/// How often a wait for one answer or packet may be woken where the kernel does not count what is read. A packet of 64 KiB, in a
-/// connection that is read one small segment at a time, takes 46. Each look at whether a silent camera can be reached takes two or
-/// three more.
-const MOST_WAKES: u32 = 256;
+/// How much is read until then. Packets that are under way come before the answer.
+const MOST_TEARDOWN_BYTES: usize = 4 << 20;
 
 /// How long packets gather before they are read. Frames are late by that.
 const GATHERING: Duration = Duration::from_micros(500);
-
-/// How often a wait looks again by itself. retina forgets to be woken when the server sends a request of its own.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// How long a camera that plays may send nothing before visiond looks whether it can still be reached; three frame intervals, if they
 /// are longer.
@@ -75,8 +57,17 @@ const DECODER_WAIT: Duration = Duration::from_secs(20);
 /// How long what has come may take to be read before a unit is taken. Packets may come without end.
 const LONGEST_READING: Duration = Duration::from_millis(20);
 
-/// What tokio lets a task do before it must yield, less the few reads that one wake may make.
-const SPENT_BUDGET: u32 = 124;
+/// The most that is read at once, before other things are looked at.
+const MOST_READ: usize = 1 << 20;
+
+/// How often a name that is being resolved is looked at.
+const LOOKUP_STEP: Duration = Duration::from_millis(5);
+
+/// How often in turn a server may name another URL.
+const MOST_REDIRECTS: u32 = 5;
+
+/// The largest datagram.
+const DATAGRAM_BYTES: usize = 64 << 10;
 
 /// What a session needs.
 #[derive(Clone)]
@@ -85,8 +76,8 @@ pub struct SessionTarget {
     pub url: Url,
     /// The URL as errors and the log show it.
     pub shown: String,
-    /// Becomes the RTSP library's credentials, whose `Debug` shows the password, only where a session starts.
     pub login: Option<Login>,
+    pub tls: TlsKeys,
     pub transport: RtspTransport,
     pub key_frames_only: bool,
     pub timeout: Duration,
@@ -98,17 +89,31 @@ pub struct SessionTarget {
 pub struct RunningSession {
     queue: Arc<UnitQueue>,
     /// `None` once it has a thread.
-    worker: Option<Worker>,
-    /// Its thread, which ends with the sender.
-    thread: Option<(oneshot::Sender<()>, thread::JoinHandle<()>)>,
+    worker: Option<Mutex<Worker>>,
+    /// Its thread, which ends when the flag is set.
+    thread: Option<(Arc<AtomicBool>, thread::JoinHandle<()>)>,
 }
 
 impl RunningSession {
     /// Makes a session that connects while it is waited for. It puts units into `queue`, and its end, which is always an error.
-    pub fn start(target: SessionTarget, queue: Arc<UnitQueue>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+    pub fn start(
+        target: SessionTarget,
+        camera: &str,
+        queue: Arc<UnitQueue>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
         let transport = target.transport;
-        let worker = Some(Worker::new(target, Arc::clone(&queue), clock)?);
-        let mut session = Self { queue, worker, thread: None };
+        let worker = Worker {
+            key_frames_only: target.key_frames_only,
+            session: Session::new(target, clock),
+            camera: camera.to_owned(),
+            queue: Arc::clone(&queue),
+            ready_since: None,
+            given: 0,
+            is_over: false,
+            has_warned: false,
+        };
+        let mut session = Self { queue, worker: Some(Mutex::new(worker)), thread: None };
         match transport {
             RtspTransport::Tcp => {}
             // The kernel keeps some 200 KiB of datagrams, and drops what comes then.
@@ -120,165 +125,162 @@ impl RunningSession {
     /// Gives the session a thread of its own, if it has none.
     pub fn run_apart(&mut self) -> Result<(), SourceError> {
         let Some(worker) = self.worker.take() else { return Ok(()) };
-        let (end, ended) = oneshot::channel();
-        let run = move || worker.run(ended);
-        self.thread = Some((end, thread::Builder::new().name("rtsp".to_owned()).spawn(run).map_err(cannot_start)?));
+        let ends = Arc::new(AtomicBool::new(false));
+        let run = {
+            let ends = Arc::clone(&ends);
+            move || worker.into_inner().run_until(&ends)
+        };
+        let thread = thread::Builder::new().name("rtsp".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| SourceError::transient(format!("cannot start a thread: {error}")))?;
+        self.thread = Some((ends, thread));
         Ok(())
     }
 
     /// Calls `work`, which takes long: the session has a thread of its own meanwhile.
     pub fn work_beside<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(worker) = &self.worker else { return work() };
+        let ends = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (end, ended) = oneshot::channel::<()>();
-            let beside = thread::Builder::new().name("rtsp".to_owned()).spawn_scoped(scope, move || worker.run(ended));
-            if let Err(error) = beside {
+            let run = || worker.lock().run_until(&ends);
+            if let Err(error) = thread::Builder::new().name("rtsp".to_owned()).spawn_scoped(scope, run) {
                 log::debug!("cannot start a thread, so packets are read only after the decoder is made: {error}");
             }
             let done = work();
-            drop(end);
+            ends.store(true, Ordering::Relaxed);
             done
         })
     }
 
     /// Waits for the stream's description or a unit: [`UnitQueue::first`].
-    pub fn first(&self, stop: &Stop, deadline: std::time::Instant) -> First {
+    pub fn first(&self, stop: &Stop, deadline: Instant) -> First {
         let Some(worker) = &self.worker else { return self.queue.first(stop, deadline, None) };
-        self.queue.first(stop, deadline, Some(&|| worker.give_something()))
+        self.queue.first(stop, deadline, Some(&|| worker.lock().give_something()))
     }
 
     /// Takes the next unit: [`UnitQueue::take`].
-    pub fn take(&self, generation: u64, deadline: std::time::Instant, is_over: impl Fn() -> bool) -> Taken {
+    pub fn take(&self, generation: u64, deadline: Instant, is_over: impl Fn() -> bool) -> Taken {
         let Some(worker) = &self.worker else { return self.queue.take(generation, Some(deadline), is_over, None) };
         if self.queue.is_behind() {
             // So that the queue can drop what gets old.
-            worker.read_all();
+            worker.lock().read_all();
         }
-        self.queue.take(generation, Some(deadline), is_over, Some(&|| worker.give_something()))
+        self.queue.take(generation, Some(deadline), is_over, Some(&|| worker.lock().give_something()))
     }
 }
 
 impl Drop for RunningSession {
     fn drop(&mut self) {
-        if let Some((end, thread)) = self.thread.take() {
-            drop(end);
+        if let Some((ends, thread)) = self.thread.take() {
+            ends.store(true, Ordering::Relaxed);
             let _ = thread.join();
         }
     }
 }
 
-/// A session's task, and the runtime that it works on while a thread runs it.
+/// Has a session work, and puts what it gives into the queue.
 struct Worker {
-    /// `Some` until the drop, and so is the task.
-    runtime: Option<Runtime>,
-    task: Option<JoinHandle<()>>,
+    session: Session,
+    camera: String,
     queue: Arc<UnitQueue>,
-    group: Arc<SessionGroup>,
-    meter: Arc<ReadMeter>,
-    /// Closed once the session has ended and has said so to the camera, as far as that is there. What retina does behind that is not
-    /// waited for.
-    over: watch::Receiver<()>,
+    key_frames_only: bool,
+    /// When the stream was described to the queue.
+    ready_since: Option<Instant>,
+    /// How often it has given something.
+    given: u64,
+    is_over: bool,
+    /// Whether it has warned that the camera does not answer what keeps the session.
+    has_warned: bool,
 }
 
 impl Worker {
-    fn new(target: SessionTarget, queue: Arc<UnitQueue>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
-        let (group, meter) = <(Arc<SessionGroup>, Arc<ReadMeter>)>::default();
-        let (ends, over) = watch::channel(());
-        let task = {
-            let (queue, group, meter) = (Arc::clone(&queue), Arc::clone(&group), Arc::clone(&meter));
-            async move {
-                let _ends = ends;
-                let failure = {
-                    let mut play = pin!(play(&target, &group, &meter, &queue, clock.as_ref()));
-                    poll_fn(|context| match catch_panic(|| play.as_mut().poll(context)) {
-                        Ok(poll) => poll,
-                        Err(place) => Poll::Ready(Failure::Panic(place)),
-                    })
-                    .await
-                };
-                queue.end(failure.error(&target));
-                // The session was dropped, and retina says so to the camera if it is there.
-                if !matches!(failure, Failure::Absent(_) | Failure::Endless) {
-                    await_teardown(&group, &meter).await;
-                }
-            }
-        };
-        let task = Some(runtime.spawn(task));
-        Ok(Self { runtime: Some(runtime), task, queue, group, meter, over })
-    }
-
-    fn is_over(&self) -> bool {
-        self.over.has_changed().is_err()
-    }
-
-    /// Has the session work on this thread until `enough`, or until it is over.
-    fn run(&self, enough: impl Future) {
-        let mut over = self.over.clone();
-        let work = |runtime: &Runtime| {
-            runtime.block_on(async {
-                tokio::select! {
-                    biased;
-                    _ = over.changed() => {}
-                    _ = enough => {}
-                }
-            });
-        };
-        let runtime = self.runtime.as_ref().filter(|_| !self.is_over());
-        let worked = catch_panic(|| runtime.map(work));
-        // What the thread reads from now on is not the session's.
-        self.meter.pause();
-        if let Err(place) = &worked {
-            log::error!("a bug in the runtime of an RTSP session ({}): please report it", redact_line(place));
+    /// Has the session work once: until something has come, up to `until`.
+    fn turn(&mut self, until: Instant) {
+        if self.is_over {
+            return;
         }
-        if worked.is_err() || self.is_over() {
-            // It has said why it ended, if it could.
-            self.queue.end(session_ended());
+        let Self { session, queue, key_frames_only, given, .. } = self;
+        let receive = |received: Received| {
+            match received {
+                Received::Unit { unit, .. } if unit.access == Access::Key || !*key_frames_only => queue.push(unit),
+                Received::Unit { .. } => {}
+                Received::Damaged(units) => queue.count_corrupt(units),
+            }
+            *given += 1;
+        };
+        // The code that reads what a camera sends is ours; if it has a bug, one camera is lost, not the process.
+        let worked = catch_panic(|| session.turn(until, receive)).unwrap_or_else(|place| Err(Failure::Panic(place)));
+        if let Err(failure) = worked {
+            self.end(&failure);
+            return;
+        }
+        if self.session.is_ready() {
+            self.wait_for_decoder();
+        }
+        if self.session.keep_alives_failed() > 0 && !mem::replace(&mut self.has_warned, true) {
+            log::warn!(
+                "camera {}: the camera does not answer the requests that keep the session, and may end it",
+                self.camera
+            );
+        }
+    }
+
+    /// Plays the stream once there is a decoder for it, or after [`DECODER_WAIT`]. The camera sends nothing before, so that nothing is
+    /// lost.
+    fn wait_for_decoder(&mut self) {
+        let Some(since) = self.ready_since else {
+            if let Some(stream) = self.session.chosen() {
+                self.queue.describe(Description { codec: stream.codec, sets: stream.sets.clone() });
+            }
+            self.given += 1;
+            self.ready_since = Some(Instant::now());
+            return;
+        };
+        if self.queue.accepts_units() || since.elapsed() >= DECODER_WAIT {
+            self.session.play();
+        }
+    }
+
+    fn end(&mut self, failure: &Failure) {
+        self.is_over = true;
+        self.given += 1;
+        if let Some(counts) = self.session.oddities() {
+            log::info!("camera {}: in this session {counts}", self.camera);
+        }
+        self.queue.end(failure.error(&self.session.target));
+        if !matches!(failure, Failure::Absent(_) | Failure::Client(ClientError::Message(_)) | Failure::Panic(_)) {
+            self.session.tear_down();
         }
     }
 
     /// Has the session work until it has given something, for [`STEP`] at most.
-    fn give_something(&self) {
-        self.run(async { timeout(STEP, self.queue.news()).await });
+    fn give_something(&mut self) {
+        let (until, before) = (Instant::now() + STEP, self.given);
+        while self.given == before && !self.is_over && Instant::now() < until {
+            self.turn(until);
+        }
     }
 
     /// Has the session read what has come, for [`LONGEST_READING`] at most.
-    fn read_all(&self) {
-        self.run(async {
-            let until = Instant::now() + LONGEST_READING;
-            loop {
-                // tokio looks for packets at the first, and has the session read them before the second is over.
-                yield_now().await;
-                yield_now().await;
-                if !self.meter.is_reading() || Instant::now() > until {
-                    return;
-                }
-            }
-        });
+    fn read_all(&mut self) {
+        let now = Instant::now();
+        while !self.is_over && self.session.has_news() && now.elapsed() < LONGEST_READING {
+            self.turn(now);
+        }
+    }
+
+    fn run_until(&mut self, ends: &AtomicBool) {
+        while !self.is_over && !ends.load(Ordering::Relaxed) {
+            self.turn(Instant::now() + STEP);
+        }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let is_over = self.is_over();
-        let (Some(runtime), Some(task)) = (self.runtime.take(), self.task.take()) else { return };
-        if !is_over {
-            let _ = catch_panic(|| {
-                runtime.block_on(async {
-                    task.abort();
-                    // The session is dropped, and retina says so to the camera.
-                    let _ = task.await;
-                    await_teardown(&self.group, &self.meter).await;
-                });
-            });
+        if !self.is_over {
+            self.session.tear_down();
         }
-        // A name that is still being resolved must not delay the end.
-        runtime.shutdown_background();
     }
-}
-
-fn cannot_start(error: std::io::Error) -> SourceError {
-    SourceError::transient(format!("cannot start a thread: {error}"))
 }
 
 /// Returns the error of a session that has ended without one of its own.
@@ -286,68 +288,52 @@ pub fn session_ended() -> SourceError {
     SourceError::transient("the RTSP session has ended by a bug: see the error above it in the log")
 }
 
-/// Plays the stream until it fails.
-async fn play(
-    target: &SessionTarget,
-    group: &Arc<SessionGroup>,
-    meter: &ReadMeter,
-    queue: &UnitQueue,
-    clock: &dyn Clock,
-) -> Failure {
-    let connected = timeout(target.timeout, connect(target, group, meter)).await;
-    match connected {
-        Err(_) => Failure::NoAnswer,
-        Ok(Err(failure)) => failure,
-        Ok(Ok((session, stream))) => {
-            // The camera sends nothing meanwhile, so that nothing is lost.
-            let description = Description { codec: stream.codec, sets: stream.sets.clone() };
-            let _ = timeout(DECODER_WAIT, queue.describe(description)).await;
-            // It has a new budget.
-            meter.has_spent.store(false, Ordering::Relaxed);
-            let receive = |received: Received| match received {
-                Received::Unit { unit, .. } if unit.access == Access::Key || !target.key_frames_only => {
-                    queue.push(unit)
-                }
-                Received::Unit { .. } => {}
-                Received::Damaged(units) => queue.count_corrupt(units),
-            };
-            match session.await_units(target, &stream, meter, clock, receive).await {
-                Ok(never) => match never {},
-                Err(failure) => failure,
-            }
-        }
-    }
-}
-
 /// Why a session failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    Rtsp(retina::Error),
+    Client(ClientError),
+    /// A name cannot be resolved, or no connection is made.
+    Connect(io::Error),
+    /// A connection broke.
+    Broken(io::Error),
+    /// TLS refuses the camera, for this reason.
+    Tls(String),
+    /// The host that a redirect names requires a login. That of the configuration is for another host.
+    LoginElsewhere(String),
+    /// Something on this side is wrong or missing.
+    Local(SourceError),
+    /// No ports for datagrams.
+    Ports(io::Error),
     NoAnswer,
-    /// The camera plays, and no picture came for too long.
-    NoVideo,
+    /// The camera plays, and no picture came for too long: this is known of what came.
+    NoVideo(Option<String>),
     /// The camera plays, and every picture was damaged for too long.
     Damaged,
     Closed,
     /// The camera plays, sends nothing any more, and cannot be reached.
     Absent(Absence),
-    /// An answer or packet is larger than any camera's.
-    Endless,
-    /// retina panicked at this place, or visiond.
+    /// The server names one URL after the other.
+    Redirects,
+    /// visiond panicked at this place.
     Panic(String),
     /// There is no video of a known codec; these are offered.
     OtherCodec(Vec<String>),
+    /// The video is encrypted in a way that is not known here.
+    Encrypted,
 }
 
-impl From<retina::Error> for Failure {
-    fn from(error: retina::Error) -> Self {
-        Self::Rtsp(error)
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
     }
 }
 
 impl Failure {
     /// Returns the error of the source.
     pub(super) fn error(&self, target: &SessionTarget) -> SourceError {
+        if let Self::Local(error) = self {
+            return error.clone();
+        }
         let message = self.message(target);
         if self.may_pass() { SourceError::absent(message) } else { SourceError::transient(message) }
     }
@@ -356,10 +342,24 @@ impl Failure {
     /// lock out a client that tries again and again.
     fn may_pass(&self) -> bool {
         match self {
+            Self::Client(ClientError::Message(_)) => false,
             // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
-            Self::Rtsp(error) => error.status_code().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
-            Self::NoAnswer | Self::NoVideo | Self::Damaged | Self::Closed | Self::Absent(_) => true,
-            Self::Endless | Self::Panic(_) | Self::OtherCodec(_) => false,
+            Self::Client(error) => error.status().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
+            Self::NoAnswer
+            | Self::NoVideo(_)
+            | Self::Damaged
+            | Self::Closed
+            | Self::Broken(_)
+            | Self::Absent(_)
+            | Self::Connect(_) => true,
+            Self::Tls(_)
+            | Self::LoginElsewhere(_)
+            | Self::Local(_)
+            | Self::Ports(_)
+            | Self::Redirects
+            | Self::Panic(_)
+            | Self::OtherCodec(_)
+            | Self::Encrypted => false,
         }
     }
 
@@ -367,12 +367,21 @@ impl Failure {
         let shown = &target.shown;
         let seconds = target.timeout.as_secs_f64();
         let reason = match self {
-            Self::Rtsp(error) => refusal(error, target),
+            Self::Client(error) => refusal(error, target),
+            Self::Connect(error) => format!("cannot connect: {error}; check the address and the network"),
+            Self::Broken(error) => format!("the connection broke: {error}; check the camera and the network"),
+            Self::Tls(reason) => reason.clone(),
+            Self::LoginElsewhere(url) => {
+                format!("the camera names another host, {url}, which requires a login: set `url` to that")
+            }
+            Self::Local(error) => error.to_string(),
+            Self::Ports(error) => format!("cannot open UDP ports: {error}; set `transport = \"tcp\"`"),
             Self::NoAnswer => {
                 return format!("no answer from {shown} for {seconds} s; check the camera and the network");
             }
             Self::Damaged => return damaged(shown, target.timeout, target.transport),
-            Self::NoVideo => {
+            Self::NoVideo(Some(what)) => return format!("no video from {shown} for {seconds} s: {what}"),
+            Self::NoVideo(None) => {
                 let hint = match target.transport {
                     RtspTransport::Tcp => "",
                     RtspTransport::Udp => ", or set `transport = \"tcp\"` where a firewall keeps UDP out",
@@ -386,7 +395,7 @@ impl Failure {
             Self::Absent(Absence::Moved) => {
                 "the camera sends nothing, and its name has another address now; connecting there".to_owned()
             }
-            Self::Endless => "an answer of the server does not end: this is no camera, check its URL".to_owned(),
+            Self::Redirects => "the server names one URL after the other (301, 302): correct its URL".to_owned(),
             Self::Panic(place) => {
                 let place: String = redact_line(place).chars().take(300).collect();
                 return format!(
@@ -394,23 +403,22 @@ impl Failure {
                      until then"
                 );
             }
-            Self::OtherCodec(offered) if offered.is_empty() => {
-                "the server offers no stream: check the path in its URL".to_owned()
-            }
             Self::OtherCodec(offered) => format!(
                 "the camera offers {}, and only H.264, H.265 and JPEG are read: change its codec, or set `type = \"video\"`",
                 offered.join(" and ")
             ),
+            Self::Encrypted => {
+                "the camera encrypts its video (SRTP): switch that off in the camera, or set `type = \"video\"`"
+                    .to_owned()
+            }
         };
         format!("cannot play {shown}: {reason}")
     }
 }
 
-/// Returns what the server, or the connection, says, and what to do.
-fn refusal(error: &retina::Error, target: &SessionTarget) -> String {
-    let remedy = match error.status_code() {
-        Some(401) if target.login.is_some() => "the camera refuses the user or password (401): correct `login`",
-        Some(401) => "the camera requires a user and password (401): set `login`",
+/// Returns what the server says, and what to do.
+fn refusal(error: &ClientError, target: &SessionTarget) -> String {
+    let remedy = match error.status() {
         Some(403) => "the camera forbids this stream to this user (403): check the user's rights in the camera",
         Some(404) => "the camera has no such stream (404): correct the path in its URL",
         Some(453) => "the camera serves too many clients already (453): close others",
@@ -420,23 +428,11 @@ fn refusal(error: &retina::Error, target: &SessionTarget) -> String {
             RtspTransport::Udp => "the camera does not send over UDP (461): set `transport = \"tcp\"`",
         },
         _ => {
-            // What follows an empty line are addresses and times, which differ each time.
-            let text = error.to_string();
-            let first: String = text.lines().next().unwrap_or_default().chars().take(300).collect();
-            let first = redact_line(&first);
-            return match first.strip_prefix("Unable to connect to RTSP server: ") {
-                Some(reason) => format!("cannot connect: {reason}; check the address and the network"),
-                None => first,
-            };
+            let text: String = error.to_string().chars().take(300).collect();
+            return escape(&redact_line(text.trim_end())).to_string();
         }
     };
     remedy.to_owned()
-}
-
-/// A session that was set up, with the stream to play.
-pub(super) struct Connected {
-    session: Session<Described>,
-    reachability: Reachability,
 }
 
 /// What comes while a stream plays.
@@ -451,6 +447,7 @@ pub(super) enum Received {
 }
 
 /// The stream to play.
+#[derive(Debug, Clone)]
 pub(super) struct ChosenStream {
     /// Its place among the streams that the camera offers.
     pub index: usize,
@@ -458,68 +455,541 @@ pub(super) struct ChosenStream {
     /// Units of RTP's timestamps per second.
     pub rate_hz: u32,
     /// Parameter sets of the session's description, in Annex B.
-    sets: Vec<u8>,
+    pub sets: Vec<u8>,
 }
 
-/// Connects, and asks for the first stream that can be read. Begins again when the camera is back.
-pub(super) async fn connect(
-    target: &SessionTarget,
-    group: &Arc<SessionGroup>,
-    meter: &ReadMeter,
-) -> Result<(Connected, ChosenStream), Failure> {
-    loop {
-        let reachability = Reachability::of(&target.url).await;
-        tokio::select! {
-            // The session first: it leaves little of tokio's budget, and the other needs little.
-            biased;
-            set_up = set_up(target, group, meter) => {
-                let (session, chosen) = set_up?;
-                return Ok((Connected { session, reachability }, chosen));
+impl ChosenStream {
+    /// Chooses the first stream that can be read.
+    fn of(streams: &[StreamDescription]) -> Result<Self, Failure> {
+        let mut known = streams.iter().enumerate().filter_map(|(at, stream)| Some((at, stream, stream.codec()?)));
+        let Some((index, stream, codec)) = known.find(|(_, stream, _)| !stream.is_encrypted) else {
+            if streams.iter().any(|stream| stream.codec().is_some()) {
+                return Err(Failure::Encrypted);
             }
-            () = reachability.returned() => log::debug!("{} can be reached again: connecting again", target.shown),
+            let name = |stream: &StreamDescription| {
+                let name = format!("{}/{}", stream.media, stream.encoding);
+                escape(&name.chars().take(40).collect::<String>()).to_string()
+            };
+            return Err(Failure::OtherCodec(streams.iter().take(4).map(name).collect()));
+        };
+        let mut sets = Vec::new();
+        stream.sets.iter().for_each(|set| access_unit::put(&mut sets, set));
+        let codec = match codec {
+            sdp::Codec::H264 => Codec::H264,
+            sdp::Codec::H265 => Codec::H265,
+            sdp::Codec::Jpeg => Codec::Jpeg,
+        };
+        Ok(Self { index, codec, rate_hz: stream.rate_hz, sets })
+    }
+}
+
+/// A session without a thread.
+pub(super) struct Session {
+    pub(super) target: SessionTarget,
+    clock: Arc<dyn Clock>,
+    stage: Stage,
+    /// Until when the camera must answer, or send a picture; `None` while nothing is asked of it.
+    deadline: Option<Instant>,
+    /// Where the session is played, which differs from the target's URL after a redirect.
+    url: Url,
+    redirects: u32,
+    reachability: Option<Reachability>,
+    next_try: Instant,
+    /// Whether a try has found the camera absent while the session begins.
+    was_absent: bool,
+    /// Whether the camera accepts a connection beside the session's. One that does not would look absent at each pause.
+    accepts_others: bool,
+    chosen: Option<ChosenStream>,
+    reception: Option<Reception>,
+    /// For datagrams.
+    buffer: Vec<u8>,
+}
+
+enum Stage {
+    Resolving(Lookup),
+    Connecting {
+        stream: TcpStream,
+        others: Vec<SocketAddr>,
+    },
+    Talking(Talk),
+    /// It has failed.
+    Over,
+}
+
+/// A session that is connected.
+struct Talk {
+    connection: Connection,
+    /// What TLS says about a failure.
+    tls: Option<CameraTls>,
+    ports: Option<DatagramPorts>,
+    client: Client,
+    /// When bytes came last.
+    last_bytes: Instant,
+}
+
+impl Session {
+    pub(super) fn new(target: SessionTarget, clock: Arc<dyn Clock>) -> Self {
+        let (now, url) = (Instant::now(), target.url.clone());
+        Self {
+            stage: Stage::Resolving(Lookup::of(&url)),
+            deadline: Some(now + target.timeout),
+            url,
+            redirects: 0,
+            reachability: None,
+            next_try: now + reachability::INTERVAL,
+            was_absent: false,
+            accepts_others: false,
+            chosen: None,
+            reception: None,
+            buffer: Vec::new(),
+            target,
+            clock,
+        }
+    }
+
+    /// Returns the stream to play, once it is known.
+    pub(super) const fn chosen(&self) -> Option<&ChosenStream> {
+        self.chosen.as_ref()
+    }
+
+    /// Returns the streams that the camera offers.
+    pub(super) fn streams(&self) -> &[StreamDescription] {
+        match &self.stage {
+            Stage::Talking(talk) => talk.client.streams(),
+            _ => &[],
+        }
+    }
+
+    /// Returns the SHA-256 of the certificate that the camera showed.
+    pub(super) fn seen_fingerprint(&self) -> Option<String> {
+        match &self.stage {
+            Stage::Talking(talk) => talk.tls.as_ref()?.seen_fingerprint(),
+            _ => None,
+        }
+    }
+
+    /// Whether the stream is set up, and [`play`](Self::play) begins it.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(&self.stage, Stage::Talking(talk) if *talk.client.phase() == Phase::Ready)
+    }
+
+    /// Begins the stream.
+    pub(super) fn play(&mut self) {
+        let now = Instant::now();
+        if let Stage::Talking(talk) = &mut self.stage {
+            if let (Some(ports), Some(camera)) = (&talk.ports, talk.client.server_ports()) {
+                let report = talk.client.receiver_report(now).unwrap_or_default();
+                ports.open_way(camera, &report);
+            }
+            talk.client.play();
+            talk.last_bytes = now;
+        }
+        self.deadline = Some(now + self.target.timeout);
+    }
+
+    fn keep_alives_failed(&self) -> u64 {
+        match &self.stage {
+            Stage::Talking(talk) => talk.client.counts().keep_alives_failed,
+            _ => 0,
+        }
+    }
+
+    /// Returns what the camera did that it should not, in words.
+    fn oddities(&self) -> Option<String> {
+        let Stage::Talking(talk) = &self.stage else { return None };
+        let counts = talk.client.counts();
+        let known = [
+            (counts.rtp.restarts, "new counts of packets"),
+            (counts.rtp.late, "packets late or twice"),
+            (counts.rtp.foreign, "packets of no stream"),
+            (counts.skips, "gaps between packets with other bytes"),
+            (counts.keep_alives_failed, "requests to keep it without an answer"),
+        ];
+        let texts: Vec<_> =
+            known.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+
+    /// Whether there is something to read.
+    fn has_news(&self) -> bool {
+        let Stage::Talking(talk) = &self.stage else { return false };
+        let mut sockets = [PollFd::new(&talk.connection, PollFlags::IN)];
+        poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Works once: goes on with what is there, or waits for something, up to `until`.
+    pub(super) fn turn(&mut self, until: Instant, mut receive: impl FnMut(Received)) -> Result<(), Failure> {
+        self.look_for_camera(Instant::now())?;
+        let until = self.deadline.map_or(until, |deadline| deadline.min(until));
+        let worked = match &mut self.stage {
+            Stage::Resolving(_) => self.resolve(until),
+            Stage::Connecting { .. } => self.connect(until),
+            Stage::Talking(_) => self.talk(until, &mut receive),
+            Stage::Over => Ok(()),
+        };
+        if matches!(worked, Err(Failure::Closed | Failure::Broken(_) | Failure::Connect(_) | Failure::Tls(_))) {
+            // There is nobody to say good-bye to.
+            self.stage = Stage::Over;
+        }
+        worked?;
+        match self.deadline {
+            Some(deadline) if deadline <= Instant::now() => Err(self.silence()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the failure of a session in which nothing came for too long.
+    pub(super) fn silence(&self) -> Failure {
+        let Stage::Talking(talk) = &self.stage else { return Failure::NoAnswer };
+        if talk.connection.is_handshaking() {
+            return Failure::Tls("no TLS at that port: correct the port, or write rtsp://".to_owned());
+        }
+        if *talk.client.phase() != Phase::Playing {
+            return Failure::NoAnswer;
+        }
+        let counts = talk.client.counts().rtp;
+        // A camera that fell silent after some damage is silent.
+        let is_recent = |last: Instant| last.elapsed() < self.target.timeout / 2;
+        let reception = self.reception.as_ref();
+        if reception.and_then(|reception| reception.damaged).is_some_and(is_recent) {
+            return Failure::Damaged;
+        }
+        let what = match (counts.received, counts.foreign) {
+            (0, 0) => None,
+            (0, _) => {
+                Some("packets of other kinds than it describes came: restart the camera, or set `type = \"video\"`")
+            }
+            _ if talk.last_bytes.elapsed() >= self.target.timeout / 2 => None,
+            _ => Some("packets came, and no whole picture: restart the camera, or set another codec in it"),
+        };
+        Failure::NoVideo(what.map(str::to_owned))
+    }
+
+    /// Tries now and then whether the camera can be reached: while the session begins, because a connection that was begun before may
+    /// wait for long; once while video comes; and while none comes.
+    fn look_for_camera(&mut self, now: Instant) -> Result<(), Failure> {
+        let (is_playing, is_quiet) = match &self.stage {
+            Stage::Talking(talk) => {
+                let interval = self.reception.as_ref().map_or(Duration::ZERO, |reception| reception.interval);
+                let is_quiet = now.saturating_duration_since(talk.last_bytes) >= QUIET.max(interval * 3);
+                (*talk.client.phase() == Phase::Playing, is_quiet)
+            }
+            _ => (false, false),
+        };
+        let has_units = self.reception.as_ref().is_some_and(|reception| reception.last_units.is_some());
+        let wants = match is_playing {
+            true => has_units && (is_quiet || !self.accepts_others),
+            false => self.deadline.is_some(),
+        };
+        let Some(reachability) = &mut self.reachability else { return Ok(()) };
+        if !reachability.is_trying() {
+            if !wants || now < self.next_try {
+                return Ok(());
+            }
+            reachability.begin();
+        }
+        let Some(absence) = reachability.outcome(now) else { return Ok(()) };
+        self.next_try = now + reachability::INTERVAL;
+        match (is_playing, absence) {
+            (false, Some(Absence::Unreachable)) => self.was_absent = true,
+            (false, Some(Absence::Moved)) => self.begin_again(),
+            (false, None) if self.was_absent => self.begin_again(),
+            (false, None) => {}
+            (true, None) => self.accepts_others = true,
+            (true, Some(_)) if !self.accepts_others => self.next_try = now + reachability::PAUSE,
+            (true, Some(absence)) if is_quiet => return Err(Failure::Absent(absence)),
+            (true, Some(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// Connects again, to a camera that is back.
+    fn begin_again(&mut self) {
+        log::debug!("{} can be reached again: connecting again", self.target.shown);
+        self.connect_to(self.url.clone());
+    }
+
+    fn connect_to(&mut self, url: Url) {
+        self.stage = Stage::Resolving(Lookup::of(&url));
+        self.url = url;
+        (self.reachability, self.was_absent) = (None, false);
+        (self.chosen, self.reception) = (None, None);
+    }
+
+    fn resolve(&mut self, until: Instant) -> Result<(), Failure> {
+        let Stage::Resolving(lookup) = &self.stage else { return Ok(()) };
+        let Some(addresses) = lookup.answer() else {
+            thread::sleep(LOOKUP_STEP.min(until.saturating_duration_since(Instant::now())));
+            return Ok(());
+        };
+        let addresses = addresses.map_err(Failure::Connect)?;
+        self.reachability = Some(Reachability::new(&self.url, addresses.clone()));
+        self.begin_connection(addresses)
+    }
+
+    /// Begins a connection with the first address that takes one.
+    fn begin_connection(&mut self, mut addresses: Vec<SocketAddr>) -> Result<(), Failure> {
+        let mut failure = io::Error::other("its name has no address");
+        while !addresses.is_empty() {
+            match reachability::begin_connection(addresses.remove(0)) {
+                Ok(stream) => {
+                    self.stage = Stage::Connecting { stream, others: addresses };
+                    return Ok(());
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(Failure::Connect(failure))
+    }
+
+    fn connect(&mut self, until: Instant) -> Result<(), Failure> {
+        let Stage::Connecting { stream, .. } = &self.stage else { return Ok(()) };
+        let mut sockets = vec![PollFd::new(stream, PollFlags::OUT)];
+        sockets.extend(self.reachability.as_ref().and_then(Reachability::connection).map(writable));
+        wait(&mut sockets, until);
+        let Some(result) = reachability::connection_result(stream) else { return Ok(()) };
+        let Stage::Connecting { stream, others } = mem::replace(&mut self.stage, Stage::Over) else { return Ok(()) };
+        match result {
+            Ok(()) => self.begin_talk(stream),
+            Err(error) if others.is_empty() => Err(Failure::Connect(error)),
+            Err(_) => self.begin_connection(others),
+        }
+    }
+
+    fn begin_talk(&mut self, stream: TcpStream) -> Result<(), Failure> {
+        let host = self.url.host_str().unwrap_or_default();
+        let tls = (self.url.scheme() == "rtsps").then(|| CameraTls::new(&self.target.tls, host));
+        let tls = tls.transpose().map_err(Failure::Local)?;
+        let handshake = tls.as_ref().map(CameraTls::connection).transpose().map_err(Failure::Local)?;
+        // A login is for the host that it was given for.
+        let login = self.target.login.clone().filter(|_| is_same_host(&self.url, &self.target.url));
+        self.stage = Stage::Talking(Talk {
+            connection: Connection::new(stream, handshake),
+            tls,
+            ports: None,
+            client: Client::new(self.url.clone(), login.map(Login::into_parts)),
+            last_bytes: Instant::now(),
+        });
+        Ok(())
+    }
+
+    fn talk(&mut self, until: Instant, receive: &mut dyn FnMut(Received)) -> Result<(), Failure> {
+        let Stage::Talking(talk) = &mut self.stage else { return Ok(()) };
+        talk.send()?;
+        let is_playing = *talk.client.phase() == Phase::Playing;
+        let until = talk.client.due().map_or(until, |due| due.min(until));
+        let probe = self.reachability.as_ref().and_then(Reachability::connection);
+        let began = Instant::now();
+        let ready = talk.wait(probe, until);
+        let now = Instant::now();
+        // Those that come while packets gather belong to the first.
+        let arrival = clock::now(self.clock.as_ref());
+        if ready.has_any() && is_playing && now - began > GATHERING / 8 {
+            thread::sleep(GATHERING);
+        }
+        let reception = &mut self.reception;
+        let mut give = |media: Media<'_>| {
+            if let Some(reception) = reception {
+                reception.take(&media, arrival, receive);
+            }
+        };
+        let read = talk.read(ready, now, &mut self.buffer, &mut give);
+        talk.client.tick(now, &mut give);
+        if let Some(reception) = reception
+            && reception.count_units(now)
+        {
+            self.deadline = Some(now + self.target.timeout);
+        }
+        // What came before the end has been given.
+        read.map_err(|failure| match failure {
+            Failure::Client(ClientError::LoginRequired) if !is_same_host(&self.url, &self.target.url) => {
+                Failure::LoginElsewhere(redact_line(self.url.as_str()))
+            }
+            failure => failure,
+        })?;
+        if let Some(ports) = &talk.ports
+            && let Some((_, rtcp)) = talk.client.server_ports()
+            && is_playing
+            && let Some(report) = talk.client.receiver_report(now)
+        {
+            ports.send_report(rtcp, &report);
+        }
+        self.go_on()
+    }
+
+    /// Goes on after an answer.
+    fn go_on(&mut self) -> Result<(), Failure> {
+        let Stage::Talking(talk) = &mut self.stage else { return Ok(()) };
+        match talk.client.phase() {
+            Phase::Described => {
+                let chosen = ChosenStream::of(talk.client.streams())?;
+                let transport = talk.open_ports(self.target.transport)?;
+                self.reception = Some(Reception::new(&chosen));
+                talk.client.set_up(chosen.index, transport);
+                self.chosen = Some(chosen);
+            }
+            Phase::Redirected(url) => {
+                self.redirects += 1;
+                if self.redirects > MOST_REDIRECTS {
+                    return Err(Failure::Redirects);
+                }
+                let url = url.clone();
+                log::debug!("{}: the server names another URL: {}", self.target.shown, redact_line(url.as_str()));
+                self.connect_to(url);
+                return Ok(());
+            }
+            // The decoder is waited for, not the camera.
+            Phase::Ready => self.deadline = None,
+            _ => {}
+        }
+        talk.send()
+    }
+
+    /// Tells the camera that the session is over, and waits for its answer for a while.
+    pub(super) fn tear_down(&mut self) {
+        let Stage::Talking(mut talk) = mem::replace(&mut self.stage, Stage::Over) else { return };
+        talk.client.tear_down();
+        let until = Instant::now() + TEARDOWN_WAIT;
+        let mut read = 0;
+        while *talk.client.phase() == Phase::Leaving && Instant::now() < until && read < MOST_TEARDOWN_BYTES {
+            let told = talk.send().and_then(|()| {
+                let ready = talk.wait(None, until);
+                talk.read(ready, Instant::now(), &mut self.buffer, &mut |_| {})
+            });
+            match told {
+                Ok(bytes) => read += bytes,
+                Err(_) => return,
+            }
         }
     }
 }
 
-async fn set_up(
-    target: &SessionTarget,
-    group: &Arc<SessionGroup>,
-    meter: &ReadMeter,
-) -> Result<(Session<Described>, ChosenStream), Failure> {
-    let credentials = target.login.clone().map(Login::into_parts);
-    let options = SessionOptions::default()
-        .creds(credentials.map(|(username, password)| Credentials { username, password }))
-        .user_agent("visiond".to_owned())
-        .session_group(Arc::clone(group));
-    let mut session = few_reads(meter, Session::describe(target.url.clone(), options)).await??;
-    let codec_of = |stream: &retina::client::Stream| match stream.media() {
-        "video" => Codec::of_encoding(stream.encoding_name()),
-        _ => None,
-    };
-    let found = session.streams().iter().enumerate().find_map(|(at, stream)| Some((at, stream, codec_of(stream)?)));
-    let Some((at, stream, codec)) = found else {
-        let name = |stream: &retina::client::Stream| {
-            let name = format!("{}/{}", stream.media(), stream.encoding_name());
-            visiond_system::logging::escape(&name.chars().take(40).collect::<String>()).to_string()
-        };
-        return Err(Failure::OtherCodec(session.streams().iter().take(4).map(name).collect()));
-    };
-    let mut sets = Vec::new();
-    if let Some(ParametersRef::Video(parameters)) = stream.parameters() {
-        let described: &[&[u8]] = match parameters.codec_params() {
-            VideoParametersCodec::H264 { sps, pps } => &[sps, pps],
-            VideoParametersCodec::H265 { vps, sps, pps } => &[vps, sps, pps],
-            _ => &[],
-        };
-        described.iter().for_each(|set| access_unit::put(&mut sets, set));
+/// Whether a login for `configured` may be sent to `url`: to the same host, and never in the clear where TLS was asked for.
+fn is_same_host(url: &Url, configured: &Url) -> bool {
+    url.host_str() == configured.host_str() && (url.scheme() == "rtsps" || configured.scheme() == "rtsp")
+}
+
+/// What can be read.
+#[derive(Debug, Clone, Copy)]
+struct ReadySockets {
+    connection: bool,
+    rtp: bool,
+    rtcp: bool,
+}
+
+impl ReadySockets {
+    const fn has_any(self) -> bool {
+        self.connection || self.rtp || self.rtcp
     }
-    let chosen = ChosenStream { index: at, codec, rate_hz: stream.clock_rate_hz(), sets };
-    let transport = match target.transport {
-        RtspTransport::Tcp => Transport::Tcp(TcpTransportOptions::default()),
-        RtspTransport::Udp => Transport::Udp(UdpTransportOptions::default()),
-    };
-    few_reads(meter, session.setup(at, SetupOptions::default().transport(transport))).await??;
-    Ok((session, chosen))
+}
+
+impl Talk {
+    fn send(&mut self) -> Result<(), Failure> {
+        let sent = self.connection.send(self.client.output());
+        sent.map_err(|error| self.failure(error))
+    }
+
+    fn failure(&self, error: ConnectionError) -> Failure {
+        match error {
+            ConnectionError::Closed => Failure::Closed,
+            ConnectionError::Failed(error) => Failure::Broken(error),
+            ConnectionError::Tls(error) => {
+                Failure::Tls(self.tls.as_ref().map_or_else(|| error.to_string(), |tls| tls.failure(&error)))
+            }
+        }
+    }
+
+    /// Waits until something can be read, or sent if something is to be, up to `until`; or until `probe` is connected.
+    fn wait(&mut self, probe: Option<&TcpStream>, until: Instant) -> ReadySockets {
+        let wants_write = !self.client.output().is_empty() || self.connection.wants_write();
+        let interest = if wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let ports = self.ports.iter().flat_map(|ports| [&ports.rtp, &ports.rtcp]);
+        let ports = ports.map(|socket| PollFd::new(socket, PollFlags::IN));
+        let all = iter::once(PollFd::new(&self.connection, interest)).chain(ports).chain(probe.map(writable));
+        // On the stack, because every wake passes here.
+        let mut sockets: [_; MOST_SOCKETS] = array::from_fn(|_| PollFd::new(&self.connection, PollFlags::empty()));
+        let used = sockets.iter_mut().zip(all).map(|(place, socket)| *place = socket).count();
+        let has_more = self.connection.has_more();
+        wait(&mut sockets[..used], if has_more { Instant::now() } else { until });
+        let is_ready = |socket: &PollFd<'_>| socket.revents().intersects(!PollFlags::OUT);
+        let has_ports = self.ports.is_some();
+        ReadySockets {
+            connection: is_ready(&sockets[0]) || has_more,
+            rtp: has_ports && is_ready(&sockets[1]),
+            rtcp: has_ports && is_ready(&sockets[2]),
+        }
+    }
+
+    /// Reads what has come, and returns how many bytes.
+    fn read(
+        &mut self,
+        ready: ReadySockets,
+        now: Instant,
+        buffer: &mut Vec<u8>,
+        give: &mut dyn FnMut(Media<'_>),
+    ) -> Result<usize, Failure> {
+        let mut read = 0;
+        if let Some(ports) = self.ports.as_ref().filter(|_| ready.rtp || ready.rtcp) {
+            buffer.resize(DATAGRAM_BYTES, 0);
+            // Reports first: they time the pictures.
+            for (is_ready, port, socket) in [(ready.rtcp, Port::Rtcp, &ports.rtcp), (ready.rtp, Port::Rtp, &ports.rtp)]
+            {
+                while is_ready
+                    && read < MOST_READ
+                    && let Some(datagram) = ports.receive(socket, buffer)
+                {
+                    read += datagram.len();
+                    self.client.datagram(port, datagram, now, &mut *give);
+                }
+            }
+        }
+        while ready.connection && read < MOST_READ {
+            let space = self.client.space();
+            let room = space.len();
+            let received = self.connection.receive(space).map_err(|error| self.failure(error))?;
+            if received == 0 {
+                break;
+            }
+            read += received;
+            self.client.received(received, now, &mut *give)?;
+            if received < room && !self.connection.has_more() {
+                break;
+            }
+        }
+        if read > 0 {
+            self.last_bytes = now;
+        }
+        Ok(read)
+    }
+
+    /// Opens ports, if datagrams are asked for.
+    fn open_ports(&mut self, transport: RtspTransport) -> Result<Transport, Failure> {
+        match transport {
+            RtspTransport::Tcp => Ok(Transport::Tcp),
+            RtspTransport::Udp => {
+                let (own, camera) = self.connection.addresses().map_err(Failure::Connect)?;
+                let ports = DatagramPorts::open(own.ip(), camera.ip()).map_err(Failure::Ports)?;
+                let client_port = ports.port().map_err(Failure::Ports)?;
+                self.ports = Some(ports);
+                Ok(Transport::Udp { client_port })
+            }
+        }
+    }
+}
+
+/// The most sockets of one wait: the connection, RTP, RTCP, and the one that tries whether the camera is there.
+const MOST_SOCKETS: usize = 4;
+
+fn writable(stream: &TcpStream) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::OUT)
+}
+
+/// Waits for one of the sockets, up to `until`.
+fn wait(sockets: &mut [PollFd<'_>], until: Instant) {
+    let timeout = until.saturating_duration_since(Instant::now());
+    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+    // A signal ends the wait; the caller waits again.
+    let _ = poll(sockets, Some(&timeout));
 }
 
 /// The assembler of the stream's codec.
@@ -536,7 +1006,8 @@ impl StreamAssembler {
         }
     }
 
-    fn push(&mut self, payload: &[u8], time: (i64, Timestamp), marker: bool, lost: u16, give: impl FnMut(AccessUnit)) {
+    fn push(&mut self, packet: &RtpPacket<'_>, time: (i64, Timestamp), give: impl FnMut(AccessUnit)) {
+        let &RtpPacket { payload, marker, lost, .. } = packet;
         match self {
             Self::Nal(assembler) => assembler.push(payload, time, marker, lost, give),
             Self::Jpeg(assembler) => assembler.push(payload, time, marker, lost, give),
@@ -551,75 +1022,6 @@ impl StreamAssembler {
     }
 }
 
-impl Connected {
-    /// Returns the streams that the camera offers.
-    pub(super) fn streams(&self) -> &[retina::client::Stream] {
-        self.session.streams()
-    }
-
-    /// Plays the stream and assembles its units.
-    pub(super) async fn await_units(
-        self,
-        target: &SessionTarget,
-        stream: &ChosenStream,
-        meter: &ReadMeter,
-        clock: &dyn Clock,
-        receive: impl FnMut(Received),
-    ) -> Result<std::convert::Infallible, Failure> {
-        let play = few_reads(meter, self.session.play(PlayOptions::default()));
-        let playing = timeout(target.timeout, play).await.map_err(|_| Failure::NoAnswer)???;
-        let mut packets = pin!(playing);
-        let mut reception = Reception {
-            assembler: StreamAssembler::new(stream),
-            camera_clock: CameraClock::new(stream.rate_hz),
-            arrival: clock::now(clock),
-            units: 0,
-            damaged: None,
-            receive,
-        };
-        let mut deadline = Instant::now() + target.timeout;
-        // A camera that fell silent after some damage is silent.
-        let no_video = |damaged: Option<Instant>| match damaged {
-            Some(last) if last.elapsed() < target.timeout / 2 => Failure::Damaged,
-            _ => Failure::NoVideo,
-        };
-        // When the last units came, and how long one takes to come on average.
-        let (mut last_units, mut interval) = (None, Duration::ZERO);
-        // A camera that accepts no connection beside this one would look absent at each pause.
-        let (mut accepts, mut accepts_others) = (pin!(self.reachability.accepts_others()), false);
-        loop {
-            // Where packets never stop, the timer below may never be looked at.
-            let now = Instant::now();
-            if now >= deadline {
-                return Err(no_video(reception.damaged));
-            }
-            let absence = async {
-                sleep_until(now + QUIET.max(interval * 3)).await;
-                self.reachability.lost().await
-            };
-            let gathered = few_reads(meter, gather(packets.as_mut(), &mut reception, clock));
-            tokio::select! {
-                biased;
-                gathered = timeout_at(deadline, gathered) => match gathered {
-                    Ok(gathered) => gathered??,
-                    Err(_) => return Err(no_video(reception.damaged)),
-                },
-                () = &mut accepts, if last_units.is_some() && !accepts_others => accepts_others = true,
-                absence = absence, if accepts_others => return Err(Failure::Absent(absence)),
-            }
-            let units = mem::take(&mut reception.units);
-            if units > 0 {
-                let now = Instant::now();
-                deadline = now + target.timeout;
-                reception.damaged = None;
-                if let Some(last) = last_units.replace(now) {
-                    interval = (interval * 7 + now.duration_since(last) / units) / 8;
-                }
-            }
-        }
-    }
-}
-
 /// Returns the sentence about a stream of which every picture is damaged.
 pub(super) fn damaged(shown: &str, timeout: Duration, transport: RtspTransport) -> String {
     let remedy = match transport {
@@ -630,226 +1032,61 @@ pub(super) fn damaged(shown: &str, timeout: Duration, transport: RtspTransport) 
 }
 
 /// Assembles a stream's packets and gives its units away.
-struct Reception<F> {
+struct Reception {
     assembler: StreamAssembler,
     camera_clock: CameraClock,
-    /// When the packets came.
-    arrival: Timestamp,
     /// How many units came since they were last counted.
     units: u32,
     /// When the last damaged one came, if none was whole since.
     damaged: Option<Instant>,
-    receive: F,
+    /// When the last units came, and how long one takes to come on average.
+    last_units: Option<Instant>,
+    interval: Duration,
 }
 
-impl<F: FnMut(Received)> Reception<F> {
-    fn take(&mut self, packet: PacketItem) {
-        match packet {
-            PacketItem::Rtp(packet) => {
-                let rtp = packet.timestamp().timestamp();
-                let captured = self.camera_clock.captured(rtp, self.arrival);
-                let is_timed_by_report = captured != self.arrival;
-                self.assembler.push(packet.payload(), (rtp, captured), packet.mark(), packet.loss(), |unit| {
-                    self.units += 1;
-                    (self.receive)(Received::Unit { unit, is_timed_by_report });
-                });
-                match self.assembler.take_damaged() {
-                    0 => {}
-                    units => {
-                        self.damaged = Some(Instant::now());
-                        (self.receive)(Received::Damaged(units));
-                    }
-                }
-            }
-            PacketItem::Rtcp(packet) => {
-                let report = packet.pkts().next().and_then(|first| first.as_sender_report().ok().flatten());
-                if let (Some(rtp), Some(report)) = (packet.rtp_timestamp(), report) {
-                    self.camera_clock.report(rtp.timestamp(), report.ntp_timestamp().0);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Waits for packets, and takes all that are there. When one has come, gives those behind it [`GATHERING`] to arrive: then one wake
-/// reads a whole picture, and wakes are most of what a session costs. The thread sleeps, because it has nothing else to do; a decoder
-/// that is behind waits, too.
-///
-/// Each packet is freed before the next one is made, so that they share memory that is in the core's cache. Collecting them first takes
-/// more time than it saves.
-async fn gather(
-    mut packets: Pin<&mut impl Stream<Item = Result<PacketItem, retina::Error>>>,
-    reception: &mut Reception<impl FnMut(Received)>,
-    clock: &dyn Clock,
-) -> Result<(), Failure> {
-    let mut has_waited = false;
-    poll_fn(|context| {
-        // Those that gather came soon after the first, however late this thread reads them. If packets never stop, it never waits:
-        // then their time is renewed now and then.
-        let now = clock::now(clock);
-        let waited_ns = now.monotonic_ns.saturating_sub(reception.arrival.monotonic_ns);
-        if has_waited || Duration::from_nanos(waited_ns) >= GATHERING * 8 {
-            reception.arrival = now;
-        }
-        if has_waited {
-            thread::sleep(GATHERING);
-        }
-        let mut has_taken = false;
-        loop {
-            match packets.as_mut().poll_next(context) {
-                Poll::Ready(Some(packet)) => reception.take(packet?),
-                Poll::Ready(None) => return Poll::Ready(Err(Failure::Closed)),
-                Poll::Pending if has_taken => return Poll::Ready(Ok(())),
-                Poll::Pending => break,
-            }
-            has_taken = true;
-        }
-        // Without budget, there is more to read.
-        has_waited = has_budget_remaining();
-        Poll::Pending
-    })
-    .await
-}
-
-/// Waits for `future`, which reads from the server, as long as it reads no more than [`MOST_READ`]. Polls it every
-/// [`LOOK_AGAIN`] even if nothing wakes it.
-///
-/// A wake makes few reads, because each takes one unit of tokio's budget, of which most is spent before.
-async fn few_reads<F: Future>(meter: &ReadMeter, future: F) -> Result<F::Output, Failure> {
-    let (mut future, mut again) = (pin!(future), pin!(None));
-    let mut wakes = 0;
-    meter.begin();
-    poll_fn(|context| {
-        if wakes >= FREE_WAKES {
-            let is_endless = match meter.count() {
-                Some(read) => read > MOST_READ,
-                None => wakes > MOST_WAKES,
-            };
-            if is_endless {
-                return Poll::Ready(Err(Failure::Endless));
-            }
-        }
-        if !meter.has_spent.swap(true, Ordering::Relaxed) {
-            for _ in 0..SPENT_BUDGET {
-                // When it is used up, the task is woken again at once.
-                if pin!(consume_budget()).poll(context).is_pending() {
-                    break;
-                }
-            }
-        }
-        let poll = future.as_mut().poll(context);
-        // The task gets a new budget then.
-        if poll.is_pending() || !has_budget_remaining() {
-            meter.has_spent.store(false, Ordering::Relaxed);
-        }
-        meter.is_reading.store(poll.is_ready() || !has_budget_remaining(), Ordering::Relaxed);
-        if poll.is_pending() {
-            // Made when it is needed, which it is not while there are packets to read.
-            if again.is_none() {
-                again.set(Some(sleep(LOOK_AGAIN)));
-            }
-            let mut was_woken = true;
-            // Until it is pending, which is when it will wake this task.
-            while let Some(mut again) = again.as_mut().as_pin_mut()
-                && again.as_mut().poll(context).is_ready()
-            {
-                again.reset(Instant::now() + LOOK_AGAIN);
-                was_woken = false;
-            }
-            wakes += u32::from(was_woken);
-        }
-        poll.map(Ok)
-    })
-    .await
-}
-
-/// Waits until the camera has answered that the session is over, for [`TEARDOWN_WAIT`] at most and for as long as it sends no more
-/// than [`MOST_READ`]: retina reads all of it on a task of its own, which ends with the runtime.
-pub(super) async fn await_teardown(group: &SessionGroup, meter: &ReadMeter) {
-    /// The time from one look at what was read to the next.
-    const STEP: Duration = Duration::from_millis(5);
-    meter.begin();
-    meter.count();
-    let is_over = timeout(TEARDOWN_WAIT, group.await_teardown());
-    let is_endless = async {
-        while meter.count().is_none_or(|read| read <= MOST_READ) {
-            sleep(STEP).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = is_endless => {}
-        _ = is_over => {}
-    }
-}
-
-/// Counts what a session reads from TCP connections, on whatever thread it works; datagrams, which are small, are in no account.
-#[derive(Debug, Default)]
-pub(super) struct ReadMeter {
-    account: Mutex<Account>,
-    /// Whether the task has spent its budget since its last wake, but for a few reads.
-    has_spent: AtomicBool,
-    /// Whether the session has stopped before it had read everything.
-    is_reading: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Account {
-    /// The kernel's accounts of the thread that was counted last. No file if it keeps none; then [`MOST_WAKES`] is the only bound.
-    kernels: Option<(ThreadId, Option<File>)>,
-    /// The bytes that were read since [`ReadMeter::begin`], as far as they were counted.
-    read: u64,
-    /// What the thread had read in all when they were.
-    then: Option<u64>,
-}
-
-impl ReadMeter {
-    /// Counts from 0 on.
-    fn begin(&self) {
-        let mut account = self.account.lock();
-        (account.read, account.then) = (0, None);
-    }
-
-    /// Returns how many bytes the session has read since it began to be counted: since the first call, without what the thread read
-    /// after [`pause`](Self::pause). `None` without accounts.
-    fn count(&self) -> Option<u64> {
-        let mut account = self.account.lock();
-        let (now, own) = account.bytes()?;
-        account.read += account.then.map_or(0, |then| now.saturating_sub(then));
-        account.then = Some(now + own);
-        Some(account.read)
-    }
-
-    /// Does not count what the thread reads until the next [`count`](Self::count).
-    fn pause(&self) {
-        if self.account.lock().then.is_some() {
-            self.count();
-            self.account.lock().then = None;
+impl Reception {
+    fn new(stream: &ChosenStream) -> Self {
+        Self {
+            assembler: StreamAssembler::new(stream),
+            camera_clock: CameraClock::new(stream.rate_hz),
+            units: 0,
+            damaged: None,
+            last_units: None,
+            interval: Duration::ZERO,
         }
     }
 
-    fn is_reading(&self) -> bool {
-        self.is_reading.load(Ordering::Relaxed)
-    }
-}
-
-impl Account {
-    /// Returns how many bytes this thread has read so far, and how many it has read now to learn that; `None` without accounts.
-    fn bytes(&mut self) -> Option<(u64, u64)> {
-        let this = thread::current().id();
-        let (_, file) = match self.kernels.take_if(|(thread, _)| *thread == this) {
-            Some(kernels) => self.kernels.insert(kernels),
-            None => self.kernels.insert((this, File::open("/proc/thread-self/io").ok())),
+    /// Takes what came at `arrival`.
+    fn take(&mut self, media: &Media<'_>, arrival: Timestamp, receive: &mut dyn FnMut(Received)) {
+        let packet = match media {
+            Media::Packet(packet) => packet,
+            Media::Report { timestamp, ntp } => return self.camera_clock.report(*timestamp, *ntp),
         };
-        let mut text = [0; 64];
-        let read = file.as_ref()?.read_at(&mut text, 0).ok()?;
-        // The first line is "rchar: NUMBER".
-        let line = text[..read].split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let bytes = str::from_utf8(line).ok()?.strip_prefix("rchar: ")?.parse().ok()?;
-        Some((bytes, read as u64))
+        let captured = self.camera_clock.captured(packet.timestamp, arrival);
+        let is_timed_by_report = captured != arrival;
+        self.assembler.push(packet, (packet.timestamp, captured), |unit| {
+            self.units += 1;
+            receive(Received::Unit { unit, is_timed_by_report });
+        });
+        match self.assembler.take_damaged() {
+            0 => {}
+            units => {
+                self.damaged = Some(Instant::now());
+                receive(Received::Damaged(units));
+            }
+        }
+    }
+
+    /// Returns whether units came since the last call.
+    fn count_units(&mut self, now: Instant) -> bool {
+        let units = mem::take(&mut self.units);
+        if units == 0 {
+            return false;
+        }
+        self.damaged = None;
+        if let Some(last) = self.last_units.replace(now) {
+            self.interval = (self.interval * 7 + now.saturating_duration_since(last) / units) / 8;
+        }
+        true
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::Notify;
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
 use visiond_system::stop::Stop;
@@ -33,10 +32,6 @@ pub const STEP: Duration = Duration::from_millis(50);
 pub struct UnitQueue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Notified as `changed` is, for a thread that runs the session while it waits.
-    news: Notify,
-    /// Notified when units may come.
-    ready: Notify,
     clock: Arc<dyn Clock>,
 }
 
@@ -51,6 +46,7 @@ pub struct Description {
 #[derive(Debug, Default)]
 struct State {
     description: Option<Description>,
+    accepts_units: bool,
     units: VecDeque<(u64, AccessUnit)>,
     bytes: usize,
     /// Whether decoding goes on behind a key frame that is still to come.
@@ -94,19 +90,23 @@ pub enum First {
 impl UnitQueue {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state = State { needs_key: true, ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), news: Notify::new(), ready: Notify::new(), clock }
+        Self { state: Mutex::new(state), changed: Condvar::new(), clock }
     }
 
-    /// Tells what the units will be, and waits until there is a decoder for them.
-    pub async fn describe(&self, description: Description) {
+    /// Tells what the units will be. They are to come once [`accepts_units`](Self::accepts_units) says so.
+    pub fn describe(&self, description: Description) {
         self.state.lock().description = Some(description);
-        self.tell();
-        self.ready.notified().await;
+        self.changed.notify_all();
     }
 
     /// Lets units come: there is a decoder for them, or none is made before the first.
     pub fn accept_units(&self) {
-        self.ready.notify_one();
+        self.state.lock().accepts_units = true;
+    }
+
+    /// Whether units may come.
+    pub fn accepts_units(&self) -> bool {
+        self.state.lock().accepts_units
     }
 
     /// Adds a unit, or drops it if no decoder could use it.
@@ -140,23 +140,13 @@ impl UnitQueue {
         state.bytes += size(&unit);
         state.units.push_back((now_ns, unit));
         drop(state);
-        self.tell();
-    }
-
-    fn tell(&self) {
         self.changed.notify_all();
-        self.news.notify_one();
     }
 
     /// Whether a decoder has units to take, and others may come.
     pub fn is_behind(&self) -> bool {
         let state = self.state.lock();
         state.end.is_none() && !state.units.is_empty()
-    }
-
-    /// Returns when something has come since the last return.
-    pub async fn news(&self) {
-        self.news.notified().await;
     }
 
     /// Waits for something new, up to [`STEP`]: while `session` works on this thread, if it does.
@@ -180,7 +170,7 @@ impl UnitQueue {
     /// Ends the session, for this reason.
     pub fn end(&self, error: SourceError) {
         self.state.lock().end.get_or_insert(error);
-        self.tell();
+        self.changed.notify_all();
     }
 
     /// Returns why the session has ended.

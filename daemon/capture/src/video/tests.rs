@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::mpsc::{self, Receiver};
 
 use tempfile::TempDir;
 use visiond_config::types::VideoPixels;
@@ -430,4 +431,173 @@ fn a_video_that_states_a_size_beyond_the_limit_is_refused_before_memory_is_taken
     assert!(refusal(16_385, 2).contains("out of range"));
     assert!(refusal(u64::from(u32::MAX), u64::from(u32::MAX)).contains("pixels"));
     assert!(refusal(1 << 32, 2).contains("size is unknown"));
+}
+
+/// The packets of an MPEG-TS file that ffmpeg made (ISO/IEC 13818-1, 2.4.3), one unit for each frame.
+fn transport_units(bytes: &[u8]) -> Vec<Vec<u8>> {
+    const FIRST_STREAM: u16 = 256;
+    let mut units = vec![Vec::new()];
+    let mut has_frame = false;
+    for packet in bytes.chunks(188) {
+        let of_video = u16::from_be_bytes([packet[1] & 31, packet[2]]) == FIRST_STREAM;
+        let starts = of_video && packet[1] & 0x40 != 0;
+        if has_frame && (starts || !of_video) {
+            units.push(Vec::new());
+            has_frame = false;
+        }
+        has_frame |= of_video;
+        units.last_mut().unwrap().extend(packet);
+    }
+    units
+}
+
+/// Serves a live stream; returns its URL. The first connection, ffprobe's, gets all at once. The second gets the first
+/// `at_once` units, and unit N when `received` has said of N - `held_back` frames that they have come.
+fn live_server(
+    units: Vec<Vec<u8>>,
+    head: &'static str,
+    at_once: usize,
+    held_back: usize,
+    received: Receiver<()>,
+) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let accept = || {
+            let (mut connection, _) = listener.accept().unwrap();
+            let _ = connection.read(&mut [0; 4096]);
+            connection.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes()).unwrap();
+            connection
+        };
+        // ffprobe leaves when it has seen enough.
+        let _ = accept().write_all(&units.concat());
+        let (mut connection, mut frames) = (accept(), 0);
+        for (n, unit) in units.iter().enumerate() {
+            while n >= at_once && frames + held_back < n {
+                if received.recv().is_err() {
+                    return;
+                }
+                frames += 1;
+            }
+            if connection.write_all(unit).is_err() {
+                return;
+            }
+        }
+    });
+    format!("http://{address}/live")
+}
+
+const TRANSPORT_STREAM: &str = "Content-Type: video/mp2t";
+const PARTS: &str = "Content-Type: multipart/x-mixed-replace;boundary=ffmpeg";
+
+/// A server that waits for frames deadlocks with a decoder that holds back more than it must.
+#[test]
+fn a_live_frame_is_not_held_back_however_many_threads_the_decoder_has() {
+    let folder = TempDir::new().unwrap();
+    let source = ["-f", "lavfi", "-i", "testsrc2=s=320x240:d=4:r=10", "-pix_fmt", "yuv420p"];
+    let video = |name: &str, codec: &[&str]| make(&folder, name, &[&source[..], codec].concat());
+    // ffmpeg sees the end of a transport stream's frame at the start of the next one, twice: where it takes the stream apart, and
+    // where it parses the frames.
+    let h264 = ["-c:v", "libx264", "-g", "10", "-x264-params", "b-adapt=0", "-bf"];
+    let films = [
+        (video("plain.ts", &[&h264[..], &["0"]].concat()), 2),
+        // Frames whose order needs others hold back one each.
+        (video("b.ts", &[&h264[..], &["2"]].concat()), 4),
+        (video("mpeg2.ts", &["-c:v", "mpeg2video", "-bf", "2"]), 3),
+        (video("p%02d.jpg", &["-q:v", "4"]), 0),
+    ];
+    for (film, held_back) in films {
+        let is_jpeg = film.ends_with("jpg");
+        let units = if is_jpeg {
+            let picture = |n: usize| std::fs::read(film.replace("%02d", &format!("{n:02}"))).unwrap();
+            let parts = (1..=40)
+                .map(picture)
+                .map(|it| part(&format!("Content-Type: image/jpeg\r\nContent-Length: {}", it.len()), &it));
+            parts.collect()
+        } else {
+            transport_units(&std::fs::read(&film).unwrap())
+        };
+        assert_eq!(units.len(), 40);
+        let (came, received) = mpsc::channel();
+        let url = live_server(units, if is_jpeg { PARTS } else { TRANSPORT_STREAM }, 10, held_back, received);
+        let input_args = ["-threads", "12"].map(str::to_owned).to_vec();
+        let config = VideoConfig { pace: Pace::Realtime, input_args, ..config(&url) };
+        let (stop, mut source, mut frames) = (Stop::new().unwrap(), open(&config).unwrap(), Vec::new());
+        let error = loop {
+            match source.next(&stop) {
+                Ok(Next::Frame(frame)) => frames.push(frame.buffer.as_slice().to_vec()),
+                Ok(other) => panic!("{film}: {other:?}"),
+                Err(error) => break error,
+            }
+            let _ = came.send(());
+        };
+        assert!(error.to_string().contains("the stream ended after 40 frames"), "{film}: {error}");
+        let raw = make(&folder, "raw.yuv", &["-flags", "bitexact", "-i", &film, "-f", "rawvideo"]);
+        assert!(std::fs::read(raw).unwrap() == frames.concat(), "{film}: other pixels than ffmpeg's");
+    }
+}
+
+#[test]
+fn a_burst_of_a_live_stream_is_spread_and_nothing_of_it_is_lost() {
+    let folder = TempDir::new().unwrap();
+    let film = ["-f", "lavfi", "-i", "testsrc2=s=64x48:d=4:r=10", "-c:v", "mpeg2video"];
+    let film = make(&folder, "segment.ts", &film);
+    let (_came, received) = mpsc::channel();
+    let url = live_server(vec![std::fs::read(film).unwrap()], TRANSPORT_STREAM, 1, 0, received);
+    let clock = Arc::new(SimulatedClock::default());
+    let config = VideoConfig { pace: Pace::Realtime, ..config(&url) };
+    let mut source = VideoSource::open(&config, "test", &Buffers::host(3), clock.clone()).unwrap();
+    let (stop, mut held, mut times_ms) = (Stop::new().unwrap(), Vec::<Frame>::new(), Vec::new());
+    let error = loop {
+        match source.next(&stop) {
+            Ok(Next::Frame(frame)) => {
+                times_ms.push(frame.timestamp.monotonic_ns / 1_000_000);
+                held.push(frame);
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+        // A model that needs 150 ms for each frame, two at a time.
+        let now_ns = clock.monotonic_ns();
+        held.retain(|frame| now_ns < frame.timestamp.monotonic_ns + 150_000_000);
+    };
+    assert!(error.to_string().contains("the stream ended after 40 frames"), "{error}");
+    assert!(times_ms.windows(2).all(|pair| (90..=100).contains(&(pair[1] - pair[0]))), "{times_ms:?}");
+}
+
+#[test]
+fn a_live_decoder_gets_what_its_codec_and_container_allow() {
+    let folder = TempDir::new().unwrap();
+    let config =
+        VideoConfig { input_args: vec!["-thread_type".to_owned(), "frame".to_owned()], ..config(&sample(&folder)) };
+    let info = ffprobe::probe(&config, "test", &Stop::new().unwrap()).unwrap();
+    let has = |codec: &str, container: &str, is_live, what: &str| {
+        let (codec, container) = (codec.to_owned(), container.to_owned());
+        arguments(&config, &VideoInfo { codec, container, ..info.clone() }, is_live).join(" ").contains(what)
+    };
+    // Other decoders would give out B-frames in wrong order.
+    assert!(has("av1", "hls", true, "-flags bitexact+low_delay"));
+    assert!(!has("av1", "matroska,webm", false, "low_delay") && !has("mpeg4", "mpegts", true, "low_delay"));
+    // Sound that comes first would leave ffmpeg without video.
+    assert!(has("h264", "mpegts", true, "-analyzeduration") && !has("h264", "flv", true, "-analyzeduration"));
+    // The last counts.
+    assert!(has("h264", "rtsp", true, "-thread_type slice -analyzeduration 1 -thread_type frame"));
+    assert!(!has("h264", "mpegts", false, "slice"));
+}
+
+#[test]
+fn a_stream_over_http_may_come_in_bursts_unless_it_is_pushed_frame_by_frame() {
+    let folder = TempDir::new().unwrap();
+    let info = ffprobe::probe(&config(&sample(&folder)), "test", &Stop::new().unwrap()).unwrap();
+    for (url, codec, container, expected) in [
+        ("https://cam/live.m3u8", "h264", "hls", true),
+        ("HTTP://cam/live", "hevc", "mpegts", true),
+        ("http://cam/live.flv", "h264", "flv", false),
+        ("http://cam/video", "mjpeg", "mpjpeg", false),
+        ("rtsp://cam/1", "h264", "rtsp", false),
+        ("udp://239.1.1.1:5000", "h264", "mpegts", false),
+    ] {
+        let info = VideoInfo { codec: codec.to_owned(), container: container.to_owned(), ..info.clone() };
+        assert_eq!(may_burst(url, &info), expected, "{url}");
+    }
 }

@@ -1,8 +1,7 @@
 //! `visiond probe --rtsp`: what a network camera offers, and how its video comes.
 
 use std::fmt::Write;
-use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
 
 use serde::Serialize;
 use visiond_capture::{OfferedStream, RtspOffer, Watched};
@@ -11,6 +10,7 @@ use visiond_config::types::{RtspConfig, RtspTransport};
 use visiond_flow::clock::SystemClock;
 use visiond_system::exit::{Exit, ExitError};
 
+use super::Args;
 use crate::output::{labelled, print_report};
 
 /// A key frame is needed to begin, and again after every loss.
@@ -21,6 +21,9 @@ const LONG_KEY_INTERVAL_S: f64 = 4.0;
 struct CameraReport {
     /// Without user and password.
     url: String,
+    /// What a camera with TLS showed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<CertificateReport>,
     transport: &'static str,
     streams: Vec<StreamReport>,
     watched: WatchedReport,
@@ -31,6 +34,14 @@ struct CameraReport {
     advice: Vec<String>,
     /// Configuration of this camera.
     toml: String,
+}
+
+#[derive(Debug, Serialize)]
+struct CertificateReport {
+    /// Its fingerprint.
+    sha256: String,
+    /// Why it was accepted.
+    accepted_by: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -64,33 +75,40 @@ struct WatchedReport {
 }
 
 /// Asks the camera, and prints what it offers.
-pub(super) fn run(
-    url: &str,
-    login: Option<&Path>,
-    transport: RtspTransport,
-    watch: Duration,
-    json: bool,
-) -> Result<Exit, ExitError> {
+pub(super) fn run(url: &str, args: &Args) -> Result<Exit, ExitError> {
     let input = |error: String| ExitError::new(Exit::Input, error);
-    if !url.starts_with("rtsp://") {
-        return Err(ExitError::new(
-            Exit::Usage,
-            "cannot ask the camera: write its URL as rtsp://192.168.1.20/stream1".to_owned(),
-        ));
+    let usage = |error: &str| ExitError::new(Exit::Usage, error.to_owned());
+    let is_encrypted = url.starts_with("rtsps://");
+    if !is_encrypted && (args.ca.is_some() || args.fingerprint.is_some() || args.insecure) {
+        return Err(usage("--ca, --fingerprint and --insecure are for cameras with TLS: write rtsps://"));
+    }
+    if !is_encrypted && !url.starts_with("rtsp://") {
+        return Err(usage("cannot ask the camera: write its URL as rtsp://192.168.1.20/stream1"));
     }
     // A name without a slash would be a systemd credential's.
-    let file = login.map(std::path::absolute).transpose();
+    let file = args.login.as_deref().map(std::path::absolute).transpose();
     let file =
         file.map_err(|error| input(format!("cannot find the file of --login: {error}: write its whole path")))?;
-    let config = RtspConfig { url: url.to_owned(), login: file, transport, ..RtspConfig::default() };
-    let offer = RtspOffer::ask(&config, watch, &SystemClock).map_err(|error| {
+    let config = RtspConfig {
+        url: url.to_owned(),
+        login: file,
+        transport: args.transport,
+        ca: args.ca.clone(),
+        fingerprint: args.fingerprint,
+        insecure: args.insecure,
+        ..RtspConfig::default()
+    };
+    let offer = RtspOffer::ask(&config, args.watch, Arc::new(SystemClock)).map_err(|error| {
         let error = error.to_string();
-        let here = if error.contains("`login`") { " (for this command: --login FILE)" } else { "" };
+        let here = match error.as_str() {
+            error if error.contains("`login`") => " (for this command: --login FILE)",
+            error if error.contains("`fingerprint") => " (for this command: --fingerprint, --ca or --insecure)",
+            _ => "",
+        };
         input(error + here)
     })?;
-    let has_login = login.is_some() || has_user(url);
-    let report = CameraReport::new(&offer, transport, has_login);
-    print_report(json, &report, text)
+    let report = CameraReport::new(&offer, &config, config.login.is_some() || has_user(url));
+    print_report(args.json, &report, text)
 }
 
 fn has_user(url: &str) -> bool {
@@ -98,7 +116,8 @@ fn has_user(url: &str) -> bool {
 }
 
 impl CameraReport {
-    fn new(offer: &RtspOffer, transport: RtspTransport, has_login: bool) -> Self {
+    fn new(offer: &RtspOffer, config: &RtspConfig, has_login: bool) -> Self {
+        let transport = config.transport;
         let url = offer.url.clone();
         let hidden = if offer.has_secret { "   # replace *** by what is there" } else { "" };
         let mut toml = format!(
@@ -111,8 +130,28 @@ impl CameraReport {
         if transport != RtspTransport::Tcp {
             let _ = writeln!(toml, "transport = {}", quote(transport.name()));
         }
+        match (&config.ca, &offer.certificate) {
+            (Some(ca), Some(_)) => {
+                let _ = writeln!(toml, "ca = {}", quote(&ca.display().to_string()));
+            }
+            // The pin of what was accepted here is safer than accepting anything.
+            (None, Some(seen)) if config.insecure || config.fingerprint.is_some() => {
+                let _ = writeln!(toml, "fingerprint = {}", quote(seen));
+            }
+            _ => {}
+        }
+        let certificate = offer.certificate.as_ref().map(|seen| CertificateReport {
+            sha256: seen.clone(),
+            accepted_by: match (&config.ca, config.fingerprint, config.insecure) {
+                (_, _, true) => "nothing: any would be",
+                (_, Some(_), _) => "its fingerprint",
+                (Some(_), _, _) => "the file of --ca",
+                (None, None, false) => "the system's CAs",
+            },
+        });
         Self {
             url,
+            certificate,
             transport: transport.name(),
             streams: offer.streams.iter().map(StreamReport::new).collect(),
             watched: WatchedReport::new(&offer.watched),
@@ -125,14 +164,14 @@ impl CameraReport {
 
 impl StreamReport {
     fn new(stream: &OfferedStream) -> Self {
-        let OfferedStream { media, encoding, size, announced_fps, is_played } = stream;
+        let OfferedStream { media, encoding, size, announced_fps, is_readable, is_played } = stream;
         Self {
             media: media.clone(),
             encoding: encoding.clone(),
             width: size.map(|size| size[0]),
             height: size.map(|size| size[1]),
             announced_fps: *announced_fps,
-            readable: stream.is_readable(),
+            readable: *is_readable,
             played: *is_played,
         }
     }
@@ -236,6 +275,9 @@ fn advice(watched: &Watched, transport: RtspTransport, has_ended: bool) -> Vec<S
 
 fn text(report: &CameraReport) -> String {
     let mut out = labelled("camera", &format!("{} over {}", report.url, report.transport));
+    if let Some(CertificateReport { sha256, accepted_by }) = &report.certificate {
+        out += &labelled("certificate", &format!("accepted by {accepted_by}; SHA-256 {sha256}"));
+    }
     for stream in &report.streams {
         out += &labelled("stream", &stream.line());
     }
@@ -275,11 +317,16 @@ mod tests {
             encoding: encoding.to_owned(),
             size,
             announced_fps: None,
+            is_readable: media == "video",
             is_played,
         };
         let streams = vec![stream("video", "h264", Some([1920, 1080]), true), stream("audio", "pcma", None, false)];
-        let offer = RtspOffer { url, has_secret: false, streams, watched: watched(), ended: None };
-        let told = text(&CameraReport::new(&offer, RtspTransport::Udp, true));
+        let offer = RtspOffer { url, has_secret: false, certificate: None, streams, watched: watched(), ended: None };
+        let told = text(&CameraReport::new(
+            &offer,
+            &RtspConfig { transport: RtspTransport::Udp, ..RtspConfig::default() },
+            true,
+        ));
         let expected = "\
 camera       rtsp://10.0.0.2/a over udp
 stream       video h264 1920x1080: visiond plays it

@@ -132,7 +132,7 @@ impl fmt::Display for Fingerprint {
 
 impl Fingerprint {
     /// Reads 64 hexadecimal digits, with or without colons between each two.
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let pairs: Vec<&[u8]> = if text.contains(':') {
             text.split(':').map(str::as_bytes).collect()
         } else {

@@ -315,7 +315,8 @@ section! {
         /// User and password for the URL, so that they need not stand in it: the name of a systemd credential
         /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
-        /// "realtime" follows the file's clock and drops late frames; "fastest" processes every frame.
+        /// "realtime" follows the file's clock, spreads the bursts of a live stream over HTTP, and drops late frames; "fastest"
+        /// processes every frame.
         pace: Pace as word() => default(Pace::Realtime),
         /// Start again at the end.
         repeat: bool as flag() => default(false),
@@ -323,7 +324,8 @@ section! {
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
         /// The ffmpeg program; ffprobe must be in the same folder.
         ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
-        /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`.
+        /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`. Live streams are decoded without frame
+        /// threads, which delay frames; `["-thread_type", "frame"]` allows them.
         input_args: Vec<String> as list(text()) => default(Vec::new()),
         /// Confine ffmpeg and ffprobe to what they need. They read the video, files that `input_args` name, and what every user
         /// may read of the system; write nothing; use the network only for a URL or with `input_args`; and use devices only if

@@ -1,0 +1,344 @@
+//! RTP packets (RFC 3550 section 5): their headers, their order, and how many are missing.
+//!
+//! Packets of UDP come late, twice, or not at all; over TCP some cameras swap packets, repeat them, or begin to count anew. What comes
+//! early waits for those before it, for [`LONGEST_WAIT`] at most and as long as few wait.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// How long a packet that came early waits for those before it. Datagrams of one network overtake each other by a few ms.
+const LONGEST_WAIT: Duration = Duration::from_millis(60);
+
+/// The most packets that wait, and their bytes.
+const MOST_HELD: usize = 64;
+const MOST_HELD_BYTES: usize = 512 << 10;
+
+/// How far back a number is that of a packet which came late or twice.
+const MOST_LATE: u16 = 256;
+
+/// How far ahead a number is that of a later packet. RFC 3550 (A.1) has 3000.
+const MOST_AHEAD: u16 = 3000;
+
+/// The header of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtpHeader {
+    pub payload_type: u8,
+    pub marker: bool,
+    pub sequence: u16,
+    pub timestamp: u32,
+    pub ssrc: u32,
+    /// Profile of the header extension, and where its bytes are.
+    extension: Option<(u16, Range<usize>)>,
+    /// Where the payload is.
+    payload: Range<usize>,
+}
+
+impl RtpHeader {
+    /// Reads the header of a packet; `None` if it is none.
+    pub fn parse(packet: &[u8]) -> Option<Self> {
+        let (&[flags, kind, s0, s1, t0, t1, t2, t3, r0, r1, r2, r3], _) = packet.split_first_chunk::<12>()?;
+        if flags >> 6 != 2 {
+            return None;
+        }
+        let mut at = 12 + usize::from(flags & 0x0F) * 4;
+        let extension = if flags & 0x10 != 0 {
+            let &[p0, p1, l0, l1] = packet.get(at..)?.first_chunk()?;
+            let length = usize::from(u16::from_be_bytes([l0, l1])) * 4;
+            at += 4 + length;
+            Some((u16::from_be_bytes([p0, p1]), at - length..at))
+        } else {
+            None
+        };
+        let padding = if flags & 0x20 != 0 { usize::from(*packet.last()?) } else { 0 };
+        // Padding that is longer than the packet is a camera's fault in the flag.
+        let end = packet.len().checked_sub(padding).filter(|end| *end >= at).unwrap_or(packet.len());
+        (at <= packet.len()).then_some(Self {
+            payload_type: kind & 0x7F,
+            marker: kind & 0x80 != 0,
+            sequence: u16::from_be_bytes([s0, s1]),
+            timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
+            ssrc: u32::from_be_bytes([r0, r1, r2, r3]),
+            extension,
+            payload: at..end,
+        })
+    }
+}
+
+/// A packet in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RtpPacket<'a> {
+    /// Whether it is the last of a picture, as far as the camera says so.
+    pub marker: bool,
+    /// RTP's timestamp without wraps. After a jump of the camera's clock, it goes on behind the one before.
+    pub timestamp: i64,
+    /// How many packets are missing before it, at least.
+    pub lost: u16,
+    /// Profile and bytes of the header extension.
+    pub extension: Option<(u16, &'a [u8])>,
+    /// What is behind the header.
+    pub payload: &'a [u8],
+}
+
+/// What happened to a stream's packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RtpCounts {
+    /// Packets of the stream.
+    pub received: u64,
+    /// Packets that are missing.
+    pub lost: u64,
+    /// Came twice, or after those behind it were given.
+    pub late: u64,
+    /// The camera began to count anew, or changed its SSRC.
+    pub restarts: u64,
+    /// Were no packets of the stream.
+    pub foreign: u64,
+}
+
+/// Whether packets can be lost on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// TCP.
+    Reliable,
+    /// UDP.
+    Lossy,
+}
+
+/// Puts the packets of one stream in order.
+#[derive(Debug)]
+pub struct Order {
+    delivery: Delivery,
+    payload_type: u8,
+    /// Whether packets of the described type have come: then others are foreign.
+    has_described_type: bool,
+    ssrc: Option<u32>,
+    /// The number that comes next; `None` before the first.
+    next: Option<u16>,
+    /// Came early, by their distance from `next` in ascending order.
+    held: Vec<Held>,
+    held_bytes: usize,
+    /// The number that would follow a packet with an unlikely number: two in turn are the camera's new count.
+    unlikely: Option<u16>,
+    /// Whether the last packet that was given ended a picture.
+    is_between: bool,
+    clock: Extension,
+    pub counts: RtpCounts,
+}
+
+#[derive(Debug)]
+struct Held {
+    header: RtpHeader,
+    packet: Vec<u8>,
+    since: Instant,
+}
+
+impl Order {
+    pub fn new(delivery: Delivery, payload_type: u8, rate_hz: u32) -> Self {
+        Self {
+            delivery,
+            payload_type,
+            has_described_type: false,
+            ssrc: None,
+            next: None,
+            held: Vec::new(),
+            held_bytes: 0,
+            unlikely: None,
+            is_between: true,
+            clock: Extension::new(rate_hz),
+            counts: RtpCounts::default(),
+        }
+    }
+
+    /// Takes a packet that came at `now`, and calls `give` with those whose turn it is.
+    pub fn push(&mut self, packet: &[u8], now: Instant, mut give: impl FnMut(RtpPacket<'_>)) {
+        let Some(header) = RtpHeader::parse(packet).filter(|header| self.is_of_stream(header)) else {
+            self.counts.foreign += 1;
+            return;
+        };
+        self.counts.received += 1;
+        if self.ssrc.replace(header.ssrc).is_some_and(|before| before != header.ssrc) {
+            // Some cameras have another one with each group of pictures, and count on.
+            self.counts.restarts += 1;
+            if self.next != Some(header.sequence) {
+                self.release_all(&mut give);
+                self.restart(&header);
+            }
+        }
+        let next = *self.next.get_or_insert(header.sequence);
+        let ahead = header.sequence.wrapping_sub(next);
+        if ahead == 0 {
+            self.give(&header, packet, 0, &mut give);
+            self.release_next(&mut give);
+        } else if ahead <= MOST_AHEAD {
+            self.hold(header, packet, now);
+            if self.held.len() > MOST_HELD || self.held_bytes > MOST_HELD_BYTES {
+                self.release_first(&mut give);
+            }
+        } else if ahead.wrapping_neg() <= MOST_LATE && !self.is_new_count(&header) {
+            self.counts.late += 1;
+        } else if self.delivery == Delivery::Reliable || self.unlikely == Some(header.sequence) {
+            self.release_all(&mut give);
+            self.counts.restarts += 1;
+            self.restart(&header);
+            let lost = u16::from(self.delivery == Delivery::Lossy || !self.is_between);
+            self.give(&header, packet, lost, &mut give);
+        } else {
+            self.unlikely = Some(header.sequence.wrapping_add(1));
+            self.counts.late += 1;
+        }
+    }
+
+    /// Returns when [`tick`](Self::tick) has something to do.
+    pub fn due(&self) -> Option<Instant> {
+        self.held.iter().map(|held| held.since).min().map(|since| since + LONGEST_WAIT)
+    }
+
+    /// Gives what has waited long enough.
+    pub fn tick(&mut self, now: Instant, mut give: impl FnMut(RtpPacket<'_>)) {
+        while self.due().is_some_and(|due| due <= now) {
+            self.release_first(&mut give);
+        }
+    }
+
+    /// Returns the number of the last packet that was given, and the SSRC, for a receiver report.
+    pub fn last(&self) -> Option<(u32, u16)> {
+        Some((self.ssrc?, self.next?.wrapping_sub(1)))
+    }
+
+    /// Returns an RTP timestamp of a report without wraps.
+    pub fn report_time(&self, timestamp: u32) -> i64 {
+        self.clock.near(timestamp)
+    }
+
+    fn is_of_stream(&mut self, header: &RtpHeader) -> bool {
+        if header.payload_type == self.payload_type {
+            self.has_described_type = true;
+            return true;
+        }
+        // Some cameras send another type than they describe. RTCP in RTP's channel would have 72 to 76.
+        !self.has_described_type && header.payload_type >= 96
+    }
+
+    /// Whether a packet that seems late is the first of a new count: over TCP nothing comes late, and it belongs to a later picture.
+    fn is_new_count(&self, header: &RtpHeader) -> bool {
+        self.delivery == Delivery::Reliable && self.clock.is_later(header.timestamp)
+    }
+
+    /// Goes on with this number, without knowing how many packets are missing.
+    fn restart(&mut self, header: &RtpHeader) {
+        self.next = Some(header.sequence);
+        self.unlikely = None;
+    }
+
+    fn hold(&mut self, header: RtpHeader, packet: &[u8], now: Instant) {
+        let Some(next) = self.next else { return };
+        let ahead = |sequence: u16| sequence.wrapping_sub(next);
+        let at = self.held.partition_point(|held| ahead(held.header.sequence) < ahead(header.sequence));
+        if self.held.get(at).is_some_and(|held| held.header.sequence == header.sequence) {
+            self.counts.late += 1;
+            return;
+        }
+        self.held_bytes += packet.len();
+        self.held.insert(at, Held { header, packet: packet.to_vec(), since: now });
+    }
+
+    /// Gives the packets that wait for no other.
+    fn release_next(&mut self, give: &mut impl FnMut(RtpPacket<'_>)) {
+        while self.held.first().is_some_and(|held| Some(held.header.sequence) == self.next) {
+            self.release_first(give);
+        }
+    }
+
+    /// Gives the first packet that waits, though others are missing before it, and those behind it.
+    fn release_first(&mut self, give: &mut impl FnMut(RtpPacket<'_>)) {
+        loop {
+            let Some(next) = self.next.filter(|_| !self.held.is_empty()) else { return };
+            let held = self.held.remove(0);
+            self.held_bytes -= held.packet.len();
+            let lost = held.header.sequence.wrapping_sub(next);
+            self.counts.lost += u64::from(lost);
+            self.give(&held.header, &held.packet, lost, give);
+            if self.held.first().is_none_or(|held| Some(held.header.sequence) != self.next) {
+                return;
+            }
+        }
+    }
+
+    fn release_all(&mut self, give: &mut impl FnMut(RtpPacket<'_>)) {
+        while !self.held.is_empty() {
+            self.release_first(give);
+        }
+    }
+
+    fn give(&mut self, header: &RtpHeader, packet: &[u8], lost: u16, give: &mut impl FnMut(RtpPacket<'_>)) {
+        self.next = Some(header.sequence.wrapping_add(1));
+        self.unlikely = None;
+        let payload = &packet[header.payload.clone()];
+        // Packets without a payload keep a way through a router open.
+        if payload.is_empty() && lost == 0 {
+            return;
+        }
+        self.is_between = header.marker;
+        give(RtpPacket {
+            marker: header.marker,
+            timestamp: self.clock.extend(header.timestamp),
+            lost,
+            extension: header.extension.as_ref().map(|(profile, range)| (*profile, &packet[range.clone()])),
+            payload,
+        });
+    }
+}
+
+/// Extends RTP's timestamps of 32 bits, which wrap after 13 hours.
+#[derive(Debug)]
+struct Extension {
+    rate_hz: u32,
+    /// The last timestamp as it came, and extended.
+    last: Option<(u32, i64)>,
+}
+
+/// How far a timestamp may be from the one before. A camera that sends a picture only when something moves may be silent for long;
+/// one whose clock is set back by a minute would give frames in a wrong order.
+const MOST_BACK_S: i64 = 10;
+const MOST_FORTH_S: i64 = 3600;
+
+impl Extension {
+    const fn new(rate_hz: u32) -> Self {
+        Self { rate_hz, last: None }
+    }
+
+    /// Takes the timestamp of the next packet.
+    fn extend(&mut self, timestamp: u32) -> i64 {
+        let rate = i64::from(self.rate_hz.max(1));
+        let extended = match self.last {
+            None => i64::from(timestamp),
+            Some((before, extended)) => {
+                let step = i64::from(timestamp.wrapping_sub(before).cast_signed());
+                // After a jump, the time goes on by a usual frame interval.
+                if (-MOST_BACK_S * rate..=MOST_FORTH_S * rate).contains(&step) {
+                    extended.saturating_add(step)
+                } else {
+                    extended.saturating_add(rate / 25)
+                }
+            }
+        };
+        self.last = Some((timestamp, extended));
+        extended
+    }
+
+    /// Whether a timestamp is later than the last one, by less than a jump.
+    fn is_later(&self, timestamp: u32) -> bool {
+        let most = MOST_FORTH_S * i64::from(self.rate_hz.max(1));
+        self.last
+            .is_some_and(|(before, _)| (1..=most).contains(&i64::from(timestamp.wrapping_sub(before).cast_signed())))
+    }
+
+    /// Returns a timestamp near the last one, extended. Before the first packet, it is one that the first will be near to.
+    fn near(&self, timestamp: u32) -> i64 {
+        self.last.map_or(i64::from(timestamp), |(before, extended)| {
+            extended.saturating_add(i64::from(timestamp.wrapping_sub(before).cast_signed()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

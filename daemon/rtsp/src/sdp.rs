@@ -1,0 +1,214 @@
+//! Descriptions of sessions (SDP, RFC 8866), as cameras write them: only what playing needs is read, and lines that are wrong in any
+//! other place do not matter.
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// The most streams of a description that are read.
+const MOST_STREAMS: usize = 64;
+
+/// The most lines of a description that are read.
+const MOST_LINES: usize = 4096;
+
+/// Of what cameras send, some lack the padding.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// A codec of network cameras.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    /// AVC, by RFC 6184.
+    H264,
+    /// HEVC, by RFC 7798.
+    H265,
+    /// By RFC 2435.
+    Jpeg,
+}
+
+/// What a server offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Description {
+    /// The control URL of the session, if it has one: absolute, relative or `*`.
+    pub control: Option<String>,
+    /// In the server's order.
+    pub streams: Vec<StreamDescription>,
+}
+
+/// A stream that a server offers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StreamDescription {
+    /// `video`, `audio`, `application` or what the camera says, in lower case.
+    pub media: String,
+    /// Name of the encoding in lower case, such as `h264` or `pcma`; the payload type's number if it has no name.
+    pub encoding: String,
+    /// The type that its packets have.
+    pub payload_type: u8,
+    /// Units of RTP's timestamps per second.
+    pub rate_hz: u32,
+    /// The control URL, absolute or relative. A stream without one is played by the session's.
+    pub control: Option<String>,
+    /// Parameter sets without start codes, in the camera's order.
+    pub sets: Vec<Vec<u8>>,
+    /// Width and height in pixels of JPEG pictures, where the description has them.
+    pub size: Option<[u16; 2]>,
+    /// Frames per second, where the description has them.
+    pub announced_fps: Option<f32>,
+    /// Whether packets are encrypted (SRTP).
+    pub is_encrypted: bool,
+}
+
+impl Eq for StreamDescription {}
+
+impl StreamDescription {
+    /// Returns the codec, if it is one that is known here.
+    pub fn codec(&self) -> Option<Codec> {
+        match (self.media.as_str(), self.encoding.as_str()) {
+            ("video", "h264") => Some(Codec::H264),
+            ("video", "h265" | "hevc") => Some(Codec::H265),
+            ("video", "jpeg" | "mjpeg") => Some(Codec::Jpeg),
+            _ => None,
+        }
+    }
+}
+
+/// One `m=` line with the lines below it.
+#[derive(Default)]
+struct Media {
+    kind: String,
+    protocol: String,
+    formats: Vec<u8>,
+    /// Attributes with their format, where they have one.
+    maps: Vec<(u8, String)>,
+    parameters: Vec<(u8, String)>,
+    control: Option<String>,
+    size: Option<[u16; 2]>,
+    announced_fps: Option<f32>,
+}
+
+impl Description {
+    /// Reads a description. Bytes that are no UTF-8 matter in names alone.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let (mut control, mut all) = (None, Vec::<Media>::new());
+        for line in text.split(['\n', '\r']).take(MOST_LINES) {
+            let line = line.trim_matches(|c: char| c == '\0' || c.is_whitespace());
+            let Some((key, value)) = line.split_once('=') else { continue };
+            let value = value.trim();
+            match key.trim() {
+                "m" if all.len() == MOST_STREAMS => break,
+                "m" => all.push(Media::of(value)),
+                "a" => match all.last_mut() {
+                    Some(media) => media.attribute(value),
+                    None => control = control.or_else(|| attribute(value, "control").map(str::to_owned)),
+                },
+                _ => {}
+            }
+        }
+        Self { control, streams: all.into_iter().map(Media::stream).collect() }
+    }
+}
+
+/// Returns the value of an attribute line if it has that name.
+fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let (found, value) = line.split_once(':')?;
+    found.trim().eq_ignore_ascii_case(name).then(|| value.trim())
+}
+
+/// Returns the format that a value begins with, and what is behind it: "96 H264/90000".
+fn of_format(value: &str) -> Option<(u8, &str)> {
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    Some((value[..digits].parse().ok()?, value[digits..].trim_start()))
+}
+
+impl Media {
+    /// Reads "video 0 RTP/AVP 96 97".
+    fn of(line: &str) -> Self {
+        let mut words = line.split_whitespace();
+        let kind = words.next().unwrap_or_default().to_ascii_lowercase();
+        let _port = words.next();
+        let protocol = words.next().unwrap_or_default().to_ascii_uppercase();
+        let formats = words.filter_map(|word| word.parse().ok()).filter(|format| *format < 128).take(32).collect();
+        Self { kind, protocol, formats, ..Self::default() }
+    }
+
+    fn attribute(&mut self, line: &str) {
+        let whole = |text: &str| text.trim().parse::<u16>().ok().filter(|side| *side > 0);
+        if let Some(url) = attribute(line, "control") {
+            // The first, as ffmpeg has it; some cameras repeat it.
+            self.control.get_or_insert(url.to_owned());
+        } else if let Some(value) = attribute(line, "rtpmap") {
+            self.maps.extend(of_format(value).map(|(format, rest)| (format, rest.to_owned())));
+        } else if let Some(value) = attribute(line, "fmtp") {
+            self.parameters.extend(of_format(value).map(|(format, rest)| (format, rest.to_owned())));
+        } else if let Some(value) = attribute(line, "framerate").or_else(|| attribute(line, "x-framerate")) {
+            self.announced_fps = value.parse().ok().filter(|fps| *fps > 0.0 && *fps <= 1000.0);
+        } else if let Some((width, height)) =
+            attribute(line, "x-dimensions").and_then(|value| value.split_once([',', ' ', 'x']))
+        {
+            self.size = whole(width).zip(whole(height)).map(<[u16; 2]>::from);
+        } else if let Some((_, size)) = attribute(line, "framesize").and_then(of_format)
+            && let Some((width, height)) = size.split_once(['-', 'x'])
+        {
+            self.size = whole(width).zip(whole(height)).map(<[u16; 2]>::from);
+        }
+    }
+
+    fn stream(self) -> StreamDescription {
+        let map = |format: u8| {
+            let (_, map) = self.maps.iter().find(|(other, _)| *other == format)?;
+            let mut parts = map.split('/');
+            let encoding = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+            let rate = parts.next().and_then(|rate| rate.trim().parse().ok()).filter(|rate| *rate > 0);
+            Some((format, encoding, rate))
+        };
+        // Assigned numbers of RFC 3551; H.264 and H.265 have none, and some cameras leave out their names.
+        let assigned = |format: u8| match format {
+            0 => Some((format, "pcmu".to_owned(), Some(8_000))),
+            8 => Some((format, "pcma".to_owned(), Some(8_000))),
+            26 => Some((format, "jpeg".to_owned(), None)),
+            _ => None,
+        };
+        // Cameras list formats that they do not describe.
+        let formats = || self.formats.iter().copied().chain(self.maps.iter().map(|(format, _)| *format));
+        let unnamed = || formats().next().map(|format| (format, format.to_string(), None));
+        let known = formats().find_map(map).or_else(|| formats().find_map(assigned)).or_else(unnamed);
+        let (payload_type, encoding, rate) = known.unwrap_or_default();
+        let parameters = self.parameters.iter().filter(|(format, _)| *format == payload_type);
+        let sets = parameters.flat_map(|(_, parameters)| parameter_sets(parameters)).collect();
+        StreamDescription {
+            media: self.kind,
+            encoding,
+            payload_type,
+            rate_hz: rate.unwrap_or(90_000),
+            control: self.control.filter(|url| !url.is_empty()),
+            sets,
+            size: self.size,
+            announced_fps: self.announced_fps,
+            is_encrypted: self.protocol.contains("SAVP"),
+        }
+    }
+}
+
+/// Returns the parameter sets of `a=fmtp`: in base64, `sprop-parameter-sets=SPS,PPS` of H.264 (RFC 6184), and `sprop-vps`, `sprop-sps` and
+/// `sprop-pps` of H.265 (RFC 7798). One that is no base64 is left out.
+fn parameter_sets(parameters: &str) -> Vec<Vec<u8>> {
+    const NAMES: [&str; 4] = ["sprop-parameter-sets", "sprop-vps", "sprop-sps", "sprop-pps"];
+    let named = parameters.split(';').filter_map(|one| one.split_once('='));
+    let known = named.filter(|(name, _)| NAMES.iter().any(|known| name.trim().eq_ignore_ascii_case(known)));
+    let texts = known.flat_map(|(_, sets)| sets.split(',')).map(|set| set.trim().trim_matches('"'));
+    let decoded = texts.filter_map(|text| LENIENT.decode(text).ok());
+    // Some cameras write start codes in front.
+    let bare = decoded.map(|set| match set.as_slice() {
+        [0, 0, 0, 1, rest @ ..] | [0, 0, 1, rest @ ..] => rest.to_vec(),
+        _ => set,
+    });
+    bare.filter(|set| !set.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What the answer to SETUP says: the headers `Session` (RFC 2326 section 12.37) and `Transport` (12.39).
+
+use std::time::Duration;
+
+/// How long a session lasts without a request where the server does not say.
+const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A session that the server has made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionHeader {
+    /// Its number, to be repeated.
+    pub id: String,
+    /// How long it lasts without a request.
+    pub timeout: Duration,
+}
+
+impl SessionHeader {
+    /// Reads "12345678;timeout=60". A timeout of 0, which some cameras send, is none.
+    pub fn parse(value: &str) -> Option<Self> {
+        let mut parts = value.split(';').map(str::trim);
+        let id = parts.next().filter(|id| !id.is_empty() && !id.contains(char::is_control))?.to_owned();
+        let named = parts.filter_map(|part| part.split_once('='));
+        let timeout = named.filter(|(name, _)| name.trim().eq_ignore_ascii_case("timeout")).find_map(|(_, value)| {
+            let digits = value.trim().split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse().ok().filter(|seconds| *seconds > 0)
+        });
+        let timeout = timeout.map_or(USUAL_TIMEOUT, |seconds: u32| Duration::from_secs(seconds.into()));
+        Some(Self { id, timeout })
+    }
+}
+
+/// How packets come, as the server says. Its SSRC, its source and its destination are not read: they are often wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TransportHeader {
+    /// The channel of RTP packets in the connection.
+    pub channel: Option<u8>,
+    /// The server's port of RTP packets, and of RTCP packets.
+    pub server_ports: Option<(u16, u16)>,
+    pub is_multicast: bool,
+}
+
+impl TransportHeader {
+    /// Reads "RTP/AVP/TCP;unicast;interleaved=0-1", with any capitals and blanks. Of a list, the first counts.
+    pub fn parse(value: &str) -> Self {
+        let first = value.split(',').next().unwrap_or_default();
+        let mut this = Self::default();
+        for part in first.split(';').map(str::trim) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let mut numbers = value.split('-').map(|number| number.trim().parse::<u16>().ok());
+            let (low, high) = (numbers.next().flatten(), numbers.next().flatten());
+            match name.trim().to_ascii_lowercase().as_str() {
+                "interleaved" => this.channel = low.and_then(|channel| channel.try_into().ok()),
+                "server_port" => {
+                    this.server_ports = low.filter(|port| *port > 0).map(|port| (port, high.unwrap_or(port | 1)));
+                }
+                "multicast" => this.is_multicast = true,
+                _ => {}
+            }
+        }
+        this
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_cameras_are_read() {
+        for (value, id, seconds) in [
+            ("12345678;timeout=60", "12345678", 60),
+            ("12345678", "12345678", 60),
+            ("12345678;timeout=0", "12345678", 60),
+            ("12345678;", "12345678", 60),
+            ("12345678;Timeout=30", "12345678", 30),
+            (" 12345678 ; timeout = 30s ;x=1", "12345678", 30),
+            ("abc ;timeout=2", "abc", 2),
+            ("1;timeout=99999999999", "1", 60),
+        ] {
+            let found = SessionHeader::parse(value).unwrap();
+            assert_eq!((found.id.as_str(), found.timeout.as_secs()), (id, seconds), "{value}");
+        }
+        assert_eq!(SessionHeader::parse(";timeout=60"), None);
+        assert_eq!(SessionHeader::parse(""), None);
+    }
+
+    #[test]
+    fn transports_of_cameras_are_read() {
+        let tcp = |channel| TransportHeader { channel: Some(channel), ..TransportHeader::default() };
+        for value in [
+            "RTP/AVP/TCP;unicast;interleaved=0-1",
+            "RTP/AVP/TCP; unicast; Interleaved=0-1; ssrc=DEADBEEF",
+            "rtp/avp/tcp;interleaved=0;ssrc=0x0;mode=\"PLAY\",RTP/AVP;unicast",
+        ] {
+            assert_eq!(TransportHeader::parse(value), tcp(0), "{value}");
+        }
+        assert_eq!(TransportHeader::parse("RTP/AVP/TCP;interleaved=4-5"), tcp(4));
+        assert_eq!(TransportHeader::parse("RTP/AVP/TCP;unicast"), TransportHeader::default());
+        assert_eq!(TransportHeader::parse("RTP/AVP/TCP;interleaved=900-901"), TransportHeader::default());
+        let udp = TransportHeader::parse("RTP/AVP;unicast;source=cam.lan;client_port=5000-5001;server_port=6970-6971");
+        assert_eq!(udp.server_ports, Some((6970, 6971)));
+        assert_eq!(TransportHeader::parse("RTP/AVP;server_port=6970").server_ports, Some((6970, 6971)));
+        assert_eq!(TransportHeader::parse("RTP/AVP;server_port=0-0").server_ports, None);
+        assert!(TransportHeader::parse("RTP/AVP;multicast;port=1-2").is_multicast);
+    }
+}
