@@ -28,6 +28,17 @@ def jpeg():
     return [bytes.fromhex(line.split()[4]) for line in lines]
 
 
+def mjpeg():
+    """Answers with the pictures of the JPEG target, in parts, chunked, and back to back. The first byte cuts them."""
+    small = sorted(jpeg(), key=len)[:3]
+    parts = b"".join(b"--b\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n" % (len(one), one) for one in small)
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in small) + b"0\r\n\r\n"
+    thumbnail = small[1][:2] + b"\xff\xe1" + (len(small[0]) + 2).to_bytes(2, "big") + small[0] + small[1][2:]
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=b\r\n"
+    return [b"\xff" + head + b"\r\n" + parts, b"\x10" + head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
+            b"\x03HTTP/1.0 200 OK\nContent-Length: 9999\n\n" + thumbnail + small[2][:-2] + b"\n--b\n" + thumbnail]  # fmt: skip
+
+
 def onnx():
     return files("tests/vm/*.onnx", "tests/gpu/*.onnx", "daemon/cli/src/selftest/*.onnx", "tests/golden/*.onnx")
 
@@ -272,6 +283,7 @@ SEEDS = {
     "heads": lambda: [bytes(range(256))],
     "http": http,
     "jpeg": jpeg,
+    "mjpeg": mjpeg,
     "mqtt": mqtt,
     "nats": nats,
     "onnx": onnx,
@@ -327,6 +339,8 @@ def words(target):
         "spool": lambda: {b"\xf5vsr", b"vsr ack\n", b"visiond spool 1\n"},
         "ultralytics": lambda: set("author=Ultralytics\n names= task= detect pose segment classify stride= imgsz= kpt_shape= end2end= args= True "
                                    "False None {'nms':True} channels= \\x \\u \\U description= rt-detr".split(" ")),
+        "mjpeg": lambda: {b"\xff\xd8\xff", b"\xff\xd9", b"\xff\xda", b"\xff\xe1", b"\xff\xd0", b"\r\n\r\n", b"\n--b", b"Content-Length: ",
+                          b"Transfer-Encoding: chunked", b"HTTP/1.1 200 OK\r\n", b"0\r\n\r\n"},
         "y4m": lambda: set("YUV4MPEG2  W H F30:1 Ip It C420jpeg C420mpeg2 C420paldv Cmono XCOLORRANGE=FULL XCOLORRANGE=LIMITED".split(" ")),
     }.get(target)  # fmt: skip
     found = {word if isinstance(word, bytes) else word.encode() for word in found()} if found else set()

@@ -434,4 +434,4 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, (SourceErro
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

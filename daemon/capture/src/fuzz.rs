@@ -2,6 +2,7 @@
 
 use visiond_kernels::frame::FrameLayout;
 
+pub use super::mjpeg::fuzz::mjpeg;
 pub use super::onvif::fuzz::onvif;
 pub use super::rtsp::fuzz::rtp;
 use super::{ffprobe, y4m};

@@ -9,7 +9,10 @@ mod ffmpeg_output;
 mod ffprobe;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod http_client;
 pub mod images;
+mod jpeg_frames;
+mod mjpeg;
 pub mod onvif;
 mod pacer;
 mod pattern;
@@ -17,6 +20,7 @@ pub mod picture;
 mod pipe;
 mod quarantine;
 mod rtsp;
+mod snapshot;
 pub mod source;
 pub mod v4l2;
 mod video;
@@ -51,10 +55,12 @@ pub fn check(source: &SourceConfig) -> Vec<SourceFault> {
     match source {
         SourceConfig::Pattern(config) => pattern::PatternSource::check(config).into_iter().collect(),
         SourceConfig::Rtsp(config) => rtsp::RtspSource::check(config),
+        SourceConfig::Mjpeg(config) => mjpeg::MjpegSource::check(config),
+        SourceConfig::Snapshot(config) => snapshot::SnapshotSource::check(config),
         SourceConfig::Video(config) => video::VideoSource::check(config),
         SourceConfig::Command(config) => command::CommandSource::check(config),
         SourceConfig::Images(config) => images::ImagesSource::check(config).into_iter().collect(),
-        SourceConfig::Mjpeg(_) | SourceConfig::Snapshot(_) | SourceConfig::V4l2(_) => Vec::new(),
+        SourceConfig::V4l2(_) => Vec::new(),
     }
 }
 
@@ -64,10 +70,9 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<
     match source {
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
         SourceConfig::Rtsp(config) => Ok(Box::new(rtsp::RtspSource::open(config, name, buffers, clock)?)),
+        SourceConfig::Mjpeg(config) => Ok(Box::new(mjpeg::MjpegSource::open(config, buffers, clock)?)),
+        SourceConfig::Snapshot(config) => Ok(Box::new(snapshot::SnapshotSource::open(config, buffers, clock)?)),
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
-        SourceConfig::Mjpeg(_) | SourceConfig::Snapshot(_) => {
-            Err(SourceError::permanent("HTTP cameras are not built in yet"))
-        }
         SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
         SourceConfig::Images(config) => {
             let state = state::folder();

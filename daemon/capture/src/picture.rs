@@ -20,6 +20,7 @@ use image::{ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader, Lim
 use tiff::tags::{CompressionMethod, Tag};
 use visiond_flow::clock::{self, SystemClock};
 use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
+use visiond_flow::timestamp::Timestamp;
 use visiond_kernels::buffer::KEPT_BYTES;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameError, FrameLayout, MAX_SIDE, PixelFormat};
@@ -136,6 +137,23 @@ impl Loader {
         let (timestamp, layout) = read?;
         let name = Some(Arc::from(path.to_string_lossy()));
         Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, name })
+    }
+
+    /// Reads a picture, which `bytes` are the file of and `timestamp` the time, into `buffer`, which gets its size.
+    pub fn load_bytes(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        sequence: u64,
+        timestamp: Timestamp,
+        mut buffer: PooledBuffer,
+    ) -> Result<Frame, String> {
+        std::mem::swap(&mut self.file, bytes);
+        let decoded = self.decode(&mut buffer).map_err(|reason| reason.to_string());
+        std::mem::swap(&mut self.file, bytes);
+        if bytes.capacity().max(buffer.as_slice().len()) > KEPT_BYTES {
+            (*bytes, self.jpeg) = (Vec::new(), JpegDecoder::new());
+        }
+        Ok(Frame { layout: decoded?, buffer: buffer.into(), sequence, timestamp, name: None })
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), Reason> {

@@ -42,6 +42,7 @@ use self::session::{RunningSession, SessionTarget};
 use self::stream_decoder::{DecoderEnd, KEY_FRAME_WAIT, Stream, StreamDecoder};
 use self::unit_queue::{First, UnitQueue};
 use super::buffers::Buffers;
+use super::camera_tls::TlsKeys;
 use super::damage_watch::DamageWatch;
 use super::decoder_process;
 use super::ffprobe::{self, shown};
@@ -84,7 +85,7 @@ impl RtspSource {
             error: decoder_process::cannot_start(program, &error),
             certainty,
         });
-        [login, address, preview, program].into_iter().flatten().collect()
+        [login, address, preview, TlsKeys::from(config).check(), program].into_iter().flatten().collect()
     }
 
     /// Starts the session, which connects while [`Source::next`] waits.

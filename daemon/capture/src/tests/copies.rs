@@ -8,13 +8,15 @@ use std::process;
 
 use tempfile::TempDir;
 use visiond_config::types::{
-    CommandConfig, CommandContainer, ImagesConfig, Pace, PatternConfig, VideoConfig, VideoPixels,
+    CommandConfig, CommandContainer, ImagesConfig, Pace, PatternConfig, SnapshotConfig, VideoConfig, VideoPixels,
 };
 use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::ColorMatrix;
 use visiond_kernels::frame::PixelFormat;
 use visiond_system::stop::Stop;
 
+use crate::http_client::tests as http;
+use crate::mjpeg::jpeg_scanner_tests::picture;
 use crate::rtsp::tests as rtsp;
 use crate::source::Next;
 use crate::*;
@@ -95,6 +97,19 @@ fn a_network_cameras_frames_are_read_straight_into_the_networks_buffers() {
     let file = rtsp::stream(&folder, "live.h264", "64x48", 0);
     let server = rtsp::Server::start(&[&file], &["--at-end", "loop"]);
     assert_in_place(&SourceConfig::Rtsp(rtsp::config(&server.url())));
+}
+
+#[test]
+fn jpegs_over_http_are_decoded_into_the_networks_buffers() {
+    let jpeg = picture(9, 64, 48);
+    let server = http::Server::start(move |request, client| match request.path() {
+        "/film" => http::write(client, b"HTTP/1.0 200 OK\r\n\r\n") && (0..).all(|_| http::write(client, &jpeg)),
+        _ => http::answer(client, "200 OK", "", &jpeg),
+    });
+    assert_in_place(&SourceConfig::Mjpeg(mjpeg::tests::config(&server.url("/film"))));
+    let interval = std::time::Duration::from_millis(20);
+    let config = snapshot::tests::config(&server.url("/picture"));
+    assert_in_place(&SourceConfig::Snapshot(SnapshotConfig { interval, ..config }));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::{env, fs, process};
 
@@ -14,6 +15,7 @@ use visiond_kernels::frame::PixelFormat;
 use visiond_system::stop::Stop;
 use visiond_system::testing::{EVER, finishes, wait_until};
 
+use crate::mjpeg::jpeg_scanner_tests::picture;
 use crate::rtsp::tests as rtsp;
 use crate::source::Next;
 use crate::*;
@@ -34,7 +36,10 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
     }
     let folder = TempDir::new().unwrap();
     let server = rtsp::Server::start(&[&rtsp::stream(&folder, "live.h264", "64x48", 0)], &["--at-end", "loop"]);
+    let web = FileServer::start(&folder);
     let mut sources = sources(&folder);
+    sources.push(SourceConfig::Mjpeg(mjpeg::tests::config(&web.url("film"))));
+    sources.push(SourceConfig::Snapshot(snapshot::tests::config(&web.url("picture"))));
     sources.push(SourceConfig::Rtsp(rtsp::config(&server.url())));
     let mut before = None;
     for round in 0..11 {
@@ -54,8 +59,8 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
             assert!(matches!(next, Next::Stopped | Next::Frame(_) | Next::Lost { .. } | Next::End), "{source:?}");
         }
         // The first round starts the one thread that stays: it starts programs.
-        // The server is one.
-        assert_eq!(children(), 1, "a child is left");
+        // The servers are two.
+        assert_eq!(children(), 2, "a child is left");
         // A joined thread may remain in /proc for a moment.
         let now = || (count("/proc/self/fd"), count("/proc/self/task"));
         let before = *before.get_or_insert_with(now);
@@ -63,7 +68,38 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
     }
 }
 
-/// Four of the kinds of sources, programs in three ways: more than fifty openings in eleven rounds.
+/// Serves files over HTTP, in a process of its own, because its descriptors would count.
+struct FileServer(process::Child, String);
+
+impl FileServer {
+    /// Serves a film and a picture.
+    fn start(folder: &TempDir) -> Self {
+        let folder = folder.path().join("web");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("picture"), picture(9, 64, 48)).unwrap();
+        fs::write(folder.join("film"), picture(9, 64, 48).repeat(1000)).unwrap();
+        let mut server = process::Command::new("python3");
+        let server = server.args(["-u", "-m", "http.server", "--bind", "127.0.0.1", "0"]).current_dir(folder);
+        let mut server = server.stdout(process::Stdio::piped()).stderr(process::Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        // Serving HTTP on 127.0.0.1 port 41234 (http://127.0.0.1:41234/) ...
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self(server, line.split(['(', ')']).nth(1).unwrap().to_owned())
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("{}{name}", self.1)
+    }
+}
+
+impl Drop for FileServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Four of the kinds of sources, programs in three ways; with those over the network, more than fifty openings in eleven rounds.
 fn sources(folder: &TempDir) -> Vec<SourceConfig> {
     let picture = folder.path().join("a.png");
     image::RgbImage::new(8, 8).save(&picture).unwrap();

@@ -1,0 +1,547 @@
+//! An HTTP client for one camera, on the thread that waits for its pictures: GET, and nothing else.
+//!
+//! Every wait ends with [`Stop`] or a deadline, and no answer can take memory without bound: heads are limited here, and bodies go
+//! to the caller piece by piece. Redirects are followed; the login goes to the host of the configured URL alone.
+
+mod body;
+mod connection;
+mod failure;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+
+use std::time::Instant;
+
+use percent_encoding::percent_decode_str;
+use std::sync::Arc;
+use url::{Position, Url};
+use visiond_config::types::{MjpegConfig, SnapshotConfig};
+use visiond_flow::clock::{self, Clock};
+use visiond_flow::timestamp::Timestamp;
+use visiond_rtsp::authentication::Authenticator;
+use visiond_system::credentials::Login;
+use visiond_system::redact::redact_line;
+use visiond_system::stop::{Stop, Wake};
+
+use self::body::Body;
+use self::connection::{Connection, Received};
+pub use self::failure::Failure;
+use super::camera_tls::{CameraTls, TlsKeys};
+use super::ffprobe::shown;
+use super::source::{SourceError, SourceFault};
+
+/// The most bytes of an answer's head.
+const MOST_HEAD_BYTES: usize = 16 << 10;
+
+/// The most bytes of a body that is read only so that its connection can be used again.
+const MOST_UNUSED_BYTES: usize = 64 << 10;
+
+/// The most redirects in a row.
+const MOST_REDIRECTS: usize = 5;
+
+/// The most heads without an answer (100 Continue).
+const MOST_INTERIM: usize = 8;
+
+/// The most characters of a camera's own words.
+const MOST_CHARS: usize = 100;
+
+/// What a source's configuration says about its camera.
+#[derive(Debug, Clone)]
+pub struct HttpCamera<'a> {
+    url: &'a str,
+    login: Option<&'a std::path::Path>,
+    keys: TlsKeys,
+}
+
+impl<'a> From<&'a MjpegConfig> for HttpCamera<'a> {
+    fn from(config: &'a MjpegConfig) -> Self {
+        Self { url: &config.url, login: config.login.as_deref(), keys: config.into() }
+    }
+}
+
+impl<'a> From<&'a SnapshotConfig> for HttpCamera<'a> {
+    fn from(config: &'a SnapshotConfig) -> Self {
+        Self { url: &config.url, login: config.login.as_deref(), keys: config.into() }
+    }
+}
+
+impl HttpCamera<'_> {
+    /// Finds out whether a client could be made, without connecting.
+    pub fn check(&self) -> Vec<SourceFault> {
+        let login = self.login.and_then(|name| Login::read(name).err()).map(|error| SourceFault {
+            key: "login",
+            certainty: error.certainty(),
+            error: SourceError::permanent(error.to_string()),
+        });
+        let address = self.address().err().map(|error| SourceFault::new("url", error));
+        [login, address, self.keys.check()].into_iter().flatten().collect()
+    }
+
+    /// Returns the address without a user, and the user that it has.
+    fn address(&self) -> Result<(Url, Option<Login>), SourceError> {
+        let wrong = |reason: &str| SourceError::permanent(format!("cannot use {}: {reason}", shown(self.url)));
+        let mut url = Url::parse(self.url).map_err(|error| wrong(&format!("{error}: correct `url`")))?;
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let login = (!url.username().is_empty())
+            .then(|| Login::new(decoded(url.username()), url.password().map(decoded).unwrap_or_default()));
+        let cleared = url.set_username("").and_then(|()| url.set_password(None));
+        cleared.map_err(|()| wrong("it has no host: write http://HOST/PATH"))?;
+        Ok((url, login))
+    }
+}
+
+/// A client of one camera. Keeps a connection for the next request where the camera does.
+pub struct HttpClient {
+    /// What is requested: without a user.
+    url: Url,
+    /// The URL of the configuration, to whose host alone the login goes.
+    origin: Url,
+    login: Option<Authenticator>,
+    keys: TlsKeys,
+    /// TLS with the host of this name.
+    tls: Option<(String, Arc<CameraTls>)>,
+    connection: Option<Connection>,
+    clock: Arc<dyn Clock>,
+    chunk: Box<[u8]>,
+}
+
+/// The head of an answer, with what its body takes to read.
+pub struct Answer {
+    pub status: u16,
+    /// When its first byte came.
+    pub began: Timestamp,
+    headers: Vec<(String, Vec<u8>)>,
+    body: Body,
+    /// Whether the connection can be used again once the body is read.
+    is_kept: bool,
+    /// What came together with the head.
+    first: Vec<u8>,
+}
+
+/// What reading a part of a body has given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    Some,
+    /// Nothing has come yet.
+    Nothing,
+    /// The body is complete.
+    End,
+    /// The camera closed the connection before the body was complete, or where only that ends it.
+    Closed,
+}
+
+impl Answer {
+    /// Returns the first header of this name in lower case.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// Whether the end of the connection is the end of the body.
+    pub fn ends_with_connection(&self) -> bool {
+        self.body == Body::UntilClose
+    }
+
+    /// Returns a header as text for a message.
+    pub fn header_text(&self, name: &str) -> Option<String> {
+        self.header(name).map(|value| own_words(&String::from_utf8_lossy(value)))
+    }
+}
+
+/// Returns a camera's own words as one short line without secrets.
+pub fn own_words(text: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_CHARS).collect();
+    redact_line(plain.trim())
+}
+
+impl HttpClient {
+    /// Reads the login, which may be a file that has changed since. Connects with the first request.
+    pub fn new(camera: &HttpCamera<'_>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+        let (url, mut login) = camera.address()?;
+        if let Some(name) = camera.login {
+            login = Some(Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?);
+        }
+        let login = login.map(|login| {
+            let (user, password) = login.into_parts();
+            Authenticator::new(user, password)
+        });
+        let mut client = Self {
+            origin: url.clone(),
+            url,
+            login,
+            keys: camera.keys.clone(),
+            tls: None,
+            connection: None,
+            clock,
+            chunk: vec![0; 64 << 10].into(),
+        };
+        if client.url.scheme() == "https" {
+            client.tls(&client.url.clone())?;
+        }
+        Ok(client)
+    }
+
+    /// Requests the URL with more `headers`, and waits for the answer's head. Follows redirects and logs in.
+    pub fn get(&mut self, headers: &[(&str, &[u8])], stop: &Stop, deadline: Instant) -> Result<Answer, Failure> {
+        let mut url = self.url.clone();
+        let mut is_permanent = true;
+        for _ in 0..=MOST_REDIRECTS {
+            let mut answer = self.log_in(&url, headers, stop, deadline)?;
+            let (301 | 302 | 303 | 307 | 308, Some(location)) = (answer.status, answer.header("location")) else {
+                return match refusal(answer.status, self.login.is_some(), self.may_know(&url)) {
+                    None => Ok(answer),
+                    Some(failure) => {
+                        self.connection = None;
+                        Err(failure)
+                    }
+                };
+            };
+            let location = String::from_utf8_lossy(location).into_owned();
+            let next = url.join(&location).ok().filter(|next| matches!(next.scheme(), "http" | "https"));
+            let Some(mut next) = next else {
+                let whither = own_words(&location);
+                return Err(Failure::Refused(format!(
+                    "the camera redirects to {whither}, which is no URL of HTTP: correct the path in `url`"
+                )));
+            };
+            // Nor does a login come from there.
+            let _ = next.set_username("").and_then(|()| next.set_password(None));
+            self.skip_body(&mut answer, stop, deadline)?;
+            is_permanent &= matches!(answer.status, 301 | 308);
+            if is_permanent {
+                self.url = next.clone();
+            }
+            url = next;
+        }
+        self.url = self.origin.clone();
+        Err(Failure::Refused(format!(
+            "the camera redirects more than {MOST_REDIRECTS} times: correct the path in `url`"
+        )))
+    }
+
+    /// Reads what has come of the body, if anything, without waiting; `take` gets the bytes and when they were read.
+    pub fn read(&mut self, answer: &mut Answer, mut take: impl FnMut(&[u8], Timestamp)) -> Result<Progress, Failure> {
+        let Some(connection) = &mut self.connection else { return Ok(Progress::Closed) };
+        let (first, now);
+        let bytes = if answer.first.is_empty() {
+            if answer.body.is_complete() {
+                self.end_body(answer);
+                return Ok(Progress::End);
+            }
+            match connection.receive(&mut self.chunk)? {
+                Received::Bytes(read) => {
+                    now = clock::now(self.clock.as_ref());
+                    self.chunk.get(..read).unwrap_or_default()
+                }
+                Received::Nothing => return Ok(Progress::Nothing),
+                Received::Closed => {
+                    self.connection = None;
+                    return Ok(Progress::Closed);
+                }
+            }
+        } else {
+            first = std::mem::take(&mut answer.first);
+            now = answer.began;
+            &first
+        };
+        let decoded = answer.body.decode(bytes, |bytes| take(bytes, now));
+        if let Err(reason) = decoded {
+            self.connection = None;
+            return Err(Failure::Refused(reason.to_owned()));
+        }
+        if answer.body.is_complete() {
+            self.end_body(answer);
+            return Ok(Progress::End);
+        }
+        Ok(Progress::Some)
+    }
+
+    /// Waits until there is something to read, which is also so where the connection is closed.
+    pub fn wait(&self, stop: &Stop, deadline: Instant) -> Result<Wake, Failure> {
+        match &self.connection {
+            Some(connection) => connection.wait(libc::POLLIN, stop, deadline),
+            None => Ok(Wake::Ready),
+        }
+    }
+
+    /// Closes the connection, whose answer is not read to its end.
+    pub fn close(&mut self) {
+        self.connection = None;
+    }
+
+    fn end_body(&mut self, answer: &Answer) {
+        if !answer.is_kept {
+            self.connection = None;
+        }
+    }
+
+    /// Reads a body that nobody needs, so that the connection can be used again, or closes it.
+    fn skip_body(&mut self, answer: &mut Answer, stop: &Stop, deadline: Instant) -> Result<(), Failure> {
+        let mut left = MOST_UNUSED_BYTES;
+        while answer.is_kept && left > 0 {
+            match self.read(answer, |bytes, _| left = left.saturating_sub(bytes.len()))? {
+                Progress::End | Progress::Closed => return Ok(()),
+                Progress::Some => {}
+                Progress::Nothing => match self.wait(stop, deadline)? {
+                    Wake::Ready => {}
+                    Wake::Stopped => return Err(Failure::Stopped),
+                    Wake::TimedOut => break,
+                },
+            }
+        }
+        self.connection = None;
+        Ok(())
+    }
+
+    /// Whether the login may be sent to the host of `url`.
+    fn may_know(&self, url: &Url) -> bool {
+        let is_weaker = self.origin.scheme() == "https" && url.scheme() != "https";
+        url.host() == self.origin.host() && !is_weaker
+    }
+
+    /// Requests `url`, and again with the login where the camera asks for it.
+    fn log_in(
+        &mut self,
+        url: &Url,
+        headers: &[(&str, &[u8])],
+        stop: &Stop,
+        deadline: Instant,
+    ) -> Result<Answer, Failure> {
+        let uri = &url[Position::BeforePath..Position::AfterQuery];
+        let may_know = self.may_know(url);
+        // Whether the login was sent in answer to a challenge of this request: then it is wrong, unless the nonce is.
+        let mut is_answered = false;
+        for _ in 0..3 {
+            let login = self.login.as_mut().filter(|_| may_know);
+            let authorization = login.and_then(|login| login.authorization("GET", uri));
+            let mut answer = self.exchange(url, authorization.as_deref(), headers, stop, deadline)?;
+            let Some(login) = self.login.as_mut().filter(|_| may_know && answer.status == 401) else {
+                return Ok(answer);
+            };
+            let challenges = || answer.headers.iter().filter(|(name, _)| name == "www-authenticate");
+            let is_stale = challenges().any(|(_, value)| {
+                String::from_utf8_lossy(value).to_ascii_lowercase().replace(['"', ' '], "").contains("stale=true")
+            });
+            if is_answered && !is_stale {
+                return Ok(answer);
+            }
+            if !login.challenge(challenges().map(|(_, value)| value.as_slice())) {
+                let asked = answer.header_text("www-authenticate").unwrap_or_else(|| "nothing".to_owned());
+                return Err(Failure::Refused(format!(
+                    "the camera asks for an authentication that visiond does not have ({asked}): set it to digest or basic"
+                )));
+            }
+            is_answered = true;
+            self.skip_body(&mut answer, stop, deadline)?;
+        }
+        Err(Failure::Refused("the camera refuses every nonce that it gives (401): restart it".to_owned()))
+    }
+
+    /// Sends one request and reads the answer's head. A kept connection may have been closed by the camera: then a new one is made.
+    fn exchange(
+        &mut self,
+        url: &Url,
+        authorization: Option<&str>,
+        headers: &[(&str, &[u8])],
+        stop: &Stop,
+        deadline: Instant,
+    ) -> Result<Answer, Failure> {
+        let request = request(url, authorization, headers);
+        if let Some(mut kept) = self.connection.take_if(|kept| kept.is_to(url))
+            && kept.send(&request, stop, deadline).is_ok()
+        {
+            match head(&mut kept, &mut self.chunk, self.clock.as_ref(), stop, deadline) {
+                // Closed before it answered.
+                Err(HeadFailure::NoByte) => {}
+                Err(HeadFailure::Other(failure)) => return Err(failure),
+                Ok(answer) => {
+                    self.connection = Some(kept);
+                    return Ok(answer);
+                }
+            }
+        }
+        if stop.is_raised() {
+            return Err(Failure::Stopped);
+        }
+        let tls = match url.scheme() {
+            "https" => Some(self.tls(url).map_err(|error| Failure::Refused(error.to_string()))?),
+            _ => None,
+        };
+        let mut connection = Connection::open(url, tls, stop, deadline)?;
+        connection.send(&request, stop, deadline)?;
+        match head(&mut connection, &mut self.chunk, self.clock.as_ref(), stop, deadline) {
+            Ok(answer) => {
+                self.connection = Some(connection);
+                Ok(answer)
+            }
+            Err(HeadFailure::NoByte) => {
+                let hint = if url.scheme() == "https" { "" } else { "; if it speaks TLS there, use https:// in `url`" };
+                Err(Failure::Absent(format!("the camera closed the connection without an answer{hint}")))
+            }
+            Err(HeadFailure::Other(failure)) => Err(failure),
+        }
+    }
+
+    /// Returns TLS with the host of `url`: the same as before, so that a warning comes once.
+    fn tls(&mut self, url: &Url) -> Result<Arc<CameraTls>, SourceError> {
+        let host = url.host_str().unwrap_or_default();
+        if let Some((_, tls)) = self.tls.as_ref().filter(|(known, _)| known == host) {
+            return Ok(Arc::clone(tls));
+        }
+        let tls = Arc::new(CameraTls::new(&self.keys, host)?);
+        self.tls = Some((host.to_owned(), Arc::clone(&tls)));
+        Ok(tls)
+    }
+}
+
+fn request(url: &Url, authorization: Option<&str>, headers: &[(&str, &[u8])]) -> Vec<u8> {
+    let (path, host) =
+        (&url[Position::BeforePath..Position::AfterQuery], &url[Position::BeforeHost..Position::AfterPort]);
+    let mut request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: visiond\r\nAccept: */*\r\nConnection: keep-alive\r\n"
+    )
+    .into_bytes();
+    let authorization = authorization.map(|value| ("Authorization", value.as_bytes()));
+    for (name, value) in headers.iter().copied().chain(authorization) {
+        request.extend_from_slice(name.as_bytes());
+        request.extend_from_slice(b": ");
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"\r\n");
+    request
+}
+
+/// Why a head could not be read.
+enum HeadFailure {
+    /// The connection was closed before its first byte.
+    NoByte,
+    Other(Failure),
+}
+
+impl From<Failure> for HeadFailure {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+/// Reads the head of an answer.
+fn head(
+    connection: &mut Connection,
+    chunk: &mut [u8],
+    clock: &dyn Clock,
+    stop: &Stop,
+    deadline: Instant,
+) -> Result<Answer, HeadFailure> {
+    let mut bytes = Vec::new();
+    let mut began = None;
+    let mut interim = 0;
+    loop {
+        while let Some(end) = head_end(&bytes) {
+            let rest = bytes.split_off(end);
+            let head = std::mem::replace(&mut bytes, rest);
+            let began = began.unwrap_or_else(|| clock::now(clock));
+            let mut answer = parse(&head, began).ok_or_else(|| {
+                let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                let line = own_words(&String::from_utf8_lossy(line));
+                Failure::Refused(format!("the answer is not HTTP ({line}): correct the port in `url`"))
+            })?;
+            if answer.status < 200 {
+                interim += 1;
+                if interim > MOST_INTERIM {
+                    return Err(endless().into());
+                }
+                continue;
+            }
+            answer.first = bytes;
+            return Ok(answer);
+        }
+        if bytes.len() > MOST_HEAD_BYTES {
+            return Err(endless().into());
+        }
+        match connection.receive(chunk)? {
+            Received::Bytes(read) => {
+                began.get_or_insert_with(|| clock::now(clock));
+                bytes.extend_from_slice(chunk.get(..read).unwrap_or_default());
+            }
+            Received::Closed if bytes.is_empty() => return Err(HeadFailure::NoByte),
+            Received::Closed => {
+                let reason = "the camera closed the connection in the middle of its answer";
+                return Err(Failure::Absent(reason.to_owned()).into());
+            }
+            Received::Nothing => match connection.wait(libc::POLLIN, stop, deadline)? {
+                Wake::Ready => {}
+                Wake::Stopped => return Err(Failure::Stopped.into()),
+                Wake::TimedOut => {
+                    return Err(Failure::Absent("no answer; check the camera and the network".to_owned()).into());
+                }
+            },
+        }
+    }
+}
+
+fn endless() -> Failure {
+    Failure::Refused("the head of the answer does not end: this is no camera, correct `url`".to_owned())
+}
+
+/// Returns where a head ends, at most [`MOST_HEAD_BYTES`] from its start.
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    let within = bytes.get(..MOST_HEAD_BYTES).unwrap_or(bytes);
+    memchr::memchr_iter(b'\n', within).find_map(|at| match within.get(at + 1..)? {
+        [b'\n', ..] => Some(at + 2),
+        [b'\r', b'\n', ..] => Some(at + 3),
+        _ => None,
+    })
+}
+
+/// Reads a head; `None` if it is none of HTTP/1.
+fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
+    let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut words = lines.next()?.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let version = words.next()?.strip_prefix(b"HTTP/1.")?;
+    let status = str::from_utf8(words.next()?).ok()?.parse().ok().filter(|status| (100..1000).contains(status))?;
+    let header = |line: &[u8]| {
+        let colon = memchr::memchr(b':', line)?;
+        let (name, value) = line.split_at_checked(colon)?;
+        let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
+        Some((name, value.get(1..)?.trim_ascii().to_vec()))
+    };
+    let headers: Vec<_> = lines.filter_map(header).collect();
+    let mut answer = Answer { status, began, headers, body: Body::UntilClose, is_kept: false, first: Vec::new() };
+    let text = |name| answer.header(name).map(|value| String::from_utf8_lossy(value).to_ascii_lowercase());
+    let connection = text("connection").unwrap_or_default();
+    let is_kept = if version == b"0" { connection.contains("keep-alive") } else { !connection.contains("close") };
+    let is_multipart = text("content-type").is_some_and(|kind| kind.starts_with("multipart/"));
+    let length = text("content-length").and_then(|length| length.parse().ok());
+    let body = match (status, text("transfer-encoding"), length) {
+        (100..200 | 204 | 304, ..) => Body::Length(0),
+        (_, Some(coding), _) if coding.contains("chunked") => Body::chunked(),
+        // Some cameras give a stream the length of a picture, or 0.
+        (_, _, Some(length)) if !is_multipart => Body::Length(length),
+        _ => Body::UntilClose,
+    };
+    answer.is_kept = is_kept && !matches!(body, Body::UntilClose);
+    answer.body = body;
+    Some(answer)
+}
+
+/// Returns why a camera does not give what was requested, and what to do; `None` if it does.
+fn refusal(status: u16, has_login: bool, may_know: bool) -> Option<Failure> {
+    let refused = |reason: &str| Some(Failure::Refused(reason.to_owned()));
+    let absent = |reason: &str| Some(Failure::Absent(reason.to_owned()));
+    match status {
+        200 | 206 | 304 => None,
+        401 if !may_know => refused(
+            "the camera redirects to another host or away from TLS, where visiond does not send the login (401): write the new URL \
+             in `url`",
+        ),
+        401 if has_login => refused("the camera refuses the user or password (401): correct `login`"),
+        401 => refused("the camera requires a user and password (401): set `login`"),
+        403 => refused("the camera forbids this to this user (403): check the user's rights in the camera"),
+        404 => absent("the camera has no such path (404): correct the path in `url`"),
+        503 => absent("the camera serves too many clients, or starts (503): close others if it stays"),
+        500.. => absent(&format!("the camera reports an error of its own ({status}): restart it if it stays")),
+        status => refused(&format!("the camera answers with HTTP status {status}: correct the path in `url`")),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,267 @@
+//! Plays a network camera that sends one JPEG after another over HTTP (MJPEG), without another program.
+//!
+//! The thread that waits for frames reads all that has come, so that a slow reader gets the newest picture and the older ones are
+//! lost by overload. A frame's time is the arrival of its first byte.
+
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod jpeg_scanner;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use visiond_config::types::MjpegConfig;
+use visiond_flow::clock::Clock;
+use visiond_flow::metrics::LossCause;
+use visiond_system::stop::{Stop, Wake};
+
+pub use self::jpeg_scanner::{FoundPicture, JpegScanner};
+use super::buffers::Buffers;
+use super::damage_watch::DamageWatch;
+use super::ffprobe::shown;
+use super::http_client::{Answer, Failure, HttpCamera, HttpClient, Progress};
+use super::jpeg_frames::{DECODER, JpegFrames};
+use super::source::{Next, Source, SourceError, SourceFault};
+
+/// How much is read before a picture that has come is decoded. The camera may send faster than it is read.
+const MOST_BYTES_IN_TURN: usize = 4 << 20;
+
+/// How many first bytes show what is not MJPEG.
+const HEAD_BYTES: usize = 16;
+
+pub struct MjpegSource {
+    config: MjpegConfig,
+    client: HttpClient,
+    buffers: Buffers,
+    clock: Arc<dyn Clock>,
+    /// The URL as errors and the log show it.
+    origin: String,
+    /// `None` before the first frame is waited for.
+    stream: Option<PlayedStream>,
+    frames: JpegFrames,
+    damage: DamageWatch,
+    sequence: u64,
+}
+
+/// What the camera sends.
+struct PlayedStream {
+    answer: Answer,
+    scanner: JpegScanner,
+    /// Its first bytes.
+    head: Vec<u8>,
+    /// When the last picture was complete, or the stream began.
+    last: Instant,
+}
+
+impl MjpegSource {
+    /// Finds out whether [`MjpegSource::open`] would fail, without connecting to the camera.
+    pub fn check(config: &MjpegConfig) -> Vec<SourceFault> {
+        HttpCamera::from(config).check()
+    }
+
+    /// Reads login and certificates. Connects while [`Source::next`] waits.
+    pub fn open(config: &MjpegConfig, buffers: &Buffers, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+        Ok(Self {
+            config: config.clone(),
+            client: HttpClient::new(&HttpCamera::from(config), Arc::clone(&clock))?,
+            buffers: buffers.clone(),
+            clock,
+            origin: shown(&config.url),
+            stream: None,
+            frames: JpegFrames::new(),
+            damage: DamageWatch::default(),
+            sequence: 0,
+        })
+    }
+
+    /// Requests the stream.
+    fn play(&mut self, stop: &Stop) -> Result<PlayedStream, Failure> {
+        let deadline = Instant::now() + self.config.timeout;
+        let answer = self.client.get(&[], stop, deadline)?;
+        let kind = answer.header_text("content-type").unwrap_or_default();
+        if let Some(other) = other_content(&kind.to_ascii_lowercase(), &[]) {
+            return Err(Failure::Refused(other));
+        }
+        Ok(PlayedStream { answer, scanner: JpegScanner::default(), head: Vec::new(), last: Instant::now() })
+    }
+
+    /// Reads all that has come; returns whether the stream goes on.
+    fn read(&mut self, stop: &Stop) -> Result<bool, Failure> {
+        let Some(PlayedStream { answer, scanner, head, last }) = &mut self.stream else { return Ok(false) };
+        let found = scanner.found();
+        let mut bytes = 0;
+        let goes_on = loop {
+            stop.mark_progress();
+            let progress = self.client.read(answer, |content, now| {
+                bytes += content.len();
+                let missing = HEAD_BYTES.saturating_sub(head.len());
+                head.extend_from_slice(content.get(..missing).unwrap_or(content));
+                scanner.push(content, now);
+            })?;
+            match progress {
+                Progress::Some if bytes < MOST_BYTES_IN_TURN && !stop.is_raised() => {}
+                Progress::Some => break true,
+                Progress::Nothing => {
+                    scanner.rest();
+                    break true;
+                }
+                Progress::End | Progress::Closed => {
+                    scanner.rest();
+                    break false;
+                }
+            }
+        };
+        if scanner.found() != found {
+            *last = Instant::now();
+        }
+        Ok(goes_on)
+    }
+
+    /// Returns why a stream that ended, or gives no picture, is none.
+    fn no_picture(&self, what: &str) -> Failure {
+        let Some(PlayedStream { answer, scanner, head, .. }) = &self.stream else {
+            return Failure::Absent(what.to_owned());
+        };
+        let kind = answer.header_text("content-type").unwrap_or_default().to_ascii_lowercase();
+        match scanner.found() {
+            0 => match other_content(&kind, head) {
+                Some(other) => Failure::Refused(other),
+                None if head.is_empty() => Failure::Absent(what.to_owned()),
+                None => Failure::Refused(format!(
+                    "{what}, and what it sent has no JPEG ({kind}): correct the path in `url`"
+                )),
+            },
+            1 if kind.starts_with("image/") => {
+                Failure::Refused("the camera sends one picture and no stream: set `type = \"snapshot\"`".to_owned())
+            }
+            _ => Failure::Absent(what.to_owned()),
+        }
+    }
+
+    fn wait_for_event(&mut self, stop: &Stop) -> Result<StreamEvent, Failure> {
+        loop {
+            stop.mark_progress();
+            if stop.is_raised() {
+                return Err(Failure::Stopped);
+            }
+            if self.stream.is_none() {
+                self.stream = Some(self.play(stop)?);
+            }
+            let goes_on = self.read(stop)?;
+            let Some(PlayedStream { scanner, last, .. }) = &mut self.stream else { continue };
+            if let Some((frames, cause)) = scanner.take_loss() {
+                return Ok(StreamEvent::Lost(frames, cause));
+            }
+            if let Some(picture) = scanner.take() {
+                return Ok(StreamEvent::Picture(picture));
+            }
+            if !goes_on {
+                return Err(self.no_picture("the camera closed the connection"));
+            }
+            let deadline = *last + self.config.timeout;
+            match self.client.wait(stop, deadline)? {
+                Wake::Ready => {}
+                Wake::Stopped => return Err(Failure::Stopped),
+                Wake::TimedOut => {
+                    let seconds = self.config.timeout.as_secs_f64();
+                    let what = format!("no picture for {seconds} s; check the camera and the network");
+                    return Err(self.no_picture(&what));
+                }
+            }
+        }
+    }
+
+    /// Returns `next`, or an error if there was nothing but damage for as long as a picture may take.
+    fn watched(&mut self, next: Next) -> Result<Next, SourceError> {
+        // Pictures that a newer one replaced may have been damaged, too.
+        if matches!(next, Next::Frame(_)) {
+            self.damage.reset();
+        } else if matches!(next, Next::Lost { cause: LossCause::Corrupt, .. })
+            && self.damage.is_over(self.clock.monotonic_ns(), self.config.timeout)
+        {
+            let (origin, seconds) = (&self.origin, self.config.timeout.as_secs_f64());
+            return Err(SourceError::absent(format!(
+                "every picture from {origin} was damaged for {seconds} s: restart the camera, and check the network"
+            )));
+        }
+        Ok(next)
+    }
+}
+
+/// What a stream has given.
+enum StreamEvent {
+    Picture(FoundPicture),
+    /// So many pictures were lost.
+    Lost(u64, LossCause),
+}
+
+impl Source for MjpegSource {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        let next = match self.wait_for_event(stop) {
+            Ok(StreamEvent::Lost(frames, cause)) => {
+                self.sequence += frames;
+                Next::Lost { frames, cause }
+            }
+            Ok(StreamEvent::Picture(picture)) => {
+                let sequence = self.sequence;
+                self.sequence += 1;
+                let decoded = self.frames.decode(&picture.data, sequence, picture.began, &self.buffers, &self.origin);
+                if let Some(stream) = &mut self.stream {
+                    stream.scanner.reuse(picture);
+                }
+                decoded?
+            }
+            Err(failure) => match failure.error(|reason| format!("cannot play {}: {reason}", self.origin)) {
+                Some(error) => return Err(error),
+                None => return Ok(Next::Stopped),
+            },
+        };
+        self.watched(next)
+    }
+
+    fn describe(&self) -> String {
+        format!("mjpeg {}, {}, live", self.origin, self.frames.describe())
+    }
+
+    fn decoder(&self) -> Option<&'static str> {
+        self.stream.as_ref().map(|_| DECODER)
+    }
+}
+
+/// Returns what a camera sends instead of MJPEG, by its media type in lower case and its first bytes, and what to do; `None` if that is
+/// not known.
+fn other_content(kind: &str, head: &[u8]) -> Option<String> {
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let is_video = kind.starts_with("video/") && !kind.contains("jpeg");
+    let (what, is_page) = match (kind, head) {
+        ("text/html" | "application/xhtml+xml", _) => ("a page (HTML)", true),
+        ("application/vnd.apple.mpegurl" | "application/x-mpegurl" | "audio/mpegurl" | "audio/x-mpegurl", _)
+        | (_, [b'#', b'E', b'X', b'T', b'M', b'3', b'U', ..]) => ("a playlist (HLS)", false),
+        ("application/dash+xml", _) => ("a playlist (DASH)", false),
+        (_, [0, 0, 0, 1, ..] | [0, 0, 1, ..]) => ("H.264 or H.265", false),
+        (_, [_, _, _, _, b'f', b't', b'y', b'p', ..]) => ("MP4", false),
+        (_, [b'F', b'L', b'V', 1, ..]) => ("FLV", false),
+        (_, [0x47, ..]) => ("an MPEG transport stream", false),
+        (_, head) if is_page(head) => ("a page (HTML or XML)", true),
+        _ if is_video => (kind, false),
+        _ => return None,
+    };
+    let remedy = if is_page {
+        "correct the path in `url`: it is that of the video, not of the page that shows it"
+    } else {
+        "set `type = \"video\"`"
+    };
+    Some(format!("the camera sends {what} and no MJPEG: {remedy}"))
+}
+
+/// Whether bytes begin as HTML or XML.
+fn is_page(head: &[u8]) -> bool {
+    let head = head.trim_ascii_start();
+    matches!(head, [b'<', b'!' | b'?' | b'h' | b'H', ..])
+}
+
+#[cfg(test)]
+pub(crate) use self::jpeg_scanner::tests as jpeg_scanner_tests;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,35 @@
+//! Answers of hostile cameras, for `tests/fuzz`.
+
+use visiond_flow::clock;
+use visiond_flow::clock::simulated::SimulatedClock;
+
+use super::JpegScanner;
+use super::jpeg_scanner::MOST_PICTURE_BYTES;
+use crate::http_client::fuzz::body;
+
+/// Reads an answer with pictures, which the network cuts into pieces of as many bytes as the first byte says.
+pub fn mjpeg(input: &[u8]) {
+    let Some((&step, answer)) = input.split_first() else { return };
+    let Some(stream) = body(answer, usize::from(step) + 1) else { return };
+    assert!(stream.len() <= answer.len(), "{} bytes of {}", stream.len(), answer.len());
+    let (last, all) = scan(&stream, usize::from(step) + 1);
+    let (expected, most) = scan(&stream, 1);
+    // However the bytes are cut, the newest picture is the same, and none is made up.
+    assert_eq!(last, expected);
+    assert_eq!(all, most);
+}
+
+/// Returns the last picture of a stream, and how many there were.
+fn scan(stream: &[u8], step: usize) -> (Option<Vec<u8>>, u64) {
+    let now = clock::now(&SimulatedClock::default());
+    let (mut scanner, mut last) = (JpegScanner::default(), None);
+    for piece in stream.chunks(step) {
+        scanner.push(piece, now);
+        if let Some(picture) = scanner.take() {
+            assert!(picture.data.starts_with(b"\xff\xd8\xff"), "{:?}", picture.data.get(..9));
+            assert!(picture.data.len() <= MOST_PICTURE_BYTES, "{} bytes", picture.data.len());
+            last = Some(picture.data);
+        }
+    }
+    (last, scanner.found())
+}

@@ -1,0 +1,336 @@
+//! Finds JPEG pictures in a stream of bytes by their own structure, whatever is between them.
+//!
+//! Cameras disagree about the borders of parts: what separates them, whether they have a length, and whether it is right. A picture
+//! says itself where it ends: markers, segments with their lengths, and scans, in which 0xff comes with a 0 (ITU T.81, B.1). So its
+//! end is known when its last byte comes. Only for pictures without the end marker, a length in the lines before them counts.
+
+use memchr::memchr;
+use visiond_flow::metrics::LossCause;
+use visiond_flow::timestamp::Timestamp;
+
+/// The most bytes of a picture.
+pub const MOST_PICTURE_BYTES: usize = 16 << 20;
+
+/// The most bytes of a line between pictures that is read.
+const MOST_LINE_BYTES: usize = 256;
+
+/// How many beginnings of pictures are tried in bytes that were looked at already, so that no bytes take long.
+const MOST_TRIES: u32 = 8;
+
+/// How far before a picture the border of its part is looked for, where the picture before has no end marker.
+const MOST_BORDER_BYTES: usize = 1024;
+
+const SOI: u8 = 0xd8;
+const EOI: u8 = 0xd9;
+const SOS: u8 = 0xda;
+
+/// A complete picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundPicture {
+    pub data: Vec<u8>,
+    /// When its first byte came.
+    pub began: Timestamp,
+}
+
+/// Where in a picture the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before a picture.
+    Between,
+    /// At a marker.
+    Marker,
+    /// In a scan, or at its end.
+    Scan,
+}
+
+/// Finds pictures. Holds the bytes of one that is not complete yet, and the newest that is.
+#[derive(Debug)]
+pub struct JpegScanner {
+    /// What has come and is not done with.
+    data: Vec<u8>,
+    place: Place,
+    /// Where in `data` the picture begins.
+    start: usize,
+    /// Where in `data` the next byte is that was not looked at.
+    at: usize,
+    began: Option<Timestamp>,
+    /// Whether the picture has a scan, without which it is none.
+    has_scan: bool,
+    /// Up to here bytes were looked at as a picture that turned out to be none, and how many times.
+    tried: (usize, u32),
+    line: Vec<u8>,
+    /// The length that the lines before the next picture state.
+    length: Option<usize>,
+    /// The length of the picture, if it is stated.
+    stated: Option<usize>,
+    /// Whether a picture has had another length than was stated, so that no length counts.
+    has_wrong_lengths: bool,
+    newest: Option<FoundPicture>,
+    /// The memory of a picture that was done with.
+    spare: Vec<u8>,
+    overload: u64,
+    corrupt: u64,
+    found: u64,
+}
+
+impl Default for JpegScanner {
+    fn default() -> Self {
+        Self {
+            data: Vec::new(),
+            place: Place::Between,
+            start: 0,
+            at: 0,
+            began: None,
+            has_scan: false,
+            tried: (0, 0),
+            line: Vec::new(),
+            length: None,
+            stated: None,
+            has_wrong_lengths: false,
+            newest: None,
+            spare: Vec::new(),
+            overload: 0,
+            corrupt: 0,
+            found: 0,
+        }
+    }
+}
+
+impl JpegScanner {
+    /// Takes the next bytes, which came `now`. A complete picture replaces the one before, which is then lost by overload.
+    pub fn push(&mut self, bytes: &[u8], now: Timestamp) {
+        self.data.extend_from_slice(bytes);
+        while self.step(now) {}
+        // What is done with goes at once for all pictures of these bytes.
+        let done = if self.place == Place::Between { self.at } else { self.start };
+        self.data.drain(..done);
+        (self.start, self.at) = (self.start.saturating_sub(done), self.at - done);
+        self.tried.0 = self.tried.0.saturating_sub(done);
+        if self.place != Place::Between && self.data.len() > MOST_PICTURE_BYTES {
+            self.corrupt += 1;
+            self.data = Vec::new();
+            self.tried = (0, 0);
+            self.begin_between(0);
+        }
+    }
+
+    /// Notes that nothing more has come yet. A picture without end marker is complete if it has the length that is stated.
+    pub fn rest(&mut self) {
+        let Some(length) = self.stated.filter(|_| self.place == Place::Scan && !self.has_wrong_lengths) else { return };
+        let end = self.start.saturating_add(length);
+        let is_end = end <= self.at && matches!(self.data.get(end), None | Some(b'\r' | b'\n' | b'-'));
+        if is_end {
+            self.finish(end);
+            self.begin_between(end);
+        }
+    }
+
+    /// Returns the newest complete picture.
+    pub fn take(&mut self) -> Option<FoundPicture> {
+        self.newest.take()
+    }
+
+    /// Takes back the memory of a picture.
+    pub fn reuse(&mut self, picture: FoundPicture) {
+        self.spare = picture.data;
+    }
+
+    /// Returns how many pictures were lost since the last call, and by what.
+    pub fn take_loss(&mut self) -> Option<(u64, LossCause)> {
+        for (count, cause) in [(&mut self.corrupt, LossCause::Corrupt), (&mut self.overload, LossCause::Overload)] {
+            let lost = std::mem::take(count);
+            if lost > 0 {
+                return Some((lost, cause));
+            }
+        }
+        None
+    }
+
+    /// Returns how many complete pictures have come.
+    pub fn found(&self) -> u64 {
+        self.found
+    }
+
+    /// Looks at the next bytes; returns whether there may be more to do.
+    fn step(&mut self, now: Timestamp) -> bool {
+        match self.place {
+            Place::Between => self.between(now),
+            Place::Marker => self.marker(),
+            Place::Scan => self.scan(),
+        }
+    }
+
+    /// Reads lines up to the next beginning of a picture: SOI and the 0xff of the next marker.
+    fn between(&mut self, now: Timestamp) -> bool {
+        let Some(rest) = self.data.get(self.at..).filter(|rest| !rest.is_empty()) else { return false };
+        let found = memchr::memmem::find(rest, &[0xff, SOI, 0xff]);
+        // The last two bytes may be its beginning.
+        let end = match (found, rest) {
+            (Some(found), _) => found,
+            (None, [.., 0xff, SOI]) => rest.len() - 2,
+            (None, [.., 0xff]) => rest.len() - 1,
+            (None, _) => rest.len(),
+        };
+        let lines = rest.get(..end).unwrap_or_default();
+        // Only the last few lines before a picture are of interest.
+        let recent = lines.get(lines.len().saturating_sub(16 << 10)..).unwrap_or_default();
+        if recent.len() < lines.len() {
+            (self.length, self.line) = (None, Vec::new());
+        }
+        for part in recent.split_inclusive(|&byte| byte == b'\n') {
+            let room = MOST_LINE_BYTES.saturating_sub(self.line.len());
+            self.line.extend_from_slice(part.get(..room).unwrap_or(part));
+            if part.ends_with(b"\n") {
+                self.length = length_of(&self.line).or(self.length);
+                self.line.clear();
+            }
+        }
+        self.at += end;
+        if found.is_none() {
+            return false;
+        }
+        // A length counts for what follows its lines directly.
+        self.stated = self.length.take().filter(|_| self.line.is_empty());
+        self.line.clear();
+        self.start = self.at;
+        self.began = Some(now);
+        self.has_scan = false;
+        self.at += 2;
+        self.place = Place::Marker;
+        true
+    }
+
+    /// Passes the next segment.
+    fn marker(&mut self) -> bool {
+        let Some(rest) = self.data.get(self.at..) else { return false };
+        let [first, marker, ..] = *rest else { return false };
+        if first != 0xff {
+            return self.give_up(self.at);
+        }
+        match marker {
+            // Any number of these may come before a marker.
+            0xff => self.at += 1,
+            SOI => return self.give_up(self.at),
+            EOI if self.has_scan => {
+                self.at += 2;
+                self.end_at_marker();
+            }
+            // Frames, tables, restart intervals, hierarchical ones, comments, application data.
+            0xc0..=0xcf | SOS..=0xdf | 0xe0..=0xef | 0xfe => {
+                let [_, _, high, low, ..] = *rest else { return false };
+                let length = usize::from(u16::from_be_bytes([high, low]));
+                if length < 2 {
+                    return self.give_up(self.at);
+                }
+                if rest.len() < 2 + length {
+                    return false;
+                }
+                self.at += 2 + length;
+                if marker == SOS {
+                    self.has_scan = true;
+                    self.place = Place::Scan;
+                }
+            }
+            _ => return self.give_up(self.at),
+        }
+        true
+    }
+
+    /// Passes the data of a scan, up to a marker that is no part of it.
+    fn scan(&mut self) -> bool {
+        let Some(rest) = self.data.get(self.at..) else { return false };
+        let Some(found) = memchr(0xff, rest) else {
+            self.at = self.data.len();
+            return false;
+        };
+        self.at += found;
+        let Some(&marker) = rest.get(found + 1) else { return false };
+        match marker {
+            // A byte of data, or a restart.
+            0 | 0xd0..=0xd7 => self.at += 2,
+            0xff => self.at += 1,
+            EOI => {
+                self.at += 2;
+                self.end_at_marker();
+            }
+            // The next picture, where this one has no end marker: also if a third byte is still to come.
+            SOI => {
+                let end = self.border_before(self.at);
+                self.finish(end);
+                self.begin_between(end);
+            }
+            // Tables, another scan, the number of lines, a comment.
+            0xc4 | SOS..=0xdd | 0xfe => self.place = Place::Marker,
+            _ => return self.give_up(self.at),
+        }
+        true
+    }
+
+    /// Ends the picture whose end marker has just come.
+    fn end_at_marker(&mut self) {
+        if self.stated.is_some_and(|stated| stated != self.at - self.start) {
+            self.has_wrong_lengths = true;
+        }
+        self.finish(self.at);
+        self.begin_between(self.at);
+    }
+
+    /// Returns where a picture without end marker ends, if the next begins at `at`: before the lines between them.
+    fn border_before(&self, at: usize) -> usize {
+        let from = self.start.max(at.saturating_sub(MOST_BORDER_BYTES));
+        let near = self.data.get(from..at).unwrap_or_default();
+        match memchr::memmem::rfind(near, b"\n--") {
+            Some(found) => {
+                let end = from + found;
+                if self.data.get(..end).is_some_and(|before| before.ends_with(b"\r")) { end - 1 } else { end }
+            }
+            None => at,
+        }
+    }
+
+    /// Keeps the picture that ends before `end`.
+    fn finish(&mut self, end: usize) {
+        let (Some(picture), Some(began)) = (self.data.get(self.start..end), self.began.take()) else { return };
+        let mut data = match self.newest.take() {
+            Some(older) => {
+                self.overload += 1;
+                older.data
+            }
+            None => std::mem::take(&mut self.spare),
+        };
+        data.clear();
+        data.extend_from_slice(picture);
+        self.newest = Some(FoundPicture { data, began });
+        self.found += 1;
+    }
+
+    fn begin_between(&mut self, at: usize) {
+        self.place = Place::Between;
+        (self.start, self.at) = (at, at);
+        (self.stated, self.length) = (None, None);
+        self.line.clear();
+    }
+
+    /// Looks for another picture behind the beginning of one that is damaged at `at`.
+    fn give_up(&mut self, at: usize) -> bool {
+        let (until, tries) = self.tried;
+        let tries = if self.start < until { tries + 1 } else { 0 };
+        self.tried = (until.max(at), tries);
+        // What was found in the bytes of another picture may be none.
+        self.corrupt += u64::from(tries == 0);
+        let next = if tries < MOST_TRIES { self.start + 2 } else { self.tried.0.max(self.start + 2) };
+        self.begin_between(next);
+        true
+    }
+}
+
+/// Reads a line `Content-Length: NUMBER`.
+fn length_of(line: &[u8]) -> Option<usize> {
+    let (name, value) = line.split_at_checked(memchr(b':', line)?)?;
+    let is_length = name.trim_ascii().eq_ignore_ascii_case(b"content-length");
+    let value = value.get(1..).filter(|_| is_length)?.trim_ascii();
+    str::from_utf8(value).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,211 @@
+//! Requests a camera's current picture at intervals over HTTP.
+//!
+//! The requests have absolute deadlines, so that the interval does not drift. A camera that takes longer than an interval gets the next
+//! request at the next deadline after its answer. A frame's time is the arrival of the answer's first byte.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use visiond_config::types::SnapshotConfig;
+use visiond_flow::clock::Clock;
+use visiond_flow::frame::FramePool;
+use visiond_flow::metrics::LossCause;
+use visiond_flow::timestamp::Timestamp;
+use visiond_system::stop::{Stop, Wake};
+
+use super::buffers::Buffers;
+use super::ffprobe::shown;
+use super::http_client::{Failure, HttpCamera, HttpClient, Progress};
+use super::pacer::SourcePacer;
+use super::picture::Loader;
+use super::source::{Next, Source, SourceError, SourceFault};
+
+/// The most bytes of an answer.
+const MOST_BYTES: u64 = 64 << 20;
+
+pub struct SnapshotSource {
+    config: SnapshotConfig,
+    client: HttpClient,
+    pool: FramePool,
+    loader: Loader,
+    most_bytes: usize,
+    pacer: SourcePacer,
+    clock: Arc<dyn Clock>,
+    /// The URL as errors and the log show it.
+    origin: String,
+    /// The picture's file; its memory is reused.
+    file: Vec<u8>,
+    /// Headers by which the camera says that the picture is still the same.
+    validators: Vec<(&'static str, Vec<u8>)>,
+    sequence: u64,
+    /// When the camera answered last, on CLOCK_MONOTONIC; `None` before its first picture.
+    answered_ns: Option<u64>,
+    /// Whether the last request failed, which was said.
+    is_failing: bool,
+    /// Failed requests that are still to be counted.
+    lost: u64,
+}
+
+impl SnapshotSource {
+    /// Finds out whether [`SnapshotSource::open`] would fail, without connecting to the camera.
+    pub fn check(config: &SnapshotConfig) -> Vec<SourceFault> {
+        HttpCamera::from(config).check()
+    }
+
+    /// Reads login and certificates. Connects while [`Source::next`] waits.
+    pub fn open(config: &SnapshotConfig, buffers: &Buffers, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+        Ok(Self {
+            config: config.clone(),
+            client: HttpClient::new(&HttpCamera::from(config), Arc::clone(&clock))?,
+            // Each buffer gets the size of its picture.
+            pool: buffers.pool(0)?,
+            loader: Loader::new(buffers),
+            most_bytes: usize::try_from(buffers.max_picture_bytes.min(MOST_BYTES)).unwrap_or(usize::MAX),
+            pacer: SourcePacer::new(1.0 / config.interval.as_secs_f64()),
+            clock,
+            origin: shown(&config.url),
+            file: Vec::new(),
+            validators: Vec::new(),
+            sequence: 0,
+            answered_ns: None,
+            is_failing: false,
+            lost: 0,
+        })
+    }
+
+    /// Requests the picture into `file`; returns when the answer began, or `None` if the picture is the same as before.
+    fn request(&mut self, stop: &Stop) -> Result<Option<Timestamp>, Failure> {
+        let deadline = Instant::now() + self.config.timeout;
+        let headers: Vec<_> = self.validators.iter().map(|(name, value)| (*name, value.as_slice())).collect();
+        let mut answer = self.client.get(&headers, stop, deadline)?;
+        let (file, most) = (&mut self.file, self.most_bytes);
+        file.clear();
+        loop {
+            stop.mark_progress();
+            let progress = self.client.read(&mut answer, |bytes, _| {
+                // One byte more than is allowed shows that there are too many.
+                let room = (most + 1).saturating_sub(file.len());
+                file.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            })?;
+            if file.len() > most {
+                self.client.close();
+                return Err(Failure::Refused(format!(
+                    "the answer has more than {most} bytes and is no picture: correct `url`"
+                )));
+            }
+            match progress {
+                Progress::Some => {}
+                Progress::End => break,
+                Progress::Closed if answer.ends_with_connection() => break,
+                Progress::Closed => {
+                    let reason = "the camera closed the connection in the middle of the picture";
+                    return Err(Failure::Absent(reason.to_owned()));
+                }
+                Progress::Nothing => match self.client.wait(stop, deadline)? {
+                    Wake::Ready => {}
+                    Wake::Stopped => return Err(Failure::Stopped),
+                    Wake::TimedOut => {
+                        self.client.close();
+                        let seconds = self.config.timeout.as_secs_f64();
+                        return Err(Failure::Absent(format!(
+                            "the picture takes more than {seconds} s; check the network"
+                        )));
+                    }
+                },
+            }
+        }
+        if answer.status == 304 {
+            return Ok(None);
+        }
+        let kind = answer.header_text("content-type").unwrap_or_default();
+        if kind.to_ascii_lowercase().starts_with("multipart/") {
+            return Err(Failure::Refused(
+                "the camera sends a stream and no single picture: set `type = \"mjpeg\"`".to_owned(),
+            ));
+        }
+        let validator = |(name, theirs): (&'static str, &str)| Some((name, answer.header(theirs)?.to_vec()));
+        let known = [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")];
+        self.validators = known.into_iter().filter_map(validator).collect();
+        Ok(Some(answer.began))
+    }
+
+    /// Handles a request that failed. The first after a success is said, and the source ends if there are only such for too long.
+    fn failed(&mut self, failure: Failure) -> Result<Next, SourceError> {
+        let is_refused = matches!(failure, Failure::Refused(_));
+        let Some(error) = failure.error(|reason| format!("cannot get a picture from {}: {reason}", self.origin)) else {
+            return Ok(Next::Stopped);
+        };
+        // The next picture must come whole, because it shows that the camera is back.
+        self.validators.clear();
+        let silence =
+            Duration::from_nanos(self.clock.monotonic_ns().saturating_sub(self.answered_ns.unwrap_or_default()));
+        let limit = self.config.timeout.max(2 * self.config.interval);
+        if is_refused || self.answered_ns.is_none() || silence >= limit {
+            return Err(error);
+        }
+        self.lost += 1;
+        if std::mem::replace(&mut self.is_failing, true) {
+            return Ok(self.take_lost());
+        }
+        Ok(Next::Waiting { reason: error.message })
+    }
+
+    fn take_lost(&mut self) -> Next {
+        let frames = std::mem::take(&mut self.lost);
+        self.sequence += frames;
+        Next::Lost { frames, cause: LossCause::Driver }
+    }
+
+    /// Decodes the picture in `file`.
+    fn decode(&mut self, began: Timestamp) -> Result<Next, SourceError> {
+        let sequence = self.sequence;
+        let Some(buffer) = self.pool.take() else {
+            // The same picture is wanted again.
+            self.validators.clear();
+            self.sequence += 1;
+            return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
+        };
+        match self.loader.load_bytes(&mut self.file, sequence, began, buffer) {
+            Ok(frame) => {
+                self.sequence += 1;
+                (self.answered_ns, self.is_failing) = (Some(self.clock.monotonic_ns()), false);
+                Ok(Next::Frame(frame))
+            }
+            Err(reason) => self.failed(Failure::Absent(format!("the answer is no picture: {reason}"))),
+        }
+    }
+}
+
+impl Source for SnapshotSource {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        if self.lost > 0 {
+            return Ok(self.take_lost());
+        }
+        loop {
+            let now_ns = self.clock.monotonic_ns();
+            // Those that passed while the camera answered.
+            self.pacer.skip_missed(now_ns);
+            let due_ns = self.pacer.due_ns(now_ns);
+            if self.clock.sleep_until(due_ns, stop) {
+                return Ok(Next::Stopped);
+            }
+            self.pacer.advance();
+            match self.request(stop) {
+                Ok(Some(began)) => return self.decode(began),
+                Ok(None) => self.answered_ns = Some(self.clock.monotonic_ns()),
+                Err(failure) => return self.failed(failure),
+            }
+        }
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.loader.copied_bytes()
+    }
+
+    fn describe(&self) -> String {
+        format!("snapshot {}, every {:?}", self.origin, self.config.interval)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,208 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use image::{ExtendedColorType, ImageEncoder};
+use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_flow::frame::Frame;
+use visiond_kernels::jpeg::JpegEncoder;
+use visiond_system::testing::{EVER, HANG, while_it_waits};
+
+use super::*;
+use crate::http_client::tests::{Server, answer, closing, write};
+
+const SECOND: u64 = 1_000_000_000;
+
+pub(crate) fn config(url: &str) -> SnapshotConfig {
+    SnapshotConfig { url: url.to_owned(), timeout: HANG, ..SnapshotConfig::default() }
+}
+
+fn jpeg(level: u8) -> Vec<u8> {
+    JpegEncoder::new(90).unwrap().encode_rgb(&[level; 16 * 16 * 3], 16, 16).unwrap()
+}
+
+fn png(level: u8) -> Vec<u8> {
+    let mut file = Vec::new();
+    let encoder = image::codecs::png::PngEncoder::new(&mut file);
+    encoder.write_image(&[level; 8 * 4 * 3], 8, 4, ExtendedColorType::Rgb8).unwrap();
+    file
+}
+
+/// A source whose clock moves only while it waits for the next request.
+fn open(config: &SnapshotConfig) -> (SnapshotSource, Arc<SimulatedClock>) {
+    let clock = Arc::new(SimulatedClock::default());
+    (SnapshotSource::open(config, &Buffers::host(3), Arc::<SimulatedClock>::clone(&clock)).unwrap(), clock)
+}
+
+fn next(source: &mut SnapshotSource) -> Result<Next, SourceError> {
+    source.next(&Stop::new().unwrap())
+}
+
+fn frame(source: &mut SnapshotSource) -> Frame {
+    match next(source) {
+        Ok(Next::Frame(frame)) => frame,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_interval_gives_a_frame_over_one_connection_also_of_the_same_picture() {
+    let server = Server::start(|_, client| answer(client, "200 OK", "Content-Type: image/jpeg\r\n", &jpeg(77)));
+    let (mut source, _) = open(&SnapshotConfig { interval: Duration::from_millis(250), ..config(&server.url("/")) });
+    for number in 0..20 {
+        let frame = frame(&mut source);
+        // Deadlines do not drift.
+        assert_eq!((frame.sequence, frame.timestamp.monotonic_ns), (number, number * SECOND / 4));
+        assert_eq!((frame.layout.width(), frame.layout.height(), frame.buffer.as_slice()[0]), (16, 16, 77));
+    }
+    assert_eq!((server.connections(), server.requests.lock().len()), (1, 20));
+}
+
+#[test]
+fn other_formats_and_sizes_are_read_and_every_end_of_a_body() {
+    let count = AtomicUsize::new(0);
+    let server = Server::start(move |_, client| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => answer(client, "200 OK", "", &png(10)),
+        1 => closing(write(client, &[b"HTTP/1.0 200 OK\r\n\r\n", &jpeg(20)[..]].concat())),
+        _ => closing(answer(client, "200 OK", "Content-Type: nonsense\r\nConnection: close\r\n", &jpeg(30))),
+    });
+    let (mut source, _) = open(&config(&server.url("/")));
+    for (width, level) in [(8, 10), (16, 20), (16, 30), (16, 30)] {
+        let frame = frame(&mut source);
+        assert_eq!((frame.layout.width(), frame.buffer.as_slice()[0]), (width, level));
+    }
+}
+
+#[test]
+fn a_picture_that_has_not_changed_is_no_frame_where_the_camera_says_so() {
+    let count = AtomicUsize::new(0);
+    let server = Server::start(move |request, client| {
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        let known = request.header("if-none-match") == Some("\"a b\"")
+            && request.header("if-modified-since") == Some("Sat, 29 Oct 1994 19:43:31 GMT");
+        let validators = "ETag: \"a b\"\r\nLast-Modified: Sat, 29 Oct 1994 19:43:31 GMT\r\n";
+        match (known, number) {
+            (true, 1..=3) => write(client, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 700\r\n\r\n"),
+            _ => answer(client, "200 OK", validators, &jpeg(number as u8 * 10)),
+        }
+    });
+    // Longer than the timeout: an answer is no silence.
+    let timeout = Duration::from_secs(1);
+    let (mut source, _) = open(&SnapshotConfig { timeout: timeout.max(HANG), ..config(&server.url("/")) });
+    assert_eq!(frame(&mut source).timestamp.monotonic_ns, 0);
+    let second = frame(&mut source);
+    assert_eq!((second.sequence, second.timestamp.monotonic_ns, second.buffer.as_slice()[0]), (1, 4 * SECOND, 40));
+    assert_eq!((server.connections(), server.requests.lock().len()), (1, 5));
+}
+
+#[test]
+fn a_failed_request_is_said_and_counted_once_and_the_next_is_at_its_time() {
+    let count = AtomicUsize::new(0);
+    let server = Server::start(move |request, client| match count.fetch_add(1, Ordering::SeqCst) {
+        1 => answer(client, "503 Busy", "", b""),
+        2 => answer(client, "200 OK", "", b"no picture"),
+        3 => false,
+        4 => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx")),
+        _ => {
+            assert_eq!(request.header("if-none-match"), None, "the next picture must come whole");
+            answer(client, "200 OK", "ETag: x\r\n", &jpeg(9))
+        }
+    });
+    let (mut source, clock) = open(&SnapshotConfig { interval: Duration::from_secs(2), ..config(&server.url("/")) });
+    frame(&mut source);
+    let Ok(Next::Waiting { reason }) = next(&mut source) else { panic!("a reason") };
+    assert!(reason.contains("cannot get a picture from http://127.0.0.1:") && reason.contains("(503)"), "{reason}");
+    // The third has two attempts, because a connection that was kept may have been closed before it was asked.
+    for _ in 0..3 {
+        let lost = next(&mut source).unwrap();
+        assert!(matches!(lost, Next::Lost { frames: 1, cause: LossCause::Driver }), "{lost:?}");
+    }
+    let back = frame(&mut source);
+    assert_eq!((back.sequence, back.timestamp.monotonic_ns, clock.monotonic_ns()), (4, 8 * SECOND, 8 * SECOND));
+}
+
+#[test]
+fn the_source_ends_when_it_fails_at_the_start_for_too_long_or_for_good() {
+    let count = Arc::new(AtomicUsize::new(1));
+    let asked = Arc::clone(&count);
+    let server = Server::start(move |request, client| match (request.path(), asked.fetch_add(1, Ordering::SeqCst)) {
+        (_, 0) => answer(client, "200 OK", "", &jpeg(9)),
+        ("/busy", _) => answer(client, "503 Busy", "", b""),
+        ("/login", _) => answer(client, "401 No", "", b""),
+        ("/stream", _) => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace\r\n\r\n")),
+        _ => answer(client, "200 OK", "", &[0; 1 << 20]),
+    });
+    for (path, words) in [
+        ("/busy", "(503)"),
+        ("/login", "set `login`"),
+        ("/stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
+        ("/large", "the answer has more than 1048575 bytes"),
+    ] {
+        let clock = Arc::new(SimulatedClock::default());
+        let limited = Buffers { max_picture_bytes: (1 << 20) - 1, ..Buffers::host(3) };
+        let mut source = SnapshotSource::open(&config(&server.url(path)), &limited, clock).unwrap();
+        let error = next(&mut source).unwrap_err();
+        assert!(error.to_string().contains(words) && error.retry, "{path}: {error}");
+    }
+    // After a picture, a camera has the timeout, or two intervals.
+    count.store(0, Ordering::SeqCst);
+    let camera = SnapshotConfig { interval: 2 * HANG, ..config(&server.url("/busy")) };
+    let (mut source, clock) = open(&camera);
+    frame(&mut source);
+    assert!(matches!(next(&mut source), Ok(Next::Waiting { .. })));
+    assert!(matches!(next(&mut source), Ok(Next::Lost { frames: 1, .. })));
+    assert!(next(&mut source).unwrap_err().to_string().contains("(503)"));
+    assert_eq!(clock.monotonic_ns(), 4 * HANG.as_nanos() as u64);
+    // Without its login, it is not asked again.
+    count.store(0, Ordering::SeqCst);
+    let (mut source, _) = open(&config(&server.url("/login")));
+    frame(&mut source);
+    assert!(next(&mut source).unwrap_err().to_string().contains("set `login`"));
+}
+
+#[test]
+fn a_camera_that_is_slower_than_the_interval_is_asked_at_the_next_deadline() {
+    let clock = Arc::new(SimulatedClock::default());
+    let camera = Arc::clone(&clock);
+    let server = Server::start(move |_, client| {
+        camera.advance(Duration::from_millis(2500));
+        answer(client, "200 OK", "", &jpeg(9))
+    });
+    let mut source = SnapshotSource::open(&config(&server.url("/")), &Buffers::host(9), clock).unwrap();
+    // Requests at 0, 2.5 (that of 2 is due), 5, 7.5: never two at a time.
+    let times: Vec<_> = (0..4).map(|_| frame(&mut source).timestamp.monotonic_ns / 100_000_000).collect();
+    assert_eq!(times, [25, 50, 75, 100]);
+}
+
+#[test]
+fn a_reader_without_buffers_loses_by_overload_and_gets_the_same_picture_later() {
+    let server = Server::start(|request, client| match request.header("if-none-match") {
+        Some(_) => write(client, b"HTTP/1.1 304 Not Modified\r\n\r\n"),
+        None => answer(client, "200 OK", "ETag: x\r\n", &jpeg(9)),
+    });
+    let (mut source, _) = open(&config(&server.url("/")));
+    let held: Vec<_> = std::iter::from_fn(|| source.pool.take()).collect();
+    assert!(matches!(next(&mut source), Ok(Next::Lost { frames: 1, cause: LossCause::Overload })));
+    drop(held);
+    assert_eq!(frame(&mut source).sequence, 1);
+}
+
+#[test]
+fn a_stop_ends_the_wait_for_an_answer_and_for_the_next_request() {
+    let count = AtomicUsize::new(0);
+    let server = Server::start(move |_, client| {
+        if count.fetch_add(1, Ordering::SeqCst) > 0 {
+            std::thread::sleep(EVER);
+        }
+        answer(client, "200 OK", "", &jpeg(9))
+    });
+    let camera = SnapshotConfig { interval: Duration::from_secs(3600), ..config(&server.url("/")) };
+    let clock = Arc::new(visiond_flow::clock::SystemClock);
+    let mut source = SnapshotSource::open(&camera, &Buffers::host(3), clock).unwrap();
+    frame(&mut source);
+    let ended = while_it_waits(move |stop| source.next(stop).unwrap(), Stop::raise);
+    assert!(matches!(ended, Next::Stopped));
+    let (mut source, _) = open(&camera);
+    let ended = while_it_waits(move |stop| source.next(stop).unwrap(), Stop::raise);
+    assert!(matches!(ended, Next::Stopped));
+}

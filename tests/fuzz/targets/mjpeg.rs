@@ -1,0 +1,5 @@
+//! An HTTP camera's answer: the head, the body's coding, and the pictures in it.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| visiond_capture::fuzz::mjpeg(data));
