@@ -557,7 +557,7 @@ impl Client {
     fn redirected(&mut self, request: &Pending, answer: &Answer) -> Result<(), ClientError> {
         let location = answer.headers.text("location").and_then(|text| {
             let url = self.url.join(text.trim()).ok()?;
-            matches!(url.scheme(), "rtsp" | "rtsps").then_some(url)
+            is_of_rtsp(&url).then_some(url)
         });
         match location {
             Some(url) => {
@@ -581,10 +581,8 @@ impl Client {
                     return Err(ClientError::NoStream);
                 }
                 let bases = ["content-base", "content-location"].into_iter().filter_map(|name| headers.text(name));
-                let base = bases.filter_map(|text| self.url.join(text.trim()).ok().filter(|_| text.contains("://")));
-                let mut known = base.filter(|url| matches!(url.scheme(), "rtsp" | "rtsps"));
-                if let Some(base) = known.next() {
-                    self.base = without_user(base).into();
+                if let Some(base) = bases.filter_map(|text| absolute(&text)).next() {
+                    self.base = base;
                 }
                 // Of the session's own URL, an absolute one counts, as other clients have it.
                 if let Some(url) = self.description.control.as_deref().and_then(absolute) {
@@ -761,8 +759,12 @@ fn joined(base: &str, control: &str) -> String {
 
 /// Returns an absolute URL without a user; `None` if `text` is none.
 fn absolute(text: &str) -> Option<String> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "rtsp" | "rtsps"))?;
-    url.has_host().then(|| without_user(url).into())
+    Url::parse(text).ok().filter(is_of_rtsp).map(|url| without_user(url).into())
+}
+
+/// Whether a URL is one of RTSP. One without a host may hold blanks.
+fn is_of_rtsp(url: &Url) -> bool {
+    matches!(url.scheme(), "rtsp" | "rtsps") && url.has_host()
 }
 
 /// Returns a URL without user and password, which belong into no request line.
