@@ -200,10 +200,11 @@ impl Reader {
             if first == b'$' {
                 let Some(&[_, channel, high, low]) = rest.first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
                 let length = usize::from(u16::from_be_bytes([high, low]));
+                // A dollar alone is no proof: either its channel is a usual one or a packet follows it, and after junk, both. RTCP has
+                // eight bytes at least.
                 let is_version = |byte: &u8| byte >> 6 == 2;
-                // After junk, a dollar alone is no proof. RTCP has eight bytes at least.
-                let is_likely = channel < 16 && length >= 8 && rest.get(FRAME_HEAD_BYTES).is_none_or(is_version);
-                if self.junk == 0 || is_likely {
+                let is_packet = || length >= 8 && rest.get(FRAME_HEAD_BYTES).is_none_or(is_version);
+                if (channel < 16 || is_packet()) && (self.junk == 0 || channel < 16 && is_packet()) {
                     if rest.len() < FRAME_HEAD_BYTES + length {
                         return Ok(None);
                     }
