@@ -176,7 +176,7 @@ impl Order {
             self.counts.restarts += 1;
             if self.next.is_none_or(|next| usize::from(header.sequence.wrapping_sub(next)) > MOST_HELD) {
                 self.release_all(&mut give);
-                self.give(&header, packet, u16::from(self.is_cut()), &mut give);
+                self.give(&header, packet, u16::from(self.is_cut(&header)), &mut give);
                 return;
             }
         }
@@ -193,7 +193,7 @@ impl Order {
         } else if self.is_new_count(&header, ahead) {
             self.release_all(&mut give);
             self.counts.restarts += 1;
-            let lost = u16::from(self.delivery == Delivery::Lossy || self.is_cut());
+            let lost = u16::from(self.delivery == Delivery::Lossy || self.is_cut(&header));
             self.give(&header, packet, lost, &mut give);
         } else {
             self.unlikely = Some(header.sequence.wrapping_add(1));
@@ -254,9 +254,10 @@ impl Order {
         is_likely && (!is_late || self.clock.is_later(header.timestamp))
     }
 
-    /// Whether the last packet was in the middle of a picture.
-    const fn is_cut(&self) -> bool {
-        self.has_markers && !self.is_between
+    /// Whether the last packet was in the middle of a picture that this one, of a new count, does not go on with.
+    fn is_cut(&self, header: &RtpHeader) -> bool {
+        let is_same = self.clock.last.is_some_and(|(before, _)| before == header.timestamp);
+        self.has_markers && !self.is_between && !is_same
     }
 
     fn hold(&mut self, header: RtpHeader, packet: &[u8], now: Instant) {

@@ -183,14 +183,15 @@ fn cameras_may_count_anew() {
 
 #[test]
 fn a_new_count_in_the_middle_of_a_picture_says_that_it_is_cut() {
-    let cut = |markers: bool| {
+    let cut = |markers: bool, next: u32| {
         let mut stream = Stream::new(Delivery::Reliable);
-        for (sequence, timestamp, marker) in [(1000, 0, true), (1001, 3000, false), (0, 6000, true)] {
+        for (sequence, timestamp, marker) in [(1000, 0, true), (1001, 3000, false), (0, next, true)] {
             stream.push(Sent { marker: marker && markers, ..Sent::new(sequence, timestamp) });
         }
         stream.given[2].1
     };
-    assert_eq!((cut(true), cut(false)), (1, 0), "a camera that marks no end may end anywhere");
+    assert_eq!((cut(true, 6000), cut(false, 6000)), (1, 0), "a camera that marks no end may end anywhere");
+    assert_eq!(cut(true, 3000), 0, "the picture goes on");
     let mut stream = Stream::new(Delivery::Reliable);
     stream.push(Sent::new(1000, 0));
     stream.push(Sent { marker: false, ..Sent::new(1001, 3000) });
