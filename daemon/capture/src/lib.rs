@@ -1,7 +1,8 @@
 //! Sources of frames: cameras, video and picture files, programs, a test pattern.
 
 mod buffers;
-pub mod camera_tls;
+pub mod camera_connection;
+mod camera_tls;
 mod command;
 mod damage_watch;
 mod decoder_process;

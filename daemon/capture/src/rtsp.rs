@@ -9,7 +9,7 @@
 
 mod access_unit;
 mod choose_decoder;
-mod connection;
+mod datagram_ports;
 mod ffmpeg_decoder;
 mod frame_times;
 #[cfg(feature = "fuzz")]

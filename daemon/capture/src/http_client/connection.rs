@@ -1,23 +1,21 @@
-//! A TCP connection, with or without TLS, whose every wait ends with [`Stop`] or a deadline.
+//! A connection with an HTTP camera whose every wait ends with [`Stop`] or a deadline.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustls::ClientConnection;
-use socket2::{Domain, Socket, Type};
-use url::{Host, Url};
+use url::Url;
 use visiond_system::stop::{Stop, Wake};
 
 use super::failure::Failure;
+use crate::camera_connection::{CameraConnection, ConnectionError, Lookup, begin_connection, connection_result};
 use crate::camera_tls::CameraTls;
 
-/// How often a wait for a name looks at [`Stop`].
-const STEP: Duration = Duration::from_millis(20);
+/// How often a wait for a name looks whether it is there.
+const STEP: Duration = Duration::from_millis(5);
 
 /// What the camera has sent.
 pub enum Received {
@@ -29,8 +27,7 @@ pub enum Received {
 }
 
 pub struct Connection {
-    socket: TcpStream,
-    tls: Option<(ClientConnection, Arc<CameraTls>)>,
+    inner: CameraConnection,
     /// Scheme, host and port.
     origin: url::Origin,
 }
@@ -38,29 +35,40 @@ pub struct Connection {
 impl Connection {
     /// Connects to the host of `url`: to each of its addresses until one answers.
     pub fn open(url: &Url, tls: Option<Arc<CameraTls>>, stop: &Stop, deadline: Instant) -> Result<Self, Failure> {
-        let mut addresses = resolve(url, stop, deadline)?;
-        let mut left = addresses.len();
-        let socket = loop {
-            let Some(address) = addresses.pop() else {
-                return Err(Failure::Absent("its name has no address: correct the host in `url`".to_owned()));
+        let lookup = Lookup::of(url);
+        let addresses = loop {
+            stop.mark_progress();
+            let cannot = |reason: &dyn std::fmt::Display| {
+                let host = url.host_str().unwrap_or_default();
+                Failure::Absent(format!("cannot resolve {host}: {reason}; check the name and the DNS server"))
             };
+            match lookup.answer() {
+                Some(answer) => break answer.map_err(|error| cannot(&error))?,
+                None if stop.is_raised() => return Err(Failure::Stopped),
+                None if Instant::now() >= deadline => return Err(cannot(&"no answer")),
+                None => thread::sleep(STEP),
+            }
+        };
+        let mut failure = Failure::Absent("its name has no address: correct the host in `url`".to_owned());
+        for (tried, address) in addresses.iter().enumerate() {
             // Each gets the same share of the time, so that one that is silent leaves some for the others.
-            let share = deadline.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1).max(1);
-            left -= 1;
-            match connect(address, stop, Instant::now() + share) {
-                Ok(socket) => break socket,
-                Err(Failure::Absent(_)) if left > 0 => {}
-                Err(failure) => return Err(failure),
+            let left = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+            let share = deadline.saturating_duration_since(Instant::now()) / left;
+            let connected = begin_connection(*address).and_then(|socket| connected(socket, stop, share));
+            match connected {
+                Ok(Some(socket)) => {
+                    let inner = CameraConnection::new(socket, tls);
+                    let inner = inner.map_err(|error| Failure::Refused(error.to_string()))?;
+                    return Ok(Self { inner, origin: url.origin() });
+                }
+                Ok(None) => return Err(Failure::Stopped),
+                Err(error) => {
+                    let reason = format!("cannot connect to {address}: {error}; check the address and the network");
+                    failure = Failure::Absent(reason);
+                }
             }
-        };
-        let tls = match tls {
-            Some(tls) => {
-                let connection = tls.connection().map_err(|error| Failure::Refused(error.to_string()))?;
-                Some((connection, tls))
-            }
-            None => None,
-        };
-        Ok(Self { socket, tls, origin: url.origin() })
+        }
+        Err(failure)
     }
 
     /// Whether it goes where `url` is.
@@ -70,174 +78,79 @@ impl Connection {
 
     /// Sends all of `bytes`, after the handshake of TLS.
     pub fn send(&mut self, bytes: &[u8], stop: &Stop, deadline: Instant) -> Result<(), Failure> {
-        let Some((tls, _)) = &mut self.tls else { return self.send_plain(bytes, stop, deadline) };
-        tls.writer().write_all(bytes).map_err(|error| broken(&error))?;
+        let mut output = bytes.to_vec();
         loop {
-            let Some((tls, camera)) = &mut self.tls else { return Ok(()) };
-            let mut events = 0;
-            if tls.wants_write() {
-                match tls.write_tls(&mut &self.socket) {
-                    Ok(_) => continue,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => events |= libc::POLLOUT,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(broken(&error)),
-                }
-            } else if !tls.is_handshaking() {
+            self.inner.send(&mut output).map_err(failed)?;
+            let (waits_for_room, shakes_hands) =
+                (!output.is_empty() || self.inner.wants_write(), self.inner.is_handshaking());
+            if !waits_for_room && !shakes_hands {
                 return Ok(());
             }
-            match tls.read_tls(&mut &self.socket) {
-                Ok(0) => {
-                    let reason =
-                        "the camera closed the connection while TLS was set up; check that the port is that of TLS";
-                    return Err(Failure::Absent(reason.to_owned()));
-                }
-                Ok(_) => {
-                    if let Err(error) = tls.process_new_packets() {
-                        // The alert, so that the camera's log says why.
-                        let _ = tls.write_tls(&mut &self.socket);
-                        return Err(Failure::Refused(camera.failure(&error)));
+            if shakes_hands {
+                // Nothing of HTTP comes before the handshake is over.
+                match self.inner.shake_hands() {
+                    Ok(()) => {}
+                    Err(ConnectionError::Closed) => {
+                        let reason =
+                            "the camera closed the connection while TLS was set up; check that the port is that of TLS";
+                        return Err(Failure::Absent(reason.to_owned()));
                     }
+                    Err(error) => return Err(failed(error)),
+                }
+                if !self.inner.is_handshaking() || self.inner.wants_write() {
                     continue;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => events |= libc::POLLIN,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(broken(&error)),
             }
-            self.wait_or_fail(events, stop, deadline)?;
-        }
-    }
-
-    fn send_plain(&mut self, mut bytes: &[u8], stop: &Stop, deadline: Instant) -> Result<(), Failure> {
-        while !bytes.is_empty() {
-            match (&self.socket).write(bytes) {
-                Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait_or_fail(libc::POLLOUT, stop, deadline)?;
+            let events = if waits_for_room { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+            match self.wait(events, stop, deadline)? {
+                Wake::Ready => {}
+                Wake::Stopped => return Err(Failure::Stopped),
+                Wake::TimedOut => {
+                    return Err(Failure::Absent("no answer; check the camera and the network".to_owned()));
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(broken(&error)),
             }
         }
-        Ok(())
     }
 
     /// Reads into `chunk` what has come, without waiting. After [`Received::Nothing`] alone, [`wait`](Self::wait) waits for more.
     pub fn receive(&mut self, chunk: &mut [u8]) -> Result<Received, Failure> {
-        loop {
-            let read = match &mut self.tls {
-                None => (&self.socket).read(chunk),
-                Some((tls, camera)) => match tls.reader().read(chunk) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => match tls.read_tls(&mut &self.socket) {
-                        Ok(_) => {
-                            let processed = tls.process_new_packets();
-                            // What TLS 1.3 has to say meanwhile; if the socket is full, it goes out later.
-                            if tls.wants_write() {
-                                let _ = tls.write_tls(&mut &self.socket);
-                            }
-                            processed.map_err(|error| Failure::Refused(camera.failure(&error)))?;
-                            continue;
-                        }
-                        Err(error) => Err(error),
-                    },
-                    // Few cameras end TLS before they close the connection.
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-                    read => read,
-                },
-            };
-            return match read {
-                Ok(0) => Ok(Received::Closed),
-                Ok(read) => Ok(Received::Bytes(read)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::Nothing),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Received::Closed),
-                Err(error) => Err(broken(&error)),
-            };
+        match self.inner.receive(chunk) {
+            Ok(0) => Ok(Received::Nothing),
+            Ok(received) => Ok(Received::Bytes(received)),
+            Err(ConnectionError::Closed) => Ok(Received::Closed),
+            Err(ConnectionError::Failed(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Ok(Received::Closed)
+            }
+            Err(error) => Err(failed(error)),
         }
     }
 
     /// Waits for `events` of poll(2).
     pub fn wait(&self, events: i16, stop: &Stop, deadline: Instant) -> Result<Wake, Failure> {
         let left = deadline.saturating_duration_since(Instant::now());
-        stop.wait_events(self.socket.as_fd(), events, Some(left)).map_err(|error| broken(&error))
-    }
-
-    fn wait_or_fail(&self, events: i16, stop: &Stop, deadline: Instant) -> Result<(), Failure> {
-        match self.wait(events, stop, deadline)? {
-            Wake::Ready => Ok(()),
-            Wake::Stopped => Err(Failure::Stopped),
-            Wake::TimedOut => Err(Failure::Absent("no answer; check the camera and the network".to_owned())),
-        }
+        let waited = stop.wait_events(self.inner.as_fd(), events, Some(left));
+        waited.map_err(|error| failed(ConnectionError::Failed(error)))
     }
 }
 
-fn broken(error: &io::Error) -> Failure {
-    Failure::Absent(format!("the connection failed: {error}; check the camera and the network"))
-}
-
-fn connect(address: SocketAddr, stop: &Stop, deadline: Instant) -> Result<TcpStream, Failure> {
-    let refused = |error: &io::Error| {
-        Failure::Absent(format!("cannot connect to {address}: {error}; check the address and the network"))
-    };
-    let begin = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        match socket.connect(&address.into()) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-            _ => Ok(socket),
+fn failed(error: ConnectionError) -> Failure {
+    match error {
+        ConnectionError::Closed => Failure::Absent("the camera closed the connection".to_owned()),
+        ConnectionError::Failed(error) => {
+            Failure::Absent(format!("the connection failed: {error}; check the camera and the network"))
         }
-    };
-    let socket = begin().map_err(|error| refused(&error))?;
-    let left = deadline.saturating_duration_since(Instant::now());
-    match stop.wait_events(socket.as_fd(), libc::POLLOUT, Some(left)).map_err(|error| refused(&error))? {
-        Wake::Ready => {}
-        Wake::Stopped => return Err(Failure::Stopped),
-        Wake::TimedOut => return Err(refused(&io::ErrorKind::TimedOut.into())),
-    }
-    match socket.take_error() {
-        Ok(None) => {
-            // A request is one small packet.
-            let _ = socket.set_tcp_nodelay(true);
-            Ok(socket.into())
-        }
-        Ok(Some(error)) | Err(error) => Err(refused(&error)),
+        ConnectionError::Tls(reason) => Failure::Refused(reason),
     }
 }
 
-/// Returns the addresses of a URL's host, the first last. A name is looked up on a thread of its own, which nothing can stop.
-fn resolve(url: &Url, stop: &Stop, deadline: Instant) -> Result<Vec<SocketAddr>, Failure> {
-    let port = url.port_or_known_default().unwrap_or(80);
-    let name = match url.host() {
-        Some(Host::Ipv4(address)) => return Ok(vec![SocketAddr::new(IpAddr::V4(address), port)]),
-        Some(Host::Ipv6(address)) => return Ok(vec![SocketAddr::new(IpAddr::V6(address), port)]),
-        Some(Host::Domain(name)) => name.to_owned(),
-        None => return Err(Failure::Refused("it has no host: write http://HOST/PATH in `url`".to_owned())),
-    };
-    let unknown = |name: &str, reason: &dyn std::fmt::Display| {
-        Failure::Absent(format!("cannot resolve {name}: {reason}; check the name and the DNS server"))
-    };
-    let (sender, answer) = channel();
-    let lookup = {
-        let name = name.clone();
-        move || {
-            // Whoever asked may be gone.
-            let _ = sender.send((name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>));
-        }
-    };
-    thread::Builder::new().name("resolve".to_owned()).spawn(lookup).map_err(|error| unknown(&name, &error))?;
-    loop {
-        stop.mark_progress();
-        match answer.recv_timeout(STEP) {
-            Ok(Ok(mut addresses)) => {
-                addresses.reverse();
-                return Ok(addresses);
-            }
-            Ok(Err(error)) => return Err(unknown(&name, &error)),
-            Err(RecvTimeoutError::Disconnected) => return Err(unknown(&name, &"the lookup failed")),
-            Err(RecvTimeoutError::Timeout) if stop.is_raised() => return Err(Failure::Stopped),
-            Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
-                return Err(unknown(&name, &"no answer"));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
+/// Waits until a connection is there; `None` if the wait was stopped.
+fn connected(socket: TcpStream, stop: &Stop, share: Duration) -> io::Result<Option<TcpStream>> {
+    match stop.wait_events(socket.as_fd(), libc::POLLOUT, Some(share))? {
+        Wake::Stopped => Ok(None),
+        Wake::TimedOut => Err(io::ErrorKind::TimedOut.into()),
+        Wake::Ready => match connection_result(&socket) {
+            Some(result) => result.map(|()| Some(socket)),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        },
     }
 }

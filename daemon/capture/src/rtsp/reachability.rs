@@ -6,13 +6,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::thread;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, Socket, Type};
 use url::Url;
+
+use super::super::camera_connection::{Lookup, begin_connection, connection_result};
 
 /// How long a connection may take, and the time from one to the next. Where each direction loses a tenth of its packets, a fifth of
 /// the connections take longer. That ends a session only if the camera also sends nothing meanwhile.
@@ -28,71 +27,6 @@ pub enum Absence {
     Unreachable,
     /// Its name has another address than at the start of the session.
     Moved,
-}
-
-/// A name that is being resolved, on a thread of its own: that may take long, and must not delay the end.
-#[derive(Debug)]
-pub struct Lookup {
-    answer: Receiver<io::Result<Vec<SocketAddr>>>,
-}
-
-impl Lookup {
-    /// Begins to resolve the host of a camera's URL. An address is one at once.
-    pub fn of(url: &Url) -> Self {
-        // Brackets are the URL's, around an IPv6 address.
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let port = url.port().unwrap_or(if url.scheme() == "rtsps" { 322 } else { 554 });
-        let (tell, answer) = mpsc::channel();
-        if let Ok(address) = host.parse::<IpAddr>() {
-            let _ = tell.send(Ok(vec![SocketAddr::new(address, port)]));
-            return Self { answer };
-        }
-        let resolve = move || {
-            // Nobody may wait for it any more.
-            let _ = tell.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
-        };
-        // Without a thread, the sender is dropped.
-        if let Err(error) = thread::Builder::new().name("resolve".to_owned()).spawn(resolve) {
-            log::debug!("cannot start a thread that resolves a name: {error}");
-        }
-        Self { answer }
-    }
-
-    /// Returns the addresses once they are known.
-    pub fn answer(&self) -> Option<io::Result<Vec<SocketAddr>>> {
-        match self.answer.try_recv() {
-            Ok(answer) => Some(answer),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(io::Error::other("cannot start a thread"))),
-        }
-    }
-}
-
-/// Begins a connection without waiting for it: it is there, or has failed, when the socket can be written to.
-pub fn begin_connection(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    match socket.connect(&address.into()) {
-        Err(error) if !is_under_way(&error) => Err(error),
-        _ => Ok(socket.into()),
-    }
-}
-
-fn is_under_way(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EINPROGRESS) || error.kind() == io::ErrorKind::WouldBlock
-}
-
-/// Returns whether a connection that was begun is there; `None` while it is not known.
-pub fn connection_result(stream: &TcpStream) -> Option<io::Result<()>> {
-    match stream.take_error() {
-        Err(error) | Ok(Some(error)) => Some(Err(error)),
-        Ok(None) => match stream.peer_addr() {
-            Ok(_) => Some(Ok(())),
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
-            Err(error) => Some(Err(error)),
-        },
-    }
 }
 
 /// Where a camera is, by its name when the session began, and the connection that tries whether it is there.

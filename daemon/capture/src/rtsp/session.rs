@@ -29,13 +29,14 @@ use visiond_system::logging::escape;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
+use super::super::camera_connection::{CameraConnection, ConnectionError, Lookup, begin_connection, connection_result};
 use super::super::camera_tls::{CameraTls, TlsKeys};
 use super::super::source::SourceError;
 use super::access_unit::{self, Access, AccessUnit, Assembler, Codec};
-use super::connection::{Connection, ConnectionError, DatagramPorts};
+use super::datagram_ports::DatagramPorts;
 use super::frame_times::CameraClock;
 use super::jpeg_payload::JpegAssembler;
-use super::reachability::{self, Absence, Lookup, Reachability};
+use super::reachability::{self, Absence, Reachability};
 use super::unit_queue::{Description, First, STEP, Taken, UnitQueue};
 
 /// How long the camera may take to answer that the session is over.
@@ -328,6 +329,16 @@ impl From<ClientError> for Failure {
     }
 }
 
+impl From<ConnectionError> for Failure {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::Closed => Self::Closed,
+            ConnectionError::Failed(error) => Self::Broken(error),
+            ConnectionError::Tls(reason) => Self::Tls(reason),
+        }
+    }
+}
+
 impl Failure {
     /// Returns the error of the source.
     pub(super) fn error(&self, target: &SessionTarget) -> SourceError {
@@ -518,9 +529,8 @@ enum Stage {
 
 /// A session that is connected.
 struct Talk {
-    connection: Connection,
-    /// What TLS says about a failure.
-    tls: Option<CameraTls>,
+    connection: CameraConnection,
+    tls: Option<Arc<CameraTls>>,
     ports: Option<DatagramPorts>,
     client: Client,
     /// When bytes came last.
@@ -731,7 +741,7 @@ impl Session {
     fn begin_connection(&mut self, mut addresses: Vec<SocketAddr>) -> Result<(), Failure> {
         let mut failure = io::Error::other("its name has no address");
         while !addresses.is_empty() {
-            match reachability::begin_connection(addresses.remove(0)) {
+            match begin_connection(addresses.remove(0)) {
                 Ok(stream) => {
                     self.stage = Stage::Connecting { stream, others: addresses };
                     return Ok(());
@@ -747,7 +757,7 @@ impl Session {
         let mut sockets = vec![PollFd::new(stream, PollFlags::OUT)];
         sockets.extend(self.reachability.as_ref().and_then(Reachability::connection).map(writable));
         wait(&mut sockets, until);
-        let Some(result) = reachability::connection_result(stream) else { return Ok(()) };
+        let Some(result) = connection_result(stream) else { return Ok(()) };
         let Stage::Connecting { stream, others } = mem::replace(&mut self.stage, Stage::Over) else { return Ok(()) };
         match result {
             Ok(()) => self.begin_talk(stream),
@@ -758,13 +768,13 @@ impl Session {
 
     fn begin_talk(&mut self, stream: TcpStream) -> Result<(), Failure> {
         let host = self.url.host_str().unwrap_or_default();
-        let tls = (self.url.scheme() == "rtsps").then(|| CameraTls::new(&self.target.tls, host));
+        let tls = (self.url.scheme() == "rtsps").then(|| CameraTls::new(&self.target.tls, host).map(Arc::new));
         let tls = tls.transpose().map_err(Failure::Local)?;
-        let handshake = tls.as_ref().map(CameraTls::connection).transpose().map_err(Failure::Local)?;
+        let connection = CameraConnection::new(stream, tls.clone()).map_err(Failure::Local)?;
         // A login is for the host that it was given for.
         let login = self.target.login.clone().filter(|_| is_same_host(&self.url, &self.target.url));
         self.stage = Stage::Talking(Talk {
-            connection: Connection::new(stream, handshake),
+            connection,
             tls,
             ports: None,
             client: Client::new(self.url.clone(), login.map(Login::into_parts)),
@@ -885,18 +895,7 @@ impl ReadySockets {
 
 impl Talk {
     fn send(&mut self) -> Result<(), Failure> {
-        let sent = self.connection.send(self.client.output());
-        sent.map_err(|error| self.failure(error))
-    }
-
-    fn failure(&self, error: ConnectionError) -> Failure {
-        match error {
-            ConnectionError::Closed => Failure::Closed,
-            ConnectionError::Failed(error) => Failure::Broken(error),
-            ConnectionError::Tls(error) => {
-                Failure::Tls(self.tls.as_ref().map_or_else(|| error.to_string(), |tls| tls.failure(&error)))
-            }
-        }
+        Ok(self.connection.send(self.client.output())?)
     }
 
     /// Waits until something can be read, or sent if something is to be, up to `until`; or until `probe` is connected.
@@ -946,7 +945,7 @@ impl Talk {
         while ready.connection && read < MOST_READ {
             let space = self.client.space();
             let room = space.len();
-            let received = self.connection.receive(space).map_err(|error| self.failure(error))?;
+            let received = self.connection.receive(space)?;
             if received == 0 {
                 break;
             }

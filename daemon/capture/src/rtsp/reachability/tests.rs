@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::net::TcpListener;
+use std::thread;
 
 use socket2::{Domain, Socket, Type};
 

@@ -1,0 +1,243 @@
+//! A TCP connection with a camera, in the clear or with TLS. Nothing here waits: whoever uses it polls its socket.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
+
+use rustls::ClientConnection;
+use socket2::{Domain, Protocol, Socket, Type};
+use url::Url;
+
+use super::camera_tls::CameraTls;
+use super::source::SourceError;
+
+/// How often a TLS session is read in turn for bytes that it may not hold.
+const MOST_RECORDS: u32 = 64;
+
+/// A name that is being resolved, on a thread of its own: that may take long, and must not delay the end.
+#[derive(Debug)]
+pub struct Lookup {
+    answer: Receiver<io::Result<Vec<SocketAddr>>>,
+}
+
+impl Lookup {
+    /// Begins to resolve the host of a camera's URL, whose port is the usual one if it has none. An address is one at once.
+    pub fn of(url: &Url) -> Self {
+        // Brackets are the URL's, around an IPv6 address.
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = url.port_or_known_default().unwrap_or(if url.scheme() == "rtsps" { 322 } else { 554 });
+        let (tell, answer) = mpsc::channel();
+        if let Ok(address) = host.parse::<IpAddr>() {
+            let _ = tell.send(Ok(vec![SocketAddr::new(address, port)]));
+            return Self { answer };
+        }
+        let resolve = move || {
+            // Nobody may wait for it any more.
+            let _ = tell.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
+        };
+        // Without a thread, the sender is dropped.
+        if let Err(error) = thread::Builder::new().name("resolve".to_owned()).spawn(resolve) {
+            log::debug!("cannot start a thread that resolves a name: {error}");
+        }
+        Self { answer }
+    }
+
+    /// Returns the addresses once they are known.
+    pub fn answer(&self) -> Option<io::Result<Vec<SocketAddr>>> {
+        match self.answer.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(io::Error::other("cannot start a thread"))),
+        }
+    }
+}
+
+/// Begins a connection without waiting for it: it is there, or has failed, when the socket can be written to.
+pub fn begin_connection(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if !is_under_way(&error) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+fn is_under_way(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINPROGRESS) || error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// Returns whether a connection that was begun is there; `None` while it is not known.
+pub fn connection_result(stream: &TcpStream) -> Option<io::Result<()>> {
+    match stream.take_error() {
+        Err(error) | Ok(Some(error)) => Some(Err(error)),
+        Ok(None) => match stream.peer_addr() {
+            Ok(_) => Some(Ok(())),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+            Err(error) => Some(Err(error)),
+        },
+    }
+}
+
+/// A connection with a camera.
+#[derive(Debug)]
+pub struct CameraConnection {
+    stream: TcpStream,
+    tls: Option<Box<TlsSession>>,
+    /// Whether the TLS session may have bytes that were not taken yet.
+    has_more: bool,
+}
+
+/// What a connection with TLS has.
+#[derive(Debug)]
+struct TlsSession {
+    session: ClientConnection,
+    /// Says why it fails.
+    camera: Arc<CameraTls>,
+}
+
+/// Why a connection is over.
+#[derive(Debug)]
+pub enum ConnectionError {
+    /// The camera has closed it.
+    Closed,
+    /// The network has failed.
+    Failed(io::Error),
+    /// TLS has refused the camera, or the camera visiond, for this reason.
+    Tls(String),
+}
+
+impl From<io::Error> for ConnectionError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => Self::Closed,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// Returns `None` where a socket would have to wait.
+fn unless_waiting<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl CameraConnection {
+    /// Takes a socket that is connected, and begins TLS.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn new(stream: TcpStream, tls: Option<Arc<CameraTls>>) -> Result<Self, SourceError> {
+        let session = |camera: Arc<CameraTls>| Ok(Box::new(TlsSession { session: camera.connection()?, camera }));
+        Ok(Self { stream, tls: tls.map(session).transpose()?, has_more: false })
+    }
+
+    /// Returns the addresses of both ends.
+    pub fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.stream.local_addr()?, self.stream.peer_addr()?))
+    }
+
+    /// Whether TLS is still to be agreed upon.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking())
+    }
+
+    /// Whether bytes wait to be sent in the TLS session.
+    pub fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.session.wants_write())
+    }
+
+    /// Whether there is more to read although the socket may have nothing.
+    pub const fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Sends as much of `output` as the socket takes, and removes it from there. With TLS, the rest may wait in the session:
+    /// [`wants_write`](Self::wants_write).
+    pub fn send(&mut self, output: &mut Vec<u8>) -> Result<(), ConnectionError> {
+        if let Some(tls) = &mut self.tls {
+            if !output.is_empty() {
+                let written = tls.session.writer().write(output)?;
+                output.drain(..written);
+            }
+            return Ok(tls.write_to(&mut self.stream)?);
+        }
+        while !output.is_empty() {
+            match unless_waiting(self.stream.write(output))? {
+                Some(written) => drop(output.drain(..written)),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come into `space`; 0 if nothing has.
+    pub fn receive(&mut self, space: &mut [u8]) -> Result<usize, ConnectionError> {
+        let Some(tls) = &mut self.tls else {
+            return match unless_waiting(self.stream.read(space))? {
+                Some(0) => Err(ConnectionError::Closed),
+                received => Ok(received.unwrap_or(0)),
+            };
+        };
+        // Records without content may come without end.
+        for _ in 0..MOST_RECORDS {
+            match tls.session.reader().read(space) {
+                Ok(0) => return Err(ConnectionError::Closed),
+                Ok(received) => {
+                    self.has_more = true;
+                    return Ok(received);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+            if !tls.read_from(&mut self.stream)? {
+                break;
+            }
+        }
+        self.has_more = false;
+        Ok(0)
+    }
+
+    /// Goes on with the handshake of TLS by what has come.
+    pub fn shake_hands(&mut self) -> Result<(), ConnectionError> {
+        match &mut self.tls {
+            Some(tls) if tls.session.is_handshaking() => tls.read_from(&mut self.stream).map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TlsSession {
+    /// Reads records that have come; returns whether there were any.
+    fn read_from(&mut self, stream: &mut TcpStream) -> Result<bool, ConnectionError> {
+        match unless_waiting(self.session.read_tls(stream))? {
+            // Few cameras end TLS before they close the connection.
+            Some(0) => return Err(ConnectionError::Closed),
+            Some(_) => {}
+            None => return Ok(false),
+        }
+        let processed = self.session.process_new_packets();
+        // The alert too, so that the camera's log says why.
+        let written = self.write_to(stream);
+        processed.map_err(|error| ConnectionError::Tls(self.camera.failure(&error)))?;
+        written?;
+        Ok(true)
+    }
+
+    fn write_to(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        while self.session.wants_write() && unless_waiting(self.session.write_tls(stream))?.is_some() {}
+        Ok(())
+    }
+}
+
+impl AsFd for CameraConnection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

@@ -1,0 +1,83 @@
+//! The UDP sockets of a session whose packets come as datagrams. Neither waits.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, UdpSocket};
+
+use socket2::SockRef;
+
+/// The most that the kernel keeps of datagrams, if it lets us: a key frame of 4K comes at once.
+const DATAGRAM_BYTES: usize = 4 << 20;
+
+/// The most datagrams in turn of others that are passed over.
+const MOST_FOREIGN: u32 = 256;
+
+/// How many pairs of ports are tried.
+const MOST_PAIRS: u32 = 64;
+
+/// The sockets of RTP and RTCP. What does not come from the camera's own address is not read.
+#[derive(Debug)]
+pub struct DatagramPorts {
+    pub rtp: UdpSocket,
+    pub rtcp: UdpSocket,
+    camera: IpAddr,
+}
+
+impl DatagramPorts {
+    /// Opens a pair of ports, an even one and the next (RFC 3550 section 11), for datagrams of the camera to `own`.
+    pub fn open(own: IpAddr, camera: IpAddr) -> io::Result<Self> {
+        let camera = camera.to_canonical();
+        let mut tries = 0;
+        loop {
+            let rtp = UdpSocket::bind((own, 0))?;
+            let port = rtp.local_addr()?.port();
+            let pair = (port % 2 == 0).then(|| UdpSocket::bind((own, port + 1)));
+            tries += 1;
+            match pair {
+                Some(Ok(rtcp)) => {
+                    rtp.set_nonblocking(true)?;
+                    rtcp.set_nonblocking(true)?;
+                    // The kernel gives as much as it allows.
+                    let _ = SockRef::from(&rtp).set_recv_buffer_size(DATAGRAM_BYTES);
+                    return Ok(Self { rtp, rtcp, camera });
+                }
+                Some(Err(error)) if tries > MOST_PAIRS => return Err(error),
+                None if tries > MOST_PAIRS => return Err(io::Error::other("no even port is free")),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the port of RTP.
+    pub fn port(&self) -> io::Result<u16> {
+        Ok(self.rtp.local_addr()?.port())
+    }
+
+    /// Sends a datagram to each of the camera's ports, so that routers let the camera's through.
+    pub fn open_way(&self, (rtp, rtcp): (u16, u16), report: &[u8]) {
+        /// An RTP packet without a payload.
+        const EMPTY: [u8; 12] = [0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        // One that is lost is made up for by the next report.
+        let _ = self.rtp.send_to(&EMPTY, (self.camera, rtp));
+        self.send_report(rtcp, report);
+    }
+
+    /// Sends an RTCP packet to the camera's port.
+    pub fn send_report(&self, port: u16, report: &[u8]) {
+        let _ = self.rtcp.send_to(report, (self.camera, port));
+    }
+
+    /// Reads the next datagram of the camera that has come to a socket.
+    pub fn receive<'b>(&self, socket: &UdpSocket, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        // Others may send without end.
+        for _ in 0..MOST_FOREIGN {
+            match socket.recv_from(buffer) {
+                Ok((length, from)) if from.ip().to_canonical() == self.camera => return buffer.get(..length),
+                Ok(_) => {}
+                // The camera's port is closed: an answer to a report, no end of the video.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+}
