@@ -198,6 +198,62 @@ def rtp():
     return [b"\x20" + b"".join(h264), b"\x31" + b"".join(h265), b"\x03" + b"".join(jpeg)]
 
 
+def rtsp_answers():
+    """What a server sends to OPTIONS, DESCRIBE, SETUP, PLAY and GET_PARAMETER."""
+    answer = lambda number, *lines, status="200 OK", body=b"": "\r\n".join([f"RTSP/1.0 {status}", f"CSeq: {number}", *lines, "", ""]).encode() + body
+    description = sdp()[0]
+    return [
+        answer(1, "Public: OPTIONS, DESCRIBE, SETUP, PLAY, GET_PARAMETER"),
+        answer(2, "Content-Base: rtsp://camera/live/", "Content-Type: application/sdp", f"Content-Length: {len(description)}", body=description),
+        answer(3, "Session: 12345678;timeout=4", "Transport: RTP/AVP/TCP;unicast;interleaved=0-1;server_port=6000-6001;ssrc=7"),
+        answer(4, "Session: 12345678", "RTP-Info: url=rtsp://camera/live/v;seq=1;rtptime=2"),
+        answer(5),
+    ]  # fmt: skip
+
+
+def rtsp_client():
+    """Sessions over TCP and UDP, with a login, with a redirect, with refusals, with a description that has no length."""
+    chunk = lambda kind, content: bytes([kind]) + len(content).to_bytes(2, "big") + content
+    time = lambda ms: bytes([2 | 4]) + ms.to_bytes(2, "big")
+    rtp = lambda number, ssrc=7, kind=96: bytes([0x80, kind]) + number.to_bytes(2, "big") + (number * 3000).to_bytes(4, "big") + ssrc.to_bytes(4, "big") + b"\x41\x9a\x01"
+    frame = lambda channel, packet: b"$" + bytes([channel]) + len(packet).to_bytes(2, "big") + packet
+    report = b"\x80\xc8\0\6\0\0\0\7" + bytes(20)
+    options, describe, setup, play, keep = rtsp_answers()
+    digest = lambda number, nonce, more="": f'RTSP/1.0 401 No\r\nCSeq: {number}\r\nWWW-Authenticate: Digest realm="a", nonce="{nonce}", qop="auth"{more}\r\nWWW-Authenticate: Basic realm="a"\r\n\r\n'.encode()
+    refuse = lambda number, status: f"RTSP/1.0 {status}\r\nCSeq: {number}\r\n\r\n".encode()
+    begin = [chunk(0, part) for part in (options, describe, setup, play)]
+    packets = b"".join(frame(0, rtp(number)) for number in (1, 2, 4, 3, 3, 5, 9000, 9001, 0, 1))
+    tcp = [*begin, chunk(0, packets + frame(1, report)), time(2500), chunk(0, keep), chunk(0, b"\r\n" + frame(0, rtp(9, 8)) + b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n"), time(90), bytes([3, 0, 0]), chunk(0, keep)]
+    udp = [*begin, *(chunk(1, rtp(number)) for number in (1, 3, 2, 2, 70, 9000, 9001)), chunk(1, report), time(70), chunk(1, rtp(5, 9, 105))]
+    login = [chunk(0, digest(1, "x")), chunk(0, options), chunk(0, digest(2, "y", ", stale=true")), *begin[1:], time(2500), chunk(0, digest(7, "z")), chunk(0, keep)]
+    around = [*begin[:2], chunk(0, refuse(3, "404 No")), *begin[2:3], chunk(0, refuse(4, "457 No")), chunk(0, refuse(5, "455 No")), *begin[3:], time(2500), chunk(0, refuse(9, "501 No")), time(5000), time(5000)]
+    endless = describe.replace(b"Content-Length: ", b"X: ")
+    pieces = [begin[0], *(chunk(0, endless[at : at + 40]) for at in range(0, len(endless), 40)), time(300), *begin[2:]]
+    moved = [begin[0], chunk(0, b"RTSP/1.0 302 Moved\r\nCSeq: 2\r\nLocation: rtsp://me:pw@other/x\r\n\r\n")]
+    junk = [*begin, chunk(0, b"\0\0$\0\0\x0f" + rtp(1) + b"$\xff\0\1RTSP/1.0 200 OK\r\nCSeq: 77\r\n" + frame(0, rtp(2)))]
+    return [bytes([first]) + b"".join(steps) for first, steps in ((0, tcp), (2, udp), (1, login), (0, around), (0, pieces), (1, moved), (4, junk))]
+
+
+def sdp():
+    """Descriptions of streams of H.264, H.265, JPEG and others, as cameras write them."""
+    head = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\na=control:*\r\n"
+    h264 = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1;sprop-parameter-sets=Z2QAKKzZQHgCJ+XARAAAAwAEAAADAMg8YMZY,aOvjyyLA\r\na=control:v\r\n"
+    h265 = "m=video 0 RTP/AVP 98\r\na=rtpmap:98 H265/90000\r\na=fmtp:98 sprop-vps=QAEMAf//AWAAAAMAkAAAAwAAAwB4lZgJ;sprop-sps=QgEBAWAAAAMAkAAAAwAAAwB4oAPAgBDlllZpJMrwFoCAAAADAIAAAAyE;sprop-pps=RAHBcrRiQA==\r\na=framerate:25.0\r\n"
+    jpeg = "m=video 0 RTP/AVP 26\na=x-dimensions:2560,1440\na=framesize:26 2560-1440\na=control:rtsp://me:pw@camera/v\n"
+    others = "m=audio 0 RTP/AVP 8\r\nm=application 0 RTP/SAVP 107\r\na=rtpmap:107 vnd.onvif.metadata/90000\r\nm=video 0 RTP/AVP 35 96\r\na=fmtp:96 sprop-sps=AAAAAUIB\r\n"
+    return [text.encode() for text in (head + h264, head + h265, jpeg, head + others + h264)]
+
+
+def rtsp_auth():
+    """Challenges of every algorithm, as cameras write them."""
+    lines = [
+        'Digest realm="a, b", nonce="1", opaque="", stale=FALSE, algorithm=MD5, qop="auth,auth-int"', 'Basic realm="a"', "",
+        "digest realm=IPCamera; nonce=2; algorithm=SHA-256; qop=auth-int", "",
+        'Basic realm="a\\"b", Digest realm = "c" nonce = "3" algorithm="MD5-sess", Negotiate abc==', "", "NTLM", 'Digest nonce="4',
+    ]  # fmt: skip
+    return ["\n".join(lines).encode(), *(line.encode() for line in lines if line)]
+
+
 def onvif():
     """An answer to the question by multicast, profiles of both versions of the media service, and the URL of a stream."""
     scopes = "onvif://www.onvif.org/name/a%20b onvif://www.onvif.org/hardware/M"
@@ -235,6 +291,9 @@ SEEDS = {
     "plan": plan,
     "redact": redact,
     "rtp": rtp,
+    "rtsp_auth": rtsp_auth,
+    "rtsp_client": rtsp_client,
+    "sdp": sdp,
     "spool": spool,
     "ultralytics": ultralytics,
     "websocket": websocket,
@@ -271,6 +330,10 @@ def words(target):
         "nats": lambda: {f'"{word}"' for seed in nats() for found in re.findall(rb"\{.*\}", seed) for word in json_words(json.loads(found))}
             | set("INFO MSG HMSG PING PONG +OK -ERR @R NATS/1.0 503 404 \r\n Nats-Msg-Id:".split(" ")),
         "plan": lambda: {"ftrt", "ptrt", "vtrt", "engine", "onnx", "sha256", "profiles", "metadata", "layout"},
+        "rtsp_auth": lambda: set('Digest Basic realm= nonce= opaque= stale=true algorithm=MD5 algorithm=SHA-256 -sess qop= auth-int \\" domain='.split(" ")),
+        "rtsp_client": lambda: set("RTSP/1.0 200 OK \r\n \r\n\r\n CSeq: Public: GET_PARAMETER Content-Base: Content-Location: Content-Length: Session: ;timeout= Transport: interleaved= "
+                                   "server_port= multicast WWW-Authenticate: Digest nonce= Location: rtsps:// 301 401 404 454 455 457 461 551 100 $ OPTIONS m=video a=control:".split(" ")),
+        "sdp": lambda: set("m=video a=rtpmap: a=fmtp: a=control: a=framerate: a=x-dimensions: a=framesize: sprop-parameter-sets= sprop-vps= sprop-sps= sprop-pps= RTP/AVP H264/90000 H265 JPEG".split(" ")),
         "redact": lambda: set("rtsp:// %3a%2f%2f :\\/\\/ @ %40 password= passwd: token=%22 --token -u -uadmin:x Authorization: Cookie: api_key= "
                               "\"key\": \\\" ' & ; , %3D %253D %26 user=".split(" ")),
         "spool": lambda: {b"\xf5vsr", b"vsr ack\n", b"visiond spool 1\n"},

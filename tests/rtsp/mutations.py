@@ -46,7 +46,7 @@ HANG_S = 180
 # Lines of the log for each session that the server has played.
 MOST_LINES = 3
 CALM_FPS, HEALTHY_FPS = 5, 2
-# A panic that nothing catches and reports; and one of the RTSP library that the session's end reports.
+# A panic that nothing catches and reports; and one in what reads a server, that the session's end reports. Both are bugs.
 PANIC, CAUGHT = "stopped by a bug", "a bug at what this server sends"
 
 # Name, codec, transport, further keys of the source; those named `answers` get damaged answers.
@@ -806,7 +806,7 @@ def make_streams(folder):
 def judge(daemon, tally, first, last, started):
     """What holds, and what does not. The healthy camera had `started` messages when all cameras played first."""
     log = daemon.lines()
-    bugs = [line for line in log if PANIC in line]
+    bugs = [line for line in log if PANIC in line or CAUGHT in line]
     yield "no panic", bugs and f"{len(bugs)} panics, such as {bugs[0]}"
     grown = last["resident_bytes"] - first["resident_bytes"]
     yield "memory is bounded", grown > MOST_GROWN and f"it grew by {grown / MIB:.1f} MiB from the first tenth to the end"
@@ -844,7 +844,7 @@ def report(daemon, tally, first, last, started, seconds):
     levels = collections.Counter(line.split()[1] for line in lines if len(line.split()) > 1)
     print(f"\n{len(lines)} lines of log, {len(lines) / minutes / len(CAMERAS):.1f} a minute for each hostile camera: {dict(levels.most_common(4))}")
     caught = sorted({line.split("(", 1)[-1].split("): please")[0] for line in lines if CAUGHT in line})
-    print(f"{sum(CAUGHT in line for line in lines)} lines report a caught panic of the RTSP library, all of which are logged at debug alone: {'; '.join(caught) or 'none'}")
+    print(f"{sum(CAUGHT in line for line in lines)} lines report a caught panic: {'; '.join(caught) or 'none'}")
     for key in ("resident_bytes", "threads", "descriptors", "children", "cpu_s"):
         unit = MIB if key == "resident_bytes" else 1
         print(f"at rest, {key:15} {first[key] / unit:8.1f} after the first tenth {last[key] / unit:8.1f} at the end")

@@ -41,7 +41,24 @@ TRICKS = {
     "spoils": "as spoilt, once the first file was sent",
     "asks": "a request of the server comes before each unit",
     "session": "the session's number ends with a blank",
+    "ssrc": "each key frame begins another SSRC",
+    "count": "each key frame begins another SSRC and another count of packets",
+    "restart": "the count of packets begins at 0 every seven units",
+    "swap": "of two packets, the second comes first",
+    "shuffle": "of three packets, the first comes last",
+    "double": "each packet comes twice",
+    "again": "each packet comes once more, two packets later",
+    "junk": "bytes that are no packet come between packets",
+    "muxed": "sender reports come in the channel of packets",
+    "odd": "packets come in the channel of reports",
+    "deaf": "what keeps the session is not answered",
+    "numbers": "what keeps the session is answered with another CSeq",
+    "ages": "a nonce serves two requests",
+    "stale": "what keeps the session is answered with 401 and stale=true, every second time",
 }
+# These have sessions of a second, so that they are kept every half.
+SHORT = ("deaf", "numbers", "ages", "stale")
+JUNK = (b"\r\n", b"\0" * 4, b"X", b"RTSP", b"a=b:c\r\n", b"$", b"\xff" * 700)
 MOST_BYTES = 1400
 
 
@@ -156,6 +173,7 @@ class Client(threading.Thread):
         self.connection, self.args = connection, args
         self.lock, self.over = threading.Lock(), threading.Event()
         self.udp, self.sequence, self.nonce = None, random.randrange(1 << 16), os.urandom(8).hex()
+        self.ssrc, self.logins, self.kept, self.sent, self.has_begun = 7, 0, 0, [], False
 
     def run(self):
         try:
@@ -172,7 +190,11 @@ class Client(threading.Thread):
     def serve(self):
         pending = b""
         while True:
-            while b"\r\n\r\n" not in pending:
+            # Reports of the client's come in packets.
+            while pending[:1] == b"$" or b"\r\n\r\n" not in pending:
+                if pending[:1] == b"$" and len(pending) >= 4 and len(pending) >= 4 + int.from_bytes(pending[2:4], "big"):
+                    pending = pending[4 + int.from_bytes(pending[2:4], "big") :]
+                    continue
                 more = self.connection.recv(65536)
                 if not more:
                     return
@@ -197,14 +219,25 @@ class Client(threading.Thread):
             self.send(f"RTSP/1.0 200 OK\r\nCSeq: {headers['cseq']}\r\nContent-Length: 999999999\r\n\r\n".encode())
             return self.flood(b"a" * 64000)
         reply = {"CSeq": headers["cseq"]}
-        if self.args.user and not self.is_allowed(method, headers.get("authorization")):
+        is_kept = "session" in headers and method in ("OPTIONS", "GET_PARAMETER")
+        is_allowed = not self.args.user or self.is_allowed(method, headers.get("authorization"))
+        is_stale = is_allowed and trick == "stale" and is_kept and self.kept % 2 == 0
+        self.kept += is_kept
+        if is_stale or is_allowed and trick == "ages" and self.logins % 2 == 1:
+            self.nonce = os.urandom(8).hex()
+        self.logins += is_allowed
+        if not is_allowed or is_stale:
             say(method, "refused")
             realm = 'realm="test"'
-            digest = f'Digest {realm}, nonce="{self.nonce}", qop="auth"'
+            digest = f'Digest {realm}, nonce="{self.nonce}", qop="auth"' + (", stale=true" if is_stale else "")
             reply["WWW-Authenticate"] = digest if self.args.auth == "digest" else f"Basic {realm}"
             return self.reply(401, reply)
         is_udp = "client_port" in headers.get("transport", "")
-        say(method, *(["udp"] if is_udp else []), *(["login"] if self.args.user else []))
+        say("keeps" if is_kept else method, *(["udp"] if is_udp else []), *(["login"] if self.args.user else []))
+        if is_kept and trick == "deaf":
+            return
+        if is_kept and trick == "numbers":
+            reply["CSeq"] = "999"
         if method == "DESCRIBE":
             if self.args.status:
                 return self.reply(self.args.status, reply)
@@ -221,7 +254,7 @@ class Client(threading.Thread):
                 for end, to in zip(self.udp, ports.groups()):
                     end.connect((self.connection.getpeername()[0], int(to)))
                 transport += f";server_port={port}-{port + 1}"
-            reply |= {"Transport": transport, "Session": "abc ;timeout=60" if trick == "session" else "abc;timeout=60"}
+            reply |= {"Transport": transport, "Session": {"session": "abc ;timeout=60"}.get(trick, f"abc;timeout={1 if trick in SHORT else 60}")}
         self.reply(200, reply)
         if method == "PLAY":
             threading.Thread(target=self.play, daemon=True).start()
@@ -262,10 +295,31 @@ class Client(threading.Thread):
                 lines.append(f"a=fmtp:96 packetization-mode=1;sprop-parameter-sets={','.join(sets)}")
         return "\r\n".join(lines + [""]).encode()
 
-    def packet(self, payload, timestamp, marker=False, channel=0):
-        head = struct.pack(">BBHII", 0x80, self.args.streams[0].payload_type | marker << 7, self.sequence, timestamp & 0xFFFFFFFF, 7)
+    def packet(self, payload, timestamp, marker=False):
+        head = struct.pack(">BBHII", 0x80, self.args.streams[0].payload_type | marker << 7, self.sequence, timestamp & 0xFFFFFFFF, self.ssrc)
         self.sequence = (self.sequence + 1) & 0xFFFF
-        self.raw(head + payload, channel)
+        packet, trick = head + payload, self.args.trick
+        # Those that are held back, and their order.
+        self.sent.append(packet)
+        order = {"swap": (1, 0), "shuffle": (1, 2, 0)}.get(trick if self.has_begun else None, (0,))
+        # The first packet is where the client begins.
+        self.has_begun = True
+        if trick == "again":
+            self.raw(packet, 0)
+        if len(self.sent) < (3 if trick == "again" else len(order)):
+            return
+        for at in order:
+            if trick == "junk":
+                self.send(random.choice(JUNK))
+            for _ in range(2 if trick == "double" else 1):
+                self.raw(self.sent[at], 1 if trick == "odd" else 0)
+        self.sent = self.sent[1:] if trick == "again" else []
+
+    def flush(self):
+        """Sends what is held back."""
+        for packet in self.sent:
+            self.raw(packet, 0)
+        self.sent = []
 
     def raw(self, data, channel):
         if self.udp:
@@ -292,7 +346,7 @@ class Client(threading.Thread):
             pass
         if self.args.trick == "gone":
             self.args.listener.shutdown(socket.SHUT_RDWR)
-        if self.args.at_end == "close" and not self.args.trick:
+        if self.args.at_end == "close":
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def units(self):
@@ -327,7 +381,15 @@ class Client(threading.Thread):
                     if n % 10 == 0:
                         captured = time.time() - args.captured_ago + 2208988800
                         ntp = int(captured * (1 << 32)) & ((1 << 64) - 1)
-                        self.raw(struct.pack(">BBHIQIII", 0x80, 200, 6, 7, ntp, timestamp & 0xFFFFFFFF, 0, 0), 1)
+                        channel = 0 if trick in ("muxed", "odd") else 1
+                        self.raw(struct.pack(">BBHIQIII", 0x80, 200, 6, self.ssrc, ntp, timestamp & 0xFFFFFFFF, 0, 0), channel)
+                    is_key = any(stream.is_set(nal) for nal in unit)
+                    if trick in ("ssrc", "count") and is_key:
+                        self.ssrc += 1
+                    if trick == "count" and is_key:
+                        self.sequence = random.randrange(1 << 16)
+                    if trick == "restart" and n % 7 == 6:
+                        self.sequence = 0
                     if trick == "lengths":
                         for payload in (b"\x78\xff\xff\x67", b"\x7c", b"\x7c\x05\x00", b"\x78\x00", b"\x7c\x85" + b"\0" * 99, b"\x1c"):
                             self.packet(payload, timestamp - 9)
@@ -345,6 +407,9 @@ class Client(threading.Thread):
                             continue
                         self.packet(payload, timestamp, at + 1 == len(payloads))
                     n += 1
+                    # A camera is at rest between its pictures.
+                    if trick != "again":
+                        self.flush()
             if args.at_end != "loop":
                 return
 

@@ -197,10 +197,11 @@ impl CameraConnection {
                 Err(error) => return Err(error.into()),
             }
             if !tls.read_from(&mut self.stream)? {
-                break;
+                self.has_more = false;
+                return Ok(0);
             }
         }
-        self.has_more = false;
+        self.has_more = true;
         Ok(0)
     }
 

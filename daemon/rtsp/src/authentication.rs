@@ -76,8 +76,11 @@ impl Authenticator {
         };
         let offered = values.into_iter().flat_map(|value| challenges(&String::from_utf8_lossy(value)));
         let Some(best) = offered.max_by_key(strength) else { return false };
+        // A nonce that is repeated goes on with its count, or the request would look like one of before.
+        if self.challenge.as_ref() != Some(&best) {
+            self.nonce_count = 0;
+        }
         self.challenge = Some(best);
-        self.nonce_count = 0;
         true
     }
 
@@ -211,8 +214,8 @@ fn unescaped(quoted: &str) -> String {
         .collect()
 }
 
-/// Returns the challenges of one header, of the schemes that are known here. Parameters are separated by commas, by blanks alone or by
-/// both; they may lack quotes.
+/// Returns the challenges of one header, of the schemes that are known here. Parameters are separated by commas, semicolons or
+/// blanks alone; they may lack quotes.
 fn challenges(value: &str) -> Vec<Challenge> {
     let mut end = value.len().min(MOST_BYTES);
     while !value.is_char_boundary(end) {
@@ -221,8 +224,8 @@ fn challenges(value: &str) -> Vec<Challenge> {
     let mut rest = &value[..end];
     let mut schemes: Vec<(String, Vec<(String, String)>)> = Vec::new();
     loop {
-        rest = rest.trim_start_matches(|c: char| c == ',' || c.is_whitespace());
-        let end = rest.find(|c: char| c == '=' || c == ',' || c.is_whitespace()).unwrap_or(rest.len());
+        rest = rest.trim_start_matches(is_separator);
+        let end = rest.find(|c: char| c == '=' || is_separator(c)).unwrap_or(rest.len());
         if rest.is_empty() {
             break;
         }
@@ -249,10 +252,15 @@ fn challenges(value: &str) -> Vec<Challenge> {
     known.collect()
 }
 
+/// Whether a character is between parameters.
+fn is_separator(c: char) -> bool {
+    c == ',' || c == ';' || c.is_whitespace()
+}
+
 /// Returns the value that `text` begins with, quoted or not, and what is behind it. The escapes within quotes stay.
 fn parameter_value(text: &str) -> (&str, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find(|c: char| c == ',' || c.is_whitespace()).unwrap_or(text.len());
+        let end = text.find(is_separator).unwrap_or(text.len());
         return text.split_at(end);
     };
     let mut is_escaped = false;

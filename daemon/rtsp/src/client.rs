@@ -3,8 +3,11 @@
 //! The caller moves bytes: what came goes into [`Client::space`], then [`Client::received`] reads it; [`Client::output`] is what is to be
 //! sent. It looks at [`Client::phase`] and chooses the stream. Nothing here waits, and `now` is all that is known of the time.
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::time::{Duration, Instant};
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use url::Url;
 
 use crate::authentication::Authenticator;
@@ -14,8 +17,17 @@ use crate::rtp::{Delivery, Order, RtpCounts, RtpHeader, RtpPacket};
 use crate::sdp::{Description, StreamDescription};
 use crate::session_headers::{SessionHeader, TransportHeader};
 
-/// How often one request is sent: without a login, with a nonce of before, with a fresh one, and once more if that is called stale.
-const MOST_ATTEMPTS: u8 = 4;
+/// How often one request is sent at most: without a login, with an old nonce, with fresh ones, and in other ways after a refusal.
+const MOST_ATTEMPTS: u8 = 8;
+
+/// How long a session lasts without a request where the server does not say (RFC 2326 section 12.37).
+const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long no byte comes behind the last one of a description whose length is not known.
+const DESCRIPTION_PAUSE: Duration = Duration::from_millis(250);
+
+/// How many requests without an answer are remembered, to pass over answers that come late.
+const MOST_GIVEN_UP: usize = 8;
 
 /// The longest pause between two requests that keep the session. Some routers forget a connection that is silent for a minute.
 const LONGEST_KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -25,6 +37,9 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The most bytes that wait to be sent. A server that asks and does not read gets no more answers.
 const MOST_OUTPUT_BYTES: usize = 64 << 10;
+
+/// What a request line and a quoted text may not hold.
+const NOT_IN_URLS: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\');
 
 /// The name that requests carry, and the one for servers that refuse any but known players.
 const USER_AGENT: &str = "visiond";
@@ -125,15 +140,6 @@ pub enum Media<'a> {
     },
 }
 
-/// The ports of RTP and RTCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Port {
-    /// That of packets.
-    Rtp,
-    /// That of reports.
-    Rtcp,
-}
-
 /// What was counted in a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -146,7 +152,6 @@ pub struct Counts {
 }
 
 /// A session.
-#[derive(Debug)]
 pub struct Client {
     reader: Reader,
     output: Vec<u8>,
@@ -158,15 +163,23 @@ pub struct Client {
     sequence: u32,
     /// The request whose answer is awaited.
     pending: Option<Pending>,
-    /// The number of a request whose answer is no longer awaited.
-    given_up: Option<u32>,
+    /// The numbers of the last requests whose answer is no longer awaited.
+    given_up: VecDeque<u32>,
+    /// When a description whose end is not known counts as whole.
+    pause_at: Option<Instant>,
     offers_get_parameter: bool,
+    /// Whether it has not answered GET_PARAMETER as it should.
+    refuses_get_parameter: bool,
     description: Description,
-    /// What the description's URLs are relative to.
+    /// What the description's URLs are relative to, and the URL of all streams together.
     base: String,
-    /// The URL of the stream that was set up.
+    /// What the description says of the URL of the stream that was set up, and that URL.
+    control: String,
     stream_url: String,
+    /// The first one that the server named.
     session: Option<SessionHeader>,
+    /// Another one that it named later.
+    other_session: Option<SessionHeader>,
     transport: Transport,
     server_ports: Option<(u16, u16)>,
     media: Option<StreamState>,
@@ -183,7 +196,7 @@ struct Pending {
     headers: Vec<(&'static str, String)>,
     sequence: u32,
     attempts: u8,
-    /// Whether its nonce is from the answer to this very request.
+    /// Whether its nonce is from the last answer to this very request.
     is_nonce_fresh: bool,
 }
 
@@ -219,6 +232,13 @@ struct StreamState {
     payload_type: u8,
 }
 
+/// Shows no request: those hold a login.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("phase", &self.phase).finish_non_exhaustive()
+    }
+}
+
 impl Client {
     /// Makes a session for `url`, which has no user; the first requests are in [`output`](Self::output).
     pub fn new(url: Url, login: Option<(String, String)>) -> Self {
@@ -232,11 +252,15 @@ impl Client {
             user_agent: USER_AGENT,
             sequence: 0,
             pending: None,
-            given_up: None,
+            given_up: VecDeque::new(),
+            pause_at: None,
             offers_get_parameter: false,
+            refuses_get_parameter: false,
             description: Description::default(),
+            control: String::new(),
             stream_url: String::new(),
             session: None,
+            other_session: None,
             transport: Transport::Tcp,
             server_ports: None,
             media: None,
@@ -290,42 +314,58 @@ impl Client {
     pub fn received(&mut self, bytes: usize, now: Instant, mut give: impl FnMut(Media<'_>)) -> Result<(), ClientError> {
         self.reader.received(bytes);
         while let Some(item) = self.reader.next()? {
-            match item {
-                Item::Packet(channel, range) => {
-                    let Some(media) = &mut self.media else { continue };
-                    media.packet(channel, self.reader.bytes(range), now, &mut give);
+            self.item(item, now, &mut give)?;
+        }
+        self.pause_at = self.reader.awaits_pause().then(|| now + DESCRIPTION_PAUSE);
+        Ok(())
+    }
+
+    fn item(&mut self, item: Item, now: Instant, give: &mut impl FnMut(Media<'_>)) -> Result<(), ClientError> {
+        match item {
+            Item::Packet(channel, range) => {
+                if let Some(media) = &mut self.media {
+                    media.packet(channel, self.reader.bytes(range), now, give);
                 }
-                Item::Answer(answer) => self.answer(&answer, now)?,
-                Item::Request(request) => self.server_request(&request),
             }
+            Item::Answer(answer) => self.answer(&answer, now)?,
+            Item::Request(request) => self.server_request(&request),
         }
         Ok(())
     }
 
-    /// Reads a datagram that came to one of the ports.
-    pub fn datagram(&mut self, port: Port, datagram: &[u8], now: Instant, mut give: impl FnMut(Media<'_>)) {
+    /// Reads a datagram that came to one of the ports. Some cameras send both kinds to one of them.
+    pub fn datagram(&mut self, datagram: &[u8], now: Instant, mut give: impl FnMut(Media<'_>)) {
         let Some(media) = &mut self.media else { return };
-        match port {
-            Port::Rtp => media.order.push(datagram, now, |packet| give(Media::Packet(packet))),
-            Port::Rtcp => media.report(datagram, &mut give),
+        match media.is_rtcp(datagram) {
+            true => media.report(datagram, &mut give),
+            false => media.order.push(datagram, now, |packet| give(Media::Packet(packet))),
         }
     }
 
     /// Returns when [`tick`](Self::tick) has something to do.
     pub fn due(&self) -> Option<Instant> {
         let held = self.media.as_ref().and_then(|media| media.order.due());
-        [held, self.keep_alive_at].into_iter().flatten().min()
+        [held, self.keep_alive_at, self.pause_at].into_iter().flatten().min()
     }
 
-    /// Does what is due: keeps the session, gives packets that have waited for others.
-    pub fn tick(&mut self, now: Instant, mut give: impl FnMut(Media<'_>)) {
+    /// Does what is due: keeps the session, gives packets that have waited for others, reads a description that seems to be whole.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn tick(&mut self, now: Instant, mut give: impl FnMut(Media<'_>)) -> Result<(), ClientError> {
         if let Some(media) = &mut self.media {
             media.order.tick(now, |packet| give(Media::Packet(packet)));
         }
         if self.keep_alive_at.is_some_and(|at| at <= now) {
-            self.keep_alive_at = Some(now + self.keep_alive_interval());
-            self.keep_alive();
+            self.keep_alive(now);
         }
+        if self.pause_at.is_some_and(|at| at <= now) {
+            self.pause_at = None;
+            if let Some(item) = self.reader.after_pause()? {
+                self.item(item, now, &mut give)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns a receiver report if one is due, for cameras that send datagrams only as long as somebody receives them.
@@ -355,18 +395,16 @@ impl Client {
         let order = Order::new(delivery, payload_type, described.rate_hz);
         self.media = Some(StreamState { order, channel: 0, payload_type });
         self.transport = transport;
-        let control = described.control.as_deref().unwrap_or("*");
-        self.stream_url = joined(&self.base, control);
+        self.control = described.control.clone().unwrap_or_else(|| "*".to_owned());
+        self.stream_url = joined(&self.base, &self.control);
         self.phase = Phase::SettingUp;
         self.request(Method::Setup, self.stream_url.clone(), vec![("Transport", value)]);
     }
 
     /// Begins the stream that was set up.
     pub fn play(&mut self) {
-        let control = self.description.control.as_deref().unwrap_or("*");
         self.phase = Phase::Starting;
-        let url = joined(&self.base, control);
-        self.request(Method::Play, url, vec![("Range", "npt=0.000-".to_owned())]);
+        self.request(Method::Play, self.base.clone(), vec![("Range", "npt=0.000-".to_owned())]);
     }
 
     /// Ends the session, if there is one.
@@ -377,29 +415,37 @@ impl Client {
             return;
         }
         self.phase = Phase::Leaving;
-        let control = self.description.control.as_deref().unwrap_or("*");
-        let url = joined(&self.base, control);
-        self.request(Method::Teardown, url, Vec::new());
+        self.request(Method::Teardown, self.base.clone(), Vec::new());
     }
 
     fn keep_alive_interval(&self) -> Duration {
-        let timeout = self.session.as_ref().map_or(LONGEST_KEEP_ALIVE, |session| session.timeout);
+        let timeout = self.session.as_ref().and_then(|session| session.timeout).unwrap_or(USUAL_TIMEOUT);
         (timeout / 2).min(LONGEST_KEEP_ALIVE)
     }
 
-    fn keep_alive(&mut self) {
+    fn keep_alive(&mut self, now: Instant) {
+        let interval = self.keep_alive_interval();
+        self.keep_alive_at = Some(now + interval);
         if !matches!(self.phase, Phase::Ready | Phase::Playing) {
             return;
         }
-        if self.pending.take().is_some() {
+        if let Some(pending) = &self.pending {
             self.keep_alives_failed += 1;
+            self.refuses_get_parameter |= pending.method == Method::KeepAlive { is_get_parameter: true };
         }
-        let method = Method::KeepAlive { is_get_parameter: self.offers_get_parameter };
-        self.request(method, joined(&self.base, "*"), Vec::new());
+        let is_get_parameter = self.offers_get_parameter && !self.refuses_get_parameter;
+        if is_get_parameter {
+            // A server that does not answer it is asked in the other way while the session lasts.
+            self.keep_alive_at = Some(now + interval / 2);
+        }
+        self.request(Method::KeepAlive { is_get_parameter }, self.base.clone(), Vec::new());
     }
 
     fn request(&mut self, method: Method, url: String, headers: Vec<(&'static str, String)>) {
-        self.given_up = self.pending.take().map(|pending| pending.sequence);
+        if let Some(pending) = self.pending.take() {
+            self.given_up.truncate(MOST_GIVEN_UP - 1);
+            self.given_up.push_front(pending.sequence);
+        }
         self.send(Pending { method, url, headers, sequence: 0, attempts: 0, is_nonce_fresh: false });
     }
 
@@ -418,7 +464,14 @@ impl Client {
         headers.extend(request.headers.iter().map(|(name, value)| (*name, value.as_str())));
         let first = format!("{name} {url} RTSP/1.0");
         message::write(&mut self.output, &first, &self.sequence.to_string(), &headers);
+        self.reader.expect_description(request.method == Method::Describe);
         self.pending = Some(request);
+    }
+
+    /// Sends a request again in another way, after an answer that was no matter of the login.
+    fn send_otherwise(&mut self, mut request: Pending) {
+        request.is_nonce_fresh = false;
+        self.send(request);
     }
 
     fn server_request(&mut self, request: &ServerRequest) {
@@ -438,8 +491,9 @@ impl Client {
     /// Takes an answer. There is one request at a time, so an answer with another number, or with none, is that request's.
     fn answer(&mut self, answer: &Answer, now: Instant) -> Result<(), ClientError> {
         let sequence = answer.headers.sequence();
-        if sequence.is_some() && sequence == self.given_up.map(u64::from) {
-            self.given_up = None;
+        let is_late = |given_up: &u32| sequence == Some(u64::from(*given_up));
+        if let Some(at) = self.given_up.iter().position(is_late) {
+            self.given_up.remove(at);
             return Ok(());
         }
         // Interim answers.
@@ -447,11 +501,14 @@ impl Client {
             return Ok(());
         }
         let Some(request) = self.pending.take() else { return Ok(()) };
+        if answer.status < 300 {
+            self.learn_session(&answer.headers);
+        }
         match answer.status {
             200..=299 => self.accepted(&request, answer, now),
             401 => self.unauthorized(request, &answer.headers),
-            300..=399 if matches!(request.method, Method::Options | Method::Describe) => {
-                self.redirected(request, answer)
+            300..=399 if !matches!(request.method, Method::KeepAlive { .. } | Method::Teardown) => {
+                self.redirected(&request, answer)
             }
             _ => self.refused(request, answer, now),
         }
@@ -497,17 +554,17 @@ impl Client {
         }
     }
 
-    fn redirected(&mut self, request: Pending, answer: &Answer) -> Result<(), ClientError> {
+    fn redirected(&mut self, request: &Pending, answer: &Answer) -> Result<(), ClientError> {
         let location = answer.headers.text("location").and_then(|text| {
             let url = self.url.join(text.trim()).ok()?;
-            matches!(url.scheme(), "rtsp" | "rtsps").then_some(url)
+            is_of_rtsp(&url).then_some(url)
         });
         match location {
             Some(url) => {
                 self.phase = Phase::Redirected(without_user(url));
                 Ok(())
             }
-            None => Err(refusal(&request, answer)),
+            None => Err(refusal(request, answer)),
         }
     }
 
@@ -524,10 +581,12 @@ impl Client {
                     return Err(ClientError::NoStream);
                 }
                 let bases = ["content-base", "content-location"].into_iter().filter_map(|name| headers.text(name));
-                let base = bases.filter_map(|text| self.url.join(text.trim()).ok().filter(|_| text.contains("://")));
-                let mut known = base.filter(|url| matches!(url.scheme(), "rtsp" | "rtsps"));
-                if let Some(base) = known.next() {
-                    self.base = without_user(base).into();
+                if let Some(base) = bases.filter_map(|text| absolute(&text)).next() {
+                    self.base = base;
+                }
+                // Of the session's own URL, an absolute one counts, as other clients have it.
+                if let Some(url) = self.description.control.as_deref().and_then(absolute) {
+                    self.base = url;
                 }
                 self.phase = Phase::Described;
             }
@@ -536,7 +595,6 @@ impl Client {
                 if transport.is_multicast && transport.channel.is_none() {
                     return Err(ClientError::Multicast);
                 }
-                self.session = headers.text("session").and_then(|text| SessionHeader::parse(&text));
                 self.server_ports = transport.server_ports;
                 if let (Some(media), Some(channel)) = (&mut self.media, transport.channel) {
                     media.channel = channel;
@@ -545,7 +603,10 @@ impl Client {
                 self.phase = Phase::Ready;
             }
             Method::Play => self.phase = Phase::Playing,
-            Method::KeepAlive { .. } => self.learn_methods(headers),
+            Method::KeepAlive { .. } => {
+                self.learn_methods(headers);
+                self.keep_alive_at = Some(now + self.keep_alive_interval());
+            }
             Method::Teardown => self.phase = Phase::Over,
         }
         Ok(())
@@ -557,40 +618,77 @@ impl Client {
         }
     }
 
+    /// Takes the session's number from any answer: some servers have it in DESCRIBE's, some in PLAY's alone. The first one counts, as
+    /// ffmpeg has it, unless the server refuses it.
+    fn learn_session(&mut self, headers: &Headers) {
+        let Some(found) = headers.text("session").and_then(|text| SessionHeader::parse(&text)) else { return };
+        match &mut self.session {
+            None => self.session = Some(found),
+            Some(session) if session.id == found.id => session.timeout = found.timeout.or(session.timeout),
+            Some(_) => self.other_session = Some(found),
+        }
+    }
+
     fn describe(&mut self) {
         self.request(Method::Describe, self.url.to_string(), Vec::new());
     }
 
+    /// Returns the URL of the stream that was set up as RFC 3986 has it, where others append.
+    fn other_stream_url(&self) -> String {
+        let url = Url::parse(&self.base).and_then(|base| base.join(&self.control));
+        match url.map(String::from) {
+            Ok(url) if self.control != "*" => absolute(&url).unwrap_or_else(|| self.stream_url.clone()),
+            _ => self.stream_url.clone(),
+        }
+    }
+
     /// Handles an answer with an error: some have a way round.
     fn refused(&mut self, mut request: Pending, answer: &Answer, now: Instant) -> Result<(), ClientError> {
-        let is_first_try = request.attempts < MOST_ATTEMPTS;
+        let may_repeat = request.attempts < MOST_ATTEMPTS;
         match (request.method, answer.status) {
             // Some servers serve known players alone.
-            (Method::Options | Method::Describe, 400 | 403) if self.user_agent != PLAYER_AGENT && is_first_try => {
+            (Method::Options | Method::Describe, 400 | 403) if self.user_agent != PLAYER_AGENT && may_repeat => {
                 self.user_agent = PLAYER_AGENT;
-                self.send(request);
+                self.send_otherwise(request);
                 Ok(())
             }
             (Method::Options, _) => {
                 self.describe();
                 Ok(())
             }
+            // It has another number by now.
+            (Method::Play | Method::KeepAlive { .. } | Method::Teardown, 454)
+                if self.other_session.is_some() && may_repeat =>
+            {
+                self.session = self.other_session.take();
+                self.send_otherwise(request);
+                Ok(())
+            }
+            // The stream's URL is relative in the way of the standard.
+            (Method::Setup, 400 | 404 | 451 | 454) if may_repeat && request.url != self.other_stream_url() => {
+                self.stream_url = self.other_stream_url();
+                request.url.clone_from(&self.stream_url);
+                self.send_otherwise(request);
+                Ok(())
+            }
             // The range is one that the stream does not have.
-            (Method::Play, 400 | 457) if !request.headers.is_empty() && is_first_try => {
+            (Method::Play, 400 | 451 | 456 | 457 | 500 | 501 | 551) if !request.headers.is_empty() && may_repeat => {
                 request.headers.clear();
-                self.send(request);
+                self.send_otherwise(request);
                 Ok(())
             }
             // The stream, not the session, is to be played.
-            (Method::Play, 455 | 459) if request.url != self.stream_url && is_first_try => {
+            (Method::Play, 400 | 404 | 405 | 451 | 454..=460 | 500 | 501 | 551)
+                if request.url != self.stream_url && may_repeat =>
+            {
                 request.url.clone_from(&self.stream_url);
-                self.send(request);
+                self.send_otherwise(request);
                 Ok(())
             }
             (Method::KeepAlive { is_get_parameter: true }, _) => {
                 self.keep_alives_failed += 1;
                 // At once, because half of the session's time is over.
-                self.offers_get_parameter = false;
+                self.refuses_get_parameter = true;
                 self.keep_alive_at = Some(now);
                 Ok(())
             }
@@ -609,8 +707,12 @@ impl Client {
 
 impl StreamState {
     fn packet(&mut self, channel: u8, packet: &[u8], now: Instant, give: &mut impl FnMut(Media<'_>)) {
-        if channel == self.channel.wrapping_add(1) {
-            return self.report(packet, give);
+        if self.is_rtcp(packet) {
+            // In RTP's channel too, or in the one before.
+            if channel.abs_diff(self.channel) <= 1 {
+                self.report(packet, give);
+            }
+            return;
         }
         if channel != self.channel {
             // Some cameras send in another channel than they say.
@@ -623,7 +725,13 @@ impl StreamState {
         self.order.push(packet, now, |packet| give(Media::Packet(packet)));
     }
 
-    fn report(&self, packet: &[u8], give: &mut impl FnMut(Media<'_>)) {
+    /// Whether a packet is one of RTCP (RFC 5761 section 4). The payload types that this takes away are used by no camera, unless it
+    /// describes one.
+    const fn is_rtcp(&self, packet: &[u8]) -> bool {
+        matches!(packet, [_, 192..=195 | 200..=210, ..]) && !matches!(self.payload_type, 64..=95)
+    }
+
+    fn report(&mut self, packet: &[u8], give: &mut impl FnMut(Media<'_>)) {
         let Some(report) = SenderReport::find(packet) else { return };
         give(Media::Report { timestamp: self.order.report_time(report.timestamp), ntp: report.ntp });
     }
@@ -637,15 +745,26 @@ fn refusal(request: &Pending, answer: &Answer) -> ClientError {
 /// Returns the URL of a control attribute: absolute, the session's own (`*`), or behind the base, as live555 and ffmpeg have it: the
 /// base's query stays.
 fn joined(base: &str, control: &str) -> String {
-    if let Ok(url) = Url::parse(control)
-        && matches!(url.scheme(), "rtsp" | "rtsps")
-    {
-        return without_user(url).into();
+    if let Some(url) = absolute(control) {
+        return url;
     }
     match control {
         "*" | "" => base.to_owned(),
-        _ => format!("{}/{}", base.trim_end_matches('/'), control.trim_start_matches('/')),
+        _ => {
+            let control = utf8_percent_encode(control.trim_start_matches('/'), NOT_IN_URLS);
+            format!("{}/{control}", base.trim_end_matches('/'))
+        }
     }
+}
+
+/// Returns an absolute URL without a user; `None` if `text` is none.
+fn absolute(text: &str) -> Option<String> {
+    Url::parse(text).ok().filter(is_of_rtsp).map(|url| without_user(url).into())
+}
+
+/// Whether a URL is one of RTSP. One without a host may hold blanks.
+fn is_of_rtsp(url: &Url) -> bool {
+    matches!(url.scheme(), "rtsp" | "rtsps") && url.has_host()
 }
 
 /// Returns a URL without user and password, which belong into no request line.

@@ -5,6 +5,8 @@
 
 pub mod authentication;
 pub mod client;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod message;
 pub mod picture_size;
 mod rtcp;

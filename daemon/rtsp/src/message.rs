@@ -15,6 +15,9 @@ const MOST_BODY_BYTES: usize = 512 << 10;
 /// The most bytes in turn that are neither a packet nor an answer.
 const MOST_JUNK_BYTES: usize = 64 << 10;
 
+/// The longest first line of an answer or a request.
+const MOST_LINE_BYTES: usize = 4 << 10;
+
 /// The bytes that one read may bring; the buffer grows beyond that for a longer answer.
 const READ_BYTES: usize = 64 << 10;
 
@@ -104,11 +107,26 @@ pub struct Reader {
     has_begun: bool,
     /// How often bytes were skipped.
     skips: u64,
+    /// How many bytes of a head were looked through for its end: up to the start of a line.
+    searched: usize,
+    /// How many bytes have to be there before the message that begins here is looked at again.
+    wanted: usize,
+    /// Whether the next answer that accepts a request has a description as its body.
+    expects_description: bool,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { buffer: vec![0; READ_BYTES], filled: 0..0, junk: 0, has_begun: false, skips: 0 }
+        Self {
+            buffer: vec![0; READ_BYTES],
+            filled: 0..0,
+            junk: 0,
+            has_begun: false,
+            skips: 0,
+            searched: 0,
+            wanted: 0,
+            expects_description: false,
+        }
     }
 }
 
@@ -145,6 +163,28 @@ impl Reader {
         self.skips
     }
 
+    /// Says whether the next answer that accepts a request has a description as its body, whatever its headers say.
+    pub const fn expect_description(&mut self, expects: bool) {
+        self.expects_description = expects;
+    }
+
+    /// Whether a description has begun whose end is not known: [`Reader::after_pause`] gives it.
+    pub fn awaits_pause(&self) -> bool {
+        self.expects_description && self.wanted > 0 && self.wanted > self.filled.len()
+    }
+
+    /// Returns the description that has come, if no more of it comes: its length may be missing, or too large.
+    ///
+    /// # Errors
+    /// What came is no RTSP.
+    pub fn after_pause(&mut self) -> Result<Option<Item>, MessageError> {
+        if !self.awaits_pause() {
+            return Ok(None);
+        }
+        let Start::Head(head) = self.start() else { return Ok(None) };
+        self.message(head, true)
+    }
+
     /// Returns the next item; `None` if more bytes have to come. Call it until it returns `None` before more are received, because
     /// that may move the bytes of packets.
     ///
@@ -153,23 +193,28 @@ impl Reader {
     pub fn next(&mut self) -> Result<Option<Item>, MessageError> {
         loop {
             let rest = &self.buffer[self.filled.clone()];
+            if rest.len() < self.wanted {
+                return if rest.len() > MOST_HEAD_BYTES + MOST_BODY_BYTES { Err(MessageError::Endless) } else { Ok(None) };
+            }
             let Some(&first) = rest.first() else { return Ok(None) };
             if first == b'$' {
                 let Some(&[_, channel, high, low]) = rest.first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
                 let length = usize::from(u16::from_be_bytes([high, low]));
-                // After junk, a dollar alone is no proof.
-                if self.junk == 0 || rest.get(FRAME_HEAD_BYTES).is_none_or(|byte| byte >> 6 == 2) && channel < 16 {
+                // A dollar alone is no proof: either its channel is a usual one or a packet follows it, and after junk, both. RTCP has
+                // eight bytes at least.
+                let is_version = |byte: &u8| byte >> 6 == 2;
+                let is_packet = || length >= 8 && rest.get(FRAME_HEAD_BYTES).is_none_or(is_version);
+                if (channel < 16 || is_packet()) && (self.junk == 0 || channel < 16 && is_packet()) {
                     if rest.len() < FRAME_HEAD_BYTES + length {
                         return Ok(None);
                     }
                     let start = self.filled.start + FRAME_HEAD_BYTES;
-                    self.filled.start = start + length;
-                    self.found();
+                    self.found(FRAME_HEAD_BYTES + length);
                     return Ok(Some(Item::Packet(channel, start..start + length)));
                 }
             } else {
-                match start_of(rest) {
-                    Start::Head(head) => return self.message(head),
+                match self.start() {
+                    Start::Head(head) => return self.message(head, false),
                     Start::Unknown => return Ok(None),
                     Start::Endless => return Err(MessageError::Endless),
                     Start::OtherProtocol => return Err(MessageError::OtherProtocol),
@@ -180,16 +225,18 @@ impl Reader {
         }
     }
 
-    fn found(&mut self) {
-        self.junk = 0;
-        self.has_begun = true;
+    /// Goes on behind an item of so many bytes.
+    const fn found(&mut self, bytes: usize) {
+        self.filled.start += bytes;
+        (self.junk, self.has_begun) = (0, true);
+        (self.searched, self.wanted) = (0, 0);
     }
 
     /// Skips to where an item may begin.
     fn skip(&mut self) -> Result<(), MessageError> {
         let rest = &self.buffer[self.filled.clone()];
         // Cameras put line ends and zeros between packets; only others send text.
-        let is_start = |&byte: &u8| byte == b'$' || byte.is_ascii_uppercase();
+        let is_start = |&byte: &u8| byte == b'$' || byte.is_ascii_uppercase() || byte == b'r';
         let skipped = rest.iter().skip(1).position(is_start).map_or(rest.len(), |at| at + 1);
         self.skips += u64::from(self.junk == 0);
         self.junk += skipped;
@@ -201,40 +248,83 @@ impl Reader {
         }
     }
 
+    /// Looks whether a message begins here. What was looked through is not looked through again, though bytes come one by one.
+    fn start(&mut self) -> Start {
+        let rest = &self.buffer[self.filled.clone()];
+        let searched = &rest[..rest.len().min(MOST_HEAD_BYTES)];
+        if self.searched == 0 {
+            let line_end = memchr(b'\n', &rest[..rest.len().min(MOST_LINE_BYTES)]);
+            let line = &rest[..line_end.unwrap_or(rest.len().min(MOST_LINE_BYTES))];
+            if !self.has_begun && line.starts_with(b"HTTP/1.") {
+                return Start::OtherProtocol;
+            }
+            match (may_begin_message(line, line_end.is_some()), line_end) {
+                (true, Some(end)) => self.searched = end + 1,
+                (true, None) if rest.len() < MOST_LINE_BYTES => return Start::Unknown,
+                _ => return Start::Junk,
+            }
+        }
+        // Lines end with LF, with any CR before it.
+        while let Some(end) = memchr(b'\n', searched.get(self.searched..).unwrap_or_default()) {
+            let line = &searched[self.searched..self.searched + end];
+            // A packet that comes before the empty line ends the head.
+            if line.starts_with(b"$") && line.get(1).is_none_or(|&channel| channel < 16) {
+                break;
+            }
+            let behind = self.searched + end + 1;
+            if line.iter().all(|&byte| byte == b'\r') {
+                return Start::Head(behind);
+            }
+            self.searched = behind;
+        }
+        match searched.get(self.searched..) {
+            Some([b'$', 0..16, ..]) => Start::Head(self.searched),
+            _ if rest.len() > MOST_HEAD_BYTES => Start::Endless,
+            _ => Start::Unknown,
+        }
+    }
+
     /// Reads the answer or request that begins here, with a head of so many bytes, if all of it is there.
-    fn message(&mut self, head_bytes: usize) -> Result<Option<Item>, MessageError> {
+    fn message(&mut self, head_bytes: usize, has_paused: bool) -> Result<Option<Item>, MessageError> {
         let rest = &self.buffer[self.filled.clone()];
         let (first, headers) = head(&rest[..head_bytes]);
-        let length = match headers.number("content-length") {
-            Some(length) => usize::try_from(length).unwrap_or(usize::MAX),
-            // A camera that leaves out the length sends its description in one piece.
-            None if headers.text("content-type").is_some_and(|kind| kind.to_ascii_lowercase().contains("sdp")) => {
-                let length = description_length(&rest[head_bytes..]);
-                if length == 0 && rest.len() <= head_bytes + MOST_HEAD_BYTES {
-                    return Ok(None);
-                }
-                length
-            }
-            None => 0,
-        };
-        if length > MOST_BODY_BYTES {
+        let answer = answer_line(&first);
+        let came = &rest[head_bytes..];
+        let said = headers.number("content-length").map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        if said.is_some_and(|length| length > MOST_BODY_BYTES) {
             return Err(MessageError::Endless);
         }
-        let Some(body) = rest.get(head_bytes..head_bytes + length) else { return Ok(None) };
-        let item = match answer_line(&first) {
-            Some((status, reason)) => Item::Answer(Answer { status, reason, headers, body: body.to_vec() }),
+        let is_description = self.expects_description && matches!(answer, Some((200..300, _)));
+        let length = match said {
+            // The length may be less than the description's.
+            Some(length) if length <= came.len() && is_description => length + length_of_rest(&came[length..]),
+            Some(length) if length <= came.len() => length,
+            None if !is_description => 0,
+            Some(_) if has_paused && is_description && has_media(came) => length_of_rest(came),
+            None if has_paused => length_of_rest(came),
+            Some(length) => {
+                self.wanted = head_bytes + length;
+                return Ok(None);
+            }
+            None => {
+                self.wanted = usize::MAX;
+                return Ok(None);
+            }
+        };
+        let item = match answer {
+            Some((status, reason)) => Item::Answer(Answer { status, reason, headers, body: came[..length].to_vec() }),
             None => {
                 let method = first.split(' ').next().unwrap_or_default().to_owned();
                 Item::Request(ServerRequest { method, headers })
             }
         };
-        self.filled.start += head_bytes + length;
-        self.found();
+        self.found(head_bytes + length);
+        self.expects_description &= !is_description;
         Ok(Some(item))
     }
 }
 
-/// What bytes that begin with a letter may be.
+/// What bytes may be that are no packet.
 enum Start {
     /// A message whose head has so many bytes, with the empty line.
     Head(usize),
@@ -247,67 +337,47 @@ enum Start {
     Junk,
 }
 
-/// Looks whether `bytes` begin with the head of a message.
-fn start_of(bytes: &[u8]) -> Start {
-    let line_end = memchr(b'\n', &bytes[..bytes.len().min(MOST_HEAD_BYTES)]);
-    let line = &bytes[..line_end.unwrap_or(bytes.len())];
-    if line.starts_with(b"HTTP/1.") {
-        return Start::OtherProtocol;
-    }
-    if !may_begin_message(line, line_end.is_some()) {
-        return Start::Junk;
-    }
-    match head_length(bytes) {
-        Some(length) => Start::Head(length),
-        None if bytes.len() > MOST_HEAD_BYTES => Start::Endless,
-        None => Start::Unknown,
-    }
-}
-
 /// Whether a first line, or its start, is that of an answer or a request.
 fn may_begin_message(line: &[u8], is_whole: bool) -> bool {
     const VERSION: &[u8] = b"RTSP/";
+    /// The longest method.
+    const MOST_METHOD: usize = 20;
     let compared = line.len().min(VERSION.len());
     if line[..compared].eq_ignore_ascii_case(&VERSION[..compared]) {
         return !is_whole || answer_line(&String::from_utf8_lossy(line)).is_some();
     }
-    let method = line.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'_').count();
-    if method == 0 || method > 20 || line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\r') {
+    let is_of_method = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
+    let method = line.iter().take(MOST_METHOD + 1).take_while(|byte| is_of_method(byte)).count();
+    if !line.first().is_some_and(u8::is_ascii_uppercase) || method > MOST_METHOD || line.get(method).is_some_and(|byte| *byte != b' ') {
         return false;
     }
     // "OPTIONS * RTSP/1.0"
+    let has_control = || line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\r');
     match is_whole {
-        true => line.get(method) == Some(&b' ') && memmem::find(line, b"RTSP/").is_some(),
-        false => line.get(method).is_none_or(|&byte| byte == b' '),
+        true => line.len() > method && memmem::find(line, VERSION).is_some() && !has_control(),
+        false => !has_control(),
     }
 }
 
-/// Returns the length of a head with the empty line that ends it. Lines end with LF, with or without CR.
-fn head_length(bytes: &[u8]) -> Option<usize> {
-    let searched = &bytes[..bytes.len().min(MOST_HEAD_BYTES)];
-    let mut at = 0;
-    while let Some(end) = memchr(b'\n', &searched[at..]) {
-        let line = &searched[at..at + end];
-        at += end + 1;
-        if line.is_empty() || line == b"\r" {
-            return Some(at);
-        }
-    }
-    None
-}
-
-/// Returns the length of the lines of a description (`v=0`) that `bytes` begin with; 0 before one of its media is there.
-fn description_length(bytes: &[u8]) -> usize {
+/// Returns the length of what belongs to a description, though its `Content-Length` says otherwise: all that has come up to a packet or
+/// a message.
+fn length_of_rest(bytes: &[u8]) -> usize {
     let lines = bytes.split_inclusive(|&byte| byte == b'\n');
-    let lines = lines.take_while(|line| line.ends_with(b"\n") && line.get(1) == Some(&b'='));
-    let (length, has_media) =
-        lines.fold((0, false), |(length, has_media), line| (length + line.len(), has_media || line[0] == b'm'));
-    if has_media { length } else { 0 }
+    let own = lines.take_while(|line| {
+        let text = line.trim_ascii_end();
+        !line.starts_with(b"$") && (text.is_empty() || !may_begin_message(text, true))
+    });
+    own.map(<[u8]>::len).sum()
+}
+
+/// Whether a description that has come in part has one of its media in a whole line.
+fn has_media(bytes: &[u8]) -> bool {
+    bytes.ends_with(b"\n") && bytes.split(|&byte| byte == b'\n').any(|line| line.starts_with(b"m="))
 }
 
 /// Returns the first line and the headers.
 fn head(bytes: &[u8]) -> (String, Headers) {
-    let mut lines = bytes.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
     let first = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let mut headers: Vec<(String, Vec<u8>)> = Vec::new();
     for line in lines.filter(|line| !line.is_empty()) {
@@ -327,7 +397,7 @@ fn head(bytes: &[u8]) -> (String, Headers) {
 
 /// Returns status and reason of an answer's first line: "RTSP/1.0 200 OK". The reason may be missing.
 fn answer_line(line: &str) -> Option<(u16, String)> {
-    let (version, rest) = line.trim_end().split_once(' ')?;
+    let (version, rest) = line.trim_end().split_once([' ', '\t'])?;
     if !version.get(..5)?.eq_ignore_ascii_case("RTSP/") {
         return None;
     }
@@ -337,12 +407,14 @@ fn answer_line(line: &str) -> Option<(u16, String)> {
     Some((status, rest[digits..].trim().to_owned()))
 }
 
-/// Writes a request, or an answer if `first` is an answer's first line.
+/// Writes a request, or an answer if `first` is an answer's first line. Whatever came from the server and is repeated here, it begins
+/// no line.
 pub fn write(out: &mut Vec<u8>, first: &str, sequence: &str, headers: &[(&str, &str)]) {
+    let line = |text: &str| text.replace(char::is_control, " ");
     // Writing to a vector cannot fail.
-    let _ = write!(out, "{first}\r\nCSeq: {sequence}\r\n");
+    let _ = write!(out, "{}\r\nCSeq: {sequence}\r\n", line(first));
     for (name, value) in headers {
-        let _ = write!(out, "{name}: {value}\r\n");
+        let _ = write!(out, "{name}: {}\r\n", line(value));
     }
     out.extend_from_slice(b"\r\n");
 }

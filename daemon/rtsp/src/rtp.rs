@@ -16,6 +16,9 @@ const MOST_HELD_BYTES: usize = 512 << 10;
 /// How far back a number is that of a packet which came late or twice.
 const MOST_LATE: u16 = 256;
 
+/// How many of the last packets are remembered, to tell one that comes twice from one of a new count.
+const REMEMBERED: usize = 256;
+
 /// How far ahead a number is that of a later packet. RFC 3550 (A.1) has 3000.
 const MOST_AHEAD: u16 = 3000;
 
@@ -110,6 +113,8 @@ pub struct Order {
     payload_type: u8,
     /// Whether packets of the described type have come: then others are foreign.
     has_described_type: bool,
+    /// The type that came in place of the described one.
+    other_type: Option<u8>,
     ssrc: Option<u32>,
     /// The number that comes next; `None` before the first.
     next: Option<u16>,
@@ -118,8 +123,12 @@ pub struct Order {
     held_bytes: usize,
     /// The number that would follow a packet with an unlikely number: two in turn are the camera's new count.
     unlikely: Option<u16>,
-    /// Whether the last packet that was given ended a picture.
+    /// Whether the last packet that was given ended a picture, as far as the camera says so.
     is_between: bool,
+    /// Whether the camera says where pictures end.
+    has_markers: bool,
+    /// Number and timestamp of the last packets, each at its number's place.
+    given: Vec<(u16, u32)>,
     clock: Extension,
     pub counts: RtpCounts,
 }
@@ -137,12 +146,15 @@ impl Order {
             delivery,
             payload_type,
             has_described_type: false,
+            other_type: None,
             ssrc: None,
             next: None,
             held: Vec::new(),
             held_bytes: 0,
             unlikely: None,
             is_between: true,
+            has_markers: false,
+            given: vec![(0, 0); REMEMBERED],
             clock: Extension::new(rate_hz),
             counts: RtpCounts::default(),
         }
@@ -155,12 +167,17 @@ impl Order {
             return;
         };
         self.counts.received += 1;
+        if self.given_with(header.sequence) == Some(header.timestamp) {
+            self.counts.late += 1;
+            return;
+        }
         if self.ssrc.replace(header.ssrc).is_some_and(|before| before != header.ssrc) {
-            // Some cameras have another one with each group of pictures, and count on.
+            // Some cameras have another one with each group of pictures, and count on or anew.
             self.counts.restarts += 1;
-            if self.next != Some(header.sequence) {
+            if self.next.is_none_or(|next| usize::from(header.sequence.wrapping_sub(next)) > MOST_HELD) {
                 self.release_all(&mut give);
-                self.restart(&header);
+                self.give(&header, packet, u16::from(self.is_cut()), &mut give);
+                return;
             }
         }
         let next = *self.next.get_or_insert(header.sequence);
@@ -173,13 +190,10 @@ impl Order {
             if self.held.len() > MOST_HELD || self.held_bytes > MOST_HELD_BYTES {
                 self.release_first(&mut give);
             }
-        } else if ahead.wrapping_neg() <= MOST_LATE && !self.is_new_count(&header) {
-            self.counts.late += 1;
-        } else if self.delivery == Delivery::Reliable || self.unlikely == Some(header.sequence) {
+        } else if self.is_new_count(&header, ahead) {
             self.release_all(&mut give);
             self.counts.restarts += 1;
-            self.restart(&header);
-            let lost = u16::from(self.delivery == Delivery::Lossy || !self.is_between);
+            let lost = u16::from(self.delivery == Delivery::Lossy || self.is_cut());
             self.give(&header, packet, lost, &mut give);
         } else {
             self.unlikely = Some(header.sequence.wrapping_add(1));
@@ -205,7 +219,7 @@ impl Order {
     }
 
     /// Returns an RTP timestamp of a report without wraps.
-    pub fn report_time(&self, timestamp: u32) -> i64 {
+    pub const fn report_time(&mut self, timestamp: u32) -> i64 {
         self.clock.near(timestamp)
     }
 
@@ -215,18 +229,34 @@ impl Order {
             return true;
         }
         // Some cameras send another type than they describe. RTCP in RTP's channel would have 72 to 76.
-        !self.has_described_type && header.payload_type >= 96
+        !self.has_described_type
+            && header.payload_type >= 96
+            && *self.other_type.get_or_insert(header.payload_type) == header.payload_type
     }
 
-    /// Whether a packet that seems late is the first of a new count: over TCP nothing comes late, and it belongs to a later picture.
-    fn is_new_count(&self, header: &RtpHeader) -> bool {
-        self.delivery == Delivery::Reliable && self.clock.is_later(header.timestamp)
+    /// Returns the timestamp of the packet that was given last with this number, if it is not long ago.
+    fn given_with(&self, sequence: u16) -> Option<u32> {
+        let is_recent = self.next.is_some_and(|next| usize::from(next.wrapping_sub(sequence)) <= REMEMBERED);
+        let &(other, timestamp) = self.given.get(usize::from(sequence) % REMEMBERED)?;
+        (is_recent && other == sequence).then_some(timestamp)
     }
 
-    /// Goes on with this number, without knowing how many packets are missing.
-    fn restart(&mut self, header: &RtpHeader) {
-        self.next = Some(header.sequence);
-        self.unlikely = None;
+    /// Whether a packet with an unlikely number begins a new count. Over TCP nothing comes late: one that seems so belongs to a later
+    /// picture. Of datagrams, two in turn are believed, and the number of one that seems late must have come before.
+    fn is_new_count(&self, header: &RtpHeader, ahead: u16) -> bool {
+        let is_late = ahead.wrapping_neg() <= MOST_LATE;
+        let is_likely = match self.delivery {
+            Delivery::Reliable => true,
+            Delivery::Lossy => {
+                self.unlikely == Some(header.sequence) && (!is_late || self.given_with(header.sequence).is_some())
+            }
+        };
+        is_likely && (!is_late || self.clock.is_later(header.timestamp))
+    }
+
+    /// Whether the last packet was in the middle of a picture.
+    const fn is_cut(&self) -> bool {
+        self.has_markers && !self.is_between
     }
 
     fn hold(&mut self, header: RtpHeader, packet: &[u8], now: Instant) {
@@ -272,12 +302,16 @@ impl Order {
     fn give(&mut self, header: &RtpHeader, packet: &[u8], lost: u16, give: &mut impl FnMut(RtpPacket<'_>)) {
         self.next = Some(header.sequence.wrapping_add(1));
         self.unlikely = None;
+        if let Some(place) = self.given.get_mut(usize::from(header.sequence) % REMEMBERED) {
+            *place = (header.sequence, header.timestamp);
+        }
         let payload = &packet[header.payload.clone()];
         // Packets without a payload keep a way through a router open.
         if payload.is_empty() && lost == 0 {
             return;
         }
         self.is_between = header.marker;
+        self.has_markers |= header.marker;
         give(RtpPacket {
             marker: header.marker,
             timestamp: self.clock.extend(header.timestamp),
@@ -294,6 +328,8 @@ struct Extension {
     rate_hz: u32,
     /// The last timestamp as it came, and extended.
     last: Option<(u32, i64)>,
+    /// A timestamp that was asked for before the first one came.
+    expected: Option<u32>,
 }
 
 /// How far a timestamp may be from the one before. A camera that sends a picture only when something moves may be silent for long;
@@ -303,14 +339,17 @@ const MOST_FORTH_S: i64 = 3600;
 
 impl Extension {
     const fn new(rate_hz: u32) -> Self {
-        Self { rate_hz, last: None }
+        Self { rate_hz, last: None, expected: None }
     }
 
     /// Takes the timestamp of the next packet.
     fn extend(&mut self, timestamp: u32) -> i64 {
         let rate = i64::from(self.rate_hz.max(1));
         let extended = match self.last {
-            None => i64::from(timestamp),
+            None => {
+                let expected = self.expected.unwrap_or(timestamp);
+                i64::from(expected) + i64::from(timestamp.wrapping_sub(expected).cast_signed())
+            }
             Some((before, extended)) => {
                 let step = i64::from(timestamp.wrapping_sub(before).cast_signed());
                 // After a jump, the time goes on by a usual frame interval.
@@ -333,10 +372,16 @@ impl Extension {
     }
 
     /// Returns a timestamp near the last one, extended. Before the first packet, it is one that the first will be near to.
-    fn near(&self, timestamp: u32) -> i64 {
-        self.last.map_or(i64::from(timestamp), |(before, extended)| {
-            extended.saturating_add(i64::from(timestamp.wrapping_sub(before).cast_signed()))
-        })
+    const fn near(&mut self, timestamp: u32) -> i64 {
+        match self.last {
+            Some((before, extended)) => {
+                extended.saturating_add(timestamp.wrapping_sub(before).cast_signed() as i64)
+            }
+            None => {
+                self.expected = Some(timestamp);
+                timestamp as i64
+            }
+        }
     }
 }
 

@@ -99,7 +99,7 @@ impl Description {
             let line = line.trim_matches(|c: char| c == '\0' || c.is_whitespace());
             let Some((key, value)) = line.split_once('=') else { continue };
             let value = value.trim();
-            match key.trim() {
+            match key.trim().to_ascii_lowercase().as_str() {
                 "m" if all.len() == MOST_STREAMS => break,
                 "m" => all.push(Media::of(value)),
                 "a" => match all.last_mut() {
@@ -137,7 +137,12 @@ impl Media {
     }
 
     fn attribute(&mut self, line: &str) {
-        let whole = |text: &str| text.trim().parse::<u16>().ok().filter(|side| *side > 0);
+        // "2560,1440" or "2560-1440", with any blanks.
+        let size_of = |text: &str| {
+            let mut sides = text.split(|c: char| !c.is_ascii_digit()).filter(|side| !side.is_empty());
+            let mut next = || sides.next()?.parse::<u16>().ok().filter(|side| *side > 0);
+            Some([next()?, next()?])
+        };
         if let Some(url) = attribute(line, "control") {
             // The first, as ffmpeg has it; some cameras repeat it.
             self.control.get_or_insert(url.to_owned());
@@ -147,14 +152,10 @@ impl Media {
             self.parameters.extend(of_format(value).map(|(format, rest)| (format, rest.to_owned())));
         } else if let Some(value) = attribute(line, "framerate").or_else(|| attribute(line, "x-framerate")) {
             self.announced_fps = value.parse().ok().filter(|fps| *fps > 0.0 && *fps <= 1000.0);
-        } else if let Some((width, height)) =
-            attribute(line, "x-dimensions").and_then(|value| value.split_once([',', ' ', 'x']))
-        {
-            self.size = whole(width).zip(whole(height)).map(<[u16; 2]>::from);
-        } else if let Some((_, size)) = attribute(line, "framesize").and_then(of_format)
-            && let Some((width, height)) = size.split_once(['-', 'x'])
-        {
-            self.size = whole(width).zip(whole(height)).map(<[u16; 2]>::from);
+        } else if let Some(size) = attribute(line, "x-dimensions") {
+            self.size = size_of(size);
+        } else if let Some((_, size)) = attribute(line, "framesize").and_then(of_format) {
+            self.size = size_of(size);
         }
     }
 
@@ -176,7 +177,17 @@ impl Media {
         // Cameras list formats that they do not describe.
         let formats = || self.formats.iter().copied().chain(self.maps.iter().map(|(format, _)| *format));
         let unnamed = || formats().next().map(|format| (format, format.to_string(), None));
-        let known = formats().find_map(map).or_else(|| formats().find_map(assigned)).or_else(unnamed);
+        // Parameters have the names of one codec alone.
+        let has = |format: u8, name: &str| {
+            self.parameters.iter().any(|(other, text)| *other == format && text.to_ascii_lowercase().contains(name))
+        };
+        let by_parameters = |format: u8| {
+            let names = [("sprop-parameter-sets", "h264"), ("sprop-sps", "h265"), ("sprop-vps", "h265")];
+            let found = names.iter().find(|(name, _)| has(format, name));
+            found.map(|(_, encoding)| (format, (*encoding).to_owned(), None))
+        };
+        let known = formats().find_map(map).or_else(|| formats().find_map(assigned));
+        let known = known.or_else(|| formats().find_map(by_parameters)).or_else(unnamed);
         let (payload_type, encoding, rate) = known.unwrap_or_default();
         let parameters = self.parameters.iter().filter(|(format, _)| *format == payload_type);
         let sets = parameters.flat_map(|(_, parameters)| parameter_sets(parameters)).collect();

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-/// How long a session lasts without a request where the server does not say.
-const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// A session that the server has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionHeader {
     /// Its number, to be repeated.
     pub id: String,
-    /// How long it lasts without a request.
-    pub timeout: Duration,
+    /// How long it lasts without a request, if the server says so.
+    pub timeout: Option<Duration>,
 }
 
 impl SessionHeader {
@@ -24,8 +21,7 @@ impl SessionHeader {
             let digits = value.trim().split(|c: char| !c.is_ascii_digit()).next()?;
             digits.parse().ok().filter(|seconds| *seconds > 0)
         });
-        let timeout = timeout.map_or(USUAL_TIMEOUT, |seconds: u32| Duration::from_secs(seconds.into()));
-        Some(Self { id, timeout })
+        Some(Self { id, timeout: timeout.map(|seconds: u32| Duration::from_secs(seconds.into())) })
     }
 }
 
@@ -68,17 +64,19 @@ mod tests {
     #[test]
     fn sessions_of_cameras_are_read() {
         for (value, id, seconds) in [
-            ("12345678;timeout=60", "12345678", 60),
-            ("12345678", "12345678", 60),
-            ("12345678;timeout=0", "12345678", 60),
-            ("12345678;", "12345678", 60),
-            ("12345678;Timeout=30", "12345678", 30),
-            (" 12345678 ; timeout = 30s ;x=1", "12345678", 30),
-            ("abc ;timeout=2", "abc", 2),
-            ("1;timeout=99999999999", "1", 60),
+            ("12345678;timeout=60", "12345678", Some(60)),
+            ("12345678", "12345678", None),
+            ("12345678;timeout=0", "12345678", None),
+            ("12345678;timeout=", "12345678", None),
+            ("12345678;", "12345678", None),
+            ("12345678;Timeout=30", "12345678", Some(30)),
+            (" 12345678 ; timeout = 30s ;x=1", "12345678", Some(30)),
+            ("abc ;timeout=2", "abc", Some(2)),
+            ("abc\t;timeout=2.5", "abc", Some(2)),
+            ("1;timeout=99999999999", "1", None),
         ] {
             let found = SessionHeader::parse(value).unwrap();
-            assert_eq!((found.id.as_str(), found.timeout.as_secs()), (id, seconds), "{value}");
+            assert_eq!((found.id.as_str(), found.timeout.map(|timeout| timeout.as_secs())), (id, seconds), "{value}");
         }
         assert_eq!(SessionHeader::parse(";timeout=60"), None);
         assert_eq!(SessionHeader::parse(""), None);

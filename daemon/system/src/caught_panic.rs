@@ -1,4 +1,4 @@
-//! Calls code of other crates that may panic at what a peer sends.
+//! Calls code that may panic at what a peer sends, such as a bug in reading it.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,12 +50,12 @@ mod tests {
     #[test]
     fn a_panic_is_returned_with_its_place_and_the_thread_goes_on() {
         assert!(!note("here", "not caught"));
-        let place = "/home/me/.cargo/registry/src/index.crates.io-1949/retina-0.4.21/src/client/mod.rs:1801:66";
+        let place = "/home/me/.cargo/registry/src/index.crates.io-1949/h264-reader-0.8.0/src/nal/sps.rs:181:66";
         let caught = catch_panic(|| {
             assert!(note(place, "no value\nat all") && note("elsewhere", "while it unwinds"));
             panic!("for the test");
         });
-        assert_eq!(caught.unwrap_err(), "retina-0.4.21/src/client/mod.rs:1801:66: no value");
+        assert_eq!(caught.unwrap_err(), "h264-reader-0.8.0/src/nal/sps.rs:181:66: no value");
         assert_eq!(catch_panic(|| 5), Ok(5));
         assert!(!note("here", "not caught"));
     }

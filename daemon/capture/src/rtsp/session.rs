@@ -7,7 +7,7 @@ use std::array;
 use std::io;
 use std::iter;
 use std::mem;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
 use visiond_rtsp::RtpPacket;
-use visiond_rtsp::client::{Client, ClientError, Media, Phase, Port, Transport};
+use visiond_rtsp::client::{Client, ClientError, Media, Phase, Transport};
 use visiond_rtsp::sdp::{self, StreamDescription};
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::credentials::Login;
@@ -504,6 +504,8 @@ pub(super) struct Session {
     /// Where the session is played, which differs from the target's URL after a redirect.
     url: Url,
     redirects: u32,
+    /// The address of the server before any redirect.
+    camera: Option<IpAddr>,
     reachability: Option<Reachability>,
     next_try: Instant,
     /// Whether a try has found the camera absent while the session begins.
@@ -533,6 +535,8 @@ struct Talk {
     tls: Option<Arc<CameraTls>>,
     ports: Option<DatagramPorts>,
     client: Client,
+    /// Whether the login is meant for this server.
+    may_have_login: bool,
     /// When bytes came last.
     last_bytes: Instant,
 }
@@ -545,6 +549,7 @@ impl Session {
             deadline: Some(now + target.timeout),
             url,
             redirects: 0,
+            camera: None,
             reachability: None,
             next_try: now + reachability::INTERVAL,
             was_absent: false,
@@ -624,7 +629,7 @@ impl Session {
     fn has_news(&self) -> bool {
         let Stage::Talking(talk) = &self.stage else { return false };
         let mut sockets = [PollFd::new(&talk.connection, PollFlags::IN)];
-        poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        talk.connection.has_more() || poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Works once: goes on with what is there, or waits for something, up to `until`.
@@ -770,17 +775,31 @@ impl Session {
         let host = self.url.host_str().unwrap_or_default();
         let tls = (self.url.scheme() == "rtsps").then(|| CameraTls::new(&self.target.tls, host).map(Arc::new));
         let tls = tls.transpose().map_err(Failure::Local)?;
+        let address = stream.peer_addr().map(|address| address.ip().to_canonical()).ok();
         let connection = CameraConnection::new(stream, tls.clone()).map_err(Failure::Local)?;
-        // A login is for the host that it was given for.
-        let login = self.target.login.clone().filter(|_| is_same_host(&self.url, &self.target.url));
+        if self.redirects == 0 {
+            self.camera = address;
+        }
+        let may_have_login = self.may_have_login(address);
+        let login = self.target.login.clone().filter(|_| may_have_login);
         self.stage = Stage::Talking(Talk {
             connection,
             tls,
             ports: None,
             client: Client::new(self.url.clone(), login.map(Login::into_parts)),
+            may_have_login,
             last_bytes: Instant::now(),
         });
         Ok(())
+    }
+
+    /// Whether the server at this address may have the login. It is for the host that it was given for, which a redirect may name by
+    /// its address; and what was meant for TLS goes nowhere without.
+    fn may_have_login(&self, address: Option<IpAddr>) -> bool {
+        let (host, meant) = (self.url.host_str(), self.target.url.host_str());
+        let is_same = host.zip(meant).is_some_and(|(host, meant)| host.eq_ignore_ascii_case(meant));
+        let is_camera = is_same || address.is_some() && address == self.camera;
+        is_camera && (self.url.scheme() == "rtsps" || self.target.url.scheme() != "rtsps")
     }
 
     fn talk(&mut self, until: Instant, receive: &mut dyn FnMut(Received)) -> Result<(), Failure> {
@@ -804,15 +823,16 @@ impl Session {
             }
         };
         let read = talk.read(ready, now, &mut self.buffer, &mut give);
-        talk.client.tick(now, &mut give);
+        let ticked = talk.client.tick(now, &mut give);
         if let Some(reception) = reception
             && reception.count_units(now)
         {
             self.deadline = Some(now + self.target.timeout);
         }
         // What came before the end has been given.
-        read.map_err(|failure| match failure {
-            Failure::Client(ClientError::LoginRequired) if !is_same_host(&self.url, &self.target.url) => {
+        let is_elsewhere = !talk.may_have_login;
+        read.and(ticked.map_err(Failure::Client)).map_err(|failure| match failure {
+            Failure::Client(ClientError::LoginRequired) if is_elsewhere => {
                 Failure::LoginElsewhere(redact_line(self.url.as_str()))
             }
             failure => failure,
@@ -874,11 +894,6 @@ impl Session {
     }
 }
 
-/// Whether a login for `configured` may be sent to `url`: to the same host, and never in the clear where TLS was asked for.
-fn is_same_host(url: &Url, configured: &Url) -> bool {
-    url.host_str() == configured.host_str() && (url.scheme() == "rtsps" || configured.scheme() == "rtsp")
-}
-
 /// What can be read.
 #[derive(Debug, Clone, Copy)]
 struct ReadySockets {
@@ -931,14 +946,13 @@ impl Talk {
         if let Some(ports) = self.ports.as_ref().filter(|_| ready.rtp || ready.rtcp) {
             buffer.resize(DATAGRAM_BYTES, 0);
             // Reports first: they time the pictures.
-            for (is_ready, port, socket) in [(ready.rtcp, Port::Rtcp, &ports.rtcp), (ready.rtp, Port::Rtp, &ports.rtp)]
-            {
+            for (is_ready, socket) in [(ready.rtcp, &ports.rtcp), (ready.rtp, &ports.rtp)] {
                 while is_ready
                     && read < MOST_READ
                     && let Some(datagram) = ports.receive(socket, buffer)
                 {
                     read += datagram.len();
-                    self.client.datagram(port, datagram, now, &mut *give);
+                    self.client.datagram(datagram, now, &mut *give);
                 }
             }
         }

@@ -521,7 +521,6 @@ fn answers_without_end_are_given_up_early() {
 fn an_answer_without_end_to_the_end_of_the_session_is_not_read() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
-    // Before visiond looks, retina reads 128 times, which was up to 140 MB here.
     let most = (256 << 20).to_string();
     let server = Server::start(&[&file], &["--trick", "farewell", "--most-sent", &most]);
     let config = config(&server.url());
@@ -586,6 +585,47 @@ fn a_camera_that_sends_requests_is_played_on() {
         (0..20).map(|_| source.next(&stop).unwrap()).collect::<Vec<_>>()
     });
     assert!(frames.iter().all(|next| matches!(next, Next::Frame(_))), "{frames:?}");
+}
+
+/// Every frame comes, in one session, whatever the camera does that it should not.
+#[test]
+fn what_a_camera_does_wrong_costs_no_frame_and_no_session() {
+    let folder = TempDir::new().unwrap();
+    // Key frames of many packets, and frames of one.
+    let file = stream(&folder, "plain.h264", "320x240", 2);
+    let expected = decoded(&file, 320, 240);
+    for trick in
+        ["session", "ssrc", "count", "restart", "swap", "shuffle", "double", "again", "junk", "muxed", "odd", "asks"]
+    {
+        let server = Server::start(&[&file], &["--trick", trick, "--fps", "100", "--at-end", "close"]);
+        let (frames, lost, error) = read_all(&config(&server.url()));
+        assert_eq!(lost, 0, "{trick}: {error}");
+        assert!(error.ends_with("the camera closed the connection"), "{trick}: {error}");
+        assert_frames(&frames, &expected, trick);
+        assert_eq!(server.said.lock().iter().filter(|line| line.starts_with("PLAY")).count(), 1, "{trick}");
+    }
+}
+
+#[test]
+fn a_camera_that_answers_badly_to_what_keeps_the_session_is_played_on() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let login = folder.path().join("login");
+    fs::write(&login, "me:secret").unwrap();
+    let expected = decoded(&file, 64, 48);
+    for trick in ["deaf", "numbers", "ages", "stale"] {
+        let args = ["--trick", trick, "--fps", "12", "--at-end", "close", "--user", "me", "--password", "secret"];
+        let server = Server::start(&[&file], &args);
+        let with_login = RtspConfig { login: Some(login.clone()), ..config(&server.url()) };
+        let (frames, lost, error) = read_all(&with_login);
+        assert_eq!(lost, 0, "{trick}: {error}");
+        assert_frames(&frames, &expected, trick);
+        let said = server.said.lock();
+        let count = |what: &str| said.iter().filter(|line| *line == what).count();
+        assert_eq!(count("PLAY login"), 1, "{trick}: {said:?}");
+        assert!(count("keeps login") > 0, "{trick}: {said:?}");
+        assert_eq!(count("OPTIONS refused") > 1, matches!(trick, "ages" | "stale"), "{trick}: {said:?}");
+    }
 }
 
 #[test]

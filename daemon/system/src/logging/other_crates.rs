@@ -65,10 +65,10 @@ mod tests {
         let (mut crates, start) = (OtherCrates::new(), Instant::now());
         for minute in 0..3 {
             let now = start + WINDOW * minute;
-            let passed: Vec<_> = (0..1000).map(|_| crates.pass("retina::client::parse", now)).collect();
+            let passed: Vec<_> = (0..1000).map(|_| crates.pass("hyper::client::conn", now)).collect();
             assert!(passed[..19].iter().all(|&pass| pass == Pass::Yes) && passed[19] == Pass::Last, "{passed:?}");
             assert!(passed[20..].iter().all(|&pass| pass == Pass::No), "{passed:?}");
-            assert_eq!(crates.pass("retina", now + WINDOW / 2), Pass::No);
+            assert_eq!(crates.pass("hyper", now + WINDOW / 2), Pass::No);
             assert_eq!(crates.pass("rumqttc::eventloop", now), Pass::Yes);
         }
     }
