@@ -53,6 +53,14 @@ struct PlayedStream {
     last: Instant,
 }
 
+impl PlayedStream {
+    /// Returns what was lost, or then the newest picture.
+    fn event(&mut self) -> Option<StreamEvent> {
+        let loss = self.scanner.take_loss().map(|(frames, cause)| StreamEvent::Lost(frames, cause));
+        loss.or_else(|| self.scanner.take().map(StreamEvent::Picture))
+    }
+}
+
 impl MjpegSource {
     /// Finds out whether [`MjpegSource::open`] would fail, without connecting to the camera.
     pub fn check(config: &MjpegConfig) -> Vec<SourceFault> {
@@ -117,24 +125,21 @@ impl MjpegSource {
         Ok(goes_on)
     }
 
-    /// Returns why a stream that ended, or gives no picture, is none.
-    fn no_picture(&self, what: &str) -> Failure {
-        let Some(PlayedStream { answer, scanner, head, .. }) = &self.stream else {
-            return Failure::Absent(what.to_owned());
-        };
+    /// Returns why a stream that ended, or gives no picture, is none: `what` happened, and if it is a camera's, its remedy.
+    fn no_picture(&self, what: &str, remedy: &str) -> Failure {
+        let absent = Failure::Absent(format!("{what}{remedy}"));
+        let Some(PlayedStream { answer, scanner, head, .. }) = &self.stream else { return absent };
         let kind = answer.header_text("content-type").unwrap_or_default().to_ascii_lowercase();
         match scanner.found() {
-            0 => match other_content(&kind, head) {
-                Some(other) => Failure::Refused(other),
-                None if head.is_empty() => Failure::Absent(what.to_owned()),
-                None => Failure::Refused(format!(
-                    "{what}, and what it sent has no JPEG ({kind}): correct the path in `url`"
-                )),
-            },
+            0 if head.is_empty() => absent,
+            0 => Failure::Refused(other_content(&kind, head).unwrap_or_else(|| {
+                let kind = if kind.is_empty() { "without a type" } else { &kind };
+                format!("{what}, and there is no JPEG in what the camera sent ({kind}): correct the path in `url`")
+            })),
             1 if kind.starts_with("image/") => {
                 Failure::Refused("the camera sends one picture and no stream: set `type = \"snapshot\"`".to_owned())
             }
-            _ => Failure::Absent(what.to_owned()),
+            _ => absent,
         }
     }
 
@@ -144,28 +149,27 @@ impl MjpegSource {
             if stop.is_raised() {
                 return Err(Failure::Stopped);
             }
+            // The picture that came with a loss goes before anything is read, or a camera that sends without end would give none.
+            if let Some(event) = self.stream.as_mut().and_then(|stream| stream.event()) {
+                return Ok(event);
+            }
             if self.stream.is_none() {
                 self.stream = Some(self.play(stop)?);
             }
             let goes_on = self.read(stop)?;
-            let Some(PlayedStream { scanner, last, .. }) = &mut self.stream else { continue };
-            if let Some((frames, cause)) = scanner.take_loss() {
-                return Ok(StreamEvent::Lost(frames, cause));
-            }
-            if let Some(picture) = scanner.take() {
-                return Ok(StreamEvent::Picture(picture));
+            let Some(stream) = &mut self.stream else { continue };
+            if let Some(event) = stream.event() {
+                return Ok(event);
             }
             if !goes_on {
-                return Err(self.no_picture("the camera closed the connection"));
+                return Err(self.no_picture("the camera closed the connection", ""));
             }
-            let deadline = *last + self.config.timeout;
-            match self.client.wait(stop, deadline)? {
+            match self.client.wait(stop, stream.last + self.config.timeout)? {
                 Wake::Ready => {}
                 Wake::Stopped => return Err(Failure::Stopped),
                 Wake::TimedOut => {
-                    let seconds = self.config.timeout.as_secs_f64();
-                    let what = format!("no picture for {seconds} s; check the camera and the network");
-                    return Err(self.no_picture(&what));
+                    let what = format!("no picture for {} s", self.config.timeout.as_secs_f64());
+                    return Err(self.no_picture(&what, "; check the camera and the network"));
                 }
             }
         }

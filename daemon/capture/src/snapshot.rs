@@ -1,7 +1,7 @@
 //! Requests a camera's current picture at intervals over HTTP.
 //!
 //! The requests have absolute deadlines, so that the interval does not drift. A camera that takes longer than an interval gets the next
-//! request at the next deadline after its answer. A frame's time is the arrival of the answer's first byte.
+//! request after its answer, and none for the other deadlines that passed. A frame's time is the arrival of the answer's first byte.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

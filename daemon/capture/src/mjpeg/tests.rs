@@ -144,6 +144,28 @@ fn a_reader_that_is_behind_gets_the_newest_picture_and_the_others_are_overload()
 }
 
 #[test]
+fn a_camera_that_sends_without_a_pause_gives_frames() {
+    let jpegs = picture(7, 16, 16).repeat(5000);
+    let server =
+        Server::start(move |_, client| write(client, MULTIPART.as_bytes()) && (0..).all(|_| write(client, &jpegs)));
+    let url = server.url("/");
+    finishes("some frames", move || {
+        let (mut source, stop) = (open(&config(&url)), Stop::new().unwrap());
+        let (mut frames, mut expected) = (0, 0);
+        while frames < 20 {
+            match source.next(&stop).unwrap() {
+                Next::Frame(frame) => {
+                    assert_eq!(frame.sequence, expected);
+                    (frames, expected) = (frames + 1, expected + 1);
+                }
+                Next::Lost { frames, cause: LossCause::Overload } => expected += frames,
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
 fn damaged_pictures_are_counted_and_a_new_size_goes_on() {
     let (small, large) = (picture(10, 32, 32), picture(10, 64, 48));
     // The end of its scan is missing.
@@ -217,7 +239,10 @@ fn other_content_is_named_with_what_to_do() {
         ("/mp4", "the camera sends video/mp4 and no MJPEG: set `type = \"video\"`"),
         ("/untyped-mp4", "the camera sends MP4 and no MJPEG"),
         ("/ts", "the camera sends an MPEG transport stream and no MJPEG"),
-        ("/text", "the camera closed the connection, and what it sent has no JPEG (text/plain): correct the path"),
+        (
+            "/text",
+            "the camera closed the connection, and there is no JPEG in what the camera sent (text/plain): correct the path",
+        ),
         ("/nothing", "the camera closed the connection"),
         ("/one", "the camera sends one picture and no stream: set `type = \"snapshot\"`"),
     ] {
