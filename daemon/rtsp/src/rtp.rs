@@ -121,8 +121,8 @@ pub struct Order {
     /// Came early, by their distance from `next` in ascending order.
     held: Vec<Held>,
     held_bytes: usize,
-    /// The number that would follow a packet with an unlikely number: two in turn are the camera's new count.
-    unlikely: Option<u16>,
+    /// A packet with an unlikely number: two in turn are the camera's new count.
+    unlikely: Option<(RtpHeader, Vec<u8>)>,
     /// Whether the last packet that was given ended a picture, as far as the camera says so.
     is_between: bool,
     /// Whether the camera says where pictures end.
@@ -193,11 +193,21 @@ impl Order {
         } else if self.is_new_count(&header, ahead) {
             self.release_all(&mut give);
             self.counts.restarts += 1;
-            let lost = u16::from(self.delivery == Delivery::Lossy || self.is_cut(&header));
-            self.give(&header, packet, lost, &mut give);
+            let first = self.unlikely.take();
+            let begin = first.as_ref().map_or(&header, |(first, _)| first);
+            let lost = u16::from(self.delivery == Delivery::Lossy || self.is_cut(begin));
+            match first {
+                Some((first, first_packet)) => {
+                    // It was counted as late.
+                    self.counts.late -= 1;
+                    self.give(&first, &first_packet, lost, &mut give);
+                    self.give(&header, packet, 0, &mut give);
+                }
+                None => self.give(&header, packet, lost, &mut give),
+            }
         } else {
-            self.unlikely = Some(header.sequence.wrapping_add(1));
             self.counts.late += 1;
+            self.unlikely = (self.delivery == Delivery::Lossy).then(|| (header, packet.to_vec()));
         }
     }
 
@@ -248,7 +258,8 @@ impl Order {
         let is_likely = match self.delivery {
             Delivery::Reliable => true,
             Delivery::Lossy => {
-                self.unlikely == Some(header.sequence) && (!is_late || self.given_with(header.sequence).is_some())
+                let follows = |(first, _): &(RtpHeader, Vec<u8>)| first.sequence.wrapping_add(1) == header.sequence;
+                self.unlikely.as_ref().is_some_and(follows) && (!is_late || self.given_with(header.sequence).is_some())
             }
         };
         is_likely && (!is_late || self.clock.is_later(header.timestamp))

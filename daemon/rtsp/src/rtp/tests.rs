@@ -222,14 +222,14 @@ fn one_datagram_with_an_unlikely_number_changes_nothing_and_two_in_turn_do() {
     for (sequence, timestamp) in [(10, 0), (40_000, 3000), (11, 3000), (12, 6000), (50_000, 9000), (50_001, 12_000), (50_002, 15_000)] {
         stream.push(Sent::new(sequence, timestamp));
     }
-    assert_eq!(stream.given.iter().map(|given| (given.0, given.1)).collect::<Vec<_>>(), [(10, 0), (11, 0), (12, 0), (50_001, 1), (50_002, 0)]);
-    assert_eq!((stream.order.counts.late, stream.order.counts.restarts), (2, 1));
+    assert_eq!(stream.given.iter().map(|given| (given.0, given.1)).collect::<Vec<_>>(), [(10, 0), (11, 0), (12, 0), (50_000, 1), (50_001, 0), (50_002, 0)]);
+    assert_eq!((stream.order.counts.late, stream.order.counts.restarts), (1, 1));
     // A count that begins anew where the numbers were not long ago.
     let mut stream = Stream::new(Delivery::Lossy);
     (0..100).for_each(|n| stream.push(Sent::new(n, u32::from(n) * 3000)));
     (0..100).for_each(|n| stream.push(Sent::new(n, u32::from(100 + n) * 3000)));
-    assert_eq!(stream.given.len(), 199);
-    assert_eq!((stream.order.counts.late, stream.order.counts.restarts), (1, 1));
+    assert_eq!(stream.numbers(), (0..100).chain(0..100).collect::<Vec<_>>());
+    assert_eq!((stream.order.counts.late, stream.order.counts.restarts), (0, 1));
 }
 
 #[test]
