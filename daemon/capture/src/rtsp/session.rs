@@ -524,7 +524,7 @@ enum Stage {
         stream: TcpStream,
         others: Vec<SocketAddr>,
     },
-    Talking(Talk),
+    Talking(Box<Talk>),
     /// It has failed.
     Over,
 }
@@ -782,14 +782,14 @@ impl Session {
         }
         let may_have_login = self.may_have_login(address);
         let login = self.target.login.clone().filter(|_| may_have_login);
-        self.stage = Stage::Talking(Talk {
+        self.stage = Stage::Talking(Box::new(Talk {
             connection,
             tls,
             ports: None,
             client: Client::new(self.url.clone(), login.map(Login::into_parts)),
             may_have_login,
             last_bytes: Instant::now(),
-        });
+        }));
         Ok(())
     }
 
