@@ -45,6 +45,8 @@ PASSED_ON = re.compile(
 
 # Reasons that always stand in the text that begins like this, which has the remedy. (File, beginning of the reason, of the text.)
 PUT_INTO = [
+    ("daemon/capture/src/rtsp/datagram_ports.rs", "no even port is free", "cannot open UDP ports: {error}"),
+    ("daemon/capture/src/rtsp/session.rs", "its name has no address", "cannot connect: {error}"),
     ("daemon/capture/src/onvif/xml.rs", "more than ", "the answer of its ONVIF service is no XML"),
     ("daemon/publish/src/spool/files.rs", "it is not a file", "cannot read {path}: {reason}; renamed it"),
     ("engine/src/heads/", "", "head `{family}` reads"),

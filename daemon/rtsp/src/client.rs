@@ -38,8 +38,8 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// The most bytes that wait to be sent. A server that asks and does not read gets no more answers.
 const MOST_OUTPUT_BYTES: usize = 64 << 10;
 
-/// What a request line and a quoted text may not hold.
-const NOT_IN_URLS: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\');
+/// What a request line and a quoted text may not hold: blanks, quotes (0x22), brackets, backslashes.
+const NOT_IN_URLS: &AsciiSet = &CONTROLS.add(b' ').add(0x22).add(b'<').add(b'>').add(b'\\');
 
 /// The name that requests carry, and the one for servers that refuse any but known players.
 const USER_AGENT: &str = "visiond";
