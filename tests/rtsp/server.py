@@ -241,6 +241,8 @@ class Client(threading.Thread):
         if method == "DESCRIBE":
             if self.args.status:
                 return self.reply(self.args.status, reply)
+            if self.args.moved:
+                return self.reply(302, reply | {"Location": self.args.moved})
             reply |= {"Content-Type": "application/sdp", "Content-Base": uri.rstrip("/") + "/"}
             return self.reply(200, reply, self.description())
         if method == "SETUP":
@@ -429,6 +431,7 @@ def main():
     parser.add_argument("--presentations", help="when each unit is shown: numbers with commas")
     parser.add_argument("--captured-ago", type=float, default=0.1, help="what sender reports say, in seconds")
     parser.add_argument("--status", type=int, help="answer DESCRIBE with it")
+    parser.add_argument("--moved", metavar="URL", help="answer DESCRIBE with a redirect there")
     parser.add_argument("--trick", choices=TRICKS)
     parser.add_argument("--most-sent", type=int, default=400 << 20)
     args = parser.parse_args()

@@ -629,6 +629,25 @@ fn a_camera_that_answers_badly_to_what_keeps_the_session_is_played_on() {
 }
 
 #[test]
+fn a_redirect_takes_the_login_along_to_the_same_address_and_nowhere_else() {
+    let folder = TempDir::new().unwrap();
+    let file = stream(&folder, "plain.h264", "64x48", 0);
+    let login = folder.path().join("login");
+    fs::write(&login, "me:secret").unwrap();
+    for (address, name, frames) in [("127.0.0.1", "localhost", 30), ("127.0.0.2", "127.0.0.2", 0)] {
+        let args = ["--address", address, "--user", "me", "--password", "secret", "--fps", "100", "--at-end", "close"];
+        let camera = Server::start(&[&file], &args);
+        let moved = format!("rtsp://other:wr0ng@{name}:{}/live", camera.port);
+        let first = Server::start(&[&file], &["--moved", &moved]);
+        let (found, _, error) = read_all(&RtspConfig { login: Some(login.clone()), ..config(&first.url()) });
+        assert_eq!(found.len(), frames, "{error}");
+        assert!(!error.contains("wr0ng") && !error.contains("secret"), "{error}");
+        assert_eq!(error.contains("names another host, rtsp://127.0.0.2:"), frames == 0, "{error}");
+        assert_eq!(camera.said.lock().iter().any(|line| line == "PLAY login"), frames > 0);
+    }
+}
+
+#[test]
 fn it_stops_while_it_waits_and_tears_the_session_down() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
