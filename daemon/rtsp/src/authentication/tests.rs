@@ -60,6 +60,10 @@ fn what_cameras_write_is_read() {
         ("Digest realm=\"\",nonce=\"7\",opaque=\"\",stale=FALSE,algorithm=MD5", "", "7"),
         ("Digest realm=\"摄像机\", nonce=\"7\"", "摄像机", "7"),
         ("Digest realm=\"a\\\"b\", nonce=\"7", "a\\\"b", "7"),
+        ("Digest realm=\"a\"; nonce=\"7\"; stale=true", "a", "7"),
+        ("Digest\trealm=a;nonce=7;", "a", "7"),
+        ("Digest realm=\"a\", nonce=\"7\", algorithm=SHA-512-256, Digest realm=\"b\", nonce=\"8\"", "b", "8"),
+        ("Digest realm=\"a\", domain=\"::\", nonce=\"7\", charset=UTF-8, userhash=false, x", "a", "7"),
     ] {
         let found = digest(value);
         assert_eq!((found.realm.as_str(), found.nonce.as_str()), (realm, nonce), "{value}");
@@ -79,5 +83,10 @@ fn each_request_of_a_nonce_has_its_number() {
     let second = authenticator.authorization("SETUP", "u").unwrap();
     assert!(first.contains("nc=00000001") && second.contains("nc=00000002"), "{first} {second}");
     assert!(first.contains("username=\"a\\\"b\""), "{first}");
+    // The same nonce again counts on, another one anew.
+    assert!(authenticator.challenge([&b"Digest realm=\"r\", nonce=\"1\", qop=\"auth\""[..]]));
+    assert!(authenticator.authorization("SETUP", "u").unwrap().contains("nc=00000003"));
+    assert!(authenticator.challenge([&b"Digest realm=\"r\", nonce=\"2\", qop=\"auth\""[..]]));
+    assert!(authenticator.authorization("SETUP", "u").unwrap().contains("nc=00000001"));
     assert_eq!(format!("{authenticator:?}"), "Authenticator { .. }");
 }
