@@ -135,7 +135,7 @@ impl Loader {
         }
         let (timestamp, layout) = read?;
         let name = Some(Arc::from(path.to_string_lossy()));
-        Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, name })
+        Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, damaged: false, name })
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), Reason> {

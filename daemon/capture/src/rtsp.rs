@@ -9,12 +9,14 @@
 
 mod access_unit;
 mod choose_decoder;
+mod continuity;
 mod ffmpeg_decoder;
 mod frame_times;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod jpeg_decoder;
 mod jpeg_payload;
+mod numbering;
 mod nvdec_decoder;
 mod offer;
 mod picture_order;
@@ -97,7 +99,7 @@ impl RtspSource {
         let stream = Arc::new(Stream {
             config: config.clone(),
             buffers: buffers.clone(),
-            queue: Arc::new(UnitQueue::new(Arc::clone(&clock))),
+            queue: Arc::new(UnitQueue::new(Arc::clone(&clock), config.damaged)),
             camera: name.to_owned(),
             origin: target.shown.clone(),
             clock: Arc::clone(&clock),
@@ -166,7 +168,8 @@ impl RtspSource {
         if !matches!(next, Next::Lost { cause: LossCause::Corrupt, .. }) {
             self.damage.reset();
         } else if self.damage.is_over(clock.monotonic_ns(), self.stream.frame_timeout()) {
-            return Err(self.stream.damaged());
+            let stream = self.stream.as_ref();
+            return Err(if stream.queue.awaits_entry() { stream.no_frame() } else { stream.damaged() });
         }
         Ok(next)
     }

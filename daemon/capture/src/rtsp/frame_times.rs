@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use visiond_flow::timestamp::{Instant, Timestamp};
 
+use super::access_unit::Fate;
+
 /// How long before its arrival a frame may have been captured for a sender report to be believed.
 const MAX_UNDERWAY_NS: i128 = 1_000_000_000;
 
@@ -66,6 +68,10 @@ impl CameraClock {
 /// later: if it has arrived earlier, its time counts for both. So times never go back. Where the decoder returns fewer frames
 /// than it took, because some were damaged, times would lag from then on: if more are pending throughout [`WINDOW`] frames than
 /// the decoder holds back, the oldest are dropped.
+///
+/// Which frames are published does not depend on these times, which cameras may write in the order of decoding. A decoder returns
+/// the discarded ones first, because it begins with them and they are shown before the others. Once one may show damage, so may
+/// all that follow, and those that the decoder held back: the next clean one comes of another decoder.
 #[derive(Debug)]
 pub struct PendingTimes {
     /// By presentation time. `None` is a repetition, which is no frame of its own.
@@ -74,12 +80,38 @@ pub struct PendingTimes {
     /// The fewest pending times since `returned` was 0.
     fewest: usize,
     returned: usize,
+    /// Frames that are to be discarded, and were not returned yet.
+    discarded: usize,
+    has_damage: bool,
 }
 
 impl PendingTimes {
     /// Creates it for a decoder that holds back so many frames.
     pub fn new(held_back: usize) -> Self {
-        Self { pending: Vec::with_capacity(MAX_PENDING), held_back, fewest: usize::MAX, returned: 0 }
+        Self { pending: Vec::with_capacity(MAX_PENDING), held_back, fewest: usize::MAX, returned: 0, discarded: 0, has_damage: false }
+    }
+
+    /// Takes note of what becomes of a frame that the decoder takes.
+    pub fn add_fate(&mut self, fate: Fate) {
+        self.discarded += usize::from(fate == Fate::Discarded);
+        self.has_damage |= fate == Fate::PublishedAsDamaged;
+    }
+
+    /// Whether a frame that the decoder has taken may show damage.
+    pub fn has_damage(&self) -> bool {
+        self.has_damage
+    }
+
+    /// Returns what becomes of the next frame of the decoder that is no repetition.
+    pub fn next_fate(&mut self) -> Fate {
+        match self.discarded.checked_sub(1) {
+            Some(discarded) => {
+                self.discarded = discarded;
+                Fate::Discarded
+            }
+            None if self.has_damage => Fate::PublishedAsDamaged,
+            None => Fate::Published,
+        }
     }
 
     /// Adds a frame that the decoder takes, behind others with the same presentation time.
@@ -119,6 +151,8 @@ pub struct ShownTimes {
     pending: VecDeque<(i64, Timestamp)>,
     /// The last time that was returned.
     last: Option<Timestamp>,
+    /// By presentation time, frames that are not simply published.
+    fates: VecDeque<(i64, Fate)>,
 }
 
 impl ShownTimes {
@@ -129,6 +163,23 @@ impl ShownTimes {
             self.pending.pop_front();
         }
         self.pending.push_back((presentation, captured));
+    }
+
+    /// Takes note of what becomes of a frame that the decoder takes.
+    pub fn add_fate(&mut self, presentation: i64, fate: Fate) {
+        if fate == Fate::Published {
+            return;
+        }
+        if self.fates.len() == MAX_REORDERED {
+            self.fates.pop_front();
+        }
+        self.fates.push_back((presentation, fate));
+    }
+
+    /// Returns what becomes of the frame with this presentation time.
+    pub fn take_fate(&mut self, presentation: i64) -> Fate {
+        let at = self.fates.iter().position(|(other, _)| *other == presentation);
+        at.and_then(|at| self.fates.remove(at)).map_or(Fate::Published, |(_, fate)| fate)
     }
 
     /// Returns when the frame with this presentation time was captured, and forgets those that are shown before it; `None` if it

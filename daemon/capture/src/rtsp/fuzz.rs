@@ -4,6 +4,7 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
+use visiond_config::types::DamagedFrames;
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::metrics::LossCause;
@@ -55,7 +56,8 @@ pub fn rtp(data: &[u8]) {
         _ => AnyAssembler::Nal(Assembler::new(codec, &[])),
     };
     let clock = Arc::new(SimulatedClock::default());
-    let queue = UnitQueue::new(Arc::<SimulatedClock>::clone(&clock) as Arc<dyn Clock>);
+    let damaged = if first & 8 == 0 { DamagedFrames::Drop } else { DamagedFrames::Mark };
+    let queue = UnitQueue::new(Arc::<SimulatedClock>::clone(&clock) as Arc<dyn Clock>, damaged);
     let mut camera_clock = CameraClock::new(90_000);
     let mut pending = PendingTimes::new(usize::from(first >> 4));
     let (mut time, mut generation, mut front, mut given, mut taken) = (0_i64, 0, 0, 0_u64, 0_u64);
@@ -95,7 +97,9 @@ pub fn rtp(data: &[u8]) {
                 assembler.take_damaged()
             }
             AnyAssembler::Jpeg(assembler) => {
-                assembler.push(payload, time, marker, lost, give);
+                let profile = if low & 1 == 0 { 0xFFD8 } else { 0xFFFF };
+                let extension = (high & 4 != 0).then_some((profile, behind));
+                assembler.push(payload, time, marker, lost, extension, give);
                 assembler.take_damaged()
             }
         });

@@ -111,7 +111,7 @@ async fn ask(
         Ok(Err(failure)) => Some(failure),
         Err(_) if watch_of.watched.pictures == 0 => {
             let waited = SessionTarget { timeout: watch, ..target.clone() };
-            let failure = if watch_of.watched.damaged > 0 { Failure::Damaged } else { Failure::NoVideo };
+            let failure = if watch_of.watched.damaged > 0 { Failure::Damaged(None) } else { Failure::NoVideo };
             return Err(SourceError::transient(failure.message(&waited)));
         }
         Err(_) => None,

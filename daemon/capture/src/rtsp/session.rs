@@ -326,8 +326,8 @@ pub(super) enum Failure {
     NoAnswer,
     /// The camera plays, and no picture came for too long.
     NoVideo,
-    /// The camera plays, and every picture was damaged for too long.
-    Damaged,
+    /// The camera plays, and every picture was damaged for too long: for this reason, if it is known.
+    Damaged(Option<&'static str>),
     Closed,
     /// The camera plays, sends nothing any more, and cannot be reached.
     Absent(Absence),
@@ -358,7 +358,7 @@ impl Failure {
         match self {
             // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
             Self::Rtsp(error) => error.status_code().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
-            Self::NoAnswer | Self::NoVideo | Self::Damaged | Self::Closed | Self::Absent(_) => true,
+            Self::NoAnswer | Self::NoVideo | Self::Damaged(_) | Self::Closed | Self::Absent(_) => true,
             Self::Endless | Self::Panic(_) | Self::OtherCodec(_) => false,
         }
     }
@@ -371,7 +371,7 @@ impl Failure {
             Self::NoAnswer => {
                 return format!("no answer from {shown} for {seconds} s; check the camera and the network");
             }
-            Self::Damaged => return damaged(shown, target.timeout, target.transport),
+            Self::Damaged(reason) => return damaged(shown, target.timeout, target.transport, *reason),
             Self::NoVideo => {
                 let hint = match target.transport {
                     RtspTransport::Tcp => "",
@@ -532,14 +532,14 @@ impl StreamAssembler {
     fn new(stream: &ChosenStream) -> Self {
         match stream.codec {
             Codec::H264 | Codec::H265 => Self::Nal(Assembler::new(stream.codec, &stream.sets)),
-            Codec::Jpeg => Self::Jpeg(JpegAssembler::default()),
+            Codec::Jpeg => Self::Jpeg(JpegAssembler::new(None)),
         }
     }
 
     fn push(&mut self, payload: &[u8], time: (i64, Timestamp), marker: bool, lost: u16, give: impl FnMut(AccessUnit)) {
         match self {
             Self::Nal(assembler) => assembler.push(payload, time, marker, lost, give),
-            Self::Jpeg(assembler) => assembler.push(payload, time, marker, lost, give),
+            Self::Jpeg(assembler) => assembler.push(payload, time, marker, lost, None, give),
         }
     }
 
@@ -547,6 +547,13 @@ impl StreamAssembler {
         match self {
             Self::Nal(assembler) => assembler.take_damaged(),
             Self::Jpeg(assembler) => assembler.take_damaged(),
+        }
+    }
+
+    fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Nal(assembler) => assembler.reason(),
+            Self::Jpeg(assembler) => assembler.reason(),
         }
     }
 }
@@ -579,8 +586,8 @@ impl Connected {
         };
         let mut deadline = Instant::now() + target.timeout;
         // A camera that fell silent after some damage is silent.
-        let no_video = |damaged: Option<Instant>| match damaged {
-            Some(last) if last.elapsed() < target.timeout / 2 => Failure::Damaged,
+        let no_video = |damaged: Option<Instant>, reason| match damaged {
+            Some(last) if last.elapsed() < target.timeout / 2 => Failure::Damaged(reason),
             _ => Failure::NoVideo,
         };
         // When the last units came, and how long one takes to come on average.
@@ -591,7 +598,7 @@ impl Connected {
             // Where packets never stop, the timer below may never be looked at.
             let now = Instant::now();
             if now >= deadline {
-                return Err(no_video(reception.damaged));
+                return Err(no_video(reception.damaged, reception.assembler.reason()));
             }
             let absence = async {
                 sleep_until(now + QUIET.max(interval * 3)).await;
@@ -602,7 +609,7 @@ impl Connected {
                 biased;
                 gathered = timeout_at(deadline, gathered) => match gathered {
                     Ok(gathered) => gathered??,
-                    Err(_) => return Err(no_video(reception.damaged)),
+                    Err(_) => return Err(no_video(reception.damaged, reception.assembler.reason())),
                 },
                 () = &mut accepts, if last_units.is_some() && !accepts_others => accepts_others = true,
                 absence = absence, if accepts_others => return Err(Failure::Absent(absence)),
@@ -621,12 +628,20 @@ impl Connected {
 }
 
 /// Returns the sentence about a stream of which every picture is damaged.
-pub(super) fn damaged(shown: &str, timeout: Duration, transport: RtspTransport) -> String {
-    let remedy = match transport {
-        RtspTransport::Tcp => "restart the camera, or update its firmware",
-        RtspTransport::Udp => "packets are lost on the way: set `transport = \"tcp\"`, or check the network",
+pub(super) fn damaged(
+    shown: &str,
+    timeout: Duration,
+    transport: RtspTransport,
+    reason: Option<&'static str>,
+) -> String {
+    let reason = match (reason, transport) {
+        (Some(reason), _) => reason,
+        (None, RtspTransport::Tcp) => "every picture is damaged: restart the camera, or update its firmware",
+        (None, RtspTransport::Udp) => {
+            "every picture is damaged: packets are lost on the way: set `transport = \"tcp\"`, or check the network"
+        }
     };
-    format!("no usable frame from {shown} for {} s: every picture is damaged: {remedy}", timeout.as_secs_f64())
+    format!("no usable frame from {shown} for {} s: {reason}", timeout.as_secs_f64())
 }
 
 /// Assembles a stream's packets and gives its units away.

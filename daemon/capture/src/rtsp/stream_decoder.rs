@@ -60,12 +60,18 @@ impl Stream {
     /// Returns the error of a stream of which no frame comes.
     pub fn no_frame(&self) -> SourceError {
         let seconds = self.frame_timeout().as_secs_f64();
+        if self.queue.awaits_entry() {
+            return SourceError::transient(format!(
+                "no key frame from {} for {seconds} s after a loss: shorten the interval of key frames (GOP) in the camera",
+                self.origin
+            ));
+        }
         SourceError::transient(format!("no frame from {} for {seconds} s", self.origin))
     }
 
     /// Returns the error of a stream of which every picture is damaged.
     pub fn damaged(&self) -> SourceError {
-        SourceError::transient(session::damaged(&self.origin, self.frame_timeout(), self.config.transport))
+        SourceError::transient(session::damaged(&self.origin, self.frame_timeout(), self.config.transport, None))
     }
 
     /// Returns the error of a stream that cannot be decoded.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use visiond_config::types::{RtspTransport, VideoPixels};
+use visiond_config::types::{DamagedFrames, RtspTransport, VideoPixels};
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
@@ -98,6 +98,7 @@ pub(crate) fn config(url: &str) -> RtspConfig {
         login: None,
         transport: RtspTransport::Tcp,
         key_frames_only: false,
+        damaged: DamagedFrames::Drop,
         decoder: StreamDecoding::Auto,
         ffmpeg: PathBuf::from("ffmpeg"),
         confined: true,

@@ -99,7 +99,7 @@ impl Stream {
             }
             let time = (self.time, NOW);
             let marker = n + 1 == payloads.len();
-            self.assembler.push(payload, time, marker, std::mem::take(&mut lost), |unit| {
+            self.assembler.push(payload, time, marker, std::mem::take(&mut lost), None, |unit| {
                 assert_eq!((unit.codec, unit.access), (Codec::Jpeg, Access::Key));
                 self.pictures.push(unit.data);
             });
@@ -140,7 +140,7 @@ fn the_tables_of_every_q_are_those_of_libjpegs_quality() {
 #[test]
 fn the_huffman_tables_are_the_standard_ones() {
     let file = file(50, 16, 16);
-    let made = Header { kind: 1, q: 50, width: 2, height: 2, restart_interval: None }.file_head(&[[1; 64]; 2]).unwrap();
+    let made = Header { kind: 1, q: 50, width: 2, height: 2, restart_interval: None }.file_head((16, 16), &[[1; 64]; 2], &Segments::default()).unwrap();
     let of = |file: &[u8]| -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         let mut at = 2;
@@ -244,11 +244,11 @@ fn a_picture_without_end_stays_bounded() {
         let [_, high, middle, low] = offset.to_be_bytes();
         let mut payload = vec![0, high, middle, low, 1, 80, 8, 8];
         payload.resize(8 + 60_000, 1);
-        stream.push(&payload, (1, NOW), false, 0, |_| panic!("a picture"));
+        stream.push(&payload, (1, NOW), false, 0, None, |_| panic!("a picture"));
         assert!(stream.picture.len() <= MAX_UNIT_BYTES);
         offset += 60_000;
     }
-    stream.push(&[0; 9], (2, NOW), true, 0, |_| panic!("a picture"));
+    stream.push(&[0; 9], (2, NOW), true, 0, None, |_| panic!("a picture"));
     assert_eq!(stream.take_damaged(), 2);
 }
 
@@ -278,7 +278,7 @@ proptest! {
             if marker || step > 0 {
                 length = 0;
             }
-            assembler.push(&payload, (step, NOW), marker, lost, |unit| {
+            assembler.push(&payload, (step, NOW), marker, lost, None, |unit| {
                 assert!(unit.data.starts_with(&[0xFF, 0xD8]) && unit.data.ends_with(&END));
                 let header = decoder.header(&unit.data).unwrap();
                 assert!(header.width <= 2040 && header.height <= 2040);

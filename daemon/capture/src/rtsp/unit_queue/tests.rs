@@ -11,7 +11,17 @@ use super::*;
 
 fn unit(access: Access, n: i64) -> AccessUnit {
     let captured = visiond_flow::clock::now(&SimulatedClock::default());
-    AccessUnit { codec: Codec::H265, data: vec![0; 100], access, presentation: n, captured, generation: 1 }
+    AccessUnit {
+        codec: Codec::H265,
+        data: vec![0; 100],
+        access,
+        follows_loss: false,
+        position: None,
+        fate: Fate::Published,
+        presentation: n,
+        captured,
+        generation: 1,
+    }
 }
 
 /// Pushes `K`ey, `I`nter and `L`eading units, numbered from 0.
@@ -36,8 +46,12 @@ fn drain(queue: &UnitQueue) -> Vec<i64> {
 }
 
 fn queue() -> (UnitQueue, Arc<SimulatedClock>) {
+    queue_of(DamagedFrames::Drop)
+}
+
+fn queue_of(damaged: DamagedFrames) -> (UnitQueue, Arc<SimulatedClock>) {
     let clock = Arc::new(SimulatedClock::default());
-    (UnitQueue::new(Arc::clone(&clock) as Arc<dyn Clock>), clock)
+    (UnitQueue::new(Arc::clone(&clock) as Arc<dyn Clock>, damaged), clock)
 }
 
 #[test]
