@@ -156,6 +156,7 @@ class Client(threading.Thread):
         self.connection, self.args = connection, args
         self.lock, self.over = threading.Lock(), threading.Event()
         self.udp, self.sequence, self.nonce = None, random.randrange(1 << 16), os.urandom(8).hex()
+        self.luck = random.Random(args.seed)
 
     def run(self):
         try:
@@ -265,7 +266,8 @@ class Client(threading.Thread):
     def packet(self, payload, timestamp, marker=False, channel=0):
         head = struct.pack(">BBHII", 0x80, self.args.streams[0].payload_type | marker << 7, self.sequence, timestamp & 0xFFFFFFFF, 7)
         self.sequence = (self.sequence + 1) & 0xFFFF
-        self.raw(head + payload, channel)
+        if self.luck.random() >= self.args.lose:
+            self.raw(head + payload, channel)
 
     def raw(self, data, channel):
         if self.udp:
@@ -315,8 +317,8 @@ class Client(threading.Thread):
         while True:
             for stream in args.streams:
                 presentations = args.presentations or range(len(stream.units))
-                first = n
-                for unit, presentation in zip(stream.units, presentations):
+                first, begin = n, args.begin if n == 0 else 0
+                for unit, presentation in list(zip(stream.units, presentations))[begin:]:
                     # A gap would be seen as silence, a hurry as a burst: neither matters to a test.
                     time.sleep(max(0, start + n / args.fps - time.monotonic()))
                     if self.over.is_set():
@@ -364,6 +366,9 @@ def main():
     parser.add_argument("--presentations", help="when each unit is shown: numbers with commas")
     parser.add_argument("--captured-ago", type=float, default=0.1, help="what sender reports say, in seconds")
     parser.add_argument("--status", type=int, help="answer DESCRIBE with it")
+    parser.add_argument("--begin", type=int, default=0, help="leave out so many units at the start")
+    parser.add_argument("--lose", type=float, default=0, help="lose this share of the video's packets, over TCP too")
+    parser.add_argument("--seed", type=int, default=1, help="decides which packets are lost")
     parser.add_argument("--trick", choices=TRICKS)
     parser.add_argument("--most-sent", type=int, default=400 << 20)
     args = parser.parse_args()

@@ -158,8 +158,17 @@ pub enum Fate {
     Published,
     /// It is published with the mark that it may show damage.
     PublishedAsDamaged,
-    /// Other pictures refer to it, but it is no frame: it has been counted as lost.
+    /// The same. The decoder has begun at a recovery point that this is shown before.
+    PublishedAsRecovering,
+    /// As before, but it is no frame: it has been counted as lost.
     Discarded,
+}
+
+impl Fate {
+    /// Whether the frame is published with the mark that it may show damage.
+    pub fn is_damaged(self) -> bool {
+        matches!(self, Self::PublishedAsDamaged | Self::PublishedAsRecovering)
+    }
 }
 
 /// A coded picture.

@@ -127,7 +127,7 @@ impl FfmpegDecoder {
             let timestamp = captured.unwrap_or_else(|| clock::now(self.stream.clock.as_ref()));
             let mut next = self.frames.frame(buffer, sequence, timestamp);
             if let Next::Frame(frame) = &mut next {
-                frame.damaged = fate == Fate::PublishedAsDamaged;
+                frame.damaged = fate.is_damaged();
             }
             return Ok(next);
         }

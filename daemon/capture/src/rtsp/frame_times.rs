@@ -15,6 +15,9 @@ const MAX_PENDING: usize = 256;
 /// The most frames that a decoder of H.264 or H.265 keeps for later, and some that were lost.
 const MAX_REORDERED: usize = 32;
 
+/// How many frames a decoder drops before it has found out how many it must hold back.
+const MOST_DROPPED_AT_START: usize = 4;
+
 /// After so many frames, too many pending times are noticed.
 const WINDOW: usize = 100;
 
@@ -70,8 +73,8 @@ impl CameraClock {
 /// the decoder holds back, the oldest are dropped.
 ///
 /// Which frames are published does not depend on these times, which cameras may write in the order of decoding. A decoder returns
-/// the discarded ones first, because it begins with them and they are shown before the others. Once one may show damage, so may
-/// all that follow, and those that the decoder held back: the next clean one comes of another decoder.
+/// those before a recovery point first, because it begins with them and they are shown before the others. Once one may show damage, so may
+/// all that follow, and the last ones before it, which the decoder may return later: the next clean one comes of another decoder.
 #[derive(Debug)]
 pub struct PendingTimes {
     /// By presentation time. `None` is a repetition, which is no frame of its own.
@@ -80,38 +83,48 @@ pub struct PendingTimes {
     /// The fewest pending times since `returned` was 0.
     fewest: usize,
     returned: usize,
-    /// Frames that are to be discarded, and were not returned yet.
-    discarded: usize,
-    has_damage: bool,
+    /// Frames that are shown before a recovery point and were not returned yet, and what becomes of them.
+    recovering: (usize, Fate),
+    /// How many frames the decoder has taken, and how many it has returned.
+    frames_taken: u64,
+    frames_returned: u64,
+    /// How many it had taken when the first came that may show damage.
+    damaged_from: Option<u64>,
 }
 
 impl PendingTimes {
     /// Creates it for a decoder that holds back so many frames.
     pub fn new(held_back: usize) -> Self {
-        Self { pending: Vec::with_capacity(MAX_PENDING), held_back, fewest: usize::MAX, returned: 0, discarded: 0, has_damage: false }
+        Self { pending: Vec::with_capacity(MAX_PENDING), held_back, fewest: usize::MAX, returned: 0, recovering: (0, Fate::Discarded), frames_taken: 0, frames_returned: 0, damaged_from: None }
     }
 
     /// Takes note of what becomes of a frame that the decoder takes.
     pub fn add_fate(&mut self, fate: Fate) {
-        self.discarded += usize::from(fate == Fate::Discarded);
-        self.has_damage |= fate == Fate::PublishedAsDamaged;
+        match fate {
+            Fate::Published => {}
+            Fate::PublishedAsDamaged => {
+                self.damaged_from.get_or_insert(self.frames_taken);
+            }
+            Fate::PublishedAsRecovering | Fate::Discarded => self.recovering = (self.recovering.0 + 1, fate),
+        }
+        self.frames_taken += 1;
     }
 
     /// Whether a frame that the decoder has taken may show damage.
     pub fn has_damage(&self) -> bool {
-        self.has_damage
+        self.damaged_from.is_some()
     }
 
     /// Returns what becomes of the next frame of the decoder that is no repetition.
     pub fn next_fate(&mut self) -> Fate {
-        match self.discarded.checked_sub(1) {
-            Some(discarded) => {
-                self.discarded = discarded;
-                Fate::Discarded
-            }
-            None if self.has_damage => Fate::PublishedAsDamaged,
-            None => Fate::Published,
+        let latest = self.frames_returned + (self.held_back + MOST_DROPPED_AT_START) as u64;
+        self.frames_returned += 1;
+        if let (Some(recovering), fate) = (self.recovering.0.checked_sub(1), self.recovering.1) {
+            self.recovering.0 = recovering;
+            return fate;
         }
+        let may_be_damaged = self.damaged_from.is_some_and(|from| latest >= from);
+        if may_be_damaged { Fate::PublishedAsDamaged } else { Fate::Published }
     }
 
     /// Adds a frame that the decoder takes, behind others with the same presentation time.

@@ -176,7 +176,7 @@ impl NvdecDecoder {
             (Fate::Published, _) if self.stream.config.damaged == DamagedFrames::Drop => {
                 return Ok(Some(Next::Lost { frames: 1, cause: LossCause::Corrupt }));
             }
-            (Fate::Published | Fate::PublishedAsDamaged, _) => true,
+            (Fate::Published | Fate::PublishedAsDamaged | Fate::PublishedAsRecovering, _) => true,
         };
         let captured = self.times.take(presentation);
         let timestamp = captured.unwrap_or_else(|| clock::now(self.stream.clock.as_ref()));

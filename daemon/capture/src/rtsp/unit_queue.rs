@@ -135,7 +135,8 @@ impl UnitQueue {
         let is_marked = self.damaged == DamagedFrames::Mark && state.cause == Some(LossCause::Corrupt);
         unit.fate = match verdict {
             Verdict::Whole => Fate::Published,
-            Verdict::Recovering | Verdict::Damaged if is_marked => Fate::PublishedAsDamaged,
+            Verdict::Damaged if is_marked => Fate::PublishedAsDamaged,
+            Verdict::Recovering if is_marked => Fate::PublishedAsRecovering,
             Verdict::Recovering => {
                 state.count_lost(1);
                 Fate::Discarded
