@@ -206,6 +206,10 @@ impl Source for RtspSource {
                     log::info!("camera {camera}: the stream has other parameters now, starting the decoder again");
                 }
                 DecoderEnd::SessionEnded => {
+                    if let Some((frames, cause)) = self.stream.queue.take_loss() {
+                        self.sequence += frames;
+                        return Ok(Next::Lost { frames, cause });
+                    }
                     return Err(self.stream.queue.ended().unwrap_or_else(session::session_ended));
                 }
                 DecoderEnd::Stopped => return Ok(Next::Stopped),

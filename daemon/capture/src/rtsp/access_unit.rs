@@ -329,7 +329,9 @@ impl Assembler {
         self.loss.pictures += u64::from(lost);
         match self.time {
             // Where timestamps tell pictures apart.
-            Some((of_unit, _)) if of_unit == time && !self.is_ended && self.given.is_some_and(|(given, _)| given != time) => {
+            Some((of_unit, _))
+                if of_unit == time && !self.is_ended && self.given.is_some_and(|(given, _)| given != time) =>
+            {
                 self.lost_inside = true;
             }
             _ => self.loss.is_of_references = true,
@@ -338,7 +340,13 @@ impl Assembler {
     }
 
     /// Ends the unit before a payload that does not belong to it, and begins another.
-    fn begin(&mut self, payload: &[u8], time: (i64, Timestamp), is_behind_loss: bool, give: &mut impl FnMut(AccessUnit)) {
+    fn begin(
+        &mut self,
+        payload: &[u8],
+        time: (i64, Timestamp),
+        is_behind_loss: bool,
+        give: &mut impl FnMut(AccessUnit),
+    ) {
         let Some((before, _)) = self.time else {
             self.time = Some(time);
             return;

@@ -95,7 +95,16 @@ pub struct PendingTimes {
 impl PendingTimes {
     /// Creates it for a decoder that holds back so many frames.
     pub fn new(held_back: usize) -> Self {
-        Self { pending: Vec::with_capacity(MAX_PENDING), held_back, fewest: usize::MAX, returned: 0, recovering: (0, Fate::Discarded), frames_taken: 0, frames_returned: 0, damaged_from: None }
+        Self {
+            pending: Vec::with_capacity(MAX_PENDING),
+            held_back,
+            fewest: usize::MAX,
+            returned: 0,
+            recovering: (0, Fate::Discarded),
+            frames_taken: 0,
+            frames_returned: 0,
+            damaged_from: None,
+        }
     }
 
     /// Takes note of what becomes of a frame that the decoder takes.

@@ -72,7 +72,14 @@ impl JpegStreamDecoder {
         if let Err(error) = self.decoder.decode(&unit.data, buffer.as_mut_slice()) {
             return Ok(damaged(&error));
         }
-        Ok(Next::Frame(Frame { layout, buffer: buffer.into(), sequence, timestamp: unit.captured, damaged: false, name: None }))
+        Ok(Next::Frame(Frame {
+            layout,
+            buffer: buffer.into(),
+            sequence,
+            timestamp: unit.captured,
+            damaged: false,
+            name: None,
+        }))
     }
 }
 

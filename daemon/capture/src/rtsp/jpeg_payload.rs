@@ -253,8 +253,11 @@ impl Header {
         }
         segments.huffman.iter().for_each(|body| segment(&mut out, 0xC4, &[body]));
         // Start of scan: each component with its Huffman tables.
-        let scanned: Vec<_> =
-            components.iter().enumerate().map(|(n, component)| [component[0], if n == 0 { 0x00 } else { 0x11 }]).collect();
+        let scanned: Vec<_> = components
+            .iter()
+            .enumerate()
+            .map(|(n, component)| [component[0], if n == 0 { 0x00 } else { 0x11 }])
+            .collect();
         segment(&mut out, 0xDA, &[&count, scanned.as_flattened(), &[0, 63, 0]]);
         Some(out)
     }
@@ -283,7 +286,9 @@ impl<'e> Segments<'e> {
         let mut this = Self::default();
         loop {
             let at = data.iter().position(|&byte| byte != 0xFF).unwrap_or(data.len());
-            let Some((&marker, rest)) = data.get(at..).and_then(<[u8]>::split_first).filter(|_| at > 0) else { return this };
+            let Some((&marker, rest)) = data.get(at..).and_then(<[u8]>::split_first).filter(|_| at > 0) else {
+                return this;
+            };
             // Start of image stands alone.
             if marker == 0xD8 {
                 data = rest;

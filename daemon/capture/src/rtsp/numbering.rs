@@ -135,7 +135,8 @@ impl Numbering {
         }
         bits.read_ue("bit depth of luma").ok()?;
         bits.read_ue("bit depth of chroma").ok()?;
-        let order_bits = bits.read_ue("bits of the order count").ok()?.checked_add(4).filter(|bits| *bits <= MOST_BITS)?;
+        let order_bits =
+            bits.read_ue("bits of the order count").ok()?.checked_add(4).filter(|bits| *bits <= MOST_BITS)?;
         let mut bits = BitReader::new(picture);
         bits.read_ue("id").ok()?;
         bits.read_ue("id of the sequence set").ok()?;

@@ -140,7 +140,9 @@ fn the_tables_of_every_q_are_those_of_libjpegs_quality() {
 #[test]
 fn the_huffman_tables_are_the_standard_ones() {
     let file = file(50, 16, 16);
-    let made = Header { kind: 1, q: 50, width: 2, height: 2, restart_interval: None }.file_head((16, 16), &[[1; 64]; 2], &Segments::default()).unwrap();
+    let made = Header { kind: 1, q: 50, width: 2, height: 2, restart_interval: None }
+        .file_head((16, 16), &[[1; 64]; 2], &Segments::default())
+        .unwrap();
     let of = |file: &[u8]| -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         let mut at = 2;
