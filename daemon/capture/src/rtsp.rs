@@ -9,6 +9,7 @@
 
 mod access_unit;
 mod choose_decoder;
+mod codec;
 mod continuity;
 mod ffmpeg_decoder;
 mod frame_times;

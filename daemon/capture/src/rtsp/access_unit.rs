@@ -15,6 +15,7 @@ use std::ops::Range;
 use memchr::memmem::Finder;
 use visiond_flow::timestamp::Timestamp;
 
+pub use super::codec::Codec;
 use super::numbering::{Numbering, Position, RecoveryPoint, recovery_point};
 
 /// The largest access unit. A key frame of a 4K camera has 1 to 4 MB.
@@ -39,45 +40,7 @@ const TRUSTED_NUMBERS: u32 = 8;
 /// What precedes every NAL unit in Annex B.
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
-/// A codec of network cameras.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Codec {
-    H264,
-    H265,
-    Jpeg,
-}
-
 impl Codec {
-    /// Returns the codec by its name in SDP.
-    pub fn of_encoding(name: &str) -> Option<Self> {
-        match name {
-            "h264" => Some(Self::H264),
-            "h265" => Some(Self::H265),
-            "jpeg" => Some(Self::Jpeg),
-            _ => None,
-        }
-    }
-
-    /// Returns ffmpeg's name of the codec's bitstream.
-    pub const fn demuxer(self) -> &'static str {
-        match self {
-            Self::H264 => "h264",
-            Self::H265 => "hevc",
-            Self::Jpeg => "mjpeg",
-        }
-    }
-
-    /// Returns the access unit delimiter in Annex B. It ends the unit before it: without it, a decoder learns that a unit is over
-    /// only from the next one, a frame interval later.
-    pub const fn delimiter(self) -> &'static [u8] {
-        match self {
-            Self::H264 => &[0, 0, 0, 1, 0x09, 0xF0],
-            Self::H265 => &[0, 0, 0, 1, 0x46, 0x01, 0x50],
-            // A picture has an end.
-            Self::Jpeg => &[],
-        }
-    }
-
     fn nal(self, nal: &[u8]) -> Nal {
         let Some(&first) = nal.first() else { return Nal::Other };
         // The first bit behind the header of a slice: `first_mb_in_slice` is 0, or `first_slice_segment_in_pic_flag` is set.

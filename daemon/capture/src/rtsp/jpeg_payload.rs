@@ -221,8 +221,10 @@ impl Header {
             }
         }
         segments.quantisers.iter().for_each(|body| segment(&mut out, 0xDB, &[body]));
-        if let Some(interval) = self.restart_interval {
-            segment(&mut out, 0xDD, &[&interval.to_be_bytes()]);
+        match (self.restart_interval, segments.restart) {
+            (Some(interval), _) => segment(&mut out, 0xDD, &[&interval.to_be_bytes()]),
+            (None, Some(body)) => segment(&mut out, 0xDD, &[body]),
+            (None, None) => {}
         }
         // Each component with its number, its sampling and its table.
         let sampling = if self.kind == 0 { 0x21 } else { 0x22 };
@@ -278,6 +280,8 @@ struct Segments<'e> {
     frame: Option<&'e [u8]>,
     quantisers: Vec<&'e [u8]>,
     huffman: Vec<&'e [u8]>,
+    /// The restart interval.
+    restart: Option<&'e [u8]>,
 }
 
 impl<'e> Segments<'e> {
@@ -304,6 +308,7 @@ impl<'e> Segments<'e> {
                 0xC0 | 0xC1 => this.frame = Some(body),
                 0xDB => this.quantisers.push(body),
                 0xC4 => this.huffman.push(body),
+                0xDD => this.restart = Some(body),
                 _ => {}
             }
         }

@@ -6,7 +6,7 @@
 use h264_reader::nal::sps::{FrameMbsFlags, PicOrderCntType, SeqParameterSet};
 use h264_reader::rbsp::{BitRead, BitReader};
 
-use super::access_unit::Codec;
+use super::codec::Codec;
 
 /// How much of a NAL unit is read for a slice's numbers: they are at its start.
 const SLICE_START_BYTES: usize = 64;
