@@ -182,6 +182,8 @@ pub struct Assembler {
     looks: u32,
     /// Its RTP timestamp, and when it was captured.
     time: Option<(i64, Timestamp)>,
+    /// The timestamp of its last packet: some cameras give each slice its own.
+    latest: i64,
     /// Whether it has a slice.
     has_picture: bool,
     /// Whether it has a marker bit that may end it: the next packet will show.
@@ -219,6 +221,7 @@ impl Assembler {
             unit: Vec::new(),
             looks: 0,
             time: None,
+            latest: 0,
             has_picture: false,
             is_ended: false,
             in_fragment: false,
@@ -260,6 +263,7 @@ impl Assembler {
         }
         let payload = without_start_code(payload);
         self.begin(payload, time, lost > 0, &mut give);
+        self.latest = time.0;
         // The start of a unit may be among the lost packets; `finish` sees whether it is there.
         let taken = match self.codec {
             Codec::H264 => self.take_h264(payload),
@@ -292,9 +296,7 @@ impl Assembler {
         self.loss.pictures += u64::from(lost);
         match self.time {
             // Where timestamps tell pictures apart.
-            Some((of_unit, _))
-                if of_unit == time && !self.is_ended && self.given.is_some_and(|(given, _)| given != time) =>
-            {
+            Some(_) if self.latest == time && !self.is_ended && self.given.is_some_and(|(given, _)| given != time) => {
                 self.lost_inside = true;
             }
             _ => self.loss.is_of_references = true,
@@ -310,10 +312,11 @@ impl Assembler {
         is_behind_loss: bool,
         give: &mut impl FnMut(AccessUnit),
     ) {
-        let Some((before, _)) = self.time else {
+        if self.time.is_none() {
             self.time = Some(time);
             return;
-        };
+        }
+        let before = self.latest;
         let next = self.first_nal(payload);
         let continues = matches!(next, Some(Nal::Slice { is_first: false, .. }));
         if self.is_ended && self.in_fragment {

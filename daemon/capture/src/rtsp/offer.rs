@@ -111,7 +111,8 @@ async fn ask(
         Ok(Err(failure)) => Some(failure),
         Err(_) if watch_of.watched.pictures == 0 => {
             let waited = SessionTarget { timeout: watch, ..target.clone() };
-            let failure = if watch_of.watched.damaged > 0 { Failure::Damaged(None) } else { Failure::NoVideo };
+            let failure =
+                if watch_of.watched.damaged > 0 { Failure::Damaged(watch_of.reason) } else { Failure::NoVideo };
             return Err(SourceError::transient(failure.message(&waited)));
         }
         Err(_) => None,
@@ -156,13 +157,16 @@ struct Watch {
     shown: Option<(i64, i64)>,
     /// The first and the last key frame that is shown.
     keys: Option<(i64, i64)>,
+    /// Why pictures cannot be read, if that is known.
+    reason: Option<&'static str>,
 }
 
 impl Watch {
     fn receive(&mut self, received: &Received) {
         let watched = &mut self.watched;
         let unit = match received {
-            Received::Damaged(units) => {
+            Received::Damaged { units, reason } => {
+                self.reason = *reason;
                 watched.damaged += units;
                 return;
             }

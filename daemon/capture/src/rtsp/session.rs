@@ -309,7 +309,7 @@ async fn play(
                     queue.push(unit)
                 }
                 Received::Unit { .. } => {}
-                Received::Damaged(units) => queue.count_corrupt(units),
+                Received::Damaged { units, .. } => queue.count_corrupt(units),
             };
             match session.await_units(target, &stream, meter, clock, receive).await {
                 Ok(never) => match never {},
@@ -446,8 +446,8 @@ pub(super) enum Received {
         /// Whether a sender report gives its time, at least that of its last packet.
         is_timed_by_report: bool,
     },
-    /// So many units were damaged on their way.
-    Damaged(u64),
+    /// So many units were damaged on their way, or, for this reason, could not be read.
+    Damaged { units: u64, reason: Option<&'static str> },
 }
 
 /// The stream to play.
@@ -672,7 +672,7 @@ impl<F: FnMut(Received)> Reception<F> {
                     0 => {}
                     units => {
                         self.damaged = Some(Instant::now());
-                        (self.receive)(Received::Damaged(units));
+                        (self.receive)(Received::Damaged { units, reason: self.assembler.reason() });
                     }
                 }
             }

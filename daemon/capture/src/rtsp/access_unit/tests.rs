@@ -194,10 +194,19 @@ fn start_codes_are_found_wherever_they_are() {
 #[test]
 fn slices_with_markers_or_timestamps_of_their_own_are_one_picture_from_the_first_on() {
     let (second, inter_second): (&[u8], &[u8]) = (&[0x65, 0x1A, 8], &[0x41, 0x1A, 8]);
-    let slices = [(IDR, 1), (second, 1), (INTER, 2), (inter_second, 2), (INTER, 3), (inter_second, 3)];
-    let marked = slices.map(|(slice, time)| (slice, time, true, 0));
-    let mut timed = marked;
-    timed.iter_mut().enumerate().for_each(|(n, packet)| packet.1 = packet.1 * 90 + n as i64 % 2);
+    // The second slice of each picture comes in fragments.
+    let fragments: [[&[u8]; 2]; 2] = [[&[0x7C, 0x85, 0x1A], &[0x7C, 0x45, 8]], [&[0x5C, 0x81, 0x1A], &[0x5C, 0x41, 8]]];
+    let mut marked = Vec::new();
+    for time in 1..4 {
+        let [start, end] = fragments[usize::from(time > 1)];
+        marked.extend([
+            (if time == 1 { IDR } else { INTER }, time, true, 0),
+            (start, time, false, 0),
+            (end, time, true, 0),
+        ]);
+    }
+    let mut timed = marked.clone();
+    timed.iter_mut().enumerate().for_each(|(n, packet)| packet.1 = packet.1 * 90 + i64::from(n % 3 > 0));
     for packets in [marked, timed] {
         let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
         let units = assemble(&mut assembler, &packets);
