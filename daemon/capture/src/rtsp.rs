@@ -62,6 +62,8 @@ pub struct RtspSource {
     /// How many decoders in turn were over, because the parameters changed, before they gave a frame.
     fruitless: u32,
     damage: DamageWatch,
+    /// What the log has said of a decoder last: after a loss, another one may begin that is the same.
+    described: String,
 }
 
 /// Decoders in turn that give no frame before the stream's parameters change again. Each costs two processes.
@@ -114,6 +116,7 @@ impl RtspSource {
             sequence: 0,
             fruitless: 0,
             damage: DamageWatch::default(),
+            described: String::new(),
         })
     }
 
@@ -134,7 +137,11 @@ impl RtspSource {
                 First::Unit(unit) => {
                     let decoder =
                         choose_decoder::start(&self.stream, &unit, self.prepared.take(), &mut self.session, stop)?;
-                    log::info!("camera {camera}: {}", decoder.describe());
+                    let described = decoder.describe();
+                    if described != self.described {
+                        log::info!("camera {camera}: {described}");
+                    }
+                    self.described = described;
                     return Ok(decoder);
                 }
                 First::Stopped => return Err(ReadError::Stopped),
@@ -204,7 +211,7 @@ impl Source for RtspSource {
                 }
                 DecoderEnd::OtherParameters => {
                     let camera = &self.stream.camera;
-                    log::info!("camera {camera}: the stream has other parameters now, starting the decoder again");
+                    log::debug!("camera {camera}: starting another decoder, for other parameters or after a loss");
                 }
                 DecoderEnd::SessionEnded => {
                     if let Some((frames, cause)) = self.stream.queue.take_loss() {

@@ -26,7 +26,7 @@ const TAKE: u8 = 16;
 /// Seconds from 1900, where NTP begins, to 1970.
 const EPOCH_S: u64 = 2_208_988_800;
 
-/// Returns the next unit, whatever parameters it has.
+/// Returns the next unit, whatever parameters it has: its generation is `newest` at most.
 fn next(queue: &UnitQueue, front: &mut u64, newest: u64) -> Taken {
     loop {
         match queue.take(*front, None, || false, None) {
@@ -106,7 +106,7 @@ pub fn rtp(data: &[u8]) {
         if flags & TAKE != 0 {
             // It does not wait for units that never come.
             queue.end(session::session_ended());
-            while let Taken::Unit(unit) = next(&queue, &mut front, generation) {
+            while let Taken::Unit(unit) = next(&queue, &mut front, generation + given) {
                 taken += 1;
                 pending.add(unit.presentation, Some(unit.captured));
                 let frame = pending.next().flatten();
