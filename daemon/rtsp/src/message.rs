@@ -194,7 +194,11 @@ impl Reader {
         loop {
             let rest = &self.buffer[self.filled.clone()];
             if rest.len() < self.wanted {
-                return if rest.len() > MOST_HEAD_BYTES + MOST_BODY_BYTES { Err(MessageError::Endless) } else { Ok(None) };
+                return if rest.len() > MOST_HEAD_BYTES + MOST_BODY_BYTES {
+                    Err(MessageError::Endless)
+                } else {
+                    Ok(None)
+                };
             }
             let Some(&first) = rest.first() else { return Ok(None) };
             if first == b'$' {
@@ -348,7 +352,10 @@ fn may_begin_message(line: &[u8], is_whole: bool) -> bool {
     }
     let is_of_method = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
     let method = line.iter().take(MOST_METHOD + 1).take_while(|byte| is_of_method(byte)).count();
-    if !line.first().is_some_and(u8::is_ascii_uppercase) || method > MOST_METHOD || line.get(method).is_some_and(|byte| *byte != b' ') {
+    if !line.first().is_some_and(u8::is_ascii_uppercase)
+        || method > MOST_METHOD
+        || line.get(method).is_some_and(|byte| *byte != b' ')
+    {
         return false;
     }
     // "OPTIONS * RTSP/1.0"

@@ -374,9 +374,7 @@ impl Extension {
     /// Returns a timestamp near the last one, extended. Before the first packet, it is one that the first will be near to.
     const fn near(&mut self, timestamp: u32) -> i64 {
         match self.last {
-            Some((before, extended)) => {
-                extended.saturating_add(timestamp.wrapping_sub(before).cast_signed() as i64)
-            }
+            Some((before, extended)) => extended.saturating_add(timestamp.wrapping_sub(before).cast_signed() as i64),
             None => {
                 self.expected = Some(timestamp);
                 timestamp as i64

@@ -140,7 +140,10 @@ fn a_session_goes_from_its_description_to_its_end() {
     played.ok(&[TCP, SESSION]);
     played.client.play();
     let headers = played.expect("PLAY rtsp://camera:8554/live/");
-    assert!(headers.contains("\r\nSession: 12345678\r\n") && headers.contains("\r\nRange: npt=0.000-\r\n"), "{headers}");
+    assert!(
+        headers.contains("\r\nSession: 12345678\r\n") && headers.contains("\r\nRange: npt=0.000-\r\n"),
+        "{headers}"
+    );
     // Packets may come before the answer.
     played.feed(&frame(0, &rtp(1, 96))).unwrap();
     played.ok(&["RTP-Info: url=x;seq=999;rtptime=0"]);
@@ -151,7 +154,10 @@ fn a_session_goes_from_its_description_to_its_end() {
     assert!(headers.contains("\r\nSession: 12345678\r\n"), "{headers}");
     played.ok(&[]);
     assert_eq!((played.client.phase(), played.client.due()), (&Phase::Over, None));
-    assert_eq!(played.client.counts(), Counts { rtp: RtpCounts { received: 2, ..RtpCounts::default() }, ..Counts::default() });
+    assert_eq!(
+        played.client.counts(),
+        Counts { rtp: RtpCounts { received: 2, ..RtpCounts::default() }, ..Counts::default() }
+    );
 }
 
 #[test]
@@ -162,7 +168,9 @@ fn an_answer_is_known_by_its_number_only_where_another_may_come() {
         for method in ["DESCRIBE", "SETUP", "PLAY"] {
             let lines = format!("{sequence}Session: 1\r\nContent-Length: {}\r\n\r\n{SDP}", SDP.len());
             let lines = if method == "SETUP" { lines } else { format!("{sequence}\r\n") };
-            played.feed(format!("RTSP/1.0 100 Continue\r\n{sequence}\r\nRTSP/1.0 200 OK\r\n{lines}").as_bytes()).unwrap();
+            played
+                .feed(format!("RTSP/1.0 100 Continue\r\n{sequence}\r\nRTSP/1.0 200 OK\r\n{lines}").as_bytes())
+                .unwrap();
             match method {
                 "SETUP" => played.client.set_up(0, Transport::Tcp),
                 "PLAY" => played.client.play(),
@@ -178,8 +186,20 @@ fn the_stream_is_asked_for_where_other_clients_do() {
     let sdp = |session: &str, stream: &str| SDP.replace("a=control:*", session).replace("a=control:v", stream);
     for (headers, session, stream, setup, play) in [
         (&[BASE][..], "a=control:*", "a=control:v", "rtsp://camera:8554/live/v", "rtsp://camera:8554/live/"),
-        (&["Content-Base: rtsp://camera:8554/live"], "", "a=control:v", "rtsp://camera:8554/live/v", "rtsp://camera:8554/live"),
-        (&["Content-Location: rtsp://camera:8554/x/"], "", "a=control:v", "rtsp://camera:8554/x/v", "rtsp://camera:8554/x/"),
+        (
+            &["Content-Base: rtsp://camera:8554/live"],
+            "",
+            "a=control:v",
+            "rtsp://camera:8554/live/v",
+            "rtsp://camera:8554/live",
+        ),
+        (
+            &["Content-Location: rtsp://camera:8554/x/"],
+            "",
+            "a=control:v",
+            "rtsp://camera:8554/x/v",
+            "rtsp://camera:8554/x/",
+        ),
         (&[], "", "a=control:v", "rtsp://camera:8554/live?a=b/v", URL),
         (&["Content-Base:"], "", "a=control:v", "rtsp://camera:8554/live?a=b/v", URL),
         (&["Content-Base: camera:8086/"], "", "a=control:v", "rtsp://camera:8554/live?a=b/v", URL),
@@ -191,12 +211,36 @@ fn the_stream_is_asked_for_where_other_clients_do() {
         (&[BASE], "a=control:all", "a=control:v", "rtsp://camera:8554/live/v", "rtsp://camera:8554/live/"),
         (&[BASE], "a=control:*", "", "rtsp://camera:8554/live/", "rtsp://camera:8554/live/"),
         (&[BASE], "a=control:*", "a=control:*", "rtsp://camera:8554/live/", "rtsp://camera:8554/live/"),
-        (&[BASE], "a=control:*", "a=control:RTSP://me:pw@camera/v?a=1", "rtsp://camera/v?a=1", "rtsp://camera:8554/live/"),
-        (&[BASE], "a=control:*", "a=control:?ctype=video", "rtsp://camera:8554/live/?ctype=video", "rtsp://camera:8554/live/"),
+        (
+            &[BASE],
+            "a=control:*",
+            "a=control:RTSP://me:pw@camera/v?a=1",
+            "rtsp://camera/v?a=1",
+            "rtsp://camera:8554/live/",
+        ),
+        (
+            &[BASE],
+            "a=control:*",
+            "a=control:?ctype=video",
+            "rtsp://camera:8554/live/?ctype=video",
+            "rtsp://camera:8554/live/",
+        ),
         (&[BASE], "a=control:*", "a=control:/v", "rtsp://camera:8554/live/v", "rtsp://camera:8554/live/"),
         // Nothing that is no URL gets into the request line.
-        (&[BASE], "a=control:*", "a=control:v w RTSP/1.0\tx", "rtsp://camera:8554/live/v%20w%20RTSP/1.0%09x", "rtsp://camera:8554/live/"),
-        (&[BASE], "a=control:*", "a=control:\"\u{85}<", "rtsp://camera:8554/live/%22%C2%85%3C", "rtsp://camera:8554/live/"),
+        (
+            &[BASE],
+            "a=control:*",
+            "a=control:v w RTSP/1.0\tx",
+            "rtsp://camera:8554/live/v%20w%20RTSP/1.0%09x",
+            "rtsp://camera:8554/live/",
+        ),
+        (
+            &[BASE],
+            "a=control:*",
+            "a=control:\"\u{85}<",
+            "rtsp://camera:8554/live/%22%C2%85%3C",
+            "rtsp://camera:8554/live/",
+        ),
         (&[BASE], "a=control:*", "a=control:rtsp://c/v w", "rtsp://c/v%20w", "rtsp://camera:8554/live/"),
     ] {
         let mut played = Played::described(headers, &sdp(session, stream));
@@ -221,7 +265,8 @@ fn descriptions_come_whatever_the_headers_say() {
         played.request();
         played.ok(&[]);
         played.request();
-        let head = format!("RTSP/1.0 200 OK\r\n{}\r\n\r\n", headers.join("\r\n")).replace("OK\r\n\r\n\r\n", "OK\r\n\r\n");
+        let head =
+            format!("RTSP/1.0 200 OK\r\n{}\r\n\r\n", headers.join("\r\n")).replace("OK\r\n\r\n\r\n", "OK\r\n\r\n");
         let bytes = [head, SDP.to_owned()].concat();
         let (first, second) = if needs_pause { bytes.split_at(60) } else { (bytes.as_str(), "") };
         played.feed(first.as_bytes()).unwrap();
@@ -274,7 +319,10 @@ fn servers_that_refuse_are_asked_in_another_way() {
         (&["457 Invalid Range"][..], &[(session, true), (session, false)][..]),
         (&["400 Bad Request", "400 Bad Request"], &[(session, true), (session, false), (stream, false)]),
         (&["455 Method Not Valid in This State"], &[(session, true), (stream, true)]),
-        (&["459 Aggregate Operation Not Allowed", "457 Invalid Range"], &[(session, true), (stream, true), (stream, false)]),
+        (
+            &["459 Aggregate Operation Not Allowed", "457 Invalid Range"],
+            &[(session, true), (stream, true), (stream, false)],
+        ),
         (&["551 Option not supported", "404 Not Found"], &[(session, true), (session, false), (stream, false)]),
     ] {
         let mut played = Played::set_up(&[TCP, SESSION]);
@@ -290,7 +338,8 @@ fn servers_that_refuse_are_asked_in_another_way() {
         assert_eq!(*played.client.phase(), Phase::Playing);
     }
     // The stream's URL may be relative as in a page.
-    let mut played = Played::described(&["Content-Base: rtsp://camera:8554/live/main"], &SDP.replace(":v", ":/other/v"));
+    let mut played =
+        Played::described(&["Content-Base: rtsp://camera:8554/live/main"], &SDP.replace(":v", ":/other/v"));
     played.client.set_up(0, Transport::Tcp);
     played.expect("SETUP rtsp://camera:8554/live/main/other/v");
     played.answer("404 Not Found", &[]).unwrap();
@@ -336,7 +385,9 @@ fn redirects_name_a_url_without_a_user() {
             played.request();
             let answered = played.answer(status, &[location]);
             match expected {
-                Some(url) => assert_eq!(*played.client.phase(), Phase::Redirected(Url::parse(url).unwrap()), "{location}"),
+                Some(url) => {
+                    assert_eq!(*played.client.phase(), Phase::Redirected(Url::parse(url).unwrap()), "{location}")
+                }
                 None => assert_eq!(answered.unwrap_err().status(), status[..3].parse().ok(), "{location}"),
             }
         }
@@ -410,7 +461,9 @@ fn a_login_is_wrong_if_a_fresh_nonce_was_refused() {
     let mut played = Played::new(None);
     played.request();
     assert_eq!(played.answer("401 Unauthorized", &[DIGEST]), Err(ClientError::LoginRequired));
-    for challenges in [&["WWW-Authenticate: NTLM"][..], &["WWW-Authenticate: Digest realm=\"x\", nonce=\"1\", algorithm=SHA3"], &[]] {
+    for challenges in
+        [&["WWW-Authenticate: NTLM"][..], &["WWW-Authenticate: Digest realm=\"x\", nonce=\"1\", algorithm=SHA3"], &[]]
+    {
         let mut played = Played::new(Some(("me", "secret")));
         played.request();
         let error = played.answer("401 Unauthorized", challenges).unwrap_err();
@@ -482,7 +535,8 @@ fn a_server_that_does_not_answer_is_asked_otherwise_while_the_session_lasts() {
         let (request, _) = played.request();
         asked.push((request.split(' ').next().unwrap().to_owned(), (played.now - begin).as_millis()));
     }
-    let expected = [("GET_PARAMETER", 5000), ("OPTIONS", 7500), ("OPTIONS", 12_500), ("OPTIONS", 17_500), ("OPTIONS", 22_500)];
+    let expected =
+        [("GET_PARAMETER", 5000), ("OPTIONS", 7500), ("OPTIONS", 12_500), ("OPTIONS", 17_500), ("OPTIONS", 22_500)];
     assert_eq!(asked, expected.map(|(method, ms)| (method.to_owned(), ms)));
     assert_eq!(played.client.counts().keep_alives_failed, 4);
     // Answers that come late are none to TEARDOWN.
@@ -514,7 +568,9 @@ fn the_time_of_a_session_is_what_the_server_says() {
 
 #[test]
 fn what_answers_keep_alive_otherwise_does_not_end_the_stream() {
-    for refusal in ["454 Session Not Found", "400 Bad Request", "404 Not Found", "500 Internal Server Error", "302 Moved"] {
+    for refusal in
+        ["454 Session Not Found", "400 Bad Request", "404 Not Found", "500 Internal Server Error", "302 Moved"]
+    {
         let mut played = Played::playing(&[TCP, SESSION]);
         played.wait(Duration::from_secs(5));
         played.expect("GET_PARAMETER rtsp://camera:8554/live/");
@@ -574,10 +630,22 @@ fn requests_of_the_server_are_answered_and_change_nothing() {
     let mut played = Played::playing(&[TCP, SESSION]);
     for (request, answer) in [
         ("OPTIONS * RTSP/1.0\r\nCSeq: 7\r\n\r\n", "RTSP/1.0 200 OK\r\nCSeq: 7\r\nSession: 12345678\r\n\r\n"),
-        ("GET_PARAMETER rtsp://x RTSP/1.0\r\nCSeq: 8\r\n\r\n", "RTSP/1.0 200 OK\r\nCSeq: 8\r\nSession: 12345678\r\n\r\n"),
-        ("SET_PARAMETER x RTSP/1.0\nCSeq:9\nContent-Length: 2\n\nab", "RTSP/1.0 200 OK\r\nCSeq: 9\r\nSession: 12345678\r\n\r\n"),
-        ("ANNOUNCE x RTSP/1.0\r\nCSeq: a\r\n\r\n", "RTSP/1.0 501 Not Implemented\r\nCSeq: 0\r\nSession: 12345678\r\n\r\n"),
-        ("REDIRECT x RTSP/1.0\r\nCSeq: 1\r\nLocation: rtsp://y/\r\n\r\n", "RTSP/1.0 501 Not Implemented\r\nCSeq: 1\r\nSession: 12345678\r\n\r\n"),
+        (
+            "GET_PARAMETER rtsp://x RTSP/1.0\r\nCSeq: 8\r\n\r\n",
+            "RTSP/1.0 200 OK\r\nCSeq: 8\r\nSession: 12345678\r\n\r\n",
+        ),
+        (
+            "SET_PARAMETER x RTSP/1.0\nCSeq:9\nContent-Length: 2\n\nab",
+            "RTSP/1.0 200 OK\r\nCSeq: 9\r\nSession: 12345678\r\n\r\n",
+        ),
+        (
+            "ANNOUNCE x RTSP/1.0\r\nCSeq: a\r\n\r\n",
+            "RTSP/1.0 501 Not Implemented\r\nCSeq: 0\r\nSession: 12345678\r\n\r\n",
+        ),
+        (
+            "REDIRECT x RTSP/1.0\r\nCSeq: 1\r\nLocation: rtsp://y/\r\n\r\n",
+            "RTSP/1.0 501 Not Implemented\r\nCSeq: 1\r\nSession: 12345678\r\n\r\n",
+        ),
     ] {
         let bytes = [&frame(0, &rtp(1, 96))[..], request.as_bytes(), &frame(0, &rtp(2, 96))].concat();
         played.given.clear();
@@ -608,9 +676,21 @@ fn packets_and_reports_are_known_by_what_they_are() {
         // RTCP in the channel of RTP, and the other way round.
         (TCP, vec![(0, report()), (0, rtp(1, 96))], vec![Given::Report(9), packet(1)]),
         (TCP, vec![(1, rtp(1, 96)), (0, report()), (1, rtp(2, 96))], vec![packet(1), Given::Report(9), packet(2)]),
-        ("Transport: RTP/AVP/TCP;interleaved=4-5", vec![(4, rtp(1, 96)), (5, report())], vec![packet(1), Given::Report(9)]),
-        ("Transport: RTP/AVP/TCP;interleaved=1-0", vec![(1, rtp(1, 96)), (0, report())], vec![packet(1), Given::Report(9)]),
-        ("Transport: RTP/AVP/TCP;interleaved=0", vec![(0, rtp(1, 96)), (1, report())], vec![packet(1), Given::Report(9)]),
+        (
+            "Transport: RTP/AVP/TCP;interleaved=4-5",
+            vec![(4, rtp(1, 96)), (5, report())],
+            vec![packet(1), Given::Report(9)],
+        ),
+        (
+            "Transport: RTP/AVP/TCP;interleaved=1-0",
+            vec![(1, rtp(1, 96)), (0, report())],
+            vec![packet(1), Given::Report(9)],
+        ),
+        (
+            "Transport: RTP/AVP/TCP;interleaved=0",
+            vec![(0, rtp(1, 96)), (1, report())],
+            vec![packet(1), Given::Report(9)],
+        ),
         ("Transport: RTP/AVP/TCP;unicast", vec![(0, rtp(1, 96)), (1, report())], vec![packet(1), Given::Report(9)]),
         ("X: y", vec![(0, rtp(1, 96)), (1, report())], vec![packet(1), Given::Report(9)]),
         // In other channels than the server says, as long as nothing came there.

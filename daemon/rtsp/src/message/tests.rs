@@ -161,7 +161,8 @@ const SDP: &[u8] = b"v=0\r\ns=x\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/9000
 
 #[test]
 fn descriptions_are_whole_whatever_their_length_is_said_to_be() {
-    let answer = |headers: &str, body: &[u8]| [format!("RTSP/1.0 200 OK\r\nCSeq: 2\r\n{headers}\r\n").as_bytes(), body].concat();
+    let answer =
+        |headers: &str, body: &[u8]| [format!("RTSP/1.0 200 OK\r\nCSeq: 2\r\n{headers}\r\n").as_bytes(), body].concat();
     let right = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n", SDP.len());
     let unterminated = &SDP[..SDP.len() - 2];
     for (headers, body, needs_pause) in [
@@ -217,7 +218,8 @@ fn a_description_is_not_cut_where_it_pauses_before_its_media() {
 #[test]
 fn what_does_not_end_is_given_up() {
     let line = b"X-A: b\r\n".repeat(10_000);
-    let body = |headers: &str| [format!("RTSP/1.0 200 OK\r\n{headers}\r\n").as_bytes(), &b"a=b\r\n".repeat(200_000)].concat();
+    let body =
+        |headers: &str| [format!("RTSP/1.0 200 OK\r\n{headers}\r\n").as_bytes(), &b"a=b\r\n".repeat(200_000)].concat();
     for (bytes, error) in [
         ([b"RTSP/1.0 200 OK\r\n", &line[..]].concat(), MessageError::Endless),
         ([b"RTSP/1.0 200 OK\r\nServer: ", &[b'a'; 70_000][..]].concat(), MessageError::Endless),
@@ -260,7 +262,10 @@ fn a_head_is_looked_through_once() {
 fn nothing_that_is_repeated_begins_a_line() {
     let mut out = Vec::new();
     write(&mut out, "PLAY rtsp://h/\r\nX: y RTSP/1.0", "3", &[("Session", "1\r\nX: y\n\rz\0")]);
-    assert_eq!(String::from_utf8(out).unwrap(), "PLAY rtsp://h/  X: y RTSP/1.0\r\nCSeq: 3\r\nSession: 1  X: y  z \r\n\r\n");
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "PLAY rtsp://h/  X: y RTSP/1.0\r\nCSeq: 3\r\nSession: 1  X: y  z \r\n\r\n"
+    );
 }
 
 /// Bytes of a connection, with damage.

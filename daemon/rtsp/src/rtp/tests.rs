@@ -108,7 +108,10 @@ fn headers_have_everything_that_they_may() {
         match payload {
             Some(payload) => {
                 let header = header.unwrap();
-                assert_eq!((header.payload_type, header.marker, header.sequence, header.timestamp, header.ssrc), (96, true, 5, 6, 7));
+                assert_eq!(
+                    (header.payload_type, header.marker, header.sequence, header.timestamp, header.ssrc),
+                    (96, true, 5, 6, 7)
+                );
                 let expected = (payload.to_vec(), extension.map(|(profile, bytes)| (profile, bytes.to_vec())));
                 assert_eq!(given, if payload.is_empty() { vec![] } else { vec![expected] }, "{flags:x} {behind:?}");
             }
@@ -164,7 +167,9 @@ fn packets_that_come_twice_are_no_new_count_though_pictures_are_not_sent_as_they
 /// A count that begins anew, at any number, after any other, goes on at once and without a loss. One that is a little ahead is a loss.
 #[test]
 fn cameras_may_count_anew() {
-    for (before, after) in [(500, 0), (20, 0), (65_400, 0), (100, 99), (100, 20), (100, 40_000), (60_000, 500), (300, 44), (1, 65_000)] {
+    for (before, after) in
+        [(500, 0), (20, 0), (65_400, 0), (100, 99), (100, 20), (100, 40_000), (60_000, 500), (300, 44), (1, 65_000)]
+    {
         let mut stream = Stream::new(Delivery::Reliable);
         let numbers = (0..15).map(|n| (before - 14 + n) % 65_536).chain((0..15).map(|n| (after + n) % 65_536));
         let numbers: Vec<u16> = numbers.map(|n: i32| u16::try_from(n.rem_euclid(65_536)).unwrap()).collect();
@@ -218,10 +223,15 @@ fn each_group_of_pictures_may_have_its_ssrc() {
 #[test]
 fn one_datagram_with_an_unlikely_number_changes_nothing_and_two_in_turn_do() {
     let mut stream = Stream::new(Delivery::Lossy);
-    for (sequence, timestamp) in [(10, 0), (40_000, 3000), (11, 3000), (12, 6000), (50_000, 9000), (50_001, 12_000), (50_002, 15_000)] {
+    for (sequence, timestamp) in
+        [(10, 0), (40_000, 3000), (11, 3000), (12, 6000), (50_000, 9000), (50_001, 12_000), (50_002, 15_000)]
+    {
         stream.push(Sent::new(sequence, timestamp));
     }
-    assert_eq!(stream.given.iter().map(|given| (given.0, given.1)).collect::<Vec<_>>(), [(10, 0), (11, 0), (12, 0), (50_001, 1), (50_002, 0)]);
+    assert_eq!(
+        stream.given.iter().map(|given| (given.0, given.1)).collect::<Vec<_>>(),
+        [(10, 0), (11, 0), (12, 0), (50_001, 1), (50_002, 0)]
+    );
     assert_eq!((stream.order.counts.late, stream.order.counts.restarts), (2, 1));
     // A count that begins anew where the numbers were not long ago.
     let mut stream = Stream::new(Delivery::Lossy);

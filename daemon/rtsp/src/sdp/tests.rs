@@ -71,7 +71,12 @@ fn media_lines_of_cameras_are_read() {
         (&["m=video 0 RTP/AVP 96;", "a=rtpmap:96 H264/90000"], "h264", 96, 90_000),
         (&["m=video 0 RTP/AVP", "a=rtpmap:96 H264/90000"], "h264", 96, 90_000),
         (&["m=video", "a=rtpmap:96 H264/90000"], "h264", 96, 90_000),
-        (&["m=video 0 RTP/AVP 999 96", "a=rtpmap:999 X/1", "a=rtpmap:x Y/1", "a=rtpmap:96 H265/90000"], "h265", 96, 90_000),
+        (
+            &["m=video 0 RTP/AVP 999 96", "a=rtpmap:999 X/1", "a=rtpmap:x Y/1", "a=rtpmap:96 H265/90000"],
+            "h265",
+            96,
+            90_000,
+        ),
         (&["m=video 0/2 RTP/AVP/TCP 96", "a=rtpmap:96 HEVC/90000"], "hevc", 96, 90_000),
         (&["m=video 49170 udp 96", "a=rtpmap:96 JPEG/90000"], "jpeg", 96, 90_000),
         (&["m=video 0 RTP/AVP 26"], "jpeg", 26, 90_000),
@@ -84,7 +89,11 @@ fn media_lines_of_cameras_are_read() {
     ] {
         let description = parse(lines);
         let stream = stream(&description);
-        assert_eq!((stream.encoding.as_str(), stream.payload_type, stream.rate_hz), (encoding, payload_type, rate_hz), "{lines:?}");
+        assert_eq!(
+            (stream.encoding.as_str(), stream.payload_type, stream.rate_hz),
+            (encoding, payload_type, rate_hz),
+            "{lines:?}"
+        );
     }
 }
 
@@ -111,7 +120,8 @@ fn other_media_do_not_hide_the_video() {
 
 #[test]
 fn control_urls_are_those_of_session_and_stream() {
-    let description = parse(&["a=control:*", "a=control:x", "m=video 0 RTP/AVP 26", "a=control: t=1;u?v ", "a=control:again"]);
+    let description =
+        parse(&["a=control:*", "a=control:x", "m=video 0 RTP/AVP 26", "a=control: t=1;u?v ", "a=control:again"]);
     assert_eq!(description.control.as_deref(), Some("*"));
     assert_eq!(stream(&description).control.as_deref(), Some("t=1;u?v"));
     let without = parse(&["m=video 0 RTP/AVP 26", "a=control:"]);
@@ -134,7 +144,8 @@ fn parameter_sets_are_those_that_can_be_decoded() {
         ("", 0),
     ] {
         let parameters = parameters.trim_start_matches("96 ");
-        let description = parse(&["m=video 0 RTP/AVP 96", "a=rtpmap:96 H264/90000", &format!("a=fmtp:96 {parameters}")]);
+        let description =
+            parse(&["m=video 0 RTP/AVP 96", "a=rtpmap:96 H264/90000", &format!("a=fmtp:96 {parameters}")]);
         let found = &stream(&description).sets;
         assert_eq!(found.len(), sets, "{parameters}");
         assert!(found.first().is_none_or(|set| *set == sps), "{parameters}");
@@ -187,7 +198,8 @@ fn encryption_is_seen_in_the_profile() {
 fn what_is_read_of_a_description_is_bounded() {
     let description = Description::parse("m=video 0 RTP/AVP 26\n".repeat(100_000).as_bytes());
     assert_eq!(description.streams.len(), MOST_STREAMS);
-    let lines = ["m=video 0 RTP/AVP 26\n".to_owned(), "a=rtpmap:1 x\n".repeat(100_000), "m=video 0 RTP/AVP 26\n".to_owned()];
+    let lines =
+        ["m=video 0 RTP/AVP 26\n".to_owned(), "a=rtpmap:1 x\n".repeat(100_000), "m=video 0 RTP/AVP 26\n".to_owned()];
     assert_eq!(Description::parse(lines.concat().as_bytes()).streams.len(), 1);
     assert!(Description::parse(&[0xFF; 3000]).streams.is_empty());
 }
