@@ -2,7 +2,8 @@
 //!
 //! After a loss, that is so from the next clean entry point on: a key frame (H.264: IDR; H.265: IDR, CRA, BLA), or a recovery point.
 //! With gradual refresh, each picture renews a part of the frame, and a message in the stream says how many pictures that takes:
-//! until then they are decoded, and not whole. Pictures that are shown before an entry point but come behind it may refer to what
+//! until then they are decoded, and not whole. They are whole one refresh later than the message says: x264 says that it is exact, and
+//! at 1 of 11 recovery points of a film the first refresh left damage, which the second removed. Pictures that are shown before an entry point but come behind it may refer to what
 //! was lost.
 //!
 //! The encoder may call the pictures of a recovery point only approximately right (`exact_match_flag`). They count as whole: such a
@@ -26,8 +27,8 @@ enum State {
     Missing,
     /// It has begun at the last key frame, so that pictures ahead of which that is shown cannot be decoded.
     AtKey,
-    /// It has begun at a picture with this number (H.264), from which a recovery point is so many reference pictures away.
-    Recovering { order: OutputOrder, first: u32, distance: u32 },
+    /// The last picture had this number (H.264), and the recovery point is so many reference pictures away.
+    Recovering { order: OutputOrder, number: u32, distance: u32 },
     /// From the picture with this order count on, they are whole. So many of them have come.
     Recovered { order: OutputOrder, from: i64, shown: u8 },
     /// It has all pictures.
@@ -104,10 +105,13 @@ impl Continuity {
     /// Judges a picture behind a recovery point's message.
     fn recover(&mut self, position: Position) -> Verdict {
         let (is_whole, is_over) = match &mut self.0 {
-            State::Recovering { order, first, distance } => {
+            State::Recovering { order, number, distance } => {
                 let at = order.next(position);
-                let passed = position.number.map(|(number, modulo)| number.wrapping_sub(*first) % modulo);
-                if position.is_reference && passed.is_some_and(|passed| passed >= *distance) {
+                if let Some((next, modulo)) = position.number {
+                    *distance = distance.saturating_sub(next.wrapping_sub(*number) % modulo);
+                    *number = next;
+                }
+                if position.is_reference && *distance == 0 {
                     let order = *order;
                     self.0 = State::Recovered { order, from: at, shown: 0 };
                     (true, false)
@@ -134,15 +138,17 @@ impl State {
     fn at(point: RecoveryPoint, position: Position) -> Option<(Self, Verdict)> {
         let order = OutputOrder::from(position);
         match position.number {
-            Some((first, modulo)) => {
+            Some((number, modulo)) => {
                 let distance = u32::try_from(point.distance).ok().filter(|distance| *distance < modulo)?;
                 Some(match distance {
                     0 => (Self::Recovered { order, from: order.last(), shown: 0 }, Verdict::Whole),
-                    _ => (Self::Recovering { order, first, distance }, Verdict::Recovering),
+                    _ => (Self::Recovering { order, number, distance: distance * 2 + 1 }, Verdict::Recovering),
                 })
             }
             None => {
-                let from = order.last() + i64::from(point.distance);
+                let refreshes =
+                    if point.distance > 0 { i64::from(point.distance) * 2 + 1 } else { i64::from(point.distance) };
+                let from = order.last() + refreshes;
                 let verdict = if point.distance <= 0 { Verdict::Whole } else { Verdict::Recovering };
                 Some((Self::Recovered { order, from, shown: 0 }, verdict))
             }

@@ -67,7 +67,7 @@ fn pictures_that_are_shown_before_an_open_recovery_point_are_not_whole() {
 fn a_gradual_refresh_is_over_at_the_reference_picture_that_it_names() {
     let mut continuity = Continuity::default();
     let stream = [
-        (point(3), at(15, 0, true)),
+        (point(1), at(15, 0, true)),
         (Access::Inter, at(16, 2, true)),
         (Access::Inter, at(17, 8, true)),
         (Access::Inter, at(18, 4, false)),
@@ -94,7 +94,8 @@ fn a_recovery_point_counts_only_where_it_can_be_followed() {
     // H.265 counts in the order of output.
     let order = |order| Some(Position { number: None, order: Some((order, 256)), is_reference: true });
     assert_eq!(continuity.next(&unit(point(2), order(255))), (Recovering, true));
-    assert_eq!(judge(&mut continuity, &[(Access::Inter, order(0)), (Access::Inter, order(1))]), [Recovering, Whole]);
+    let verdicts = judge(&mut continuity, &[0, 3, 4].map(|at| (Access::Inter, order(at))));
+    assert_eq!(verdicts, [Recovering, Recovering, Whole]);
     assert_eq!(judge(&mut continuity, &[(Access::Inter, None)]), [Damaged]);
 }
 

@@ -258,7 +258,7 @@ fn what_an_overload_skips_after_a_loss_is_overload() {
 
 #[test]
 fn a_gradual_refresh_is_decoded_by_a_new_decoder_and_published_once_it_is_over() {
-    let point = Access::Recovery(RecoveryPoint { distance: 2, is_broken_link: false });
+    let point = Access::Recovery(RecoveryPoint { distance: 1, is_broken_link: false });
     let numbered = |access, n: i64| {
         let position = Some(Position { number: Some((n as u32, 16)), order: None, is_reference: true });
         AccessUnit { position, ..unit(access, n) }
@@ -267,14 +267,14 @@ fn a_gradual_refresh_is_decoded_by_a_new_decoder_and_published_once_it_is_over()
         queue.push(numbered(Access::Inter, 0));
         (1..6).for_each(|n| queue.push(numbered(if n == 1 { point } else { Access::Inter }, n)));
         queue.push(AccessUnit { follows_loss: true, ..numbered(Access::Inter, 7) });
-        (8..12).for_each(|n| queue.push(numbered(if n == 8 { point } else { Access::Inter }, n)));
+        (8..13).for_each(|n| queue.push(numbered(if n == 8 { point } else { Access::Inter }, n)));
     };
     use Fate::{Discarded, Published, PublishedAsDamaged, PublishedAsRecovering};
     let (queue, _) = queue();
     stream(&queue);
-    assert_eq!(queue.take_loss(), Some((3, LossCause::Corrupt)), "and none of those before the first whole one");
-    let expected = [(1, Discarded), (2, Discarded), (3, Published), (4, Published), (5, Published)];
-    let later = [(8, Discarded), (9, Discarded), (10, Published), (11, Published)];
+    assert_eq!(queue.take_loss(), Some((4, LossCause::Corrupt)), "and none of those before the first whole one");
+    let expected = [(1, Discarded), (2, Discarded), (3, Discarded), (4, Published), (5, Published)];
+    let later = [(8, Discarded), (9, Discarded), (10, Discarded), (11, Published), (12, Published)];
     assert_eq!(fates(&queue), [&expected[..], &later].concat());
     assert_eq!(queue.state.lock().restarts, 2);
     let (queue, _) = queue_of(DamagedFrames::Mark);
@@ -284,8 +284,9 @@ fn a_gradual_refresh_is_decoded_by_a_new_decoder_and_published_once_it_is_over()
         (7, PublishedAsDamaged),
         (8, PublishedAsRecovering),
         (9, PublishedAsRecovering),
-        (10, Published),
+        (10, PublishedAsRecovering),
         (11, Published),
+        (12, Published),
     ];
     assert_eq!(fates(&queue), [&expected[..], &later].concat());
 }
