@@ -877,7 +877,7 @@ def run(args, folder):
     paths = make_streams(folder)
     made = {"h264": server.Stream(str(paths["h264"])), "h265": server.Stream(str(paths["h265"])), "jpeg": server.JpegStream(str(paths["jpeg"]), 255)}
     streams = {
-        name: argparse.Namespace(streams=[made[codec]], trick=None, address="127.0.0.1", user=None, status=None, moved=None, at_end="loop", more=more, sets="sdp" if "sdp" in name or "answers" in name else "in-band")
+        name: argparse.Namespace(streams=[made[codec]], trick=None, address="127.0.0.1", user=None, status=None, moved=None, begin=0, lose=0, seed=1, at_end="loop", more=more, sets="sdp" if "sdp" in name or "answers" in name else "in-band")
         for name, codec, _, more in CAMERAS
     }
     tally = Tally()

@@ -174,6 +174,7 @@ class Client(threading.Thread):
         self.lock, self.over = threading.Lock(), threading.Event()
         self.udp, self.sequence, self.nonce = None, random.randrange(1 << 16), os.urandom(8).hex()
         self.ssrc, self.logins, self.kept, self.sent, self.has_begun = 7, 0, 0, [], False
+        self.luck = random.Random(args.seed)
 
     def run(self):
         try:
@@ -300,6 +301,8 @@ class Client(threading.Thread):
     def packet(self, payload, timestamp, marker=False):
         head = struct.pack(">BBHII", 0x80, self.args.streams[0].payload_type | marker << 7, self.sequence, timestamp & 0xFFFFFFFF, self.ssrc)
         self.sequence = (self.sequence + 1) & 0xFFFF
+        if self.luck.random() < self.args.lose:
+            return
         packet, trick = head + payload, self.args.trick
         # Those that are held back, and their order.
         self.sent.append(packet)
@@ -371,8 +374,8 @@ class Client(threading.Thread):
         while True:
             for stream in args.streams:
                 presentations = args.presentations or range(len(stream.units))
-                first = n
-                for unit, presentation in zip(stream.units, presentations):
+                first, begin = n, args.begin if n == 0 else 0
+                for unit, presentation in list(zip(stream.units, presentations))[begin:]:
                     # A gap would be seen as silence, a hurry as a burst: neither matters to a test.
                     time.sleep(max(0, start + n / args.fps - time.monotonic()))
                     if self.over.is_set():
@@ -432,6 +435,9 @@ def main():
     parser.add_argument("--captured-ago", type=float, default=0.1, help="what sender reports say, in seconds")
     parser.add_argument("--status", type=int, help="answer DESCRIBE with it")
     parser.add_argument("--moved", metavar="URL", help="answer DESCRIBE with a redirect there")
+    parser.add_argument("--begin", type=int, default=0, help="leave out so many units at the start")
+    parser.add_argument("--lose", type=float, default=0, help="lose this share of the video's packets, over TCP too")
+    parser.add_argument("--seed", type=int, default=1, help="decides which packets are lost")
     parser.add_argument("--trick", choices=TRICKS)
     parser.add_argument("--most-sent", type=int, default=400 << 20)
     args = parser.parse_args()

@@ -103,6 +103,7 @@ impl Source for PatternSource {
             buffer: buffer.into(),
             sequence,
             timestamp,
+            damaged: false,
             name: None,
         }))
     }

@@ -136,7 +136,7 @@ impl Loader {
         }
         let (timestamp, layout) = read?;
         let name = Some(Arc::from(path.to_string_lossy()));
-        Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, name })
+        Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, damaged: false, name })
     }
 
     /// Reads a picture, which `bytes` are the file of and `timestamp` the time, into `buffer`, which gets its size.
@@ -153,7 +153,7 @@ impl Loader {
         if bytes.capacity().max(buffer.as_slice().len()) > KEPT_BYTES {
             (*bytes, self.jpeg) = (Vec::new(), JpegDecoder::new());
         }
-        Ok(Frame { layout: decoded?, buffer: buffer.into(), sequence, timestamp, name: None })
+        Ok(Frame { layout: decoded?, buffer: buffer.into(), sequence, timestamp, damaged: false, name: None })
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), Reason> {

@@ -93,6 +93,7 @@ impl PipeFrames {
     /// Makes a frame of what [`read`](Self::read) returned.
     pub fn frame(&self, buffer: Option<PooledBuffer>, sequence: u64, timestamp: Timestamp) -> Next {
         let Some(buffer) = buffer else { return Next::Lost { frames: 1, cause: LossCause::Overload } };
-        Next::Frame(Frame { layout: self.layout, buffer: buffer.into(), sequence, timestamp, name: None })
+        let (layout, buffer) = (self.layout, buffer.into());
+        Next::Frame(Frame { layout, buffer, sequence, timestamp, damaged: false, name: None })
     }
 }

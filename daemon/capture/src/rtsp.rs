@@ -9,6 +9,7 @@
 
 mod access_unit;
 mod choose_decoder;
+mod continuity;
 mod datagram_ports;
 mod ffmpeg_decoder;
 mod frame_times;
@@ -16,6 +17,7 @@ mod frame_times;
 pub mod fuzz;
 mod jpeg_decoder;
 mod jpeg_payload;
+mod numbering;
 mod nvdec_decoder;
 mod offer;
 mod picture_order;
@@ -61,6 +63,8 @@ pub struct RtspSource {
     /// How many decoders in turn were over, because the parameters changed, before they gave a frame.
     fruitless: u32,
     damage: DamageWatch,
+    /// What the log has said of a decoder last: after a loss, another one may begin that is the same.
+    described: String,
 }
 
 /// Decoders in turn that give no frame before the stream's parameters change again. Each costs two processes.
@@ -99,7 +103,7 @@ impl RtspSource {
         let stream = Arc::new(Stream {
             config: config.clone(),
             buffers: buffers.clone(),
-            queue: Arc::new(UnitQueue::new(Arc::clone(&clock))),
+            queue: Arc::new(UnitQueue::new(Arc::clone(&clock), config.damaged)),
             camera: name.to_owned(),
             origin: target.shown.clone(),
             clock: Arc::clone(&clock),
@@ -113,6 +117,7 @@ impl RtspSource {
             sequence: 0,
             fruitless: 0,
             damage: DamageWatch::default(),
+            described: String::new(),
         })
     }
 
@@ -133,7 +138,11 @@ impl RtspSource {
                 First::Unit(unit) => {
                     let decoder =
                         choose_decoder::start(&self.stream, &unit, self.prepared.take(), &mut self.session, stop)?;
-                    log::info!("camera {camera}: {}", decoder.describe());
+                    let described = decoder.describe();
+                    if described != self.described {
+                        log::info!("camera {camera}: {described}");
+                    }
+                    self.described = described;
                     return Ok(decoder);
                 }
                 First::Stopped => return Err(ReadError::Stopped),
@@ -168,7 +177,8 @@ impl RtspSource {
         if !matches!(next, Next::Lost { cause: LossCause::Corrupt, .. }) {
             self.damage.reset();
         } else if self.damage.is_over(clock.monotonic_ns(), self.stream.frame_timeout()) {
-            return Err(self.stream.damaged());
+            let stream = self.stream.as_ref();
+            return Err(if stream.queue.awaits_entry() { stream.no_frame() } else { stream.damaged() });
         }
         Ok(next)
     }
@@ -202,9 +212,13 @@ impl Source for RtspSource {
                 }
                 DecoderEnd::OtherParameters => {
                     let camera = &self.stream.camera;
-                    log::info!("camera {camera}: the stream has other parameters now, starting the decoder again");
+                    log::debug!("camera {camera}: starting another decoder, for other parameters or after a loss");
                 }
                 DecoderEnd::SessionEnded => {
+                    if let Some((frames, cause)) = self.stream.queue.take_loss() {
+                        self.sequence += frames;
+                        return Ok(Next::Lost { frames, cause });
+                    }
                     return Err(self.stream.queue.ended().unwrap_or_else(session::session_ended));
                 }
                 DecoderEnd::Stopped => return Ok(Next::Stopped),

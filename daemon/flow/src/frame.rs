@@ -28,6 +28,8 @@ pub struct Frame {
     pub sequence: u64,
     /// Time of the frame.
     pub timestamp: Timestamp,
+    /// Whether it may show damage: a picture that it refers to was lost on its way.
+    pub damaged: bool,
     /// Name of the frame, if it has one: the path of a picture.
     pub name: Option<Arc<str>>,
 }

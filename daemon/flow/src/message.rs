@@ -68,6 +68,9 @@ pub struct FrameFacts {
     pub height: u32,
     /// Pixel format, as in the configuration.
     pub format: &'static str,
+    /// Whether the frame may show damage: with `damaged = "mark"`, after a loss, up to the next clean picture of the stream.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub damaged: bool,
     /// Path of the file, for a picture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Arc<str>>,
@@ -258,6 +261,7 @@ impl Message {
                 width: frame.layout.width(),
                 height: frame.layout.height(),
                 format: frame.layout.format().name(),
+                damaged: frame.damaged,
                 file: frame.name.clone(),
             },
             model: Arc::clone(model),

@@ -29,7 +29,7 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
         sequence: 0,
         captured_at: String::new(),
         monotonic_ns: 0,
-        frame: FrameFacts { width: 1, height: 1, format: "grey", file: None },
+        frame: FrameFacts { width: 1, height: 1, format: "grey", damaged: false, file: None },
         model: model_facts(),
         timings_us: Timings { total: 1_000, ..Timings::default() },
         detections: labels.iter().map(detection).collect(),
@@ -55,7 +55,7 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
         sequence,
         captured_at: "2025-01-01T00:00:00.000000000Z".into(),
         monotonic_ns: sequence * 1_000_000,
-        frame: FrameFacts { width: 640, height: 480, format: "rgb", file: None },
+        frame: FrameFacts { width: 640, height: 480, format: "rgb", damaged: false, file: None },
         model: Arc::new(MessageModel { name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() }),
         timings_us: Timings::default(),
         detections: vec![detection; detections],
@@ -75,7 +75,7 @@ pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
     let layout = FrameLayout::packed(PixelFormat::Grey, 4, 2, ColorDescription::default()).unwrap();
     let mut buffer = pool.take()?;
     buffer.as_mut_slice().fill(sequence as u8);
-    Some(Frame { layout, buffer: buffer.into(), sequence, timestamp: now(&SystemClock), name: None })
+    Some(Frame { layout, buffer: buffer.into(), sequence, timestamp: now(&SystemClock), damaged: false, name: None })
 }
 
 /// Returns a pool of buffers for [`frame`].

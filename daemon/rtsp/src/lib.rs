@@ -5,6 +5,7 @@
 
 pub mod authentication;
 pub mod client;
+pub mod codec;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod message;

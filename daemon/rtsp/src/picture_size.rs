@@ -3,7 +3,8 @@
 use h264_reader::nal::sps::SeqParameterSet;
 use h264_reader::rbsp::{BitRead, BitReader, BitReaderError, decode_nal};
 
-use crate::sdp::{Codec, StreamDescription};
+use crate::codec::Codec;
+use crate::sdp::StreamDescription;
 
 /// Returns width and height in pixels of the pictures of a stream; `None` if its description does not say, or not in a way that is
 /// known here.

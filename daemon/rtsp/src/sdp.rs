@@ -5,6 +5,8 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use crate::codec::Codec;
+
 /// The most streams of a description that are read.
 const MOST_STREAMS: usize = 64;
 
@@ -18,17 +20,6 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true),
 );
-
-/// A codec of network cameras.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Codec {
-    /// AVC, by RFC 6184.
-    H264,
-    /// HEVC, by RFC 7798.
-    H265,
-    /// By RFC 2435.
-    Jpeg,
-}
 
 /// What a server offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

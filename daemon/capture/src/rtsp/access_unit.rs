@@ -2,15 +2,21 @@
 //! are assembled elsewhere (`jpeg_payload`).
 //!
 //! A unit ends where the timestamp changes, or earlier at a packet with the marker bit. Some cameras set that bit on every slice:
-//! once a picture goes on behind it, the bit counts no more in that session.
+//! once a picture goes on behind it, the bit counts no more in that session. The first key frame waits for the packet behind it, which
+//! shows whether it does. Some cameras give each slice a timestamp of its own: a slice that begins no picture continues the one before.
 //!
 //! Nothing is trusted. A unit has at most [`MAX_UNIT_BYTES`], and one that lost a packet or whose lengths lie is dropped and
-//! counted.
+//! counted. The next one that is whole says whether it may refer to what was lost: it may not if the lost pictures are certain to be
+//! ones that no other refers to. H.264 numbers its reference pictures. In H.265, all lost packets must be of one picture.
 
 use std::mem;
+use std::ops::Range;
 
 use memchr::memmem::Finder;
 use visiond_flow::timestamp::Timestamp;
+
+use super::numbering::{Numbering, Position, RecoveryPoint, recovery_point};
+pub use visiond_rtsp::codec::Codec;
 
 /// The largest access unit. A key frame of a 4K camera has 1 to 4 MB.
 pub const MAX_UNIT_BYTES: usize = 16 << 20;
@@ -27,72 +33,12 @@ const MOST_LOOKS: u32 = 64;
 /// The most parameter sets of a unit that are looked at: H.264 has 32 and 256 of its two kinds. Each is compared with those before.
 const MOST_SETS: usize = 512;
 
+/// So many pictures in turn must have counted up H.264's frame number before a leap of it counts as a loss. Some cameras write
+/// nonsense there.
+const TRUSTED_NUMBERS: u32 = 8;
+
 /// What precedes every NAL unit in Annex B.
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
-
-/// A codec of network cameras.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Codec {
-    H264,
-    H265,
-    Jpeg,
-}
-
-impl Codec {
-    /// Returns the codec by its name in SDP.
-    pub fn of_encoding(name: &str) -> Option<Self> {
-        match name {
-            "h264" => Some(Self::H264),
-            "h265" => Some(Self::H265),
-            "jpeg" => Some(Self::Jpeg),
-            _ => None,
-        }
-    }
-
-    /// Returns ffmpeg's name of the codec's bitstream.
-    pub const fn demuxer(self) -> &'static str {
-        match self {
-            Self::H264 => "h264",
-            Self::H265 => "hevc",
-            Self::Jpeg => "mjpeg",
-        }
-    }
-
-    /// Returns the access unit delimiter in Annex B. It ends the unit before it: without it, a decoder learns that a unit is over
-    /// only from the next one, a frame interval later.
-    pub const fn delimiter(self) -> &'static [u8] {
-        match self {
-            Self::H264 => &[0, 0, 0, 1, 0x09, 0xF0],
-            Self::H265 => &[0, 0, 0, 1, 0x46, 0x01, 0x50],
-            // A picture has an end.
-            Self::Jpeg => &[],
-        }
-    }
-
-    fn nal(self, nal: &[u8]) -> Nal {
-        let Some(&first) = nal.first() else { return Nal::Other };
-        // The first bit behind the header of a slice: `first_mb_in_slice` is 0, or `first_slice_segment_in_pic_flag` is set.
-        let begins_picture = |header: usize| nal.get(header).is_some_and(|byte| byte & 0x80 != 0);
-        match self {
-            Self::H264 => match first & 0x1F {
-                5 => Nal::Slice { access: Access::Key, is_first: begins_picture(1) },
-                1 | 2 => Nal::Slice { access: Access::Inter, is_first: begins_picture(1) },
-                7 => Nal::Sps,
-                8 => Nal::OtherSet,
-                _ => Nal::Other,
-            },
-            Self::H265 => match (first >> 1) & 0x3F {
-                8 | 9 => Nal::Slice { access: Access::Leading, is_first: begins_picture(2) },
-                16..=21 => Nal::Slice { access: Access::Key, is_first: begins_picture(2) },
-                0..=31 => Nal::Slice { access: Access::Inter, is_first: begins_picture(2) },
-                33 => Nal::Sps,
-                32 | 34 => Nal::OtherSet,
-                _ => Nal::Other,
-            },
-            Self::Jpeg => Nal::Other,
-        }
-    }
-}
 
 /// A NAL unit, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +50,52 @@ enum Nal {
     Sps,
     /// A picture or video parameter set.
     OtherSet,
+    /// Supplemental information about the picture behind it.
+    Information,
+    /// The start of an access unit.
+    Delimiter,
     Other,
+}
+
+impl Nal {
+    /// Looks at the first bytes of a NAL unit.
+    fn of(codec: Codec, nal: &[u8]) -> Self {
+        let Some(&first) = nal.first() else { return Self::Other };
+        // The first bit behind the header of a slice: `first_mb_in_slice` is 0, or `first_slice_segment_in_pic_flag` is set.
+        let begins_picture = |header: usize| nal.get(header).is_some_and(|byte| byte & 0x80 != 0);
+        match codec {
+            Codec::H264 => match first & 0x1F {
+                5 => Self::Slice { access: Access::Key, is_first: begins_picture(1) },
+                1 | 2 => Self::Slice { access: Access::Inter, is_first: begins_picture(1) },
+                6 => Self::Information,
+                7 => Self::Sps,
+                8 => Self::OtherSet,
+                9 => Self::Delimiter,
+                _ => Self::Other,
+            },
+            Codec::H265 => match (first >> 1) & 0x3F {
+                6 | 7 => Self::Slice { access: Access::LeadingAlone, is_first: begins_picture(2) },
+                8 | 9 => Self::Slice { access: Access::Leading, is_first: begins_picture(2) },
+                16..=21 => Self::Slice { access: Access::Key, is_first: begins_picture(2) },
+                0..=31 => Self::Slice { access: Access::Inter, is_first: begins_picture(2) },
+                33 => Self::Sps,
+                32 | 34 => Self::OtherSet,
+                35 => Self::Delimiter,
+                39 => Self::Information,
+                _ => Self::Other,
+            },
+            Codec::Jpeg => Self::Other,
+        }
+    }
+
+    /// Whether it is in front of a picture.
+    fn precedes_picture(self) -> bool {
+        match self {
+            Self::Slice { is_first, .. } => is_first,
+            Self::Sps | Self::OtherSet | Self::Information | Self::Delimiter => true,
+            Self::Other => false,
+        }
+    }
 }
 
 /// Which other pictures a decoder needs for a picture.
@@ -112,11 +103,34 @@ enum Nal {
 pub enum Access {
     /// None: decoding can begin here.
     Key,
+    /// Pictures before it. Decoding can begin here, and is right from that point on.
+    Recovery(RecoveryPoint),
     /// Pictures before it.
     Inter,
     /// Pictures before the key frame that it follows, ahead of which it is shown (H.265: RASL). Undecodable if decoding began
     /// there.
     Leading,
+    /// The key frame that it follows, ahead of which it is shown (H.265: RADL).
+    LeadingAlone,
+}
+
+/// What becomes of the frame that a decoder makes of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Published,
+    /// It is published with the mark that it may show damage.
+    PublishedAsDamaged,
+    /// The same. The decoder has begun at a recovery point that this is shown before.
+    PublishedAsRecovering,
+    /// As before, but it is no frame: it has been counted as lost.
+    Discarded,
+}
+
+impl Fate {
+    /// Whether the frame is published with the mark that it may show damage.
+    pub fn is_damaged(self) -> bool {
+        matches!(self, Self::PublishedAsDamaged | Self::PublishedAsRecovering)
+    }
 }
 
 /// A coded picture.
@@ -126,12 +140,35 @@ pub struct AccessUnit {
     /// NAL units in Annex B, where a key frame begins with its parameter sets; or a JPEG file.
     pub data: Vec<u8>,
     pub access: Access,
+    /// Whether pictures that it may refer to were lost since the unit before it.
+    pub follows_loss: bool,
+    /// `None` where its headers do not tell.
+    pub position: Option<Position>,
+    pub fate: Fate,
     /// When it is to be shown, in units of RTP: only the order matters.
     pub presentation: i64,
     /// When it was captured, or arrived.
     pub captured: Timestamp,
     /// Counts changes of the parameters that a decoder is set up with.
     pub generation: u64,
+}
+
+/// Whether the marker bit ends a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Markers {
+    /// The packet behind the first key frame will show it.
+    Unknown,
+    EndPictures,
+    EndSlices,
+}
+
+/// What was lost since the last unit that was given away.
+#[derive(Debug, Default)]
+struct Loss {
+    /// At most so many pictures.
+    pictures: u64,
+    /// Whether others may refer to one of them.
+    is_of_references: bool,
 }
 
 /// Assembles the access units of one stream of H.264 or H.265.
@@ -144,18 +181,35 @@ pub struct Assembler {
     looks: u32,
     /// Its RTP timestamp, and when it was captured.
     time: Option<(i64, Timestamp)>,
+    /// The timestamp of its last packet: some cameras give each slice its own.
+    latest: i64,
+    /// Whether it has a slice.
+    has_picture: bool,
+    /// Whether it has a marker bit that may end it: the next packet will show.
+    is_ended: bool,
     in_fragment: bool,
+    /// Whether the camera ends fragments by the marker bit alone.
+    ends_fragments_by_marker: bool,
     is_broken: bool,
-    trusts_marker: bool,
-    /// The timestamp of the last unit that was returned.
-    returned: Option<i64>,
-    /// The latest parameter sets, in Annex B, and the sequence parameter sets among them.
+    /// Whether all of its lost packets are certain to be its own.
+    lost_inside: bool,
+    markers: Markers,
+    /// The timestamp of the last unit that was given away, and what it has as its presentation.
+    given: Option<(i64, i64)>,
+    loss: Loss,
+    /// H.264's frame number of the last reference picture that was given away.
+    number: Option<u32>,
+    /// How many pictures in turn have counted it up as the standard says.
+    counted: u32,
+    /// The latest parameter sets, in Annex B, the sequence parameter sets among them, and how they number pictures.
     sets: Vec<u8>,
     sps: Vec<u8>,
+    numbering: Option<Numbering>,
     /// The sequence parameter sets of the last key frame.
     used_sps: Vec<u8>,
     generation: u64,
     damaged: u64,
+    reason: Option<&'static str>,
 }
 
 impl Assembler {
@@ -166,15 +220,25 @@ impl Assembler {
             unit: Vec::new(),
             looks: 0,
             time: None,
+            latest: 0,
+            has_picture: false,
+            is_ended: false,
             in_fragment: false,
+            ends_fragments_by_marker: false,
             is_broken: false,
-            trusts_marker: true,
-            returned: None,
+            lost_inside: false,
+            markers: Markers::Unknown,
+            given: None,
+            loss: Loss::default(),
+            number: None,
+            counted: 0,
             sets: Vec::new(),
             sps: Vec::new(),
+            numbering: None,
             used_sps: Vec::new(),
             generation: 0,
             damaged: 0,
+            reason: None,
         };
         this.learn(&Contents::of(codec, sets));
         this
@@ -190,14 +254,15 @@ impl Assembler {
         mut give: impl FnMut(AccessUnit),
     ) {
         if lost > 0 {
-            self.in_fragment = false;
-            self.is_broken |= self.time.is_some();
+            self.lose(lost, time.0);
         }
-        if self.time.is_none_or(|(before, _)| before != time.0) {
-            self.is_broken |= self.in_fragment;
-            self.finish(&mut give);
-            self.time = Some(time);
+        // Some cameras keep a connection alive by those.
+        if payload.is_empty() {
+            return;
         }
+        let payload = without_start_code(payload);
+        self.begin(payload, time, lost > 0, &mut give);
+        self.latest = time.0;
         // The start of a unit may be among the lost packets; `finish` sees whether it is there.
         let taken = match self.codec {
             Codec::H264 => self.take_h264(payload),
@@ -209,14 +274,123 @@ impl Assembler {
             self.is_broken = true;
             self.in_fragment = false;
         }
-        if marker && self.trusts_marker && !self.in_fragment {
-            self.finish(&mut give);
+        if marker && self.markers != Markers::EndSlices {
+            self.end(&mut give);
         }
     }
 
     /// Returns how many units were dropped since the last call because they were damaged.
     pub fn take_damaged(&mut self) -> u64 {
         mem::take(&mut self.damaged)
+    }
+
+    /// Returns why units are dropped although no packet is lost, if that is known: what the camera sends, and what to do.
+    pub fn reason(&self) -> Option<&'static str> {
+        self.reason
+    }
+
+    /// Takes note of lost packets before one with the timestamp `time`.
+    fn lose(&mut self, lost: u16, time: i64) {
+        self.in_fragment = false;
+        self.loss.pictures += u64::from(lost);
+        match self.time {
+            // Where timestamps tell pictures apart.
+            Some(_) if self.latest == time && !self.is_ended && self.given.is_some_and(|(given, _)| given != time) => {
+                self.lost_inside = true;
+            }
+            _ => self.loss.is_of_references = true,
+        }
+        self.is_broken |= self.time.is_some();
+    }
+
+    /// Ends the unit before a payload that does not belong to it, and begins another.
+    fn begin(
+        &mut self,
+        payload: &[u8],
+        time: (i64, Timestamp),
+        is_behind_loss: bool,
+        give: &mut impl FnMut(AccessUnit),
+    ) {
+        if self.time.is_none() {
+            self.time = Some(time);
+            return;
+        }
+        let before = self.latest;
+        let next = self.first_nal(payload);
+        let continues = matches!(next, Some(Nal::Slice { is_first: false, .. }));
+        if self.is_ended && self.in_fragment {
+            if next.is_none() && before == time.0 {
+                // The marker bit was on a piece in the middle.
+                self.is_ended = false;
+                return;
+            }
+            self.ends_fragments_by_marker = true;
+            self.in_fragment = false;
+        }
+        if self.is_ended && !self.is_broken && self.markers == Markers::Unknown {
+            if continues {
+                (self.markers, self.is_ended) = (Markers::EndSlices, false);
+            } else if next.is_some_and(Nal::precedes_picture) {
+                self.markers = Markers::EndPictures;
+            }
+        }
+        let is_over = if before == time.0 {
+            // All packets have the same timestamp, or a marker bit was lost.
+            (self.is_broken || self.is_ended) && self.has_picture && next.is_some_and(Nal::precedes_picture)
+        } else {
+            is_behind_loss || self.is_broken || self.in_fragment || !continues || !self.has_picture
+        };
+        if !is_over {
+            return;
+        }
+        if self.in_fragment {
+            self.is_broken = true;
+            self.reason = Some(ENDLESS_FRAGMENTS);
+        }
+        self.finish(give);
+        self.time = Some(time);
+    }
+
+    /// Ends the unit at a marker bit.
+    fn end(&mut self, give: &mut impl FnMut(AccessUnit)) {
+        if self.is_ended {
+            return;
+        }
+        // Some cameras mark no piece as the last one, and others set the bit on each piece.
+        let is_open = self.in_fragment && !self.ends_fragments_by_marker;
+        // Nothing is decoded before the first key frame.
+        let may_end_slice = self.markers == Markers::Unknown && !self.is_broken && self.is_entry();
+        if is_open || may_end_slice {
+            self.is_ended = true;
+        } else {
+            self.in_fragment = false;
+            self.finish(give);
+        }
+    }
+
+    /// Whether decoding may begin with the unit so far.
+    fn is_entry(&self) -> bool {
+        let picture = Contents::of(self.codec, &self.unit).picture;
+        picture.is_some_and(|(access, _)| matches!(access, Access::Key | Access::Recovery(_)))
+    }
+
+    /// Returns the NAL unit that a payload begins, if it begins one.
+    fn first_nal(&self, payload: &[u8]) -> Option<Nal> {
+        let header = if self.codec == Codec::H265 { 2 } else { 1 };
+        match (self.codec, payload) {
+            (Codec::H264, &[first, _, _, ..]) if first & 0x1F == 24 => {
+                payload.get(3..).map(|nal| Nal::of(self.codec, without_start_code(nal)))
+            }
+            (Codec::H264, &[first, fragment, data, ..]) if first & 0x1F == 28 => {
+                (fragment & 0x80 != 0).then(|| Nal::of(self.codec, &[(first & 0xE0) | (fragment & 0x1F), data]))
+            }
+            (Codec::H265, &[first, ..]) if first >> 1 & 0x3F == 48 => {
+                payload.get(4..).map(|nal| Nal::of(self.codec, without_start_code(nal)))
+            }
+            (Codec::H265, &[first, second, fragment, data, ..]) if first >> 1 & 0x3F == 49 => (fragment & 0x80 != 0)
+                .then(|| Nal::of(self.codec, &[(first & 0x81) | ((fragment & 0x3F) << 1), second, data])),
+            _ => (payload.len() > header).then(|| Nal::of(self.codec, payload)),
+        }
     }
 
     /// Takes an H.264 payload; `None` if it is damaged or of a mode that cameras do not use.
@@ -226,12 +400,18 @@ impl Assembler {
             1..=23 => self.whole(payload),
             // STAP-A: several units.
             24 => self.aggregate(rest),
+            // STAP-B, MTAP16, MTAP24, FU-B.
+            25..=27 | 29 => {
+                self.reason = Some(INTERLEAVED);
+                None
+            }
             // FU-A: a piece of one.
             28 => {
                 let (&fragment, data) = rest.split_first()?;
                 self.fragment(fragment, &[(header & 0xE0) | (fragment & 0x1F)], data)
             }
-            _ => None,
+            // Without a meaning, so no part of a picture.
+            _ => Some(()),
         }
     }
 
@@ -244,14 +424,21 @@ impl Assembler {
                 let (&fragment, data) = rest.split_first()?;
                 self.fragment(fragment, &[(first & 0x81) | ((fragment & 0x3F) << 1), second], data)
             }
-            50.. => None,
+            // PACI has a picture's data behind a header of its own.
+            50 => None,
+            51.. => Some(()),
             _ => self.whole(payload),
         }
     }
 
     fn whole(&mut self, nal: &[u8]) -> Option<()> {
-        self.is_broken |= mem::take(&mut self.in_fragment);
+        if mem::take(&mut self.in_fragment) {
+            self.is_broken = true;
+            self.reason = Some(ENDLESS_FRAGMENTS);
+        }
         self.has_room(nal)?;
+        let nal = without_start_code(nal);
+        self.has_picture |= matches!(Nal::of(self.codec, nal), Nal::Slice { .. });
         put(&mut self.unit, nal);
         Some(())
     }
@@ -273,7 +460,11 @@ impl Assembler {
         self.has_room(data)?;
         match (is_start, self.in_fragment) {
             (true, _) => {
-                self.is_broken |= self.in_fragment;
+                if self.in_fragment {
+                    self.is_broken = true;
+                    self.reason = Some(ENDLESS_FRAGMENTS);
+                }
+                self.has_picture |= matches!(Nal::of(self.codec, header), Nal::Slice { .. });
                 put(&mut self.unit, header);
             }
             (false, true) => {}
@@ -291,67 +482,129 @@ impl Assembler {
 
     /// Ends the unit and gives it away if it is a whole picture. Units without a picture wait for the one that they precede.
     fn finish(&mut self, give: &mut impl FnMut(AccessUnit)) {
-        let Some((presentation, captured)) = self.time else { return };
+        let Some((time, captured)) = self.time else { return };
         let contents = Contents::of(self.codec, &self.unit);
         // It is looked through again with each packet that ends a unit.
         self.looks += 1;
         self.is_broken |= contents.picture.is_none() && (self.unit.len() > MAX_SETS_BYTES || self.looks > MOST_LOOKS);
-        let Some((access, is_first)) = contents.picture.filter(|_| !self.is_broken) else {
-            if mem::take(&mut self.is_broken) {
-                self.unit = Vec::new();
-                self.looks = 0;
-                self.damaged += 1;
-                self.time = None;
-                self.in_fragment = false;
-            }
+        let picture = contents.picture.filter(|_| !self.is_broken);
+        if picture.is_none() && !self.is_broken {
             return;
-        };
-        self.looks = 0;
-        self.learn(&contents);
+        }
         // The next one is about as long, unless this is a key frame. Growing would copy it.
         let likely = self.unit.len() + self.unit.len() / 2;
         let mut data = mem::replace(&mut self.unit, Vec::with_capacity(likely.min(MOST_RESERVED_BYTES)));
+        let lost_inside = mem::take(&mut self.lost_inside);
+        (self.looks, self.time) = (0, None);
+        (self.has_picture, self.is_ended, self.in_fragment, self.is_broken) = (false, false, false, false);
+        // The rest of a picture: its start was lost, or the marker bit came too early.
+        let is_rest = picture.is_some_and(|(_, is_first)| !is_first);
+        if is_rest && self.loss.pictures == 0 && self.given.is_some_and(|(given, _)| given == time) {
+            self.markers = Markers::EndSlices;
+        }
+        let Some((access, _)) = picture.filter(|_| !is_rest) else {
+            self.unit = Vec::new();
+            self.damaged += 1;
+            self.loss.pictures += 1;
+            self.loss.is_of_references |= !(lost_inside && self.is_discardable(contents.slice(&data)));
+            return;
+        };
+        self.learn(&contents);
+        let position = self.numbering.and_then(|numbering| numbering.position(contents.slice(&data)));
+        let follows_loss = self.judge_loss(access, position) || is_cut(self.codec, contents.slice(&data));
+        let access = self.enter(access, &contents, &mut data);
         // It may wait in the queue, whose bytes are bounded.
         if data.capacity() - data.len() > data.len().min(MOST_RESERVED_BYTES) {
             data.shrink_to_fit();
         }
-        self.time = None;
-        if !is_first {
-            // The rest of a picture: its start was lost, or the marker bit came too early.
-            self.trusts_marker &= self.returned != Some(presentation);
-            self.damaged += 1;
-            return;
+        // Some cameras give all pictures the same timestamp.
+        let presentation = match self.given {
+            Some((given, presentation)) if given == time => presentation.saturating_add(1),
+            _ => time,
+        };
+        self.given = Some((time, presentation));
+        self.reason = None;
+        let (codec, generation, fate) = (self.codec, self.generation, Fate::Published);
+        give(AccessUnit { codec, data, access, follows_loss, position, fate, presentation, captured, generation });
+    }
+
+    /// Whether no other picture refers to that of this slice.
+    fn is_discardable(&self, slice: &[u8]) -> bool {
+        self.numbering.is_some_and(|numbering| numbering.is_discardable(slice))
+    }
+
+    /// Decides whether a whole picture may refer to a lost one.
+    fn judge_loss(&mut self, access: Access, position: Option<Position>) -> bool {
+        let loss = mem::take(&mut self.loss);
+        let counts = self.numbering.is_some_and(Numbering::counts_references);
+        let place = position.filter(|_| counts).and_then(|position| Some((position, position.number?)));
+        let Some((position, (number, modulo))) = place else {
+            self.number = None;
+            return loss.is_of_references;
+        };
+        let last = self.number;
+        if position.is_reference || access == Access::Key {
+            self.number = Some(number);
         }
-        self.returned = Some(presentation);
-        let mut access = access;
         if access == Access::Key {
-            if contents.sps.is_empty() {
-                data.splice(0..0, self.sets.iter().copied());
-            }
-            if self.sps.is_empty() {
-                // Without parameters, no decoder can begin here.
-                access = Access::Inter;
-            } else if self.used_sps != self.sps {
-                self.used_sps.clone_from(&self.sps);
-                self.generation += 1;
-            }
+            return loss.is_of_references;
         }
-        give(AccessUnit { codec: self.codec, data, access, presentation, captured, generation: self.generation });
+        let is_next = last.is_some_and(|last| last.wrapping_add(1) % modulo == number);
+        if loss.pictures > 0 {
+            // A key frame among the lost ones would have begun to count again. It, and as many as this counts behind it, are more than
+            // were lost.
+            let is_certain = is_next && self.counted >= TRUSTED_NUMBERS && loss.pictures < u64::from(number);
+            return loss.is_of_references && !is_certain;
+        }
+        let is_leap = last.is_some() && !is_next;
+        let is_trusted = self.counted >= TRUSTED_NUMBERS;
+        self.counted = if is_leap { 0 } else { self.counted.saturating_add(1) };
+        is_leap && is_trusted
+    }
+
+    /// Makes a picture one that a decoder can begin with, if it is such. Returns what it needs then.
+    fn enter(&mut self, access: Access, contents: &Contents, data: &mut Vec<u8>) -> Access {
+        if !matches!(access, Access::Key | Access::Recovery(_)) {
+            return access;
+        }
+        if contents.sps.is_empty() {
+            data.splice(0..0, self.sets.iter().copied());
+        }
+        if self.sps.is_empty() {
+            // Without parameters, no decoder can begin here.
+            return Access::Inter;
+        }
+        if self.used_sps != self.sps {
+            self.used_sps.clone_from(&self.sps);
+            self.generation += 1;
+        }
+        access
     }
 
     fn learn(&mut self, contents: &Contents) {
         if !contents.sps.is_empty() && contents.sets.len() <= MAX_SETS_BYTES {
+            if self.sets != contents.sets {
+                self.numbering = Numbering::of(self.codec, nals(&contents.sets));
+            }
             self.sps.clone_from(&contents.sps);
             self.sets.clone_from(&contents.sets);
         }
     }
 }
 
+/// Why a mode of H.264's payloads is not read.
+const INTERLEAVED: &str = "the camera interleaves its packets (packetization-mode 2): set it to another mode";
+
+/// Why the pieces of a unit do not join although none is lost.
+const ENDLESS_FRAGMENTS: &str = "fragments of a picture have no end: update the camera's firmware";
+
 /// The contents of a unit.
 #[derive(Debug, Default)]
 struct Contents {
     /// The first slice: what its picture needs, and whether it is the picture's first.
     picture: Option<(Access, bool)>,
+    /// Where it is in the unit.
+    slice: Range<usize>,
     /// All parameter sets, and the sequence parameter sets, in Annex B.
     sets: Vec<u8>,
     sps: Vec<u8>,
@@ -360,12 +613,22 @@ struct Contents {
 impl Contents {
     /// Looks through a unit in Annex B. It splits at every start code, because some cameras send several NAL units as one.
     fn of(codec: Codec, unit: &[u8]) -> Self {
-        let (mut this, mut looked_at) = (Self::default(), 0);
+        let (mut this, mut looked_at, mut point) = (Self::default(), 0, None);
         for nal in nals(unit) {
-            let kind = codec.nal(nal);
+            let kind = Nal::of(codec, nal);
             match kind {
-                Nal::Slice { access, is_first } => {
-                    this.picture.get_or_insert((access, is_first));
+                Nal::Slice { access, is_first } if this.picture.is_none() => {
+                    let access = match (access, point) {
+                        (Access::Inter, Some(point)) => Access::Recovery(point),
+                        _ => access,
+                    };
+                    this.picture = Some((access, is_first));
+                    let start = nal.as_ptr().addr() - unit.as_ptr().addr();
+                    this.slice = start..start + nal.len();
+                }
+                Nal::Information if this.picture.is_none() && looked_at < MOST_SETS => {
+                    looked_at += 1;
+                    point = point.or_else(|| recovery_point(codec, nal));
                 }
                 Nal::Sps | Nal::OtherSet if looked_at < MOST_SETS && this.sets.len() <= MAX_SETS_BYTES => {
                     looked_at += 1;
@@ -378,11 +641,26 @@ impl Contents {
                     }
                     put(&mut this.sets, nal);
                 }
-                Nal::Sps | Nal::OtherSet | Nal::Other => {}
+                Nal::Slice { .. } | Nal::Sps | Nal::OtherSet | Nal::Information | Nal::Delimiter | Nal::Other => {}
             }
         }
         this
     }
+
+    /// Returns the first slice, or nothing, of the unit that was looked through.
+    fn slice<'u>(&self, unit: &'u [u8]) -> &'u [u8] {
+        unit.get(self.slice.clone()).unwrap_or_default()
+    }
+}
+
+/// Whether a slice of H.265 is of a picture at which the stream was cut (BLA): leading pictures behind it refer to what is gone.
+fn is_cut(codec: Codec, slice: &[u8]) -> bool {
+    codec == Codec::H265 && slice.first().is_some_and(|first| (16..=18).contains(&(first >> 1 & 0x3F)))
+}
+
+/// Returns a NAL unit or payload without the start code that some cameras put in front of it. None begins with zeros.
+fn without_start_code(payload: &[u8]) -> &[u8] {
+    payload.strip_prefix(&START_CODE).or_else(|| payload.strip_prefix(&START_CODE[1..])).unwrap_or(payload)
 }
 
 /// Appends a NAL unit, unless it is empty, to a unit in Annex B.

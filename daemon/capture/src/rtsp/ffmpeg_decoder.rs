@@ -2,7 +2,8 @@
 //!
 //! A thread of its own writes to ffmpeg, so that the camera's thread only reads. ffmpeg holds back no frame but what the stream's
 //! B-frames require: its decoder uses threads within a picture only, its output uses one thread, and every unit is followed by an
-//! access unit delimiter.
+//! access unit delimiter. It returns what it has decoded, right or not (`output_corrupt`, `showall`): what it left out would make the
+//! frames behind look like others.
 
 use std::io::Write;
 use std::process::ChildStdin;
@@ -22,7 +23,7 @@ use super::super::ffmpeg_output::FfmpegOutput;
 use super::super::ffprobe::{self, VideoInfo};
 use super::super::pipe::{PipeFrames, ReadError};
 use super::super::source::{Next, SourceError};
-use super::access_unit::AccessUnit;
+use super::access_unit::{Access, AccessUnit, Fate};
 use super::frame_times::PendingTimes;
 use super::session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
@@ -103,7 +104,12 @@ impl FfmpegDecoder {
             let child = self.child.as_mut().ok_or(ReadError::Ended(0))?;
             let buffer = self.frames.read(child, stop, self.stream.frame_timeout(), || self.stream.origin.clone())?;
             // Not within the match, which would hold the lock.
-            let time = self.feed.times.lock().next();
+            let (time, fate) = {
+                let mut times = self.feed.times.lock();
+                let time = times.next();
+                let fate = if time == Some(None) { Fate::Discarded } else { times.next_fate() };
+                (time, fate)
+            };
             let captured = match time {
                 // A repetition.
                 Some(None) => {
@@ -114,8 +120,16 @@ impl FfmpegDecoder {
                 None => None,
             };
             self.decoded += 1;
+            if fate == Fate::Discarded {
+                stop.mark_progress();
+                continue;
+            }
             let timestamp = captured.unwrap_or_else(|| clock::now(self.stream.clock.as_ref()));
-            return Ok(self.frames.frame(buffer, sequence, timestamp));
+            let mut next = self.frames.frame(buffer, sequence, timestamp);
+            if let Next::Frame(frame) = &mut next {
+                frame.damaged = fate.is_damaged();
+            }
+            return Ok(next);
         }
     }
 
@@ -152,6 +166,7 @@ impl StreamDecoder for FfmpegDecoder {
     fn next(&mut self, _session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
         self.read(sequence, stop).map_err(|error| match error {
             ReadError::Stopped => DecoderEnd::Stopped,
+            ReadError::Failed(_) if self.stream.queue.awaits_entry() => DecoderEnd::Failed(self.stream.no_frame()),
             ReadError::Failed(error) => DecoderEnd::Failed(error),
             ReadError::Ended(_) => self.end(stop),
         })
@@ -197,6 +212,12 @@ impl Feeder {
                 Taken::Ended => return FeedEnd::SessionEnded,
                 Taken::Cancelled | Taken::TimedOut => return FeedEnd::Cancelled,
             };
+            // A frame that its decoder returns is this one or another: only a new one gives frames that are certain to be clean.
+            if unit.access == Access::Key && self.feed.times.lock().has_damage() {
+                self.queue.put_back(unit);
+                return FeedEnd::OtherParameters;
+            }
+            self.feed.times.lock().add_fate(unit.fate);
             for repetition in 0..=self.repetitions {
                 let captured = (repetition == 0).then_some(unit.captured);
                 self.feed.times.lock().add(unit.presentation, captured);
@@ -212,7 +233,8 @@ impl Feeder {
 /// Returns ffmpeg's arguments up to its input. `-flags bitexact` is explained in `video.rs`. ffmpeg would look at the first
 /// seconds of a stream before it decodes; ffprobe has found out what there is to know.
 fn arguments(demuxer: &str) -> Vec<String> {
-    let args = ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact", "-thread_type", "slice"];
+    let args = ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact+output_corrupt"];
+    let decoder = ["-flags2", "showall", "-thread_type", "slice"];
     let input = ["-probesize", "32", "-analyzeduration", "0", "-f", demuxer, "-i", "pipe:0", "-threads", "1"];
-    args.into_iter().chain(input).map(str::to_owned).collect()
+    args.into_iter().chain(decoder).chain(input).map(str::to_owned).collect()
 }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use visiond_flow::timestamp::{Instant, Timestamp};
 
+use super::access_unit::Fate;
+
 /// How long before its arrival a frame may have been captured for a sender report to be believed.
 const MAX_UNDERWAY_NS: i128 = 1_000_000_000;
 
@@ -12,6 +14,9 @@ const MAX_PENDING: usize = 256;
 
 /// The most frames that a decoder of H.264 or H.265 keeps for later, and some that were lost.
 const MAX_REORDERED: usize = 32;
+
+/// How many frames a decoder drops before it has found out how many it must hold back.
+const MOST_DROPPED_AT_START: usize = 4;
 
 /// After so many frames, too many pending times are noticed.
 const WINDOW: usize = 100;
@@ -66,6 +71,10 @@ impl CameraClock {
 /// later: if it has arrived earlier, its time counts for both. So times never go back. Where the decoder returns fewer frames
 /// than it took, because some were damaged, times would lag from then on: if more are pending throughout [`WINDOW`] frames than
 /// the decoder holds back, the oldest are dropped.
+///
+/// Which frames are published does not depend on these times, which cameras may write in the order of decoding. A decoder returns
+/// those before a recovery point first, because it begins with them and they are shown before the others. Once one may show damage, so may
+/// all that follow, and the last ones before it, which the decoder may return later: the next clean one comes of another decoder.
 #[derive(Debug)]
 pub struct PendingTimes {
     /// By presentation time. `None` is a repetition, which is no frame of its own.
@@ -74,12 +83,57 @@ pub struct PendingTimes {
     /// The fewest pending times since `returned` was 0.
     fewest: usize,
     returned: usize,
+    /// Frames that are shown before a recovery point and were not returned yet, and what becomes of them.
+    recovering: (usize, Fate),
+    /// How many frames the decoder has taken, and how many it has returned.
+    frames_taken: u64,
+    frames_returned: u64,
+    /// How many it had taken when the first came that may show damage.
+    damaged_from: Option<u64>,
 }
 
 impl PendingTimes {
     /// Creates it for a decoder that holds back so many frames.
     pub fn new(held_back: usize) -> Self {
-        Self { pending: Vec::with_capacity(MAX_PENDING), held_back, fewest: usize::MAX, returned: 0 }
+        Self {
+            pending: Vec::with_capacity(MAX_PENDING),
+            held_back,
+            fewest: usize::MAX,
+            returned: 0,
+            recovering: (0, Fate::Discarded),
+            frames_taken: 0,
+            frames_returned: 0,
+            damaged_from: None,
+        }
+    }
+
+    /// Takes note of what becomes of a frame that the decoder takes.
+    pub fn add_fate(&mut self, fate: Fate) {
+        match fate {
+            Fate::Published => {}
+            Fate::PublishedAsDamaged => {
+                self.damaged_from.get_or_insert(self.frames_taken);
+            }
+            Fate::PublishedAsRecovering | Fate::Discarded => self.recovering = (self.recovering.0 + 1, fate),
+        }
+        self.frames_taken += 1;
+    }
+
+    /// Whether a frame that the decoder has taken may show damage.
+    pub fn has_damage(&self) -> bool {
+        self.damaged_from.is_some()
+    }
+
+    /// Returns what becomes of the next frame of the decoder that is no repetition.
+    pub fn next_fate(&mut self) -> Fate {
+        let latest = self.frames_returned + (self.held_back + MOST_DROPPED_AT_START) as u64;
+        self.frames_returned += 1;
+        if let (Some(recovering), fate) = (self.recovering.0.checked_sub(1), self.recovering.1) {
+            self.recovering.0 = recovering;
+            return fate;
+        }
+        let may_be_damaged = self.damaged_from.is_some_and(|from| latest >= from);
+        if may_be_damaged { Fate::PublishedAsDamaged } else { Fate::Published }
     }
 
     /// Adds a frame that the decoder takes, behind others with the same presentation time.
@@ -119,6 +173,8 @@ pub struct ShownTimes {
     pending: VecDeque<(i64, Timestamp)>,
     /// The last time that was returned.
     last: Option<Timestamp>,
+    /// By presentation time, frames that are not simply published.
+    fates: VecDeque<(i64, Fate)>,
 }
 
 impl ShownTimes {
@@ -129,6 +185,23 @@ impl ShownTimes {
             self.pending.pop_front();
         }
         self.pending.push_back((presentation, captured));
+    }
+
+    /// Takes note of what becomes of a frame that the decoder takes.
+    pub fn add_fate(&mut self, presentation: i64, fate: Fate) {
+        if fate == Fate::Published {
+            return;
+        }
+        if self.fates.len() == MAX_REORDERED {
+            self.fates.pop_front();
+        }
+        self.fates.push_back((presentation, fate));
+    }
+
+    /// Returns what becomes of the frame with this presentation time.
+    pub fn take_fate(&mut self, presentation: i64) -> Fate {
+        let at = self.fates.iter().position(|(other, _)| *other == presentation);
+        at.and_then(|at| self.fates.remove(at)).map_or(Fate::Published, |(_, fate)| fate)
     }
 
     /// Returns when the frame with this presentation time was captured, and forgets those that are shown before it; `None` if it

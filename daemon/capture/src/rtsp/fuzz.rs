@@ -4,6 +4,7 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
+use visiond_config::types::DamagedFrames;
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::metrics::LossCause;
@@ -25,7 +26,7 @@ const TAKE: u8 = 16;
 /// Seconds from 1900, where NTP begins, to 1970.
 const EPOCH_S: u64 = 2_208_988_800;
 
-/// Returns the next unit, whatever parameters it has.
+/// Returns the next unit, whatever parameters it has: its generation is `newest` at most.
 fn next(queue: &UnitQueue, front: &mut u64, newest: u64) -> Taken {
     loop {
         match queue.take(*front, None, || false, None) {
@@ -55,7 +56,8 @@ pub fn rtp(data: &[u8]) {
         _ => AnyAssembler::Nal(Assembler::new(codec, &[])),
     };
     let clock = Arc::new(SimulatedClock::default());
-    let queue = UnitQueue::new(Arc::<SimulatedClock>::clone(&clock) as Arc<dyn Clock>);
+    let damaged = if first & 8 == 0 { DamagedFrames::Drop } else { DamagedFrames::Mark };
+    let queue = UnitQueue::new(Arc::<SimulatedClock>::clone(&clock) as Arc<dyn Clock>, damaged);
     let mut camera_clock = CameraClock::new(90_000);
     let mut pending = PendingTimes::new(usize::from(first >> 4));
     let (mut time, mut generation, mut front, mut given, mut taken) = (0_i64, 0, 0, 0_u64, 0_u64);
@@ -95,14 +97,16 @@ pub fn rtp(data: &[u8]) {
                 assembler.take_damaged()
             }
             AnyAssembler::Jpeg(assembler) => {
-                assembler.push(payload, time, marker, lost, give);
+                let profile = if low & 1 == 0 { 0xFFD8 } else { 0xFFFF };
+                let extension = (high & 4 != 0).then_some((profile, behind));
+                assembler.push(payload, time, marker, lost, extension, give);
                 assembler.take_damaged()
             }
         });
         if flags & TAKE != 0 {
             // It does not wait for units that never come.
             queue.end(session::session_ended());
-            while let Taken::Unit(unit) = next(&queue, &mut front, generation) {
+            while let Taken::Unit(unit) = next(&queue, &mut front, generation + given) {
                 taken += 1;
                 pending.add(unit.presentation, Some(unit.captured));
                 let frame = pending.next().flatten();

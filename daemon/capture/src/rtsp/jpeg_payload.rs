@@ -2,7 +2,8 @@
 //!
 //! A packet has a piece of the picture's scan alone: its size, sampling and quantisation are in the payload's own header, and the
 //! Huffman tables are the standard ones. So the file around the scan is made here (appendices A and B). A side has 2040 pixels at
-//! most.
+//! most there. The size of a larger picture is in an extension of the RTP header, which has segments of the original file (ONVIF
+//! Streaming Specification, JPEG over RTP), or in the session's description.
 //!
 //! Nothing is trusted. A picture that lost a packet, whose pieces do not join or contradict each other is dropped and counted.
 
@@ -10,7 +11,11 @@ use std::mem;
 
 use visiond_flow::timestamp::Timestamp;
 
-use super::access_unit::{Access, AccessUnit, Codec, MAX_UNIT_BYTES};
+use super::access_unit::{Access, AccessUnit, Codec, Fate, MAX_UNIT_BYTES};
+
+/// Why no picture can be made, and what to do.
+const TOO_LARGE: &str =
+    "JPEG pictures above 2040 pixels without ONVIF's header extension: set the camera to a smaller size or to H.264";
 
 /// Assembles the pictures of one stream.
 #[derive(Debug, Default)]
@@ -26,7 +31,10 @@ pub struct JpegAssembler {
     is_broken: bool,
     /// The tables that came with a Q of 128 to 254, by that: later pictures may leave them out.
     tables: Vec<(u8, Tables)>,
+    /// Width and height by the session's description, for pictures that are too large to say it.
+    described: Option<(u16, u16)>,
     damaged: u64,
+    reason: Option<&'static str>,
 }
 
 /// What all pieces of a picture have in common.
@@ -46,13 +54,21 @@ struct Header {
 type Tables = [[u8; 64]; 2];
 
 impl JpegAssembler {
-    /// Takes the payload of a packet; `lost` packets are missing before it. Calls `give` with a picture that it completes.
+    /// Creates an assembler; `described` is the width and height that the session's description gives, if it does (`x-dimensions`,
+    /// `framesize`).
+    pub fn new(described: Option<(u16, u16)>) -> Self {
+        Self { described, ..Self::default() }
+    }
+
+    /// Takes the payload of a packet; `lost` packets are missing before it. `extension` is its RTP header's, if it has one: the
+    /// profile's number, and the data. Calls `give` with a picture that it completes.
     pub fn push(
         &mut self,
         payload: &[u8],
         time: (i64, Timestamp),
         marker: bool,
         lost: u16,
+        extension: Option<(u16, &[u8])>,
         give: impl FnOnce(AccessUnit),
     ) {
         if self.time.is_none_or(|(before, _)| before != time.0) {
@@ -62,7 +78,7 @@ impl JpegAssembler {
         } else if lost > 0 {
             self.is_broken = true;
         }
-        self.is_broken |= !self.is_broken && self.take(payload).is_none();
+        self.is_broken |= !self.is_broken && self.take(payload, extension).is_none();
         if marker {
             self.finish(give);
         }
@@ -73,6 +89,11 @@ impl JpegAssembler {
         mem::take(&mut self.damaged)
     }
 
+    /// Returns why pictures are dropped although no packet is lost, if that is known: what the camera sends, and what to do.
+    pub fn reason(&self) -> Option<&'static str> {
+        self.reason
+    }
+
     fn begin(&mut self, time: (i64, Timestamp)) {
         self.picture = Vec::new();
         self.header = None;
@@ -81,7 +102,7 @@ impl JpegAssembler {
     }
 
     /// Takes a piece; `None` if it is damaged or does not join the one before.
-    fn take(&mut self, payload: &[u8]) -> Option<()> {
+    fn take(&mut self, payload: &[u8], extension: Option<(u16, &[u8])>) -> Option<()> {
         // The type-specific byte says which field of an interlaced picture this is; each is decoded as a picture.
         let (&[_, high, middle, low, kind, q, width, height], mut rest) = payload.split_first_chunk()?;
         let offset = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
@@ -99,7 +120,17 @@ impl JpegAssembler {
         if offset == 0 && self.header.is_none() {
             let (tables, behind) = self.tables(q, rest)?;
             rest = behind;
-            self.picture = header.file_head(&tables)?;
+            let segments = match extension {
+                Some((0xFFD8 | 0xFFFF, data)) => Segments::of(data),
+                _ => Segments::default(),
+            };
+            self.picture = match header.size(&segments, self.described) {
+                Some(size) => header.file_head(size, &tables, &segments)?,
+                None => {
+                    self.reason = Some(TOO_LARGE);
+                    return None;
+                }
+            };
             self.head_bytes = self.picture.len();
             self.header = Some(header);
         } else if self.header != Some(header) || offset != self.picture.len() - self.head_bytes {
@@ -153,7 +184,18 @@ impl JpegAssembler {
         }
         // It may wait.
         data.shrink_to_fit();
-        give(AccessUnit { codec: Codec::Jpeg, data, access: Access::Key, presentation, captured, generation: 0 });
+        self.reason = None;
+        give(AccessUnit {
+            codec: Codec::Jpeg,
+            data,
+            access: Access::Key,
+            follows_loss: false,
+            position: None,
+            fate: Fate::Published,
+            presentation,
+            captured,
+            generation: 0,
+        });
     }
 }
 
@@ -161,39 +203,121 @@ impl JpegAssembler {
 const END: [u8; 2] = [0xFF, 0xD9];
 
 impl Header {
-    /// Makes the head of a JFIF file, up to the scan; `None` without a size (appendix B).
-    fn file_head(self, tables: &Tables) -> Option<Vec<u8>> {
-        if self.width == 0 || self.height == 0 {
-            return None;
-        }
-        let [width, height] = [self.width, self.height].map(|side| (u16::from(side) * 8).to_be_bytes());
+    /// Returns width and height. A side of more than 2040 pixels is 0 here.
+    fn size(self, segments: &Segments<'_>, described: Option<(u16, u16)>) -> Option<(u16, u16)> {
+        let own = (u16::from(self.width) * 8, u16::from(self.height) * 8);
+        let is_size = |size: &(u16, u16)| size.0 > 0 && size.1 > 0;
+        segments.size().filter(is_size).or(Some(own).filter(is_size)).or(described.filter(is_size))
+    }
+
+    /// Makes the head of a JFIF file, up to the scan (appendix B). What the extension has of the original file comes first. `None` if
+    /// that is no picture that can be read.
+    fn file_head(self, size: (u16, u16), tables: &Tables, segments: &Segments<'_>) -> Option<Vec<u8>> {
         // Start of image, and JFIF 1.1 with square pixels, so that the colours are YCbCr.
         let mut out = vec![0xFF, 0xD8, 0xFF, 0xE0, 0, 16, b'J', b'F', b'I', b'F', 0, 1, 1, 0, 0, 1, 0, 1, 0, 0];
-        for (number, table) in tables.iter().enumerate() {
-            out.extend([0xFF, 0xDB, 0, 67, number as u8]);
-            out.extend(table);
+        if segments.quantisers.is_empty() {
+            for (number, table) in tables.iter().enumerate() {
+                segment(&mut out, 0xDB, &[&[number as u8], &table[..]]);
+            }
         }
-        if let Some(interval) = self.restart_interval {
-            out.extend([0xFF, 0xDD, 0, 4]);
-            out.extend(interval.to_be_bytes());
+        segments.quantisers.iter().for_each(|body| segment(&mut out, 0xDB, &[body]));
+        match (self.restart_interval, segments.restart) {
+            (Some(interval), _) => segment(&mut out, 0xDD, &[&interval.to_be_bytes()]),
+            (None, Some(body)) => segment(&mut out, 0xDD, &[body]),
+            (None, None) => {}
         }
-        // Baseline, 8 bits; each component with its sampling and its table.
+        // Each component with its number, its sampling and its table.
         let sampling = if self.kind == 0 { 0x21 } else { 0x22 };
-        out.extend([0xFF, 0xC0, 0, 17, 8, height[0], height[1], width[0], width[1], 3]);
-        out.extend([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1]);
-        for (number, lengths, symbols) in [
-            (0x00, &DC_LUMA_LENGTHS, DC_SYMBOLS.as_slice()),
-            (0x10, &AC_LUMA_LENGTHS, AC_LUMA_SYMBOLS.as_slice()),
-            (0x01, &DC_CHROMA_LENGTHS, DC_SYMBOLS.as_slice()),
-            (0x11, &AC_CHROMA_LENGTHS, AC_CHROMA_SYMBOLS.as_slice()),
-        ] {
-            out.extend([0xFF, 0xC4, 0, (3 + lengths.len() + symbols.len()) as u8, number]);
-            out.extend(lengths);
-            out.extend(symbols);
+        let mut components = vec![[1, sampling, 0], [2, 0x11, 1], [3, 0x11, 1]];
+        if let Some(frame) = segments.frame {
+            let (own, rest) = frame.get(6..)?.as_chunks::<3>();
+            if !matches!(own.len(), 1 | 3) || !rest.is_empty() || frame.first() != Some(&8) {
+                return None;
+            }
+            components = own.to_vec();
+            if segments.quantisers.is_empty() {
+                components.iter_mut().enumerate().for_each(|(n, component)| component[2] = u8::from(n > 0));
+            }
         }
+        let [width, height] = [size.0, size.1].map(u16::to_be_bytes);
+        // Baseline, 8 bits.
+        let count = [components.len() as u8];
+        segment(&mut out, 0xC0, &[&[8], &height, &width, &count, components.as_flattened()]);
+        if segments.huffman.is_empty() {
+            for (number, lengths, symbols) in [
+                (0x00, &DC_LUMA_LENGTHS, DC_SYMBOLS.as_slice()),
+                (0x10, &AC_LUMA_LENGTHS, AC_LUMA_SYMBOLS.as_slice()),
+                (0x01, &DC_CHROMA_LENGTHS, DC_SYMBOLS.as_slice()),
+                (0x11, &AC_CHROMA_LENGTHS, AC_CHROMA_SYMBOLS.as_slice()),
+            ] {
+                segment(&mut out, 0xC4, &[&[number], lengths, symbols]);
+            }
+        }
+        segments.huffman.iter().for_each(|body| segment(&mut out, 0xC4, &[body]));
         // Start of scan: each component with its Huffman tables.
-        out.extend([0xFF, 0xDA, 0, 12, 3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]);
+        let scanned: Vec<_> = components
+            .iter()
+            .enumerate()
+            .map(|(n, component)| [component[0], if n == 0 { 0x00 } else { 0x11 }])
+            .collect();
+        segment(&mut out, 0xDA, &[&count, scanned.as_flattened(), &[0, 63, 0]]);
         Some(out)
+    }
+}
+
+/// Appends a segment of a JPEG file, whose body is in parts: less than 64 KiB.
+fn segment(out: &mut Vec<u8>, marker: u8, body: &[&[u8]]) {
+    let bytes = 2 + body.iter().map(|part| part.len()).sum::<usize>();
+    out.extend([0xFF, marker]);
+    out.extend((bytes as u16).to_be_bytes());
+    body.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+/// The bodies of segments of the original file in an extension of the RTP header.
+#[derive(Debug, Default)]
+struct Segments<'e> {
+    /// Start of frame, baseline or extended: precision, height, width, and the components.
+    frame: Option<&'e [u8]>,
+    quantisers: Vec<&'e [u8]>,
+    huffman: Vec<&'e [u8]>,
+    /// The restart interval.
+    restart: Option<&'e [u8]>,
+}
+
+impl<'e> Segments<'e> {
+    /// Reads an extension's data as far as it is right; it may be filled with 0xFF.
+    fn of(mut data: &'e [u8]) -> Self {
+        let mut this = Self::default();
+        loop {
+            let at = data.iter().position(|&byte| byte != 0xFF).unwrap_or(data.len());
+            let Some((&marker, rest)) = data.get(at..).and_then(<[u8]>::split_first).filter(|_| at > 0) else {
+                return this;
+            };
+            // Start of image stands alone.
+            if marker == 0xD8 {
+                data = rest;
+                continue;
+            }
+            let Some((&length, behind)) = rest.split_first_chunk() else { return this };
+            let length = usize::from(u16::from_be_bytes(length));
+            let Some((body, behind)) = length.checked_sub(2).and_then(|length| behind.split_at_checked(length)) else {
+                return this;
+            };
+            data = behind;
+            match marker {
+                0xC0 | 0xC1 => this.frame = Some(body),
+                0xDB => this.quantisers.push(body),
+                0xC4 => this.huffman.push(body),
+                0xDD => this.restart = Some(body),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns width and height.
+    fn size(&self) -> Option<(u16, u16)> {
+        let (&[_, high, low, wide, narrow], _) = self.frame?.split_first_chunk()?;
+        Some((u16::from_be_bytes([wide, narrow]), u16::from_be_bytes([high, low])))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use visiond_config::types::VideoPixels;
+use visiond_config::types::{DamagedFrames, VideoPixels};
 use visiond_flow::clock;
 use visiond_flow::frame::{Frame, FrameBytes};
 use visiond_flow::metrics::LossCause;
@@ -17,7 +17,7 @@ use visiond_system::priority::wake_together;
 use visiond_system::stop::Stop;
 
 use super::super::source::{Next, SourceError};
-use super::access_unit::AccessUnit;
+use super::access_unit::{Access, AccessUnit, Fate};
 use super::frame_times::ShownTimes;
 use super::picture_order::PictureOrder;
 use super::session::RunningSession;
@@ -40,7 +40,18 @@ pub struct NvdecDecoder {
     unwanted: Option<i64>,
     /// How the stream has ended; its last pictures come out before.
     end: Option<DecoderEnd>,
+    damage: Damage,
     decoded: u64,
+}
+
+/// Pictures that the engine could not decode, although nothing was lost on the way. Those behind may refer to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Damage {
+    None,
+    /// The next key frame is the first clean one.
+    Until,
+    /// The key frame with this presentation is.
+    UntilShown(i64),
 }
 
 /// Makes a decoder for a stream with these parameter sets before its first unit comes.
@@ -74,6 +85,7 @@ impl NvdecDecoder {
     ) -> Result<Self, NvdecError> {
         let mut times = ShownTimes::default();
         times.add(first.presentation, first.captured);
+        times.add_fate(first.presentation, first.fate);
         let mut order = PictureOrder::of(first, stream.config.key_frames_only);
         let showing = order.next(first);
         let decode =
@@ -109,6 +121,7 @@ impl NvdecDecoder {
             started_with,
             unwanted: None,
             end: None,
+            damage: Damage::None,
             decoded: 0,
         })
     }
@@ -123,6 +136,10 @@ impl NvdecDecoder {
             self.unwanted = Some(first);
         }
         self.times.add(unit.presentation, unit.captured);
+        self.times.add_fate(unit.presentation, unit.fate);
+        if self.damage == Damage::Until && unit.access == Access::Key {
+            self.damage = Damage::UntilShown(unit.presentation);
+        }
         match self.decoder.decode(&unit.data, unit.presentation, self.order.next(&unit)) {
             Ok(()) => Ok(()),
             Err(NvdecError::OtherParameters) => {
@@ -147,11 +164,24 @@ impl NvdecDecoder {
         }
     }
 
-    fn frame(&mut self, surface: Surface, presentation: i64, sequence: u64) -> Result<Next, FrameError> {
+    /// Makes a frame of a picture; `None` if it is none of its own.
+    fn frame(&mut self, surface: Surface, presentation: i64, sequence: u64) -> Result<Option<Next>, FrameError> {
         let layout = self.layout(&surface)?;
+        if self.damage == Damage::UntilShown(presentation) {
+            self.damage = Damage::None;
+        }
+        let damaged = match (self.times.take_fate(presentation), self.damage) {
+            (Fate::Discarded, _) => return Ok(None),
+            (Fate::Published, Damage::None) => false,
+            (Fate::Published, _) if self.stream.config.damaged == DamagedFrames::Drop => {
+                return Ok(Some(Next::Lost { frames: 1, cause: LossCause::Corrupt }));
+            }
+            (Fate::Published | Fate::PublishedAsDamaged | Fate::PublishedAsRecovering, _) => true,
+        };
         let captured = self.times.take(presentation);
         let timestamp = captured.unwrap_or_else(|| clock::now(self.stream.clock.as_ref()));
-        Ok(Next::Frame(Frame { layout, buffer: FrameBytes::Surface(surface), sequence, timestamp, name: None }))
+        let buffer = FrameBytes::Surface(surface);
+        Ok(Some(Next::Frame(Frame { layout, buffer, sequence, timestamp, damaged, name: None })))
     }
 
     fn layout(&self, surface: &Surface) -> Result<FrameLayout, FrameError> {
@@ -195,10 +225,15 @@ impl StreamDecoder for NvdecDecoder {
             };
             self.decoded += 1;
             return match picture {
-                Picture::Shown { surface, presentation } => self
-                    .frame(surface, presentation, sequence)
-                    .map_err(|error| DecoderEnd::Failed(self.stream.undecodable(error))),
-                Picture::Damaged => Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt }),
+                Picture::Shown { surface, presentation } => match self.frame(surface, presentation, sequence) {
+                    Ok(Some(next)) => Ok(next),
+                    Ok(None) => continue,
+                    Err(error) => Err(DecoderEnd::Failed(self.stream.undecodable(error))),
+                },
+                Picture::Damaged => {
+                    self.damage = Damage::Until;
+                    Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt })
+                }
                 Picture::Skipped => Ok(Next::Lost { frames: 1, cause: LossCause::Overload }),
             };
         }

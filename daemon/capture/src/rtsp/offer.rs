@@ -139,13 +139,16 @@ struct Watch {
     shown: Option<(i64, i64)>,
     /// The first and the last key frame that is shown.
     keys: Option<(i64, i64)>,
+    /// Why pictures cannot be read, if that is known.
+    reason: Option<&'static str>,
 }
 
 impl Watch {
     fn receive(&mut self, received: &Received) {
         let watched = &mut self.watched;
         let unit = match received {
-            Received::Damaged(units) => {
+            Received::Damaged { units, reason } => {
+                self.reason = *reason;
                 watched.damaged += units;
                 return;
             }

@@ -52,7 +52,7 @@ fn is_bidirectional(nal: &[u8]) -> bool {
 mod tests {
     use visiond_flow::clock::{self, simulated::SimulatedClock};
 
-    use super::super::access_unit::Access;
+    use super::super::access_unit::{Access, Fate};
     use super::*;
 
     /// Main profile, 768x576, order counts of type 0, no usability information.
@@ -61,7 +61,18 @@ mod tests {
     fn unit(codec: Codec, nal: &[u8]) -> AccessUnit {
         let data = [&[0, 0, 0, 1], nal].concat();
         let captured = clock::now(&SimulatedClock::default());
-        AccessUnit { codec, data, access: Access::Key, presentation: 0, captured, generation: 1 }
+        let (access, fate) = (Access::Key, Fate::Published);
+        AccessUnit {
+            codec,
+            data,
+            access,
+            follows_loss: false,
+            position: None,
+            fate,
+            presentation: 0,
+            captured,
+            generation: 1,
+        }
     }
 
     #[test]

@@ -22,7 +22,8 @@ use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
 use visiond_rtsp::RtpPacket;
 use visiond_rtsp::client::{Client, ClientError, Media, Phase, Transport};
-use visiond_rtsp::sdp::{self, StreamDescription};
+use visiond_rtsp::codec::Codec;
+use visiond_rtsp::sdp::StreamDescription;
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::credentials::Login;
 use visiond_system::logging::escape;
@@ -32,7 +33,7 @@ use visiond_system::stop::Stop;
 use super::super::camera_connection::{CameraConnection, ConnectionError, Lookup, begin_connection, connection_result};
 use super::super::camera_tls::{CameraTls, TlsKeys};
 use super::super::source::SourceError;
-use super::access_unit::{self, Access, AccessUnit, Assembler, Codec};
+use super::access_unit::{self, Access, AccessUnit, Assembler};
 use super::datagram_ports::DatagramPorts;
 use super::frame_times::CameraClock;
 use super::jpeg_payload::JpegAssembler;
@@ -204,7 +205,7 @@ impl Worker {
             match received {
                 Received::Unit { unit, .. } if unit.access == Access::Key || !*key_frames_only => queue.push(unit),
                 Received::Unit { .. } => {}
-                Received::Damaged(units) => queue.count_corrupt(units),
+                Received::Damaged { units, .. } => queue.count_corrupt(units),
             }
             *given += 1;
         };
@@ -308,8 +309,8 @@ pub(super) enum Failure {
     NoAnswer,
     /// The camera plays, and no picture came for too long: this is known of what came.
     NoVideo(Option<String>),
-    /// The camera plays, and every picture was damaged for too long.
-    Damaged,
+    /// The camera plays, and every picture was damaged for too long: for this reason, if it is known.
+    Damaged(Option<&'static str>),
     Closed,
     /// The camera plays, sends nothing any more, and cannot be reached.
     Absent(Absence),
@@ -358,7 +359,7 @@ impl Failure {
             Self::Client(error) => error.status().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
             Self::NoAnswer
             | Self::NoVideo(_)
-            | Self::Damaged
+            | Self::Damaged(_)
             | Self::Closed
             | Self::Broken(_)
             | Self::Absent(_)
@@ -390,7 +391,7 @@ impl Failure {
             Self::NoAnswer => {
                 return format!("no answer from {shown} for {seconds} s; check the camera and the network");
             }
-            Self::Damaged => return damaged(shown, target.timeout, target.transport),
+            Self::Damaged(reason) => return damaged(shown, target.timeout, target.transport, *reason),
             Self::NoVideo(Some(what)) => return format!("no video from {shown} for {seconds} s: {what}"),
             Self::NoVideo(None) => {
                 let hint = match target.transport {
@@ -453,8 +454,8 @@ pub(super) enum Received {
         /// Whether a sender report gives its time, at least that of its last packet.
         is_timed_by_report: bool,
     },
-    /// So many units were damaged on their way.
-    Damaged(u64),
+    /// So many units were damaged on their way, or, for this reason, could not be read.
+    Damaged { units: u64, reason: Option<&'static str> },
 }
 
 /// The stream to play.
@@ -467,6 +468,8 @@ pub(super) struct ChosenStream {
     pub rate_hz: u32,
     /// Parameter sets of the session's description, in Annex B.
     pub sets: Vec<u8>,
+    /// Width and height of JPEG pictures, if the description has them.
+    pub size: Option<(u16, u16)>,
 }
 
 impl ChosenStream {
@@ -485,12 +488,7 @@ impl ChosenStream {
         };
         let mut sets = Vec::new();
         stream.sets.iter().for_each(|set| access_unit::put(&mut sets, set));
-        let codec = match codec {
-            sdp::Codec::H264 => Codec::H264,
-            sdp::Codec::H265 => Codec::H265,
-            sdp::Codec::Jpeg => Codec::Jpeg,
-        };
-        Ok(Self { index, codec, rate_hz: stream.rate_hz, sets })
+        Ok(Self { index, codec, rate_hz: stream.rate_hz, sets, size: stream.size.map(<(u16, u16)>::from) })
     }
 }
 
@@ -667,7 +665,7 @@ impl Session {
         let is_recent = |last: Instant| last.elapsed() < self.target.timeout / 2;
         let reception = self.reception.as_ref();
         if reception.and_then(|reception| reception.damaged).is_some_and(is_recent) {
-            return Failure::Damaged;
+            return Failure::Damaged(reception.and_then(|reception| reception.assembler.reason()));
         }
         let what = match (counts.received, counts.foreign) {
             (0, 0) => None,
@@ -1015,15 +1013,15 @@ impl StreamAssembler {
     fn new(stream: &ChosenStream) -> Self {
         match stream.codec {
             Codec::H264 | Codec::H265 => Self::Nal(Assembler::new(stream.codec, &stream.sets)),
-            Codec::Jpeg => Self::Jpeg(JpegAssembler::default()),
+            Codec::Jpeg => Self::Jpeg(JpegAssembler::new(stream.size)),
         }
     }
 
     fn push(&mut self, packet: &RtpPacket<'_>, time: (i64, Timestamp), give: impl FnMut(AccessUnit)) {
-        let &RtpPacket { payload, marker, lost, .. } = packet;
+        let &RtpPacket { payload, marker, lost, extension, .. } = packet;
         match self {
             Self::Nal(assembler) => assembler.push(payload, time, marker, lost, give),
-            Self::Jpeg(assembler) => assembler.push(payload, time, marker, lost, give),
+            Self::Jpeg(assembler) => assembler.push(payload, time, marker, lost, extension, give),
         }
     }
 
@@ -1033,15 +1031,30 @@ impl StreamAssembler {
             Self::Jpeg(assembler) => assembler.take_damaged(),
         }
     }
+
+    fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Nal(assembler) => assembler.reason(),
+            Self::Jpeg(assembler) => assembler.reason(),
+        }
+    }
 }
 
 /// Returns the sentence about a stream of which every picture is damaged.
-pub(super) fn damaged(shown: &str, timeout: Duration, transport: RtspTransport) -> String {
-    let remedy = match transport {
-        RtspTransport::Tcp => "restart the camera, or update its firmware",
-        RtspTransport::Udp => "packets are lost on the way: set `transport = \"tcp\"`, or check the network",
+pub(super) fn damaged(
+    shown: &str,
+    timeout: Duration,
+    transport: RtspTransport,
+    reason: Option<&'static str>,
+) -> String {
+    let reason = match (reason, transport) {
+        (Some(reason), _) => reason,
+        (None, RtspTransport::Tcp) => "every picture is damaged: restart the camera, or update its firmware",
+        (None, RtspTransport::Udp) => {
+            "every picture is damaged: packets are lost on the way: set `transport = \"tcp\"`, or check the network"
+        }
     };
-    format!("no usable frame from {shown} for {} s: every picture is damaged: {remedy}", timeout.as_secs_f64())
+    format!("no usable frame from {shown} for {} s: {reason}", timeout.as_secs_f64())
 }
 
 /// Assembles a stream's packets and gives its units away.
@@ -1085,7 +1098,7 @@ impl Reception {
             0 => {}
             units => {
                 self.damaged = Some(Instant::now());
-                receive(Received::Damaged(units));
+                receive(Received::Damaged { units, reason: self.assembler.reason() });
             }
         }
     }

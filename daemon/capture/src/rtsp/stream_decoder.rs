@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_config::types::RtspConfig;
+use visiond_config::types::{RtspConfig, RtspTransport};
 use visiond_flow::clock::Clock;
 use visiond_system::stop::Stop;
 
@@ -60,12 +60,22 @@ impl Stream {
     /// Returns the error of a stream of which no frame comes.
     pub fn no_frame(&self) -> SourceError {
         let seconds = self.frame_timeout().as_secs_f64();
+        if self.queue.awaits_entry() {
+            let remedy = match self.config.transport {
+                RtspTransport::Tcp => "shorten the interval of key frames (GOP) in the camera",
+                RtspTransport::Udp => {
+                    "set `transport = \"tcp\"`, or shorten the interval of key frames (GOP) in the camera"
+                }
+            };
+            let error = format!("no key frame from {} for {seconds} s after a loss: {remedy}", self.origin);
+            return SourceError::transient(error);
+        }
         SourceError::transient(format!("no frame from {} for {seconds} s", self.origin))
     }
 
     /// Returns the error of a stream of which every picture is damaged.
     pub fn damaged(&self) -> SourceError {
-        SourceError::transient(session::damaged(&self.origin, self.frame_timeout(), self.config.transport))
+        SourceError::transient(session::damaged(&self.origin, self.frame_timeout(), self.config.transport, None))
     }
 
     /// Returns the error of a stream that cannot be decoded.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use visiond_config::types::{RtspTransport, VideoPixels};
+use visiond_config::types::{DamagedFrames, RtspTransport, VideoPixels};
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
@@ -101,6 +101,7 @@ pub(crate) fn config(url: &str) -> RtspConfig {
         insecure: false,
         transport: RtspTransport::Tcp,
         key_frames_only: false,
+        damaged: DamagedFrames::Drop,
         decoder: StreamDecoding::Auto,
         ffmpeg: PathBuf::from("ffmpeg"),
         confined: true,
@@ -118,7 +119,7 @@ fn read_all(config: &RtspConfig) -> (Vec<Frame>, u64, String) {
     finishes("the stream", move || {
         let stop = Stop::new().unwrap();
         let clock = Arc::new(SimulatedClock::default());
-        let mut source = RtspSource::open(&config, "test", &Buffers::host(100), clock).unwrap();
+        let mut source = RtspSource::open(&config, "test", &Buffers::host(200), clock).unwrap();
         let (mut frames, mut lost) = (Vec::new(), 0);
         loop {
             match source.next(&stop) {
@@ -535,13 +536,125 @@ fn an_answer_without_end_to_the_end_of_the_session_is_not_read() {
     assert!(!said.iter().any(|line| line.starts_with("flooded")), "everything was read");
 }
 
+/// Encodes 120 frames, each of which differs, with a key frame every 10 where `options` do not say otherwise.
+fn film(folder: &TempDir, name: &str, options: &str) -> (String, Vec<Vec<u8>>) {
+    let path = folder.path().join(name);
+    let (codec, parameters, format) = match name.ends_with("h265") {
+        true => ("libx265", "-x265-params", "hevc"),
+        false => ("libx264", "-x264-params", "h264"),
+    };
+    let options = format!("keyint=10:min-keyint=10:scenecut=0:crf=22:{options}");
+    let args =
+        ["-v", "error", "-f", "lavfi", "-i", "testsrc2=s=320x240:d=12:r=10", "-pix_fmt", "yuv420p", "-preset", "fast"];
+    let status =
+        Command::new("ffmpeg").args(args).args(["-c:v", codec, parameters, &options, "-f", format]).arg(&path).status();
+    assert!(status.expect("these tests need ffmpeg").success());
+    if name.ends_with("h265") && options.contains("intra-refresh") {
+        add_recovery_points(&path);
+    }
+    let path = path.to_str().unwrap().to_owned();
+    let frames = decoded(&path, 320, 240);
+    assert_eq!(frames.len(), 120, "{name}");
+    (path, frames)
+}
+
+/// Says of each 10th picture of an H.265 file that those from the 26th behind it on are right, which is so for one refresh more: x265 refreshes
+/// gradually without saying so.
+fn add_recovery_points(path: &Path) {
+    /// Supplemental information: the recovery point is at an order count that is higher by 26, exactly.
+    const POINT: &[u8] = &[0, 0, 0, 1, 0x4E, 1, 6, 2, 0x06, 0x94, 0x80];
+    let data = fs::read(path).unwrap();
+    let (mut out, mut pictures) = (Vec::new(), 0);
+    for nal in access_unit::nals(&data) {
+        if nal[0] >> 1 < 32 {
+            if pictures % 10 == 0 && pictures > 0 {
+                out.extend(POINT);
+            }
+            pictures += 1;
+        }
+        access_unit::put(&mut out, nal);
+    }
+    fs::write(path, out).unwrap();
+}
+
+/// Returns which frames of `expected` these are; `None` for one that is none of them.
+fn places(frames: &[Frame], expected: &[Vec<u8>]) -> Vec<Option<usize>> {
+    frames.iter().map(|frame| expected.iter().position(|one| *one == bgr(frame))).collect()
+}
+
 #[test]
-fn damage_between_good_pictures_costs_only_itself() {
+fn no_frame_that_refers_to_a_lost_packet_is_published() {
+    let folder = TempDir::new().unwrap();
+    for (name, options) in [
+        ("plain.h264", "bframes=0"),
+        ("slices.h264", "bframes=0:slices=4"),
+        ("ordered.h264", "bframes=3:b-pyramid=normal"),
+        ("open.h264", "bframes=3:open-gop=1"),
+        ("refresh.h264", "bframes=2:intra-refresh=1"),
+        ("ordered.h265", "log-level=none:bframes=3:open-gop=0"),
+        ("open.h265", "log-level=none:bframes=3:open-gop=1"),
+    ] {
+        let (file, expected) = film(&folder, name, options);
+        for (share, seed) in [("0.001", "4"), ("0.01", "2"), ("0.1", "3")] {
+            let what = format!("{name} with {share} lost");
+            let args = ["--fps", "400", "--at-end", "close", "--lose", share, "--seed", seed];
+            let (frames, lost, _) = read_all(&config(&Server::start(&[&file], &args).url()));
+            let places = places(&frames, &expected);
+            println!("{what}: {} published, {lost} counted as lost", frames.len());
+            assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{what}: {places:?}");
+            assert!(frames.len() as u64 + lost <= 120, "{what}");
+            assert!(share == "0.1" || frames.len() > 20, "{what}");
+        }
+    }
+}
+
+#[test]
+fn frames_after_a_loss_are_published_with_a_mark_if_wanted() {
+    let folder = TempDir::new().unwrap();
+    for (name, options, share) in [
+        ("ordered.h264", "bframes=3:b-pyramid=normal", "0.03"),
+        ("refresh.h264", "bframes=2:intra-refresh=1", "0.01"),
+        ("ordered.h265", "log-level=none:bframes=3:open-gop=0", "0.03"),
+    ] {
+        let (file, expected) = film(&folder, name, options);
+        let server = Server::start(&[&file], &["--fps", "400", "--at-end", "close", "--lose", share, "--seed", "3"]);
+        let (frames, ..) = read_all(&RtspConfig { damaged: DamagedFrames::Mark, ..config(&server.url()) });
+        let (marked, clean): (Vec<_>, Vec<_>) = frames.into_iter().partition(|frame| frame.damaged);
+        let shows_damage = places(&marked, &expected).iter().filter(|place| place.is_none()).count();
+        println!("{name}: {} clean, {} marked, of which {shows_damage} show damage", clean.len(), marked.len());
+        assert!(places(&clean, &expected).iter().all(Option::is_some), "{name}");
+        assert!(!clean.is_empty() && shows_damage > 0, "{name}");
+    }
+}
+
+#[test]
+fn a_stream_without_key_frames_begins_at_a_recovery_point() {
+    let folder = TempDir::new().unwrap();
+    for (name, options, latest) in [
+        ("refresh.h264", "bframes=0:intra-refresh=1", 30),
+        ("refresh_ordered.h264", "bframes=2:intra-refresh=1", 60),
+        ("open.h264", "bframes=3:open-gop=1", 13),
+        ("open.h265", "log-level=none:bframes=3:open-gop=1", 13),
+        ("refresh.h265", "log-level=none:bframes=0:intra-refresh=1", 70),
+    ] {
+        let (file, expected) = film(&folder, name, options);
+        let server = Server::start(&[&file], &["--fps", "400", "--at-end", "close", "--begin", "3", "--sets", "sdp"]);
+        let (frames, lost, error) = read_all(&config(&server.url()));
+        let places: Vec<_> = places(&frames, &expected).into_iter().map(|place| place.unwrap_or(usize::MAX)).collect();
+        println!("{name}: {lost} lost, from {}, {error}", places[0]);
+        assert!(places.iter().copied().eq(places[0]..120), "{name}: {places:?}");
+        assert!((places[0] <= latest), "{name}: {places:?}");
+        assert_eq!(lost, 0, "what came before the first whole picture is no loss: {name}");
+    }
+}
+
+#[test]
+fn damage_between_good_pictures_is_not_published() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
     let expected = decoded(&file, 64, 48);
     for trick in ["lengths", "noise", "backwards"] {
-        let server = Server::start(&[&file], &["--trick", trick, "--fps", "100"]);
+        let server = Server::start(&[&file], &["--trick", trick, "--fps", "100", "--at-end", "loop"]);
         let config = config(&server.url());
         let outcome = finishes(trick, move || {
             let clock = Arc::new(SimulatedClock::default());

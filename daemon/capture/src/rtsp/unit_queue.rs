@@ -3,18 +3,22 @@
 //!
 //! When the decoder does not keep up, the queue drops everything up to its newest key frame. If it has none, it drops everything
 //! and waits for the next one, because a decoder can begin only there.
+//!
+//! After a loss on the way, it drops what refers to lost pictures, up to the next clean entry point (`continuity`), or marks it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use visiond_config::types::DamagedFrames;
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
 use visiond_system::stop::Stop;
 
 use super::super::source::SourceError;
-use super::access_unit::{Access, AccessUnit, Codec};
+use super::access_unit::{Access, AccessUnit, Codec, Fate};
+use super::continuity::{Continuity, Verdict};
 
 /// How old a waiting unit may get: frames are late by no more than that.
 const MAX_AGE: Duration = Duration::from_secs(2);
@@ -33,6 +37,7 @@ pub struct UnitQueue {
     state: Mutex<State>,
     changed: Condvar,
     clock: Arc<dyn Clock>,
+    damaged: DamagedFrames,
 }
 
 /// What a camera says about its stream before the stream plays.
@@ -49,14 +54,14 @@ struct State {
     accepts_units: bool,
     units: VecDeque<(u64, AccessUnit)>,
     bytes: usize,
-    /// Whether decoding goes on behind a key frame that is still to come.
-    needs_key: bool,
-    /// Whether decoding begins at the last key frame, so that the leading pictures behind it cannot be decoded.
-    skips_leading: bool,
-    /// Whether something was dropped before that key frame: leading pictures of the stream's first one are no loss.
-    has_resumed: bool,
-    /// Whether a key frame has come: units before the first are no loss.
+    /// What the decoder has that gets all units.
+    continuity: Continuity,
+    /// Why it lacks pictures, or did before the last entry point. `None` at the start of the stream, where that is no loss.
+    cause: Option<LossCause>,
+    /// Whether a whole picture has come: units before the first are no loss.
     has_begun: bool,
+    /// How often a decoder had to begin at a recovery point. Each is another generation.
+    restarts: u64,
     overload: u64,
     corrupt: u64,
     end: Option<SourceError>,
@@ -88,9 +93,9 @@ pub enum First {
 }
 
 impl UnitQueue {
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let state = State { needs_key: true, ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), clock }
+    pub fn new(clock: Arc<dyn Clock>, damaged: DamagedFrames) -> Self {
+        let (state, changed) = <(Mutex<State>, Condvar)>::default();
+        Self { state, changed, clock, damaged }
     }
 
     /// Tells what the units will be. They are to come once [`accepts_units`](Self::accepts_units) says so.
@@ -110,7 +115,7 @@ impl UnitQueue {
     }
 
     /// Adds a unit, or drops it if no decoder could use it.
-    pub fn push(&self, unit: AccessUnit) {
+    pub fn push(&self, mut unit: AccessUnit) {
         let now_ns = self.clock.monotonic_ns();
         let mut state = self.state.lock();
         if state.is_older(now_ns, MAX_AGE) || state.bytes + size(&unit) > MAX_BYTES {
@@ -119,24 +124,29 @@ impl UnitQueue {
         if state.bytes + size(&unit) > MAX_BYTES {
             state.drop_all();
         }
-        match unit.access {
-            Access::Key => {
-                state.skips_leading = state.needs_key;
-                state.has_resumed = state.has_begun;
-                state.needs_key = false;
-                state.has_begun = true;
+        let was_missing = state.continuity.is_missing();
+        let (verdict, begins) = state.continuity.next(&unit);
+        if unit.follows_loss && !was_missing && state.has_begun {
+            state.cause = Some(LossCause::Corrupt);
+        }
+        state.restarts += u64::from(begins);
+        unit.generation += state.restarts;
+        // An overload has ended the decoding of what refers to lost pictures.
+        let is_marked = self.damaged == DamagedFrames::Mark && state.cause == Some(LossCause::Corrupt);
+        unit.fate = match verdict {
+            Verdict::Whole => Fate::Published,
+            Verdict::Damaged if is_marked => Fate::PublishedAsDamaged,
+            Verdict::Recovering if is_marked => Fate::PublishedAsRecovering,
+            Verdict::Recovering => {
+                state.count_lost(1);
+                Fate::Discarded
             }
-            Access::Inter => state.skips_leading &= state.needs_key,
-            Access::Leading => {}
-        }
-        let is_loss = match unit.access {
-            Access::Leading if state.skips_leading && !state.needs_key => Some(state.has_resumed),
-            _ => state.needs_key.then_some(state.has_begun),
+            Verdict::Damaged | Verdict::Undecodable => {
+                state.count_lost(1);
+                return;
+            }
         };
-        if let Some(is_loss) = is_loss {
-            state.overload += u64::from(is_loss);
-            return;
-        }
+        state.has_begun |= verdict == Verdict::Whole;
         state.bytes += size(&unit);
         state.units.push_back((now_ns, unit));
         drop(state);
@@ -222,12 +232,17 @@ impl UnitQueue {
             state.units.push_front((now_ns, unit));
             return;
         }
-        let behind = state.units.iter().position(|(_, unit)| unit.access == Access::Key);
-        let dropped = behind.unwrap_or(state.units.len());
-        state.units.drain(..dropped);
-        state.overload += 1 + dropped as u64;
-        state.bytes = state.units.iter().map(|(_, unit)| size(unit)).sum();
-        state.needs_key |= state.units.is_empty();
+        state.overload += u64::from(unit.fate != Fate::Discarded);
+        match state.units.iter().position(|(_, unit)| unit.access == Access::Key) {
+            Some(at) => state.go_on_at(at),
+            None => state.drop_all(),
+        }
+    }
+
+    /// Whether the decoder waits for an entry point because something was lost.
+    pub fn awaits_entry(&self) -> bool {
+        let state = self.state.lock();
+        state.has_begun && state.continuity.is_missing()
     }
 
     /// Drops everything up to the newest key frame if a decoder took long to make: frames would be late otherwise.
@@ -280,29 +295,46 @@ impl State {
 
     fn drop_to_newest_key(&mut self) {
         // A key frame at the front would drop nothing.
-        let newest = self.units.iter().rposition(|(_, unit)| unit.access == Access::Key).filter(|&at| at > 0);
-        if let Some(dropped) = newest {
-            self.overload += dropped as u64;
-            self.units.drain(..dropped);
-            // Nothing marks the leading pictures behind that key frame as undecodable any more: drop them, too.
-            let is_leading = |unit: &(u64, AccessUnit)| unit.1.access == Access::Leading;
-            let behind = self.units.iter().skip(1).take_while(|unit| is_leading(unit)).count();
-            self.units.drain(1..=behind);
-            self.overload += behind as u64;
-            self.skips_leading = self.units.len() == 1;
-            self.has_resumed = true;
-            self.bytes = self.units.iter().map(|(_, unit)| size(unit)).sum();
-        } else {
-            self.drop_all();
+        match self.units.iter().rposition(|(_, unit)| unit.access == Access::Key).filter(|&at| at > 0) {
+            Some(newest) => self.go_on_at(newest),
+            None => self.drop_all(),
+        }
+    }
+
+    /// Drops everything up to a key frame.
+    fn go_on_at(&mut self, key: usize) {
+        // Without what was in front of it, its leading pictures cannot be decoded.
+        let is_leading = |unit: &&(u64, AccessUnit)| unit.1.access == Access::Leading;
+        let behind = self.units.iter().skip(key + 1).take_while(is_leading).count();
+        let dropped = self.units.drain(key + 1..=key + behind).map(is_frame).sum::<u64>();
+        self.overload += dropped + self.units.drain(..key).map(is_frame).sum::<u64>();
+        self.bytes = self.units.iter().map(|(_, unit)| size(unit)).sum();
+        if self.units.len() == 1 {
+            self.continuity.begin_at_last_key();
+            self.cause = Some(LossCause::Overload);
         }
     }
 
     fn drop_all(&mut self) {
-        self.overload += self.units.len() as u64;
-        self.units.clear();
+        self.overload += self.units.drain(..).map(is_frame).sum::<u64>();
         self.bytes = 0;
-        self.needs_key = true;
+        self.continuity.lose();
+        self.cause = self.has_begun.then_some(LossCause::Overload);
     }
+
+    /// Counts units that are no frames because others are missing.
+    fn count_lost(&mut self, units: u64) {
+        match self.cause {
+            Some(LossCause::Overload) => self.overload += units,
+            Some(_) => self.corrupt += units,
+            None => {}
+        }
+    }
+}
+
+/// Whether a unit that is dropped was to become a frame: the others have been counted as lost.
+fn is_frame((_, unit): (u64, AccessUnit)) -> u64 {
+    u64::from(unit.fate != Fate::Discarded)
 }
 
 /// Returns the bytes that a waiting unit takes.

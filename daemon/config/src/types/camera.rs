@@ -192,6 +192,10 @@ section! {
         /// Decode only key frames, which takes a fraction of the CPU's time. How many there are is a setting of the camera
         /// (GOP, I-frame interval), usually one every 1 to 4 s.
         key_frames_only: bool as flag() => default(false),
+        /// What becomes of pictures that refer to a lost or damaged one, up to the next clean picture of the stream. "drop": they are
+        /// counted as corrupt, and no damaged picture reaches the model. "mark": they reach it, and their messages have
+        /// `frame.damaged`.
+        damaged: DamagedFrames as word() => default(DamagedFrames::Drop),
         /// What decodes H.264 and H.265. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory; the
         /// model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
         /// ffmpeg; the log says which, and why.
@@ -226,6 +230,15 @@ impl RtspConfig {
         let (url, preview_url) = (self.preview_url.clone()?, None);
         Some(Self { url, preview_url, key_frames_only: false, pixels: VideoPixels::Native, ..self.clone() })
     }
+}
+
+/// What becomes of a network camera's pictures that refer to a lost one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DamagedFrames {
+    /// They are counted as lost.
+    Drop,
+    /// Their frames have a mark.
+    Mark,
 }
 
 /// How RTP packets come from a camera.
@@ -475,6 +488,7 @@ words!(ColorMatrix: "bt601" = Self::Bt601, "bt709" = Self::Bt709, "bt2020" = Sel
 words!(ColorRange: "limited" = Self::Limited, "full" = Self::Full);
 words!(StreamDecoding: "auto" = Self::Auto, "nvdec" = Self::Nvdec, "ffmpeg" = Self::Ffmpeg);
 words!(RtspTransport: "tcp" = Self::Tcp, "udp" = Self::Udp);
+words!(DamagedFrames: "drop" = Self::Drop, "mark" = Self::Mark);
 words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
 words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Copy);
 words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);

@@ -97,6 +97,7 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                     ..MessageModel::default()
                 };
                 let named = |detection| DetectionMessage::new(detection, Arc::clone(&label), &model.keypoint_names);
+                let damaged = sequence % 2 == 0;
                 let mut message = Message {
                     schema: SCHEMA,
                     id: "0123456789abcdef-1".into(),
@@ -104,7 +105,7 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                     sequence,
                     captured_at: rfc3339(timestamp),
                     monotonic_ns: time,
-                    frame: FrameFacts { width, height, format: format.name(), file: file.map(Into::into) },
+                    frame: FrameFacts { width, height, format: format.name(), damaged, file: file.map(Into::into) },
                     model: Arc::new(model.clone()),
                     timings_us: Timings { capture, queue, preprocess, infer, postprocess, total },
                     detections: seen.iter().filter_map(named).collect(),

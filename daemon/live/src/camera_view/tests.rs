@@ -222,6 +222,7 @@ fn a_frame_that_cannot_be_shown_costs_that_picture_alone() {
         buffer: pool.take().unwrap().into(),
         sequence: 0,
         timestamp: visiond_flow::clock::now(&SystemClock),
+        damaged: false,
         name: None,
     };
     view.offer(&Arc::new(frame), &Arc::new(message("door", &[])));

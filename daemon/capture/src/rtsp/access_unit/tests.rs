@@ -40,7 +40,8 @@ fn single_units_aggregates_and_fragments_make_the_same_picture() {
         &[(&aggregate, 1, false, 0), (&[0x7C, 0x85, 0x88], 1, false, 0), (&[0x7C, 0x45, 9], 1, true, 0)],
     ];
     for packets in ways {
-        let units = assemble(&mut h264(), packets);
+        // The packet behind the first key frame shows that the marker bit has ended it.
+        let units = assemble(&mut h264(), &[packets, &[(INTER, 2, false, 0)]].concat());
         assert_eq!(units.len(), 1);
         assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
         assert_eq!((units[0].access, units[0].generation), (Access::Key, 1));
@@ -62,6 +63,8 @@ fn h265_is_assembled_likewise() {
     assert_eq!(units[0].data, annex_b(&[vps, sps, pps, &[0x26, 1, 0x80, 5, 6]]));
     let access: Vec<_> = units.iter().map(|unit| unit.access).collect();
     assert_eq!(access, [Access::Key, Access::Leading, Access::Inter]);
+    let radl = assemble(&mut Assembler::new(Codec::H265, &[]), &[(&[0x0C, 1, 0x80], 1, true, 0)]);
+    assert_eq!(radl[0].access, Access::LeadingAlone);
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn a_key_frame_without_parameter_sets_gets_those_of_the_description() {
     assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
     assert_eq!(units[1].data, annex_b(&[INTER]));
     assert_eq!(
-        assemble(&mut h264(), &[(IDR, 1, true, 0)])[0].access,
+        assemble(&mut h264(), &[(IDR, 1, true, 0), (INTER, 2, true, 0)])[0].access,
         Access::Inter,
         "no decoder can begin without any"
     );
@@ -104,6 +107,7 @@ fn a_marker_on_every_slice_is_believed_once() {
     let packets: Vec<_> = (0..4).flat_map(picture).collect();
     let units = assemble(&mut assembler, &packets);
     assert_eq!(assembler.take_damaged(), 1);
+    assert!(units[1].follows_loss, "the first picture was given away without its rest");
     assert!(units[1..].iter().all(|unit| unit.data == annex_b(&[INTER, second])), "{units:?}");
     assert_eq!(units.len(), 3, "the last one has not ended");
 }
@@ -122,12 +126,13 @@ fn a_lost_packet_costs_its_picture_and_no_other() {
         assert_eq!(assembler.take_damaged(), 1, "{lossy:?}");
         let times: Vec<_> = units.iter().map(|unit| unit.presentation).filter(|time| *time != 3).collect();
         assert_eq!(times, [1, 4], "{lossy:?}");
+        assert!(units[1].follows_loss, "{lossy:?}: the next one may refer to it");
     }
 }
 
 #[test]
 fn lengths_that_lie_are_damage() {
-    for payload in [&[0x78, 0xFF, 0xFF, 0x67][..], &[0x78, 0], &[0x7C], &[0x7C, 0x05, 1], &[0x1D, 1], &[]] {
+    for payload in [&[0x78, 0xFF, 0xFF, 0x67][..], &[0x78, 0], &[0x7C], &[0x7C, 0x05, 1], &[0x1D, 1]] {
         let mut assembler = h264();
         let units = assemble(&mut assembler, &[(payload, 1, false, 0), (IDR, 1, true, 0), (INTER, 2, true, 0)]);
         assert_eq!((units.len(), assembler.take_damaged()), (1, 1), "{payload:?}");
@@ -138,7 +143,7 @@ fn lengths_that_lie_are_damage() {
 fn a_unit_that_seems_over_again_and_again_is_given_up() {
     let mut assembler = h264();
     let mut packets = vec![(&[0x06, 1][..], 1, true, 0); 1 + MOST_LOOKS as usize];
-    packets.push((IDR, 1, true, 0));
+    packets.extend([(IDR, 1, true, 0), (INTER, 2, false, 0)]);
     assert_eq!((assemble(&mut assembler, &packets).len(), assembler.take_damaged()), (1, 1));
 }
 
@@ -166,9 +171,12 @@ fn a_picture_with_a_million_parameter_sets_costs_no_time() {
     picture.extend(sets);
     // As one NAL unit, which is split again: some cameras send several as one.
     let units = finishes("the unit", move || {
-        assemble(&mut Assembler::new(Codec::H264, &annex_b(&[SPS, PPS])), &[(&picture[4..], 1, true, 0)])
+        assemble(
+            &mut Assembler::new(Codec::H264, &annex_b(&[SPS, PPS])),
+            &[(&picture[4..], 1, true, 0), (INTER, 2, true, 0)],
+        )
     });
-    assert_eq!(units.len(), 1);
+    assert_eq!(units.len(), 2);
 }
 
 #[test]
@@ -181,6 +189,202 @@ fn start_codes_are_found_wherever_they_are() {
     }
     assert_eq!(nals(&annex_b(&[SPS, &[], PPS])).collect::<Vec<_>>(), [SPS, &[], PPS]);
     assert_eq!(nals(&[0, 0, 2, 1, 0]).count(), 0);
+}
+
+#[test]
+fn slices_with_markers_or_timestamps_of_their_own_are_one_picture_from_the_first_on() {
+    let (second, inter_second): (&[u8], &[u8]) = (&[0x65, 0x1A, 8], &[0x41, 0x1A, 8]);
+    // The second slice of each picture comes in fragments.
+    let fragments: [[&[u8]; 2]; 2] = [[&[0x7C, 0x85, 0x1A], &[0x7C, 0x45, 8]], [&[0x5C, 0x81, 0x1A], &[0x5C, 0x41, 8]]];
+    let mut marked = Vec::new();
+    for time in 1..4 {
+        let [start, end] = fragments[usize::from(time > 1)];
+        marked.extend([
+            (if time == 1 { IDR } else { INTER }, time, true, 0),
+            (start, time, false, 0),
+            (end, time, true, 0),
+        ]);
+    }
+    let mut timed = marked.clone();
+    timed.iter_mut().enumerate().for_each(|(n, packet)| packet.1 = packet.1 * 90 + i64::from(n % 3 > 0));
+    for packets in [marked, timed] {
+        let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
+        let units = assemble(&mut assembler, &packets);
+        assert_eq!((units.len(), assembler.take_damaged()), (2, 0), "the last one has not ended");
+        assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR, second]));
+        assert_eq!(units[1].data, annex_b(&[INTER, inter_second]));
+        assert!(!units[1].follows_loss);
+    }
+}
+
+#[test]
+fn the_first_key_frame_is_dropped_if_other_slices_of_it_may_be_lost() {
+    let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
+    let units = assemble(&mut assembler, &[(IDR, 1, true, 0), (INTER, 2, true, 1), (INTER, 3, true, 0)]);
+    assert_eq!(assembler.take_damaged(), 1);
+    assert!(units.iter().all(|unit| unit.access == Access::Inter) && units[0].follows_loss, "{units:?}");
+}
+
+#[test]
+fn sets_with_a_timestamp_and_a_marker_of_their_own_belong_to_their_key_frame() {
+    let packets = [(SPS, 8, true, 0), (PPS, 8, true, 0), (IDR, 9, true, 0), (INTER, 18, true, 0)];
+    let units = assemble(&mut h264(), &packets);
+    assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
+    assert_eq!((units.len(), units[0].presentation), (2, 9));
+}
+
+#[test]
+fn pictures_that_share_a_timestamp_are_told_apart_by_the_marker() {
+    let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
+    let mut packets = vec![(IDR, 0, true, 0)];
+    packets.extend([(INTER, 0, true, 0); 3]);
+    // The packet with the marker bit is lost.
+    packets.extend([(&[0x7C, 0x81, 0x9A][..], 0, false, 0), (INTER, 0, true, 1), (INTER, 0, true, 0)]);
+    let units = assemble(&mut assembler, &packets);
+    assert_eq!((units.len(), assembler.take_damaged()), (6, 1));
+    let presentations: Vec<_> = units.iter().map(|unit| unit.presentation).collect();
+    assert_eq!(presentations, [0, 1, 2, 3, 4, 5], "in the order of decoding");
+    let losses: Vec<_> = units.iter().map(|unit| unit.follows_loss).collect();
+    assert_eq!(losses, [false, false, false, false, true, false]);
+}
+
+#[test]
+fn start_codes_in_payloads_and_empty_payloads_do_no_harm() {
+    let led = |nal: &[u8]| [&START_CODE, nal].concat();
+    let joined = [SPS, &START_CODE, PPS, &START_CODE, IDR].concat();
+    let (sps, pps, idr) = (led(SPS), led(PPS), led(IDR));
+    let ways: [&[Packet<'_>]; 2] = [
+        &[(&sps, 1, false, 0), (&[], 1, false, 0), (&pps, 1, false, 0), (&idr, 1, true, 0)],
+        &[(&joined, 1, true, 0), (&[], 7, true, 0)],
+    ];
+    for packets in ways {
+        let mut assembler = h264();
+        let units = assemble(&mut assembler, &[packets, &[(INTER, 2, true, 0)]].concat());
+        assert_eq!((units.len(), assembler.take_damaged()), (2, 0), "{packets:?}");
+        assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
+        assert_eq!(units[0].access, Access::Key);
+    }
+}
+
+#[test]
+fn fragments_may_have_both_ends_in_one_packet_or_be_ended_by_the_marker() {
+    let both = [
+        (&[0x7C, 0xC7, 1, 2, 3][..], 1, false, 0),
+        (&[0x7C, 0xC8, 4], 1, false, 0),
+        (&[0x7C, 0xC5, 0x88, 9], 1, true, 0),
+    ];
+    let mut assembler = h264();
+    let units = assemble(&mut assembler, &[&both[..], &[(INTER, 2, true, 0)]].concat());
+    assert_eq!((units[0].data.clone(), assembler.take_damaged()), (annex_b(&[SPS, PPS, IDR]), 0));
+    // No piece has the bit that ends a fragment.
+    let (start, rest): (&[u8], &[u8]) = (&[0x7C, 0x81, 0x9A], &[0x7C, 0x01, 8]);
+    let packets: Vec<_> = (3..6).flat_map(|n| [(start, n, false, 0), (rest, n, true, 0)]).collect();
+    let units = assemble(&mut assembler, &packets);
+    assert_eq!((units.len(), assembler.take_damaged()), (3, 0), "only the first waits for the packet behind it");
+    assert!(units.iter().all(|unit| unit.data == annex_b(&[&[0x61, 0x9A, 8]])), "{units:?}");
+    // And each has the marker bit.
+    let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
+    let end: &[u8] = &[0x7C, 0x41, 8];
+    let packets: Vec<_> = (3..6).flat_map(|n| [(start, n, true, 0), (rest, n, true, 0), (end, n, true, 0)]).collect();
+    let units = assemble(&mut assembler, &packets);
+    assert_eq!((units.len(), assembler.take_damaged()), (3, 0));
+    // H.265.
+    let mut assembler = Assembler::new(Codec::H265, &[]);
+    let (start, rest): (&[u8], &[u8]) = (&[0x62, 1, 0x81, 0x80], &[0x62, 1, 1, 6]);
+    let packets: Vec<_> = (3..6).flat_map(|n| [(start, n, false, 0), (rest, n, true, 0)]).collect();
+    assert_eq!((assemble(&mut assembler, &packets).len(), assembler.take_damaged()), (3, 0));
+}
+
+#[test]
+fn what_no_picture_can_be_made_of_has_a_reason() {
+    for kind in [25, 26, 27, 29] {
+        let mut assembler = h264();
+        assemble(&mut assembler, &[(&[kind, 0, 0, 1], 1, true, 0)]);
+        assert_eq!((assembler.take_damaged(), assembler.reason()), (1, Some(INTERLEAVED)));
+    }
+    let mut assembler = h264();
+    let start: &[u8] = &[0x7C, 0x81, 0x9A];
+    assemble(&mut assembler, &[(start, 1, false, 0), (start, 2, false, 0)]);
+    assert_eq!((assembler.take_damaged(), assembler.reason()), (1, Some(ENDLESS_FRAGMENTS)));
+    assemble(&mut assembler, &[(&[0x7C, 0x41, 8], 2, true, 0)]);
+    assert_eq!(assembler.reason(), None, "a whole picture came");
+}
+
+/// Packs bits and the one that ends them behind a header.
+fn pack(header: &[u8], bits: &str) -> Vec<u8> {
+    let mut bits = format!("{bits}1");
+    bits.extend(std::iter::repeat_n('0', bits.len().wrapping_neg() % 8));
+    let bytes = bits.as_bytes().chunks(8).map(|byte| u8::from_str_radix(str::from_utf8(byte).unwrap(), 2).unwrap());
+    header.iter().copied().chain(bytes).collect()
+}
+
+/// Parameters with frame numbers and order counts of four bits; the second leaves out frame numbers.
+const COUNTED: &[u8] = &[0x67, 0x42, 0x00, 0x1E, 0xF2, 0x82, 0x83, 0xF2];
+const GAPS: &[u8] = &[0x67, 0x42, 0x00, 0x1E, 0xF2, 0xC2, 0x83, 0xF2];
+
+/// The first slice of a picture with this frame number.
+fn numbered(header: u8, number: u32) -> Vec<u8> {
+    // The first macroblock, a P slice, the picture set; and the number of a key frame.
+    let key = if header & 0x1F == 5 { "1" } else { "" };
+    pack(&[header], &format!("1001101{:04b}{key}0000", number % 16))
+}
+
+/// Plays a key frame and twelve reference pictures, then pictures with these frame numbers, behind so many lost packets. Returns
+/// whether each follows a loss.
+fn losses(sps: &[u8], pictures: &[(u8, u32, u16)]) -> Vec<bool> {
+    let mut assembler = Assembler::new(Codec::H264, &annex_b(&[sps, PPS]));
+    let begin = (0..13).map(|number| (numbered(if number == 0 { 0x65 } else { 0x41 }, number), 0));
+    let packets: Vec<_> =
+        begin.chain(pictures.iter().map(|&(header, number, lost)| (numbered(header, number), lost))).collect();
+    let packets: Vec<_> =
+        packets.iter().enumerate().map(|(n, (payload, lost))| (&payload[..], n as i64, true, *lost)).collect();
+    let units = assemble(&mut assembler, &packets);
+    units[13..].iter().map(|unit| unit.follows_loss).collect()
+}
+
+#[test]
+fn frame_numbers_show_whether_a_reference_picture_is_among_the_lost() {
+    let (reference, other, key) = (0x41, 0x01, 0x65);
+    assert_eq!(losses(COUNTED, &[(other, 13, 0), (reference, 13, 0), (reference, 14, 0)]), [false; 3]);
+    // Pictures that no other refers to.
+    assert_eq!(losses(COUNTED, &[(reference, 13, 3), (reference, 14, 0)]), [false; 2]);
+    assert_eq!(losses(GAPS, &[(reference, 13, 3)]), [true], "here the numbers prove nothing");
+    // A reference picture.
+    assert_eq!(losses(COUNTED, &[(reference, 14, 1), (reference, 15, 0)]), [true, false]);
+    // Sixteen, after which the number is the same; or a key frame and as many as it counts.
+    assert_eq!(losses(COUNTED, &[(reference, 13, 16)]), [true]);
+    assert_eq!(losses(COUNTED, &[(key, 0, 0), (reference, 1, 1)]), [false, true]);
+    // Lost in the camera.
+    assert_eq!(losses(COUNTED, &[(reference, 15, 0)]), [true]);
+    assert_eq!(losses(GAPS, &[(reference, 15, 0)]), [false]);
+    // Nonsense is believed once.
+    assert_eq!(losses(COUNTED, &[(reference, 3, 0), (reference, 9, 0), (reference, 2, 0)]), [true, false, false]);
+}
+
+#[test]
+fn a_lost_slice_of_an_unreferenced_picture_costs_only_that() {
+    let mut assembler = Assembler::new(Codec::H264, &annex_b(&[COUNTED, PPS]));
+    let mut payloads: Vec<_> =
+        (0..13).map(|number| (numbered(if number == 0 { 0x65 } else { 0x41 }, number), 0)).collect();
+    payloads.extend([(numbered(0x01, 13), 0), (vec![0x01, 0x1A, 8], 1), (numbered(0x41, 13), 0)]);
+    let times = (0..14).chain([13, 14]);
+    let packets: Vec<_> =
+        payloads.iter().zip(times).map(|((payload, lost), time)| (&payload[..], time, time != 13, *lost)).collect();
+    let units = assemble(&mut assembler, &packets);
+    assert_eq!((units.len(), assembler.take_damaged()), (14, 1));
+    assert!(!units[13].follows_loss);
+}
+
+#[test]
+fn supplemental_information_makes_a_recovery_point() {
+    // Six frames later, exact, not cut; behind another message.
+    let point = pack(&[0x06, 5, 1, 0x55, 6, 1], "0011110");
+    let packets: [Packet<'_>; 3] = [(&point, 1, false, 0), (INTER, 1, true, 0), (INTER, 2, true, 0)];
+    let units = assemble(&mut Assembler::new(Codec::H264, &annex_b(&[SPS, PPS])), &packets);
+    let expected = RecoveryPoint { distance: 6, is_broken_link: false };
+    assert_eq!(units[0].access, Access::Recovery(expected));
+    assert_eq!(units[0].data, annex_b(&[SPS, PPS, &point, INTER]), "a decoder may begin here");
+    assert_eq!(assemble(&mut h264(), &packets)[0].access, Access::Inter, "without parameters none can");
 }
 
 proptest! {

@@ -55,6 +55,38 @@ fn times_come_out_in_the_order_of_presentation_and_never_go_back() {
 }
 
 #[test]
+fn the_frames_before_a_recovery_point_are_the_first_and_damage_lasts_as_long_as_the_decoder() {
+    let mut times = PendingTimes::new(1);
+    // As they are decoded: a picture, and two that are shown before it.
+    for fate in [Fate::Published, Fate::Discarded, Fate::Discarded] {
+        times.add_fate(fate);
+    }
+    assert_eq!([(); 3].map(|()| times.next_fate()), [Fate::Discarded, Fate::Discarded, Fate::Published]);
+    (0..10).for_each(|_| times.add_fate(Fate::Published));
+    assert!(!times.has_damage());
+    times.add_fate(Fate::PublishedAsDamaged);
+    times.add_fate(Fate::Published);
+    assert!(times.has_damage());
+    let fates: Vec<_> = (0..12).map(|_| times.next_fate()).collect();
+    // The decoder may return those that it held back after the damaged one.
+    let clean = 10 - 1 - MOST_DROPPED_AT_START;
+    assert!(fates[..clean].iter().all(|fate| *fate == Fate::Published), "{fates:?}");
+    assert!(fates[clean..].iter().all(|fate| *fate == Fate::PublishedAsDamaged), "{fates:?}");
+}
+
+#[test]
+fn a_decoder_that_tells_its_frames_gets_the_fate_of_each_back_once() {
+    let mut times = ShownTimes::default();
+    (0..4).for_each(|n| times.add_fate(n, if n == 2 { Fate::Discarded } else { Fate::Published }));
+    assert_eq!(
+        [0, 2, 2, 1].map(|n| times.take_fate(n)),
+        [Fate::Published, Fate::Discarded, Fate::Published, Fate::Published]
+    );
+    (0..1000).for_each(|n| times.add_fate(n, Fate::PublishedAsDamaged));
+    assert_eq!(times.fates.len(), MAX_REORDERED);
+}
+
+#[test]
 fn repetitions_for_a_decoder_that_holds_back_frames_are_not_taken_for_a_lag() {
     let mut times = PendingTimes::new(2);
     let mut due = std::collections::VecDeque::new();

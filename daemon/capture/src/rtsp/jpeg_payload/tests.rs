@@ -99,7 +99,7 @@ impl Stream {
             }
             let time = (self.time, NOW);
             let marker = n + 1 == payloads.len();
-            self.assembler.push(payload, time, marker, std::mem::take(&mut lost), |unit| {
+            self.assembler.push(payload, time, marker, std::mem::take(&mut lost), None, |unit| {
                 assert_eq!((unit.codec, unit.access), (Codec::Jpeg, Access::Key));
                 self.pictures.push(unit.data);
             });
@@ -140,7 +140,9 @@ fn the_tables_of_every_q_are_those_of_libjpegs_quality() {
 #[test]
 fn the_huffman_tables_are_the_standard_ones() {
     let file = file(50, 16, 16);
-    let made = Header { kind: 1, q: 50, width: 2, height: 2, restart_interval: None }.file_head(&[[1; 64]; 2]).unwrap();
+    let made = Header { kind: 1, q: 50, width: 2, height: 2, restart_interval: None }
+        .file_head((16, 16), &[[1; 64]; 2], &Segments::default())
+        .unwrap();
     let of = |file: &[u8]| -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         let mut at = 2;
@@ -236,6 +238,63 @@ fn restart_markers_are_announced_in_the_file() {
     assert_eq!(JpegDecoder::new().header(picture).unwrap().width, 96);
 }
 
+/// Sends a picture whose size its packets do not say, with this extension at the first.
+fn send_large(assembler: &mut JpegAssembler, parts: &Parts, extension: Option<(u16, &[u8])>) -> Option<Vec<u8>> {
+    let mut made = None;
+    let mut payloads = payloads(parts, 255, Some(&parts.tables.concat()), 1400);
+    for payload in &mut payloads {
+        payload[6..8].copy_from_slice(&[0, 0]);
+        // Without all segments in the extension, the packets have the restart interval.
+        if extension.is_none_or(|(_, data)| data.len() < 100) {
+            payload[4] += 64;
+            payload.splice(8..8, [0, (2560_u32 / 16) as u8, 0xFF, 0xFF]);
+        }
+    }
+    for (n, payload) in payloads.iter().enumerate() {
+        let marker = n + 1 == payloads.len();
+        let extension = extension.filter(|_| n == 0);
+        assembler.push(payload, (1, NOW), marker, 0, extension, |unit| made = Some(unit.data));
+    }
+    made
+}
+
+#[test]
+fn the_size_of_a_large_picture_is_that_of_the_extension_or_of_the_description() {
+    let file = file(80, 2560, 48);
+    let parts = parts(&file);
+    // The segment as it is in the file, filled up to four bytes.
+    let at = file.windows(2).position(|marker| marker == [0xFF, 0xC0]).unwrap();
+    let length = 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
+    let mut frame = file[at..at + length].to_vec();
+    frame.resize(length.next_multiple_of(4), 0xFF);
+    // All segments up to the scan, with the tables.
+    let scan = file.windows(2).position(|marker| marker == [0xFF, 0xDA]).unwrap();
+    for extension in [&frame[..], &file[..scan]] {
+        let made = send_large(&mut JpegAssembler::default(), &parts, Some((0xFFD8, extension))).unwrap();
+        assert!(decoded(&made) == decoded(&file));
+    }
+    let made = send_large(&mut JpegAssembler::new(Some((2560, 48))), &parts, None).unwrap();
+    assert!(decoded(&made) == decoded(&file));
+}
+
+#[test]
+fn a_large_picture_without_a_size_is_damaged_for_that_reason() {
+    let parts = parts(&file(80, 2560, 48));
+    let mut assembler = JpegAssembler::default();
+    for extension in [
+        None,
+        Some((0xABAC, &[0xFF, 0xC0, 0, 17][..])),
+        Some((0xFFD8, &[0xFF, 0xC0, 0, 17, 8, 1])),
+        Some((0xFFD8, &[])),
+    ] {
+        assert_eq!(send_large(&mut assembler, &parts, extension), None);
+        assert_eq!((assembler.take_damaged(), assembler.reason()), (1, Some(TOO_LARGE)));
+    }
+    let mut stream = Stream { assembler, ..Stream::default() };
+    stream.send(&payloads(&self::parts(&file(80, 64, 48)), 80, None, 1400), &[]);
+    assert_eq!((stream.pictures.len(), stream.assembler.reason()), (1, None));
+}
+
 #[test]
 fn a_picture_without_end_stays_bounded() {
     let mut stream = JpegAssembler::default();
@@ -244,11 +303,11 @@ fn a_picture_without_end_stays_bounded() {
         let [_, high, middle, low] = offset.to_be_bytes();
         let mut payload = vec![0, high, middle, low, 1, 80, 8, 8];
         payload.resize(8 + 60_000, 1);
-        stream.push(&payload, (1, NOW), false, 0, |_| panic!("a picture"));
+        stream.push(&payload, (1, NOW), false, 0, None, |_| panic!("a picture"));
         assert!(stream.picture.len() <= MAX_UNIT_BYTES);
         offset += 60_000;
     }
-    stream.push(&[0; 9], (2, NOW), true, 0, |_| panic!("a picture"));
+    stream.push(&[0; 9], (2, NOW), true, 0, None, |_| panic!("a picture"));
     assert_eq!(stream.take_damaged(), 2);
 }
 
@@ -258,6 +317,7 @@ proptest! {
         packets in proptest::collection::vec(
             (proptest::collection::vec(any::<u8>(), 0..300), 0..3_i64, any::<bool>(), 0..2_u16, 0..8_u8), 0..40,
         ),
+        extension in proptest::collection::vec(prop_oneof![Just(0xFF), Just(0xC0), Just(0xDB), Just(0), any::<u8>()], 0..40),
     ) {
         let mut assembler = JpegAssembler::default();
         let mut decoder = JpegDecoder::new();
@@ -278,10 +338,11 @@ proptest! {
             if marker || step > 0 {
                 length = 0;
             }
-            assembler.push(&payload, (step, NOW), marker, lost, |unit| {
+            let extension = (!extension.is_empty()).then_some((0xFFD8, &extension[..]));
+            assembler.push(&payload, (step, NOW), marker, lost, extension, |unit| {
                 assert!(unit.data.starts_with(&[0xFF, 0xD8]) && unit.data.ends_with(&END));
-                let header = decoder.header(&unit.data).unwrap();
-                assert!(header.width <= 2040 && header.height <= 2040);
+                let header = decoder.header(&unit.data);
+                assert!(extension.is_some() || header.is_ok_and(|header| header.width <= 2040 && header.height <= 2040));
                 let _ = decoder.decode(&unit.data, &mut out);
             });
         }

@@ -3,11 +3,22 @@
 use visiond_flow::clock::simulated::SimulatedClock;
 
 use super::super::access_unit::Codec;
+use super::super::numbering::{Position, RecoveryPoint};
 use super::*;
 
 fn unit(access: Access, n: i64) -> AccessUnit {
     let captured = visiond_flow::clock::now(&SimulatedClock::default());
-    AccessUnit { codec: Codec::H265, data: vec![0; 100], access, presentation: n, captured, generation: 1 }
+    AccessUnit {
+        codec: Codec::H265,
+        data: vec![0; 100],
+        access,
+        follows_loss: false,
+        position: None,
+        fate: Fate::Published,
+        presentation: n,
+        captured,
+        generation: 1,
+    }
 }
 
 /// Pushes `K`ey, `I`nter and `L`eading units, numbered from 0.
@@ -32,8 +43,12 @@ fn drain(queue: &UnitQueue) -> Vec<i64> {
 }
 
 fn queue() -> (UnitQueue, Arc<SimulatedClock>) {
+    queue_of(DamagedFrames::Drop)
+}
+
+fn queue_of(damaged: DamagedFrames) -> (UnitQueue, Arc<SimulatedClock>) {
     let clock = Arc::new(SimulatedClock::default());
-    (UnitQueue::new(Arc::clone(&clock) as Arc<dyn Clock>), clock)
+    (UnitQueue::new(Arc::clone(&clock) as Arc<dyn Clock>, damaged), clock)
 }
 
 #[test]
@@ -171,4 +186,107 @@ fn the_description_comes_before_all_units_which_wait_for_a_decoder() {
     assert!(!queue.accepts_units());
     queue.accept_units();
     assert!(queue.accepts_units());
+}
+
+/// A unit that follows a loss.
+fn behind_loss(access: Access, n: i64) -> AccessUnit {
+    AccessUnit { follows_loss: true, ..unit(access, n) }
+}
+
+/// Takes all units, each with its number and what becomes of its frame.
+fn fates(queue: &UnitQueue) -> Vec<(i64, Fate)> {
+    queue.end(SourceError::transient("over"));
+    let (mut generation, mut out) = (1, Vec::new());
+    loop {
+        match queue.take(generation, None, || false, None) {
+            Taken::Unit(unit) => out.push((unit.presentation, unit.fate)),
+            Taken::OtherParameters => generation += 1,
+            _ => return out,
+        }
+    }
+}
+
+#[test]
+fn after_a_loss_nothing_comes_until_the_next_key_frame_and_that_is_counted_as_damage() {
+    let (queue, _) = queue();
+    push(&queue, "KI");
+    queue.count_corrupt(1);
+    queue.push(behind_loss(Access::Inter, 3));
+    assert!(queue.awaits_entry());
+    for (access, n) in [(Access::Inter, 4), (Access::Key, 5), (Access::Leading, 6), (Access::Inter, 7)] {
+        queue.push(unit(access, n));
+    }
+    assert!(!queue.awaits_entry());
+    assert_eq!(queue.take_loss(), Some((4, LossCause::Corrupt)), "the lost one, two behind it and the leading one");
+    // A key frame needs nothing of before.
+    queue.push(behind_loss(Access::Key, 8));
+    queue.push(unit(Access::Inter, 9));
+    assert_eq!(queue.take_loss(), None);
+    assert_eq!(drain(&queue), [0, 1, 5, 7, 8, 9]);
+}
+
+#[test]
+fn a_loss_is_marked_if_wanted_but_not_an_overload() {
+    let (queue, clock) = queue_of(DamagedFrames::Mark);
+    push(&queue, "KI");
+    queue.push(behind_loss(Access::Inter, 2));
+    queue.push(unit(Access::Inter, 3));
+    for (access, n) in [(Access::Key, 4), (Access::Leading, 5), (Access::Inter, 6)] {
+        queue.push(unit(access, n));
+    }
+    assert_eq!(queue.take_loss(), Some((1, LossCause::Corrupt)), "no decoder can make sense of the leading one");
+    queue.push(behind_loss(Access::Inter, 7));
+    assert_eq!(queue.take_loss(), None);
+    clock.advance(MAX_AGE + Duration::from_millis(1));
+    queue.push(unit(Access::Inter, 8));
+    assert_eq!(queue.take_loss(), Some((4, LossCause::Overload)));
+    assert_eq!(
+        fates(&queue),
+        [4, 6, 7, 8].map(|n| (n, if n > 6 { Fate::PublishedAsDamaged } else { Fate::Published }))
+    );
+}
+
+#[test]
+fn what_an_overload_skips_after_a_loss_is_overload() {
+    let (queue, clock) = queue();
+    push(&queue, "KI");
+    clock.advance(MAX_AGE + Duration::from_millis(1));
+    queue.push(unit(Access::Inter, 2));
+    queue.push(behind_loss(Access::Inter, 3));
+    assert_eq!((queue.take_loss(), queue.take_loss()), (Some((4, LossCause::Overload)), None));
+}
+
+#[test]
+fn a_gradual_refresh_is_decoded_by_a_new_decoder_and_published_once_it_is_over() {
+    let point = Access::Recovery(RecoveryPoint { distance: 1, is_broken_link: false });
+    let numbered = |access, n: i64| {
+        let position = Some(Position { number: Some((n as u32, 16)), order: None, is_reference: true });
+        AccessUnit { position, ..unit(access, n) }
+    };
+    let stream = |queue: &UnitQueue| {
+        queue.push(numbered(Access::Inter, 0));
+        (1..6).for_each(|n| queue.push(numbered(if n == 1 { point } else { Access::Inter }, n)));
+        queue.push(AccessUnit { follows_loss: true, ..numbered(Access::Inter, 7) });
+        (8..13).for_each(|n| queue.push(numbered(if n == 8 { point } else { Access::Inter }, n)));
+    };
+    use Fate::{Discarded, Published, PublishedAsDamaged, PublishedAsRecovering};
+    let (queue, _) = queue();
+    stream(&queue);
+    assert_eq!(queue.take_loss(), Some((4, LossCause::Corrupt)), "and none of those before the first whole one");
+    let expected = [(1, Discarded), (2, Discarded), (3, Discarded), (4, Published), (5, Published)];
+    let later = [(8, Discarded), (9, Discarded), (10, Discarded), (11, Published), (12, Published)];
+    assert_eq!(fates(&queue), [&expected[..], &later].concat());
+    assert_eq!(queue.state.lock().restarts, 2);
+    let (queue, _) = queue_of(DamagedFrames::Mark);
+    stream(&queue);
+    assert_eq!(queue.take_loss(), None);
+    let later = [
+        (7, PublishedAsDamaged),
+        (8, PublishedAsRecovering),
+        (9, PublishedAsRecovering),
+        (10, PublishedAsRecovering),
+        (11, Published),
+        (12, Published),
+    ];
+    assert_eq!(fates(&queue), [&expected[..], &later].concat());
 }
