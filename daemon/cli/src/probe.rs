@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use visiond_capture::Buffers;
-use visiond_config::parse_word;
-use visiond_config::types::{BufferConfig, CameraName, Fingerprint, RtspTransport};
+use visiond_config::types::{BufferConfig, CameraName};
 use visiond_engine::{onnx, tensorrt};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::cuda::Device;
@@ -37,33 +36,8 @@ pub struct Args {
     #[arg(short, long, value_name = "CAMERA")]
     camera: Option<CameraName>,
 
-    /// Show only what this network camera offers, and watch its video for a while: rtsp://HOST/PATH, or rtsps:// with TLS
-    #[arg(long, value_name = "URL", conflicts_with = "camera")]
-    rtsp: Option<String>,
-
-    /// File with user and password for --rtsp: one line, user:password. They need not stand in the URL, which every user sees
-    #[arg(long, value_name = "FILE", requires = "rtsp", value_hint = clap::ValueHint::FilePath)]
-    login: Option<PathBuf>,
-
-    /// PEM file with the CA of a camera with TLS, or with its own certificate [default: the system's CAs]
-    #[arg(long, value_name = "FILE", requires = "rtsp", value_hint = clap::ValueHint::FilePath)]
-    ca: Option<PathBuf>,
-
-    /// Accept only the certificate with this SHA-256, whoever signed it
-    #[arg(long, value_name = "SHA-256", requires = "rtsp", conflicts_with = "ca", value_parser = fingerprint)]
-    fingerprint: Option<Fingerprint>,
-
-    /// Accept any certificate, and show its fingerprint
-    #[arg(long, requires = "rtsp", conflicts_with_all = ["ca", "fingerprint"])]
-    insecure: bool,
-
-    /// How the video of --rtsp comes
-    #[arg(long, value_name = "tcp|udp", default_value = "tcp", requires = "rtsp", value_parser = parse_word::<RtspTransport>)]
-    transport: RtspTransport,
-
-    /// How long to watch the video of --rtsp: at least two key frames tell their interval
-    #[arg(long, value_name = "TIME", default_value = "6s", requires = "rtsp", value_parser = duration)]
-    watch: Duration,
+    #[command(flatten)]
+    network: rtsp::RtspArgs,
 
     /// Search the local networks for ONVIF cameras: asks by multicast, then each camera that answers for its streams, without a
     /// password
@@ -158,14 +132,10 @@ const TENSORRT: &str = "tensorrt";
 
 const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and Ubuntu: apt install ffmpeg)";
 
-fn fingerprint(text: &str) -> Result<Fingerprint, String> {
-    Fingerprint::parse(text).ok_or_else(|| "write 64 hexadecimal digits, with or without colons".to_owned())
-}
-
 /// Prints the findings.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    if let Some(url) = &args.rtsp {
-        return rtsp::run(url, &args);
+    if let Some(url) = &args.network.rtsp {
+        return rtsp::run(url, &args.network, args.json);
     }
     if args.discover {
         return discover::run(args.wait, args.json);

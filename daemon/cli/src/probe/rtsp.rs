@@ -1,20 +1,58 @@
 //! `visiond probe --rtsp`: what a network camera offers, and how its video comes.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use visiond_capture::{OfferedStream, RtspOffer, Watched};
-use visiond_config::quote;
-use visiond_config::types::{RtspConfig, RtspTransport};
+use visiond_config::types::{Fingerprint, RtspConfig, RtspTransport};
+use visiond_config::{parse_word, quote};
 use visiond_flow::clock::SystemClock;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::Args;
 use crate::output::{labelled, print_report};
+use crate::value_parsers::duration;
 
 /// A key frame is needed to begin, and again after every loss.
 const LONG_KEY_INTERVAL_S: f64 = 4.0;
+
+/// Which network camera to ask, and how.
+#[derive(Debug, clap::Args)]
+pub(super) struct RtspArgs {
+    /// Show only what this network camera offers, and watch its video for a while: rtsp://HOST/PATH, or rtsps:// with TLS
+    #[arg(long, value_name = "URL", conflicts_with = "camera")]
+    pub(super) rtsp: Option<String>,
+
+    /// File with user and password for --rtsp: one line, user:password. They need not stand in the URL, which every user sees
+    #[arg(long, value_name = "FILE", requires = "rtsp", value_hint = clap::ValueHint::FilePath)]
+    login: Option<PathBuf>,
+
+    /// PEM file with the CA of a camera with TLS, or with its own certificate [default: the system's CAs]
+    #[arg(long, value_name = "FILE", requires = "rtsp", value_hint = clap::ValueHint::FilePath)]
+    ca: Option<PathBuf>,
+
+    /// Accept only the certificate with this SHA-256, whoever signed it
+    #[arg(long, value_name = "SHA-256", requires = "rtsp", conflicts_with = "ca", value_parser = fingerprint)]
+    fingerprint: Option<Fingerprint>,
+
+    /// Accept any certificate, and show its fingerprint
+    #[arg(long, requires = "rtsp", conflicts_with_all = ["ca", "fingerprint"])]
+    insecure: bool,
+
+    /// How the video of --rtsp comes
+    #[arg(long, value_name = "tcp|udp", default_value = "tcp", requires = "rtsp", value_parser = parse_word::<RtspTransport>)]
+    transport: RtspTransport,
+
+    /// How long to watch the video of --rtsp: at least two key frames tell their interval
+    #[arg(long, value_name = "TIME", default_value = "6s", requires = "rtsp", value_parser = duration)]
+    watch: Duration,
+}
+
+fn fingerprint(text: &str) -> Result<Fingerprint, String> {
+    Fingerprint::parse(text).ok_or_else(|| "write 64 hexadecimal digits, with or without colons".to_owned())
+}
 
 /// The report, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]
@@ -75,7 +113,7 @@ struct WatchedReport {
 }
 
 /// Asks the camera, and prints what it offers.
-pub(super) fn run(url: &str, args: &Args) -> Result<Exit, ExitError> {
+pub(super) fn run(url: &str, args: &RtspArgs, json: bool) -> Result<Exit, ExitError> {
     let input = |error: String| ExitError::new(Exit::Input, error);
     let usage = |error: &str| ExitError::new(Exit::Usage, error.to_owned());
     let is_encrypted = url.starts_with("rtsps://");
@@ -108,7 +146,7 @@ pub(super) fn run(url: &str, args: &Args) -> Result<Exit, ExitError> {
         input(error + here)
     })?;
     let report = CameraReport::new(&offer, &config, config.login.is_some() || has_user(url));
-    print_report(args.json, &report, text)
+    print_report(json, &report, text)
 }
 
 fn has_user(url: &str) -> bool {
