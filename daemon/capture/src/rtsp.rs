@@ -11,6 +11,7 @@ mod access_unit;
 mod choose_decoder;
 mod continuity;
 mod datagram_ports;
+mod failure;
 mod ffmpeg_decoder;
 mod frame_times;
 #[cfg(feature = "fuzz")]
@@ -22,7 +23,10 @@ mod nvdec_decoder;
 mod offer;
 mod picture_order;
 mod reachability;
+mod reception;
+mod running_session;
 mod session;
+mod session_target;
 mod stream_decoder;
 mod unit_queue;
 
@@ -40,7 +44,8 @@ use visiond_system::find_program;
 use visiond_system::stop::Stop;
 
 pub use self::offer::{OfferedStream, RtspOffer, Watched};
-use self::session::{RunningSession, SessionTarget};
+use self::running_session::RunningSession;
+use self::session_target::SessionTarget;
 use self::stream_decoder::{DecoderEnd, KEY_FRAME_WAIT, Stream, StreamDecoder};
 use self::unit_queue::{First, UnitQueue};
 use super::buffers::Buffers;
@@ -219,7 +224,7 @@ impl Source for RtspSource {
                         self.sequence += frames;
                         return Ok(Next::Lost { frames, cause });
                     }
-                    return Err(self.stream.queue.ended().unwrap_or_else(session::session_ended));
+                    return Err(self.stream.queue.ended().unwrap_or_else(running_session::session_ended));
                 }
                 DecoderEnd::Stopped => return Ok(Next::Stopped),
                 DecoderEnd::Failed(error) => return Err(error),

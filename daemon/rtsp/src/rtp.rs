@@ -176,7 +176,8 @@ impl Order {
             self.counts.restarts += 1;
             if self.next.is_none_or(|next| usize::from(header.sequence.wrapping_sub(next)) > MOST_HELD) {
                 self.release_all(&mut give);
-                self.give(&header, packet, u16::from(self.is_cut(&header)), &mut give);
+                let lost = u16::from(self.delivery == Delivery::Lossy || self.is_cut(&header));
+                self.give(&header, packet, lost, &mut give);
                 return;
             }
         }

@@ -51,6 +51,8 @@ pub struct StreamDescription {
     pub announced_fps: Option<f32>,
     /// Whether packets are encrypted (SRTP).
     pub is_encrypted: bool,
+    /// Whether units of H.265 come in another order than that of decoding, each with its number (`sprop-max-don-diff`, RFC 7798).
+    pub is_interleaved: bool,
 }
 
 impl Eq for StreamDescription {}
@@ -180,8 +182,11 @@ impl Media {
         let known = formats().find_map(map).or_else(|| formats().find_map(assigned));
         let known = known.or_else(|| formats().find_map(by_parameters)).or_else(unnamed);
         let (payload_type, encoding, rate) = known.unwrap_or_default();
-        let parameters = self.parameters.iter().filter(|(format, _)| *format == payload_type);
-        let sets = parameters.flat_map(|(_, parameters)| parameter_sets(parameters)).collect();
+        let parameters = || self.parameters.iter().filter(|(format, _)| *format == payload_type).map(|(_, text)| text);
+        let sets = parameters().flat_map(|text| parameter_sets(text)).collect();
+        let named = parameters().flat_map(|text| text.split(';')).filter_map(|one| one.split_once('='));
+        let mut distances = named.filter(|(name, _)| name.trim().eq_ignore_ascii_case("sprop-max-don-diff"));
+        let is_interleaved = distances.any(|(_, value)| value.trim().parse::<u32>().is_ok_and(|distance| distance > 0));
         StreamDescription {
             media: self.kind,
             encoding,
@@ -192,6 +197,7 @@ impl Media {
             size: self.size,
             announced_fps: self.announced_fps,
             is_encrypted: self.protocol.contains("SAVP"),
+            is_interleaved,
         }
     }
 }

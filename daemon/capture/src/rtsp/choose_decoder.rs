@@ -13,7 +13,7 @@ use super::access_unit::{AccessUnit, Codec};
 use super::ffmpeg_decoder::FfmpegDecoder;
 use super::jpeg_decoder::JpegStreamDecoder;
 use super::nvdec_decoder::{self, NvdecDecoder};
-use super::session::RunningSession;
+use super::running_session::RunningSession;
 use super::stream_decoder::{Stream, StreamDecoder};
 use super::unit_queue::Description;
 

@@ -25,7 +25,7 @@ use super::super::pipe::{PipeFrames, ReadError};
 use super::super::source::{Next, SourceError};
 use super::access_unit::{Access, AccessUnit, Fate};
 use super::frame_times::PendingTimes;
-use super::session::RunningSession;
+use super::running_session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 use super::unit_queue::{Taken, UnitQueue};
 

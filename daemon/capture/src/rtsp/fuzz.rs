@@ -12,7 +12,7 @@ use visiond_flow::metrics::LossCause;
 use super::access_unit::{AccessUnit, Assembler, Codec, MAX_UNIT_BYTES};
 use super::frame_times::{CameraClock, PendingTimes};
 use super::jpeg_payload::JpegAssembler;
-use super::session;
+use super::running_session;
 use super::unit_queue::{Taken, UnitQueue};
 
 /// The bits of a packet's flags.
@@ -105,7 +105,7 @@ pub fn rtp(data: &[u8]) {
         });
         if flags & TAKE != 0 {
             // It does not wait for units that never come.
-            queue.end(session::session_ended());
+            queue.end(running_session::session_ended());
             while let Taken::Unit(unit) = next(&queue, &mut front, generation + given) {
                 taken += 1;
                 pending.add(unit.presentation, Some(unit.captured));

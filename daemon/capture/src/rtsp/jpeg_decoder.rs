@@ -8,7 +8,7 @@ use visiond_system::stop::Stop;
 use super::super::jpeg_frames::{DECODER, JpegFrames};
 use super::super::source::Next;
 use super::access_unit::AccessUnit;
-use super::session::RunningSession;
+use super::running_session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 
 /// Makes frames of JPEG pictures.

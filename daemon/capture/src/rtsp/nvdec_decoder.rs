@@ -20,7 +20,7 @@ use super::super::source::{Next, SourceError};
 use super::access_unit::{Access, AccessUnit, Fate};
 use super::frame_times::ShownTimes;
 use super::picture_order::PictureOrder;
-use super::session::RunningSession;
+use super::running_session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 
 /// How many units a decoder may hold back until it shows one: H.264 and H.265 keep 16 pictures.

@@ -13,7 +13,11 @@ use visiond_system::logging::escape;
 use super::super::ffprobe::shown;
 use super::super::source::SourceError;
 use super::access_unit::Access;
-use super::session::{Failure, Received, Session, SessionTarget, session_ended};
+use super::failure::Failure;
+use super::reception::Received;
+use super::running_session::session_ended;
+use super::session::Session;
+use super::session_target::SessionTarget;
 use super::unit_queue::STEP;
 
 /// The report names so many streams at most, and the one that visiond plays.
@@ -125,7 +129,7 @@ impl OfferedStream {
             encoding: short(&stream.encoding),
             size: picture_size(stream),
             announced_fps: stream.announced_fps,
-            is_readable: stream.codec().is_some() && !stream.is_encrypted,
+            is_readable: stream.codec().is_some() && !stream.is_encrypted && !stream.is_interleaved,
             is_played,
         }
     }

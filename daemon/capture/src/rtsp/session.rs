@@ -1,5 +1,4 @@
-//! One session with a camera: connects, logs in, plays, and puts access units into a queue. On the thread that waits for these, or
-//! on one of its own.
+//! One session with a camera: connects, logs in, plays, and gives access units.
 //!
 //! RTSP itself is the crate `visiond-rtsp`, which does no I/O. Here are the sockets' waits, the timeouts, and the end.
 
@@ -10,35 +9,25 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use url::Url;
 use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
-use visiond_flow::timestamp::Timestamp;
-use visiond_rtsp::RtpPacket;
 use visiond_rtsp::client::{Client, ClientError, Media, Phase, Transport};
-use visiond_rtsp::codec::Codec;
 use visiond_rtsp::sdp::StreamDescription;
-use visiond_system::caught_panic::catch_panic;
 use visiond_system::credentials::Login;
-use visiond_system::logging::escape;
 use visiond_system::redact::redact_line;
-use visiond_system::stop::Stop;
 
-use super::super::camera_connection::{CameraConnection, ConnectionError, Lookup, begin_connection, connection_result};
-use super::super::camera_tls::{CameraTls, TlsKeys};
-use super::super::source::SourceError;
-use super::access_unit::{self, Access, AccessUnit, Assembler};
+use super::super::camera_connection::{CameraConnection, Lookup, begin_connection, connection_result};
+use super::super::camera_tls::CameraTls;
 use super::datagram_ports::DatagramPorts;
-use super::frame_times::CameraClock;
-use super::jpeg_payload::JpegAssembler;
+use super::failure::Failure;
 use super::reachability::{self, Absence, Reachability};
-use super::unit_queue::{Description, First, STEP, Taken, UnitQueue};
+use super::reception::{ChosenStream, Received, Reception};
+use super::session_target::SessionTarget;
 
 /// How long the camera may take to answer that the session is over.
 const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
@@ -53,12 +42,6 @@ const GATHERING: Duration = Duration::from_micros(500);
 /// are longer.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How long a session that is set up waits for a decoder: less than any camera keeps one that does not play.
-const DECODER_WAIT: Duration = Duration::from_secs(20);
-
-/// How long what has come may take to be read before a unit is taken. Packets may come without end.
-const LONGEST_READING: Duration = Duration::from_millis(20);
-
 /// The most that is read at once, before other things are looked at.
 const MOST_READ: usize = 1 << 20;
 
@@ -70,427 +53,6 @@ const MOST_REDIRECTS: u32 = 5;
 
 /// The largest datagram.
 const DATAGRAM_BYTES: usize = 64 << 10;
-
-/// What a session needs.
-#[derive(Clone)]
-pub struct SessionTarget {
-    /// Without a user.
-    pub url: Url,
-    /// The URL as errors and the log show it.
-    pub shown: String,
-    pub login: Option<Login>,
-    pub tls: TlsKeys,
-    pub transport: RtspTransport,
-    pub key_frames_only: bool,
-    pub timeout: Duration,
-}
-
-/// A running session. It works while somebody waits for what it gives, on the thread that waits: so no other thread is woken for a
-/// picture, and what was read is still in the core's cache when it is decoded. For those who do not wait often, it can have a thread
-/// of its own. It ends when it is dropped, which takes [`TEARDOWN_WAIT`] at most.
-pub struct RunningSession {
-    queue: Arc<UnitQueue>,
-    /// `None` once it has a thread.
-    worker: Option<Mutex<Worker>>,
-    /// Its thread, which ends when the flag is set.
-    thread: Option<(Arc<AtomicBool>, thread::JoinHandle<()>)>,
-}
-
-impl RunningSession {
-    /// Makes a session that connects while it is waited for. It puts units into `queue`, and its end, which is always an error.
-    pub fn start(
-        target: SessionTarget,
-        camera: &str,
-        queue: Arc<UnitQueue>,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, SourceError> {
-        let transport = target.transport;
-        let worker = Worker {
-            key_frames_only: target.key_frames_only,
-            session: Session::new(target, clock),
-            camera: camera.to_owned(),
-            queue: Arc::clone(&queue),
-            ready_since: None,
-            given: 0,
-            is_over: false,
-            has_warned: false,
-        };
-        let mut session = Self { queue, worker: Some(Mutex::new(worker)), thread: None };
-        match transport {
-            RtspTransport::Tcp => {}
-            // The kernel keeps some 200 KiB of datagrams, and drops what comes then.
-            RtspTransport::Udp => session.run_apart()?,
-        }
-        Ok(session)
-    }
-
-    /// Gives the session a thread of its own, if it has none.
-    pub fn run_apart(&mut self) -> Result<(), SourceError> {
-        let Some(worker) = self.worker.take() else { return Ok(()) };
-        let ends = Arc::new(AtomicBool::new(false));
-        let run = {
-            let ends = Arc::clone(&ends);
-            move || worker.into_inner().run_until(&ends)
-        };
-        let thread = thread::Builder::new().name("rtsp".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| SourceError::transient(format!("cannot start a thread: {error}")))?;
-        self.thread = Some((ends, thread));
-        Ok(())
-    }
-
-    /// Calls `work`, which takes long: the session has a thread of its own meanwhile.
-    pub fn work_beside<T>(&self, work: impl FnOnce() -> T) -> T {
-        let Some(worker) = &self.worker else { return work() };
-        let ends = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let run = || worker.lock().run_until(&ends);
-            if let Err(error) = thread::Builder::new().name("rtsp".to_owned()).spawn_scoped(scope, run) {
-                log::debug!("cannot start a thread, so packets are read only after the decoder is made: {error}");
-            }
-            let done = work();
-            ends.store(true, Ordering::Relaxed);
-            done
-        })
-    }
-
-    /// Waits for the stream's description or a unit: [`UnitQueue::first`].
-    pub fn first(&self, stop: &Stop, deadline: Instant) -> First {
-        let Some(worker) = &self.worker else { return self.queue.first(stop, deadline, None) };
-        self.queue.first(stop, deadline, Some(&|| worker.lock().give_something()))
-    }
-
-    /// Takes the next unit: [`UnitQueue::take`].
-    pub fn take(&self, generation: u64, deadline: Instant, is_over: impl Fn() -> bool) -> Taken {
-        let Some(worker) = &self.worker else { return self.queue.take(generation, Some(deadline), is_over, None) };
-        if self.queue.is_behind() {
-            // So that the queue can drop what gets old.
-            worker.lock().read_all();
-        }
-        self.queue.take(generation, Some(deadline), is_over, Some(&|| worker.lock().give_something()))
-    }
-}
-
-impl Drop for RunningSession {
-    fn drop(&mut self) {
-        if let Some((ends, thread)) = self.thread.take() {
-            ends.store(true, Ordering::Relaxed);
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Has a session work, and puts what it gives into the queue.
-struct Worker {
-    session: Session,
-    camera: String,
-    queue: Arc<UnitQueue>,
-    key_frames_only: bool,
-    /// When the stream was described to the queue.
-    ready_since: Option<Instant>,
-    /// How often it has given something.
-    given: u64,
-    is_over: bool,
-    /// Whether it has warned that the camera does not answer what keeps the session.
-    has_warned: bool,
-}
-
-impl Worker {
-    /// Has the session work once: until something has come, up to `until`.
-    fn turn(&mut self, until: Instant) {
-        if self.is_over {
-            return;
-        }
-        let Self { session, queue, key_frames_only, given, .. } = self;
-        let receive = |received: Received| {
-            match received {
-                Received::Unit { unit, .. } if unit.access == Access::Key || !*key_frames_only => queue.push(unit),
-                Received::Unit { .. } => {}
-                Received::Damaged { units, .. } => queue.count_corrupt(units),
-            }
-            *given += 1;
-        };
-        // The code that reads what a camera sends is ours; if it has a bug, one camera is lost, not the process.
-        let worked = catch_panic(|| session.turn(until, receive)).unwrap_or_else(|place| Err(Failure::Panic(place)));
-        if let Err(failure) = worked {
-            self.end(&failure);
-            return;
-        }
-        if self.session.is_ready() {
-            self.wait_for_decoder();
-        }
-        if self.session.keep_alives_failed() > 0 && !mem::replace(&mut self.has_warned, true) {
-            log::warn!(
-                "camera {}: the camera does not answer the requests that keep the session, and may end it",
-                self.camera
-            );
-        }
-    }
-
-    /// Plays the stream once there is a decoder for it, or after [`DECODER_WAIT`]. The camera sends nothing before, so that nothing is
-    /// lost.
-    fn wait_for_decoder(&mut self) {
-        let Some(since) = self.ready_since else {
-            if let Some(stream) = self.session.chosen() {
-                self.queue.describe(Description { codec: stream.codec, sets: stream.sets.clone() });
-            }
-            self.given += 1;
-            self.ready_since = Some(Instant::now());
-            return;
-        };
-        if self.queue.accepts_units() || since.elapsed() >= DECODER_WAIT {
-            self.session.play();
-        }
-    }
-
-    fn end(&mut self, failure: &Failure) {
-        self.is_over = true;
-        self.given += 1;
-        if let Some(counts) = self.session.oddities() {
-            log::info!("camera {}: in this session {counts}", self.camera);
-        }
-        self.queue.end(failure.error(&self.session.target));
-        if !matches!(failure, Failure::Absent(_) | Failure::Client(ClientError::Message(_)) | Failure::Panic(_)) {
-            self.session.tear_down();
-        }
-    }
-
-    /// Has the session work until it has given something, for [`STEP`] at most.
-    fn give_something(&mut self) {
-        let (until, before) = (Instant::now() + STEP, self.given);
-        while self.given == before && !self.is_over && Instant::now() < until {
-            self.turn(until);
-        }
-    }
-
-    /// Has the session read what has come, for [`LONGEST_READING`] at most.
-    fn read_all(&mut self) {
-        let now = Instant::now();
-        while !self.is_over && self.session.has_news() && now.elapsed() < LONGEST_READING {
-            self.turn(now);
-        }
-    }
-
-    fn run_until(&mut self, ends: &AtomicBool) {
-        while !self.is_over && !ends.load(Ordering::Relaxed) {
-            self.turn(Instant::now() + STEP);
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.session.tear_down();
-        }
-    }
-}
-
-/// Returns the error of a session that has ended without one of its own.
-pub fn session_ended() -> SourceError {
-    SourceError::transient("the RTSP session has ended by a bug: see the error above it in the log")
-}
-
-/// Why a session failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    Client(ClientError),
-    /// A name cannot be resolved, or no connection is made.
-    Connect(io::Error),
-    /// A connection broke.
-    Broken(io::Error),
-    /// TLS refuses the camera, for this reason.
-    Tls(String),
-    /// The host that a redirect names requires a login. That of the configuration is for another host.
-    LoginElsewhere(String),
-    /// Something on this side is wrong or missing.
-    Local(SourceError),
-    /// No ports for datagrams.
-    Ports(io::Error),
-    NoAnswer,
-    /// The camera plays, and no picture came for too long: this is known of what came.
-    NoVideo(Option<String>),
-    /// The camera plays, and every picture was damaged for too long: for this reason, if it is known.
-    Damaged(Option<&'static str>),
-    Closed,
-    /// The camera plays, sends nothing any more, and cannot be reached.
-    Absent(Absence),
-    /// The server names one URL after the other.
-    Redirects,
-    /// visiond panicked at this place.
-    Panic(String),
-    /// There is no video of a known codec; these are offered.
-    OtherCodec(Vec<String>),
-    /// The video is encrypted in a way that is not known here.
-    Encrypted,
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
-}
-
-impl From<ConnectionError> for Failure {
-    fn from(error: ConnectionError) -> Self {
-        match error {
-            ConnectionError::Closed => Self::Closed,
-            ConnectionError::Failed(error) => Self::Broken(error),
-            ConnectionError::Tls(reason) => Self::Tls(reason),
-        }
-    }
-}
-
-impl Failure {
-    /// Returns the error of the source.
-    pub(super) fn error(&self, target: &SessionTarget) -> SourceError {
-        if let Self::Local(error) = self {
-            return error.clone();
-        }
-        let message = self.message(target);
-        if self.may_pass() { SourceError::absent(message) } else { SourceError::transient(message) }
-    }
-
-    /// Whether the camera may serve again at any moment. If it refuses this client or stream, somebody has to act, and some cameras
-    /// lock out a client that tries again and again.
-    fn may_pass(&self) -> bool {
-        match self {
-            Self::Client(ClientError::Message(_)) => false,
-            // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
-            Self::Client(error) => error.status().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
-            Self::NoAnswer
-            | Self::NoVideo(_)
-            | Self::Damaged(_)
-            | Self::Closed
-            | Self::Broken(_)
-            | Self::Absent(_)
-            | Self::Connect(_) => true,
-            Self::Tls(_)
-            | Self::LoginElsewhere(_)
-            | Self::Local(_)
-            | Self::Ports(_)
-            | Self::Redirects
-            | Self::Panic(_)
-            | Self::OtherCodec(_)
-            | Self::Encrypted => false,
-        }
-    }
-
-    pub(super) fn message(&self, target: &SessionTarget) -> String {
-        let shown = &target.shown;
-        let seconds = target.timeout.as_secs_f64();
-        let reason = match self {
-            Self::Client(error) => refusal(error, target),
-            Self::Connect(error) => format!("cannot connect: {error}; check the address and the network"),
-            Self::Broken(error) => format!("the connection broke: {error}; check the camera and the network"),
-            Self::Tls(reason) => reason.clone(),
-            Self::LoginElsewhere(url) => {
-                format!("the camera names another host, {url}, which requires a login: set `url` to that")
-            }
-            Self::Local(error) => error.to_string(),
-            Self::Ports(error) => format!("cannot open UDP ports: {error}; set `transport = \"tcp\"`"),
-            Self::NoAnswer => {
-                return format!("no answer from {shown} for {seconds} s; check the camera and the network");
-            }
-            Self::Damaged(reason) => return damaged(shown, target.timeout, target.transport, *reason),
-            Self::NoVideo(Some(what)) => return format!("no video from {shown} for {seconds} s: {what}"),
-            Self::NoVideo(None) => {
-                let hint = match target.transport {
-                    RtspTransport::Tcp => "",
-                    RtspTransport::Udp => ", or set `transport = \"tcp\"` where a firewall keeps UDP out",
-                };
-                return format!("no video from {shown} for {seconds} s; check the camera and the network{hint}");
-            }
-            Self::Closed => "the camera closed the connection".to_owned(),
-            Self::Absent(Absence::Unreachable) => {
-                "the camera sends nothing and cannot be reached; check its power and the network".to_owned()
-            }
-            Self::Absent(Absence::Moved) => {
-                "the camera sends nothing, and its name has another address now; connecting there".to_owned()
-            }
-            Self::Redirects => "the server names one URL after the other (301, 302): correct its URL".to_owned(),
-            Self::Panic(place) => {
-                let place: String = redact_line(place).chars().take(300).collect();
-                return format!(
-                    "cannot play {shown}: a bug at what this server sends ({place}): please report it, and set `type = \"video\"` \
-                     until then"
-                );
-            }
-            Self::OtherCodec(offered) => format!(
-                "the camera offers {}, and only H.264, H.265 and JPEG are read: change its codec, or set `type = \"video\"`",
-                offered.join(" and ")
-            ),
-            Self::Encrypted => {
-                "the camera encrypts its video (SRTP): switch that off in the camera, or set `type = \"video\"`"
-                    .to_owned()
-            }
-        };
-        format!("cannot play {shown}: {reason}")
-    }
-}
-
-/// Returns what the server says, and what to do.
-fn refusal(error: &ClientError, target: &SessionTarget) -> String {
-    let remedy = match error.status() {
-        Some(403) => "the camera forbids this stream to this user (403): check the user's rights in the camera",
-        Some(404) => "the camera has no such stream (404): correct the path in its URL",
-        Some(453) => "the camera serves too many clients already (453): close others",
-        Some(503) => "the camera serves too many clients, or starts (503): close others if it stays",
-        Some(461) => match target.transport {
-            RtspTransport::Tcp => "the camera does not send over TCP (461): set `transport = \"udp\"`",
-            RtspTransport::Udp => "the camera does not send over UDP (461): set `transport = \"tcp\"`",
-        },
-        _ => {
-            let text: String = error.to_string().chars().take(300).collect();
-            return escape(&redact_line(text.trim_end())).to_string();
-        }
-    };
-    remedy.to_owned()
-}
-
-/// What comes while a stream plays.
-pub(super) enum Received {
-    Unit {
-        unit: AccessUnit,
-        /// Whether a sender report gives its time, at least that of its last packet.
-        is_timed_by_report: bool,
-    },
-    /// So many units were damaged on their way, or, for this reason, could not be read.
-    Damaged { units: u64, reason: Option<&'static str> },
-}
-
-/// The stream to play.
-#[derive(Debug, Clone)]
-pub(super) struct ChosenStream {
-    /// Its place among the streams that the camera offers.
-    pub index: usize,
-    pub codec: Codec,
-    /// Units of RTP's timestamps per second.
-    pub rate_hz: u32,
-    /// Parameter sets of the session's description, in Annex B.
-    pub sets: Vec<u8>,
-    /// Width and height of JPEG pictures, if the description has them.
-    pub size: Option<(u16, u16)>,
-}
-
-impl ChosenStream {
-    /// Chooses the first stream that can be read.
-    fn of(streams: &[StreamDescription]) -> Result<Self, Failure> {
-        let mut known = streams.iter().enumerate().filter_map(|(at, stream)| Some((at, stream, stream.codec()?)));
-        let Some((index, stream, codec)) = known.find(|(_, stream, _)| !stream.is_encrypted) else {
-            if streams.iter().any(|stream| stream.codec().is_some()) {
-                return Err(Failure::Encrypted);
-            }
-            let name = |stream: &StreamDescription| {
-                let name = format!("{}/{}", stream.media, stream.encoding);
-                escape(&name.chars().take(40).collect::<String>()).to_string()
-            };
-            return Err(Failure::OtherCodec(streams.iter().take(4).map(name).collect()));
-        };
-        let mut sets = Vec::new();
-        stream.sets.iter().for_each(|set| access_unit::put(&mut sets, set));
-        Ok(Self { index, codec, rate_hz: stream.rate_hz, sets, size: stream.size.map(<(u16, u16)>::from) })
-    }
-}
 
 /// A session without a thread.
 pub(super) struct Session {
@@ -600,7 +162,7 @@ impl Session {
         self.deadline = Some(now + self.target.timeout);
     }
 
-    fn keep_alives_failed(&self) -> u64 {
+    pub(super) fn keep_alives_failed(&self) -> u64 {
         match &self.stage {
             Stage::Talking(talk) => talk.client.counts().keep_alives_failed,
             _ => 0,
@@ -608,7 +170,7 @@ impl Session {
     }
 
     /// Returns what the camera did that it should not, in words.
-    fn oddities(&self) -> Option<String> {
+    pub(super) fn oddities(&self) -> Option<String> {
         let Stage::Talking(talk) = &self.stage else { return None };
         let counts = talk.client.counts();
         let known = [
@@ -624,7 +186,7 @@ impl Session {
     }
 
     /// Whether there is something to read.
-    fn has_news(&self) -> bool {
+    pub(super) fn has_news(&self) -> bool {
         let Stage::Talking(talk) = &self.stage else { return false };
         let mut sockets = [PollFd::new(&talk.connection, PollFlags::IN)];
         talk.connection.has_more() || poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
@@ -665,7 +227,7 @@ impl Session {
         let is_recent = |last: Instant| last.elapsed() < self.target.timeout / 2;
         let reception = self.reception.as_ref();
         if reception.and_then(|reception| reception.damaged).is_some_and(is_recent) {
-            return Failure::Damaged(reception.and_then(|reception| reception.assembler.reason()));
+            return Failure::Damaged(reception.and_then(Reception::reason));
         }
         let what = match (counts.received, counts.foreign) {
             (0, 0) => None,
@@ -1001,118 +563,4 @@ fn wait(sockets: &mut [PollFd<'_>], until: Instant) {
     let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
     // A signal ends the wait; the caller waits again.
     let _ = poll(sockets, Some(&timeout));
-}
-
-/// The assembler of the stream's codec.
-enum StreamAssembler {
-    Nal(Assembler),
-    Jpeg(JpegAssembler),
-}
-
-impl StreamAssembler {
-    fn new(stream: &ChosenStream) -> Self {
-        match stream.codec {
-            Codec::H264 | Codec::H265 => Self::Nal(Assembler::new(stream.codec, &stream.sets)),
-            Codec::Jpeg => Self::Jpeg(JpegAssembler::new(stream.size)),
-        }
-    }
-
-    fn push(&mut self, packet: &RtpPacket<'_>, time: (i64, Timestamp), give: impl FnMut(AccessUnit)) {
-        let &RtpPacket { payload, marker, lost, extension, .. } = packet;
-        match self {
-            Self::Nal(assembler) => assembler.push(payload, time, marker, lost, give),
-            Self::Jpeg(assembler) => assembler.push(payload, time, marker, lost, extension, give),
-        }
-    }
-
-    fn take_damaged(&mut self) -> u64 {
-        match self {
-            Self::Nal(assembler) => assembler.take_damaged(),
-            Self::Jpeg(assembler) => assembler.take_damaged(),
-        }
-    }
-
-    fn reason(&self) -> Option<&'static str> {
-        match self {
-            Self::Nal(assembler) => assembler.reason(),
-            Self::Jpeg(assembler) => assembler.reason(),
-        }
-    }
-}
-
-/// Returns the sentence about a stream of which every picture is damaged.
-pub(super) fn damaged(
-    shown: &str,
-    timeout: Duration,
-    transport: RtspTransport,
-    reason: Option<&'static str>,
-) -> String {
-    let reason = match (reason, transport) {
-        (Some(reason), _) => reason,
-        (None, RtspTransport::Tcp) => "every picture is damaged: restart the camera, or update its firmware",
-        (None, RtspTransport::Udp) => {
-            "every picture is damaged: packets are lost on the way: set `transport = \"tcp\"`, or check the network"
-        }
-    };
-    format!("no usable frame from {shown} for {} s: {reason}", timeout.as_secs_f64())
-}
-
-/// Assembles a stream's packets and gives its units away.
-struct Reception {
-    assembler: StreamAssembler,
-    camera_clock: CameraClock,
-    /// How many units came since they were last counted.
-    units: u32,
-    /// When the last damaged one came, if none was whole since.
-    damaged: Option<Instant>,
-    /// When the last units came, and how long one takes to come on average.
-    last_units: Option<Instant>,
-    interval: Duration,
-}
-
-impl Reception {
-    fn new(stream: &ChosenStream) -> Self {
-        Self {
-            assembler: StreamAssembler::new(stream),
-            camera_clock: CameraClock::new(stream.rate_hz),
-            units: 0,
-            damaged: None,
-            last_units: None,
-            interval: Duration::ZERO,
-        }
-    }
-
-    /// Takes what came at `arrival`.
-    fn take(&mut self, media: &Media<'_>, arrival: Timestamp, receive: &mut dyn FnMut(Received)) {
-        let packet = match media {
-            Media::Packet(packet) => packet,
-            Media::Report { timestamp, ntp } => return self.camera_clock.report(*timestamp, *ntp),
-        };
-        let captured = self.camera_clock.captured(packet.timestamp, arrival);
-        let is_timed_by_report = captured != arrival;
-        self.assembler.push(packet, (packet.timestamp, captured), |unit| {
-            self.units += 1;
-            receive(Received::Unit { unit, is_timed_by_report });
-        });
-        match self.assembler.take_damaged() {
-            0 => {}
-            units => {
-                self.damaged = Some(Instant::now());
-                receive(Received::Damaged { units, reason: self.assembler.reason() });
-            }
-        }
-    }
-
-    /// Returns whether units came since the last call.
-    fn count_units(&mut self, now: Instant) -> bool {
-        let units = mem::take(&mut self.units);
-        if units == 0 {
-            return false;
-        }
-        self.damaged = None;
-        if let Some(last) = self.last_units.replace(now) {
-            self.interval = (self.interval * 7 + now.saturating_duration_since(last) / units) / 8;
-        }
-        true
-    }
 }

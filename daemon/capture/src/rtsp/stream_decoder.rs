@@ -10,7 +10,8 @@ use visiond_system::stop::Stop;
 use super::super::buffers::Buffers;
 use super::super::source::{Next, SourceError};
 use super::access_unit::AccessUnit;
-use super::session::{self, RunningSession};
+use super::failure;
+use super::running_session::RunningSession;
 use super::unit_queue::{Taken, UnitQueue};
 
 /// How long the next key frame may take where frames wait for one.
@@ -75,7 +76,7 @@ impl Stream {
 
     /// Returns the error of a stream of which every picture is damaged.
     pub fn damaged(&self) -> SourceError {
-        SourceError::transient(session::damaged(&self.origin, self.frame_timeout(), self.config.transport, None))
+        SourceError::transient(failure::damaged(&self.origin, self.frame_timeout(), self.config.transport, None))
     }
 
     /// Returns the error of a stream that cannot be decoded.

@@ -203,3 +203,13 @@ fn what_is_read_of_a_description_is_bounded() {
     assert_eq!(Description::parse(lines.concat().as_bytes()).streams.len(), 1);
     assert!(Description::parse(&[0xFF; 3000]).streams.is_empty());
 }
+
+#[test]
+fn a_stream_whose_units_are_interleaved_is_known() {
+    let of = |parameters: &str| {
+        let map = ["m=video 0 RTP/AVP 96", "a=rtpmap:96 H265/90000"];
+        stream(&parse(&[map[0], map[1], &format!("a=fmtp:96 {parameters}")])).is_interleaved
+    };
+    assert!(of("sprop-max-don-diff=2") && of("profile-id=1; sprop-max-don-diff = 1 ;a=b"));
+    assert!(!of("sprop-max-don-diff=0") && !of("profile-id=1"));
+}

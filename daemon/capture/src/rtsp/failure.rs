@@ -1,0 +1,185 @@
+//! Why a session with an RTSP camera failed, in words.
+
+use std::io;
+use std::time::Duration;
+
+use visiond_config::types::RtspTransport;
+use visiond_rtsp::client::ClientError;
+use visiond_system::logging::escape;
+use visiond_system::redact::redact_line;
+
+use super::super::camera_connection::ConnectionError;
+use super::super::source::SourceError;
+use super::reachability::Absence;
+use super::session_target::SessionTarget;
+
+/// Why a session failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Client(ClientError),
+    /// A name cannot be resolved, or no connection is made.
+    Connect(io::Error),
+    /// A connection broke.
+    Broken(io::Error),
+    /// TLS refuses the camera, for this reason.
+    Tls(String),
+    /// The host that a redirect names requires a login. That of the configuration is for another host.
+    LoginElsewhere(String),
+    /// Something on this side is wrong or missing.
+    Local(SourceError),
+    /// No ports for datagrams.
+    Ports(io::Error),
+    NoAnswer,
+    /// The camera plays, and no picture came for too long: this is known of what came.
+    NoVideo(Option<String>),
+    /// The camera plays, and every picture was damaged for too long: for this reason, if it is known.
+    Damaged(Option<&'static str>),
+    Closed,
+    /// The camera plays, sends nothing any more, and cannot be reached.
+    Absent(Absence),
+    /// The server names one URL after the other.
+    Redirects,
+    /// visiond panicked at this place.
+    Panic(String),
+    /// There is no video of a known codec; these are offered.
+    OtherCodec(Vec<String>),
+    /// The video comes in a way that is not known here: this one, with the remedy.
+    Unsupported(&'static str),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<ConnectionError> for Failure {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::Closed => Self::Closed,
+            ConnectionError::Failed(error) => Self::Broken(error),
+            ConnectionError::Tls(reason) => Self::Tls(reason),
+        }
+    }
+}
+
+impl Failure {
+    /// Returns the error of the source.
+    pub(super) fn error(&self, target: &SessionTarget) -> SourceError {
+        if let Self::Local(error) = self {
+            return error.clone();
+        }
+        let message = self.message(target);
+        if self.may_pass() { SourceError::absent(message) } else { SourceError::transient(message) }
+    }
+
+    /// Whether the camera may serve again at any moment. If it refuses this client or stream, somebody has to act, and some cameras
+    /// lock out a client that tries again and again.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Client(ClientError::Message(_)) => false,
+            // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
+            Self::Client(error) => error.status().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
+            Self::NoAnswer
+            | Self::NoVideo(_)
+            | Self::Damaged(_)
+            | Self::Closed
+            | Self::Broken(_)
+            | Self::Absent(_)
+            | Self::Connect(_) => true,
+            Self::Tls(_)
+            | Self::LoginElsewhere(_)
+            | Self::Local(_)
+            | Self::Ports(_)
+            | Self::Redirects
+            | Self::Panic(_)
+            | Self::OtherCodec(_)
+            | Self::Unsupported(_) => false,
+        }
+    }
+
+    pub(super) fn message(&self, target: &SessionTarget) -> String {
+        let shown = &target.shown;
+        let seconds = target.timeout.as_secs_f64();
+        let reason = match self {
+            Self::Client(error) => refusal(error, target),
+            Self::Connect(error) => format!("cannot connect: {error}; check the address and the network"),
+            Self::Broken(error) => format!("the connection broke: {error}; check the camera and the network"),
+            Self::Tls(reason) => reason.clone(),
+            Self::LoginElsewhere(url) => {
+                format!("the camera names another host, {url}, which requires a login: set `url` to that")
+            }
+            Self::Local(error) => error.to_string(),
+            Self::Ports(error) => format!("cannot open UDP ports: {error}; set `transport = \"tcp\"`"),
+            Self::NoAnswer => {
+                return format!("no answer from {shown} for {seconds} s; check the camera and the network");
+            }
+            Self::Damaged(reason) => return damaged(shown, target.timeout, target.transport, *reason),
+            Self::NoVideo(Some(what)) => return format!("no video from {shown} for {seconds} s: {what}"),
+            Self::NoVideo(None) => {
+                let hint = match target.transport {
+                    RtspTransport::Tcp => "",
+                    RtspTransport::Udp => ", or set `transport = \"tcp\"` where a firewall keeps UDP out",
+                };
+                return format!("no video from {shown} for {seconds} s; check the camera and the network{hint}");
+            }
+            Self::Closed => "the camera closed the connection".to_owned(),
+            Self::Absent(Absence::Unreachable) => {
+                "the camera sends nothing and cannot be reached; check its power and the network".to_owned()
+            }
+            Self::Absent(Absence::Moved) => {
+                "the camera sends nothing, and its name has another address now; connecting there".to_owned()
+            }
+            Self::Redirects => "the server names one URL after the other (301, 302): correct its URL".to_owned(),
+            Self::Panic(place) => {
+                let place: String = redact_line(place).chars().take(300).collect();
+                return format!(
+                    "cannot play {shown}: a bug at what this server sends ({place}): please report it, and set `type = \"video\"` \
+                     until then"
+                );
+            }
+            Self::OtherCodec(offered) => format!(
+                "the camera offers {}, and only H.264, H.265 and JPEG are read: change its codec, or set `type = \"video\"`",
+                offered.join(" and ")
+            ),
+            Self::Unsupported(reason) => (*reason).to_owned(),
+        };
+        format!("cannot play {shown}: {reason}")
+    }
+}
+
+/// Returns what the server says, and what to do.
+fn refusal(error: &ClientError, target: &SessionTarget) -> String {
+    let remedy = match error.status() {
+        Some(403) => "the camera forbids this stream to this user (403): check the user's rights in the camera",
+        Some(404) => "the camera has no such stream (404): correct the path in its URL",
+        Some(453) => "the camera serves too many clients already (453): close others",
+        Some(503) => "the camera serves too many clients, or starts (503): close others if it stays",
+        Some(461) => match target.transport {
+            RtspTransport::Tcp => "the camera does not send over TCP (461): set `transport = \"udp\"`",
+            RtspTransport::Udp => "the camera does not send over UDP (461): set `transport = \"tcp\"`",
+        },
+        _ => {
+            let text: String = error.to_string().chars().take(300).collect();
+            return escape(&redact_line(text.trim_end())).to_string();
+        }
+    };
+    remedy.to_owned()
+}
+
+/// Returns the sentence about a stream of which every picture is damaged.
+pub(super) fn damaged(
+    shown: &str,
+    timeout: Duration,
+    transport: RtspTransport,
+    reason: Option<&'static str>,
+) -> String {
+    let reason = match (reason, transport) {
+        (Some(reason), _) => reason,
+        (None, RtspTransport::Tcp) => "every picture is damaged: restart the camera, or update its firmware",
+        (None, RtspTransport::Udp) => {
+            "every picture is damaged: packets are lost on the way: set `transport = \"tcp\"`, or check the network"
+        }
+    };
+    format!("no usable frame from {shown} for {} s: {reason}", timeout.as_secs_f64())
+}

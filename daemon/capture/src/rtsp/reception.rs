@@ -1,0 +1,174 @@
+//! From a stream's packets to its access units, with their times.
+
+use std::mem;
+use std::time::{Duration, Instant};
+
+use visiond_flow::timestamp::Timestamp;
+use visiond_rtsp::RtpPacket;
+use visiond_rtsp::client::Media;
+use visiond_rtsp::codec::Codec;
+use visiond_rtsp::sdp::StreamDescription;
+use visiond_system::logging::escape;
+
+use super::access_unit::{self, AccessUnit, Assembler};
+use super::failure::Failure;
+use super::frame_times::CameraClock;
+use super::jpeg_payload::JpegAssembler;
+
+/// What comes while a stream plays.
+pub(super) enum Received {
+    Unit {
+        unit: AccessUnit,
+        /// Whether a sender report gives its time, at least that of its last packet.
+        is_timed_by_report: bool,
+    },
+    /// So many units were damaged on their way, or, for this reason, could not be read.
+    Damaged { units: u64, reason: Option<&'static str> },
+}
+
+/// The stream to play.
+#[derive(Debug, Clone)]
+pub(super) struct ChosenStream {
+    /// Its place among the streams that the camera offers.
+    pub index: usize,
+    pub codec: Codec,
+    /// Units of RTP's timestamps per second.
+    pub rate_hz: u32,
+    /// Parameter sets of the session's description, in Annex B.
+    pub sets: Vec<u8>,
+    /// Width and height of JPEG pictures, if the description has them.
+    pub size: Option<(u16, u16)>,
+}
+
+/// Returns why a stream of a known codec cannot be read.
+fn unsupported(stream: &StreamDescription) -> Option<&'static str> {
+    match (stream.is_encrypted, stream.is_interleaved) {
+        (true, _) => {
+            Some("the camera encrypts its video (SRTP): switch that off in the camera, or set `type = \"video\"`")
+        }
+        (_, true) => Some("the camera interleaves its packets (sprop-max-don-diff): set `type = \"video\"`"),
+        _ => None,
+    }
+}
+
+impl ChosenStream {
+    /// Chooses the first stream that can be read.
+    pub fn of(streams: &[StreamDescription]) -> Result<Self, Failure> {
+        let mut known = streams.iter().enumerate().filter_map(|(at, stream)| Some((at, stream, stream.codec()?)));
+        let Some((index, stream, codec)) = known.find(|(_, stream, _)| unsupported(stream).is_none()) else {
+            if let Some(reason) = streams.iter().filter(|stream| stream.codec().is_some()).find_map(unsupported) {
+                return Err(Failure::Unsupported(reason));
+            }
+            let name = |stream: &StreamDescription| {
+                let name = format!("{}/{}", stream.media, stream.encoding);
+                escape(&name.chars().take(40).collect::<String>()).to_string()
+            };
+            return Err(Failure::OtherCodec(streams.iter().take(4).map(name).collect()));
+        };
+        let mut sets = Vec::new();
+        stream.sets.iter().for_each(|set| access_unit::put(&mut sets, set));
+        Ok(Self { index, codec, rate_hz: stream.rate_hz, sets, size: stream.size.map(<(u16, u16)>::from) })
+    }
+}
+
+/// Assembles a stream's packets and gives its units away.
+pub(super) struct Reception {
+    assembler: StreamAssembler,
+    camera_clock: CameraClock,
+    /// How many units came since they were last counted.
+    units: u32,
+    /// When the last damaged one came, if none was whole since.
+    pub damaged: Option<Instant>,
+    /// When the last units came, and how long one takes to come on average.
+    pub last_units: Option<Instant>,
+    pub interval: Duration,
+}
+
+impl Reception {
+    pub fn new(stream: &ChosenStream) -> Self {
+        Self {
+            assembler: StreamAssembler::new(stream),
+            camera_clock: CameraClock::new(stream.rate_hz),
+            units: 0,
+            damaged: None,
+            last_units: None,
+            interval: Duration::ZERO,
+        }
+    }
+
+    /// Returns why pictures cannot be read, if that is known.
+    pub fn reason(&self) -> Option<&'static str> {
+        self.assembler.reason()
+    }
+
+    /// Takes what came at `arrival`.
+    pub fn take(&mut self, media: &Media<'_>, arrival: Timestamp, receive: &mut dyn FnMut(Received)) {
+        let packet = match media {
+            Media::Packet(packet) => packet,
+            Media::Report { timestamp, ntp } => return self.camera_clock.report(*timestamp, *ntp),
+        };
+        let captured = self.camera_clock.captured(packet.timestamp, arrival);
+        let is_timed_by_report = captured != arrival;
+        self.assembler.push(packet, (packet.timestamp, captured), |unit| {
+            self.units += 1;
+            receive(Received::Unit { unit, is_timed_by_report });
+        });
+        match self.assembler.take_damaged() {
+            0 => {}
+            units => {
+                self.damaged = Some(Instant::now());
+                receive(Received::Damaged { units, reason: self.assembler.reason() });
+            }
+        }
+    }
+
+    /// Returns whether units came since the last call.
+    pub fn count_units(&mut self, now: Instant) -> bool {
+        let units = mem::take(&mut self.units);
+        if units == 0 {
+            return false;
+        }
+        self.damaged = None;
+        if let Some(last) = self.last_units.replace(now) {
+            self.interval = (self.interval * 7 + now.saturating_duration_since(last) / units) / 8;
+        }
+        true
+    }
+}
+
+/// The assembler of the stream's codec.
+enum StreamAssembler {
+    Nal(Assembler),
+    Jpeg(JpegAssembler),
+}
+
+impl StreamAssembler {
+    fn new(stream: &ChosenStream) -> Self {
+        match stream.codec {
+            Codec::H264 | Codec::H265 => Self::Nal(Assembler::new(stream.codec, &stream.sets)),
+            Codec::Jpeg => Self::Jpeg(JpegAssembler::new(stream.size)),
+        }
+    }
+
+    fn push(&mut self, packet: &RtpPacket<'_>, time: (i64, Timestamp), give: impl FnMut(AccessUnit)) {
+        let &RtpPacket { payload, marker, lost, extension, .. } = packet;
+        match self {
+            Self::Nal(assembler) => assembler.push(payload, time, marker, lost, give),
+            Self::Jpeg(assembler) => assembler.push(payload, time, marker, lost, extension, give),
+        }
+    }
+
+    fn take_damaged(&mut self) -> u64 {
+        match self {
+            Self::Nal(assembler) => assembler.take_damaged(),
+            Self::Jpeg(assembler) => assembler.take_damaged(),
+        }
+    }
+
+    fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Nal(assembler) => assembler.reason(),
+            Self::Jpeg(assembler) => assembler.reason(),
+        }
+    }
+}

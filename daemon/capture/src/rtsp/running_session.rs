@@ -1,0 +1,233 @@
+//! A session that works on the thread that waits for its units, or on one of its own, and puts them into a queue.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use visiond_config::types::RtspTransport;
+use visiond_flow::clock::Clock;
+use visiond_rtsp::client::ClientError;
+use visiond_system::caught_panic::catch_panic;
+use visiond_system::stop::Stop;
+
+use super::super::source::SourceError;
+use super::access_unit::Access;
+use super::failure::Failure;
+use super::reception::Received;
+use super::session::Session;
+use super::session_target::SessionTarget;
+use super::unit_queue::{Description, First, STEP, Taken, UnitQueue};
+
+/// How long a session that is set up waits for a decoder: less than any camera keeps one that does not play.
+const DECODER_WAIT: Duration = Duration::from_secs(20);
+
+/// How long what has come may take to be read before a unit is taken. Packets may come without end.
+const LONGEST_READING: Duration = Duration::from_millis(20);
+
+/// A running session. It works while somebody waits for what it gives, on the thread that waits: so no other thread is woken for a
+/// picture, and what was read is still in the core's cache when it is decoded. For those who do not wait often, it can have a thread
+/// of its own. It ends when it is dropped, which takes half a second at most.
+pub struct RunningSession {
+    queue: Arc<UnitQueue>,
+    /// `None` once it has a thread.
+    worker: Option<Mutex<Worker>>,
+    /// Its thread, which ends when the flag is set.
+    thread: Option<(Arc<AtomicBool>, thread::JoinHandle<()>)>,
+}
+
+impl RunningSession {
+    /// Makes a session that connects while it is waited for. It puts units into `queue`, and its end, which is always an error.
+    pub fn start(
+        target: SessionTarget,
+        camera: &str,
+        queue: Arc<UnitQueue>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let transport = target.transport;
+        let worker = Worker {
+            key_frames_only: target.key_frames_only,
+            session: Session::new(target, clock),
+            camera: camera.to_owned(),
+            queue: Arc::clone(&queue),
+            ready_since: None,
+            given: 0,
+            is_over: false,
+            has_warned: false,
+        };
+        let mut session = Self { queue, worker: Some(Mutex::new(worker)), thread: None };
+        match transport {
+            RtspTransport::Tcp => {}
+            // The kernel keeps some 200 KiB of datagrams, and drops what comes then.
+            RtspTransport::Udp => session.run_apart()?,
+        }
+        Ok(session)
+    }
+
+    /// Gives the session a thread of its own, if it has none.
+    pub fn run_apart(&mut self) -> Result<(), SourceError> {
+        let Some(worker) = self.worker.take() else { return Ok(()) };
+        let ends = Arc::new(AtomicBool::new(false));
+        let run = {
+            let ends = Arc::clone(&ends);
+            move || worker.into_inner().run_until(&ends)
+        };
+        let thread = thread::Builder::new().name("rtsp".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| SourceError::transient(format!("cannot start a thread: {error}")))?;
+        self.thread = Some((ends, thread));
+        Ok(())
+    }
+
+    /// Calls `work`, which takes long: the session has a thread of its own meanwhile.
+    pub fn work_beside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Some(worker) = &self.worker else { return work() };
+        let ends = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let run = || worker.lock().run_until(&ends);
+            if let Err(error) = thread::Builder::new().name("rtsp".to_owned()).spawn_scoped(scope, run) {
+                log::debug!("cannot start a thread, so packets are read only after the decoder is made: {error}");
+            }
+            let done = work();
+            ends.store(true, Ordering::Relaxed);
+            done
+        })
+    }
+
+    /// Waits for the stream's description or a unit: [`UnitQueue::first`].
+    pub fn first(&self, stop: &Stop, deadline: Instant) -> First {
+        let Some(worker) = &self.worker else { return self.queue.first(stop, deadline, None) };
+        self.queue.first(stop, deadline, Some(&|| worker.lock().give_something()))
+    }
+
+    /// Takes the next unit: [`UnitQueue::take`].
+    pub fn take(&self, generation: u64, deadline: Instant, is_over: impl Fn() -> bool) -> Taken {
+        let Some(worker) = &self.worker else { return self.queue.take(generation, Some(deadline), is_over, None) };
+        if self.queue.is_behind() {
+            // So that the queue can drop what gets old.
+            worker.lock().read_all();
+        }
+        self.queue.take(generation, Some(deadline), is_over, Some(&|| worker.lock().give_something()))
+    }
+}
+
+impl Drop for RunningSession {
+    fn drop(&mut self) {
+        if let Some((ends, thread)) = self.thread.take() {
+            ends.store(true, Ordering::Relaxed);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Has a session work, and puts what it gives into the queue.
+struct Worker {
+    session: Session,
+    camera: String,
+    queue: Arc<UnitQueue>,
+    key_frames_only: bool,
+    /// When the stream was described to the queue.
+    ready_since: Option<Instant>,
+    /// How often it has given something.
+    given: u64,
+    is_over: bool,
+    /// Whether it has warned that the camera does not answer what keeps the session.
+    has_warned: bool,
+}
+
+impl Worker {
+    /// Has the session work once: until something has come, up to `until`.
+    fn turn(&mut self, until: Instant) {
+        if self.is_over {
+            return;
+        }
+        let Self { session, queue, key_frames_only, given, .. } = self;
+        let receive = |received: Received| {
+            match received {
+                Received::Unit { unit, .. } if unit.access == Access::Key || !*key_frames_only => queue.push(unit),
+                Received::Unit { .. } => {}
+                Received::Damaged { units, .. } => queue.count_corrupt(units),
+            }
+            *given += 1;
+        };
+        // The code that reads what a camera sends is ours; if it has a bug, one camera is lost, not the process.
+        let worked = catch_panic(|| session.turn(until, receive)).unwrap_or_else(|place| Err(Failure::Panic(place)));
+        if let Err(failure) = worked {
+            self.end(&failure);
+            return;
+        }
+        if self.session.is_ready() {
+            self.wait_for_decoder();
+        }
+        if self.session.keep_alives_failed() > 0 && !mem::replace(&mut self.has_warned, true) {
+            log::warn!(
+                "camera {}: the camera does not answer the requests that keep the session, and may end it",
+                self.camera
+            );
+        }
+    }
+
+    /// Plays the stream once there is a decoder for it, or after [`DECODER_WAIT`]. The camera sends nothing before, so that nothing is
+    /// lost.
+    fn wait_for_decoder(&mut self) {
+        let Some(since) = self.ready_since else {
+            if let Some(stream) = self.session.chosen() {
+                self.queue.describe(Description { codec: stream.codec, sets: stream.sets.clone() });
+            }
+            self.given += 1;
+            self.ready_since = Some(Instant::now());
+            return;
+        };
+        if self.queue.accepts_units() || since.elapsed() >= DECODER_WAIT {
+            self.session.play();
+        }
+    }
+
+    fn end(&mut self, failure: &Failure) {
+        self.is_over = true;
+        self.given += 1;
+        if let Some(counts) = self.session.oddities() {
+            log::info!("camera {}: in this session {counts}", self.camera);
+        }
+        self.queue.end(failure.error(&self.session.target));
+        if !matches!(failure, Failure::Absent(_) | Failure::Client(ClientError::Message(_)) | Failure::Panic(_)) {
+            self.session.tear_down();
+        }
+    }
+
+    /// Has the session work until it has given something, for [`STEP`] at most.
+    fn give_something(&mut self) {
+        let (until, before) = (Instant::now() + STEP, self.given);
+        while self.given == before && !self.is_over && Instant::now() < until {
+            self.turn(until);
+        }
+    }
+
+    /// Has the session read what has come, for [`LONGEST_READING`] at most.
+    fn read_all(&mut self) {
+        let now = Instant::now();
+        while !self.is_over && self.session.has_news() && now.elapsed() < LONGEST_READING {
+            self.turn(now);
+        }
+    }
+
+    fn run_until(&mut self, ends: &AtomicBool) {
+        while !self.is_over && !ends.load(Ordering::Relaxed) {
+            self.turn(Instant::now() + STEP);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.session.tear_down();
+        }
+    }
+}
+
+/// Returns the error of a session that has ended without one of its own.
+pub fn session_ended() -> SourceError {
+    SourceError::transient("the RTSP session has ended by a bug: see the error above it in the log")
+}
