@@ -174,7 +174,8 @@ class Client(threading.Thread):
         self.lock, self.over = threading.Lock(), threading.Event()
         self.udp, self.sequence, self.nonce = None, random.randrange(1 << 16), os.urandom(8).hex()
         self.ssrc, self.logins, self.kept, self.sent, self.has_begun = 7, 0, 0, [], False
-        self.luck = random.Random(args.seed)
+        # Options may come later.
+        self.luck = random.Random(args.seed if args else None)
 
     def run(self):
         try:
