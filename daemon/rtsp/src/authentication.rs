@@ -76,6 +76,10 @@ impl Authenticator {
         };
         let offered = values.into_iter().flat_map(|value| challenges(&String::from_utf8_lossy(value)));
         let Some(best) = offered.max_by_key(strength) else { return false };
+        // A server that knew Digest does not want the password in the clear: somebody on the way does.
+        if best == Challenge::Basic && matches!(self.challenge, Some(Challenge::Digest(_))) {
+            return false;
+        }
         // A nonce that is repeated goes on with its count, or the request would look like one of before.
         if self.challenge.as_ref() != Some(&best) {
             self.nonce_count = 0;

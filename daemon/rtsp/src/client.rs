@@ -325,6 +325,10 @@ impl Client {
             Item::Packet(channel, range) => {
                 if let Some(media) = &mut self.media {
                     media.packet(channel, self.reader.bytes(range), now, give);
+                    // Some cameras play without an answer.
+                    if self.phase == Phase::Starting && media.order.counts.received > 0 {
+                        self.phase = Phase::Playing;
+                    }
                 }
             }
             Item::Answer(answer) => self.answer(&answer, now)?,
@@ -686,7 +690,6 @@ impl Client {
                 Ok(())
             }
             (Method::KeepAlive { is_get_parameter: true }, _) => {
-                self.keep_alives_failed += 1;
                 // At once, because half of the session's time is over.
                 self.refuses_get_parameter = true;
                 self.keep_alive_at = Some(now);

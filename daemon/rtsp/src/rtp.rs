@@ -196,7 +196,9 @@ impl Order {
             self.counts.restarts += 1;
             let first = self.unlikely.take();
             let begin = first.as_ref().map_or(&header, |(first, _)| first);
-            let lost = u16::from(self.delivery == Delivery::Lossy || self.is_cut(begin));
+            // A leap ahead may be a camera that could not send for seconds.
+            let is_leap = ahead < 0x8000;
+            let lost = u16::from(is_leap || self.delivery == Delivery::Lossy || self.is_cut(begin));
             match first {
                 Some((first, first_packet)) => {
                     // It was counted as late.

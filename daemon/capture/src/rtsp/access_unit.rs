@@ -28,7 +28,7 @@ const MOST_RESERVED_BYTES: usize = 64 << 10;
 const MAX_SETS_BYTES: usize = 64 << 10;
 
 /// How often a unit may seem to be over before its picture comes: each parameter set may have a packet of its own with the marker bit.
-const MOST_LOOKS: u32 = 64;
+const MOST_LOOKS: u32 = 16;
 
 /// The most parameter sets of a unit that are looked at: H.264 has 32 and 256 of its two kinds. Each is compared with those before.
 const MOST_SETS: usize = 512;
@@ -358,9 +358,8 @@ impl Assembler {
         }
         // Some cameras mark no piece as the last one, and others set the bit on each piece.
         let is_open = self.in_fragment && !self.ends_fragments_by_marker;
-        // Nothing is decoded before the first key frame.
-        let may_end_slice = self.markers == Markers::Unknown && !self.is_broken && self.is_entry();
-        if is_open || may_end_slice {
+        // Nothing is decoded before the first key frame. The unit is looked through, so only where that decides.
+        if is_open || self.markers == Markers::Unknown && !self.is_broken && self.is_entry() {
             self.is_ended = true;
         } else {
             self.in_fragment = false;

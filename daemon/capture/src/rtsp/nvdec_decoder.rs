@@ -41,6 +41,9 @@ pub struct NvdecDecoder {
     /// How the stream has ended; its last pictures come out before.
     end: Option<DecoderEnd>,
     damage: Damage,
+    /// Whether decoding began at a recovery point that is right at once. Pictures that are shown before it and come behind it are not
+    /// decoded then: where a camera's times are in the order of decoding, they would be taken for others.
+    skips_leading: bool,
     decoded: u64,
 }
 
@@ -122,6 +125,7 @@ impl NvdecDecoder {
             unwanted: None,
             end: None,
             damage: Damage::None,
+            skips_leading: matches!(first.access, Access::Recovery(point) if point.distance <= 0),
             decoded: 0,
         })
     }
@@ -134,6 +138,9 @@ impl NvdecDecoder {
                 return Ok(());
             }
             self.unwanted = Some(first);
+        }
+        if self.skips_leading && unit.fate == Fate::Discarded {
+            return Ok(());
         }
         self.times.add(unit.presentation, unit.captured);
         self.times.add_fate(unit.presentation, unit.fate);

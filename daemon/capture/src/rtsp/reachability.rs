@@ -4,11 +4,12 @@
 //! a connection after 1, 3 and 7 s), so a connection stays silent after the cable is back. A camera that lost its power closes no
 //! connection, and one that comes back with another address never answers the old one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use url::Url;
 
 use super::super::camera_connection::{Lookup, begin_connection, connection_result};
@@ -29,6 +30,16 @@ pub enum Absence {
     Moved,
 }
 
+/// Cameras whose session ended when visiond tried a connection beside it, by host and port, and how often in turn. As many as have been
+/// configured.
+static HARMED: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+
+/// So many sessions in turn that ended so show that the camera serves one client.
+const MOST_HARM: u32 = 2;
+
+/// How soon after such a connection the end of a session counts as its consequence.
+const CONSEQUENCE: Duration = Duration::from_millis(1500);
+
 /// Where a camera is, by its name when the session began, and the connection that tries whether it is there.
 #[derive(Debug)]
 pub struct Reachability {
@@ -36,6 +47,8 @@ pub struct Reachability {
     /// Empty if the name could not be resolved.
     addresses: Vec<SocketAddr>,
     probe: Option<Probe>,
+    /// When a connection was accepted last.
+    accepted: Option<Instant>,
 }
 
 /// One try. The name is resolved again first.
@@ -50,7 +63,35 @@ struct Probe {
 impl Reachability {
     /// Makes it for a camera that has these addresses.
     pub fn new(url: &Url, addresses: Vec<SocketAddr>) -> Self {
-        Self { url: url.clone(), addresses, probe: None }
+        Self { url: url.clone(), addresses, probe: None, accepted: None }
+    }
+
+    fn place(&self) -> String {
+        format!("{}:{:?}", self.url.host_str().unwrap_or_default(), self.url.port())
+    }
+
+    /// Takes note that the camera has ended the session. Some serve one client, and the next one takes its place: such a camera is not
+    /// tried any more. Two sessions in turn show it; one may have ended by chance.
+    pub fn session_ended(&self, now: Instant) {
+        let Some(accepted) = self.accepted else { return };
+        let mut harmed = HARMED.lock();
+        if now.saturating_duration_since(accepted) > CONSEQUENCE {
+            harmed.remove(&self.place());
+            return;
+        }
+        let times = harmed.entry(self.place()).or_default();
+        *times += 1;
+        if *times == MOST_HARM {
+            let host = self.url.host_str().unwrap_or_default();
+            log::info!(
+                "{host} ends its session when another connection comes, so visiond tries no more whether it is there"
+            );
+        }
+    }
+
+    /// Whether a try would end the camera's session.
+    pub fn is_harmful(&self) -> bool {
+        HARMED.lock().get(&self.place()).is_some_and(|times| *times >= MOST_HARM)
     }
 
     /// Begins a try, unless one is under way.
@@ -92,6 +133,7 @@ impl Reachability {
             if let Some((stream, address, begun)) = &probe.connection {
                 match connection_result(stream) {
                     Some(Ok(())) => {
+                        self.accepted = Some(now);
                         let is_known = self.addresses.is_empty() || self.addresses.contains(address);
                         return Some((!is_known).then_some(Absence::Moved));
                     }

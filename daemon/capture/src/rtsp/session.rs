@@ -51,6 +51,9 @@ const LOOKUP_STEP: Duration = Duration::from_millis(5);
 /// How often in turn a server may name another URL.
 const MOST_REDIRECTS: u32 = 5;
 
+/// What a datagram counts for at least.
+const LEAST_DATAGRAM_BYTES: usize = 64;
+
 /// The largest datagram.
 const DATAGRAM_BYTES: usize = 64 << 10;
 
@@ -202,6 +205,11 @@ impl Session {
             Stage::Talking(_) => self.talk(until, &mut receive),
             Stage::Over => Ok(()),
         };
+        if matches!(worked, Err(Failure::Closed | Failure::Broken(_)))
+            && let Some(reachability) = &self.reachability
+        {
+            reachability.session_ended(Instant::now());
+        }
         if matches!(worked, Err(Failure::Closed | Failure::Broken(_) | Failure::Connect(_) | Failure::Tls(_))) {
             // There is nobody to say good-bye to.
             self.stage = Stage::Over;
@@ -258,7 +266,7 @@ impl Session {
         };
         let Some(reachability) = &mut self.reachability else { return Ok(()) };
         if !reachability.is_trying() {
-            if !wants || now < self.next_try {
+            if !wants || now < self.next_try || reachability.is_harmful() {
                 return Ok(());
             }
             reachability.begin();
@@ -511,7 +519,8 @@ impl Talk {
                     && read < MOST_READ
                     && let Some(datagram) = ports.receive(socket, buffer)
                 {
-                    read += datagram.len();
+                    // Empty ones, too, come to an end.
+                    read += datagram.len().max(LEAST_DATAGRAM_BYTES);
                     self.client.datagram(datagram, now, &mut *give);
                 }
             }

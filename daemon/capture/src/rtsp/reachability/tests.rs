@@ -100,3 +100,21 @@ fn an_address_of_version_6_and_the_usual_port_are_understood() {
     assert_eq!(at("rtsps://127.0.0.1/live"), ["127.0.0.1:322".parse().unwrap()]);
     assert_eq!(at("rtsp://127.0.0.1:8554/live"), ["127.0.0.1:8554".parse().unwrap()]);
 }
+
+#[test]
+fn a_camera_whose_sessions_end_at_another_connection_is_tried_no_more() {
+    let camera = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = url(camera.local_addr().unwrap().port());
+    let end = |after: Duration| {
+        let mut reachability = at(&url);
+        assert_eq!(try_once(&mut reachability), None);
+        reachability.session_ended(Instant::now() + after);
+        reachability.is_harmful()
+    };
+    let (soon, late) = (Duration::ZERO, Duration::from_secs(60));
+    assert!(!end(soon) && !end(late) && !end(soon));
+    assert!(end(soon));
+    // A session without a try says nothing.
+    at(&url).session_ended(Instant::now());
+    assert!(at(&url).is_harmful());
+}
