@@ -56,12 +56,12 @@ struct PlayedStream {
 impl PlayedStream {
     /// Returns what was lost, or then the newest picture.
     fn event(&mut self) -> Option<StreamEvent> {
-        // With the picture of a URL of snapshots, every retry would look like a camera that is back.
-        if self.may_be_snapshot && self.scanner.found() < 2 {
-            return None;
+        if let Some((frames, cause)) = self.scanner.take_loss() {
+            return Some(StreamEvent::Lost(frames, cause));
         }
-        let loss = self.scanner.take_loss().map(|(frames, cause)| StreamEvent::Lost(frames, cause));
-        loss.or_else(|| self.scanner.take().map(StreamEvent::Picture))
+        // With the picture of a URL of snapshots, every retry would look like a camera that is back.
+        let is_held = self.may_be_snapshot && self.scanner.found() < 2;
+        if is_held { None } else { self.scanner.take().map(StreamEvent::Picture) }
     }
 }
 

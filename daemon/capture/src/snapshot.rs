@@ -131,7 +131,8 @@ impl SnapshotSource {
                     Wake::Stopped => return Err(Failure::Stopped),
                     Wake::TimedOut => {
                         self.client.close();
-                        if found > 0 {
+                        // One picture may also be that of a camera that neither says its length nor ends it.
+                        if found > 1 {
                             return Err(Failure::Refused(STREAM.to_owned()));
                         }
                         if let Some(other) = other_content(&self.kind, first(file), "picture") {
