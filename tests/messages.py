@@ -28,7 +28,8 @@ FOREIGN = {
     "TensorRT": r"Serialization assertion",
     "a command": r"systemctl status|v4l2-ctl",
 }
-RUST = re.compile(r'r(#*)"(.*?)"\1|"((?:[^"\\]|\\.)*)"', re.S)
+# A quote as a character begins no string.
+RUST = re.compile(r'\'\\?"\'|r(#*)"(.*?)"\1|"((?:[^"\\]|\\.)*)"', re.S)
 SCRIPT = re.compile(r'"((?:[^"\\\n]|\\.)*)"|\'((?:[^\'\\\n]|\\.)*)\'|`((?:[^`\\]|\\.)*)`')
 VALUE = "\0"
 
@@ -47,7 +48,8 @@ def pieces():
             continue
         if name.endswith(".rs"):
             # A line break that is escaped goes with the indent after it; a value stands in braces.
-            strings = (match[2] if match[3] is None else re.sub(r"\\\n\s*", "", match[3]) for match in RUST.finditer(file.read_text()))
+            strings = (match[2] if match[3] is None else re.sub(r"\\\n\s*", "", match[3]) for match in RUST.finditer(file.read_text())
+                       if match[2] is not None or match[3] is not None)
             values = r"(?<!\{)\{[^{}\"]*\}"
         elif name.endswith((".js", ".html")) or name in ("package", "test", "demo") or name.startswith(("systemd/", "daemon/web/page")):
             strings = [file.read_text()]

@@ -74,6 +74,8 @@ pub struct CameraTls {
     config: Arc<ClientConfig>,
     server: ServerName<'static>,
     host: String,
+    /// Where the camera redirected to, if that is why this host is asked, as messages show it.
+    redirect: Option<String>,
     verifier: Arc<CameraVerifier>,
 }
 
@@ -104,7 +106,12 @@ impl CameraTls {
             .with_no_client_auth();
         // A camera that resumes a session shows no certificate, and the TLS of some breaks there.
         config.resumption = Resumption::disabled();
-        Ok(Self { config: Arc::new(config), server, host: name.to_owned(), verifier })
+        Ok(Self { config: Arc::new(config), server, host: name.to_owned(), redirect: None, verifier })
+    }
+
+    /// Notes the URL to which the camera redirected, so that an error says that it is not the one of the configuration.
+    pub fn set_redirect(&mut self, url: String) {
+        self.redirect = Some(url);
     }
 
     /// Returns a connection that has not begun its handshake. It sends the host's name, but no address.
@@ -124,39 +131,58 @@ impl CameraTls {
             Some(seen) => format!("`fingerprint = \"{}\"`, which is what the camera sent now", seen.fingerprint),
             None => "`fingerprint`".to_owned(),
         };
+        // Keys of TLS belong to the URL of the configuration.
+        let (certificate, set) = match &self.redirect {
+            Some(url) => {
+                (format!("the camera redirects to {url}, whose certificate"), "write that URL in `url` and set")
+            }
+            None => ("the camera's certificate".to_owned(), "set"),
+        };
         match error {
             Error::InvalidCertificate(Wrong::ApplicationVerificationFailure) => {
-                let shown = seen.map_or_else(String::new, |seen| format!(", {}", seen.fingerprint));
+                let sent = seen.map_or_else(String::new, |seen| format!("the camera sent {}; ", seen.fingerprint));
                 format!(
-                    "the camera's certificate has another fingerprint than `fingerprint`{shown}: set that if the camera got a new \
+                    "{certificate} has another fingerprint than `fingerprint`: {sent}{set} the new one if the camera got a new \
                      certificate, otherwise find out who answers in its place"
                 )
             }
             Error::InvalidCertificate(Wrong::UnknownIssuer) => {
+                if matches!(&self.verifier.trust, Trust::Authorities { own, .. } if !own.is_empty()) {
+                    let instead = match &seen {
+                        Some(seen) => {
+                            format!(
+                                "`fingerprint = \"{}\"` instead, which is what the camera sent now",
+                                seen.fingerprint
+                            )
+                        }
+                        None => "`fingerprint` instead".to_owned(),
+                    };
+                    return format!(
+                        "{certificate} is not the one in `ca`, nor signed by it: correct `ca`, or {set} {instead}"
+                    );
+                }
                 let which = match seen {
-                    Some(seen) if seen.is_self_signed => "the camera's certificate is self-signed",
-                    _ => "unknown certificate issuer",
+                    Some(seen) if seen.is_self_signed => "is self-signed",
+                    _ => "has an unknown issuer",
                 };
-                format!("{which}: set {pin}, or `ca`")
+                format!("{certificate} {which}: {set} {pin}, or `ca`")
             }
             Error::InvalidCertificate(Wrong::NotValidForName | Wrong::NotValidForNameContext { .. }) => {
                 let host = &self.host;
-                format!(
-                    "the camera's certificate is not for {host}: use a name of the certificate in `url`, or set {pin}"
-                )
+                format!("{certificate} is not for {host}: use a name of the certificate in `url`, or {set} {pin}")
             }
             Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
-                format!("the camera's certificate has expired: renew it, correct this machine's clock, or set {pin}")
+                format!("{certificate} has expired: renew it, correct this machine's clock, or {set} {pin}")
             }
             Error::InvalidCertificate(Wrong::NotValidYet | Wrong::NotValidYetContext { .. }) => {
-                format!("the camera's certificate is not valid yet: correct this machine's clock, or set {pin}")
+                format!("{certificate} is not valid yet: correct this machine's clock, or {set} {pin}")
             }
             Error::InvalidCertificate(Wrong::BadSignature) => "the camera does not prove that it has the key of its \
                  certificate: restart it and update its firmware; if it stays, find out who answers in its place"
                 .to_owned(),
             Error::General(reason) if reason == UNUSABLE_KEY => UNUSABLE_KEY.to_owned(),
             Error::InvalidCertificate(error) => {
-                format!("the camera's certificate is not one that the rules for TLS allow ({error}): set {pin}")
+                format!("{certificate} is not one that the rules for TLS allow ({error}): {set} {pin}")
             }
             Error::AlertReceived(
                 AlertDescription::CertificateRequired

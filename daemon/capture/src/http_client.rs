@@ -135,6 +135,11 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 
+    /// Whether the camera says how long the body is.
+    pub fn has_length(&self) -> bool {
+        matches!(self.body, Body::Length(_))
+    }
+
     /// Whether the end of the connection is the end of the body.
     pub fn ends_with_connection(&self) -> bool {
         self.body == Body::UntilClose
@@ -386,7 +391,11 @@ impl HttpClient {
         if let Some((_, tls)) = self.tls.as_ref().filter(|(known, _)| known == host) {
             return Ok(Arc::clone(tls));
         }
-        let tls = Arc::new(CameraTls::new(&self.keys, host)?);
+        let mut tls = CameraTls::new(&self.keys, host)?;
+        if url.scheme() != self.origin.scheme() || url.host() != self.origin.host() {
+            tls.set_redirect(shown(url.as_str()));
+        }
+        let tls = Arc::new(tls);
         self.tls = Some((host.to_owned(), Arc::clone(&tls)));
         Ok(tls)
     }
@@ -439,11 +448,7 @@ fn head(
             let rest = bytes.split_off(end);
             let head = std::mem::replace(&mut bytes, rest);
             let began = began.unwrap_or_else(|| clock::now(clock));
-            let mut answer = parse(&head, began).ok_or_else(|| {
-                let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-                let line = own_words(&String::from_utf8_lossy(line));
-                Failure::Refused(format!("the answer is not HTTP ({line}): correct the port in `url`"))
-            })?;
+            let mut answer = parse(&head, began).ok_or_else(|| no_http(&head))?;
             if answer.status < 200 {
                 interim += 1;
                 if interim > MOST_INTERIM {
@@ -453,6 +458,10 @@ fn head(
             }
             answer.first = bytes;
             return Ok(answer);
+        }
+        // Other protocols may wait for an answer to their first line.
+        if bytes.contains(&b'\n') && status_line(&bytes).is_none() {
+            return Err(no_http(&bytes).into());
         }
         if bytes.len() > MOST_HEAD_BYTES {
             return Err(endless().into());
@@ -478,6 +487,17 @@ fn head(
     }
 }
 
+/// Returns why an answer is not one of HTTP, and what to do.
+fn no_http(bytes: &[u8]) -> Failure {
+    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let remedy = match line.trim_ascii_start().starts_with(b"RTSP/") {
+        true => "write rtsp:// in `url` and set `type = \"rtsp\"`",
+        false => "correct the port in `url`",
+    };
+    let line = own_words(&String::from_utf8_lossy(line));
+    Failure::Refused(format!("the answer is not HTTP ({line}): {remedy}"))
+}
+
 fn endless() -> Failure {
     Failure::Refused("the head of the answer does not end: this is no camera, correct `url`".to_owned())
 }
@@ -492,12 +512,19 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     })
 }
 
+/// Reads the version behind `HTTP/1.` and the status in the first line; `None` if it is none of HTTP/1.
+fn status_line(head: &[u8]) -> Option<(&[u8], u16)> {
+    let line = head.split(|&byte| byte == b'\n').next()?;
+    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let version = words.next()?.strip_prefix(b"HTTP/1.")?;
+    let status = str::from_utf8(words.next()?).ok()?.parse().ok().filter(|status| (100..1000).contains(status))?;
+    Some((version, status))
+}
+
 /// Reads a head; `None` if it is none of HTTP/1.
 fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
     let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
-    let mut words = lines.next()?.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-    let version = words.next()?.strip_prefix(b"HTTP/1.")?;
-    let status = str::from_utf8(words.next()?).ok()?.parse().ok().filter(|status| (100..1000).contains(status))?;
+    let (version, status) = status_line(lines.next()?)?;
     let header = |line: &[u8]| {
         let colon = memchr::memchr(b':', line)?;
         let (name, value) = line.split_at_checked(colon)?;

@@ -15,6 +15,7 @@ pub mod images;
 mod jpeg_frames;
 mod mjpeg;
 pub mod onvif;
+mod other_content;
 mod pacer;
 mod pattern;
 pub mod picture;

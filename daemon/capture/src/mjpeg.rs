@@ -21,13 +21,11 @@ use super::damage_watch::DamageWatch;
 use super::ffprobe::shown;
 use super::http_client::{Answer, Failure, HttpCamera, HttpClient, Progress};
 use super::jpeg_frames::{DECODER, JpegFrames};
+use super::other_content::{EMPTY, HEAD_BYTES, other_content};
 use super::source::{Next, Source, SourceError, SourceFault};
 
 /// How much is read before a picture that has come is decoded. The camera may send faster than it is read.
 const MOST_BYTES_IN_TURN: usize = 4 << 20;
-
-/// How many first bytes show what is not MJPEG.
-const HEAD_BYTES: usize = 16;
 
 pub struct MjpegSource {
     config: MjpegConfig,
@@ -51,13 +49,19 @@ struct PlayedStream {
     head: Vec<u8>,
     /// When the last picture was complete, or the stream began.
     last: Instant,
+    /// Whether the answer looks like a single picture, which a second one refutes.
+    may_be_snapshot: bool,
 }
 
 impl PlayedStream {
     /// Returns what was lost, or then the newest picture.
     fn event(&mut self) -> Option<StreamEvent> {
-        let loss = self.scanner.take_loss().map(|(frames, cause)| StreamEvent::Lost(frames, cause));
-        loss.or_else(|| self.scanner.take().map(StreamEvent::Picture))
+        if let Some((frames, cause)) = self.scanner.take_loss() {
+            return Some(StreamEvent::Lost(frames, cause));
+        }
+        // With the picture of a URL of snapshots, every retry would look like a camera that is back.
+        let is_held = self.may_be_snapshot && self.scanner.found() < 2;
+        if is_held { None } else { self.scanner.take().map(StreamEvent::Picture) }
     }
 }
 
@@ -87,15 +91,21 @@ impl MjpegSource {
         let deadline = Instant::now() + self.config.timeout;
         let answer = self.client.get(&[], stop, deadline)?;
         let kind = answer.header_text("content-type").unwrap_or_default();
-        if let Some(other) = other_content(&kind.to_ascii_lowercase(), &[]) {
+        if let Some(other) = other_content(&kind, &[], "MJPEG") {
             return Err(Failure::Refused(other));
         }
-        Ok(PlayedStream { answer, scanner: JpegScanner::default(), head: Vec::new(), last: Instant::now() })
+        Ok(PlayedStream {
+            may_be_snapshot: answer.has_length() || kind.to_ascii_lowercase().starts_with("image/"),
+            answer,
+            scanner: JpegScanner::default(),
+            head: Vec::new(),
+            last: Instant::now(),
+        })
     }
 
     /// Reads all that has come; returns whether the stream goes on.
     fn read(&mut self, stop: &Stop) -> Result<bool, Failure> {
-        let Some(PlayedStream { answer, scanner, head, last }) = &mut self.stream else { return Ok(false) };
+        let Some(PlayedStream { answer, scanner, head, last, .. }) = &mut self.stream else { return Ok(false) };
         let found = scanner.found();
         let mut bytes = 0;
         let goes_on = loop {
@@ -128,15 +138,15 @@ impl MjpegSource {
     /// Returns why a stream that ended, or gives no picture, is none: `what` happened, and if it is a camera's, its remedy.
     fn no_picture(&self, what: &str, remedy: &str) -> Failure {
         let absent = Failure::Absent(format!("{what}{remedy}"));
-        let Some(PlayedStream { answer, scanner, head, .. }) = &self.stream else { return absent };
+        let Some(PlayedStream { answer, scanner, head, may_be_snapshot, .. }) = &self.stream else { return absent };
         let kind = answer.header_text("content-type").unwrap_or_default().to_ascii_lowercase();
         match scanner.found() {
             0 if head.is_empty() => absent,
-            0 => Failure::Refused(other_content(&kind, head).unwrap_or_else(|| {
+            0 => Failure::Refused(other_content(&kind, head, "MJPEG").unwrap_or_else(|| {
                 let kind = if kind.is_empty() { "without a type" } else { &kind };
                 format!("{what}, and there is no JPEG in what the camera sent ({kind}): correct the path in `url`")
             })),
-            1 if kind.starts_with("image/") => {
+            1 if *may_be_snapshot => {
                 Failure::Refused("the camera sends one picture and no stream: set `type = \"snapshot\"`".to_owned())
             }
             _ => absent,
@@ -162,6 +172,9 @@ impl MjpegSource {
                 return Ok(event);
             }
             if !goes_on {
+                if stream.head.is_empty() {
+                    return Err(Failure::Absent(EMPTY.to_owned()));
+                }
                 return Err(self.no_picture("the camera closed the connection", ""));
             }
             match self.client.wait(stop, stream.last + self.config.timeout)? {
@@ -230,38 +243,6 @@ impl Source for MjpegSource {
     fn decoder(&self) -> Option<&'static str> {
         self.stream.as_ref().map(|_| DECODER)
     }
-}
-
-/// Returns what a camera sends instead of MJPEG, by its media type in lower case and its first bytes, and what to do; `None` if that is
-/// not known.
-fn other_content(kind: &str, head: &[u8]) -> Option<String> {
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let is_video = kind.starts_with("video/") && !kind.contains("jpeg");
-    let (what, is_page) = match (kind, head) {
-        ("text/html" | "application/xhtml+xml", _) => ("a page (HTML)", true),
-        ("application/vnd.apple.mpegurl" | "application/x-mpegurl" | "audio/mpegurl" | "audio/x-mpegurl", _)
-        | (_, [b'#', b'E', b'X', b'T', b'M', b'3', b'U', ..]) => ("a playlist (HLS)", false),
-        ("application/dash+xml", _) => ("a playlist (DASH)", false),
-        (_, [0, 0, 0, 1, ..] | [0, 0, 1, ..]) => ("H.264 or H.265", false),
-        (_, [_, _, _, _, b'f', b't', b'y', b'p', ..]) => ("MP4", false),
-        (_, [b'F', b'L', b'V', 1, ..]) => ("FLV", false),
-        (_, [0x47, ..]) => ("an MPEG transport stream", false),
-        (_, head) if is_page(head) => ("a page (HTML or XML)", true),
-        _ if is_video => (kind, false),
-        _ => return None,
-    };
-    let remedy = if is_page {
-        "correct the path in `url`: it is that of the video, not of the page that shows it"
-    } else {
-        "set `type = \"video\"`"
-    };
-    Some(format!("the camera sends {what} and no MJPEG: {remedy}"))
-}
-
-/// Whether bytes begin as HTML or XML.
-fn is_page(head: &[u8]) -> bool {
-    let head = head.trim_ascii_start();
-    matches!(head, [b'<', b'!' | b'?' | b'h' | b'H', ..])
 }
 
 #[cfg(test)]

@@ -16,12 +16,17 @@ use visiond_system::stop::{Stop, Wake};
 use super::buffers::Buffers;
 use super::ffprobe::shown;
 use super::http_client::{Failure, HttpCamera, HttpClient, Progress};
+use super::mjpeg::JpegScanner;
+use super::other_content::{EMPTY, HEAD_BYTES, STREAM, other_content};
 use super::pacer::SourcePacer;
 use super::picture::Loader;
 use super::source::{Next, Source, SourceError, SourceFault};
 
 /// The most bytes of an answer.
 const MOST_BYTES: u64 = 64 << 20;
+
+/// The most JPEGs in the file of one picture.
+const MOST_JPEGS: u64 = 2;
 
 pub struct SnapshotSource {
     config: SnapshotConfig,
@@ -35,6 +40,8 @@ pub struct SnapshotSource {
     origin: String,
     /// The picture's file; its memory is reused.
     file: Vec<u8>,
+    /// The media type of the answer.
+    kind: String,
     /// Headers by which the camera says that the picture is still the same.
     validators: Vec<(&'static str, Vec<u8>)>,
     sequence: u64,
@@ -65,6 +72,7 @@ impl SnapshotSource {
             clock,
             origin: shown(&config.url),
             file: Vec::new(),
+            kind: String::new(),
             validators: Vec::new(),
             sequence: 0,
             answered_ns: None,
@@ -78,20 +86,37 @@ impl SnapshotSource {
         let deadline = Instant::now() + self.config.timeout;
         let headers: Vec<_> = self.validators.iter().map(|(name, value)| (*name, value.as_slice())).collect();
         let mut answer = self.client.get(&headers, stop, deadline)?;
+        self.kind = answer.header_text("content-type").unwrap_or_default();
+        if answer.status != 304 && self.kind.to_ascii_lowercase().starts_with("multipart/") {
+            self.client.close();
+            return Err(Failure::Refused(STREAM.to_owned()));
+        }
         let (file, most) = (&mut self.file, self.most_bytes);
         file.clear();
+        // Only an answer without a length can be a stream, whatever its type.
+        let mut pictures = (!answer.has_length()).then(JpegScanner::default);
         loop {
             stop.mark_progress();
-            let progress = self.client.read(&mut answer, |bytes, _| {
+            let progress = self.client.read(&mut answer, |bytes, now| {
+                if let Some(pictures) = &mut pictures {
+                    pictures.push(bytes, now);
+                }
                 // One byte more than is allowed shows that there are too many.
                 let room = (most + 1).saturating_sub(file.len());
                 file.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             })?;
+            let found = pictures.as_ref().map_or(0, JpegScanner::found);
+            // Some pictures have smaller copies of themselves behind them (MPF), which are JPEG too.
+            if found > MOST_JPEGS {
+                self.client.close();
+                return Err(Failure::Refused(STREAM.to_owned()));
+            }
             if file.len() > most {
                 self.client.close();
-                return Err(Failure::Refused(format!(
-                    "the answer has more than {most} bytes and is no picture: correct `url`"
-                )));
+                let other = other_content(&self.kind, first(file), "picture");
+                return Err(Failure::Refused(other.unwrap_or_else(|| {
+                    format!("the answer has more than {most} bytes and is no picture: correct `url`")
+                })));
             }
             match progress {
                 Progress::Some => {}
@@ -106,6 +131,13 @@ impl SnapshotSource {
                     Wake::Stopped => return Err(Failure::Stopped),
                     Wake::TimedOut => {
                         self.client.close();
+                        // One picture may also be that of a camera that neither says its length nor ends it.
+                        if found > 1 {
+                            return Err(Failure::Refused(STREAM.to_owned()));
+                        }
+                        if let Some(other) = other_content(&self.kind, first(file), "picture") {
+                            return Err(Failure::Refused(other));
+                        }
                         let seconds = self.config.timeout.as_secs_f64();
                         return Err(Failure::Absent(format!(
                             "the picture takes more than {seconds} s; check the network"
@@ -117,11 +149,8 @@ impl SnapshotSource {
         if answer.status == 304 {
             return Ok(None);
         }
-        let kind = answer.header_text("content-type").unwrap_or_default();
-        if kind.to_ascii_lowercase().starts_with("multipart/") {
-            return Err(Failure::Refused(
-                "the camera sends a stream and no single picture: set `type = \"mjpeg\"`".to_owned(),
-            ));
+        if self.file.is_empty() {
+            return Err(Failure::Absent(EMPTY.to_owned()));
         }
         let validator = |(name, theirs): (&'static str, &str)| Some((name, answer.header(theirs)?.to_vec()));
         let known = [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")];
@@ -171,7 +200,11 @@ impl SnapshotSource {
                 (self.answered_ns, self.is_failing) = (Some(self.clock.monotonic_ns()), false);
                 Ok(Next::Frame(frame))
             }
-            Err(reason) => self.failed(Failure::Absent(format!("the answer is no picture: {reason}"))),
+            Err(reason) => {
+                let other = other_content(&self.kind, first(&self.file), "picture");
+                let reason = other.unwrap_or_else(|| format!("the answer is no picture: {reason}"));
+                self.failed(Failure::Absent(reason))
+            }
         }
     }
 }
@@ -205,6 +238,11 @@ impl Source for SnapshotSource {
     fn describe(&self) -> String {
         format!("snapshot {}, every {:?}", self.origin, self.config.interval)
     }
+}
+
+/// Returns the bytes that show what a file is.
+fn first(file: &[u8]) -> &[u8] {
+    file.get(..HEAD_BYTES).unwrap_or(file)
 }
 
 #[cfg(test)]

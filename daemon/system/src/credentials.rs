@@ -199,7 +199,7 @@ fn read(key: &str, path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
     let is_public = file.metadata()?.permissions().mode() & 0o004 != 0;
     if is_public && WARNED.lock().insert(path.to_owned()) {
-        log::warn!("every user of this machine may read the {key} {}: chmod 640, group visiond", path.display());
+        log::warn!("every user of this machine may read the {key} {}: chmod 400, owner visiond", path.display());
     }
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;

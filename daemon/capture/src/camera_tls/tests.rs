@@ -145,10 +145,20 @@ fn a_camera_is_trusted_by_its_own_certificate_its_fingerprint_or_not_at_all() {
             }
             // The sentence has what to set, and setting it works.
             let refused = shake_hands(&tls(&ca(&files, "other"), "cam.test"), &server).unwrap_err();
-            let remedy = format!("self-signed: set `fingerprint = \"{}\"`", files.fingerprint(name));
+            let remedy = format!(
+                "is not the one in `ca`, nor signed by it: correct `ca`, or set `fingerprint = \"{}\"` instead, which is what the \
+                 camera sent now",
+                files.fingerprint(name)
+            );
+            assert!(refused.contains(&remedy), "{refused}");
+            let refused = shake_hands(&tls(&TlsKeys::default(), "cam.test"), &server).unwrap_err();
+            let remedy = format!("is self-signed: set `fingerprint = \"{}\"`", files.fingerprint(name));
             assert!(refused.contains(&remedy) && refused.ends_with("or `ca`"), "{refused}");
             let refused = shake_hands(&tls(&pin(&files, "other"), "cam.test"), &server).unwrap_err();
-            let remedy = format!("another fingerprint than `fingerprint`, {}: set that if", files.fingerprint(name));
+            let remedy = format!(
+                "another fingerprint than `fingerprint`: the camera sent {}; set the new one if",
+                files.fingerprint(name)
+            );
             assert!(refused.contains(&remedy), "{refused}");
         }
     }
@@ -166,7 +176,9 @@ fn a_chain_needs_the_ca_the_name_and_the_dates() {
     let wrong_name = said(&ca(&files, "root"), "192.0.2.1");
     assert!(wrong_name.starts_with("the camera's certificate is not for 192.0.2.1: use a name"), "{wrong_name}");
     let unknown = said(&ca(&files, "other"), "cam.test");
-    assert!(unknown.starts_with("unknown certificate issuer: set `fingerprint = \""), "{unknown}");
+    assert!(unknown.contains("nor signed by it: correct `ca`, or set `fingerprint = \""), "{unknown}");
+    let unknown = said(&TlsKeys::default(), "cam.test");
+    assert!(unknown.starts_with("the camera's certificate has an unknown issuer: set `fingerprint = \""), "{unknown}");
     // A pin is for the certificate, whatever its dates.
     files.openssl(
         "x509 -req -in leaf.csr -CA root.pem -CAkey root.key -set_serial 8 -extfile ext -out leaf.pem -days -1",

@@ -8,7 +8,7 @@ use std::thread;
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use visiond_flow::clock::SystemClock;
-use visiond_system::testing::{finishes, hang, never, while_it_waits};
+use visiond_system::testing::{EVER, finishes, hang, never, while_it_waits};
 
 use super::*;
 use crate::camera_tls::tests::Certificates;
@@ -378,7 +378,18 @@ fn tls_is_by_fingerprint_ca_or_insecure_and_refused_with_what_to_set() {
     }
     assert_eq!(server.connections(), 3);
     let said = refused(&SnapshotConfig { ca: Some(files.path("other.pem")), ..camera.clone() });
-    assert!(said.contains(&format!("set `fingerprint = \"{}\"`", files.fingerprint("camera"))), "{said}");
+    let remedy = format!("correct `ca`, or set `fingerprint = \"{}\"` instead", files.fingerprint("camera"));
+    assert!(said.contains(&remedy), "{said}");
+    // Through a redirect, the URL must be written too, because one of http has no fingerprint.
+    let to = server.url("/in?token=hush");
+    let from = Server::start(move |_, client| answer(client, "302 Found", &format!("Location: {to}\r\n"), b""));
+    let said = refused(&self::config(&from.url("/")));
+    let whither = format!("the camera redirects to {}/in", server.url(""));
+    let remedy = format!(
+        "whose certificate is self-signed: write that URL in `url` and set `fingerprint = \"{}\"`",
+        files.fingerprint("camera")
+    );
+    assert!(said.starts_with(&whither) && said.contains(&remedy) && !said.contains("hush"), "{said}");
     let said = refused(&SnapshotConfig { fingerprint: Some(files.fingerprint("other")), ..camera });
     assert!(said.contains("another fingerprint than `fingerprint`"), "{said}");
     // One without TLS, and the other way round.
@@ -397,6 +408,12 @@ fn answers_that_are_none_end_with_a_sentence_and_take_no_memory() {
         "/cut" => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Le")),
         "/short" => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")),
         "/rtsp" => write(client, b"RTSP/1.0 400 Bad Request\r\n\r\n"),
+        "/ssh" => {
+            write(client, b"SSH-2.0-OpenSSH_9.2\r\n");
+            // It waits for the client's line.
+            thread::sleep(EVER);
+            false
+        }
         "/chunk" => write(client, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
         "/interim" => (0..100).all(|_| write(client, b"HTTP/1.1 100 Continue\r\n\r\n")),
         "/line" => (0..1000).all(|_| write(client, &[b'x'; 1024])),
@@ -409,7 +426,11 @@ fn answers_that_are_none_end_with_a_sentence_and_take_no_memory() {
         ("/none", "closed the connection without an answer; if it speaks TLS there, use https://"),
         ("/cut", "in the middle of its answer"),
         ("/short", "cut off"),
-        ("/rtsp", "the answer is not HTTP (RTSP/1.0 400 Bad Request): correct the port"),
+        (
+            "/rtsp",
+            "the answer is not HTTP (RTSP/1.0 400 Bad Request): write rtsp:// in `url` and set `type = \"rtsp\"`",
+        ),
+        ("/ssh", "the answer is not HTTP (SSH-2.0-OpenSSH_9.2): correct the port in `url`"),
         ("/chunk", "breaks HTTP's chunked coding"),
         ("/interim", "the head of the answer does not end"),
         ("/line", "the head of the answer does not end"),

@@ -224,7 +224,10 @@ fn other_content_is_named_with_what_to_do() {
             "/untyped-mp4" => ("application/octet-stream", b"\0\0\0\x18ftypisom"),
             "/ts" => ("application/octet-stream", b"\x47@\0"),
             "/text" => ("text/plain", b"no camera here"),
+            "/bytes" => ("application/x-bytes", b"\x01\x02"),
             "/nothing" => ("multipart/x-mixed-replace", b""),
+            "/no-body" => ("image/jpeg", b""),
+            "/untyped-one" => ("", &jpeg),
             _ => ("image/jpeg", &jpeg),
         };
         closing(answer(client, "200 OK", &format!("Content-Type: {kind}\r\n"), body))
@@ -239,17 +242,36 @@ fn other_content_is_named_with_what_to_do() {
         ("/mp4", "the camera sends video/mp4 and no MJPEG: set `type = \"video\"`"),
         ("/untyped-mp4", "the camera sends MP4 and no MJPEG"),
         ("/ts", "the camera sends an MPEG transport stream and no MJPEG"),
+        ("/text", "the camera sends text/plain: \"no camera here\" and no MJPEG: correct the path in `url`"),
         (
-            "/text",
-            "the camera closed the connection, and there is no JPEG in what the camera sent (text/plain): correct the path",
+            "/bytes",
+            "the camera closed the connection, and there is no JPEG in what the camera sent (application/x-bytes): correct the path",
         ),
-        ("/nothing", "the camera closed the connection"),
+        ("/nothing", "the camera's answer is empty: it may be starting; check the path in `url`"),
+        ("/no-body", "the camera's answer is empty"),
         ("/one", "the camera sends one picture and no stream: set `type = \"snapshot\"`"),
+        ("/untyped-one", "the camera sends one picture and no stream: set `type = \"snapshot\"`"),
     ] {
         let (frames, lost, error) = read_all(config(&server.url(path)));
         assert!(error.to_string().contains(words), "{path}: {error}");
-        assert!(error.retry && lost.is_empty() && frames.len() == usize::from(path == "/one"), "{path}");
+        assert!(error.retry && lost.is_empty() && frames.is_empty(), "{path}");
     }
+}
+
+#[test]
+fn a_stream_that_says_it_is_one_picture_begins_with_the_second() {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n\r\n";
+    let pictures: Vec<_> = (0..4).map(|level| picture(level * 40, 32, 32)).collect();
+    let all = [HEAD.as_bytes(), &pictures.concat()].concat();
+    let server = Server::start(move |_, client| closing(write(client, &all)));
+    let (frames, _, error) = read_all(config(&server.url("/")));
+    assert_eq!(frames.last().map(|frame| frame.sequence), Some(3));
+    assert!(error.to_string().ends_with("the camera closed the connection"), "{error}");
+    // One picture whose connection ends after it.
+    let one = [HEAD.as_bytes(), &pictures[0]].concat();
+    let server = Server::start(move |_, client| closing(write(client, &one)));
+    let (frames, _, error) = read_all(config(&server.url("/")));
+    assert!(frames.is_empty() && error.to_string().contains("set `type = \"snapshot\"`"), "{error}");
 }
 
 #[test]

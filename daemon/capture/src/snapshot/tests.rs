@@ -133,15 +133,11 @@ fn the_source_ends_when_it_fails_at_the_start_for_too_long_or_for_good() {
         (_, 0) => answer(client, "200 OK", "", &jpeg(9)),
         ("/busy", _) => answer(client, "503 Busy", "", b""),
         ("/login", _) => answer(client, "401 No", "", b""),
-        ("/stream", _) => closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace\r\n\r\n")),
         _ => answer(client, "200 OK", "", &[0; 1 << 20]),
     });
-    for (path, words) in [
-        ("/busy", "(503)"),
-        ("/login", "set `login`"),
-        ("/stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
-        ("/large", "the answer has more than 1048575 bytes"),
-    ] {
+    for (path, words) in
+        [("/busy", "(503)"), ("/login", "set `login`"), ("/large", "the answer has more than 1048575 bytes")]
+    {
         let clock = Arc::new(SimulatedClock::default());
         let limited = Buffers { max_picture_bytes: (1 << 20) - 1, ..Buffers::host(3) };
         let mut source = SnapshotSource::open(&config(&server.url(path)), &limited, clock).unwrap();
@@ -162,6 +158,59 @@ fn the_source_ends_when_it_fails_at_the_start_for_too_long_or_for_good() {
     let (mut source, _) = open(&config(&server.url("/login")));
     frame(&mut source);
     assert!(next(&mut source).unwrap_err().to_string().contains("set `login`"));
+}
+
+#[test]
+fn other_content_is_named_with_what_to_do() {
+    let server = Server::start(|request, client| {
+        let (kind, body): (_, &[u8]) = match request.path() {
+            "/stream" | "/untyped-stream" => {
+                let kind = if request.path() == "/stream" { "multipart/x-mixed-replace; boundary=b" } else { "a/b" };
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n");
+                let part = [b"--b\r\n\r\n", &jpeg(1)[..], b"\r\n"].concat();
+                write(client, &[head.as_bytes(), &part.repeat(3)].concat());
+                // Neither ends.
+                std::thread::sleep(EVER);
+                return false;
+            }
+            "/page" => ("text/html", b"<html>"),
+            "/untyped-page" => ("", b"<!DOCTYPE html>"),
+            "/hls" => ("application/vnd.apple.mpegurl", b"#EXTM3U"),
+            "/flv" => ("video/x-flv", b"FLV\x01\x05"),
+            "/json" => ("application/json", b"{\"error\": \"no such channel\"}\n"),
+            "/text" => ("text/plain; charset=utf-8", b"token=hush is \x7f\xc3"),
+            "/broken" => ("image/jpeg", b"\xff\xd8\xff\xe0\x00"),
+            "/words" => ("image/jpeg", "caméra absente".as_bytes()),
+            _ => ("image/jpeg", b""),
+        };
+        answer(client, "200 OK", &format!("Content-Type: {kind}\r\n"), body)
+    });
+    for (path, words) in [
+        ("/stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
+        ("/untyped-stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
+        ("/page", "the camera sends a page (HTML) and no picture: correct the path in `url`"),
+        ("/untyped-page", "the camera sends a page (HTML or XML) and no picture"),
+        ("/hls", "the camera sends a playlist (HLS) and no picture: set `type = \"video\"`"),
+        ("/flv", "the camera sends FLV and no picture: set `type = \"video\"`"),
+        ("/json", "application/json: \"{\"error\": \"no such channel\"}\" and no picture: correct the path"),
+        ("/text", "the answer is no picture: not a supported picture"),
+        ("/broken", "the answer is no picture: "),
+        ("/words", "the camera sends image/jpeg: \"caméra absente\" and no picture"),
+        ("/empty", "the camera's answer is empty: it may be starting; check the path in `url`"),
+    ] {
+        let url = server.url(path);
+        let error =
+            visiond_system::testing::finishes("the answer", move || next(&mut open(&config(&url)).0).unwrap_err());
+        assert!(error.to_string().contains(words) && error.retry, "{path}: {error}");
+    }
+}
+
+#[test]
+fn a_picture_with_a_smaller_copy_behind_it_is_no_stream() {
+    let both = [jpeg(5), jpeg(5)].concat();
+    let server =
+        Server::start(move |_, client| closing(write(client, &[b"HTTP/1.0 200 OK\r\n\r\n", &both[..]].concat())));
+    assert_eq!(frame(&mut open(&config(&server.url("/"))).0).buffer.as_slice()[0], 5);
 }
 
 #[test]
