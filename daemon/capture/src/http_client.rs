@@ -350,7 +350,9 @@ impl HttpClient {
         deadline: Instant,
     ) -> Result<Answer, Failure> {
         let request = request(url, authorization, headers);
+        // What has come behind the last answer would be taken for the next one.
         if let Some(mut kept) = self.connection.take_if(|kept| kept.is_to(url))
+            && matches!(kept.receive(&mut self.chunk), Ok(Received::Nothing))
             && kept.send(&request, stop, deadline).is_ok()
         {
             match head(&mut kept, &mut self.chunk, self.clock.as_ref(), stop, deadline) {

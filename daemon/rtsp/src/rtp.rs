@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// How long a packet that came early waits for those before it. Datagrams of one network overtake each other by a few ms.
 const LONGEST_WAIT: Duration = Duration::from_millis(60);
 
+/// Over TCP, numbers that were wrong so often, less how often they were right, are not looked at any more.
+const MOST_DISORDER: u32 = 200;
+
 /// The most packets that wait, and their bytes.
 const MOST_HELD: usize = 64;
 const MOST_HELD_BYTES: usize = 512 << 10;
@@ -123,6 +126,8 @@ pub struct Order {
     held_bytes: usize,
     /// A packet with an unlikely number: two in turn are the camera's new count.
     unlikely: Option<(RtpHeader, Vec<u8>)>,
+    /// How many packets came twice, late or behind a gap, less those that came in their turn.
+    disorder: u32,
     /// Whether the last packet that was given ended a picture, as far as the camera says so.
     is_between: bool,
     /// Whether the camera says where pictures end.
@@ -153,6 +158,7 @@ impl Order {
             held_bytes: 0,
             unlikely: None,
             is_between: true,
+            disorder: 0,
             has_markers: false,
             given: vec![(0, 0); REMEMBERED],
             clock: Extension::new(rate_hz),
@@ -167,8 +173,14 @@ impl Order {
             return;
         };
         self.counts.received += 1;
+        if self.has_useless_numbers() {
+            self.release_all(&mut give);
+            self.give(&header, packet, 0, &mut give);
+            return;
+        }
         if self.given_with(header.sequence) == Some(header.timestamp) {
             self.counts.late += 1;
+            self.count_disorder();
             return;
         }
         if self.ssrc.replace(header.ssrc).is_some_and(|before| before != header.ssrc) {
@@ -184,6 +196,7 @@ impl Order {
         let next = *self.next.get_or_insert(header.sequence);
         let ahead = header.sequence.wrapping_sub(next);
         if ahead == 0 {
+            self.disorder = self.disorder.saturating_sub(1);
             self.give(&header, packet, 0, &mut give);
             self.release_next(&mut give);
         } else if ahead <= MOST_AHEAD {
@@ -194,10 +207,11 @@ impl Order {
         } else if self.is_new_count(&header, ahead) {
             self.release_all(&mut give);
             self.counts.restarts += 1;
+            self.count_disorder();
             let first = self.unlikely.take();
             let begin = first.as_ref().map_or(&header, |(first, _)| first);
             // A leap ahead may be a camera that could not send for seconds.
-            let is_leap = ahead < 0x8000;
+            let is_leap = ahead < 0x8000 && header.sequence > next;
             let lost = u16::from(is_leap || self.delivery == Delivery::Lossy || self.is_cut(begin));
             match first {
                 Some((first, first_packet)) => {
@@ -210,7 +224,20 @@ impl Order {
             }
         } else {
             self.counts.late += 1;
+            self.count_disorder();
             self.unlikely = (self.delivery == Delivery::Lossy).then(|| (header, packet.to_vec()));
+        }
+    }
+
+    /// Whether the camera's numbers say nothing about the order of packets. Some cameras number pictures, count by two, or do not count.
+    fn has_useless_numbers(&self) -> bool {
+        self.delivery == Delivery::Reliable && self.disorder > MOST_DISORDER
+    }
+
+    /// Weighs a packet that came twice, late, or behind a gap.
+    const fn count_disorder(&mut self) {
+        if self.disorder <= MOST_DISORDER {
+            self.disorder += 1;
         }
     }
 
@@ -301,6 +328,9 @@ impl Order {
             self.held_bytes -= held.packet.len();
             let lost = held.header.sequence.wrapping_sub(next);
             self.counts.lost += u64::from(lost);
+            if lost > 0 {
+                self.count_disorder();
+            }
             self.give(&held.header, &held.packet, lost, give);
             if self.held.first().is_none_or(|held| Some(held.header.sequence) != self.next) {
                 return;

@@ -521,7 +521,7 @@ fn the_session_is_kept_in_the_way_that_the_server_answers() {
         assert_eq!(played.sent(), "");
         played.wait(Duration::from_secs(5));
     }
-    assert_eq!(played.client.counts().keep_alives_failed, 1);
+    assert_eq!(played.client.counts().keep_alives_failed, 0, "the other way keeps it");
 }
 
 #[test]
