@@ -1,4 +1,4 @@
-//! A TCP connection with a camera, in the clear or with TLS. Nothing here waits: whoever uses it polls its socket.
+//! A TCP connection with a camera, in the clear or with TLS. Nothing here waits: the caller polls its socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -35,7 +35,7 @@ impl Lookup {
             return Self { answer };
         }
         let resolve = move || {
-            // Nobody may wait for it any more.
+            // The receiver may be gone.
             let _ = tell.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
         };
         // Without a thread, the sender is dropped.

@@ -278,7 +278,7 @@ impl HttpClient {
         }
     }
 
-    /// Reads a body that nobody needs, so that the connection can be used again, or closes it.
+    /// Reads a body that is not needed, so that the connection can be used again, or closes it.
     fn skip_body(&mut self, answer: &mut Answer, stop: &Stop, deadline: Instant) -> Result<(), Failure> {
         let mut left = MOST_UNUSED_BYTES;
         while answer.is_kept && left > 0 {

@@ -1,6 +1,6 @@
 //! RTP packets (RFC 3550 section 5): their headers, their order, and how many are missing.
 //!
-//! Packets of UDP come late, twice, or not at all; over TCP some cameras swap packets, repeat them, or begin to count anew. What comes
+//! Packets of UDP come late, twice, or not at all; over TCP some cameras swap packets, repeat them, or begin a new count. What comes
 //! early waits for those before it, for [`LONGEST_WAIT`] at most and as long as few wait.
 
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const LONGEST_WAIT: Duration = Duration::from_millis(60);
 
 /// Over TCP, numbers that were wrong so often, less how often they were right, are not looked at any more.
-const MOST_DISORDER: u32 = 200;
+const MOST_DISORDER: u32 = 64;
 
 /// The most packets that wait, and their bytes.
 const MOST_HELD: usize = 64;
@@ -94,7 +94,7 @@ pub struct RtpCounts {
     pub lost: u64,
     /// Came twice, or after those behind it were given.
     pub late: u64,
-    /// The camera began to count anew, or changed its SSRC.
+    /// The camera began a new count, or changed its SSRC.
     pub restarts: u64,
     /// Were no packets of the stream.
     pub foreign: u64,
@@ -184,7 +184,7 @@ impl Order {
             return;
         }
         if self.ssrc.replace(header.ssrc).is_some_and(|before| before != header.ssrc) {
-            // Some cameras have another one with each group of pictures, and count on or anew.
+            // Some cameras have another one with each group of pictures, and count on or begin again.
             self.counts.restarts += 1;
             if self.next.is_none_or(|next| usize::from(header.sequence.wrapping_sub(next)) > MOST_HELD) {
                 self.release_all(&mut give);

@@ -3,8 +3,8 @@
 //! After a loss, that is so from the next clean entry point on: a key frame (H.264: IDR; H.265: IDR, CRA, BLA), or a recovery point.
 //! With gradual refresh, each picture renews a part of the frame, and a message in the stream says how many pictures that takes:
 //! until then they are decoded, and not whole. They are whole one refresh later than the message says: x264 says that it is exact, and
-//! at 1 of 11 recovery points of a film the first refresh left damage, which the second removed. Pictures that are shown before an entry point but come behind it may refer to what
-//! was lost.
+//! at 1 of 11 recovery points of a film the first refresh left damage, which the second removed. Pictures that are shown before an
+//! entry point but come behind it may refer to what was lost.
 //!
 //! The encoder may call the pictures of a recovery point only approximately right (`exact_match_flag`). They count as whole: such a
 //! stream has nothing better.

@@ -37,7 +37,7 @@ pub(super) enum Failure {
     Closed,
     /// The camera plays, sends nothing any more, and cannot be reached.
     Absent(Absence),
-    /// The server names one URL after the other.
+    /// The server redirects again and again.
     Redirects,
     /// visiond panicked at this place.
     Panic(String),
@@ -130,7 +130,7 @@ impl Failure {
             Self::Absent(Absence::Moved) => {
                 "the camera sends nothing, and its name has another address now; connecting there".to_owned()
             }
-            Self::Redirects => "the server names one URL after the other (301, 302): correct its URL".to_owned(),
+            Self::Redirects => "the server redirects more than 5 times (301, 302): correct its URL".to_owned(),
             Self::Panic(place) => {
                 let place: String = redact_line(place).chars().take(300).collect();
                 return format!(

@@ -211,7 +211,7 @@ impl Session {
             reachability.session_ended(Instant::now());
         }
         if matches!(worked, Err(Failure::Closed | Failure::Broken(_) | Failure::Connect(_) | Failure::Tls(_))) {
-            // There is nobody to say good-bye to.
+            // No connection is left for a TEARDOWN.
             self.stage = Stage::Over;
         }
         worked?;
