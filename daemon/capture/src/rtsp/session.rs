@@ -270,9 +270,10 @@ impl Session {
                 return Ok(());
             }
             reachability.begin();
+            // From one begin to the next, because a try of an address that is gone takes as long as that.
+            self.next_try = now + reachability::INTERVAL;
         }
         let Some(absence) = reachability.outcome(now) else { return Ok(()) };
-        self.next_try = now + reachability::INTERVAL;
         match (is_playing, absence) {
             (false, Some(Absence::Unreachable)) => self.was_absent = true,
             (false, Some(Absence::Moved)) => self.begin_again(),
