@@ -60,7 +60,7 @@ Examples:
   visiond probe --camera /dev/video0   list every size and rate of a camera
   visiond probe --discover             search the networks for ONVIF cameras
   visiond probe --rtsp rtsp://192.168.1.20/stream1 --login ./gate.login
-  visiond probe --rtsp rtsps://192.168.1.20/stream1 --insecure   show the fingerprint of its certificate
+  visiond probe --rtsp rtsps://192.168.1.20/stream1 --insecure
 
 Exit status: 0; with --camera or --rtsp 5 if that camera cannot be used, with --discover 5 without a network.";
 

@@ -43,7 +43,7 @@ const NOT_IN_URLS: &AsciiSet = &CONTROLS.add(b' ').add(0x22).add(b'<').add(b'>')
 
 /// The name that requests carry, and the one for servers that refuse any but known players.
 const USER_AGENT: &str = "visiond";
-const PLAYER_AGENT: &str = "LibVLC/3.0.20 (LIVE555 Streaming Media v2016.11.28; visiond)";
+const PLAYER_AGENT: &str = "LibVLC/3.0.20 (visiond)";
 
 /// Why a session cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
