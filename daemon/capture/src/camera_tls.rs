@@ -291,7 +291,7 @@ impl CameraVerifier {
         is_tls13: bool,
     ) -> Result<HandshakeSignatureValid, Error> {
         if matches!(self.trust, Trust::Any) {
-            // Whoever may have any certificate has the key of one.
+            // With any certificate accepted, its key proves nothing more.
             return Ok(HandshakeSignatureValid::assertion());
         }
         if !self.is_known(certificate) {

@@ -514,7 +514,7 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads the version behind `HTTP/1.` and the status in the first line; `None` if it is none of HTTP/1.
+/// Reads the version behind `HTTP/1.` and the status in the first line; `None` if the line is not HTTP/1.
 fn status_line(head: &[u8]) -> Option<(&[u8], u16)> {
     let line = head.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
@@ -523,7 +523,7 @@ fn status_line(head: &[u8]) -> Option<(&[u8], u16)> {
     Some((version, status))
 }
 
-/// Reads a head; `None` if it is none of HTTP/1.
+/// Reads a head; `None` if it is not HTTP/1.
 fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
     let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let (version, status) = status_line(lines.next()?)?;

@@ -192,7 +192,7 @@ fn certificate(source: &PlacedTable<'_, '_>, urls: &[&str], secure: &str, diagno
             let message = format!("`{key}` requires TLS, and `url` has none: use {secure}:// there, or remove `{key}`");
             diagnostics.error(item.span(), message);
         } else if key == "fingerprint" && source.has("ca") {
-            let message = "`fingerprint` accepts one certificate, whoever signed it: remove `ca`, or this key";
+            let message = "`fingerprint` accepts one certificate, regardless of its issuer: remove `ca`, or this key";
             diagnostics.error(item.span(), message);
         } else if key == "insecure" && (source.has("ca") || source.has("fingerprint")) {
             let other = if source.has("fingerprint") { "fingerprint" } else { "ca" };

@@ -33,7 +33,7 @@ pub(super) struct RtspArgs {
     #[arg(long, value_name = "FILE", requires = "rtsp", value_hint = clap::ValueHint::FilePath)]
     ca: Option<PathBuf>,
 
-    /// Accept only the certificate with this SHA-256, whoever signed it
+    /// Accept only the certificate with this SHA-256, regardless of its issuer
     #[arg(long, value_name = "SHA-256", requires = "rtsp", conflicts_with = "ca", value_parser = fingerprint)]
     fingerprint: Option<Fingerprint>,
 

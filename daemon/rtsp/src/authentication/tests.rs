@@ -83,7 +83,7 @@ fn each_request_of_a_nonce_has_its_number() {
     let second = authenticator.authorization("SETUP", "u").unwrap();
     assert!(first.contains("nc=00000001") && second.contains("nc=00000002"), "{first} {second}");
     assert!(first.contains("username=\"a\\\"b\""), "{first}");
-    // The same nonce again counts on, another one anew.
+    // The same nonce again counts on, another one starts at 1.
     assert!(authenticator.challenge([&b"Digest realm=\"r\", nonce=\"1\", qop=\"auth\""[..]]));
     assert!(authenticator.authorization("SETUP", "u").unwrap().contains("nc=00000003"));
     assert!(authenticator.challenge([&b"Digest realm=\"r\", nonce=\"2\", qop=\"auth\""[..]]));

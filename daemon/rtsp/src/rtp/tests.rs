@@ -164,7 +164,7 @@ fn packets_that_come_twice_are_no_new_count_though_pictures_are_not_sent_as_they
     }
 }
 
-/// A count that begins anew, at any number, after any other, goes on at once and without a loss. One that is a little ahead is a loss.
+/// A new count, at a lower number, goes on at once and without a loss. One that is ahead is a loss.
 #[test]
 fn cameras_may_count_anew() {
     for (before, after) in
@@ -236,7 +236,7 @@ fn one_datagram_with_an_unlikely_number_changes_nothing_and_two_in_turn_do() {
         [(10, 0), (11, 0), (12, 0), (50_000, 1), (50_001, 0), (50_002, 0)]
     );
     assert_eq!((stream.order.counts.late, stream.order.counts.restarts), (1, 1));
-    // A count that begins anew where the numbers were not long ago.
+    // A new count where the numbers were not long ago.
     let mut stream = Stream::new(Delivery::Lossy);
     (0..100).for_each(|n| stream.push(Sent::new(n, u32::from(n) * 3000)));
     (0..100).for_each(|n| stream.push(Sent::new(n, u32::from(100 + n) * 3000)));
