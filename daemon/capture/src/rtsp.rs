@@ -30,6 +30,7 @@ mod session_target;
 mod stream_decoder;
 mod unit_queue;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ use super::damage_watch::DamageWatch;
 use super::decoder_process;
 use super::ffprobe::{self, shown};
 use super::pipe::ReadError;
-use super::source::{Next, Source, SourceError, SourceFault};
+use super::source::{Next, Source, SourceError, SourceFault, Worked};
 
 pub struct RtspSource {
     stream: Arc<Stream>,
@@ -187,6 +188,34 @@ impl RtspSource {
         }
         Ok(next)
     }
+
+    /// Takes the decoder away, which has ended. Returns what comes of that, or `None` if another one is to be started.
+    fn end_decoder(&mut self, end: DecoderEnd) -> Result<Option<Next>, SourceError> {
+        if let Some(decoder) = self.decoder.take() {
+            self.fruitless = if decoder.decoded() > 0 { 0 } else { self.fruitless + 1 };
+        }
+        match end {
+            DecoderEnd::OtherParameters if self.fruitless >= MOST_FRUITLESS => Err(SourceError::transient(format!(
+                "the parameters of {} change with every key frame, before a decoder gives a frame: set the camera to one \
+                 resolution and codec",
+                self.stream.origin
+            ))),
+            DecoderEnd::OtherParameters => {
+                let camera = &self.stream.camera;
+                log::debug!("camera {camera}: starting another decoder, for other parameters or after a loss");
+                Ok(None)
+            }
+            DecoderEnd::SessionEnded => match self.stream.queue.take_loss() {
+                Some((frames, cause)) => {
+                    self.sequence += frames;
+                    Ok(Some(Next::Lost { frames, cause }))
+                }
+                None => Err(self.stream.queue.ended().unwrap_or_else(running_session::session_ended)),
+            },
+            DecoderEnd::Stopped => Ok(Some(Next::Stopped)),
+            DecoderEnd::Failed(error) => Err(error),
+        }
+    }
 }
 
 impl Source for RtspSource {
@@ -197,38 +226,42 @@ impl Source for RtspSource {
                 self.sequence += frames;
                 return self.watched(Next::Lost { frames, cause });
             }
-            let end = match self.decode_next(stop) {
+            match self.decode_next(stop) {
                 Ok(next) => {
                     self.sequence += 1;
                     return self.watched(next);
                 }
-                Err(end) => end,
-            };
-            if let Some(decoder) = self.decoder.take() {
-                self.fruitless = if decoder.decoded() > 0 { 0 } else { self.fruitless + 1 };
-            }
-            match end {
-                DecoderEnd::OtherParameters if self.fruitless >= MOST_FRUITLESS => {
-                    return Err(SourceError::transient(format!(
-                        "the parameters of {} change with every key frame, before a decoder gives a frame: set the camera to \
-                         one resolution and codec",
-                        self.stream.origin
-                    )));
-                }
-                DecoderEnd::OtherParameters => {
-                    let camera = &self.stream.camera;
-                    log::debug!("camera {camera}: starting another decoder, for other parameters or after a loss");
-                }
-                DecoderEnd::SessionEnded => {
-                    if let Some((frames, cause)) = self.stream.queue.take_loss() {
-                        self.sequence += frames;
-                        return Ok(Next::Lost { frames, cause });
+                Err(end) => {
+                    if let Some(next) = self.end_decoder(end)? {
+                        return Ok(next);
                     }
-                    return Err(self.stream.queue.ended().unwrap_or_else(running_session::session_ended));
                 }
-                DecoderEnd::Stopped => return Ok(Next::Stopped),
-                DecoderEnd::Failed(error) => return Err(error),
             }
+        }
+    }
+
+    fn shares_thread(&mut self) -> Option<BorrowedFd<'_>> {
+        let is_shared = self.decoder.as_ref().is_some_and(|decoder| decoder.shares_thread());
+        if is_shared { self.session.socket() } else { None }
+    }
+
+    fn work(&mut self, is_readable: bool, stop: &Stop) -> Result<Worked, SourceError> {
+        stop.mark_progress();
+        if stop.is_raised() {
+            return Ok(Worked::Next(Next::Stopped));
+        }
+        if let Some((frames, cause)) = self.stream.queue.take_loss() {
+            self.sequence += frames;
+            return self.watched(Next::Lost { frames, cause }).map(Worked::Next);
+        }
+        let Some(decoder) = &mut self.decoder else { return Ok(Worked::NeedsThread) };
+        match decoder.work(&self.session, self.sequence, is_readable) {
+            Ok(Worked::Next(next)) => {
+                self.sequence += 1;
+                self.watched(next).map(Worked::Next)
+            }
+            Ok(worked) => Ok(worked),
+            Err(end) => Ok(self.end_decoder(end)?.map_or(Worked::NeedsThread, Worked::Next)),
         }
     }
 
