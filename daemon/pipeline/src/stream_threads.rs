@@ -1,8 +1,8 @@
 //! Threads that work the streams of many cameras each.
 //!
-//! A stream that the GPU decodes needs the CPU for some 100 us a frame: to read its packets, to give the engine the picture, to take
-//! it back. A thread of its own would be woken for each of these, and with dozens of cameras the wakes cost more than the work. So
-//! one thread works up to [`MOST_STREAMS`] of them, in rounds that begin [`ROUND`] apart at least. Frames are late by that.
+//! A stream that the GPU decodes needs the CPU for some 150 us a frame: to read its packets, to give the engine the picture, to take
+//! it back. A thread of its own would be woken for each of these, and with dozens of cameras the wakes cost as much as the work. So
+//! one thread works up to [`MOST_STREAMS`] of them. docs/figures.md has what that saves.
 //!
 //! A camera keeps its own thread for what takes long: to connect, to make a decoder, to wait before it tries again. While its stream
 //! is worked here, that thread sleeps.
@@ -20,14 +20,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use visiond_system::priority::wake_together;
 
 /// The most streams of one thread: with more, the last one of a round would wait for long.
-const MOST_STREAMS: usize = 16;
+const MOST_STREAMS: usize = 32;
 
-/// The least time from the begin of a round to that of the next, where streams are many.
-const ROUND: Duration = Duration::from_millis(2);
+/// The least time from the start of a round to that of the next, where streams are many. Frames are late by that, twice at most.
+const ROUND: Duration = Duration::from_millis(1);
 
-/// With so many streams, there is something to do in each round: a thread that sleeps until then is woken once for it, one that
-/// waits for the first packet is woken for that, too.
-const MANY: usize = 8;
+/// With so many streams, most rounds have something to do: a thread that sleeps until then is woken once for it, one that waits for
+/// the first packet is woken for that, too.
+const MANY: usize = 24;
 
 /// How long packets gather after the first. Frames are late by that.
 const GATHERING: Duration = Duration::from_micros(500);
