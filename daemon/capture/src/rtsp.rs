@@ -8,6 +8,7 @@
 //! otherwise the arrival of its first packet (`frame_times`).
 
 mod access_unit;
+mod cadence;
 mod choose_decoder;
 mod continuity;
 mod datagram_ports;
