@@ -22,6 +22,10 @@ use crate::lane::{LaneMailbox, QueuedFrame};
 use crate::mailbox::Put;
 use crate::stream_threads::SharedStream;
 
+/// How many frames and losses a source may give in turn before the others of its thread are worked. One that sends without end must
+/// not have the thread for itself.
+const MOST_IN_TURN: usize = 8;
+
 /// A source that streams.
 pub struct CameraStream {
     pub(super) source: Box<dyn Source>,
@@ -94,7 +98,8 @@ impl SharedStream for CameraStream {
     fn work(&mut self, mut is_readable: bool) -> Option<Instant> {
         logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
         let mut cpu = CpuWatch::start();
-        let due = loop {
+        let mut due = Some(Instant::now());
+        for _ in 0..MOST_IN_TURN {
             let range = nvtx::range(c"capture");
             let trace = trace::work("read and decode");
             // The source ends with what it gives then.
@@ -112,13 +117,17 @@ impl SharedStream for CameraStream {
                     continue;
                 }
                 Ok(Ok(Worked::Next(next))) => Some(Ok(next)),
-                Ok(Ok(Worked::Idle(due))) => break Some(due),
+                Ok(Ok(Worked::Idle(until))) => {
+                    due = Some(until);
+                    break;
+                }
                 Ok(Ok(Worked::NeedsThread)) => None,
                 Ok(Err(error)) => Some(Err(error)),
                 Err(_) => Some(Err(SourceError::transient("its thread panicked, see above"))),
             };
-            break None;
-        };
+            due = None;
+            break;
+        }
         self.count_work(&mut cpu);
         due
     }

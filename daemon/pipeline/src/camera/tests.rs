@@ -39,6 +39,8 @@ enum Event {
     Idles,
     /// What follows needs the camera's own thread again.
     Leaves,
+    /// Losses without end, on the shared thread.
+    Floods,
 }
 
 struct Scripted {
@@ -73,7 +75,7 @@ impl Source for Scripted {
                 self.socket = Some((socket, other));
                 self.next(stop)
             }
-            Event::Idles | Event::Leaves => unreachable!("on the camera's own thread"),
+            Event::Idles | Event::Leaves | Event::Floods => unreachable!("on the camera's own thread"),
             Event::Frame(sequence) => Ok(self.frame(sequence)),
             Event::Lost(frames, cause) => Ok(Next::Lost { frames, cause }),
             Event::Dies => Err(SourceError::transient("the cable was pulled")),
@@ -113,6 +115,10 @@ impl Source for Scripted {
                 Ok(Worked::NeedsThread)
             }
             Event::Shares => unreachable!("it does already"),
+            Event::Floods => {
+                self.events.push_front(Event::Floods);
+                Ok(Worked::Next(Next::Lost { frames: 1, cause: LossCause::Corrupt }))
+            }
         }
     }
 
@@ -243,6 +249,18 @@ fn start_by(
     sequence: &Arc<AtomicU64>,
     open: Open,
 ) -> Run {
+    start_on(&Arc::default(), retry_policy, frame_rate, delivery, active_cameras, sequence, open)
+}
+
+fn start_on(
+    stream_threads: &Arc<CameraStreams>,
+    retry_policy: RetryPolicy,
+    frame_rate: FrameRate,
+    delivery: Delivery,
+    active_cameras: &Arc<ActiveCameras>,
+    sequence: &Arc<AtomicU64>,
+    open: Open,
+) -> Run {
     let (stop, active_cameras) = (Stop::new().unwrap(), Arc::clone(active_cameras));
     let metrics = Arc::new(CameraMetrics::new("door".into()));
     let mailbox = Arc::new(Mailbox::default());
@@ -258,7 +276,7 @@ fn start_by(
         retry_policy,
         frame_rate,
         clock: Arc::new(SystemClock),
-        stream_threads: Arc::default(),
+        stream_threads: Arc::clone(stream_threads),
         stop: stop.clone(),
         end: stop.clone(),
         needs_restart: Arc::clone(&needs_restart),
@@ -334,6 +352,24 @@ fn a_stream_that_shares_a_thread_gives_the_same_frames_and_comes_back() {
     assert_eq!((snapshot.captured, snapshot.restarts, snapshot.errors), (9, 1, 1));
     assert_eq!(snapshot.dropped[DropCause::Corrupt as usize], 3);
     assert_eq!(run.metrics.phase(), Phase::Ended);
+}
+
+#[test]
+fn a_source_without_end_leaves_the_shared_thread_to_others() {
+    use Event::{Ends, Floods, Frame, Idles, Shares};
+    let threads = Arc::<CameraStreams>::default();
+    let start = |script| {
+        let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
+        let (policy, rate, sequence) = (RetryPolicy::default(), FrameRate::default(), Arc::default());
+        start_on(&threads, policy, rate, Delivery::Lossless, &active_cameras, &sequence, scripted(script))
+    };
+    let flood = start(vec![Opening::Source(vec![Shares, Frame(0), Floods])]);
+    wait_until("the flood", || flood.metrics.snapshot().dropped[DropCause::Corrupt as usize] > 100);
+    let other = start(vec![Opening::Source(vec![Shares, Frame(0), Frame(1), Idles, Frame(2), Ends])]);
+    assert_eq!(other.sequences(), [0, 1, 2]);
+    other.thread.join().unwrap();
+    flood.stop.raise();
+    flood.thread.join().unwrap();
 }
 
 #[test]
