@@ -9,22 +9,21 @@ mod failure;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use percent_encoding::percent_decode_str;
-use std::sync::Arc;
 use url::{Position, Url};
 use visiond_config::types::{MjpegConfig, SnapshotConfig};
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
 use visiond_rtsp::authentication::Authenticator;
-use visiond_system::credentials::Login;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::{Stop, Wake};
 
 use self::body::Body;
 use self::connection::{Connection, Received};
 pub use self::failure::Failure;
+use super::camera_address::{camera_address, check_login, check_url};
 use super::camera_tls::{CameraTls, TlsKeys};
 use super::ffprobe::shown;
 use super::source::{SourceError, SourceFault};
@@ -70,25 +69,8 @@ impl<'a> From<&'a SnapshotConfig> for HttpCamera<'a> {
 impl HttpCamera<'_> {
     /// Finds out whether a client could be made, without connecting.
     pub fn check(&self) -> Vec<SourceFault> {
-        let login = self.login.and_then(|name| Login::read(name).err()).map(|error| SourceFault {
-            key: "login",
-            certainty: error.certainty(),
-            error: SourceError::permanent(error.to_string()),
-        });
-        let address = self.address().err().map(|error| SourceFault::new("url", error));
-        [login, address, self.keys.check()].into_iter().flatten().collect()
-    }
-
-    /// Returns the address without a user, and the user that it has.
-    fn address(&self) -> Result<(Url, Option<Login>), SourceError> {
-        let wrong = |reason: &str| SourceError::permanent(format!("cannot use {}: {reason}", shown(self.url)));
-        let mut url = Url::parse(self.url).map_err(|error| wrong(&format!("{error}: correct `url`")))?;
-        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let login = (!url.username().is_empty())
-            .then(|| Login::new(decoded(url.username()), url.password().map(decoded).unwrap_or_default()));
-        let cleared = url.set_username("").and_then(|()| url.set_password(None));
-        cleared.map_err(|()| wrong("it has no host: write http://HOST/PATH"))?;
-        Ok((url, login))
+        let faults = [check_login(self.login), check_url("url", self.url), self.keys.check()];
+        faults.into_iter().flatten().collect()
     }
 }
 
@@ -170,10 +152,7 @@ pub fn own_words(text: &str) -> String {
 impl HttpClient {
     /// Reads the login, which may be a file that has changed since. Connects with the first request.
     pub fn new(camera: &HttpCamera<'_>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
-        let (url, mut login) = camera.address()?;
-        if let Some(name) = camera.login {
-            login = Some(Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?);
-        }
+        let (url, login) = camera_address(camera.url, camera.login)?;
         let login = login.map(|login| {
             let (user, password) = login.into_parts();
             Authenticator::new(user, password)

@@ -14,6 +14,7 @@ use visiond_config::types::MjpegConfig;
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
 use visiond_flow::timestamp::Timestamp;
+use visiond_system::logging::events;
 use visiond_system::stop::{Stop, Wake};
 
 pub use self::jpeg_scanner::{FoundPicture, JpegScanner};
@@ -50,6 +51,8 @@ pub struct MjpegSource {
     frames: JpegFrames,
     damage: DamageWatch,
     sequence: u64,
+    /// The camera whose first picture is still to be logged: nothing is known of a camera before that.
+    unannounced: Option<Arc<str>>,
 }
 
 /// One answer of the camera.
@@ -147,8 +150,14 @@ impl MjpegSource {
         HttpCamera::from(config).check()
     }
 
-    /// Reads login and certificates. Connects while [`Source::next`] waits.
-    pub fn open(config: &MjpegConfig, buffers: &Buffers, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+    /// Reads login and certificates. Connects while [`Source::next`] waits. Logs the first picture of the camera `announced`, for which
+    /// nobody else logs that.
+    pub fn open(
+        config: &MjpegConfig,
+        announced: Option<Arc<str>>,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
         Ok(Self {
             config: config.clone(),
             client: HttpClient::new(&HttpCamera::from(config), Arc::clone(&clock))?,
@@ -159,6 +168,7 @@ impl MjpegSource {
             frames: JpegFrames::new(),
             damage: DamageWatch::default(),
             sequence: 0,
+            unannounced: announced,
         })
     }
 
@@ -285,6 +295,9 @@ impl MjpegSource {
         // Pictures that a newer one replaced may have been damaged, too.
         if matches!(next, Next::Frame(_)) {
             self.damage.reset();
+            if let Some(camera) = self.unannounced.take() {
+                log::info!(message_id = events::CAMERA_STREAMING; "camera {camera}: {}", self.describe());
+            }
         } else if matches!(next, Next::Lost { cause: LossCause::Corrupt, .. })
             && self.damage.is_over(self.clock.monotonic_ns(), self.config.timeout)
         {
@@ -329,7 +342,10 @@ impl Source for MjpegSource {
     }
 
     fn describe(&self) -> String {
-        format!("mjpeg {}, {}, live", self.origin, self.frames.describe())
+        match self.stream {
+            None if self.sequence == 0 => format!("mjpeg {}: connecting", self.origin),
+            _ => format!("mjpeg {}, {}, live", self.origin, self.frames.describe()),
+        }
     }
 
     fn decoder(&self) -> Option<&'static str> {

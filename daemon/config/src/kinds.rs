@@ -22,8 +22,8 @@ pub use network::{
     topic,
 };
 pub use plain::{
-    Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of, parse_word, real, size, size_or_zero,
-    whole, word,
+    Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of_with_hints, parse_word, real, size,
+    size_or_zero, whole, word,
 };
 pub use text::{command_line, credential, is_url, location, name, path, program, resolve, text};
 
@@ -33,6 +33,8 @@ enum Refusal {
     OtherKind(String),
     /// This sentence, behind the path of the key.
     Sentence(String),
+    /// The same, and no message may show the value.
+    Secret(String),
     /// The errors were reported one by one.
     Reported,
 }
@@ -67,6 +69,10 @@ fn value<T: 'static>(
             let sentence = match refusal {
                 Refusal::OtherKind(more) => format!("must be {description}, not {}{more}", show(item.get_ref())),
                 Refusal::Sentence(sentence) => sentence,
+                Refusal::Secret(sentence) => {
+                    context.wrong_secret(item, &sentence);
+                    return None;
+                }
                 Refusal::Reported => return None,
             };
             context.wrong(item, &sentence);

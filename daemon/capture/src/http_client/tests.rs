@@ -556,6 +556,14 @@ fn a_camera_that_is_away_or_silent_is_absent_and_a_stop_ends_each_wait() {
 }
 
 #[test]
+fn a_port_that_takes_connections_and_does_not_answer_tls_is_said_before_the_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = SnapshotConfig { insecure: true, ..config(&format!("https://{}/", listener.local_addr().unwrap())) };
+    let said = client(&silent).get(&[], &Stop::new().unwrap(), never()).err();
+    assert!(matches!(&said, Some(Failure::Refused(reason)) if reason.starts_with("no TLS at that port")), "{said:?}");
+}
+
+#[test]
 fn what_cannot_be_used_is_found_before_the_camera_is_asked() {
     let wrong = SnapshotConfig {
         login: Some("/nonexistent/login".into()),

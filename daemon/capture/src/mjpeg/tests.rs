@@ -20,7 +20,7 @@ pub(crate) fn config(url: &str) -> MjpegConfig {
 }
 
 fn open(config: &MjpegConfig) -> MjpegSource {
-    MjpegSource::open(config, &Buffers::host(100), Arc::new(SystemClock)).unwrap()
+    MjpegSource::open(config, None, &Buffers::host(100), Arc::new(SystemClock)).unwrap()
 }
 
 /// Reads until the stream ends: the frames, what was lost, and the error.
@@ -349,11 +349,25 @@ fn a_camera_that_sends_no_more_ends_the_source_and_a_stop_ends_the_wait() {
 }
 
 #[test]
+fn a_camera_is_not_said_to_stream_before_its_first_picture() {
+    let jpeg = picture(1, 16, 16);
+    let server = Server::start(move |_, client| closing(write(client, &[MULTIPART.as_bytes(), &jpeg].concat())));
+    let (camera, url) = (config(&server.url("/")), server.url("/"));
+    let mut source =
+        MjpegSource::open(&camera, Some("garden".into()), &Buffers::host(3), Arc::new(SystemClock)).unwrap();
+    assert_eq!(source.describe(), format!("mjpeg {url}: connecting"));
+    assert!(source.unannounced.is_some() && server.connections() == 0);
+    let frame = source.next(&Stop::new().unwrap()).unwrap();
+    assert!(matches!(frame, Next::Frame(_)) && source.unannounced.is_none(), "{frame:?}");
+    assert_eq!(source.describe(), format!("mjpeg {url}, jpeg, 16x16, by libjpeg-turbo as rgb, live"));
+}
+
+#[test]
 fn a_picture_larger_than_is_allowed_is_refused() {
     let jpeg = picture(1, 64, 64);
     let server = Server::start(move |_, client| closing(write(client, &[MULTIPART.as_bytes(), &jpeg].concat())));
     let limited = Buffers { max_pixels: 64 * 63, ..Buffers::host(3) };
-    let mut source = MjpegSource::open(&config(&server.url("/")), &limited, Arc::new(SystemClock)).unwrap();
+    let mut source = MjpegSource::open(&config(&server.url("/")), None, &limited, Arc::new(SystemClock)).unwrap();
     let error = source.next(&Stop::new().unwrap()).unwrap_err().to_string();
     assert!(error.contains("it has 4096 pixels (64x64), more than 4032"), "{error}");
 }
