@@ -261,6 +261,16 @@ impl HttpClient {
         self.connection = None;
     }
 
+    /// Returns the URL of the configuration, without a user.
+    pub fn url(&self) -> &str {
+        self.origin.as_str()
+    }
+
+    /// Returns SHA-256 of the certificate that the camera showed last.
+    pub fn seen_fingerprint(&self) -> Option<String> {
+        self.tls.as_ref()?.1.seen_fingerprint()
+    }
+
     fn end_body(&mut self, answer: &Answer) {
         if !answer.is_kept {
             self.connection = None;

@@ -13,6 +13,7 @@ mod ffprobe;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod http_client;
+mod http_offer;
 pub mod images;
 mod jpeg_frames;
 mod mjpeg;
@@ -40,6 +41,7 @@ use self::source::{Source, SourceError};
 use crate::source::{Open, SourceFault};
 
 pub use self::buffers::Buffers;
+pub use self::http_offer::{HttpContent, HttpOffer, WatchedParts};
 pub use self::rtsp::{OfferedStream, RtspOffer, Watched};
 
 /// Returns what opens a camera's source, again and again.
