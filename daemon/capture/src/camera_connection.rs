@@ -180,7 +180,8 @@ impl CameraConnection {
                 // What has come and was not read yet is an answer.
                 tls.read_from(&mut self.stream)?;
                 if tls.answer_deadline.is_some() {
-                    return Err(ConnectionError::Tls(NO_TLS.to_owned()));
+                    // A camera that hangs does the same, so this is no refusal.
+                    return Err(ConnectionError::Failed(io::Error::new(ErrorKind::TimedOut, NO_TLS)));
                 }
             }
             if !output.is_empty() {

@@ -18,6 +18,9 @@ use super::other_content::{EMPTY, HEAD_BYTES, OtherContent};
 use super::picture::Loader;
 use super::source::SourceError;
 
+/// The most bytes of a picture.
+const MOST_PICTURE_BYTES: usize = 64 << 20;
+
 /// The most JPEGs in the file of one picture, which may have a smaller copy of itself.
 const MOST_JPEGS: u64 = 2;
 
@@ -90,7 +93,7 @@ impl HttpOffer {
         let shown = shown(&url);
         let asked = ask(&mut client, &stop, config.timeout, watch).map_err(|failure| {
             let said = failure.error(|reason| format!("cannot read what {shown} sends: {reason}"));
-            said.unwrap_or_else(|| SourceError::transient("visiond is stopping"))
+            said.unwrap_or_else(|| SourceError::transient("the request was interrupted: run it again"))
         });
         let (media_type, content) = asked?;
         let has_secret = shown != url;
@@ -122,7 +125,6 @@ fn ask(
 ) -> Result<(String, HttpContent), Failure> {
     let mut answer = client.get(&[], stop, Instant::now() + timeout)?;
     let media_type = answer.header_text("content-type").unwrap_or_default();
-    let most = usize::try_from(Buffers::default().max_picture_bytes).unwrap_or(usize::MAX);
     let (began, until) = (Instant::now(), Instant::now() + watch);
     let mut seen = Watch::default();
     while !seen.has_ended && Instant::now() < until {
@@ -131,7 +133,7 @@ fn ask(
         {
             return Ok((media_type, HttpContent::Video(what)));
         }
-        seen.read(client, &mut answer, most, stop, until)?;
+        seen.read(client, &mut answer, stop, until)?;
     }
     client.close();
     seen.has_ended |= answer.stated_length() == Some(seen.bytes);
@@ -144,7 +146,6 @@ impl Watch {
         &mut self,
         client: &mut HttpClient,
         answer: &mut Answer,
-        most: usize,
         stop: &Stop,
         until: Instant,
     ) -> Result<(), Failure> {
@@ -152,7 +153,8 @@ impl Watch {
             let missing = HEAD_BYTES.saturating_sub(self.head.len());
             self.head.extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
             self.bytes += bytes.len() as u64;
-            let room = if self.scanner.found() > MOST_JPEGS { 0 } else { most.saturating_sub(self.file.len()) };
+            let room =
+                if self.scanner.found() > MOST_JPEGS { 0 } else { MOST_PICTURE_BYTES.saturating_sub(self.file.len()) };
             self.file.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             self.scanner.push(bytes, now);
         })?;

@@ -58,9 +58,9 @@ impl TransportHeader {
             let (low, high) = (numbers.next().flatten(), numbers.next().flatten());
             match name.trim().to_ascii_lowercase().as_str() {
                 "interleaved" => this.channel = low.and_then(|channel| channel.try_into().ok()),
-                "client_port" => has_ports = true,
+                "client_port" => has_ports |= low.is_some_and(|port| port > 0),
                 "server_port" => {
-                    has_ports = true;
+                    has_ports |= low.is_some_and(|port| port > 0);
                     this.server_ports = low.filter(|port| *port > 0).map(|port| (port, high.unwrap_or(port | 1)));
                 }
                 "multicast" => this.is_multicast = true,
@@ -138,6 +138,7 @@ mod tests {
             ("rtp/avp/udp;unicast", udp),
             ("RTP/AVP/TCP;unicast;client_port=5000-5001", None),
             ("RTP/AVP/TCP;interleaved=0-1;server_port=6970-6971", None),
+            ("RTP/AVP;unicast;client_port=0-0;server_port=0-0", None),
             ("RTP/AVP;unicast", None),
             ("", None),
         ] {
