@@ -50,16 +50,9 @@ impl Problem {
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     problems: Vec<Problem>,
-    /// Values that no message may show.
-    hidden: Vec<Range<usize>>,
 }
 
 impl Diagnostics {
-    /// Hides a value in every line that is shown.
-    pub fn hide(&mut self, span: Range<usize>) {
-        self.hidden.push(span);
-    }
-
     /// Reports invalid TOML.
     pub fn syntax(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.push(span, Class::Syntax, message.into(), None);
@@ -106,10 +99,7 @@ impl Diagnostics {
         });
         self.problems.sort_by_key(|problem| (problem.span.start, problem.severity()));
         // The whole text: an option in one line may announce the secret in the next one.
-        let is_hidden = |at: usize, c: char| !c.is_whitespace() && self.hidden.iter().any(|span| span.contains(&at));
-        let shown: String =
-            text.char_indices().map(|(at, c)| if is_hidden(at, c) && c != '"' { '*' } else { c }).collect();
-        let shown = redact_in_place(&shown);
+        let shown = redact_in_place(text);
         let shown: Vec<&str> = shown.split('\n').collect();
         self.problems.into_iter().map(|problem| Diagnostic::locate(problem, path, text, &shown)).collect()
     }

@@ -33,8 +33,6 @@ enum Refusal {
     OtherKind(String),
     /// This sentence, behind the path of the key.
     Sentence(String),
-    /// The same, and no message may show the value.
-    Secret(String),
     /// The errors were reported one by one.
     Reported,
 }
@@ -69,10 +67,6 @@ fn value<T: 'static>(
             let sentence = match refusal {
                 Refusal::OtherKind(more) => format!("must be {description}, not {}{more}", show(item.get_ref())),
                 Refusal::Sentence(sentence) => sentence,
-                Refusal::Secret(sentence) => {
-                    context.wrong_secret(item, &sentence);
-                    return None;
-                }
                 Refusal::Reported => return None,
             };
             context.wrong(item, &sentence);

@@ -136,12 +136,6 @@ impl Context<'_> {
     pub fn wrong(&mut self, item: &Item<'_>, sentence: &str) {
         self.diagnostics.wrong(item.span(), format!("`{}` {sentence}", self.path), self.note.to_owned());
     }
-
-    /// Reports that a value is wrong, and hides it.
-    pub fn wrong_secret(&mut self, item: &Item<'_>, sentence: &str) {
-        self.diagnostics.hide(item.span());
-        self.wrong(item, sentence);
-    }
 }
 
 /// Joins a doc comment to one line.

@@ -47,7 +47,7 @@ pub fn credential() -> KeyKind<PathBuf> {
         secret if secret.split('/').next().is_some_and(|first| first.contains(':')) => {
             let sentence = "is the name of a credential or the path of a file, and this looks like a user and password: write \
                             them into a file, one line `user:password`, and its path here";
-            Err(Refusal::Secret(sentence.to_owned()))
+            Err(Refusal::Sentence(sentence.to_owned()))
         }
         word if !word.contains('/') => Ok(PathBuf::from(word)),
         path => resolve_without_home(context.base, path),
