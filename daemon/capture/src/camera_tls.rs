@@ -32,7 +32,7 @@ use super::source::{SourceError, SourceFault};
 const UNUSABLE_KEY: &str = "the camera's certificate has a key that visiond cannot check: make a new one in the camera, with an \
                             RSA key of 2048 bits or more, or set `insecure = true`";
 
-/// What a camera without TLS is said to be.
+/// Why there is no TLS, and what to do.
 pub const NO_TLS: &str = "no TLS at that port: use the URL's scheme without the s, or the TLS port";
 
 /// The keys of a camera's configuration that say which certificate is accepted.

@@ -150,8 +150,8 @@ impl MjpegSource {
         HttpCamera::from(config).check()
     }
 
-    /// Reads login and certificates. Connects while [`Source::next`] waits. Logs the first picture of the camera `announced`, for which
-    /// nobody else logs that.
+    /// Reads login and certificates. Connects while [`Source::next`] waits. Logs the first picture if `announced` names the camera: the
+    /// pipeline logs those after a failure.
     pub fn open(
         config: &MjpegConfig,
         announced: Option<Arc<str>>,

@@ -60,13 +60,18 @@ impl NetworkArgs {
         let [plain, secure] = schemes;
         let usage = |error: String| ExitError::new(Exit::Usage, error);
         let is_encrypted = url.starts_with(secure);
-        if !is_encrypted && (self.ca.is_some() || self.fingerprint.is_some() || self.insecure) {
+        if url.starts_with(plain) && (self.ca.is_some() || self.fingerprint.is_some() || self.insecure) {
             return Err(usage(format!("--ca, --fingerprint and --insecure are for cameras with TLS: write {secure}")));
         }
-        if !is_encrypted && !url.starts_with(plain) {
-            return Err(usage(format!("cannot ask the camera: write its URL as {example}")));
+        if is_encrypted || url.starts_with(plain) {
+            return Ok(());
         }
-        Ok(())
+        let remedy = match url.split_once("://") {
+            Some(("rtsp" | "rtsps", _)) => "use --rtsp for this URL".to_owned(),
+            Some(("http" | "https", _)) => "use --http for this URL".to_owned(),
+            _ => format!("write its URL as {example}"),
+        };
+        Err(usage(format!("cannot ask the camera: {remedy}")))
     }
 
     /// Returns the whole path of the file of --ca as TOML. A relative one would begin at the configuration's folder.
@@ -210,6 +215,25 @@ pub(super) mod tests {
         assert!(error.contains("--login takes the path of a file") && !error.contains("hush"), "{error}");
         let file = args(&["--http", "u", "--login", "gate.login"]).unwrap().login_file().unwrap().unwrap();
         assert!(file.is_absolute() && file.ends_with("gate.login"));
+    }
+
+    #[test]
+    fn a_url_of_another_scheme_names_the_option() {
+        let said = |url: &str, words: &[&str]| {
+            let args = args(&[&["--http", url], words].concat()).unwrap();
+            args.check_scheme(url, ["http://", "https://"], "http://HOST/PATH").map_err(|error| error.message)
+        };
+        for (url, words, expected) in [
+            ("http://h/", &[][..], Ok(())),
+            ("https://h/", &["--insecure"], Ok(())),
+            ("http://h/", &["--insecure"], Err("write https://")),
+            ("rtsps://h/", &["--insecure"], Err("use --rtsp for this URL")),
+            ("10.0.0.1/a", &[], Err("write its URL as http://HOST/PATH")),
+        ] {
+            let found = said(url, words);
+            assert_eq!(found.is_ok(), expected.is_ok(), "{url}");
+            assert!(found.err().unwrap_or_default().ends_with(expected.err().unwrap_or_default()), "{url}");
+        }
     }
 
     #[test]

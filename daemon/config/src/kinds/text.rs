@@ -46,7 +46,7 @@ pub fn credential() -> KeyKind<PathBuf> {
         // No credential's name has a colon, and a path with one may begin with `./`.
         secret if secret.split('/').next().is_some_and(|first| first.contains(':')) => {
             let sentence = "is the name of a credential or the path of a file, and this looks like a user and password: write \
-                            them into a file, one line `user:password`, and its path here";
+                            them into a file, as one line `user:password`, and the path of that file here";
             Err(Refusal::Sentence(sentence.to_owned()))
         }
         word if !word.contains('/') => Ok(PathBuf::from(word)),
