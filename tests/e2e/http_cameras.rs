@@ -32,7 +32,7 @@ fn probe_finds_the_type_of_a_url_and_its_configuration_plays() {
     let mut sources = String::new();
     for (number, (path, kind)) in [("stream.mjpeg", "mjpeg"), ("snapshot.jpg", "snapshot")].into_iter().enumerate() {
         let url = format!("http://{address}/cameras/door/{path}");
-        let told = run(["probe", "--json", "--http", &url, "--watch", "2s"]);
+        let told = run(["probe", "--json", "--http", &url, "--watch", "5s"]);
         let told: Value = serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{}", stderr(&told)));
         assert_eq!(
             (&told["source"], &told["width"], &told["height"]),
