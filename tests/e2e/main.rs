@@ -21,6 +21,7 @@ mod engines;
 mod hostile_broker;
 mod hostile_models;
 mod http;
+mod http_cameras;
 mod leaving;
 mod limits;
 mod live;
