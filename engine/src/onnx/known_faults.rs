@@ -16,7 +16,7 @@ pub struct KnownFault {
     /// The first minor version without the fault: 32 for 1.32. `None`: every version so far has it.
     fixed_in: Option<u32>,
     /// The wrong behaviour of the backend.
-    pub problem: &'static str,
+    pub behaviour: &'static str,
     /// What visiond does about it.
     pub workaround: &'static str,
     /// The optimizer of ONNX Runtime that visiond turns off, by its name there.
@@ -34,7 +34,7 @@ pub const KNOWN_FAULTS: [KnownFault; 2] = [
         name: "Pad before MaxPool",
         backend: Backend::OnnxRuntime,
         fixed_in: Some(32),
-        problem: "below 1.32 folds a Pad of zeros into a MaxPool, which pads with minus infinity",
+        behaviour: "below 1.32 folds a Pad of zeros into a MaxPool, which pads with minus infinity",
         workaround: "turns off the optimizer Pad_Fusion",
         optimizer: Some("Pad_Fusion"),
         model: include_bytes!("known_faults/pad_maxpool.onnx"),
@@ -44,7 +44,7 @@ pub const KNOWN_FAULTS: [KnownFault; 2] = [
         name: "Conv without kernel_shape",
         backend: Backend::Rten,
         fixed_in: None,
-        problem: "does not run a convolution without kernel_shape, strides and dilations",
+        behaviour: "does not run a convolution without kernel_shape, strides and dilations",
         workaround: "writes kernel_shape into the graph",
         optimizer: None,
         model: include_bytes!("known_faults/conv_without_kernel_shape.onnx"),

@@ -47,7 +47,7 @@ pub fn run(test: &mut AreaTest) {
 /// Runs the model of a fault with its backend.
 fn known_fault(fault: &KnownFault, test: &mut AreaTest) {
     let wanted =
-        format!("the right numbers, although {} {}: visiond {}", fault.backend, fault.problem, fault.workaround);
+        format!("the right numbers, although {} {}: visiond {}", fault.backend, fault.behaviour, fault.workaround);
     let checked = fault.check(&EngineOptions::default());
     test.result(fault.name, wanted, checked.map(|backend| (backend, true, Vec::new())).map_err(Into::into));
 }
