@@ -21,6 +21,7 @@ mod engines;
 mod hostile_broker;
 mod hostile_models;
 mod http;
+mod late_rows;
 mod leaving;
 mod limits;
 mod live;
