@@ -141,7 +141,7 @@ impl RowCheck {
             RowFault::Unnamed(class) if class >= 10_000 => (UNNAMED, remedy),
             RowFault::Unnamed(class) => {
                 let names = classes_text(class as usize + 1);
-                (UNNAMED, format!("name at least {names} under [classes], from class 0 on, or {remedy}"))
+                (UNNAMED, format!("{remedy}, or name at least {names} under [classes], from class 0 on"))
             }
         };
         let problem = format!("row {index} of `{output}` gives {read}: {of_row}");
