@@ -20,6 +20,7 @@ mod depth;
 mod depth_map;
 mod embedding;
 mod end_to_end;
+mod finished_rows;
 mod frame_values;
 mod gpu_filter;
 mod guess;
@@ -45,6 +46,8 @@ mod yolov8;
 mod db_text_tests;
 #[cfg(test)]
 mod filter_tests;
+#[cfg(test)]
+mod finished_rows_tests;
 #[cfg(test)]
 mod guess_tests;
 #[cfg(test)]

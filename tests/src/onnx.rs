@@ -22,6 +22,8 @@ pub enum Model {
     Filled(f32),
     /// The same by `Expand`.
     Expanded(f32),
+    /// Multiplies every number of the picture with every other, so that memory grows with the fourth power of its side.
+    Squared,
     /// Never ends.
     Loop,
 }
@@ -62,6 +64,13 @@ pub fn bytes(model: Model) -> Vec<u8> {
             graph.push(node("Expand", &["nothing", "large_shape"], "many", &[]));
             graph.push(node("Gather", &["many", "first"], "extra", &[]));
         }
+        Model::Squared => {
+            graph.push(node("Reshape", &["images", "column_dims"], "column", &[]));
+            graph.push(node("Reshape", &["images", "row_dims"], "row", &[]));
+            graph.push(node("MatMul", &["column", "row"], "products", &[]));
+            graph.push(node("ReduceMax", &["products"], "most_product", &[int("keepdims", 0)]));
+            graph.push(node("Mul", &["most_product", "zero"], "extra", &[]));
+        }
         Model::Loop => graph.push(node("Loop", &["", "yes", "nothing"], "extra", &[endless()])),
     }
     graph.push(node("Add", &["scores", "extra"], "output", &[]));
@@ -71,6 +80,8 @@ pub fn bytes(model: Model) -> Vec<u8> {
         tensor("zero", FLOAT, &[], &0_f32.to_le_bytes()),
         tensor("count", FLOAT, &[], &count.to_le_bytes()),
         tensor("one_dim", INT64, &[1], &1_i64.to_le_bytes()),
+        tensor("column_dims", INT64, &[2], &[-1_i64, 1].map(i64::to_le_bytes).concat()),
+        tensor("row_dims", INT64, &[2], &[1_i64, -1].map(i64::to_le_bytes).concat()),
         tensor("first", INT64, &[], &0_i64.to_le_bytes()),
         tensor("yes", BOOL, &[], &[1]),
     ];
@@ -85,6 +96,31 @@ pub fn bytes(model: Model) -> Vec<u8> {
         }
         graph.extend(field(13, &[text(1, "means"), field(2, &kind)].concat()));
     }
+    let opset = [text(1, ""), number(2, 13)].concat();
+    [number(1, 8), field(7, &graph), field(8, &opset)].concat()
+}
+
+/// Returns a model that finds `rows` of `width` numbers on a white picture, and rows of zeros on one that is grey.
+pub fn late_rows(rows: &[f32], width: u64) -> Vec<u8> {
+    let nodes = [
+        node("ReduceMean", &["images"], "mean", &[int("keepdims", 0)]),
+        node("Sub", &["mean", "bright"], "above", &[]),
+        node("Mul", &["above", "five"], "steep", &[]),
+        node("Relu", &["steep"], "share", &[]),
+        node("Mul", &["share", "rows"], "output", &[]),
+    ];
+    let bytes: Vec<u8> = rows.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let shape = [rows.len() as u64 / width, width];
+    let mut graph: Vec<u8> = nodes.iter().flat_map(|node| field(1, node)).collect();
+    graph.extend(text(2, "late"));
+    let initializers = [
+        tensor("bright", FLOAT, &[], &0.8_f32.to_le_bytes()),
+        tensor("five", FLOAT, &[], &5_f32.to_le_bytes()),
+        tensor("rows", FLOAT, &shape, &bytes),
+    ];
+    graph.extend(initializers.iter().flat_map(|tensor| field(5, tensor)));
+    graph.extend(field(11, &value("images", FLOAT, &[1, 3, 640, 640])));
+    graph.extend(field(12, &value("output", FLOAT, &shape)));
     let opset = [text(1, ""), number(2, 13)].concat();
     [number(1, 8), field(7, &graph), field(8, &opset)].concat()
 }

@@ -15,7 +15,7 @@ use super::row_parts::RowParts;
 use super::semantic::covers;
 use super::spec::{
     Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, Family, HeadSpec, HeatmapSpec,
-    HeatmapStyle, Keypoints, NanodetSpec, YoloxSpec,
+    HeatmapStyle, Keypoints, NanodetSpec, RowsSpec, YoloxSpec,
 };
 use crate::backend::{Dim, TensorInfo, picture_size};
 use crate::card::Card;
@@ -217,13 +217,14 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
         let reason = format!("{rows}rows of box, score and class");
         evidence.add(
             if open { 4 } else { 1 },
-            HeadSpec::YoloNms { keypoints: None, unit, oriented: false },
+            HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows: RowsSpec::default() },
             None,
             reason,
         );
     }
     if chosen && few && b == Some(7) && !batched && tail.chosen {
-        let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+        let spec =
+            HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() };
         evidence.add(1, spec, None, "rows of centre, size, score, class and angle");
     }
     if let Some(b) = b.filter(|&b| chosen && few && b > 7 && tail.chosen)
@@ -231,7 +232,12 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
     {
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
         let reason = format!("rows of box, score, class and {} keypoints", points.count);
-        evidence.add(1, HeadSpec::YoloNms { keypoints: Some(points), unit, oriented: false }, None, reason);
+        evidence.add(
+            1,
+            HeadSpec::YoloNms { keypoints: Some(points), unit, oriented: false, rows: RowsSpec::default() },
+            None,
+            reason,
+        );
     }
     let in_columns = evidence.proposals.iter().any(|p| p.spec.family() == Family::Yolov8 && a < b);
     // Parts in columns show that these are no rows.
@@ -473,7 +479,12 @@ fn propose_end_to_end(evidence: &mut Evidence<'_>, found: &EndToEndOutputs, inpu
     let tensorflow = named_like(&outputs[found.boxes], "detection_boxes");
     if counted && !tensorflow {
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
-        evidence.add(1, HeadSpec::YoloNms { keypoints: None, unit, oriented: false }, None, reason);
+        evidence.add(
+            1,
+            HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows: RowsSpec::default() },
+            None,
+            reason,
+        );
     }
     let unit = unit_of(&tail);
     if deployed {
