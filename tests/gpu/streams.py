@@ -7,8 +7,8 @@
 Prints a figure as JSON for each number of cameras, as visiond-gpu does. The servers run on the same machine, on the last quarter of
 its cores, which visiond may use, too: cameras would not take their part of every core's cache. Where cameras are many, visiond runs a
 second time, on the first quarter of the cores, as by `CPUAffinity=`. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a
-camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it. With `--losses`, plays films of FOLDER over UDP while
-packets are lost: each published frame must be whole, so its detections are those of a frame of the same film without losses.
+camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it. With `--losses`, plays films of FOLDER while packets
+are lost: each published frame must be whole, so its detections are those of a frame of the same film without losses.
 """
 
 import argparse
@@ -204,9 +204,12 @@ def compare_losses(args):
             config.write_text(text)
             with open(f"{args.log}.losses", "w") as log:
                 daemon = subprocess.Popen([args.visiond, "run", str(config)], stderr=log)
-            time.sleep(args.loss_seconds)
-            daemon.terminate()
-            daemon.wait(30)
+            try:
+                time.sleep(args.loss_seconds)
+                daemon.terminate()
+                status = daemon.wait(30)
+            finally:
+                daemon.kill()
             read = {}
             for message in map(json.loads, messages.read_text().splitlines()):
                 read.setdefault(message["camera"], []).append((message["frame"].get("damaged", False), json.dumps(message["detections"])))
@@ -217,15 +220,17 @@ def compare_losses(args):
         of = {name: read.get("camera" + camera_of(film, name), []) for name in KINDS}
         clean, frames = of.pop("clean"), len((media / film).with_suffix(".txt").read_text().split()) - 2
         whole = {detections for _, detections in clean}
-        marked = [detections not in whole for is_marked, detections in of.pop("marks") if is_marked]
+        with_marks = of.pop("marks")
+        marked = [detections not in whole for is_marked, detections in with_marks if is_marked]
+        unmarked = sum(detections not in whole for is_marked, detections in with_marks if not is_marked)
         damaged = sum(detections not in whole for messages in of.values() for _, detections in messages)
         seen = ", ".join(f"{name} {len(messages)}" for name, messages in of.items())
         figure(
             f"{film} with lost packets",
             "all published frames whole, each frame seen without losses",
-            f"{damaged} published frames not whole, of {seen}; {sum(marked)} of {len(marked)} marked ones differ from all {len(whole)} whole "
-            f"(of {len(clean)} messages, {frames} frames)",
-            damaged == 0 and min(map(len, of.values())) > 0 and len(whole) == frames,
+            f"{damaged} published frames not whole, of {seen}; {sum(marked)} of {len(marked)} marked ones "
+            f"and {unmarked} of {len(with_marks) - len(marked)} unmarked ones differ from all {len(whole)} whole of {frames} frames",
+            status == 0 and damaged == 0 and min(map(len, of.values())) > 0 and len(whole) == frames and 2 * sum(marked) > len(marked),
         )
 
 

@@ -252,8 +252,7 @@ impl Source for RtspSource {
                 self.sequence += 1;
                 self.watched(next).map(Worked::Next)
             }
-            Ok(worked) => Ok(worked),
-            Err(end) => Ok(self.end_decoder(end)?.map_or(Worked::NeedsThread, Worked::Next)),
+            worked => worked,
         }
     }
 

@@ -81,7 +81,9 @@ struct EndOfThread<S>(Coming<S>);
 
 impl<S> Drop for EndOfThread<S> {
     fn drop(&mut self) {
-        *self.0.streams.lock() = None;
+        // Dropped behind the lock: it may take long.
+        let coming = self.0.streams.lock().take();
+        drop(coming);
     }
 }
 

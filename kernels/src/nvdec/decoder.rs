@@ -343,12 +343,25 @@ impl VideoDecoder {
     /// As [`decode`](Self::decode).
     pub fn next_picture(&mut self) -> Result<Option<Picture>, NvdecError> {
         // SAFETY: the parser is not called now.
-        let state = unsafe { self.state.as_mut() };
-        if state.pictures.is_empty() && state.unready.is_some() {
-            state.device.bind()?;
-            state.show_unready()?;
+        if unsafe { self.state.as_ref() }.pictures.is_empty() {
+            self.await_picture()?;
         }
-        Ok(state.pictures.pop_front())
+        // SAFETY: as above.
+        Ok(unsafe { self.state.as_mut() }.pictures.pop_front())
+    }
+
+    /// Waits until the engine has decoded the newest picture, if that is to be shown.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn await_picture(&mut self) -> Result<(), NvdecError> {
+        // SAFETY: the parser is not called now.
+        let state = unsafe { self.state.as_mut() };
+        if state.unready.is_none() {
+            return Ok(());
+        }
+        state.device.bind()?;
+        state.show_unready()
     }
 
     /// Returns when the engine has probably decoded the next picture; `None` if there is none to wait for.

@@ -23,7 +23,7 @@ use super::frame_times::ShownTimes;
 use super::picture_order::PictureOrder;
 use super::running_session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
-use super::unit_queue::{STEP, Taken};
+use super::unit_queue::Taken;
 
 /// How many units a decoder may hold back until it shows one: H.264 and H.265 keep 16 pictures.
 const MOST_HELD_BACK: u32 = 16;
@@ -97,8 +97,12 @@ impl NvdecDecoder {
         times.add_fate(first.presentation, first.fate);
         let mut order = PictureOrder::of(first, stream.config.key_frames_only);
         let showing = order.next(first);
-        let decode =
-            |mut decoder: VideoDecoder| decoder.decode(&first.data, first.presentation, showing).map(|()| decoder);
+        let decode = |mut decoder: VideoDecoder| {
+            decoder.decode(&first.data, first.presentation, showing)?;
+            // The engine may refuse it as late as now.
+            decoder.await_picture()?;
+            Ok(decoder)
+        };
         let decoded = prepared.map_or(Err(NvdecError::OtherParameters), decode);
         let decoder = match decoded {
             Err(NvdecError::OtherParameters) => decode(make(stream, codec, device)?)?,
@@ -264,6 +268,7 @@ impl StreamDecoder for NvdecDecoder {
         self.begin_wait();
         loop {
             if let Some(next) = self.take_frame(sequence)? {
+                self.begin_wait();
                 return Ok(next);
             }
             self.take_end()?;
@@ -276,32 +281,42 @@ impl StreamDecoder for NvdecDecoder {
         true
     }
 
-    fn work(&mut self, session: &RunningSession, sequence: u64, is_readable: bool) -> Result<Worked, DecoderEnd> {
+    fn work(&mut self, session: &RunningSession, sequence: u64, is_readable: bool) -> Result<Worked, SourceError> {
         // While the engine is waited for, nothing else is due.
         if is_readable || self.decoder.due().is_none() {
             session.read();
         }
-        loop {
+        let failed = |end| match end {
+            DecoderEnd::Failed(error) => Err(error),
+            _ => Ok(Worked::NeedsThread),
+        };
+        while self.end.is_none() {
             let now = Instant::now();
             if let Some(due) = self.decoder.due().filter(|due| *due > now) {
                 return Ok(Worked::Idle(due));
             }
-            if let Some(next) = self.take_frame(sequence)? {
-                self.begin_wait();
-                return Ok(Worked::Next(next));
-            }
-            self.take_end()?;
-            let unit = match session.take_ready(self.generation) {
-                Taken::Unit(unit) => Ok(unit),
-                Taken::OtherParameters => Err(DecoderEnd::OtherParameters),
-                Taken::Ended => Err(DecoderEnd::SessionEnded),
-                Taken::Cancelled | Taken::TimedOut if now >= self.deadline => {
-                    return Err(DecoderEnd::Failed(self.stream.no_frame()));
+            match self.take_frame(sequence) {
+                Ok(Some(next)) => {
+                    self.begin_wait();
+                    return Ok(Worked::Next(next));
                 }
-                Taken::Cancelled | Taken::TimedOut => return Ok(Worked::Idle(now + STEP)),
-            };
-            self.feed_or_end(unit)?;
+                Ok(None) => {}
+                Err(end) => return failed(end),
+            }
+            let shows_nothing = self.fed > MOST_HELD_BACK && now >= self.deadline;
+            match session.take_ready(self.generation) {
+                Taken::Unit(unit) if !shows_nothing => {
+                    if let Err(end) = self.feed_or_end(Ok(unit)) {
+                        return failed(end);
+                    }
+                }
+                Taken::Cancelled | Taken::TimedOut if now < self.deadline => return Ok(Worked::Idle(session.due())),
+                // To make another decoder, and to free this one, takes long.
+                Taken::OtherParameters | Taken::Ended => break,
+                _ => return Err(self.stream.no_frame()),
+            }
         }
+        Ok(Worked::NeedsThread)
     }
 
     fn name(&self) -> &'static str {

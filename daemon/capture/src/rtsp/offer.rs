@@ -64,7 +64,7 @@ pub struct Watched {
     pub pictures: u32,
     /// How many of them decoding can begin with.
     pub key_frames: u32,
-    /// Pictures that were damaged on their way.
+    /// Pictures that were damaged or lost on their way.
     pub damaged: u64,
     /// Pictures whose time is that of a sender report.
     pub timed_by_reports: u32,
@@ -151,6 +151,10 @@ impl Watch {
     fn receive(&mut self, received: &Received) {
         let watched = &mut self.watched;
         let unit = match received {
+            Received::Vanished { units } => {
+                self.watched.damaged += units;
+                return;
+            }
             Received::Damaged { units, reason } => {
                 self.reason = *reason;
                 watched.damaged += units;

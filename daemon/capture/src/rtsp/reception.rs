@@ -23,8 +23,10 @@ pub(super) enum Received {
         /// Whether a sender report gives its time, at least that of its last packet.
         is_timed_by_report: bool,
     },
-    /// So many units were lost or damaged on their way, or, for this reason, could not be read.
+    /// So many units were damaged on their way, or, for this reason, could not be read.
     Damaged { units: u64, reason: Option<&'static str> },
+    /// So many units were lost whole.
+    Vanished { units: u64 },
 }
 
 /// The stream to play.
@@ -116,8 +118,17 @@ impl Reception {
             self.units += 1;
             receive(Received::Unit { unit, is_timed_by_report });
         });
-        let vanished = self.cadence.next(packet.timestamp, packet.lost.into());
-        match self.assembler.take_damaged() + vanished {
+        let damaged = self.assembler.take_damaged();
+        // Each of the damaged ones lacks a packet.
+        match self
+            .cadence
+            .next(packet.timestamp, u64::from(packet.lost))
+            .min(u64::from(packet.lost).saturating_sub(damaged))
+        {
+            0 => {}
+            units => receive(Received::Vanished { units }),
+        }
+        match damaged {
             0 => {}
             units => {
                 self.damaged = Some(Instant::now());

@@ -56,6 +56,7 @@ impl RunningSession {
             ready_since: None,
             given: 0,
             is_over: false,
+            owes_teardown: true,
             has_warned: false,
         };
         let mut session = Self { queue, worker: Some(Mutex::new(worker)), thread: None };
@@ -124,6 +125,12 @@ impl RunningSession {
         }
     }
 
+    /// Returns when [`read`](Self::read) is due again, even if the socket has nothing.
+    pub fn due(&self) -> Instant {
+        let step = Instant::now() + STEP;
+        self.worker.as_ref().and_then(|worker| worker.lock().session.due()).map_or(step, |due| due.min(step))
+    }
+
     /// Takes the next unit if there is one, as [`take`](Self::take) does; else it is [`Taken::TimedOut`].
     pub fn take_ready(&self, generation: u64) -> Taken {
         self.queue.take(generation, Some(Instant::now()), || false, None)
@@ -150,6 +157,8 @@ struct Worker {
     /// How often it has given something.
     given: u64,
     is_over: bool,
+    /// Whether the camera is told when the worker is dropped, which waits for its answer.
+    owes_teardown: bool,
     /// Whether it has warned that the camera does not answer what keeps the session.
     has_warned: bool,
 }
@@ -165,7 +174,8 @@ impl Worker {
             match received {
                 Received::Unit { unit, .. } if unit.access == Access::Key || !*key_frames_only => queue.push(unit),
                 Received::Unit { .. } => {}
-                Received::Damaged { units, .. } => queue.count_corrupt(units),
+                Received::Vanished { .. } if *key_frames_only => {}
+                Received::Damaged { units, .. } | Received::Vanished { units } => queue.count_corrupt(units),
             }
             *given += 1;
         };
@@ -209,9 +219,8 @@ impl Worker {
             log::info!("camera {}: in this session {counts}", self.camera);
         }
         self.queue.end(failure.error(&self.session.target));
-        if !matches!(failure, Failure::Absent(_) | Failure::Client(ClientError::Message(_)) | Failure::Panic(_)) {
-            self.session.tear_down();
-        }
+        self.owes_teardown =
+            !matches!(failure, Failure::Absent(_) | Failure::Client(ClientError::Message(_)) | Failure::Panic(_));
     }
 
     /// Has the session work until it has given something, for [`STEP`] at most.
@@ -239,7 +248,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if !self.is_over {
+        if self.owes_teardown {
             self.session.tear_down();
         }
     }

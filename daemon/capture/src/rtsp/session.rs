@@ -203,6 +203,12 @@ impl Session {
         (*talk.client.phase() == Phase::Playing && has_sent && is_alone).then(|| talk.connection.as_fd())
     }
 
+    /// Returns when there is something to do although nothing comes.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let Stage::Talking(talk) = &self.stage else { return None };
+        talk.client.due()
+    }
+
     /// Works once: goes on with what is there, or waits for something, up to `until`.
     pub(super) fn turn(&mut self, until: Instant, mut receive: impl FnMut(Received)) -> Result<(), Failure> {
         self.look_for_camera(Instant::now())?;
@@ -390,7 +396,7 @@ impl Session {
         let now = Instant::now();
         // Those that come while packets gather belong to the first.
         let arrival = clock::now(self.clock.as_ref());
-        if ready.has_any() && is_playing && now - began > GATHERING / 8 {
+        if ready.has_any() && is_playing && until > began && now - began > GATHERING / 8 {
             thread::sleep(GATHERING);
         }
         let reception = &mut self.reception;

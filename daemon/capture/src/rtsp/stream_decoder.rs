@@ -95,8 +95,9 @@ pub trait StreamDecoder: Send {
         false
     }
 
-    /// As [`next`](Self::next), without waiting. `is_readable` says whether the session has something to read.
-    fn work(&mut self, _session: &RunningSession, _sequence: u64, _is_readable: bool) -> Result<Worked, DecoderEnd> {
+    /// As [`next`](Self::next), without waiting. `is_readable` says whether the session has something to read. How the decoder ends
+    /// is for [`next`](Self::next).
+    fn work(&mut self, _session: &RunningSession, _sequence: u64, _is_readable: bool) -> Result<Worked, SourceError> {
         Ok(Worked::NeedsThread)
     }
 

@@ -88,6 +88,41 @@ impl CameraStream {
             Put::Stopped(_) => false,
         }
     }
+
+    /// Has the source work up to [`MOST_IN_TURN`] times: see [`SharedStream::work`].
+    fn work_in_turn(&mut self, mut is_readable: bool) -> Option<Instant> {
+        let mut cpu = CpuWatch::start();
+        let mut due = Some(Instant::now());
+        for _ in 0..MOST_IN_TURN {
+            let range = nvtx::range(c"capture");
+            let trace = trace::work("read and decode");
+            let worked = self.source.work(is_readable, &self.stop);
+            drop(trace);
+            drop(range);
+            is_readable = false;
+            self.came = match worked {
+                Ok(Worked::Next(Next::Frame(frame))) => match self.deliver(frame) {
+                    true => continue,
+                    false => Some(Ok(Next::Stopped)),
+                },
+                Ok(Worked::Next(Next::Lost { frames, cause })) => {
+                    self.metrics.count_dropped(cause.into(), frames);
+                    continue;
+                }
+                Ok(Worked::Next(next)) => Some(Ok(next)),
+                Ok(Worked::Idle(until)) => {
+                    due = Some(until);
+                    break;
+                }
+                Ok(Worked::NeedsThread) => None,
+                Err(error) => Some(Err(error)),
+            };
+            due = None;
+            break;
+        }
+        self.count_work(&mut cpu);
+        due
+    }
 }
 
 impl SharedStream for CameraStream {
@@ -95,40 +130,12 @@ impl SharedStream for CameraStream {
         self.source.shares_thread()
     }
 
-    fn work(&mut self, mut is_readable: bool) -> Option<Instant> {
+    fn work(&mut self, is_readable: bool) -> Option<Instant> {
         logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
-        let mut cpu = CpuWatch::start();
-        let mut due = Some(Instant::now());
-        for _ in 0..MOST_IN_TURN {
-            let range = nvtx::range(c"capture");
-            let trace = trace::work("read and decode");
-            // The source ends with what it gives then.
-            let worked = catch_unwind(AssertUnwindSafe(|| self.source.work(is_readable, &self.stop)));
-            drop(trace);
-            drop(range);
-            is_readable = false;
-            self.came = match worked {
-                Ok(Ok(Worked::Next(Next::Frame(frame)))) => match self.deliver(frame) {
-                    true => continue,
-                    false => Some(Ok(Next::Stopped)),
-                },
-                Ok(Ok(Worked::Next(Next::Lost { frames, cause }))) => {
-                    self.metrics.count_dropped(cause.into(), frames);
-                    continue;
-                }
-                Ok(Ok(Worked::Next(next))) => Some(Ok(next)),
-                Ok(Ok(Worked::Idle(until))) => {
-                    due = Some(until);
-                    break;
-                }
-                Ok(Ok(Worked::NeedsThread)) => None,
-                Ok(Err(error)) => Some(Err(error)),
-                Err(_) => Some(Err(SourceError::transient("its thread panicked, see above"))),
-            };
-            due = None;
-            break;
-        }
-        self.count_work(&mut cpu);
-        due
+        // The source ends with the error; the mailbox holds whole values at every call.
+        catch_unwind(AssertUnwindSafe(|| self.work_in_turn(is_readable))).unwrap_or_else(|_| {
+            self.came = Some(Err(SourceError::transient("its thread panicked, see above")));
+            None
+        })
     }
 }
