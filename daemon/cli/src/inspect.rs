@@ -12,7 +12,7 @@ use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
 use visiond_engine::detector::Detector;
 use visiond_engine::engine::EngineError;
-use visiond_engine::heads::{self, HeadGuess, ModelFacts};
+use visiond_engine::heads::{self, Export, HeadGuess, ModelFacts};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::PlanFile;
 use visiond_engine::tensorrt::plan::{self, PlanError};
@@ -78,6 +78,8 @@ struct OnnxDescription<'a> {
     /// Why the model cannot run here, if it has a card and cannot.
     refused: Option<&'a str>,
     card: &'a CardDescription,
+    /// Whose export it is, if it is a known one without metadata that visiond reads.
+    export: Option<Value>,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
 }
@@ -98,6 +100,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         error => ExitError::new(Exit::Model, error),
     })?;
     let guesses = guesses(&file);
+    let export = heads::recognise(facts(&file));
     let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
     let mut refused = None;
     let card = CardDescription::of(card, |card| {
@@ -109,16 +112,20 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         }
     });
     let why = refused.as_ref().map(|(_, error)| error.as_str());
-    let description = description(&file, &card, &guesses, why);
-    print_report(args.json, &description, |_| text(&file, &card, &guesses, why))?;
+    let description = description(&file, &card, export.as_ref(), &guesses, why);
+    print_report(args.json, &description, |_| text(&file, &card, export.as_ref(), &guesses, why))?;
     card.outcome()?;
     // With the status of `check`, `detect` and `run`.
     refused.map_or(Ok(Exit::Success), |(exit, error)| Err(ExitError::new(exit, error)))
 }
 
-fn guesses(file: &OnnxFile) -> Vec<HeadGuess> {
+fn facts(file: &OnnxFile) -> ModelFacts<'_> {
     let OnnxFile { inputs, outputs, metadata, tails, .. } = file;
-    heads::guess_heads(ModelFacts { inputs, outputs, metadata, tails })
+    ModelFacts { inputs, outputs, metadata, tails }
+}
+
+fn guesses(file: &OnnxFile) -> Vec<HeadGuess> {
+    heads::guess_heads(facts(file))
 }
 
 /// Runs the model once, as `visiond run` does before its start: only its numbers show whether the card is right about them.
@@ -140,6 +147,7 @@ fn try_model(args: &Args) -> Result<(), (Exit, String)> {
 fn description<'a>(
     file: &'a OnnxFile,
     card: &'a CardDescription,
+    export: Option<&'a Export>,
     guesses: &[HeadGuess],
     refused: Option<&'a str>,
 ) -> OnnxDescription<'a> {
@@ -162,11 +170,18 @@ fn description<'a>(
         operators: &file.operators,
         refused,
         card,
+        export: export.map(|export| json!({ "exporter": export.exporter, "note": export.note })),
         heads: guesses.iter().map(guess_json).collect(),
     }
 }
 
-fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess], refused: Option<&str>) -> String {
+fn text(
+    file: &OnnxFile,
+    card: &CardDescription,
+    export: Option<&Export>,
+    guesses: &[HeadGuess],
+    refused: Option<&str>,
+) -> String {
     let mut out = file_lines(&file.file);
     let opsets: Vec<_> = file.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
     out += &line("producer", if file.producer.is_empty() { "unknown" } else { &file.producer });
@@ -181,6 +196,7 @@ fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess], refused:
     out += &line("operators", operators.join(", "));
     out.extend(refused.map(|refused| line("runs here", format!("no: {refused}"))));
     out += &card_lines(card);
+    out.extend(export.map(|export| line("export", format!("{}: {}", export.exporter, export.note))));
     out += &fit_lines(guesses, &file.outputs);
     if let Some(guess) = guesses.first().filter(|_| !card.found) {
         let target = file.file.path.with_extension("toml");
@@ -203,11 +219,11 @@ mod tests {
         let guesses = guesses(&file);
         let card = Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs);
         let card = CardDescription::of(card, |_| Ok(Vec::new()));
-        let text = text(&file, &card, &guesses, None);
+        let text = text(&file, &card, None, &guesses, None);
         for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
-        let json = serde_json::to_value(description(&file, &card, &guesses, None)).unwrap();
+        let json = serde_json::to_value(description(&file, &card, None, &guesses, None)).unwrap();
         assert_eq!(json["inputs"][0]["shape"], json!([1, 3, 416, 416]));
         assert_eq!(json["heads"][0]["family"], "nanodet");
     }

@@ -14,7 +14,7 @@ use super::preprocess::Way;
 use super::sections::{self, CardSection, CardSource, number_in};
 use super::{Card, ExtraInput, InputCard, head, presets};
 use crate::backend::{TensorInfo, read_small_text};
-use crate::heads::{HeadSpec, ModelFacts, guess_heads};
+use crate::heads::{HeadSpec, ModelFacts, guess_heads, recognise};
 use crate::onnx::file::OnnxFile;
 
 /// The sides that a model's input may have, in pixels.
@@ -91,14 +91,25 @@ fn without_card(
         None => {
             // Only the graph shows what the outputs went through, and not every backend keeps it.
             let tails = OnnxFile::read(&model).map(|file| file.tails).unwrap_or_default();
-            let guess = guess_heads(ModelFacts { inputs, outputs, metadata, tails: &tails }).into_iter().next();
+            let facts = ModelFacts { inputs, outputs, metadata, tails: &tails };
+            let guess = guess_heads(facts).into_iter().next();
+            let export = recognise(facts);
             let Some(example) = guess.map(|guess| guess.card) else {
                 let outputs = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
-                return Err(CardError::NoHead { model, outputs });
+                let general = || "export the model in one of the forms of docs/models.md".to_owned();
+                let remedy = export.map_or_else(general, |export| export.sentence());
+                return Err(CardError::NoHead { model, outputs, remedy });
             };
-            Err(CardError::Missing { model, beside, example })
+            let about = export.map(|export| format!("{}. ", capitalised(&export.sentence()))).unwrap_or_default();
+            Err(CardError::Missing { model, beside, example, about })
         }
     }
+}
+
+/// Returns a clause as the beginning of a sentence.
+fn capitalised(clause: &str) -> String {
+    let mut chars = clause.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Reads the card, and returns what it says of how pixels are normalised.

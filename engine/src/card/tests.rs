@@ -461,7 +461,7 @@ fn explicit_comes_before_beside_comes_before_metadata_comes_before_an_example() 
 
     let error = find(None, &metadata).unwrap_err().to_string();
     assert!(error.contains("net.toml") && error.contains("family = \"yolov8\"\n"), "{error}");
-    let example = error.split("\n\n").skip(1).take(2).collect::<Vec<_>>().join("\n\n");
+    let example = error.split("\n\n").skip(1).take(3).collect::<Vec<_>>().join("\n\n");
     assert_eq!(card(&example).classes.len(), 80, "the example is a card:\n{example}");
 
     let names: Vec<String> = (0..80).map(|i| format!("{i}: 'c{i}'")).collect();
