@@ -2,6 +2,7 @@
 
 mod description;
 mod engine;
+mod proposals;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,12 +26,13 @@ use crate::load_limits::LoadLimits;
 use crate::output::print_report;
 use description::{CardDescription, card_lines, file_lines, fit_lines, guess_json, line, metadata_lines, tensor_json};
 use engine::EngineDescription;
+use proposals::{Proposals, Rejected};
 
 /// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
 /// Reading an ONNX file or the header of a TensorRT engine needs no backend, so this also works for models that this machine
-/// cannot run. If the model has a card, it runs once on a test picture in a process of its own: a card that contradicts the model
-/// is an error (exit status 3). The tensors, profiles and layers of an engine require TensorRT and a GPU that runs it.
+/// cannot run. An ONNX model that it can run runs on test pictures in a process of its own: a card that contradicts the model is an
+/// error (exit status 3), and without a card, heads that contradict it are not proposed. The tensors, profiles and layers of an engine require TensorRT and a GPU that runs it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -75,13 +77,15 @@ struct OnnxDescription<'a> {
     external_files: Vec<&'a PathBuf>,
     metadata: &'a BTreeMap<String, String>,
     operators: &'a BTreeMap<String, usize>,
-    /// Why the model cannot run here, if it has a card and cannot.
+    /// Why the model cannot run here, if it cannot.
     refused: Option<&'a str>,
     card: &'a CardDescription,
     /// Whose export it is, if it is a known one without metadata that visiond reads.
     export: Option<Value>,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
+    /// Heads that fit by their shapes, and contradict the numbers of a run.
+    rejected: &'a [Rejected],
 }
 
 /// Prints the description of the file.
@@ -112,8 +116,13 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         }
     });
     let why = refused.as_ref().map(|(_, error)| error.as_str());
-    let description = description(&file, &card, export.as_ref(), &guesses, why);
-    print_report(args.json, &description, |_| text(&file, &card, export.as_ref(), &guesses, why))?;
+    let proposals = match card.found {
+        true => Proposals { guesses, ..Proposals::default() },
+        false => Proposals::tried(&args, guesses),
+    };
+    let why = why.or(proposals.untried.as_deref());
+    let description = description(&file, &card, export.as_ref(), &proposals, why);
+    print_report(args.json, &description, |_| text(&file, &card, export.as_ref(), &proposals, why))?;
     card.outcome()?;
     // With the status of `check`, `detect` and `run`.
     refused.map_or(Ok(Exit::Success), |(exit, error)| Err(ExitError::new(exit, error)))
@@ -148,7 +157,7 @@ fn description<'a>(
     file: &'a OnnxFile,
     card: &'a CardDescription,
     export: Option<&'a Export>,
-    guesses: &[HeadGuess],
+    proposals: &'a Proposals,
     refused: Option<&'a str>,
 ) -> OnnxDescription<'a> {
     let unusable = file.foreign.iter().map(|value| {
@@ -171,7 +180,8 @@ fn description<'a>(
         refused,
         card,
         export: export.map(|export| json!({ "exporter": export.exporter, "note": export.note })),
-        heads: guesses.iter().map(guess_json).collect(),
+        heads: proposals.guesses.iter().map(guess_json).collect(),
+        rejected: &proposals.rejected,
     }
 }
 
@@ -179,7 +189,7 @@ fn text(
     file: &OnnxFile,
     card: &CardDescription,
     export: Option<&Export>,
-    guesses: &[HeadGuess],
+    proposals: &Proposals,
     refused: Option<&str>,
 ) -> String {
     let mut out = file_lines(&file.file);
@@ -197,8 +207,10 @@ fn text(
     out.extend(refused.map(|refused| line("runs here", format!("no: {refused}"))));
     out += &card_lines(card);
     out.extend(export.map(|export| line("export", format!("{}: {}", export.exporter, export.note))));
-    out += &fit_lines(guesses, &file.outputs);
-    if let Some(guess) = guesses.first().filter(|_| !card.found) {
+    let rejected = |head: &Rejected| line("not", format!("{}: {}", head.family, head.reason));
+    out.extend(proposals.rejected.iter().map(rejected));
+    out += &fit_lines(&proposals.guesses, &file.outputs);
+    if let Some(guess) = proposals.guesses.first().filter(|_| !card.found) {
         let target = file.file.path.with_extension("toml");
         out += &format!("\nTemplate for a model card, to save as {}:\n\n", target.display());
         out.extend(guess.card.lines().map(|line| escape(line) + "\n"));
@@ -219,11 +231,12 @@ mod tests {
         let guesses = guesses(&file);
         let card = Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs);
         let card = CardDescription::of(card, |_| Ok(Vec::new()));
-        let text = text(&file, &card, None, &guesses, None);
+        let proposals = Proposals { guesses, ..Proposals::default() };
+        let text = text(&file, &card, None, &proposals, None);
         for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
-        let json = serde_json::to_value(description(&file, &card, None, &guesses, None)).unwrap();
+        let json = serde_json::to_value(description(&file, &card, None, &proposals, None)).unwrap();
         assert_eq!(json["inputs"][0]["shape"], json!([1, 3, 416, 416]));
         assert_eq!(json["heads"][0]["family"], "nanodet");
     }

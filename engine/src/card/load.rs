@@ -46,10 +46,21 @@ impl Card {
     ) -> Result<Self, CardError> {
         let beside = model.with_extension("toml");
         let path = explicit.or_else(|| beside.exists().then_some(beside.as_path()));
-        let (mut card, given) = match path {
+        let (card, given) = match path {
             Some(path) => parse(&text_of(path)?, path)?,
             None => (without_card(model, &beside, metadata, inputs, outputs)?, Given::default()),
         };
+        Ok(card.for_inputs(given, inputs))
+    }
+
+    /// Reads the card in `text` as [`Self::for_model`] would read it beside a model with these inputs.
+    pub fn proposed(text: &str, origin: &Path, inputs: &[TensorInfo]) -> Result<Self, CardError> {
+        parse(text, origin).map(|(card, given)| card.for_inputs(given, inputs))
+    }
+
+    /// Gives bytes to a model that takes them, unless the card says otherwise.
+    fn for_inputs(self, given: Given, inputs: &[TensorInfo]) -> Self {
+        let mut card = self;
         let is_picture = |input: &&TensorInfo| match &card.input.name {
             Some(name) => input.name == *name,
             None => !card.extra_inputs.contains_key(&input.name),
@@ -61,7 +72,7 @@ impl Card {
             set(mean, (!given.mean).then_some([0.0; 3]));
             set(std, (!given.std).then_some([1.0; 3]));
         }
-        Ok(card)
+        card
     }
 }
 
@@ -94,14 +105,14 @@ fn without_card(
             let facts = ModelFacts { inputs, outputs, metadata, tails: &tails };
             let guess = guess_heads(facts).into_iter().next();
             let export = recognise(facts);
-            let Some(example) = guess.map(|guess| guess.card) else {
+            if guess.is_none() {
                 let outputs = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
                 let general = || "export the model in one of the forms of docs/models.md".to_owned();
                 let remedy = export.map_or_else(general, |export| export.sentence());
                 return Err(CardError::NoHead { model, outputs, remedy });
-            };
+            }
             let about = export.map(|export| format!("{}. ", capitalised(&export.sentence()))).unwrap_or_default();
-            Err(CardError::Missing { model, beside, example, about })
+            Err(CardError::Missing { model, beside, about })
         }
     }
 }

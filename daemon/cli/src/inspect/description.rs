@@ -41,6 +41,11 @@ impl CardDescription {
                 let (origin, classes) = (Some(card.origin), card.classes.len());
                 Self { found: true, origin, head, classes, keypoints, wrong: error.is_some(), error }
             }
+            // The heads that fit follow, and a card to start from.
+            Err(CardError::Missing { beside, .. }) => {
+                let error = Some(format!("none: {} does not exist", beside.display()));
+                Self { error, ..Self::default() }
+            }
             Err(error) => {
                 let wrong = matches!(error, CardError::Read(..) | CardError::Invalid(_));
                 Self { error: Some(error.to_string()), wrong, ..Self::default() }
