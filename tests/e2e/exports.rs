@@ -1,0 +1,126 @@
+//! Exports of many projects: each is read rightly, without a card or with the one that `inspect` prints, or refused by its name.
+//! None gives other objects without a word.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts};
+use visiond_tests::networks::SIDE;
+use visiond_tests::{assert_no_panic, command, json_lines, picture, stderr};
+
+const CONFIG: i32 = 3;
+
+/// The side of the picture, which is square, so that every fit puts it in the same place.
+const PICTURE_SIDE: f64 = 512.0;
+
+/// The most advice that is followed.
+const STEPS: usize = 6;
+
+fn visiond(folder: &Path, args: &[&str]) -> Output {
+    let output = command().args(args).current_dir(folder).stdin(Stdio::null()).output().unwrap();
+    assert_no_panic(&stderr(&output));
+    output
+}
+
+fn detect(folder: &Path) -> Result<Vec<Value>, String> {
+    let picture = picture("astronaut.png");
+    let output = visiond(folder, &["detect", "--json", "--model", "net.onnx", picture.to_str().unwrap()]);
+    match output.status.code() {
+        Some(0) => Ok(json_lines(&output.stdout)[0]["detections"].as_array().unwrap().clone()),
+        Some(CONFIG) => Err(stderr(&output)),
+        code => panic!("status {code:?}: {}", stderr(&output)),
+    }
+}
+
+/// Whether the detections are the objects, and no others.
+fn are_objects(found: &[Value]) -> bool {
+    let scale = PICTURE_SIDE / SIDE as f64;
+    let is = |object: &[f32; 6], one: &Value| {
+        let [x1, y1, x2, y2, score, class] = object.map(f64::from);
+        let number = |key: &str| one["box"][key].as_f64().unwrap();
+        let near = |key: &str, wanted: f64| (number(key) - wanted * scale).abs() < 4.0;
+        near("x", x1)
+            && near("y", y1)
+            && near("width", x2 - x1)
+            && near("height", y2 - y1)
+            && (one["score"].as_f64().unwrap() - score).abs() < 0.03
+            && one["class_id"].as_f64() == Some(class)
+    };
+    found.len() == OBJECTS.len() && OBJECTS.iter().all(|object| found.iter().any(|one| is(object, one)))
+}
+
+/// Follows what an error says to write: keys under a table, the first of alternatives. `None` if it says nothing of that kind.
+fn followed(card: &str, error: &str) -> Option<String> {
+    let (_, after) = error.split_once("write `")?;
+    let (said, rest) = after.split_once("` under [")?;
+    let (table, _) = rest.split_once(']')?;
+    let said: Vec<&str> = said.split("` or `").next()?.split("`, `").collect();
+    let key = |line: &str| line.split(" = ").next().unwrap_or_default().to_owned();
+    let header = format!("[{table}]");
+    let mut new = if card.lines().any(|line| line == header) { card.to_owned() } else { format!("{card}\n{header}\n") };
+    for line in said {
+        let kept: Vec<&str> = new.lines().filter(|old| old.is_empty() || key(old) != key(line)).collect();
+        new = kept.join("\n") + "\n";
+        new = new.replacen(&format!("{header}\n"), &format!("{header}\n{line}\n"), 1);
+    }
+    (new != card).then_some(new)
+}
+
+/// Returns what comes of an export when a user does as visiond says: the outcome, and how it went.
+fn outcome(folder: &Path, layout: &Layout) -> (String, Option<Wanted>) {
+    std::fs::write(folder.join("net.onnx"), &layout.bytes).unwrap();
+    let _ = std::fs::remove_file(folder.join("net.toml"));
+    let judged = |found: Vec<Value>, right| match are_objects(&found) {
+        true => ("right".to_owned(), Some(right)),
+        false => (format!("WRONG: {found:?}"), None),
+    };
+    let error = match detect(folder) {
+        Ok(found) => return judged(found, Wanted::NoCard),
+        Err(error) => error,
+    };
+    let output = visiond(folder, &["inspect", "--json", "net.onnx"]);
+    assert_eq!(output.status.code(), Some(0), "{}: {}", layout.name, stderr(&output));
+    let described: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let exporter = described["export"]["exporter"].as_str().unwrap_or_default();
+    let Some(card) = described["heads"][0]["card"].as_str() else {
+        let Wanted::Refused(name) = layout.wanted else { return (format!("refused: {error}"), None) };
+        let text = String::from_utf8(visiond(folder, &["inspect", "net.onnx"]).stdout).unwrap();
+        let is_named = exporter.contains(name) && text.contains(name) && error.contains(name);
+        return (format!("refused: {exporter}"), is_named.then_some(layout.wanted));
+    };
+    let mut card = card.replace("size = [800, 800]", "size = [64, 64]");
+    for step in 0..STEPS {
+        std::fs::write(folder.join("net.toml"), &card).unwrap();
+        let error = match detect(folder) {
+            Ok(found) => return judged(found, Wanted::Card),
+            Err(error) => error,
+        };
+        match followed(&card, &error) {
+            Some(new) => card = new,
+            None => return (format!("STUCK after {step}: {error}\n{card}"), None),
+        }
+    }
+    (format!("ENDLESS: {card}"), None)
+}
+
+#[test]
+fn every_export_is_read_rightly_or_refused_by_its_name() {
+    let layouts = layouts();
+    let rest = std::sync::Mutex::new(layouts.iter());
+    let table = std::sync::Mutex::new(Vec::new());
+    let work = || {
+        let folder = tempfile::tempdir().unwrap();
+        loop {
+            let Some(layout) = rest.lock().unwrap().next() else { break };
+            let (text, found) = outcome(folder.path(), layout);
+            table.lock().unwrap().push((layout.name, found == Some(layout.wanted), text));
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+    let table = table.into_inner().unwrap();
+    let lines: Vec<String> = table.iter().map(|(name, ok, text)| format!("{ok:5}  {name:32}  {text}")).collect();
+    println!("{}", lines.join("\n"));
+    assert_eq!(table.len(), layouts.len());
+    assert!(table.iter().all(|(_, ok, _)| *ok), "\n{}", lines.join("\n"));
+}
