@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts};
 use visiond_tests::networks::SIDE;
-use visiond_tests::{assert_no_panic, command, json_lines, picture, stderr};
+use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
 
 const CONFIG: i32 = 3;
 
@@ -93,7 +93,10 @@ fn outcome(folder: &Path, layout: &Layout) -> (String, Option<Wanted>) {
     for step in 0..STEPS {
         std::fs::write(folder.join("net.toml"), &card).unwrap();
         let error = match detect(folder) {
-            Ok(found) => return judged(found, Wanted::Card),
+            Ok(found) => {
+                let (text, wanted) = judged(found, Wanted::Card);
+                return (format!("{text}, with\n{card}"), wanted);
+            }
             Err(error) => error,
         };
         match followed(&card, &error) {
@@ -102,6 +105,26 @@ fn outcome(folder: &Path, layout: &Layout) -> (String, Option<Wanted>) {
         }
     }
     (format!("ENDLESS: {card}"), None)
+}
+
+/// Returns what docs/models.md says otherwise about an export: what visiond needs, or a line that the card does not have.
+fn undocumented(layout: &Layout, text: &str) -> Option<String> {
+    let manual = std::fs::read_to_string(root().join("docs/models.md")).unwrap();
+    let Some(row) = manual.lines().find(|line| line.starts_with(&format!("| {} |", layout.name))) else {
+        return Some("docs/models.md has no row of it".to_owned());
+    };
+    let needs = match layout.wanted {
+        Wanted::NoCard => "nothing",
+        Wanted::Card => "a card",
+        Wanted::Refused(_) => "not read",
+    };
+    let columns: Vec<&str> = row.split(" | ").collect();
+    let is_line = |part: &&str| part.contains(" = ");
+    let missing = row.split('`').filter(is_line).find(|line| layout.wanted == Wanted::Card && !text.contains(line));
+    if columns.get(1) != Some(&needs) {
+        return Some(format!("docs/models.md says {:?}", columns.get(1)));
+    }
+    missing.map(|line| format!("the card has no `{line}`, which docs/models.md has: {text}"))
 }
 
 #[test]
@@ -113,7 +136,10 @@ fn every_export_is_read_rightly_or_refused_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         loop {
             let Some(layout) = rest.lock().unwrap().next() else { break };
-            let (text, found) = outcome(folder.path(), layout);
+            let (mut text, mut found) = outcome(folder.path(), layout);
+            if let Some(wrong) = undocumented(layout, &text) {
+                (found, text) = (None, wrong);
+            }
             table.lock().unwrap().push((layout.name, found == Some(layout.wanted), text));
         }
     };

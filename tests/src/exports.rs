@@ -283,6 +283,11 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
             boxes_and_scores(["boxes", "scores"], SIDE as f32, 80),
             Wanted::Card,
         ),
+        (
+            "MLPerf's SSD",
+            finished(Network::new(&[1, 3, 1200, 1200]), ["bboxes", "labels", "scores"], FRACTION, 1.0, &[1]),
+            Wanted::Card,
+        ),
         ("DETR (Hugging Face)", detr(), Wanted::Card),
         ("TensorFlow's detection API", tensorflow(), Wanted::Card),
         ("EfficientNMS", efficient_nms(), Wanted::Card),
@@ -403,6 +408,16 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
         noise(network, "yolonms_layer_1/ExpandDims_3:0", &[1, 80, 252]);
         integers(network, "yolonms_layer_1/concat_2:0", INT64, &[2, 3], &[OPEN, 3], &[0.0; 6]);
     });
+    add("MIT YOLO", "MIT YOLO", &|network| {
+        for (grid, side) in [8, 4, 2].into_iter().enumerate() {
+            noise(network, &format!("class{grid}"), &[1, 20, side, side]);
+            noise(network, &format!("bins{grid}"), &[1, 16, 4, side, side]);
+            noise(network, &format!("box{grid}"), &[1, 4, side, side]);
+        }
+    });
+    let mut encoded = Network::with_picture(UINT8, &[OPEN]);
+    output(&mut encoded, "boxes", &[5, 6], &[0.0; 30]);
+    found.push(("onnxruntime-extensions", encoded, Wanted::Refused("onnxruntime-extensions")));
     found
 }
 

@@ -12,7 +12,7 @@
 //! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive); marcoslucianops/DeepStream-Yolo `utils`.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
-//! - torchvision `models/detection`: class 0 is the background.
+//! - torchvision `models/detection`: class 0 is the background. transformers `DetrImageProcessor`.
 
 use std::collections::BTreeMap;
 
@@ -184,7 +184,7 @@ fn by_other_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
             "its metadata ({}) is not Ultralytics', so it says neither how pictures are scaled nor what boxes mean",
             keys.join(", ")
         );
-        Export { exporter: "another tool than Ultralytics", note, reading: Reading::Guessed, input: Vec::new() }
+        Export { exporter: "a tool that visiond does not know", note, reading: Reading::Guessed, input: Vec::new() }
     })
 }
 
@@ -354,6 +354,11 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         let reading = boxes(BoxUnit::Normalized, Background::None);
         let input = vec!["fit = \"stretch\"".to_owned()];
         return Some(Export { input, ..Export::named("Azure Custom Vision", reading, note) });
+    }
+    if shapes.has_input("pixel_mask") && shapes.are_named(&["logits", "pred_boxes"]) {
+        let note = "pictures have ImageNet's mean and deviation, and `pixel_mask` is 1 where the picture is: everywhere";
+        let input = vec!["preprocess = \"detr\"".to_owned()];
+        return Some(Export { input, ..Export::named("Hugging Face's DETR", Reading::Guessed, note) });
     }
     if shapes.are_named(&["dets", "keypoints"]) {
         let note = "its keypoints are a separate output of final boxes, which no head reads: use a YOLOv8 pose model";
