@@ -257,6 +257,7 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
     let final_names = ["detected_boxes", "detected_classes", "detected_scores"];
     vec![
         ("LibreYOLO, YOLOv9", with_metadata(yolo9, &libreyolo("yolo9")), Wanted::Refused("LibreYOLO")),
+        ("LibreYOLO, YOLOv9 with NMS", with_metadata(libreyolo_nms(), &libreyolo("yolo9")), Wanted::Card),
         ("LibreYOLO, YOLOX", with_metadata(yolox, &libreyolo("yolox")), Wanted::Card),
         (
             "Azure Custom Vision",
@@ -292,6 +293,21 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
         ("TensorFlow's detection API", tensorflow(), Wanted::Card),
         ("EfficientNMS", efficient_nms(), Wanted::Card),
     ]
+}
+
+/// LibreYOLO's YOLOv9 with NMS inside, which also gives what it had before.
+fn libreyolo_nms() -> Network {
+    const ROWS: u64 = 30;
+    let mut network = picture();
+    let of_object = |object: Option<[f32; 6]>| {
+        let [.., score, class] = object.unwrap_or(ELSEWHERE);
+        [corners(object, 1.0), vec![score, class]].concat()
+    };
+    output(&mut network, "output", &[1, ROWS, 6], &rows(ROWS, 6, of_object));
+    let raw = rows(CELLS, 4, |object| corners(object, 1.0));
+    let scores = rows(CELLS, 4, |object| logits(object, 4, 0));
+    yolo(&mut network, &["raw"], &raw, &scores, false, true);
+    network
 }
 
 /// DETR as optimum exports it, with a mask of the padding.

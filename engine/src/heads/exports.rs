@@ -213,6 +213,14 @@ fn libreyolo(metadata: &BTreeMap<String, String>, shapes: &Shapes<'_>) -> Option
             let input = vec!["preprocess = \"megvii-yolox\"".to_owned()];
             Some(Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Yolox(spec), classes), note) })
         }
+        (family, [_, _, Some(6)]) if family.starts_with("yolo9") && shapes.are_named(&["output", "raw"]) => {
+            let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false };
+            let note = "YOLOv9 with NMS inside, whose pictures lie at the top left; it needs a card";
+            // `preprocess_numpy` rounds down and divides by one ratio, as YOLOX does, and feeds RGB from 0 to 1.
+            let input = ["preprocess = \"megvii-yolox\"", "order = \"rgb\"", "scale = \"1/255\""];
+            let input = input.map(str::to_owned).to_vec();
+            Some(Export { input, ..Export::named(NAME, Reading::Head(spec, None), note) })
+        }
         (family, [_, Some(width), rows]) if family.starts_with("yolo9") && rows.is_none_or(|rows| rows > *width) => {
             Export::refused(NAME, "the four numbers of its boxes are corners in columns, which no head reads: export with `nms=True`")
         }
