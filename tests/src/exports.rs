@@ -200,7 +200,11 @@ fn yolos() -> Vec<(&'static str, Network, Wanted)> {
         ("Ultralytics", with_metadata(columns(), &ultralytics), Wanted::NoCard),
         ("Ultralytics, by its description", with_metadata(columns(), &described), Wanted::NoCard),
         ("YOLOv5", with_metadata(built(|network| yolov5(network, 3 * CELLS)), &yolov5_keys), Wanted::NoCard),
-        ("YOLOv9", with_metadata(built(|n| yolov8(n, &["output0", "1890"], false, true)), &yolov5_keys), Wanted::NoCard),
+        (
+            "YOLOv9",
+            with_metadata(built(|n| yolov8(n, &["output0", "1890"], false, true)), &yolov5_keys),
+            Wanted::NoCard,
+        ),
         ("YOLOv9 without metadata", built(|n| yolov8(n, &["output0", "1890"], false, true)), Wanted::Card),
         ("another writer's metadata", with_metadata(columns(), &other), Wanted::Card),
         ("YOLOv8 in rows", built(|network| yolov8(network, &["output0"], true, true)), Wanted::Card),
@@ -274,16 +278,8 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
             finished(Network::new(&[3, SIDE, SIDE]), ["boxes", "labels", "scores"], 1.0, 1.0, &[]),
             Wanted::Card,
         ),
-        (
-            "boxes and six scores",
-            boxes_and_scores(["boxes", "scores"], 1.0, 6),
-            Wanted::Card,
-        ),
-        (
-            "YOLO-NAS before NMS",
-            boxes_and_scores(["boxes", "scores"], SIDE as f32, 80),
-            Wanted::Card,
-        ),
+        ("boxes and six scores", boxes_and_scores(["boxes", "scores"], 1.0, 6), Wanted::Card),
+        ("YOLO-NAS before NMS", boxes_and_scores(["boxes", "scores"], SIDE as f32, 80), Wanted::Card),
         (
             "MLPerf's SSD",
             finished(Network::new(&[1, 3, 1200, 1200]), ["bboxes", "labels", "scores"], FRACTION, 1.0, &[1]),
@@ -326,9 +322,12 @@ fn detr() -> Network {
         numbers
     });
     output(&mut network, "logits", &[1, QUERIES, 92], &logits);
-    let boxes = network.fixed(&[1, QUERIES, 4], &rows(QUERIES, 4, |object| {
-        centre(object, FRACTION).into_iter().map(|number| logit(number.clamp(0.001, 0.999))).collect()
-    }));
+    let boxes = network.fixed(
+        &[1, QUERIES, 4],
+        &rows(QUERIES, 4, |object| {
+            centre(object, FRACTION).into_iter().map(|number| logit(number.clamp(0.001, 0.999))).collect()
+        }),
+    );
     let boxes = network.op("Sigmoid", &[&boxes], &[]);
     network.output("pred_boxes", &boxes, FLOAT, &[1, QUERIES, 4]);
     network

@@ -118,7 +118,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let why = refused.as_ref().map(|(_, error)| error.as_str());
     let proposals = match card.found {
         true => Proposals { guesses, ..Proposals::default() },
-        false => Proposals::tried(&args, guesses),
+        false => Proposals::tried(&args.model, &args.trial, guesses),
     };
     let why = why.or(proposals.untried.as_deref());
     let description = description(&file, &card, export.as_ref(), &proposals, why);

@@ -187,7 +187,8 @@ fn ask(model: &ModelConfig, engine: &EngineConfig, cards: &[String], stop: &Stop
     let refuse = |error: TrialError| ServiceError::model(&model.name, error);
     let deadline = Instant::now() + engine.load_timeout;
     let launch = Launch { label: "trial", ..Launch::default() };
-    let mut child = Child::spawn(command(model, engine, cards), &launch).map_err(|error| refuse(TrialError::Start(error)))?;
+    let mut child =
+        Child::spawn(command(model, engine, cards), &launch).map_err(|error| refuse(TrialError::Start(error)))?;
     let mut line = vec![0; ANSWER_BYTES];
     let filled = child.fill(&mut line, stop, deadline).map_err(|error| refuse(TrialError::Start(error)))?;
     let read = match filled {
@@ -398,9 +399,7 @@ fn load_and_try(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) ->
 /// Runs a loaded model with its card. An error that is not the card's ends the trial.
 fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, ServiceError> {
     let contradicted = |error: ServiceError| match (error.exit(), error) {
-        (Exit::Config, ServiceError::Model { error, .. }) => {
-            Ok(CardTrial::Contradicted(shortened(&error.to_string())))
-        }
+        (Exit::Config, ServiceError::Model { error, .. }) => Ok(CardTrial::Contradicted(shortened(&error.to_string()))),
         (_, error) => Err(error),
     };
     if let Err(error) = run(model, loaded) {

@@ -137,9 +137,7 @@ pub enum CardError {
         about: String,
     },
     /// There is no card, and no head to write into one.
-    #[error(
-        "{model} has no model card, and no head of visiond reads its outputs {outputs}: {remedy}"
-    )]
+    #[error("{model} has no model card, and no head of visiond reads its outputs {outputs}: {remedy}")]
     NoHead {
         /// The model.
         model: PathBuf,

@@ -226,9 +226,7 @@ impl PictureSides<'_> {
         let mut extra = extra.clone();
         let Some(dims) = &self.info.shape else { return extra };
         for dim in extra.shape.iter_mut().flatten().skip(1) {
-            let is_same = |axis: usize| {
-                matches!((&dims[axis], &*dim), (Dim::Dynamic(side), Dim::Dynamic(name)) if side == name && !name.is_empty())
-            };
+            let is_same = |axis: usize| matches!((&dims[axis], &*dim), (Dim::Dynamic(side), Dim::Dynamic(name)) if side == name && !name.is_empty());
             if let Some(side) = (0..2).find(|&side| is_same(self.axes[side])) {
                 *dim = Dim::Fixed(self.pixels[side]);
             }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
-use super::guess::ModelFacts;
+use super::model_facts::ModelFacts;
 use super::spec::{Background, BoxUnit, BoxesSpec, HeadSpec, YoloxSpec};
 use crate::backend::{Dim, TensorInfo, picture_size};
 
@@ -126,9 +126,10 @@ impl Shapes<'_> {
     fn is_grid(&self, sides: [Option<usize>; 2]) -> bool {
         let [lines, columns] = sides;
         self.size.is_none()
-            || STRIDES.iter().filter_map(|&stride| self.grid(stride)).any(|[h, w]| {
-                lines.is_none_or(|lines| lines == h) && columns.is_none_or(|columns| columns == w)
-            })
+            || STRIDES
+                .iter()
+                .filter_map(|&stride| self.grid(stride))
+                .any(|[h, w]| lines.is_none_or(|lines| lines == h) && columns.is_none_or(|columns| columns == w))
     }
 }
 
@@ -172,8 +173,7 @@ fn pixels(metadata: &BTreeMap<String, String>) -> Vec<String> {
 fn by_windows_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
     let input = pixels(metadata);
     let note = "its metadata has the order and the range of pixels, but not what its outputs mean";
-    (!input.is_empty())
-        .then(|| Export { input, ..Export::named("a tool for Windows ML", Reading::Guessed, note) })
+    (!input.is_empty()).then(|| Export { input, ..Export::named("a tool for Windows ML", Reading::Guessed, note) })
 }
 
 /// Metadata with names of classes, by a writer that is not known.
@@ -193,7 +193,8 @@ fn encoded(shapes: &Shapes<'_>) -> Option<Export> {
     let [input] = shapes.inputs else { return None };
     let is_file = input.dtype == DType::U8 && input.shape.as_ref().is_some_and(|dims| dims.len() == 1);
     is_file.then(|| {
-        let note = "its input takes the bytes of a JPEG file, not a picture: export it without pre- and post-processing";
+        let note =
+            "its input takes the bytes of a JPEG file, not a picture: export it without pre- and post-processing";
         Export::named("onnxruntime-extensions", Reading::Refused, note)
     })
 }
@@ -222,9 +223,16 @@ fn libreyolo(metadata: &BTreeMap<String, String>, shapes: &Shapes<'_>) -> Option
             Some(Export { input, ..Export::named(NAME, Reading::Head(spec, None), note) })
         }
         (family, [_, Some(width), rows]) if family.starts_with("yolo9") && rows.is_none_or(|rows| rows > *width) => {
-            Export::refused(NAME, "the four numbers of its boxes are corners in columns, which no head reads: export with `nms=True`")
+            Export::refused(
+                NAME,
+                "the four numbers of its boxes are corners in columns, which no head reads: export with `nms=True`",
+            )
         }
-        _ => Some(Export::named(NAME, Reading::Guessed, "its metadata has no preprocess that visiond knows; it needs a card")),
+        _ => Some(Export::named(
+            NAME,
+            Reading::Guessed,
+            "its metadata has no preprocess that visiond knows; it needs a card",
+        )),
     }
 }
 
@@ -253,14 +261,17 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
     }
     let [[rows, Some(width)]] = rows[..] else { return None };
     if width == 16 && shapes.are_cells(rows, 3) && rows.is_some() && shapes.size.is_some() {
-        let note = format!("its rows have ten numbers of landmarks between objectness and score, which no head reads; {FACES}");
+        let note = format!(
+            "its rows have ten numbers of landmarks between objectness and score, which no head reads; {FACES}"
+        );
         return Export::refused("yolov5-face", &note);
     }
     let four_grids = |(width, height): (u32, u32)| {
         [8, 16, 32, 64].iter().map(|&s| 3 * (width.div_ceil(s) * height.div_ceil(s)) as usize).sum::<usize>()
     };
     (width == 57 && rows.is_some() && rows == shapes.size.map(four_grids)).then(|| {
-        let note = "its rows have 17 keypoints after objectness and score, which no head reads: use a YOLOv8 pose model";
+        let note =
+            "its rows have 17 keypoints after objectness and score, which no head reads: use a YOLOv8 pose model";
         Export::named("YOLOv7-pose", Reading::Refused, note)
     })
 }
@@ -284,7 +295,8 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     // Each has a grid of its own.
     let same = fours.windows(2).all(|pair| pair[0][1] == pair[1][1] && pair[0][2] != pair[1][2]);
     if (2..=3).contains(&all) && same && !fours.is_empty() && fours.iter().all(darknet) {
-        let note = "these are the layers before the decoding of boxes, which no head decodes: use an export that decodes them";
+        let note =
+            "these are the layers before the decoding of boxes, which no head decodes: use an export that decodes them";
         return Export::refused("Darknet's YOLO without its last layers", note);
     }
     let named = shapes.outputs.iter().all(|output| output.name.starts_with("model_outputs"));
@@ -313,7 +325,8 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
 /// Boxes that are offsets or bins, beside their scores.
 fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
     if shapes.are_named(&["regression", "classification"]) {
-        let note = "its boxes are offsets from anchors, which no head decodes: use an export with the decoding and NMS inside";
+        let note =
+            "its boxes are offsets from anchors, which no head decodes: use an export with the decoding and NMS inside";
         return Export::refused("EfficientDet (Yet-Another-EfficientDet-Pytorch)", note);
     }
     let [first, second] = shapes.outputs else { return None };
@@ -347,8 +360,10 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
     }
     let zoo = |name: &str| shapes.output(name).is_some();
     if shapes.are_named(&["bboxes", "labels", "scores"]) && shapes.size == Some((1200, 1200)) {
-        let note = "the SSD of ONNX's model zoo; its labels count from 1, and pictures have ImageNet's mean and deviation";
-        let input = ["fit = \"stretch\"", "scale = \"1/255\"", "mean = [0.485, 0.456, 0.406]", "std = [0.229, 0.224, 0.225]"];
+        let note =
+            "the SSD of ONNX's model zoo; its labels count from 1, and pictures have ImageNet's mean and deviation";
+        let input =
+            ["fit = \"stretch\"", "scale = \"1/255\"", "mean = [0.485, 0.456, 0.406]", "std = [0.229, 0.224, 0.225]"];
         let input = input.map(str::to_owned).to_vec();
         let reading = boxes(BoxUnit::Normalized, Background::First);
         return Some(Export { input, ..Export::named("MLPerf's SSD-ResNet34", reading, note) });
@@ -364,7 +379,8 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         return Some(Export { input, ..Export::named("Azure Custom Vision", reading, note) });
     }
     if shapes.has_input("pixel_mask") && shapes.are_named(&["logits", "pred_boxes"]) {
-        let note = "pictures have ImageNet's mean and deviation, and `pixel_mask` is 1 where the picture is: everywhere";
+        let note =
+            "pictures have ImageNet's mean and deviation, and `pixel_mask` is 1 where the picture is: everywhere";
         let input = vec!["preprocess = \"detr\"".to_owned()];
         return Some(Export { input, ..Export::named("Hugging Face's DETR", Reading::Guessed, note) });
     }
@@ -404,8 +420,7 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     if shapes.output("detections").is_some_and(|dims| dims.last() == Some(&Some(7))) {
         return named("automl's EfficientDet", "its rows are picture, top, left, bottom, right, score and class");
     }
-    if shapes.are_named(&["dets", "labels"])
-        && shapes.output("dets").is_some_and(|dims| dims.last() == Some(&Some(5)))
+    if shapes.are_named(&["dets", "labels"]) && shapes.output("dets").is_some_and(|dims| dims.last() == Some(&Some(5)))
     {
         return named("OpenMMLab (mmdeploy)", "its rows of `dets` are a box and its score");
     }

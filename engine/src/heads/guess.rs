@@ -1,19 +1,18 @@
 //! Guesses which heads fit a model, from the shapes of its outputs and its last operators: for `inspect`, for the error about a
 //! missing card, and for what to write into a card that does not fit.
 
-use std::collections::BTreeMap;
-
 use visiond_kernels::preprocess::ChannelOrder;
 use visiond_kernels::tensor::DType;
 
 use super::build::build;
 use super::end_to_end::EndToEndOutputs;
+use super::exports::{Export, Reading, recognise};
 use super::guess_values::{guess_values, named_like_no_scores};
+use super::model_facts::ModelFacts;
 use super::movenet;
 use super::outputs::{ModelOutputs, four_columns, two_dimensions};
 use super::row_parts::RowParts;
 use super::semantic::covers;
-use super::exports::{Export, Reading, recognise};
 use super::spec::{
     Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, Family, HeadSpec, HeatmapSpec,
     HeatmapStyle, Keypoints, NanodetSpec, YoloxSpec,
@@ -37,19 +36,6 @@ pub struct HeadGuess {
     pub tied: bool,
     /// A card to start from, in TOML.
     pub card: String,
-}
-
-/// What a model says about itself, as far as a guess needs it.
-#[derive(Debug, Clone, Copy)]
-pub struct ModelFacts<'a> {
-    /// Its inputs.
-    pub inputs: &'a [TensorInfo],
-    /// Its outputs.
-    pub outputs: &'a [TensorInfo],
-    /// The metadata that its exporter wrote.
-    pub metadata: &'a BTreeMap<String, String>,
-    /// The last operators before each output; empty if the graph is unknown.
-    pub tails: &'a BTreeMap<String, OutputTail>,
 }
 
 /// A guess before it is tried.
@@ -814,12 +800,7 @@ fn size_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) 
 }
 
 /// Returns the parts of a card that the inputs need: the size where the model leaves it open, one channel, bytes.
-fn input_text(
-    spec: &HeadSpec,
-    facts: ModelFacts<'_>,
-    usual: Option<(u32, u32)>,
-    export: Option<&Export>,
-) -> String {
+fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>, export: Option<&Export>) -> String {
     let mut text = String::new();
     let inputs = facts.inputs;
     let Some(picture) = picture(inputs) else { return text };

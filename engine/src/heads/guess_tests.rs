@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
-use super::guess::{HeadGuess, ModelFacts, guess_heads};
+use super::guess::{HeadGuess, guess_heads};
+use super::model_facts::ModelFacts;
 use super::spec::Family;
 use crate::backend::{Dim, TensorInfo};
 use crate::onnx::PartKind::{Computed, Constant, Raw, Sigmoid, Softmax};

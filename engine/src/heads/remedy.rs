@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::build::build;
 use super::exports::{Export, recognise};
-use super::guess::{HeadProposal, ModelFacts, proposals};
+use super::guess::{HeadProposal, proposals};
 use super::head::HeadError;
 use super::misfit::FAMILY;
+use super::model_facts::ModelFacts;
 use super::outputs::classes_text;
 use super::spec::HeadSpec;
 use crate::backend::TensorInfo;

@@ -16,12 +16,7 @@ const STRIDES: [u32; 4] = [8, 16, 32, 64];
 const MAX_OUTPUTS: usize = 64;
 
 /// Returns the outputs that a head does not need, and whether it may leave them unread; `None` if they contradict it.
-pub(super) fn unread(
-    spec: &HeadSpec,
-    classes: usize,
-    outputs: &[TensorInfo],
-    size: (u32, u32),
-) -> Option<Vec<usize>> {
+pub(super) fn unread(spec: &HeadSpec, classes: usize, outputs: &[TensorInfo], size: (u32, u32)) -> Option<Vec<usize>> {
     if outputs.len() < 2 {
         return Some(Vec::new());
     }

@@ -136,7 +136,8 @@ pub fn fit_lines(guesses: &[HeadGuess], outputs: &[TensorInfo]) -> String {
     let tied: Vec<&str> = guesses.iter().filter(|guess| guess.tied).map(|guess| guess.family.name()).collect();
     if let [_, _, ..] = tied[..] {
         let families = tied.join(" and ");
-        lines += &line("tie", format!("{families} fit equally well: its documentation decides, or a picture that you know"));
+        lines +=
+            &line("tie", format!("{families} fit equally well: its documentation decides, or a picture that you know"));
     }
     lines
 }

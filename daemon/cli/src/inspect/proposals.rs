@@ -1,5 +1,7 @@
 //! The trial of the heads that fit a model without a card: what contradicts itself is not proposed.
 
+use std::path::Path;
+
 use serde::Serialize;
 use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::heads::HeadGuess;
@@ -7,7 +9,7 @@ use visiond_service::ServiceError;
 use visiond_service::model_trial::{self, CardTrial};
 use visiond_system::stop::Stop;
 
-use super::Args;
+use crate::load_limits::LoadLimits;
 
 /// More objects in a picture of noise than any model finds whose outputs are read rightly.
 const MOST_IN_NOISE: usize = 1_000;
@@ -33,12 +35,12 @@ pub struct Proposals {
 
 impl Proposals {
     /// Runs the model with the card of each guess, and keeps those that do not contradict it.
-    pub fn tried(args: &Args, guesses: Vec<HeadGuess>) -> Self {
+    pub fn tried(path: &Path, limits: &LoadLimits, guesses: Vec<HeadGuess>) -> Self {
         let cards: Vec<String> = guesses.iter().map(|guess| guess.card.clone()).collect();
-        let model = ModelConfig { path: args.model.clone(), ..ModelConfig::default() };
-        let trials = Stop::new().map_err(ServiceError::System).and_then(|stop| {
-            model_trial::try_cards(&model, &args.trial.of(EngineConfig::default()), &cards, &stop)
-        });
+        let model = ModelConfig { path: path.to_owned(), ..ModelConfig::default() };
+        let trials = Stop::new()
+            .map_err(ServiceError::System)
+            .and_then(|stop| model_trial::try_cards(&model, &limits.of(EngineConfig::default()), &cards, &stop));
         let trials = match trials {
             Ok(Some(trials)) => trials,
             Ok(None) => return Self { guesses, ..Self::default() },
