@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts};
+use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts, of_bytes};
 use visiond_tests::networks::SIDE;
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
 
@@ -105,6 +105,16 @@ fn outcome(folder: &Path, layout: &Layout) -> (String, Option<Wanted>) {
         }
     }
     (format!("ENDLESS: {card}"), None)
+}
+
+#[test]
+fn inspect_says_which_preprocess_finds_what_the_assumed_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("net.onnx"), of_bytes()).unwrap();
+    let text = String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap();
+    assert!(text.contains("# Assumed, since the file does not say it: RGB from 0 to 1."), "{text}");
+    let said = "with the card below it finds nothing in a picture of a person, and 5 objects (score up to 0.92) with `scale = 1`";
+    assert!(text.contains(said), "{text}");
 }
 
 /// Returns what docs/models.md says otherwise about an export: what visiond needs, or a line that the card does not have.

@@ -436,6 +436,23 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     found
 }
 
+/// YOLOv8's layout, whose scores are high only if the pixels are from 0 to 255.
+pub fn of_bytes() -> Vec<u8> {
+    let mut network = picture();
+    let boxes = network.fixed(&[1, 4, CELLS], &transposed(&rows(CELLS, 4, |object| centre(object, 1.0)), 4));
+    let scores = rows(CELLS, 20, |object| logits(object, 20, 0));
+    let scores = network.fixed(&[1, 20, CELLS], &transposed(&scores, 20));
+    let (factor, most) = (network.floats(&[], &[1.0]), network.floats(&[], &[10.0]));
+    let bright = network.op("Mul", &["mean", &factor], &[]);
+    let bright = network.op("Min", &[&bright, &most], &[]);
+    let bright = network.op("Sub", &[&bright, &most], &[]);
+    let scores = network.op("Add", &[&scores, &bright], &[]);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    let joined = network.concat(&[&boxes, &scores], 1);
+    network.output("output0", &joined, FLOAT, &[1, 24, CELLS]);
+    network.bytes()
+}
+
 /// Returns the layout of each exporter.
 pub fn layouts() -> Vec<Layout> {
     let all = yolos().into_iter().chain(others()).chain(unread());

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use visiond_config::diagnostics::count;
 use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
 use visiond_engine::detector::Detector;
@@ -26,7 +27,7 @@ use crate::load_limits::LoadLimits;
 use crate::output::print_report;
 use description::{CardDescription, card_lines, file_lines, fit_lines, guess_json, line, metadata_lines, tensor_json};
 use engine::EngineDescription;
-use proposals::{Proposals, Rejected};
+use proposals::{Better, Proposals, Rejected};
 
 /// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
@@ -86,6 +87,8 @@ struct OnnxDescription<'a> {
     heads: Vec<Value>,
     /// Heads that fit by their shapes, and contradict the numbers of a run.
     rejected: &'a [Rejected],
+    /// A preprocess with which the first head finds something, where it finds nothing with the card's.
+    better: Option<&'a Better>,
 }
 
 /// Prints the description of the file.
@@ -182,6 +185,7 @@ fn description<'a>(
         export: export.map(|export| json!({ "exporter": export.exporter, "note": export.note })),
         heads: proposals.guesses.iter().map(guess_json).collect(),
         rejected: &proposals.rejected,
+        better: proposals.better.as_ref(),
     }
 }
 
@@ -210,6 +214,15 @@ fn text(
     let rejected = |head: &Rejected| line("not", format!("{}: {}", head.family, head.reason));
     out.extend(proposals.rejected.iter().map(rejected));
     out += &fit_lines(&proposals.guesses, &file.outputs);
+    out.extend(proposals.better.iter().map(|better| {
+        let (count, lines) = (count(better.count, "object"), better.lines.join("`, `"));
+        let text = format!(
+            "with the card below it finds nothing in a picture of a person, and {count} (score up to {:.2}) with `{lines}` \
+             under [input]",
+            better.highest
+        );
+        line("try", text)
+    }));
     if let Some(guess) = proposals.guesses.first().filter(|_| !card.found) {
         let target = file.file.path.with_extension("toml");
         out += &format!("\nTemplate for a model card, to save as {}:\n\n", target.display());

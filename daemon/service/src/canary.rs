@@ -139,6 +139,21 @@ pub fn test_picture((width, height): (u32, u32)) -> Result<Sample, CanaryError> 
     Ok(Sample { name: "a test picture".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
+/// Eileen Collins (NASA, public domain), 96 x 96 pixels of RGB: `tests/media/astronaut.png`, made smaller by
+/// `ffmpeg -i astronaut.png -vf scale=96:96:flags=area -f rawvideo -pix_fmt rgb24 astronaut_96.rgb`.
+const PORTRAIT: &[u8] = include_bytes!("canary/astronaut_96.rgb");
+const PORTRAIT_SIDE: u32 = 96;
+
+/// Returns the picture of a person, in which detectors of people and faces find something if they are fed rightly.
+pub fn portrait() -> Result<Sample, CanaryError> {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, PORTRAIT_SIDE, PORTRAIT_SIDE, ColorDescription::default())?;
+    let mut buffer = UnifiedBuffer::host(layout.needed_bytes())?;
+    for (byte, &pixel) in buffer.as_mut_slice().iter_mut().zip(PORTRAIT) {
+        *byte = pixel;
+    }
+    Ok(Sample { name: "a picture of a person".to_owned(), frame: OwnedFrame { layout, buffer } })
+}
+
 /// Returns a picture of noise, the same every time: nothing in it is an object.
 pub fn noise((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?;

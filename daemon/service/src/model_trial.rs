@@ -57,8 +57,8 @@ const TRIAL_STACK_BYTES: usize = STACK_BYTES as usize - (256 << 10);
 /// Width and height of the test picture.
 const FRAME_SIZE: (u32, u32) = (128, 96);
 
-/// The same of the pictures on which cards are tried.
-const SCENE_SIZE: (u32, u32) = (640, 480);
+/// The same of the picture of noise.
+const NOISE_SIZE: (u32, u32) = (640, 480);
 
 /// Maximum length of the printed line, and of the error in it. Names from the file may be as long as the file.
 const ANSWER_BYTES: usize = 64 << 10;
@@ -87,9 +87,9 @@ struct Request {
 pub enum CardTrial {
     /// It contradicts the model, in these words.
     Contradicted(String),
-    /// It ran on a picture of a scene and on one of noise.
+    /// It ran on a picture of a person and on one of noise.
     Ran {
-        /// What it found in the scene.
+        /// What it found in the picture of a person.
         scene: Findings,
         /// What it found in noise.
         noise: Findings,
@@ -161,7 +161,7 @@ pub fn try_model(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Res
     }
 }
 
-/// Tries cards for a model in a process of its own: each runs on a picture of a scene and on one of noise. Returns what each gave,
+/// Tries cards for a model in a process of its own: each runs on a picture of a person and on one of noise. Returns what each gave,
 /// in their order, or `None` where [`try_model`] does and for more or longer cards than a trial takes.
 ///
 /// # Errors
@@ -377,7 +377,7 @@ pub fn load_and_run(model: &ModelConfig, engine: &EngineConfig) -> Result<String
     if run(model, &resized).is_ok() { Err(ServiceError::model(&model.name, size_error)) } else { Err(error) }
 }
 
-/// Loads a model in this process, and runs it with each of `cards` on a picture of a scene and on one of noise.
+/// Loads a model in this process, and runs it with each of `cards` on a picture of a person and on one of noise.
 fn load_and_try(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) -> Result<Vec<CardTrial>, ServiceError> {
     let origin = model.path.with_extension("toml");
     let [first, rest @ ..] = cards else { return Ok(Vec::new()) };
@@ -422,8 +422,8 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
             empty: found.iter().filter_map(|one| one.box_in_source).filter(|corners| is_empty(*corners)).count(),
         })
     };
-    let scene = find(canary::test_picture(SCENE_SIZE))?;
-    Ok(CardTrial::Ran { scene, noise: find(canary::noise(SCENE_SIZE))? })
+    let scene = find(canary::portrait())?;
+    Ok(CardTrial::Ran { scene, noise: find(canary::noise(NOISE_SIZE))? })
 }
 
 /// Runs a loaded model once on test pictures, and checks its card against the outputs.

@@ -31,36 +31,91 @@ pub struct Proposals {
     pub rejected: Vec<Rejected>,
     /// Why the cards could not be tried.
     pub untried: Option<String>,
+    /// Another preprocess than the first card's, with which the model finds something.
+    pub better: Option<Better>,
 }
+
+/// A preprocess with which a model finds what it does not find with the one that its card assumes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Better {
+    /// The lines of `[input]`.
+    pub lines: Vec<&'static str>,
+    /// The detections in a picture of a person.
+    pub count: usize,
+    /// Their highest score.
+    pub highest: f32,
+}
+
+/// How networks are fed that are not fed as their head's usual ones, as lines of `[input]`.
+const WAYS: [&[&str]; 5] = [
+    &["scale = 1", "mean = 0", "std = 1"],
+    &["scale = \"1/255\"", "mean = 0", "std = 1"],
+    &["scale = \"1/255\"", "mean = [0.485, 0.456, 0.406]", "std = [0.229, 0.224, 0.225]"],
+    &["scale = \"1/127.5\"", "mean = 1", "std = 1"],
+    &["order = \"bgr\"", "scale = 1", "mean = 0", "std = 1"],
+];
+
+/// A score that shows that a model sees what it was trained for.
+const SURE: f32 = 0.5;
+
+/// More detections in noise than such a model gives.
+const FEW: usize = 20;
 
 impl Proposals {
     /// Runs the model with the card of each guess, and keeps those that do not contradict it.
     pub fn tried(path: &Path, limits: &LoadLimits, guesses: Vec<HeadGuess>) -> Self {
         let cards: Vec<String> = guesses.iter().map(|guess| guess.card.clone()).collect();
-        let model = ModelConfig { path: path.to_owned(), ..ModelConfig::default() };
-        let trials = Stop::new()
-            .map_err(ServiceError::System)
-            .and_then(|stop| model_trial::try_cards(&model, &limits.of(EngineConfig::default()), &cards, &stop));
-        let trials = match trials {
+        let trials = match trials(path, limits, &cards) {
             Ok(Some(trials)) => trials,
             Ok(None) => return Self { guesses, ..Self::default() },
-            Err(ServiceError::Model { error, .. }) => {
-                return Self { guesses, untried: Some(error.to_string()), ..Self::default() };
-            }
-            Err(error) => return Self { guesses, untried: Some(error.to_string()), ..Self::default() },
+            Err(error) => return Self { guesses, untried: Some(error), ..Self::default() },
         };
-        let mut found = Self::default();
+        let (mut found, mut first) = (Self::default(), None);
         for (guess, trial) in guesses.into_iter().zip(trials) {
             match objection(&trial) {
                 Some(reason) => found.rejected.push(Rejected { family: guess.family.name(), reason }),
-                None => found.guesses.push(guess),
+                None => {
+                    first.get_or_insert(trial);
+                    found.guesses.push(guess);
+                }
             }
+        }
+        let sees_nothing = matches!(first, Some(CardTrial::Ran { scene, .. }) if scene.count == 0);
+        if let Some(guess) = found.guesses.first().filter(|_| sees_nothing) {
+            found.better = better(path, limits, &guess.card);
         }
         if let [only] = &mut found.guesses[..] {
             only.tied = false;
         }
         found
     }
+}
+
+/// Runs the model with each of the cards.
+fn trials(path: &Path, limits: &LoadLimits, cards: &[String]) -> Result<Option<Vec<CardTrial>>, String> {
+    let model = ModelConfig { path: path.to_owned(), ..ModelConfig::default() };
+    let stop = Stop::new().map_err(|error| error.to_string())?;
+    model_trial::try_cards(&model, &limits.of(EngineConfig::default()), cards, &stop).map_err(|error| match error {
+        ServiceError::Model { error, .. } => error.to_string(),
+        error => error.to_string(),
+    })
+}
+
+/// Returns the preprocess with which a model finds most, if it does with another than the one that its card assumes.
+fn better(path: &Path, limits: &LoadLimits, card: &str) -> Option<Better> {
+    let (before, after) = card.split_once("[input]\n# Assumed")?;
+    let with = |lines: &[&str]| format!("{before}[input]\n{}\n# Assumed{after}", lines.join("\n"));
+    let cards: Vec<String> = WAYS.iter().map(|lines| with(lines)).collect();
+    let tried = trials(path, limits, &cards).ok()??;
+    let mut found = WAYS.iter().zip(tried).filter_map(|(lines, trial)| match trial {
+        CardTrial::Ran { scene, noise } if scene.highest >= SURE && noise.count <= FEW => {
+            Some(Better { lines: lines.to_vec(), count: scene.count, highest: scene.highest })
+        }
+        _ => None,
+    });
+    // Of those that are alike, the first.
+    let first = found.next()?;
+    Some(found.fold(first, |best, other| if other.highest > best.highest { other } else { best }))
 }
 
 /// Returns why a head that fits cannot be right.
