@@ -62,7 +62,7 @@ impl Engine {
         self.model.backend
     }
 
-    /// Returns the backend with its version and path: "ONNX Runtime 1.31.1 (/usr/lib/libonnxruntime.so)", "rten 0.27 (built
+    /// Returns the backend with its version and path: "ONNX Runtime 1.32.0 (/usr/lib/libonnxruntime.so)", "rten 0.27 (built
     /// in)".
     pub fn backend_description(&self) -> &str {
         &self.model.description

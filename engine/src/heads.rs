@@ -21,6 +21,7 @@ mod depth_map;
 mod embedding;
 mod end_to_end;
 mod exports;
+mod finished_rows;
 mod frame_values;
 mod gpu_filter;
 mod guess;
@@ -48,6 +49,8 @@ mod yolov8;
 mod db_text_tests;
 #[cfg(test)]
 mod filter_tests;
+#[cfg(test)]
+mod finished_rows_tests;
 #[cfg(test)]
 mod guess_tests;
 #[cfg(test)]

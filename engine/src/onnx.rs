@@ -3,7 +3,10 @@
 //! Both get the same bytes, read once, so that the bytes that were hashed are the ones that run. Both get them with the
 //! requested input shapes already in place (`reshape`), so that neither needs an override of its own.
 
+mod fault_check;
 pub mod file;
+mod kernel_shapes;
+pub mod known_faults;
 mod load;
 mod model;
 pub mod onnxruntime;
@@ -14,6 +17,7 @@ mod tail;
 mod tensor;
 pub(crate) mod wire;
 
+pub use fault_check::KnownFaultError;
 pub(crate) use load::load;
 pub use load::{read_usable, reshaped};
 pub use onnxruntime::silence_telemetry;

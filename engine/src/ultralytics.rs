@@ -34,7 +34,7 @@ use visiond_kernels::preprocess::ChannelOrder;
 use self::python::PythonValue;
 use crate::backend::{TensorInfo, picture_size};
 use crate::card::{Card, InputCard, KeypointCard, MAX_NAME_CHARS, Way, is_too_long};
-use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints};
+use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints, RowsSpec};
 use crate::heads::{Family, two_dimensions};
 
 /// Why an export's metadata cannot be used.
@@ -208,7 +208,8 @@ fn boxes_head(
     let described = metadata.get("description").map_or("", String::as_str).to_ascii_lowercase();
     let [a, b] = outputs.iter().find_map(two_dimensions).ok_or_else(refused)?;
     let few = a.is_none_or(|rows| rows <= 1000);
-    let suppressed = HeadSpec::YoloNms { keypoints: points, unit: BoxUnit::Pixels, oriented };
+    let suppressed =
+        HeadSpec::YoloNms { keypoints: points, unit: BoxUnit::Pixels, oriented, rows: RowsSpec::default() };
     let rows_of_choice = b.is_some_and(|b| b == 6 + extra || (segment && b > 6));
     if suppresses(metadata) && (b.is_none() || rows_of_choice) {
         return Ok(suppressed);

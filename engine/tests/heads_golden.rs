@@ -148,7 +148,7 @@ fn check_filter(
             tensors.iter().map(|t| filter_kernel::Output { dtype: t.info.dtype, bytes: &t.bytes }).collect();
         let results = filter_kernel::run(&spec, &outputs, last_first);
         let mut found = Decoded::default();
-        head.decode_filtered(&results.frame(1), &mut found);
+        head.decode_filtered(&results.frame(1), &mut found).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(found.lost, 0, "{name}");
         assert_eq!(found.candidates, wanted.candidates, "{name}");
         for candidate in &wanted.candidates {

@@ -120,9 +120,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
         }
         if (f.choice != EVERY) {
             passes = passes && best_column != NONE && score >= f.threshold;
-            if (passes) {
-                class_id = t.labels.address != 0 ? class_of(f, number(t.labels, frame, row, 0)) : best_column - f.first_class;
+            if (t.labels.address != 0) {
+                class_id = passes ? class_of(f, number(t.labels, frame, row, 0)) : NONE;
+                if (is_odd(f, t, frame, row, passes)) {
+                    class_id = ODD;
+                    score = number(t.scores, frame, row, f.first_class);
+                }
                 passes = class_id != NONE;
+            } else if (passes) {
+                class_id = best_column - f.first_class;
             }
         }
         row_passes[thread] = passes;
@@ -181,7 +187,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
         }
         __syncthreads();
         // The reader drops candidates whose points are not finite.
-        if (thread < listed && make_box(f, t, list[thread])) list[thread].slot = atomicAdd(&kept, 1u);
+        if (thread < listed) {
+            Candidate& candidate = list[thread];
+            bool valid = make_box(f, t, candidate);
+            // A row that the model has chosen has a box.
+            if (!valid && t.labels.address != 0 && candidate.score > 0.0f) candidate.class_id = ODD;
+            if (valid || candidate.class_id == ODD) candidate.slot = atomicAdd(&kept, 1u);
+        }
         __syncthreads();
         if (thread == 0 && kept > 0) base = (u32)atomicAdd((u64*)f.state + frame, (u64)kept);
         __syncthreads();
@@ -194,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
             record.score = from.score;
             record.class_id = from.class_id;
             record.row = t.first_row + from.row + f.class_row_step * from.class_id;
-            record.unused = 0;
+            record.label = t.labels.address != 0 ? number(t.labels, frame, from.row, 0) : 0.0f;
             write(records + (u64)(base + from.slot) * sizeof(Record), record);
         }
         u32 point_numbers = f.point_count * f.point_values;

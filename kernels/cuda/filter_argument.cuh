@@ -87,5 +87,5 @@ struct alignas(16) Record {
     float score;
     u32 class_id;
     u32 row;
-    u32 unused;
+    float label;
 };

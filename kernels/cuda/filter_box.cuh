@@ -22,6 +22,16 @@ INLINE u32 class_of(const Filter& f, float label) {
     return class_id;
 }
 
+// Returns whether a row that the model has chosen has a score that is no number, or a label that is no class. Heads check the same.
+INLINE bool is_odd(const Filter& f, const Table& t, u32 frame, u32 row, bool passes) {
+    if ((t.has & VALID_ROWS) != 0 && !((float)row < number(t.valid_rows, frame, 0, 0))) return false;
+    float score = number(t.scores, frame, row, f.first_class);
+    float label = number(t.labels, frame, row, 0);
+    float off = label - roundf(label);
+    bool is_class = label >= -0.5f && label < 16777216.0f;
+    return score != score || off > 0.01f || off < -0.01f || (passes && score > 0.0f && !is_class);
+}
+
 // Returns number `k` of the four that a box is made from. Not for DISTANCES.
 INLINE float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32 k) {
     if (k >= 2 && (f.box_code == PEAK || f.box_code == FACE)) {

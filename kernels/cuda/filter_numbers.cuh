@@ -16,6 +16,8 @@ INLINE float half_number(u16 bits) {
 
 #define TOGETHER 5  // The numbers that a thread has of 80 classes (see `reading_order` in filter/launch.rs).
 #define NONE 0xffffffffu
+// The class of a row that cannot be what the card says; kernels/src/filter.rs has the same number.
+#define ODD 0xfffffffeu
 
 // Reads one number of any type. Not inlined, because it would be most of the code.
 __noinline__ float number_at(u64 address, u32 dtype, u64 index) {

@@ -38,9 +38,13 @@ pub struct Record {
     pub class_id: u32,
     /// The row that it comes from.
     pub row: u32,
-    /// Padding.
-    pub unused: u32,
+    /// The class as the model wrote it, where it has one for each row; else 0.
+    pub label: f32,
 }
+
+/// The class of a record of a row that the model has chosen, whose score, class or box cannot be one. The filter keeps it, whatever its
+/// score, so that the head reports it.
+pub const ODD: u32 = u32::MAX - 1;
 
 /// The candidates of one frame, in no particular order.
 #[derive(Debug, Clone, Copy)]
@@ -60,4 +64,6 @@ pub struct Filtered<'a> {
     pub lost: usize,
     /// The value of [`FilterSpec::keep_best`].
     pub keep_best: Option<usize>,
+    /// The value of [`FilterSpec::score_threshold`].
+    pub score_threshold: f32,
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# numpy 2.4.6, opencv-python-headless 4.14.0.94, onnxruntime 1.31.1; ffmpeg 5.1
+# numpy 2.4.6, opencv-python-headless 4.14.0.94, onnxruntime 1.32.0; ffmpeg 5.1
 """The colours of videos: how far each way of making RGB is from OpenCV's VideoCapture, in levels and in boxes, and what it costs.
 
     colours.py [--visiond BIN] [--frames N] [--boxes N] [--peer PYTHON]... VIDEO

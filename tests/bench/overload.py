@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# numpy 2.4.6, onnx 1.23.2, onnxruntime 1.31.1
+# numpy 2.4.6, onnx 1.23.2, onnxruntime 1.32.0
 """More frames than the engine can take: how old is what is published, and does memory stay flat?
 
     overload.py [--visiond BIN] [--minutes M]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# numpy 2.4.6, opencv-python-headless 4.14.0.94, onnxruntime 1.31.1
+# numpy 2.4.6, opencv-python-headless 4.14.0.94, onnxruntime 1.32.0
 """The whole way of a frame, ours against Python's: the same frames, model, ONNX Runtime and one thread each.
 
     pipeline.py VIDEO [--visiond BIN] [--frames N] [--rounds N]

@@ -212,6 +212,31 @@ fn a_model_that_needs_more_memory_than_usual_gets_it_where_that_is_configured() 
 }
 
 #[test]
+fn a_model_whose_memory_runs_out_at_the_cards_size_is_not_one_of_another_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = onnx::write(folder.path(), "squared", Model::Squared);
+    let card = model.with_extension("toml");
+    let plain = std::fs::read_to_string(&card).unwrap();
+    // The first is not a multiple of 32, which would be another reason.
+    for side in [330, 320] {
+        std::fs::write(&card, format!("{plain}[input]\nsize = [{side}, {side}]\n")).unwrap();
+        for backend in backends() {
+            let refused = detect(folder.path(), "squared", &["--backend", backend]);
+            let said = stderr(&refused);
+            assert_eq!(refused.status.code(), Some(MODEL), "{said}");
+            assert!(said.contains("raise `load_memory_bytes` in [engine], or --load-memory"), "{said}");
+            assert!(!said.contains("size = ["), "{said}");
+        }
+    }
+    // The size that the model declares needs little.
+    std::fs::write(&card, plain).unwrap();
+    for backend in backends() {
+        let accepted = detect(folder.path(), "squared", &["--backend", backend]);
+        assert_eq!(accepted.status.code(), Some(0), "{}", stderr(&accepted));
+    }
+}
+
+#[test]
 fn the_stacks_of_many_threads_fit_into_the_memory_of_a_trial() {
     let folder = tempfile::tempdir().unwrap();
     let model = onnx::write(folder.path(), "good", Model::Good);

@@ -610,6 +610,47 @@ hm, wh = rounded(rng.standard_normal((3, 12, 16)) * 1.5 - 1), rounded(rng.random
 case("ttfnet", '[head]\nfamily = "heatmap"\nstyle = "ttfnet"\n' + names(3), [64, 48], [("hm", "f32", hm[None]), ("wh", "f32", wh[None])],
      ttfnet(hm, wh, 0.3), 0.3)
 
+# --- Rows in other orders, and rows among which only a class was chosen -------------------------------------------------------
+def chosen(columns, nms=None):
+    """Rows of `columns`, as PaddleDetection's multiclass_nms3 (label, score, box), super_gradients' flat predictions (batch, box, score,
+    label), PINTO_model_zoo's batchno_classid_score_x1y1x2y2 and DeepStream-Yolo (box, score, label) have them."""
+    rows = 3 * 12
+    box = np.repeat(corner_boxes(12, 640, 480), 3, 0) + rounded(rng.normal(0, 2, (rows, 4)), 2)
+    number = {"batch": np.zeros(rows), "_": rounded(rng.random(rows)), "score": scores(rows, 1, 0.6)[:, 0],
+              "class": np.repeat(rng.integers(0, 3, 12), 3)} | dict(zip(("x1", "y1", "x2", "y2"), box.T))
+    p = np.stack([number[c] for c in columns], 1).astype(np.float32)
+    at = [columns.index(c) for c in ("x1", "y1", "x2", "y2", "score", "class")]
+    return p, [tuple(r[at]) for r in p.astype(np.float64) if r[at[4]] > 0.25]
+
+
+rng = np.random.default_rng(20261128)
+BOX = ["x1", "y1", "x2", "y2"]
+for name, columns, batch in [
+    ("paddle", ["class", "score", *BOX], False),
+    ("yolo-nas flat", ["batch", *BOX, "score", "class"], False),
+    ("pinto", ["batch", "class", "score", *BOX], False),
+    ("pinto with the score last", ["batch", "class", *BOX, "score"], False),
+    ("y first, and one that is not read", ["_", "y1", "x1", "y2", "x2", "class", "score"], True),
+]:
+    p, found = chosen(columns)
+    card = f'[head]\nfamily = "yolo-nms"\ncolumns = {json.dumps(columns)}\n' + names(3)
+    case(f"columns of {name}", card, [640, 480], [("output", "f32", p[None] if batch else p)], found, 0.25)
+p, found = chosen([*BOX, "score", "class"])
+card = '[head]\nfamily = "yolo-nms"\nnms = true\n' + names(3)
+case("best classes in rows", card, [640, 480], [("output", "f32", p[None])], found, 0.25, nms=batched_nms(0.7, 300))
+# Boxes, scores and classes in outputs of their own: Qualcomm AI Hub; DeepStream-Yolo of 2023 has [1, N, 1] of scores and classes.
+for name, last in [("Qualcomm AI Hub", ()), ("DeepStream-Yolo 2023", (1,))]:
+    p, found = chosen([*BOX, "score", "class"])
+    column = lambda at, dtype: p[:, at].reshape(1, -1, *last).astype(dtype)
+    case(f"best classes of {name}", card, [640, 480],
+         [("boxes", "f32", p[None, :, :4]), ("scores", "f32", column(4, np.float32)), ("classes", "i32", column(5, np.int32))],
+         found, 0.25, nms=batched_nms(0.7, 300))
+# open-mmlab/mmdeploy and OpenVINO's training extensions: dets [1, N, 5] with the score, labels [1, N].
+p, found = chosen([*BOX, "score", "class"])
+outputs = [("dets", "f32", p[None, :, :5]), ("labels", "i64", p[None, :, 5].astype(np.int64))]
+case("mmdeploy", '[head]\nfamily = "yolo-nms"\n' + names(3), [640, 480], outputs, found, 0.25)
+case("ssd of mmdeploy", '[head]\nfamily = "ssd"\n' + names(3), [640, 480], outputs, found, 0.25)
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

@@ -164,7 +164,7 @@ fn compare(device: &Arc<Device>, case: &Case, dtype: DType, report: &mut Report)
     for frame in 0..FRAMES {
         let wanted = outputs.decode(head.as_mut(), case, frame)?;
         let list = filter.candidates(frame).ok_or_else(|| Failure::Broken("a frame is missing".to_owned()))?;
-        head.decode_filtered(&list, &mut found);
+        head.decode_filtered(&list, &mut found)?;
         count += wanted.candidates.len();
         differences += found.lost;
         let by_place = |list: &[Candidate]| -> BTreeMap<(u32, u32), Candidate> {
@@ -216,7 +216,7 @@ fn overflow(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
     stream.synchronize()?;
     let list = filter.candidates(0).ok_or_else(|| Failure::Broken("a frame is missing".to_owned()))?;
     let mut found = Decoded::default();
-    head.decode_filtered(&list, &mut found);
+    head.decode_filtered(&list, &mut found)?;
     let sound = found.candidates.iter().all(|c| all.get(c.row as usize) == Some(c));
     report.figure(
         ROW,
@@ -271,7 +271,7 @@ fn times(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
             for _ in 0..200 {
                 let began = Instant::now();
                 if let Some(list) = filter.candidates(0) {
-                    head.decode_filtered(&list, &mut found);
+                    head.decode_filtered(&list, &mut found)?;
                 }
                 reading.push(began.elapsed().as_secs_f64() * 1e6);
             }

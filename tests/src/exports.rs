@@ -365,6 +365,69 @@ fn efficient_nms() -> Network {
     network
 }
 
+/// Rows of finished objects, each as `of` has it.
+fn finished_rows(name: &str, of: impl Fn([f32; 6]) -> Vec<f32>) -> Network {
+    let count = OBJECTS.len() as u64;
+    let numbers: Vec<f32> = OBJECTS.into_iter().flat_map(&of).collect();
+    let width = numbers.len() as u64 / count;
+    let mut network = picture();
+    let fixed = network.fixed(&[count, width], &numbers);
+    network.output(name, &fixed, FLOAT, &[OPEN, width]);
+    network
+}
+
+/// Exports whose rows have an order of their own, or need NMS.
+fn chosen() -> Vec<(&'static str, Network, Wanted)> {
+    let paddle = || {
+        let of = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![class, score, x1, y1, x2, y2];
+        let mut network = finished_rows("multiclass_nms3_0.tmp_0", of);
+        network.input("scale_factor", FLOAT, &[1, 2]);
+        integers(&mut network, "multiclass_nms3_0.tmp_2", INT64, &[1], &[1], &[OBJECTS.len() as f32]);
+        network
+    };
+    let candidate = |pick: fn([f32; 6]) -> f32| rows(CELLS, 1, move |object| vec![pick(object.unwrap_or(ELSEWHERE))]);
+    let boxes = || rows(CELLS, 4, |object| corners(object, 1.0));
+    let deepstream = built(|network| {
+        let numbers = rows(CELLS, 6, |object| {
+            let [.., score, class] = object.unwrap_or(ELSEWHERE);
+            [corners(object, 1.0), vec![score, class]].concat()
+        });
+        output(network, "output", &[1, CELLS, 6], &numbers);
+    });
+    let three = built(|network| {
+        output(network, "boxes", &[1, CELLS, 4], &boxes());
+        output(network, "scores", &[1, CELLS, 1], &candidate(|object| object[4]));
+        output(network, "classes", &[1, CELLS, 1], &candidate(|object| object[5]));
+    });
+    let qualcomm = built(|network| {
+        output(network, "boxes", &[1, CELLS, 4], &boxes());
+        output(network, "scores", &[1, CELLS], &candidate(|object| object[4]));
+        integers(network, "class_idx", UINT8, &[1, CELLS], &[1, CELLS], &candidate(|object| object[5]));
+    });
+    let mmdeploy = built(|network| {
+        let dets = OBJECTS.iter().flat_map(|object| [corners(Some(*object), 1.0), vec![object[4]]].concat());
+        output(network, "dets", &[1, 5, 5], &dets.collect::<Vec<f32>>());
+        integers(network, "labels", INT64, &[1, 5], &[1, 5], &OBJECTS.map(|object| object[5]));
+    });
+    let nas = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, x1, y1, x2, y2, score, class];
+    let score_first = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, class, score, x1, y1, x2, y2];
+    let score_last = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, class, x1, y1, x2, y2, score];
+    vec![
+        ("DeepStream-Yolo", deepstream, Wanted::Card),
+        ("DeepStream-Yolo, three outputs", three, Wanted::Card),
+        ("Qualcomm AI Hub", qualcomm, Wanted::Card),
+        ("PaddleDetection", paddle(), Wanted::Card),
+        ("MMDeploy", mmdeploy, Wanted::Card),
+        ("YOLO-NAS, flat", finished_rows("graph2_flat_predictions", nas), Wanted::Card),
+        (
+            "PINTO_model_zoo, score before box",
+            finished_rows("batchno_classid_score_x1y1x2y2", score_first),
+            Wanted::Card,
+        ),
+        ("PINTO_model_zoo, score last", finished_rows("batchno_classid_x1y1x2y2_score", score_last), Wanted::Card),
+    ]
+}
+
 /// Exports that no head reads.
 fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut found = Vec::new();
@@ -455,6 +518,6 @@ pub fn of_bytes() -> Vec<u8> {
 
 /// Returns the layout of each exporter.
 pub fn layouts() -> Vec<Layout> {
-    let all = yolos().into_iter().chain(others()).chain(unread());
+    let all = yolos().into_iter().chain(others()).chain(chosen()).chain(unread());
     all.map(|(name, network, wanted)| Layout { name, bytes: network.bytes(), wanted }).collect()
 }

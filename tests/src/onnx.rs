@@ -22,6 +22,8 @@ pub enum Model {
     Filled(f32),
     /// The same by `Expand`.
     Expanded(f32),
+    /// Multiplies every number of the picture with every other, so that memory grows with the fourth power of its side.
+    Squared,
     /// Never ends.
     Loop,
 }
@@ -62,6 +64,13 @@ pub fn bytes(model: Model) -> Vec<u8> {
             graph.push(node("Expand", &["nothing", "large_shape"], "many", &[]));
             graph.push(node("Gather", &["many", "first"], "extra", &[]));
         }
+        Model::Squared => {
+            graph.push(node("Reshape", &["images", "column_dims"], "column", &[]));
+            graph.push(node("Reshape", &["images", "row_dims"], "row", &[]));
+            graph.push(node("MatMul", &["column", "row"], "products", &[]));
+            graph.push(node("ReduceMax", &["products"], "most_product", &[int("keepdims", 0)]));
+            graph.push(node("Mul", &["most_product", "zero"], "extra", &[]));
+        }
         Model::Loop => graph.push(node("Loop", &["", "yes", "nothing"], "extra", &[endless()])),
     }
     graph.push(node("Add", &["scores", "extra"], "output", &[]));
@@ -71,6 +80,8 @@ pub fn bytes(model: Model) -> Vec<u8> {
         tensor("zero", FLOAT, &[], &0_f32.to_le_bytes()),
         tensor("count", FLOAT, &[], &count.to_le_bytes()),
         tensor("one_dim", INT64, &[1], &1_i64.to_le_bytes()),
+        tensor("column_dims", INT64, &[2], &[-1_i64, 1].map(i64::to_le_bytes).concat()),
+        tensor("row_dims", INT64, &[2], &[1_i64, -1].map(i64::to_le_bytes).concat()),
         tensor("first", INT64, &[], &0_i64.to_le_bytes()),
         tensor("yes", BOOL, &[], &[1]),
     ];

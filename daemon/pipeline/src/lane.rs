@@ -199,7 +199,37 @@ struct LaneState {
     failures: u32,
     /// The error that cost the process its GPU.
     lost: Option<String>,
-    complaints: RateLimit,
+    complaints: Complaints,
+}
+
+/// Which errors are logged: one every 10 s, and of frames whose rows contradict the card the first until that changes.
+struct Complaints {
+    limit: RateLimit,
+    /// The contradiction that was logged last.
+    contradiction: Option<&'static str>,
+}
+
+impl Complaints {
+    fn new() -> Self {
+        Self { limit: RateLimit::new(Duration::from_secs(10)), contradiction: None }
+    }
+
+    /// Returns whether to log an error at `now`; if so, the number of errors held back since the last one.
+    fn pass(&mut self, error: &RunError, now: Instant) -> Option<u64> {
+        if error.contradiction.is_some() && error.contradiction == self.contradiction {
+            return None;
+        }
+        let passed = self.limit.pass(now);
+        if passed.is_some() && error.contradiction.is_some() {
+            self.contradiction = error.contradiction;
+        }
+        passed
+    }
+
+    /// Another model has other contradictions.
+    fn forget_model(&mut self) {
+        self.contradiction = None;
+    }
 }
 
 impl LaneState {
@@ -216,7 +246,7 @@ impl LaneState {
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
             lost: None,
-            complaints: RateLimit::new(Duration::from_secs(10)),
+            complaints: Complaints::new(),
         }
     }
 }
@@ -321,6 +351,7 @@ impl Lane {
         state.counted = RunCounts::default();
         state.failures = 0;
         state.backoff.reset();
+        state.complaints.forget_model();
         // If the reload no longer waits for the old model, it is freed here.
         let _ = back.send(std::mem::replace(model, new));
         true
@@ -511,9 +542,9 @@ impl Lane {
         }
     }
 
-    fn complain(&self, complaints: &mut RateLimit, work: &PendingFrame, error: &RunError) {
+    fn complain(&self, complaints: &mut Complaints, work: &PendingFrame, error: &RunError) {
         self.metrics.errors.add(1);
-        let Some(held_back) = complaints.pass(Instant::now()) else { return };
+        let Some(held_back) = complaints.pass(error, Instant::now()) else { return };
         let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
         let (model, camera) = (&self.metrics.name, &work.camera.metrics.name);
         log::error!(camera:% = camera; "model {model}: frame {} of camera {camera}: {error}{more}", work.message.sequence);

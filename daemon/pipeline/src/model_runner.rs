@@ -25,24 +25,30 @@ pub enum Fault {
 pub struct RunError {
     /// The extent of the failure.
     pub fault: Fault,
+    /// What a frame's rows contradict, in words that are the same for every such frame.
+    pub contradiction: Option<&'static str>,
     error: Box<dyn Error + Send + Sync>,
 }
 
 impl RunError {
     /// Wraps an error.
     pub fn new(fault: Fault, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { fault, error: error.into() }
+        Self { fault, contradiction: None, error: error.into() }
     }
 }
 
 impl From<DetectorError> for RunError {
     fn from(error: DetectorError) -> Self {
+        let contradiction = match &error {
+            DetectorError::Head(error) => error.of_row(),
+            _ => None,
+        };
         let fault = match error {
             ref error if error.is_fatal() => Fault::Process,
             DetectorError::Frame { slot, .. } => Fault::Frame(slot),
             _ => Fault::Run,
         };
-        Self::new(fault, error)
+        Self { contradiction, ..Self::new(fault, error) }
     }
 }
 

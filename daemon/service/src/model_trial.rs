@@ -247,22 +247,25 @@ fn judge(
     said: &[String],
 ) -> Result<Reply, TrialError> {
     let too_large = || TrialError::Memory { path: path.to_owned(), limit: format_size(engine.load_memory_bytes) };
-    let out_of_memory = |text: &str| OUT_OF_MEMORY.iter().any(|words| text.contains(words));
     match serde_json::from_slice(line) {
         Ok(Answer::Sound { sha256 }) if status.is_some_and(|status| status.success()) => Ok(Reply::Sound(sha256)),
         Ok(Answer::Tried { cards }) if status.is_some_and(|status| status.success()) => Ok(Reply::Tried(cards)),
-        Ok(Answer::Refused { text, .. }) if out_of_memory(&text) => Err(too_large()),
+        Ok(Answer::Refused { text, .. }) if is_out_of_memory(&text) => Err(too_large()),
         Ok(Answer::Refused { text, exit, only_here }) => {
             let certainty = if only_here { Certainty::OnlyHere } else { Certainty::Certain };
             Err(TrialError::Refused { text, exit: Exit::from_code(exit).unwrap_or(Exit::Model), certainty })
         }
-        _ if said.iter().any(|line| out_of_memory(line)) => Err(too_large()),
+        _ if said.iter().any(|line| is_out_of_memory(line)) => Err(too_large()),
         _ => {
             let how = status.map_or_else(|| "did not end".to_owned(), how_it_ended);
             let said = said.last().map(|line| format!(" ({line})")).unwrap_or_default();
             Err(TrialError::Ended { path: path.to_owned(), how: how + &said })
         }
     }
+}
+
+fn is_out_of_memory(text: &str) -> bool {
+    OUT_OF_MEMORY.iter().any(|words| text.contains(words))
 }
 
 /// Runs the trial if this process was started for one; returns the exit status, or `None` if it was not.
@@ -370,6 +373,10 @@ fn external_bytes(path: &Path) -> u64 {
 pub fn load_and_run(model: &ModelConfig, engine: &EngineConfig) -> Result<String, ServiceError> {
     let loaded = LoadedModel::load(model, engine)?;
     let Err(error) = run(model, &loaded) else { return Ok(loaded.engine.file().sha256.clone()) };
+    // A smaller size would run where memory ran out, and yet the card's may be right.
+    if is_out_of_memory(&error.to_string()) {
+        return Err(error);
+    }
     // The card's own errors say what is wrong. Any other may be due to its size: that is certain if another one runs.
     let other = || Detector::other_size(&loaded.engine, &loaded.card);
     let Some((card, size_error)) = (error.exit() != Exit::Config).then(other).flatten() else { return Err(error) };

@@ -3,10 +3,11 @@
 use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::sections::CardSection;
 use crate::heads::spec::{
-    ACTIVATIONS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, DbTextSpec,
-    DepthSpec, FORMATS, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, STYLES,
-    UNITS, YoloxSpec,
+    ACTIVATIONS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, COLUMNS,
+    Column, DbTextSpec, DepthSpec, FORMATS, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER,
+    NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
 };
+use crate::nearest::nearest;
 
 /// A limit that no model comes near.
 const MANY: u32 = 100_000;
@@ -129,6 +130,74 @@ fn attribute(section: &mut CardSection<'_>) -> Option<AttributeSpec> {
     Some(AttributeSpec { name: name?, output: output?, column, kind })
 }
 
+/// The most numbers of a row.
+const MAX_COLUMNS: usize = 1000;
+
+/// Reads how the family of chosen rows finds them.
+fn rows(head: &mut CardSection<'_>) -> RowsSpec {
+    let columns = columns(head);
+    let rows = RowsSpec {
+        columns,
+        nms: head.flag("nms").unwrap_or(false),
+        boxes: name(head, "boxes"),
+        scores: name(head, "scores"),
+        labels: name(head, "labels"),
+    };
+    let outputs = [("boxes", &rows.boxes), ("scores", &rows.scores), ("labels", &rows.labels)];
+    if rows.columns.is_some()
+        && let Some((key, _)) = outputs.into_iter().find(|(_, name)| name.is_some())
+    {
+        let message =
+            format!("`{key}` names an output of its own, and `columns` are those of one output: remove one of the two");
+        head.wrong_at(key, message);
+    }
+    rows
+}
+
+/// Reads the order of a row's numbers.
+fn columns(head: &mut CardSection<'_>) -> Option<Vec<Column>> {
+    const KEY: &str = "columns";
+    const WANTED: &str = "a list of the numbers of a row, as in [\"class\", \"score\", \"x1\", \"y1\", \"x2\", \"y2\"]";
+    let names = COLUMNS.map(|(name, _)| name);
+    let columns = head.list(KEY, WANTED, |section, element| {
+        let Some(word) = element.get_ref().as_str() else {
+            section.wrong_value(element, format!("`{KEY}` must be {WANTED}"));
+            return None;
+        };
+        let found = COLUMNS.iter().find(|(name, _)| *name == word).map(|(_, column)| *column);
+        if found.is_none() {
+            let near =
+                nearest(word, names.iter().copied()).map_or(String::new(), |near| format!("did you mean `{near}`? "));
+            let message = format!("`{KEY}` has no `{word}`: {near}There is {}", names.join(", "));
+            section.wrong_value(element, message);
+        }
+        found
+    })?;
+    if columns.len() > MAX_COLUMNS {
+        head.wrong_at(KEY, format!("`{KEY}` has more than {MAX_COLUMNS} numbers: remove some"));
+        return None;
+    }
+    for (name, column) in COLUMNS {
+        let count = columns.iter().filter(|other| **other == column).count();
+        let right = match column {
+            Column::Skipped => true,
+            Column::Batch => count <= 1,
+            _ => count == 1,
+        };
+        if !right {
+            let found = if count == 0 { "has no".to_owned() } else { format!("has {count} times") };
+            head.wrong_at(
+                KEY,
+                format!(
+                    "`{KEY}` {found} `{name}`: write each of class, score, x1, y1, x2, y2 once, and `_` for others"
+                ),
+            );
+            return None;
+        }
+    }
+    Some(columns)
+}
+
 fn grid(head: &mut CardSection<'_>) -> Option<[u32; 2]> {
     const WANTED: &str = "columns and rows, as in [8, 6]";
     match head.wholes("grid", 1, MAX_GRID, WANTED)?[..] {
@@ -137,6 +206,17 @@ fn grid(head: &mut CardSection<'_>) -> Option<[u32; 2]> {
             head.wrong_at("grid", format!("`grid` must be {WANTED}"));
             None
         }
+    }
+}
+
+/// Returns the option that contradicts rows with columns of the card's own.
+fn beside_columns(spec: &HeadSpec) -> Option<&'static str> {
+    match spec {
+        HeadSpec::YoloNms { rows: RowsSpec { columns: Some(_), .. }, oriented, keypoints, .. } => match keypoints {
+            Some(_) => Some("`keypoints`"),
+            None => oriented.then_some("`oriented`"),
+        },
+        _ => None,
     }
 }
 
@@ -174,6 +254,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             keypoints: keypoints(&mut head),
             unit: head.choice("unit", &UNITS).unwrap_or(BoxUnit::Pixels),
             oriented: head.flag("oriented").unwrap_or(false),
+            rows: rows(&mut head),
         },
         Family::Yolox => HeadSpec::Yolox(YoloxSpec {
             decoded: head.flag("decoded").unwrap_or(false),
@@ -231,6 +312,12 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
     };
     if let Some(other) = beside_oriented(&spec) {
         head.wrong_at("oriented", format!("`oriented` cannot go with {other}: no such model exists; keep one"));
+    }
+    if let Some(other) = beside_columns(&spec) {
+        head.wrong_at(
+            "columns",
+            format!("`columns` cannot go with {other}: such rows have one order; remove one of the two"),
+        );
     }
     head.finish();
     Some(spec)

@@ -17,8 +17,8 @@ use crate::backend::Dim;
 use crate::backend::TensorInfo;
 use crate::heads::build;
 use crate::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DepthSpec, HeatmapSpec, HeatmapStyle,
-    Keypoints, NanodetSpec, Nearer, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DepthSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use crate::heads::{Family, HeadSpec};
 
@@ -127,8 +127,43 @@ fn every_option_of_a_head_is_heard() {
         ("yolov5", "", HeadSpec::Yolov5 { masks: 0 }),
         ("yolov8", "masks = 32", HeadSpec::Yolov8 { keypoints: None, masks: 32, oriented: false }),
         ("yolov8", "oriented = true", HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true }),
-        ("yolo-nms", "oriented = true", HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true }),
-        ("yolo-nms", "", HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false }),
+        (
+            "yolo-nms",
+            "oriented = true",
+            HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() },
+        ),
+        (
+            "yolo-nms",
+            "",
+            HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() },
+        ),
+        (
+            "yolo-nms",
+            "columns = [\"batch\", \"class\", \"score\", \"y1\", \"x1\", \"y2\", \"x2\", \"_\", \"_\"]\nnms = true",
+            HeadSpec::YoloNms {
+                keypoints: None,
+                unit: BoxUnit::Pixels,
+                oriented: false,
+                rows: RowsSpec {
+                    columns: Some({
+                        use Column::{Batch, Class, Score, Skipped, X1, X2, Y1, Y2};
+                        vec![Batch, Class, Score, Y1, X1, Y2, X2, Skipped, Skipped]
+                    }),
+                    nms: true,
+                    ..RowsSpec::default()
+                },
+            },
+        ),
+        (
+            "yolo-nms",
+            "boxes = \"b\"\nscores = \"s\"\nlabels = \"l\"",
+            HeadSpec::YoloNms {
+                keypoints: None,
+                unit: BoxUnit::Pixels,
+                oriented: false,
+                rows: RowsSpec { boxes: named("b"), scores: named("s"), labels: named("l"), ..RowsSpec::default() },
+            },
+        ),
         ("yolox", "", yolox(false, &[8, 16, 32])),
         ("yolox", "decoded = true\nstrides = [16]", yolox(true, &[16])),
         ("nanodet", "", nanodet(&[8, 16, 32], 7, false, true)),
@@ -385,6 +420,29 @@ fn a_card_without_a_head_is_told_the_families() {
 fn what_is_no_toml_is_told_with_its_place() {
     let message = errors("[input\nsize = 3\n");
     assert!(message.starts_with("net.toml:1:7: this is not TOML: "), "{message}");
+}
+
+#[test]
+fn the_columns_of_a_row_have_each_number_once() {
+    let columns = |lines: &str| errors(&format!("[head]\nfamily = \"yolo-nms\"\n{lines}\n"));
+    let all = r#"columns = ["class", "score", "x1", "y1", "x2", "y2"]"#;
+    for (lines, words) in [
+        (r#"columns = ["class", "x1", "y1", "x2", "y2"]"#, "net.toml:3:11: `columns` has no `score`: write each of"),
+        (r#"columns = ["class", "score", "score", "x1", "y1", "x2", "y2"]"#, "`columns` has 2 times `score`"),
+        (r#"columns = ["batch", "batch", "class", "score", "x1", "y1", "x2", "y2"]"#, "`columns` has 2 times `batch`"),
+        (
+            r#"columns = ["class", "scor", "x1", "y1", "x2", "y2"]"#,
+            "net.toml:3:21: `columns` has no `scor`: did you mean `score`?",
+        ),
+        (r#"columns = [0, 1]"#, "`columns` must be a list of the numbers of a row"),
+        (r#"columns = "class""#, "`columns` is a text, not a list of the numbers of a row"),
+        (&format!("{all}\nkeypoints = [17, 3]"), "`columns` cannot go with `keypoints`"),
+        (&format!("{all}\noriented = true"), "`columns` cannot go with `oriented`"),
+        (&format!("{all}\nlabels = \"classes\""), "net.toml:4:10: `labels` names an output of its own"),
+    ] {
+        let message = columns(lines);
+        assert!(message.contains(words), "{lines}: {message}");
+    }
 }
 
 #[test]

@@ -29,12 +29,12 @@
 //! (DetrImageProcessor, RTDetrImageProcessor); `rtdetr_postprocessor.py` of lyuwenyu/RT-DETR and Peterande/D-FINE; `PostProcess`
 //! of roboflow/rf-detr; ultralytics `models/rtdetr/predict.py`.
 
-use visiond_kernels::filter::{Choice, FilterSpec};
+use visiond_kernels::filter::{Choice, FilterSpec, Record};
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::Overlap;
 
 use super::decoded::Decoded;
-use super::end_to_end::{EndToEndOutputs, OutputEncoding, class_of};
+use super::end_to_end::{EndToEndOutputs, OutputEncoding, ROLES};
 use super::gpu_filter::{best_of, plain_box, rows_of, score_code, table};
 use super::head::{Decoder, HeadInput, Suppression};
 use super::masks;
@@ -43,7 +43,7 @@ use super::outputs::{
     ModelOutputs, OutputShape, Roles, class_columns, classes_in, classes_with_background, four_columns, may_agree,
 };
 use super::raw_numbers::{wrong_activation, wrong_format, wrong_unit};
-use super::rows::{best_class, corners, four, logit_floor, max_of, sigmoid, softmax};
+use super::rows::{best_class, class_of, corners, four, logit_floor, max_of, sigmoid, softmax};
 use super::spec::{Activation, Background, BoxFormat, BoxUnit, BoxesSpec};
 
 pub(super) struct BoxesAndScores {
@@ -111,7 +111,7 @@ impl Decoder for BoxesAndScores {
         }
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<BoxesLayout, Misfit> {
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<BoxesLayout, Misfit> {
         if self.queries && outputs.count() == 1 {
             return outputs.table(|output, [_, width]| {
                 classes_in(width, 4, self.class_count, "rows")?;
@@ -120,6 +120,7 @@ impl Decoder for BoxesAndScores {
             });
         }
         if let Some(found) = EndToEndOutputs::find(outputs, &self.spec)? {
+            found.check_chosen(outputs, input_size, "write `family = \"yolo-nms\"` and `nms = true` under [head]")?;
             return Ok(BoxesLayout::EndToEnd(found));
         }
         let (box_hint, score_hints, scores_text): (_, &[&str], _) = if self.queries {
@@ -204,6 +205,23 @@ impl Decoder for BoxesAndScores {
             out.candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
             out.candidates.truncate(count);
         }
+    }
+
+    fn contradiction(&self, layout: &BoxesLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        let BoxesLayout::EndToEnd(found) = layout else { return None };
+        found.contradiction(self.encoding(), input)
+    }
+
+    fn contradiction_of_records(
+        &self,
+        layout: &BoxesLayout,
+        outputs: ModelOutputs<'_>,
+        (records, score_threshold, input_size): (&[Record], f32, (u32, u32)),
+    ) -> Option<Misfit> {
+        let BoxesLayout::EndToEnd(found) = layout else { return None };
+        let check = self.encoding().check(score_threshold, input_size);
+        let fault = check.fault_of_records(records)?;
+        Some(check.misfit(outputs.name(found.boxes), fault, ROLES.to_owned()))
     }
 
     fn doubt(&self, layout: &BoxesLayout, input: &HeadInput<'_>) -> Option<Misfit> {

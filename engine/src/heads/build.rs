@@ -38,8 +38,9 @@ pub fn build(
         HeadSpec::Yolov8 { keypoints, masks, oriented } => {
             checked(Yolov8 { class_count, keypoints: some_points(keypoints), masks, oriented }, family, outputs, size)
         }
-        HeadSpec::YoloNms { keypoints, unit, oriented } => {
-            checked(YoloNms { keypoints: some_points(keypoints), unit, class_count, oriented }, family, outputs, size)
+        HeadSpec::YoloNms { keypoints, unit, oriented, rows } => {
+            let keypoints = some_points(keypoints);
+            checked(YoloNms { keypoints, unit, class_count, oriented, rows }, family, outputs, size)
         }
         HeadSpec::Yolox(spec) => {
             let strides = (!spec.decoded).then_some(spec.strides);

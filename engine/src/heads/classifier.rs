@@ -9,12 +9,12 @@
 use visiond_kernels::filter::FilterSpec;
 
 use super::decoded::Decoded;
-use super::end_to_end::class_of;
+
 use super::head::{Decoder, HeadInput, Suppression};
 use super::misfit::Misfit;
 use super::outputs::{ModelOutputs, class_columns, classes_with_background};
 use super::raw_numbers::wrong_activation_of_row;
-use super::rows::{sigmoid, softmax};
+use super::rows::{class_of, sigmoid, softmax};
 use super::spec::{Activation, Background};
 
 pub(super) struct Classifier {

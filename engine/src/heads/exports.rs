@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use visiond_kernels::tensor::DType;
 
 use super::model_facts::ModelFacts;
-use super::spec::{Background, BoxUnit, BoxesSpec, HeadSpec, YoloxSpec};
+use super::spec::{Background, BoxUnit, BoxesSpec, Column, HeadSpec, RowsSpec, YoloxSpec};
 use crate::backend::{Dim, TensorInfo, picture_size};
 
 /// Whose export a model is, and what visiond makes of it.
@@ -41,6 +41,8 @@ pub(super) enum Reading {
     Guessed,
     /// By this head, with this number of classes.
     Head(HeadSpec, Option<usize>),
+    /// By this head, if a run does not contradict it; other heads fit as well.
+    Also(HeadSpec),
     /// By none, whatever the shapes look like.
     Refused,
 }
@@ -215,7 +217,7 @@ fn libreyolo(metadata: &BTreeMap<String, String>, shapes: &Shapes<'_>) -> Option
             Some(Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Yolox(spec), classes), note) })
         }
         (family, [_, _, Some(6)]) if family.starts_with("yolo9") && shapes.are_named(&["output", "raw"]) => {
-            let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false };
+            let spec = rows_spec(None, false);
             let note = "YOLOv9 with NMS inside, whose pictures lie at the top left; it needs a card";
             // `preprocess_numpy` rounds down and divides by one ratio, as YOLOX does, and feeds RGB from 0 to 1.
             let input = ["preprocess = \"megvii-yolox\"", "order = \"rgb\"", "scale = \"1/255\""];
@@ -391,38 +393,81 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
     None
 }
 
-/// Candidates before NMS, and rows with columns of their own; shapes alone decide whether a head reads them.
+/// Rows that the model has chosen, in the order of `columns`, and whether NMS is left.
+fn rows_spec(columns: Option<&[Column]>, nms: bool) -> HeadSpec {
+    let rows = RowsSpec { columns: columns.map(<[Column]>::to_vec), nms, ..RowsSpec::default() };
+    HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows }
+}
+
+/// Candidates before NMS, and rows with columns of their own.
 fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
+    use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
     let named = |exporter, note: &str| Some(Export::named(exporter, Reading::Guessed, note));
+    let read = |exporter, spec, note: &str| Some(Export::named(exporter, Reading::Head(spec, None), note));
     let rows = shapes.last::<2>().unwrap_or_default();
-    let many = |rows: Option<usize>| rows.is_some_and(|rows| rows > 1000);
+    let is_row = |output: &&TensorInfo| Shapes::dims(output).last() == Some(&Some(6));
+    let many = |rows: Option<usize>| {
+        rows.is_some_and(|count| {
+            count > 1000 || shapes.size.is_some() && (shapes.are_cells(rows, 1) || shapes.are_cells(rows, 3))
+        })
+    };
     if shapes.has_input("scale_factor") {
-        let note = "its rows are class, score and box, or boxes and transposed scores without NMS";
-        return named("PaddleDetection", note);
+        if shapes.outputs.iter().filter(is_row).count() == 1 {
+            let spec = rows_spec(Some(&[Class, Score, X1, Y1, X2, Y2]), false);
+            let note = "rows of class, score and box; its infer_cfg.yml has the mean and deviation of its pictures, which are \
+                        stretched";
+            let input = vec!["fit = \"stretch\"".to_owned()];
+            return read("PaddleDetection", spec, note).map(|export| Export { input, ..export });
+        }
+        return named("PaddleDetection", "boxes and transposed scores without NMS: export with NMS");
     }
     if shapes.output("class_idx").is_some() {
-        return named("Qualcomm AI Hub", "boxes, scores and classes of all candidates, which need NMS");
+        let note = "boxes, scores and classes of all candidates, so that NMS is left";
+        return read("Qualcomm AI Hub", rows_spec(None, true), note);
     }
     if shapes.are_named(&["boxes", "scores", "classes"]) && rows.iter().any(|[rows, _]| many(*rows)) {
-        return named("DeepStream-Yolo", "boxes, scores and classes of all candidates, which need NMS");
+        let note = "boxes, scores and classes of all candidates, so that NMS is left";
+        return read("DeepStream-Yolo", rows_spec(None, true), note);
     }
     if let ([output], [[rows, Some(6)]]) = (shapes.outputs, &rows[..])
         && output.name == "output"
         && many(*rows)
     {
-        return named("DeepStream-Yolo", "rows of box, score and class of all candidates, which need NMS");
+        // YOLOX of one class has the same name and shape.
+        let note =
+            "rows of box, score and class of all candidates, so that NMS is left, if it is not YOLOX of one class";
+        return Some(Export::named("DeepStream-Yolo", Reading::Also(rows_spec(None, true)), note));
+    }
+    if let [output] = shapes.outputs {
+        let pinto = "PINTO_model_zoo";
+        let columns: Option<(&str, [Column; 7], &str)> = match output.name.as_str() {
+            name if name.ends_with("batchno_classid_score_x1y1x2y2") => {
+                Some((pinto, [Batch, Class, Score, X1, Y1, X2, Y2], "rows of picture, class, score and box"))
+            }
+            name if name.ends_with("batchno_classid_x1y1x2y2_score") => {
+                Some((pinto, [Batch, Class, X1, Y1, X2, Y2, Score], "rows of picture, class, box and score"))
+            }
+            name if name.ends_with("flat_predictions") => {
+                Some(("YOLO-NAS", [Batch, X1, Y1, X2, Y2, Score, Class], "rows of picture, box, score and class"))
+            }
+            _ => None,
+        };
+        if let Some((exporter, columns, note)) = columns.filter(|_| rows.iter().all(|[_, width]| *width == Some(7))) {
+            return read(exporter, rows_spec(Some(&columns), false), note);
+        }
     }
     let four = shapes.last::<4>().unwrap_or_default();
     if four.iter().any(|dims| dims[0] == Some(1) && dims[1] == Some(1) && dims[3] == Some(7)) {
-        let note = "its rows are picture, class, score, left, top, right and bottom";
+        let note =
+            "its rows are picture, class, score, left, top, right and bottom, with two dimensions of 1 before them";
         return named("OpenVINO, Caffe or TAO (DetectionOutput)", note);
     }
     if shapes.output("detections").is_some_and(|dims| dims.last() == Some(&Some(7))) {
         return named("automl's EfficientDet", "its rows are picture, top, left, bottom, right, score and class");
     }
-    if shapes.are_named(&["dets", "labels"]) && shapes.output("dets").is_some_and(|dims| dims.last() == Some(&Some(5)))
-    {
-        return named("OpenMMLab (mmdeploy)", "its rows of `dets` are a box and its score");
+    let is_joint = shapes.output("dets").is_some_and(|dims| dims.last() == Some(&Some(5)));
+    if shapes.are_named(&["dets", "labels"]) && is_joint {
+        return read("OpenMMLab (mmdeploy)", rows_spec(None, false), "its rows of `dets` are a box and its score");
     }
     None
 }

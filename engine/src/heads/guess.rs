@@ -15,7 +15,7 @@ use super::row_parts::RowParts;
 use super::semantic::covers;
 use super::spec::{
     Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, Family, HeadSpec, HeatmapSpec,
-    HeatmapStyle, Keypoints, NanodetSpec, YoloxSpec,
+    HeatmapStyle, Keypoints, NanodetSpec, RowsSpec, YoloxSpec,
 };
 use super::unread::unread;
 use crate::backend::{Dim, TensorInfo, picture_size};
@@ -209,13 +209,14 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
         let reason = format!("{rows}rows of box, score and class");
         evidence.add(
             if open { 4 } else { 1 },
-            HeadSpec::YoloNms { keypoints: None, unit, oriented: false },
+            HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows: RowsSpec::default() },
             None,
             reason,
         );
     }
     if chosen && few && b == Some(7) && !batched && tail.chosen {
-        let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+        let spec =
+            HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() };
         evidence.add(1, spec, None, "rows of centre, size, score, class and angle");
     }
     if let Some(b) = b.filter(|&b| chosen && few && b > 7 && tail.chosen)
@@ -223,7 +224,12 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
     {
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
         let reason = format!("rows of box, score, class and {} keypoints", points.count);
-        evidence.add(1, HeadSpec::YoloNms { keypoints: Some(points), unit, oriented: false }, None, reason);
+        evidence.add(
+            1,
+            HeadSpec::YoloNms { keypoints: Some(points), unit, oriented: false, rows: RowsSpec::default() },
+            None,
+            reason,
+        );
     }
     let in_columns = evidence.proposals.iter().any(|p| p.spec.family() == Family::Yolov8 && a < b);
     // Parts in columns show that these are no rows.
@@ -473,7 +479,12 @@ fn propose_end_to_end(evidence: &mut Evidence<'_>, found: &EndToEndOutputs, inpu
     let tensorflow = named_like(&outputs[found.boxes], "detection_boxes");
     if counted && !tensorflow {
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
-        evidence.add(1, HeadSpec::YoloNms { keypoints: None, unit, oriented: false }, None, reason);
+        evidence.add(
+            1,
+            HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows: RowsSpec::default() },
+            None,
+            reason,
+        );
     }
     let unit = unit_of(&tail);
     if deployed {
@@ -908,6 +919,9 @@ fn card_text(
     if spec.family().gives_values() { head } else { format!("{head}\n[classes]\n{classes}\n") }
 }
 
+/// A rank after every other.
+const LAST: u8 = u8::MAX;
+
 /// Returns the heads that fit a model's outputs, the likeliest first.
 ///
 /// These are guesses: several families have the same shapes, and nothing shows how the picture must be scaled. An export that is
@@ -944,6 +958,12 @@ pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
             if build(spec, outputs, size, classes.unwrap_or(0)).is_ok() {
                 fitting = vec![known];
             }
+        }
+        Some((Reading::Also(spec), exporter)) => {
+            let reason = format!("the export of {exporter}");
+            let also = HeadProposal { rank: LAST, spec: spec.clone(), classes: None, reason };
+            let size = size.unwrap_or_else(|| likely_size(spec, inputs));
+            fitting.extend(build(spec, outputs, size, 0).is_ok().then_some(also));
         }
         Some((Reading::Guessed, _)) | None => {}
     }

@@ -1,6 +1,6 @@
 //! The interface of heads, the one that each family's file implements, and the checks between the two.
 
-use visiond_kernels::filter::{FilterSpec, Filtered, ScoreCode};
+use visiond_kernels::filter::{FilterSpec, Filtered, Record, ScoreCode};
 use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
@@ -14,6 +14,9 @@ use crate::backend::TensorInfo;
 /// Reads the outputs of one family of models.
 pub trait Head: Send {
     /// Decodes one frame's outputs into `out`, which is cleared first.
+    ///
+    /// # Errors
+    /// The outputs have other shapes, or a row that the model has chosen contradicts the card. Then `out` is empty.
     fn decode(&mut self, input: &HeadInput<'_>, out: &mut Decoded) -> Result<(), HeadError>;
 
     /// Checks the numbers of a run on a real picture: whether they can be what the card says.
@@ -26,7 +29,7 @@ pub trait Head: Send {
     fn filter(&self, outputs: &[TensorInfo], input_size: (u32, u32), score_threshold: f32) -> Option<FilterSpec>;
 
     /// Does the same as [`Head::decode`] with what the filter found in one frame: the same candidates in the same order.
-    fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded);
+    fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) -> Result<(), HeadError>;
 
     /// Returns where masks are in outputs of these shapes; `None` if the model has none, or a shape is unknown. [`Head::decode`]
     /// tells it of real outputs in [`Decoded::masks`].
@@ -106,9 +109,17 @@ pub struct HeadError {
     pub(crate) key: &'static str,
     /// What to do, as an imperative.
     remedy: String,
+    /// What is wrong with a row of one frame, in words that are the same for every such row.
+    of_row: Option<&'static str>,
 }
 
 impl HeadError {
+    /// Returns what is wrong with a row of one frame, in words that are the same for every such row; `None` for an error of the
+    /// whole model.
+    pub fn of_row(&self) -> Option<&'static str> {
+        self.of_row
+    }
+
     /// Replaces what to do, and the key where to do it.
     pub(super) fn remedied(self, key: &'static str, remedy: String) -> Self {
         Self { key, remedy, ..self }
@@ -118,7 +129,7 @@ impl HeadError {
 /// The trait that each family's file implements; [`checked`] makes a [`Head`] of it.
 pub(super) trait Decoder: Send {
     /// Which output has which role, and the sizes that decoding relies on.
-    type Layout;
+    type Layout: Send;
 
     /// Returns the shapes that it reads, as text.
     fn reads(&self) -> &'static str;
@@ -130,6 +141,22 @@ pub(super) trait Decoder: Send {
 
     /// Decodes the outputs that `layout`, which was made of them, names.
     fn decode(&mut self, layout: &Self::Layout, input: &HeadInput<'_>, out: &mut Decoded);
+
+    /// Returns the first row of a frame that the model has chosen and that cannot be what the card says. A compare a row: it runs
+    /// on every frame.
+    fn contradiction(&self, _layout: &Self::Layout, _input: &HeadInput<'_>) -> Option<Misfit> {
+        None
+    }
+
+    /// Does the same with what the GPU's filter found, with the minimum score and the input's size; `outputs` are the declared ones.
+    fn contradiction_of_records(
+        &self,
+        _layout: &Self::Layout,
+        _outputs: ModelOutputs<'_>,
+        _found: (&[Record], f32, (u32, u32)),
+    ) -> Option<Misfit> {
+        None
+    }
 
     /// Describes `decode` to the GPU's filter; `None` if it is not worth it or a shape is unknown. Thresholds are set later.
     fn filter(&self, layout: &Self::Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec>;
@@ -160,12 +187,15 @@ pub(super) trait Decoder: Send {
     }
 }
 
-struct Checked<D> {
+struct Checked<D: Decoder> {
     decoder: D,
     family: &'static str,
     input_size: (u32, u32),
     suppression: Suppression,
     keypoints: Option<usize>,
+    /// The outputs that the model declares, for errors, and their layout.
+    outputs: Vec<TensorInfo>,
+    layout: D::Layout,
 }
 
 /// Makes a head of `decoder` and checks it against the outputs that the model declares.
@@ -175,11 +205,22 @@ pub(super) fn checked<D: Decoder + 'static>(
     outputs: &[TensorInfo],
     input_size: (u32, u32),
 ) -> Result<Box<dyn Head>, HeadError> {
-    let mut head = Checked { decoder, family, input_size, suppression: Suppression::None, keypoints: None };
-    let layout = head.layout(ModelOutputs::Declared(outputs), input_size)?;
-    head.suppression = head.decoder.suppression(&layout);
-    head.keypoints = head.decoder.keypoints(&layout);
-    Ok(Box::new(head))
+    let declared = ModelOutputs::Declared(outputs);
+    let layout = decoder.layout(declared, input_size).map_err(|misfit| error_of(&decoder, family, misfit, declared))?;
+    let (suppression, keypoints) = (decoder.suppression(&layout), decoder.keypoints(&layout));
+    Ok(Box::new(Checked { decoder, family, input_size, suppression, keypoints, outputs: outputs.to_vec(), layout }))
+}
+
+fn error_of<D: Decoder>(decoder: &D, family: &'static str, misfit: Misfit, outputs: ModelOutputs<'_>) -> HeadError {
+    let remedy = || "correct [head] in its model card (`visiond inspect` shows which heads fit)".to_owned();
+    HeadError {
+        family,
+        reads: decoder.reads(),
+        problem: format!("{}; the model has {}", misfit.problem, outputs.describe()),
+        key: misfit.key,
+        remedy: misfit.remedy.unwrap_or_else(remedy),
+        of_row: misfit.of_row,
+    }
 }
 
 impl<D: Decoder> Checked<D> {
@@ -188,14 +229,7 @@ impl<D: Decoder> Checked<D> {
     }
 
     fn error(&self, misfit: Misfit, outputs: ModelOutputs<'_>) -> HeadError {
-        let remedy = || "correct [head] in its model card (`visiond inspect` shows which heads fit)".to_owned();
-        HeadError {
-            family: self.family,
-            reads: self.decoder.reads(),
-            problem: format!("{}; the model has {}", misfit.problem, outputs.describe()),
-            key: misfit.key,
-            remedy: misfit.remedy.unwrap_or_else(remedy),
-        }
+        error_of(&self.decoder, self.family, misfit, outputs)
     }
 }
 
@@ -204,6 +238,9 @@ impl<D: Decoder> Head for Checked<D> {
         out.clear();
         let outputs = ModelOutputs::Real(input.outputs);
         let layout = self.layout(outputs, input.input_size)?;
+        if let Some(misfit) = self.decoder.contradiction(&layout, input) {
+            return Err(self.error(misfit, outputs));
+        }
         self.decoder.decode(&layout, input, out);
         out.masks = self.decoder.masks(&layout, outputs, input.input_size);
         if self.decoder.clips() {
@@ -215,7 +252,8 @@ impl<D: Decoder> Head for Checked<D> {
     fn check_numbers(&self, input: &HeadInput<'_>) -> Result<(), HeadError> {
         let outputs = ModelOutputs::Real(input.outputs);
         let layout = self.layout(outputs, input.input_size)?;
-        self.decoder.doubt(&layout, input).map_or(Ok(()), |misfit| Err(self.error(misfit, outputs)))
+        let misfit = self.decoder.doubt(&layout, input).or_else(|| self.decoder.contradiction(&layout, input));
+        misfit.map_or(Ok(()), |misfit| Err(self.error(misfit, outputs)))
     }
 
     fn filter(&self, outputs: &[TensorInfo], input_size: (u32, u32), score_threshold: f32) -> Option<FilterSpec> {
@@ -235,11 +273,18 @@ impl<D: Decoder> Head for Checked<D> {
         self.decoder.masks(&layout, outputs, input_size)
     }
 
-    fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) {
+    fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) -> Result<(), HeadError> {
+        out.clear();
+        let outputs = ModelOutputs::Declared(&self.outputs);
+        let rows = (found.records, found.score_threshold, self.input_size);
+        if let Some(misfit) = self.decoder.contradiction_of_records(&self.layout, outputs, rows) {
+            return Err(self.error(misfit, outputs));
+        }
         out.take(found);
         if self.decoder.clips() {
             out.clip(self.input_size);
         }
+        Ok(())
     }
 
     fn suppression(&self) -> Suppression {

@@ -8,12 +8,14 @@ pub(super) struct Misfit {
     pub(super) problem: String,
     /// What to write instead, if that is known.
     pub(super) remedy: Option<String>,
+    /// What is wrong with a row of one frame, in words that are the same for every such row.
+    pub(super) of_row: Option<&'static str>,
 }
 
 impl Misfit {
     /// Makes a misfit at a key with what to write there.
     pub(super) fn at(key: &'static str, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { key, problem: problem.into(), remedy: Some(remedy.into()) }
+        Self { key, problem: problem.into(), remedy: Some(remedy.into()), of_row: None }
     }
 }
 
@@ -22,7 +24,7 @@ pub(super) const FAMILY: &str = "head.family";
 
 impl From<String> for Misfit {
     fn from(problem: String) -> Self {
-        Self { key: FAMILY, problem, remedy: None }
+        Self { key: FAMILY, problem, remedy: None, of_row: None }
     }
 }
 

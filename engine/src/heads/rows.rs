@@ -1,6 +1,6 @@
 //! Functions that the heads' inner loops share: best of a row, activations, boxes.
 
-use super::spec::{BoxFormat, BoxUnit};
+use super::spec::{Background, BoxFormat, BoxUnit};
 
 /// Returns the maximum of a row, ignoring NaN; negative infinity for an empty row.
 #[inline]
@@ -99,6 +99,15 @@ pub(super) fn four(values: &[f32], at: usize) -> Option<[f32; 4]> {
 pub(super) fn class_number(value: f32) -> Option<u32> {
     // 2^24: beyond this, f32 cannot represent every integer.
     (-0.5..16_777_216.0).contains(&value).then(|| value.round() as u32)
+}
+
+/// Returns the class for a number from the model; `None` for the background.
+pub(super) fn class_of(number: u32, background: Background, class_count: usize) -> Option<u32> {
+    match background {
+        Background::None => Some(number),
+        Background::First => number.checked_sub(1),
+        Background::Last => (class_count == 0 || (number as usize) < class_count).then_some(number),
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ use visiond_kernels::mask::{ClassMapper, ClassPlanes, ClassScores};
 
 use super::classifier::are_probabilities;
 use super::decoded::{ClassArea, Decoded};
-use super::end_to_end::class_of;
+use super::rows::class_of;
+
 use super::head::{Decoder, HeadInput, Suppression};
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, OutputShape, class_columns, classes_text};

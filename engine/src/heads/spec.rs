@@ -124,6 +124,50 @@ pub struct NanodetSpec {
     pub multi_label: bool,
 }
 
+/// One number of a row that a model has chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// The frame of the batch, which is not read.
+    Batch,
+    /// The class, from 0.
+    Class,
+    /// The score.
+    Score,
+    /// The box's left side.
+    X1,
+    /// The box's top.
+    Y1,
+    /// The box's right side.
+    X2,
+    /// The box's bottom.
+    Y2,
+    /// A number that is not read.
+    Skipped,
+}
+
+impl Column {
+    /// Returns a list of columns as a card has it.
+    pub(crate) fn list(columns: &[Self]) -> String {
+        let names: Vec<String> = columns.iter().map(|column| word(&COLUMNS, column)).collect();
+        format!("[{}]", names.join(", "))
+    }
+}
+
+/// How [`Family::YoloNms`] finds what the model has chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RowsSpec {
+    /// The numbers of a row; `None` is box, score, class, or for rows of seven the frame, box, class, score.
+    pub columns: Option<Vec<Column>>,
+    /// Whether the model has only chosen a class for each box, and NMS is left.
+    pub nms: bool,
+    /// The output with the boxes, if scores and classes have outputs of their own; found by name or shape if not given.
+    pub boxes: Option<String>,
+    /// The output with the scores.
+    pub scores: Option<String>,
+    /// The output with the classes.
+    pub labels: Option<String>,
+}
+
 /// Options of [`Family::Ssd`] and [`Family::Detr`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BoxesSpec {
@@ -294,6 +338,8 @@ pub enum HeadSpec {
         unit: BoxUnit,
         /// Whether boxes are turned: centre and size, and their angle in radians after the class.
         oriented: bool,
+        /// The order of a row's numbers, and what is left to do.
+        rows: RowsSpec,
     },
     /// See [`Family::Yolox`].
     Yolox(YoloxSpec),
@@ -439,6 +485,17 @@ pub(crate) const STYLES: [(&str, HeatmapStyle); 3] = [
     ("ttfnet", HeatmapStyle::TtfNet),
     ("centerface", HeatmapStyle::CenterFace),
 ];
+/// The words of cards for the numbers of a row.
+pub(crate) const COLUMNS: [(&str, Column); 8] = [
+    ("batch", Column::Batch),
+    ("class", Column::Class),
+    ("score", Column::Score),
+    ("x1", Column::X1),
+    ("y1", Column::Y1),
+    ("x2", Column::X2),
+    ("y2", Column::Y2),
+    ("_", Column::Skipped),
+];
 /// The words of cards for the end of a depth map that is near.
 pub(crate) const NEARER: [(&str, Nearer); 2] = [("smaller", Nearer::Smaller), ("larger", Nearer::Larger)];
 
@@ -474,9 +531,16 @@ impl HeadSpec {
             Self::Yolov8 { keypoints, masks, oriented } => {
                 vec![points(keypoints), number("masks", *masks), set("oriented", *oriented)]
             }
-            Self::YoloNms { keypoints, unit, oriented } => {
-                vec![points(keypoints), Some(("unit", word(&UNITS, unit))), set("oriented", *oriented)]
-            }
+            Self::YoloNms { keypoints, unit, oriented, rows } => vec![
+                points(keypoints),
+                Some(("unit", word(&UNITS, unit))),
+                set("oriented", *oriented),
+                rows.columns.as_ref().map(|columns| ("columns", Column::list(columns))),
+                set("nms", rows.nms),
+                name("boxes", &rows.boxes),
+                name("scores", &rows.scores),
+                name("labels", &rows.labels),
+            ],
             Self::Yolox(spec) => vec![
                 Some(("decoded", spec.decoded.to_string())),
                 // Decoded boxes need no grid.

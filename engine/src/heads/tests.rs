@@ -144,6 +144,7 @@ fn what_follows_the_class_of_a_row_must_be_masks_or_the_cards_keypoints() {
         keypoints: keypoints.map(|(count, scored)| Keypoints { count, scored }),
         unit: BoxUnit::Pixels,
         oriented: false,
+        rows: RowsSpec::default(),
     };
     let rows = |width| tensor("output0", &[1, 50, width]);
     let error = refused(&spec(None), &[rows(57)], (320, 320), 3);
@@ -182,7 +183,7 @@ fn masks_are_made_of_a_rows_last_numbers_and_the_planes_of_another_output() {
     assert_eq!(masks(&v8, &[of_rows, planes(&[1, 5, 8, 6])]), at(7, 12, 1, 480));
     let v5 = HeadSpec::Yolov5 { masks: 5 };
     assert_eq!(masks(&v5, &[tensor("output0", &[1, 40, 13]), planes(&[1, 5, 8, 6])]), at(8, 13, 1, 520));
-    let nms = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false };
+    let nms = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() };
     assert_eq!(masks(&nms, &[tensor("output0", &[1, 40, 11]), planes(&[1, 5, 8, 6])]), at(6, 11, 1, 440));
     // Without planes, with others, or before their shape is known.
     for other in [&[1, 4, 8, 6][..], &[5, 8, 6], &[1, 5, 0, 6], &[2, 5, 8, 6, 1]] {
@@ -228,7 +229,7 @@ fn masks_are_planes_of_their_own_beside_boxes_and_scores() {
 #[test]
 fn oriented_boxes_have_one_number_more_and_nothing_else() {
     let turned = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true };
-    let rows = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+    let rows = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() };
     assert_eq!(key(&turned, &[tensor("y", &[1, 20, 2100])], (320, 320), 15), "");
     let error = refused(&turned, &[tensor("y", &[1, 19, 2100])], (320, 320), 15);
     assert!(error.contains("one output [1, 4 + classes + 1, N]"), "{error}");
@@ -240,7 +241,7 @@ fn oriented_boxes_have_one_number_more_and_nothing_else() {
 
 #[test]
 fn angles_in_degrees_are_doubted() {
-    let rows = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+    let rows = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() };
     let doubted = |angle: f32| doubt(&rows, &[1, 30, 7], 3, &[90.0, 80.0, 70.0, 60.0, 0.5, 0.0, angle].repeat(30));
     assert_eq!(doubted(1.5), "");
     assert_eq!(doubted(-7.0), "");
@@ -249,7 +250,7 @@ fn angles_in_degrees_are_doubted() {
 
 #[test]
 fn rows_without_a_score_may_hold_any_box() {
-    let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false };
+    let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() };
     for row in [[-1.0; 6], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]] {
         assert_eq!(doubt(&spec, &[1, 300, 6], 3, &row.repeat(300)), "", "{row:?}");
     }
@@ -396,7 +397,10 @@ fn a_refusal_says_what_the_head_reads() {
     for (spec, reads) in [
         (HeadSpec::Yolov5 { masks: 0 }, "one output [1, N, 5 + classes"),
         (V8, "one output [1, 4 + classes"),
-        (HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false }, "[1, N, 6"),
+        (
+            HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() },
+            "[1, N, 6",
+        ),
         (
             HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8] }),
             "one output [1, cells of all grids, 5 + classes]",
@@ -565,9 +569,16 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
     prop_oneof![
         (0..3_usize).prop_map(|masks| HeadSpec::Yolov5 { masks }),
         (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov8 { keypoints, masks, oriented: false }),
-        (keypoints(), unit()).prop_map(|(keypoints, unit)| HeadSpec::YoloNms { keypoints, unit, oriented: false }),
+        (keypoints(), unit(), any::<bool>()).prop_map(|(keypoints, unit, nms)| {
+            let rows = RowsSpec { nms, ..RowsSpec::default() };
+            HeadSpec::YoloNms { keypoints, unit, oriented: false, rows }
+        }),
+        (Just(COLUMNS.map(|(_, column)| column).to_vec()).prop_shuffle(), unit()).prop_map(|(columns, unit)| {
+            let rows = RowsSpec { columns: Some(columns), ..RowsSpec::default() };
+            HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows }
+        }),
         Just(HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true }),
-        Just(HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true }),
+        Just(HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() }),
         (any::<bool>(), strides()).prop_map(|(decoded, strides)| HeadSpec::Yolox(YoloxSpec { decoded, strides })),
         (strides(), 0..3_usize, any::<bool>(), any::<bool>()).prop_map(|(strides, reg_max, sigmoid, multi_label)| {
             HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true, multi_label })
@@ -679,9 +690,13 @@ pub(super) fn right_outputs(
             vec![output, tensor("prototypes", &[1, *masks, 3, 5])]
         }
         HeadSpec::YoloNms { oriented: true, .. } => vec![tensor("output", &[1, rows, 7])],
+        HeadSpec::YoloNms { rows: RowsSpec { columns: Some(columns), .. }, .. } => {
+            vec![tensor("output", &[rows, columns.len()])]
+        }
         HeadSpec::YoloNms { keypoints, .. } => match variant {
             0 => vec![tensor("output", &[1, rows, 6 + points(*keypoints)])],
             1 => vec![tensor("output", &[rows, 7])],
+            2 => vec![tensor("dets", &[1, rows, 5]), integers("labels", &[1, rows])],
             _ => chosen().into_iter().chain([tensor("num", &[1, 1])]).collect(),
         },
         HeadSpec::Yolox(spec) => vec![tensor("output", &[1, cells(&spec.strides, false), 5 + classes])],

@@ -7,26 +7,31 @@
 //! - `[1, N, 7]` of oriented models: centre x, centre y, width, height, score, class, angle in radians.
 //! - `[N, 7]`: frame of the batch, left, top, right, bottom, class, score (YOLOv7 `--end2end` for ONNX Runtime).
 //! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
-//!   EfficientNMS, YOLOv7 and YOLOv8 exports with it).
+//!   EfficientNMS, YOLOv7 and YOLOv8 exports with it); three without the number; two with `[1, N, 5]` of boxes and scores
+//!   (MMDeploy, OpenVINO's training extensions).
+//! - rows of any other order, which the card has as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS.
 //!
-//! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. Needs no NMS.
+//! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. Needs no NMS unless the card sets `nms = true`:
+//! then the model has only chosen the best class of each cell (DeepStream-Yolo, Qualcomm AI Hub).
 //!
 //! Source: ultralytics `utils/nms.py` (the branch for end-to-end models) and `engine/exporter.py` (`NMSModel`);
 //! WongKinYiu/yolov7 `models/experimental.py`; TensorRT `plugin/efficientNMSPlugin/README.md`.
 
-use visiond_kernels::filter::{FilterSpec, Table};
+use visiond_kernels::filter::{FilterSpec, Record, Table};
 use visiond_kernels::mask::MaskSpec;
+use visiond_kernels::nms::Overlap;
 
 use super::decoded::{Decoded, InputKeypoint};
-use super::end_to_end::{EndToEndOutputs, OutputEncoding};
+use super::end_to_end::{EndToEndOutputs, OutputEncoding, ROLES, not_all_cells};
+use super::finished_rows::{BATCH_BOX_CLASS_SCORE, BOX_SCORE_CLASS, FinishedRow, KEY, RowColumns, any_order, order_of};
 use super::gpu_filter::{ANGLE, best_of, plain_box, plain_points, rows_of, scale_of, table};
 use super::head::{Decoder, HeadInput, Suppression};
 use super::masks;
 use super::misfit::{FAMILY, Misfit};
-use super::outputs::ModelOutputs;
+use super::outputs::{ModelOutputs, may_be};
 use super::raw_numbers::{Numbers, not_probabilities, not_radians, wrong_labels, wrong_unit};
-use super::rows::{class_number, corners, four};
-use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints};
+use super::rows::{class_number, corners};
+use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints, RowsSpec};
 
 pub(super) struct YoloNms {
     pub(super) keypoints: Option<Keypoints>,
@@ -35,19 +40,25 @@ pub(super) struct YoloNms {
     pub(super) class_count: usize,
     /// Whether boxes are centre and size, and turned by the number after the class.
     pub(super) oriented: bool,
+    pub(super) rows: RowsSpec,
 }
 
 pub(super) enum YoloNmsLayout {
     Rows {
         output: usize,
         width: usize,
-    },
-    /// The columns of YOLOv7's rows.
-    BatchRows {
-        output: usize,
+        at: RowColumns,
+        /// Whether keypoints, an angle or mask coefficients may follow.
+        with_rest: bool,
     },
     EndToEnd(EndToEndOutputs),
 }
+
+/// What to write for turned boxes whose rows contradict the card: there is one order.
+const ORIENTED: &str = "remove `oriented` under [head], or correct `family`";
+
+/// What to write for rows of which nothing has removed those of the same object.
+const NMS: &str = "write `nms = true` under [head]";
 
 /// The mask coefficients of Ultralytics' models, which an export may keep without the masks.
 const MASKS: usize = 32;
@@ -74,6 +85,60 @@ impl YoloNms {
         Err(Misfit::at("head.keypoints", problem, format!("write `keypoints = [{count}, {each}]` under [head]")))
     }
 
+    /// Finds the rows, or the outputs with boxes, scores and classes.
+    fn find(&self, outputs: ModelOutputs<'_>) -> Result<YoloNmsLayout, Misfit> {
+        if self.oriented {
+            return outputs.table(|output, [_, width]| match width {
+                Some(width) if width != 7 => Err(format!("has rows of {width} numbers, not 7")),
+                _ => Ok(YoloNmsLayout::Rows { output, width: 7, at: BOX_SCORE_CLASS, with_rest: true }),
+            });
+        }
+        if let Some(at) = self.rows.columns.as_deref().and_then(RowColumns::of) {
+            let named = |[_, width]: [Option<usize>; 2]| may_be(width, at.width);
+            return outputs
+                .table(|output, dims| match named(dims) {
+                    true => Ok(YoloNmsLayout::Rows { output, width: at.width, at, with_rest: false }),
+                    false => {
+                        let width = dims[1].unwrap_or_default();
+                        Err(format!("has rows of {width} numbers, but the card's `columns` are {}", at.width))
+                    }
+                })
+                .map_err(|misfit| {
+                    Misfit::at(KEY, misfit.problem, "write a name for each number of a row as `columns`")
+                });
+        }
+        let RowsSpec { boxes, scores, labels, .. } = self.rows.clone();
+        if let Some(found) =
+            EndToEndOutputs::find(outputs, &BoxesSpec { boxes, scores, labels, ..BoxesSpec::default() })?
+        {
+            return Ok(YoloNmsLayout::EndToEnd(found));
+        }
+        let wanted = 6 + self.keypoints.map_or(0, |k| k.values());
+        let found = outputs.table(|output, [rows, width]| match width {
+            Some(7) if self.keypoints.is_none() => {
+                Ok(YoloNmsLayout::Rows { output, width: 7, at: BATCH_BOX_CLASS_SCORE, with_rest: false })
+            }
+            Some(width) if width < wanted => Err(format!("has rows of {width} numbers, but needs {wanted} or more")),
+            // A batch of one row without a dimension for it.
+            Some(_) if rows == Some(1) && outputs.is_vector(output) => {
+                Err("is one row of numbers, as a classifier's scores are".to_owned())
+            }
+            // One of several, such as labels beside boxes.
+            None if outputs.count() > 1 && outputs.is_vector(output) => {
+                Err("leaves open how many numbers a row has".to_owned())
+            }
+            width => {
+                Ok(YoloNmsLayout::Rows { output, width: width.unwrap_or(0), at: BOX_SCORE_CLASS, with_rest: true })
+            }
+        })?;
+        if let YoloNmsLayout::Rows { output, width, with_rest: true, .. } = found
+            && let Some(rest) = width.checked_sub(wanted).filter(|rest| *rest > 0 && outputs.count() == 1)
+        {
+            self.check_keypoints(outputs.name(output), width, rest)?;
+        }
+        Ok(found)
+    }
+
     /// The rows of oriented models: `OBB` in ultralytics `nn/modules/head.py`, `NMSModel` in `engine/exporter.py`.
     fn format(&self) -> BoxFormat {
         if self.oriented { BoxFormat::Cxcywh } else { BoxFormat::Xyxy }
@@ -96,53 +161,44 @@ impl Decoder for YoloNms {
         if self.oriented {
             return "one output [1, N, 7] of centre, size, score, class and angle";
         }
-        "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or four: count [1, 1], boxes [1, N, 4], scores [1, N] and classes [1, N]"
+        if self.rows.columns.is_some() {
+            return "one output [1, N, columns] or [N, columns]";
+        }
+        "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or several: count [1, 1] or none, boxes [1, N, 4], scores [1, N] and \
+         classes [1, N]"
     }
 
-    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<YoloNmsLayout, Misfit> {
-        if self.oriented {
-            return outputs.table(|output, [_, width]| match width {
-                Some(width) if width != 7 => Err(format!("has rows of {width} numbers, not 7")),
-                _ => Ok(YoloNmsLayout::Rows { output, width: 7 }),
-            });
-        }
-        if let Some(found) = EndToEndOutputs::find(outputs, &BoxesSpec::default())? {
-            return Ok(YoloNmsLayout::EndToEnd(found));
-        }
-        let wanted = 6 + self.keypoints.map_or(0, |k| k.values());
-        let found = outputs.table(|output, [rows, width]| match width {
-            Some(7) if self.keypoints.is_none() => Ok(YoloNmsLayout::BatchRows { output }),
-            Some(width) if width < wanted => Err(format!("has rows of {width} numbers, but needs {wanted} or more")),
-            // A batch of one row without a dimension for it.
-            Some(_) if rows == Some(1) && outputs.is_vector(output) => {
-                Err("is one row of numbers, as a classifier's scores are".to_owned())
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<YoloNmsLayout, Misfit> {
+        let found = self.find(outputs)?;
+        match &found {
+            _ if self.rows.nms => {}
+            YoloNmsLayout::EndToEnd(found) => found.check_chosen(outputs, input_size, NMS)?,
+            &YoloNmsLayout::Rows { output, .. } => {
+                let [rows, _] = outputs.rows_and_columns(output);
+                not_all_cells(outputs.name(output), rows, input_size, NMS)?;
             }
-            width => Ok(YoloNmsLayout::Rows { output, width: width.unwrap_or(0) }),
-        })?;
-        if let YoloNmsLayout::Rows { output, width } = found
-            && let Some(rest) = width.checked_sub(wanted).filter(|rest| *rest > 0 && outputs.count() == 1)
-        {
-            self.check_keypoints(outputs.name(output), width, rest)?;
         }
         Ok(found)
     }
 
     fn decode(&mut self, layout: &YoloNmsLayout, input: &HeadInput<'_>, out: &mut Decoded) {
-        let (output, width, box_at, score_at, class_at) = match layout {
-            YoloNmsLayout::EndToEnd(found) => return found.decode(self.encoding(), input, out),
-            &YoloNmsLayout::Rows { output, width } => (output, width.max(6), 0, 4, 5),
-            &YoloNmsLayout::BatchRows { output } => (output, 7, 1, 6, 5),
+        let &YoloNmsLayout::Rows { output, width, at, with_rest } = layout else {
+            if let YoloNmsLayout::EndToEnd(found) = layout {
+                found.decode(self.encoding(), input, out);
+            }
+            return;
         };
+        let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
         let (unit, size) = (self.unit, input.input_size);
         let [kx, ky] = scale_of(unit, size);
         for (index, row) in values.chunks_exact(width).enumerate() {
-            let score = row[score_at];
+            let score = row[at.score];
             if score.is_nan() || score < input.score_threshold {
                 continue;
             }
-            let (Some(class), Some(numbers)) = (class_number(row[class_at]), four(row, box_at)) else { continue };
-            let added = out.push(index, class, score, corners(numbers, self.format(), unit, size));
+            let Some(class) = class_number(row[at.class]) else { continue };
+            let added = out.push(index, class, score, corners(at.four(row), self.format(), unit, size)) && with_rest;
             if added && self.oriented {
                 out.push_angle(index, row[6]);
             } else if let (true, Some(points)) = (added, self.keypoints) {
@@ -155,65 +211,110 @@ impl Decoder for YoloNms {
         }
     }
 
-    fn doubt(&self, layout: &YoloNmsLayout, input: &HeadInput<'_>) -> Option<Misfit> {
-        const KEY: &str = "head.unit";
-        let (output, width, box_at, score_at, class_at) = match layout {
-            YoloNmsLayout::EndToEnd(found) => return found.doubt(self.encoding(), KEY, input),
-            &YoloNmsLayout::Rows { output, width } => (output, width.max(6), 0, 4, 5),
-            &YoloNmsLayout::BatchRows { output } => (output, 7, 1, 6, 5),
+    fn contradiction(&self, layout: &YoloNmsLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        let &YoloNmsLayout::Rows { output, width, at, .. } = layout else {
+            let YoloNmsLayout::EndToEnd(found) = layout else { return None };
+            return found.contradiction(self.encoding(), input);
         };
+        let width = width.max(at.width);
+        let values = input.outputs[output].tensor.to_f32();
+        let check = self.encoding().check(input.score_threshold, input.input_size);
+        let corners = |numbers: [f32; 4]| corners(numbers, self.format(), self.unit, input.input_size);
+        let rows = values.chunks_exact(width).map(|row| FinishedRow {
+            score: row[at.score],
+            label: row[at.class],
+            corners: corners(at.four(row)),
+        });
+        let fault = check.first_fault(rows)?;
+        let remedy = if self.oriented { ORIENTED.to_owned() } else { order_of(&values, width, corners, &check) };
+        Some(check.misfit(input.outputs[output].name, fault, remedy))
+    }
+
+    fn contradiction_of_records(
+        &self,
+        layout: &YoloNmsLayout,
+        outputs: ModelOutputs<'_>,
+        (records, score_threshold, input_size): (&[Record], f32, (u32, u32)),
+    ) -> Option<Misfit> {
+        let check = self.encoding().check(score_threshold, input_size);
+        let fault = check.fault_of_records(records)?;
+        let (output, remedy) = match layout {
+            &YoloNmsLayout::Rows { output, .. } if self.oriented => (output, ORIENTED.to_owned()),
+            &YoloNmsLayout::Rows { output, width, at, .. } => (output, any_order(width.max(at.width))),
+            YoloNmsLayout::EndToEnd(found) => (found.boxes, ROLES.to_owned()),
+        };
+        Some(check.misfit(outputs.name(output), fault, remedy))
+    }
+
+    fn doubt(&self, layout: &YoloNmsLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        const UNIT: &str = "head.unit";
+        let &YoloNmsLayout::Rows { output, width, at, .. } = layout else {
+            let YoloNmsLayout::EndToEnd(found) = layout else { return None };
+            return found.doubt(self.encoding(), UNIT, input);
+        };
+        let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
         let rows = || values.chunks_exact(width);
-        let scores = Numbers::of(rows().map(|row| &row[score_at]));
+        let scores = Numbers::of(rows().map(|row| &row[at.score]));
         // Unused rows may have the score -1.
         if scores.most() > 1.5 {
             return not_probabilities(scores, FAMILY, "correct `family` under [head]");
         }
         // Whatever fills the boxes of unused rows, their scores are not above 0.
-        let used = rows().filter(|row| row[score_at] > 0.0);
-        let boxes: Vec<[f32; 4]> = used.filter_map(|row| four(row, box_at)).collect();
-        let found = rows().map(|row| (row[score_at], row[class_at]));
+        let used = rows().filter(|row| row[at.score] > 0.0);
+        let boxes: Vec<[f32; 4]> = used.map(|row| at.four(row)).collect();
+        let found = rows().map(|row| (row[at.score], row[at.class]));
         wrong_labels(found, 0, self.class_count, input.score_threshold)
-            .or_else(|| wrong_unit(&boxes, self.unit, KEY))
-            .or_else(|| not_radians(rows().filter(|row| self.oriented && row[score_at] > 0.0).map(|row| &row[6])))
+            .or_else(|| wrong_unit(&boxes, self.unit, UNIT))
+            .or_else(|| not_radians(rows().filter(|row| self.oriented && row[at.score] > 0.0).map(|row| &row[6])))
     }
 
     fn masks(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<MaskSpec> {
-        let &YoloNmsLayout::Rows { output, .. } = layout else { return None };
+        let &YoloNmsLayout::Rows { output, with_rest: true, .. } = layout else { return None };
         let (values, _, width) = rows_of(outputs, output)?;
         let first = 6 + self.keypoints.map_or(0, |k| k.values());
         masks::of_prototypes(outputs, width.checked_sub(first)?, values.from_column(first))
     }
 
     fn filter(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
-        let (output, box_at, score_at, class_at) = match layout {
-            YoloNmsLayout::EndToEnd(found) => return found.filter(self.encoding(), outputs, input_size),
-            &YoloNmsLayout::Rows { output, .. } => (output, 0, 4, 5),
-            &YoloNmsLayout::BatchRows { output } => (output, 1, 6, 5),
+        let &YoloNmsLayout::Rows { output, at, with_rest, .. } = layout else {
+            let YoloNmsLayout::EndToEnd(found) = layout else { return None };
+            return found.filter(self.encoding(), outputs, input_size);
+        };
+        // The filter reads the four numbers of a box from its first on.
+        let first = at.box_at[0].min(at.box_at[1]);
+        let format = match at.box_at.map(|column| column.wrapping_sub(first)) {
+            [0, 1, 2, 3] => self.format(),
+            [1, 0, 3, 2] => BoxFormat::Yxyx,
+            _ => return None,
         };
         let (values, rows, _) = rows_of(outputs, output)?;
-        let labels = Some(values.from_column(class_at));
+        let labels = Some(values.from_column(at.class));
         let points = match self.keypoints {
             _ if self.oriented => Some(ANGLE),
-            keypoints => keypoints.map(|k| plain_points(k, self.unit, input_size)),
+            keypoints => keypoints.filter(|_| with_rest).map(|k| plain_points(k, self.unit, input_size)),
         };
-        let scores = values.from_column(score_at);
+        let scores = values.from_column(at.score);
         let table = Table {
             labels,
             points: points.map(|_| values.from_column(6)),
-            ..table(rows, scores, values.from_column(box_at))
+            ..table(rows, scores, values.from_column(first))
         };
-        Some(FilterSpec { points, ..best_of(vec![table], 0..1, plain_box(self.format(), self.unit, input_size)) })
+        Some(FilterSpec { points, ..best_of(vec![table], 0..1, plain_box(format, self.unit, input_size)) })
     }
 
     fn suppression(&self, _layout: &YoloNmsLayout) -> Suppression {
-        Suppression::None
+        match (self.rows.nms, self.oriented) {
+            (false, _) => Suppression::None,
+            (true, false) => Suppression::Best(Overlap::Points),
+            (true, true) => Suppression::Oriented,
+        }
     }
 
     fn keypoints(&self, layout: &YoloNmsLayout) -> Option<usize> {
         Some(match layout {
-            YoloNmsLayout::Rows { .. } => self.keypoints.map_or(0, |points| points.count),
-            YoloNmsLayout::BatchRows { .. } | YoloNmsLayout::EndToEnd(_) => 0,
+            YoloNmsLayout::Rows { with_rest: true, .. } => self.keypoints.map_or(0, |points| points.count),
+            YoloNmsLayout::Rows { .. } | YoloNmsLayout::EndToEnd(_) => 0,
         })
     }
 }

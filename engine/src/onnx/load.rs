@@ -16,6 +16,16 @@ use crate::tensorrt::plan::build_command;
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel, EngineError> {
     let (read, bytes) = read_usable(path)?;
     read.file.check_sha256(options.sha256.as_deref())?;
+    load_parsed(path, read, bytes, options)
+}
+
+/// Loads the model `bytes`, which are parsed in `read`.
+pub(super) fn load_parsed(
+    path: &Path,
+    read: OnnxFile,
+    bytes: Vec<u8>,
+    options: &EngineOptions,
+) -> Result<BackendModel, EngineError> {
     let (read, bytes) = reshaped(path, read, bytes, &options.input_shapes)?;
     let runtime = choose(path, options)?;
     let external_files = read.external_files.into_keys().collect();

@@ -11,6 +11,7 @@ use rten::{Model as Graph, ModelOptions, NodeId, RunOptions, ThreadPool, Value, 
 use rten_tensor::{AsView, Layout};
 use visiond_kernels::tensor::{DType, TensorRef};
 
+use super::kernel_shapes::with_kernel_shapes;
 use super::model::{OnnxModel, guarded};
 use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 
@@ -40,7 +41,7 @@ pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<Box<
             std::fs::read(&file).map_err(|error| EngineError::ExternalData { path: path.to_owned(), file, error })?;
         loader.external_data(&name.to_string_lossy(), bytes);
     }
-    let graph = loader.load(model.bytes).map_err(|error| load_error(path, &error))?;
+    let graph = loader.load(with_kernel_shapes(model.bytes)).map_err(|error| load_error(path, &error))?;
     let names = |infos: &[TensorInfo]| infos.iter().map(|info| info.name.clone()).collect::<Vec<_>>();
     let ids = |infos: &[TensorInfo]| {
         let id = |info: &TensorInfo| {

@@ -9,7 +9,7 @@ use visiond_kernels::preprocess::ChannelOrder;
 use super::*;
 use crate::backend::{Dim, TensorInfo};
 use crate::card::Card;
-use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints};
+use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints, RowsSpec};
 use visiond_kernels::tensor::DType;
 
 fn tensor(name: &str, shape: &[i32]) -> TensorInfo {
@@ -70,7 +70,8 @@ fn each_task_and_shape_finds_its_head() {
     let one = ("names", "['a']");
     let detect = ("task", "detect");
     let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false };
-    let suppressed = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false };
+    let suppressed =
+        HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() };
     let v5 = HeadSpec::Yolov5 { masks: 0 };
 
     assert_eq!(head_of(&[all, detect], &[&[1, 84, 8400]]), v8);
@@ -97,7 +98,8 @@ fn each_task_and_shape_finds_its_head() {
 
     let turned = |names| [("names", names), ("task", "obb"), ("end2end", "True")];
     let v8_turned = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true };
-    let suppressed_turned = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true };
+    let suppressed_turned =
+        HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() };
     assert_eq!(head_of(&turned("{0: 'a', 1: 'b'}"), &[&[1, 7, 8400]]), v8_turned);
     assert_eq!(head_of(&turned("{0: 'a', 1: 'b'}"), &[&[1, 300, 7]]), suppressed_turned);
     assert_eq!(head_of(&turned(&names), &[&[1, 85, 8400]]), v8_turned);
@@ -108,7 +110,7 @@ fn each_task_and_shape_finds_its_head() {
     assert_eq!(head_of(&pose, &[&[1, 56, 8400]]), HeadSpec::Yolov8 { keypoints, masks: 0, oriented: false });
     assert_eq!(
         head_of(&pose, &[&[1, 300, 57]]),
-        HeadSpec::YoloNms { keypoints, unit: BoxUnit::Pixels, oriented: false }
+        HeadSpec::YoloNms { keypoints, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() }
     );
 }
 

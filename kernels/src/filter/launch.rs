@@ -248,6 +248,7 @@ impl Launch {
             are_angles: matches!(self.spec.points, Some(Points { code: PointCode::Angle, .. })),
             lost: found - kept,
             keep_best: self.spec.keep_best,
+            score_threshold: self.spec.score_threshold,
         })
     }
 

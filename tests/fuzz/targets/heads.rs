@@ -8,8 +8,8 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
-    Activation, AttributeKind, AttributeSpec, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec,
-    DepthSpec, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, YoloxSpec,
+    Activation, AttributeKind, AttributeSpec, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column,
+    DbTextSpec, DepthSpec, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
 use visiond_kernels::letterbox::{Fit, Mapping};
@@ -62,11 +62,31 @@ fn attribute(u: &mut Unstructured<'_>) -> Result<AttributeSpec> {
     Ok(AttributeSpec { name: "attribute".to_owned(), output, column: option(u, |u| u.int_in_range(0..=9))?, kind })
 }
 
+fn rows(u: &mut Unstructured<'_>) -> Result<RowsSpec> {
+    let columns = option(u, |u| {
+        use Column::{Batch, Class, Score, Skipped, X1, X2, Y1, Y2};
+        let mut columns = vec![X1, Y1, X2, Y2, Score, Class];
+        for other in [Batch, Skipped] {
+            if u.arbitrary()? {
+                columns.push(other);
+            }
+        }
+        columns.rotate_left(u.int_in_range(0..=5)?);
+        Ok(columns)
+    })?;
+    Ok(RowsSpec { columns, nms: u.arbitrary()?, ..RowsSpec::default() })
+}
+
 fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
     Ok(match u.int_in_range(0..=15)? {
         0 => HeadSpec::Yolov5 { masks: u.int_in_range(0..=3)? },
         1 => HeadSpec::Yolov8 { keypoints: keypoints(u)?, masks: u.int_in_range(0..=3)?, oriented: u.arbitrary()? },
-        2 => HeadSpec::YoloNms { keypoints: keypoints(u)?, unit: *u.choose(&UNITS)?, oriented: u.arbitrary()? },
+        2 => HeadSpec::YoloNms {
+            keypoints: keypoints(u)?,
+            unit: *u.choose(&UNITS)?,
+            oriented: u.arbitrary()?,
+            rows: rows(u)?,
+        },
         3 => HeadSpec::Yolox(YoloxSpec { decoded: u.arbitrary()?, strides: strides(u)? }),
         4 => HeadSpec::Nanodet(NanodetSpec {
             strides: strides(u)?,

@@ -2,6 +2,8 @@
 
 use std::ffi::CStr;
 
+use visiond_engine::engine::{Backend, EngineOptions};
+use visiond_engine::onnx::known_faults::{KNOWN_FAULTS, KnownFault};
 use visiond_system::board::{self, Board};
 
 use super::checks::{AreaTest, gib};
@@ -30,11 +32,24 @@ pub fn run(test: &mut AreaTest) {
     let gpus = Gpus::find(&root);
     row("NVIDIA driver", gpus.driver, "no kernel module of NVIDIA's reports its version");
     row("CUDA", gpus.cuda, &gpus.reason.unwrap_or_default());
-    for engine in probe::engines() {
+    let engines = probe::engines();
+    for engine in &engines {
         row(engine.name, engine.available.then(|| engine.description.clone()), &engine.description);
     }
     let path = std::env::current_exe().map_or(String::new(), |path| format!(" ({})", path.display()));
     row("visiond", Some(format!("{}{path}", env!("CARGO_PKG_VERSION"))), "");
+    let available = |backend: Backend| engines.iter().any(|engine| engine.available && engine.name == backend.name());
+    for fault in KNOWN_FAULTS.iter().filter(|fault| available(fault.backend)) {
+        known_fault(fault, test);
+    }
+}
+
+/// Runs the model of a fault with its backend.
+fn known_fault(fault: &KnownFault, test: &mut AreaTest) {
+    let wanted =
+        format!("the right numbers, although {} {}: visiond {}", fault.backend, fault.behaviour, fault.workaround);
+    let checked = fault.check(&EngineOptions::default());
+    test.result(fault.name, wanted, checked.map(|backend| (backend, true, Vec::new())).map_err(Into::into));
 }
 
 fn glibc() -> Option<String> {
@@ -45,7 +60,20 @@ fn glibc() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::selftest::checks::{Area, Outcome};
+
+    #[test]
+    fn the_faults_of_the_engines_that_are_here_are_checked() {
+        let mut test = AreaTest::new(Area::Board, true, Instant::now());
+        run(&mut test);
+        for fault in KNOWN_FAULTS.iter().filter(|fault| fault.backend == Backend::Rten) {
+            let row = test.rows.iter().find(|row| row.check == fault.name);
+            assert!(row.is_some_and(|row| row.outcome == Outcome::Pass), "{row:?}");
+        }
+    }
 
     #[test]
     fn the_c_library_has_a_version() {

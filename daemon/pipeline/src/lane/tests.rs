@@ -406,3 +406,28 @@ fn a_lane_whose_model_cannot_be_built_takes_the_new_one() {
     let (messages, _, _) = bench.end();
     assert_eq!(messages.iter().map(|message| message.sequence).collect::<Vec<_>>(), [1]);
 }
+
+#[test]
+fn frames_that_contradict_the_card_are_logged_once_until_the_contradiction_changes() {
+    let error = |contradiction| {
+        let mut error = RunError::new(Fault::Run, "row 3 gives class 80");
+        error.contradiction = contradiction;
+        error
+    };
+    let (start, mut complaints) = (Instant::now(), Complaints::new());
+    let mut logged =
+        |contradiction, seconds| complaints.pass(&error(contradiction), start + Duration::from_secs(seconds)).is_some();
+    assert!(logged(Some("a score is from 0 to 1"), 0));
+    for seconds in [1, 20, 3600] {
+        assert!(!logged(Some("a score is from 0 to 1"), seconds));
+    }
+    assert!(logged(Some("the card names fewer classes"), 3601));
+    // One that changes with every frame is logged as any other error.
+    assert!(!logged(Some("a score is from 0 to 1"), 3602));
+    assert!(logged(Some("a score is from 0 to 1"), 3612));
+    assert!(!logged(None, 3613));
+    assert!(logged(None, 3623));
+    assert!(!logged(Some("a score is from 0 to 1"), 3700));
+    complaints.forget_model();
+    assert!(complaints.pass(&error(Some("a score is from 0 to 1")), start + Duration::from_secs(3800)).is_some());
+}

@@ -78,8 +78,7 @@ impl Readback {
             Self::Candidates(filter) => {
                 let found =
                     filter.candidates(slot).ok_or_else(|| DetectorError::Slot(slot, "the filter has no such slot"))?;
-                head.decode_filtered(&found, decoded);
-                return Ok(());
+                return Ok(head.decode_filtered(&found, decoded)?);
             }
             Self::Outputs(copies) => copies,
         };

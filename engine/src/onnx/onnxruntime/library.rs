@@ -28,8 +28,10 @@ const VARIABLE: &str = "ORT_DYLIB_PATH";
 pub struct FoundLibrary {
     /// The file, with links resolved if possible.
     pub path: PathBuf,
-    /// Its version, such as "1.31.1".
+    /// Its version, such as "1.32.0".
     pub version: String,
+    /// Its minor version: 32 for 1.32.0.
+    pub minor_version: u32,
 }
 
 /// Finds ONNX Runtime's library.
@@ -109,12 +111,12 @@ fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
     let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     // SAFETY: as above; a version that the library does not have gives null.
     let has_api = !unsafe { (base.get_api)(MINIMUM_MINOR_VERSION) }.is_null();
-    if minor.is_none_or(|minor| minor < MINIMUM_MINOR_VERSION) || !has_api {
+    let Some(minor_version) = minor.filter(|minor| *minor >= MINIMUM_MINOR_VERSION && has_api) else {
         return Err(unusable(format!("it is version {version}; 1.{MINIMUM_MINOR_VERSION} or later is required")));
-    }
+    };
     let opened = file_of(get_api_base as *const c_void).unwrap_or_else(|| path.to_owned());
     std::mem::forget(library);
-    Ok(FoundLibrary { path: opened.canonicalize().unwrap_or(opened), version })
+    Ok(FoundLibrary { path: opened.canonicalize().unwrap_or(opened), version, minor_version })
 }
 
 #[cfg(test)]

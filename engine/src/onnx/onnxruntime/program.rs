@@ -12,6 +12,7 @@ use super::runtime::Runtime;
 use super::values::{self, CpuMemory, RuntimeValue};
 use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 use crate::onnx::file::node_using;
+use crate::onnx::known_faults::disabled_optimizers;
 use crate::onnx::model::{OnnxModel, guarded};
 use crate::onnx::schema;
 
@@ -75,6 +76,10 @@ fn build(
             "session.model_external_initializers_file_folder_path",
             model.directory().to_string_lossy(),
         )?;
+    let disabled = disabled_optimizers(runtime.minor_version());
+    if !disabled.is_empty() {
+        builder = builder.with_config_entry("optimization.disable_specified_optimizers", disabled)?;
+    }
     // ONNX Runtime copies them. By itself it would map the files for as long as the session lives, and one that is truncated
     // meanwhile ends the process with SIGBUS.
     for (name, bytes) in weights {

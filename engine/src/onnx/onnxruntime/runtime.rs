@@ -48,6 +48,10 @@ impl Runtime {
         Ok(Self { library, environment })
     }
 
+    pub(super) fn minor_version(&self) -> u32 {
+        self.library.minor_version
+    }
+
     pub(in crate::onnx) fn description(&self) -> String {
         format!("ONNX Runtime {} ({})", self.library.version, self.library.path.display())
     }

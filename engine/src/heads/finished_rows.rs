@@ -1,0 +1,225 @@
+//! Whether the rows that a model has chosen can be what the card says, frame by frame.
+//!
+//! The rows of one exporter have the class where those of another have the score, and a trial on a test picture may find none.
+//! So every frame is checked. A row that contradicts the card is an error, since the other rows are read wrongly, too.
+//!
+//! The GPU's filter keeps such rows with the class [`ODD`], so that both see the same.
+
+use visiond_kernels::filter::Record;
+
+use super::misfit::Misfit;
+use super::outputs::classes_text;
+use super::rows::class_of;
+use super::spec::{Background, Column};
+
+/// The greatest score, with the rounding of f16.
+const MOST_SCORE: f32 = 1.001;
+
+/// How far a class may be from a whole number. The GPU's filter has the same number.
+const WHOLE: f32 = 0.01;
+
+/// Numbers from here on are no classes: f32 cannot represent every integer. The GPU's filter has the same number.
+const MOST_CLASS: f32 = 16_777_216.0;
+
+/// How far a box may end before it begins, in parts of the input's side: more than f16 rounds.
+const ROUNDING: f32 = 1.0 / 256.0;
+
+/// The key of a row that contradicts the card.
+pub(super) const KEY: &str = "head.columns";
+
+/// One row, as the card says to read it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FinishedRow {
+    pub(super) score: f32,
+    /// The class as the model wrote it.
+    pub(super) label: f32,
+    /// Left, top, right, bottom in pixels of the input.
+    pub(super) corners: [f32; 4],
+}
+
+impl From<&Record> for FinishedRow {
+    fn from(record: &Record) -> Self {
+        Self { score: record.score, label: record.label, corners: record.box_in_input }
+    }
+}
+
+/// What rows are checked against.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowCheck {
+    pub(super) score_threshold: f32,
+    pub(super) background: Background,
+    /// The number of named classes; 0 if unknown.
+    pub(super) class_count: usize,
+    pub(super) input_size: (u32, u32),
+}
+
+/// What is wrong with a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum RowFault {
+    Score,
+    Class,
+    /// A class beyond the card's names, counted without the background.
+    Unnamed(u32),
+    Box,
+}
+
+impl RowCheck {
+    /// Returns what is wrong with a row; unused rows, whose score is 0 or less, may hold any box.
+    #[inline]
+    pub(super) fn fault(&self, row: FinishedRow) -> Option<RowFault> {
+        let FinishedRow { score, label, corners } = row;
+        if score.is_nan() {
+            return Some(RowFault::Score);
+        }
+        // True for NaN, which is a fault of a row that is used only.
+        if (label - label.round()).abs() > WHOLE {
+            return Some(RowFault::Class);
+        }
+        if score < self.score_threshold || score <= 0.0 {
+            return None;
+        }
+        if !(-0.5..MOST_CLASS).contains(&label) {
+            return Some(RowFault::Class);
+        }
+        let class = class_of(label.round() as u32, self.background, self.class_count)?;
+        if score > MOST_SCORE {
+            return Some(RowFault::Score);
+        }
+        if self.class_count > 0 && class as usize >= self.class_count {
+            return Some(RowFault::Unnamed(class));
+        }
+        let [x1, y1, x2, y2] = corners;
+        let (width, height) = (self.input_size.0 as f32, self.input_size.1 as f32);
+        let is_box = x2 - x1 >= -ROUNDING * width && y2 - y1 >= -ROUNDING * height;
+        // The comparisons are false for NaN, but not for infinity.
+        (!is_box || !corners.iter().all(|corner| corner.is_finite())).then_some(RowFault::Box)
+    }
+
+    /// Returns the first row at fault.
+    #[inline]
+    pub(super) fn first_fault(
+        &self,
+        rows: impl Iterator<Item = FinishedRow>,
+    ) -> Option<(usize, FinishedRow, RowFault)> {
+        rows.enumerate().find_map(|(index, row)| Some((index, row, self.fault(row)?)))
+    }
+
+    /// Returns the first row at fault of those that the GPU's filter found.
+    pub(super) fn fault_of_records(&self, records: &[Record]) -> Option<(usize, FinishedRow, RowFault)> {
+        let faults = records.iter().filter_map(|record| {
+            let row = FinishedRow::from(record);
+            Some((record.row as usize, row, self.fault(row)?))
+        });
+        faults.min_by_key(|(index, ..)| *index)
+    }
+
+    /// Returns the error for a row at fault. `remedy` is what to write if its numbers are in another order.
+    pub(super) fn misfit(
+        &self,
+        output: &str,
+        (index, row, fault): (usize, FinishedRow, RowFault),
+        remedy: String,
+    ) -> Misfit {
+        let FinishedRow { score, label, corners: [x1, y1, x2, y2] } = row;
+        let read = format!("class {label}, score {score} and the box {x1:.1}, {y1:.1}, {x2:.1}, {y2:.1}");
+        let (of_row, remedy) = match fault {
+            RowFault::Score => ("a score is from 0 to 1", remedy),
+            RowFault::Class => ("a class is a whole number from 0 on", remedy),
+            RowFault::Box => ("a box is finite and ends after it begins", remedy),
+            // So many classes are a number of another kind.
+            RowFault::Unnamed(class) if class >= 10_000 => (UNNAMED, remedy),
+            RowFault::Unnamed(class) => {
+                let names = classes_text(class as usize + 1);
+                (UNNAMED, format!("name at least {names} under [classes], from class 0 on, or {remedy}"))
+            }
+        };
+        let problem = format!("row {index} of `{output}` gives {read}: {of_row}");
+        Misfit { of_row: Some(of_row), ..Misfit::at(KEY, problem, remedy) }
+    }
+}
+
+/// What is wrong with a class that has no name.
+const UNNAMED: &str = "the card names fewer classes";
+
+/// Where a row has which number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowColumns {
+    /// Left, top, right, bottom; or the four numbers of another format.
+    pub(super) box_at: [usize; 4],
+    pub(super) score: usize,
+    pub(super) class: usize,
+    /// The numbers that it has at least.
+    pub(super) width: usize,
+}
+
+/// Box, score, class.
+pub(super) const BOX_SCORE_CLASS: RowColumns = RowColumns { box_at: [0, 1, 2, 3], score: 4, class: 5, width: 6 };
+/// Frame of the batch, box, class, score.
+pub(super) const BATCH_BOX_CLASS_SCORE: RowColumns = RowColumns { box_at: [1, 2, 3, 4], score: 6, class: 5, width: 7 };
+
+/// The other orders of public exports: PaddleDetection; YOLO-NAS flat; PINTO_model_zoo, two kinds.
+const OTHER_ORDERS: [&[Column]; 5] = {
+    use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
+    [
+        &[Class, Score, X1, Y1, X2, Y2],
+        &[X1, Y1, X2, Y2, Class, Score],
+        &[Batch, X1, Y1, X2, Y2, Score, Class],
+        &[Batch, Class, Score, X1, Y1, X2, Y2],
+        &[Batch, Class, X1, Y1, X2, Y2, Score],
+    ]
+};
+
+impl RowColumns {
+    /// Returns the places of `columns`; `None` if one of the numbers is not there.
+    pub(super) fn of(columns: &[Column]) -> Option<Self> {
+        let at = |wanted: Column| columns.iter().position(|column| *column == wanted);
+        let box_at = [at(Column::X1)?, at(Column::Y1)?, at(Column::X2)?, at(Column::Y2)?];
+        Some(Self { box_at, score: at(Column::Score)?, class: at(Column::Class)?, width: columns.len() })
+    }
+
+    /// Returns the four numbers of a row's box.
+    #[inline]
+    pub(super) fn four(&self, row: &[f32]) -> [f32; 4] {
+        self.box_at.map(|column| row[column])
+    }
+}
+
+/// Returns what to write for rows that contradict the card: their order, if it is the only known one that fits all of them.
+pub(super) fn order_of(
+    values: &[f32],
+    width: usize,
+    corners: impl Fn([f32; 4]) -> [f32; 4],
+    check: &RowCheck,
+) -> String {
+    let fits = |columns: &&&[Column]| {
+        let Some(places) = RowColumns::of(columns).filter(|places| places.width == width) else { return false };
+        let rows = values.chunks_exact(width).map(|row| FinishedRow {
+            score: row[places.score],
+            label: row[places.class],
+            corners: corners(places.four(row)),
+        });
+        // A score or class of all rows that is 0 fits any order.
+        let any = values.chunks_exact(width).any(|row| row[places.score] > 0.0);
+        any && check.first_fault(rows).is_none()
+    };
+    let fitting: Vec<&[Column]> = OTHER_ORDERS.iter().filter(fits).copied().collect();
+    match fitting[..] {
+        [columns] => format!("write `columns = {}` under [head]", Column::list(columns)),
+        _ => any_order(width),
+    }
+}
+
+/// Returns what to write for rows whose order is not known.
+pub(super) fn any_order(width: usize) -> String {
+    let example = OTHER_ORDERS.iter().find(|columns| columns.len() == width).unwrap_or(&OTHER_ORDERS[0]);
+    format!("write the order of the model's numbers as `columns` under [head], such as {}", Column::list(example))
+}
+
+/// Whether so many rows are those of every cell of grids with the usual strides, one or three each: then nothing has chosen among them.
+pub(super) fn are_all_cells(rows: usize, (width, height): (u32, u32)) -> bool {
+    let cells = |strides: &[u32]| -> usize {
+        strides.iter().map(|&stride| width.div_ceil(stride) as usize * height.div_ceil(stride) as usize).sum()
+    };
+    let grids: [&[u32]; 3] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32]];
+    grids.iter().any(|strides| rows > 0 && [1, 3].iter().any(|each| each * cells(strides) == rows))
+}
