@@ -4,7 +4,7 @@
 //! Names, shapes and metadata are those of the exporters' own code, which `engine/src/heads/exports.rs` lists.
 
 use crate::networks::{CELLS, Network, OPEN, SIDE, UINT8};
-use crate::onnx::{FLOAT, INT64, int};
+use crate::onnx::{FLOAT, INT64, int, number, text};
 
 /// The objects in a picture of [`SIDE`]: left, top, right, bottom, score, class.
 pub const OBJECTS: [[f32; 6]; 5] = [
@@ -388,11 +388,18 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     let candidate = |pick: fn([f32; 6]) -> f32| rows(CELLS, 1, move |object| vec![pick(object.unwrap_or(ELSEWHERE))]);
     let boxes = || rows(CELLS, 4, |object| corners(object, 1.0));
     let deepstream = built(|network| {
-        let numbers = rows(CELLS, 6, |object| {
-            let [.., score, class] = object.unwrap_or(ELSEWHERE);
-            [corners(object, 1.0), vec![score, class]].concat()
-        });
-        output(network, "output", &[1, CELLS, 6], &numbers);
+        let boxes = network.fixed(&[1, CELLS, 4], &rows(CELLS, 4, |object| corners(object, FRACTION)));
+        let side = network.floats(&[], &[SIDE as f32]);
+        let boxes = network.op("Mul", &[&boxes, &side], &[]);
+        let scores = network.fixed(&[1, CELLS, 20], &rows(CELLS, 20, |object| logits(object, 20, 0)));
+        let scores = network.op("Sigmoid", &[&scores], &[]);
+        // The attribute `axes` of whole numbers.
+        let axes = [text(1, "axes"), number(8, 2), number(20, 7)].concat();
+        let best = network.op("ReduceMax", &[&scores], &[axes, int("keepdims", 1)]);
+        let class = network.op("ArgMax", &[&scores], &[int("axis", 2), int("keepdims", 1)]);
+        let class = network.op("Cast", &[&class], &[int("to", FLOAT)]);
+        let joined = network.concat(&[&boxes, &best, &class], 2);
+        network.output("output", &joined, FLOAT, &[1, CELLS, 6]);
     });
     let three = built(|network| {
         output(network, "boxes", &[1, CELLS, 4], &boxes());

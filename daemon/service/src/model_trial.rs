@@ -107,9 +107,9 @@ pub struct Findings {
     pub empty: usize,
 }
 
-/// The most cards of a trial, and the longest of them in bytes.
+/// The most cards of a trial, and how long all of them may be in bytes: they are one argument of a process, which has 128 KiB.
 const MAX_CARDS: usize = 12;
-const CARD_BYTES: usize = 8 << 10;
+const CARDS_BYTES: usize = 64 << 10;
 
 /// The most detections that are counted in a picture.
 const MAX_COUNTED: usize = 3_000;
@@ -172,7 +172,7 @@ pub fn try_cards(
     cards: &[String],
     stop: &Stop,
 ) -> Result<Option<Vec<CardTrial>>, ServiceError> {
-    let fits = (1..=MAX_CARDS).contains(&cards.len()) && cards.iter().all(|card| card.len() <= CARD_BYTES);
+    let fits = (1..=MAX_CARDS).contains(&cards.len()) && cards.iter().map(String::len).sum::<usize>() <= CARDS_BYTES;
     if !fits || !ANSWERS.load(Ordering::Relaxed) || plan::is_plan_file(&model.path) {
         return Ok(None);
     }

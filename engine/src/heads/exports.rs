@@ -20,7 +20,7 @@ use visiond_kernels::tensor::DType;
 
 use super::model_facts::ModelFacts;
 use super::spec::{Background, BoxUnit, BoxesSpec, Column, HeadSpec, RowsSpec, YoloxSpec};
-use crate::backend::{Dim, TensorInfo, picture_size};
+use crate::backend::{Dim, TensorInfo, one_line, picture_size};
 
 /// Whose export a model is, and what visiond makes of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,7 +184,7 @@ fn by_other_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
     metadata.contains_key("names").then(|| {
         let note = format!(
             "its metadata ({}) is not Ultralytics', so it says neither how pictures are scaled nor what boxes mean",
-            keys.join(", ")
+            one_line(&keys.join(", "))
         );
         Export { exporter: "a tool that visiond does not know", note, reading: Reading::Guessed, input: Vec::new() }
     })
@@ -406,10 +406,10 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     let read = |exporter, spec, note: &str| Some(Export::named(exporter, Reading::Head(spec, None), note));
     let rows = shapes.last::<2>().unwrap_or_default();
     let is_row = |output: &&TensorInfo| Shapes::dims(output).last() == Some(&Some(6));
-    let many = |rows: Option<usize>| {
-        rows.is_some_and(|count| {
-            count > 1000 || shapes.size.is_some() && (shapes.are_cells(rows, 1) || shapes.are_cells(rows, 3))
-        })
+    // A row for each cell or anchor; of an open size only their number shows it.
+    let many = |rows: Option<usize>| match shapes.size {
+        Some(_) => rows.is_some() && (shapes.are_cells(rows, 1) || shapes.are_cells(rows, 3)),
+        None => rows.is_some_and(|count| count > 1000),
     };
     if shapes.has_input("scale_factor") {
         if shapes.outputs.iter().filter(is_row).count() == 1 {

@@ -856,6 +856,9 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
     if extra.is_empty() { text } else { format!("{text}[extra_inputs]\n{extra}\n") }
 }
 
+/// More names than a card lists: they belong into a file.
+const MOST_NAMES: usize = 200;
+
 /// Returns the names of classes that the metadata has as a line of a card; `None` if TOML would need escapes for one.
 fn names_text(names: &[String]) -> Option<String> {
     let is_plain = |name: &String| name.chars().all(|c| !c.is_control() && c != '"' && c != '\\');
@@ -900,7 +903,7 @@ fn card_text(
     // Only the number of names tells scores from distances.
     let counted = spec.family() == Family::Nanodet && facts.outputs.len() > 1;
     let named = class_names(facts.metadata).filter(|names| classes.is_none_or(|classes| classes == names.len()));
-    let named = named.and_then(|names| names_text(&names));
+    let named = named.filter(|names| names.len() <= MOST_NAMES).and_then(|names| names_text(&names));
     let classes = match classes {
         _ if named.is_some() && !spec.family().gives_values() => named.unwrap_or_default(),
         Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
@@ -963,7 +966,13 @@ pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
             let reason = format!("the export of {exporter}");
             let also = HeadProposal { rank: LAST, spec: spec.clone(), classes: None, reason };
             let size = size.unwrap_or_else(|| likely_size(spec, inputs));
-            fitting.extend(build(spec, outputs, size, 0).is_ok().then_some(also));
+            // The parts of a YOLO's row are no class that the graph has chosen.
+            let shown = outputs.iter().any(|output| {
+                let width = output.shape.as_ref().and_then(|dims| dims.last()?.fixed());
+                let tail = facts.tails.get(&output.name);
+                tail.is_some_and(|tail| !matches!(RowParts::of(tail, width), RowParts::Hidden | RowParts::Other))
+            });
+            fitting.extend((!shown && build(spec, outputs, size, 0).is_ok()).then_some(also));
         }
         Some((Reading::Guessed, _)) | None => {}
     }
