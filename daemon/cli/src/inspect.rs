@@ -124,6 +124,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         false => Proposals::tried(&args.model, &args.trial, guesses),
     };
     let why = why.or(proposals.untried.as_deref());
+    let export = export.filter(|export| proposals.guesses.is_empty() || !export.is_hint());
     let description = description(&file, &card, export.as_ref(), &proposals, why);
     print_report(args.json, &description, |_| text(&file, &card, export.as_ref(), &proposals, why))?;
     card.outcome()?;

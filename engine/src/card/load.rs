@@ -104,7 +104,7 @@ fn without_card(
             let tails = OnnxFile::read(&model).map(|file| file.tails).unwrap_or_default();
             let facts = ModelFacts { inputs, outputs, metadata, tails: &tails };
             let guess = guess_heads(facts).into_iter().next();
-            let export = recognise(facts);
+            let export = recognise(facts).filter(|export| guess.is_none() || !export.is_hint());
             if guess.is_none() {
                 let outputs = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
                 let general = || "export the model in one of the forms of docs/models.md".to_owned();

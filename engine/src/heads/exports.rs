@@ -43,6 +43,8 @@ pub(super) enum Reading {
     Head(HeadSpec, Option<usize>),
     /// By this head, if a run does not contradict it; other heads fit as well.
     Also(HeadSpec),
+    /// As their shapes show; if those show nothing, the exporter explains why.
+    Hint,
     /// By none, whatever the shapes look like.
     Refused,
 }
@@ -54,6 +56,11 @@ impl Export {
 
     fn refused(exporter: &'static str, note: &str) -> Option<Self> {
         Some(Self::named(exporter, Reading::Refused, note))
+    }
+
+    /// Whether it explains only why no head fits.
+    pub fn is_hint(&self) -> bool {
+        self.reading == Reading::Hint
     }
 
     /// Whether no head reads its outputs, whatever their shapes look like.
@@ -261,12 +268,13 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
         let note = format!("its boxes are offsets from anchors, which no head decodes; {FACES}");
         return Export::refused("Pytorch_Retinaface", &note);
     }
+    // YOLOv5 of 11 or 52 classes has these shapes, too: the parts of its rows, or a run, show which it is.
     let [[rows, Some(width)]] = rows[..] else { return None };
     if width == 16 && shapes.are_cells(rows, 3) && rows.is_some() && shapes.size.is_some() {
         let note = format!(
             "its rows have ten numbers of landmarks between objectness and score, which no head reads; {FACES}"
         );
-        return Export::refused("yolov5-face", &note);
+        return Some(Export::named("yolov5-face", Reading::Hint, &note));
     }
     let four_grids = |(width, height): (u32, u32)| {
         [8, 16, 32, 64].iter().map(|&s| 3 * (width.div_ceil(s) * height.div_ceil(s)) as usize).sum::<usize>()
@@ -274,7 +282,7 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
     (width == 57 && rows.is_some() && rows == shapes.size.map(four_grids)).then(|| {
         let note =
             "its rows have 17 keypoints after objectness and score, which no head reads: use a YOLOv8 pose model";
-        Export::named("YOLOv7-pose", Reading::Refused, note)
+        Export::named("YOLOv7-pose", Reading::Hint, note)
     })
 }
 
@@ -299,7 +307,8 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     if (2..=3).contains(&all) && same && !fours.is_empty() && fours.iter().all(darknet) {
         let note =
             "these are the layers before the decoding of boxes, which no head decodes: use an export that decodes them";
-        return Export::refused("Darknet's YOLO without its last layers", note);
+        // Maps of classes have such shapes, too.
+        return Some(Export::named("Darknet's YOLO without its last layers", Reading::Hint, note));
     }
     let named = shapes.outputs.iter().all(|output| output.name.starts_with("model_outputs"));
     if let ([[_, Some(channels), _, _]], true) = (&fours[..], named)
@@ -326,7 +335,9 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
 
 /// Boxes that are offsets or bins, beside their scores.
 fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
-    if shapes.are_named(&["regression", "classification"]) {
+    let is_boxes = |dims: &Vec<Option<usize>>| matches!(dims[..], [_, _, Some(4)]);
+    if shapes.are_named(&["regression", "classification"]) && shapes.output("regression").as_ref().is_some_and(is_boxes)
+    {
         let note =
             "its boxes are offsets from anchors, which no head decodes: use an export with the decoding and NMS inside";
         return Export::refused("EfficientDet (Yet-Another-EfficientDet-Pytorch)", note);

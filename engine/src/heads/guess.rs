@@ -561,6 +561,10 @@ fn propose_boxes_and_scores(
     };
     // Queries have centres and sizes; boxes whose corners the graph computes are an SSD's.
     let few = few && format.is_none();
+    // Nothing but a name shows whether the four numbers are a centre and a size, or corners.
+    let called = |index: usize, parts: &[&str]| parts.iter().any(|part| named_like(&outputs[index], part));
+    let is_detr = called(boxes, &["pred_boxes", "dets"]) || called(scores, &["logit"]);
+    let second = if few && !is_detr && box_tail.format.is_none() { 1 } else { 2 };
     evidence.add(if few { 1 } else { 3 }, HeadSpec::Detr(queries), real(background), reason);
     // An SSD's first score is that of no class, unless each score has its own sigmoid.
     let sigmoid = made(&score_tail) == Some(Activation::Sigmoid);
@@ -581,7 +585,7 @@ fn propose_boxes_and_scores(
         scores: named(scores),
         ..BoxesSpec::default()
     };
-    evidence.add(if few { 2 } else { 1 }, HeadSpec::Ssd(anchors), real(background), reason);
+    evidence.add(if few { second } else { 1 }, HeadSpec::Ssd(anchors), real(background), reason);
 }
 
 fn propose_classifier(evidence: &mut Evidence<'_>) {
@@ -605,17 +609,16 @@ fn propose_classifier(evidence: &mut Evidence<'_>) {
     evidence.add(1, spec, Some(classes), format!("one row of {classes} scores"));
 }
 
-/// Whether the first output has a row for each object instead of one for each frame: its number of rows is open while the batch
-/// is not, or has another name and the width of a row of box, score and class.
+/// Whether the first output has a row for each object instead of one for each frame: rows of the width of box, score and class,
+/// whose number is open while the batch is not, or has another name.
 fn is_rows(facts: ModelFacts<'_>) -> bool {
     let first = |info: Option<&TensorInfo>| info.and_then(|info| info.shape.as_ref()?.first().cloned());
     let width = facts.outputs.first().and_then(|output| output.shape.as_ref()?.last()?.fixed());
     let batch = picture(facts.inputs).filter(|info| info.shape.as_ref().is_some_and(|dims| dims.len() == 4));
     match (first(batch), first(facts.outputs.first())) {
+        _ if !matches!(width, Some(6 | 7)) => false,
         (Some(Dim::Fixed(_)), Some(Dim::Dynamic(_))) => true,
-        (Some(Dim::Dynamic(batch)), Some(Dim::Dynamic(rows))) => {
-            batch != rows && !batch.is_empty() && !rows.is_empty() && matches!(width, Some(6 | 7))
-        }
+        (Some(Dim::Dynamic(batch)), Some(Dim::Dynamic(rows))) => batch != rows && !batch.is_empty() && !rows.is_empty(),
         _ => false,
     }
 }
@@ -974,7 +977,7 @@ pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
             });
             fitting.extend((!shown && build(spec, outputs, size, 0).is_ok()).then_some(also));
         }
-        Some((Reading::Guessed, _)) | None => {}
+        Some((Reading::Guessed | Reading::Hint, _)) | None => {}
     }
     let least = fitting.first().map(|first| first.rank);
     let first = fitting.first().map(|first| first.spec.family());
