@@ -253,7 +253,8 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
         yolo(network, &["output"], &boxes, &rows(CELLS, 4, |object| logits(object, 4, 0)), false, true);
     });
     let yolox = built(|network| {
-        let boxes = rows(CELLS, 4, |object| centre(object, FRACTION));
+        // The rows of nothing are zeros, whose boxes lie in the first corner.
+        let boxes = rows(CELLS, 4, |object| object.map_or(vec![0.0; 4], |object| centre(Some(object), FRACTION)));
         let found = |object: Option<[f32; 6]>| if object.is_some() { 20.0 } else { -20.0 };
         let scores = rows(CELLS, 5, |object| [vec![found(object)], logits(object, 4, 0)].concat());
         yolo(network, &["output"], &boxes, &scores, true, true);

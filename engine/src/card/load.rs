@@ -106,14 +106,26 @@ fn without_card(
             let guess = guess_heads(facts).into_iter().next();
             let export = recognise(facts).filter(|export| guess.is_none() || !export.is_hint());
             if guess.is_none() {
-                let outputs = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
-                let general = || "export the model in one of the forms of docs/models.md".to_owned();
-                let remedy = export.map_or_else(general, |export| export.sentence());
-                return Err(CardError::NoHead { model, outputs, remedy });
+                let listed = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
+                let remedy = export.map_or_else(|| general_remedy(outputs).to_owned(), |export| export.sentence());
+                return Err(CardError::NoHead { model, outputs: listed, remedy });
             }
             let about = export.map(|export| format!("{}. ", capitalised(&export.sentence()))).unwrap_or_default();
             Err(CardError::Missing { model, beside, about })
         }
+    }
+}
+
+/// Returns what to do about outputs that no head reads. Rows of six or seven numbers may be finished, in an order that only their
+/// exporter knows.
+fn general_remedy(outputs: &[TensorInfo]) -> &'static str {
+    let width = |output: &TensorInfo| output.shape.as_ref().and_then(|dims| dims.last()?.fixed());
+    match outputs {
+        [output] if matches!(width(output), Some(6 | 7)) => {
+            "if its rows are finished detections, write `family = \"yolo-nms\"` and the order of their numbers as `columns` under \
+             [head]; otherwise export the model in one of the forms of docs/models.md"
+        }
+        _ => "export the model in one of the forms of docs/models.md",
     }
 }
 

@@ -536,6 +536,19 @@ fn explicit_comes_before_beside_comes_before_metadata_comes_before_an_example() 
 }
 
 #[test]
+fn rows_of_an_order_that_nothing_shows_are_refused_with_the_key_that_names_it() {
+    let find = |shape: &[usize]| {
+        let (inputs, outputs) = ([tensor("images", &[1, 3, 640, 640])], [tensor("rows", shape)]);
+        let model = Path::new("no/such/net.onnx");
+        Card::for_model(model, None, &BTreeMap::new(), &inputs, &outputs).unwrap_err().to_string()
+    };
+    let error = find(&[1, 2001, 7]);
+    assert!(error.contains("no head") && error.contains("the order of their numbers as `columns`"), "{error}");
+    let error = find(&[1, 2001, 9]);
+    assert!(error.ends_with(": export the model in one of the forms of docs/models.md"), "{error}");
+}
+
+#[test]
 fn bytes_are_fed_as_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("net.onnx");
