@@ -5,13 +5,13 @@
 
 mod fault_check;
 pub mod file;
-mod kernel_shapes;
 pub mod known_faults;
 mod load;
 mod model;
 pub mod onnxruntime;
 mod reshape;
 mod rten;
+mod rten_attributes;
 pub(crate) mod schema;
 mod tail;
 mod tensor;

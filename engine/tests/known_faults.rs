@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use rten_onnx::onnx::{AttributeProto, AttributeType, DataType, GraphProto, NodeProto};
-use visiond_engine::engine::EngineOptions;
+use visiond_engine::engine::{Backend, Engine, EngineOptions};
 use visiond_engine::onnx::known_faults::KNOWN_FAULTS;
 
 #[test]
@@ -50,4 +50,55 @@ fn a_convolution_needs_no_kernel_shape_wherever_its_weights_come_from() {
             assert_eq!(run(&mut session), (vec![1, 1, 2, 2], vec![5.0, 3.0, 2.0, 5.0]), "{backend}: {weights}");
         }
     }
+}
+
+fn text(name: &str, value: &str) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        s: Some(value.to_owned()),
+        r#type: Some(AttributeType::STRING),
+        ..AttributeProto::default()
+    }
+}
+
+/// Padding of an even number of pixels and of an odd one, of convolutions and of poolings, against ONNX Runtime.
+#[test]
+fn padding_that_begins_with_the_odd_pixel_is_right_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let kernel =
+        |size: i64| weights("kernel", &[1, 1, size, size], &(1..=size * size).map(|n| n as f32).collect::<Vec<_>>());
+    let lower = || text("auto_pad", "SAME_LOWER");
+    let numbers: Vec<f32> = (0..49).map(|n| (n * n % 23) as f32).collect();
+    let with = |operator: &str, size: i64, attributes: Vec<AttributeProto>, sides: i64| {
+        let inputs: &[&str] = if operator == "Conv" { &["x", "kernel"] } else { &["x"] };
+        let nodes = vec![NodeProto { attribute: attributes, ..node(operator, inputs, &["y"]) }];
+        let graph = graph(
+            nodes,
+            vec![value("x", DataType::FLOAT, Some(dims(&[1, 1, 7, 7])))],
+            vec![value("y", DataType::FLOAT, Some(dims(&[1, 1, sides, sides])))],
+        );
+        let initializer = if operator == "Conv" { vec![kernel(size)] } else { vec![] };
+        write(directory.path(), "m.onnx", &model(GraphProto { initializer, ..graph }))
+    };
+    for (operator, size, attributes) in [
+        ("Conv", 2, vec![lower()]),
+        ("Conv", 3, vec![lower()]),
+        ("Conv", 4, vec![lower(), ints("kernel_shape", &[4, 4]), ints("strides", &[1, 1])]),
+        ("MaxPool", 2, vec![lower(), ints("kernel_shape", &[2, 2])]),
+        ("AveragePool", 4, vec![lower(), ints("kernel_shape", &[4, 4])]),
+    ] {
+        let path = with(operator, size, attributes, 7);
+        let found: Vec<_> = backends()
+            .into_iter()
+            .map(|backend| {
+                let mut session = load(backend, &path).session().unwrap();
+                set_f32(&mut session, 0, &numbers);
+                run(&mut session)
+            })
+            .collect();
+        assert!(found.windows(2).all(|pair| pair[0] == pair[1]), "{operator} {size}: {found:?}");
+    }
+    let path = with("MaxPool", 3, vec![lower(), ints("kernel_shape", &[3, 3]), ints("strides", &[2, 2])], 4);
+    let error = Engine::load(&path, &options(Backend::Rten)).unwrap_err().to_string();
+    assert!(error.contains("`MaxPool` node `the MaxPool of y` has `auto_pad = SAME_LOWER`"), "{error}");
 }

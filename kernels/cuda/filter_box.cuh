@@ -27,9 +27,10 @@ INLINE bool is_odd(const Filter& f, const Table& t, u32 frame, u32 row, bool pas
     if ((t.has & VALID_ROWS) != 0 && !((float)row < number(t.valid_rows, frame, 0, 0))) return false;
     float score = number(t.scores, frame, row, f.first_class);
     float label = number(t.labels, frame, row, 0);
-    float off = label - roundf(label);
+    float off = label - truncf(label);
+    if (off < 0.0f) off = -off;
     bool is_class = label >= -0.5f && label < 16777216.0f;
-    return score != score || off > 0.01f || off < -0.01f || (passes && score > 0.0f && !is_class);
+    return score != score || (off > 0.01f && off < 0.99f) || (passes && score > 0.0f && !is_class);
 }
 
 // Returns number `k` of the four that a box is made from. Not for DISTANCES.

@@ -22,6 +22,8 @@ mod exports;
 mod hostile_broker;
 mod hostile_models;
 mod http;
+mod http_cameras;
+mod late_rows;
 mod leaving;
 mod limits;
 mod live;

@@ -53,3 +53,20 @@ save(
     {"kernel": kernel[None, None]},
     np.array([[[[(window * kernel).sum() for window in row] for row in windows(padded)]]]),
 )
+
+# The odd pixel of padding comes first.
+padded = np.pad(ones, ((1, 0), (1, 0)))
+save(
+    "same_lower",
+    [helper.make_node("Conv", ["x", "kernel"], ["y"], kernel_shape=[2, 2], auto_pad="SAME_LOWER")],
+    {"kernel": kernel[None, None]},
+    np.array([[[[(window * kernel).sum() for window in row] for row in windows(padded)]]]),
+)
+
+# Strides are 1 where they are left out.
+save(
+    "pool_without_strides",
+    [helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2])],
+    {},
+    np.array([[[[window.mean() for window in row] for row in windows(ones)]]]),
+)

@@ -8,7 +8,8 @@ use std::time::Instant;
 use half::f16;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxesSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxUnit, BoxesSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec,
+    RowsSpec, YoloxSpec,
 };
 use visiond_engine::heads::{self, Decoded, Head, HeadInput, HeadSpec, NamedOutput};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceAddress, DeviceBuffer, Event};
@@ -107,6 +108,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         }
     }
     overflow(&device, report)?;
+    contradictions(&device, report)?;
     if !setup.arguments.quick {
         times(&device, report)?;
         suppression(report);
@@ -225,6 +227,55 @@ fn overflow(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
         format!("{} of {} kept, {} counted as lost", found.candidates.len(), all.len(), found.lost),
         sound && found.candidates.len() + found.lost == all.len() && found.lost > 0,
     );
+    Ok(())
+}
+
+/// Rows that the model has chosen: one of them contradicts the card, as the head and the filter's reader both report.
+fn contradictions(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
+    const ROWS: usize = 300;
+    const ODD: [[f32; 6]; 8] = [
+        [10.0, 10.0, 50.0, 50.0, 300.0, 1.0],
+        [10.0, 10.0, 50.0, 50.0, f32::NAN, 1.0],
+        [10.0, 10.0, 50.0, 50.0, 0.5, 80.0],
+        [10.0, 10.0, 50.0, 50.0, 0.0, 0.92],
+        [10.0, 10.0, 50.0, 50.0, 0.5, -1.0],
+        [10.0, 10.0, 50.0, 50.0, 0.5, f32::NAN],
+        [10.0, 10.0, 5.0, 50.0, 0.5, 1.0],
+        [10.0, f32::INFINITY, 50.0, 50.0, 0.5, 1.0],
+    ];
+    let spec = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() };
+    let outputs = vec![("output", vec![1, ROWS, 6])];
+    let (size, range) = ((640, 640), (0.0, 1.0));
+    let case = Case { name: "rows", spec, outputs, size, classes: 80, range, threshold: 0.25 };
+    let problem =
+        |text: String| text.split_once("; the model has").map_or(text.clone(), |(problem, _)| problem.to_owned());
+    let mut same = 0;
+    for (index, odd) in ODD.into_iter().enumerate() {
+        let place = 37 * index;
+        let mut at = 0;
+        let value = || {
+            let (row, column) = (at / 6 % ROWS, at % 6);
+            at += 1;
+            if row == place { odd[column] } else { [100.0, 120.0, 220.0, 260.0, 0.9, (row % 80) as f32][column] }
+        };
+        let outputs = Outputs::new(device, &case, DType::F32, value)?;
+        let mut head = head_of(&case, &outputs)?;
+        let mut filter = filter_of(device, &case, head.as_ref(), &outputs)?;
+        let stream = CudaStream::new(device)?;
+        // SAFETY: as in `compare`.
+        unsafe { filter.enqueue(&outputs.addresses(), FRAMES, &stream) }?;
+        stream.synchronize()?;
+        let list = filter.candidates(1).ok_or_else(|| Failure::Broken("a frame is missing".to_owned()))?;
+        let seen = head.decode_filtered(&list, &mut Decoded::default()).map_err(|error| problem(error.to_string()));
+        let row = format!("row {place} of");
+        let wanted = match outputs.decode(head.as_mut(), &case, 1) {
+            Err(Failure::Broken(text)) => Err(problem(text)),
+            _ => Ok(()),
+        };
+        same += usize::from(seen == wanted && seen.is_err_and(|text| text.contains(&row)));
+    }
+    let wanted = "the head's error, with the row";
+    report.figure(ROW, "rows that contradict the card", wanted, format!("{same} of {}", ODD.len()), same == ODD.len());
     Ok(())
 }
 

@@ -2,12 +2,13 @@
 """Many network cameras through the daemon on one GPU: RTSP servers here, NVDEC, the model, messages. For the row `streams`.
 
     streams.py --visiond BIN --engine FILE --card FILE --stream FILE.h264 [--cameras 1,16,64] [--seconds 15] [--fps 30]
-               [--decoder nvdec|ffmpeg] [--max-batch N] [--batch-wait TIME] [--boxes FOLDER]
+               [--decoder nvdec|ffmpeg] [--max-batch N] [--batch-wait TIME] [--boxes FOLDER] [--losses FOLDER]
 
 Prints a figure as JSON for each number of cameras, as visiond-gpu does. The servers run on the same machine, on the last quarter of
 its cores, which visiond may use, too: cameras would not take their part of every core's cache. Where cameras are many, visiond runs a
 second time, on the first quarter of the cores, as by `CPUAffinity=`. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a
-camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it.
+camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it. With `--losses`, plays films of FOLDER over UDP while
+packets are lost: each published frame must be whole, so its detections are those of a frame of the same film without losses.
 """
 
 import argparse
@@ -24,6 +25,9 @@ SERVER = pathlib.Path(__file__).resolve().parent.parent / "rtsp/server.py"
 ROW = "Streams"
 # Clients of one server, which is a single Python process.
 CLIENTS = 6
+# Films without and with B-frames, with gradual refresh; the share of packets that each camera loses.
+FILMS = ("losses.h264", "losses-b.h264", "losses-refresh.h264", "losses-hevc.h265")
+KINDS = {"clean": 0, "0.1 %": 0.001, "1 %": 0.01, "10 %": 0.1, "udp": 0.01, "marks": 0.02}
 # With so many, visiond runs on few cores, too.
 MANY = 64
 MODEL = """
@@ -176,6 +180,55 @@ def measure(args, count, cores=None):
     figure(f"{which}, CPU of a stream", "1 % of a core", f"{share:.2%} ({by_thread})", share <= 0.01)
 
 
+def camera_of(film, kind):
+    return f"-{film}-{kind}".translate(str.maketrans({".": "-", " ": None, "%": None}))
+
+
+def compare_losses(args):
+    """Plays each film without losses, with each loss, and with marks instead of drops, which tells how many damaged frames this sees."""
+    media, servers = pathlib.Path(args.losses), []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            # Alone in its run, because a batch may change the last digits.
+            text = model(argparse.Namespace(**{**vars(args), "max_batch": 1, "batch_wait": "0"}), folder)
+            for film in FILMS:
+                for name, loss in KINDS.items():
+                    server = [sys.executable, str(SERVER), str(media / film), "--fps", "20", "--at-end", "loop"]
+                    server += ["--lose", str(loss), "--seed", "1"]
+                    servers.append(subprocess.Popen(server, stdout=subprocess.PIPE, text=True))
+                    port = int(servers[-1].stdout.readline().split()[1])
+                    text += CAMERA.format(n=camera_of(film, name), port=port, decoder=args.decoder)
+                    text += {"udp": 'transport = "udp"\n', "marks": 'damaged = "mark"\n'}.get(name, "")
+            config, messages = folder / "visiond.toml", folder / "messages.jsonl"
+            config.write_text(text)
+            with open(f"{args.log}.losses", "w") as log:
+                daemon = subprocess.Popen([args.visiond, "run", str(config)], stderr=log)
+            time.sleep(args.loss_seconds)
+            daemon.terminate()
+            daemon.wait(30)
+            read = {}
+            for message in map(json.loads, messages.read_text().splitlines()):
+                read.setdefault(message["camera"], []).append((message["frame"].get("damaged", False), json.dumps(message["detections"])))
+    finally:
+        for server in servers:
+            server.kill()
+    for film in FILMS:
+        of = {name: read.get("camera" + camera_of(film, name), []) for name in KINDS}
+        clean, frames = of.pop("clean"), len((media / film).with_suffix(".txt").read_text().split()) - 2
+        whole = {detections for _, detections in clean}
+        marked = [detections not in whole for is_marked, detections in of.pop("marks") if is_marked]
+        damaged = sum(detections not in whole for messages in of.values() for _, detections in messages)
+        seen = ", ".join(f"{name} {len(messages)}" for name, messages in of.items())
+        figure(
+            f"{film} with lost packets",
+            "all published frames whole, each frame seen without losses",
+            f"{damaged} published frames not whole, of {seen}; {sum(marked)} of {len(marked)} marked ones differ from all {len(whole)} whole "
+            f"(of {len(clean)} messages, {frames} frames)",
+            damaged == 0 and min(map(len, of.values())) > 0 and len(whole) == frames,
+        )
+
+
 def detections(args, folder, camera, count):
     """The detections of each frame, by its number."""
     config, messages = folder / "visiond.toml", folder / "messages.jsonl"
@@ -231,11 +284,15 @@ def main():
     parser.add_argument("--max-batch", type=int, default=1, metavar="N")
     parser.add_argument("--batch-wait", default="0", metavar="TIME", help='for example "2 ms"')
     parser.add_argument("--boxes", metavar="FOLDER")
+    parser.add_argument("--losses", metavar="FOLDER")
+    parser.add_argument("--loss-seconds", type=float, default=40)
     parser.add_argument("--log", default="/tmp/streams.log", help="start of the names of the daemon's logs")
     args = parser.parse_args()
     args.engine, args.card = (str(pathlib.Path(path).resolve()) for path in (args.engine, args.card))
     if args.boxes:
         compare_boxes(args)
+    if args.losses:
+        compare_losses(args)
     for count in map(int, filter(None, args.cameras.split(","))):
         measure(args, count)
         if count >= MANY:

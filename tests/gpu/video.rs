@@ -183,7 +183,7 @@ fn compare(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result
             Some(unit) => decoder.decode(unit, given as i64, showing)?,
             None => decoder.finish()?,
         }
-        while let Some(picture) = decoder.next_picture() {
+        while let Some(picture) = decoder.next_picture()? {
             let Picture::Shown { surface, presentation } = picture else {
                 return Err(Failure::Broken(format!("after {given} units: {picture:?}")));
             };
@@ -218,7 +218,7 @@ fn hold_surfaces(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> 
     let (mut held, mut skipped, mut shown) = (Vec::new(), 0, 0);
     for (given, unit) in stream.units.iter().enumerate() {
         decoder.decode(unit, given as i64, Showing::InOrder)?;
-        while let Some(picture) = decoder.next_picture() {
+        while let Some(picture) = decoder.next_picture()? {
             match picture {
                 Picture::Shown { surface, .. } if given < stream.units.len() / 2 => {
                     let sum = checksum(&layout(&decoder, &surface)?, &surface, &mut copy)?;
@@ -282,19 +282,22 @@ fn damage(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result<
                     none.insert(stream.decoder(device, SURFACES)?)
                 }
             };
-            match decoding.decode(&unit, given as i64, Showing::InOrder) {
+            let mut pictures = || -> Result<(), NvdecError> {
+                decoding.decode(&unit, given as i64, Showing::InOrder)?;
+                while let Some(picture) = decoding.next_picture()? {
+                    match picture {
+                        Picture::Shown { .. } => shown += 1,
+                        _ => damaged += 1,
+                    }
+                }
+                Ok(())
+            };
+            match pictures() {
                 Ok(()) => {}
                 Err(error) if error.is_sticky() => return Err(error.into()),
                 Err(_) => {
                     failed += 1;
                     decoder = None;
-                    continue;
-                }
-            }
-            while let Some(picture) = decoding.next_picture() {
-                match picture {
-                    Picture::Shown { .. } => shown += 1,
-                    _ => damaged += 1,
                 }
             }
         }
@@ -324,7 +327,7 @@ fn measure(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result
                 let mut frames = 0;
                 for unit in (0..rounds).flat_map(|_| &stream.units) {
                     decoder.decode(unit, frames, Showing::InOrder)?;
-                    while decoder.next_picture().is_some() {
+                    while decoder.next_picture()?.is_some() {
                         frames += 1;
                     }
                 }
@@ -354,7 +357,7 @@ fn start_again(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Re
             decoder.decode(unit, given as i64, Showing::InOrder)?;
         }
         times.push(began.elapsed().as_secs_f64() * 1e3);
-        let kept = decoder.next_picture();
+        let kept = decoder.next_picture()?;
         drop(decoder);
         drop(kept);
         if round == 9 {

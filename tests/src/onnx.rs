@@ -100,6 +100,31 @@ pub fn bytes(model: Model) -> Vec<u8> {
     [number(1, 8), field(7, &graph), field(8, &opset)].concat()
 }
 
+/// Returns a model that finds `rows` of `width` numbers on a white picture, and rows of zeros on one that is grey.
+pub fn late_rows(rows: &[f32], width: u64) -> Vec<u8> {
+    let nodes = [
+        node("ReduceMean", &["images"], "mean", &[int("keepdims", 0)]),
+        node("Sub", &["mean", "bright"], "above", &[]),
+        node("Mul", &["above", "five"], "steep", &[]),
+        node("Relu", &["steep"], "share", &[]),
+        node("Mul", &["share", "rows"], "output", &[]),
+    ];
+    let bytes: Vec<u8> = rows.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let shape = [rows.len() as u64 / width, width];
+    let mut graph: Vec<u8> = nodes.iter().flat_map(|node| field(1, node)).collect();
+    graph.extend(text(2, "late"));
+    let initializers = [
+        tensor("bright", FLOAT, &[], &0.8_f32.to_le_bytes()),
+        tensor("five", FLOAT, &[], &5_f32.to_le_bytes()),
+        tensor("rows", FLOAT, &shape, &bytes),
+    ];
+    graph.extend(initializers.iter().flat_map(|tensor| field(5, tensor)));
+    graph.extend(field(11, &value("images", FLOAT, &[1, 3, 640, 640])));
+    graph.extend(field(12, &value("output", FLOAT, &shape)));
+    let opset = [text(1, ""), number(2, 13)].concat();
+    [number(1, 8), field(7, &graph), field(8, &opset)].concat()
+}
+
 /// The body of a loop whose condition stays true.
 fn endless() -> Vec<u8> {
     let nodes = [node("Identity", &["go"], "go_on", &[]), node("Identity", &["state"], "next", &[])];

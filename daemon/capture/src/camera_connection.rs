@@ -6,16 +6,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustls::ClientConnection;
 use socket2::{Domain, Protocol, Socket, Type};
 use url::Url;
 
-use super::camera_tls::CameraTls;
+use super::camera_tls::{CameraTls, NO_TLS};
 use super::source::SourceError;
 
 /// How often a TLS session is read in turn for bytes that it may not hold.
 const MOST_RECORDS: u32 = 64;
+
+/// How long a camera may send nothing in answer to the first message of TLS. One without TLS at that port may wait for ever.
+const TLS_ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// A name that is being resolved, on a thread of its own: that may take long, and must not delay the end.
 #[derive(Debug)]
@@ -97,6 +101,8 @@ struct TlsSession {
     session: ClientConnection,
     /// Says why it fails.
     camera: Arc<CameraTls>,
+    /// Until when the camera must have answered; `None` once it has.
+    answer_deadline: Option<Instant>,
 }
 
 /// Why a connection is over.
@@ -134,7 +140,10 @@ impl CameraConnection {
     /// # Errors
     /// TLS cannot be set up.
     pub fn new(stream: TcpStream, tls: Option<Arc<CameraTls>>) -> Result<Self, SourceError> {
-        let session = |camera: Arc<CameraTls>| Ok(Box::new(TlsSession { session: camera.connection()?, camera }));
+        let answer_deadline = Some(Instant::now() + TLS_ANSWER_WAIT);
+        let session = |camera: Arc<CameraTls>| {
+            Ok(Box::new(TlsSession { session: camera.connection()?, camera, answer_deadline }))
+        };
         Ok(Self { stream, tls: tls.map(session).transpose()?, has_more: false })
     }
 
@@ -146,6 +155,11 @@ impl CameraConnection {
     /// Whether TLS is still to be agreed upon.
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking())
+    }
+
+    /// Until when the camera must answer the first message of TLS, after which [`send`](Self::send) fails; `None` once it has.
+    pub fn answer_deadline(&self) -> Option<Instant> {
+        self.tls.as_ref()?.answer_deadline
     }
 
     /// Whether bytes wait to be sent in the TLS session.
@@ -162,6 +176,14 @@ impl CameraConnection {
     /// [`wants_write`](Self::wants_write).
     pub fn send(&mut self, output: &mut Vec<u8>) -> Result<(), ConnectionError> {
         if let Some(tls) = &mut self.tls {
+            if tls.answer_deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                // What has come and was not read yet is an answer.
+                tls.read_from(&mut self.stream)?;
+                if tls.answer_deadline.is_some() {
+                    // A camera that hangs does the same, so this is no refusal.
+                    return Err(ConnectionError::Failed(io::Error::new(ErrorKind::TimedOut, NO_TLS)));
+                }
+            }
             if !output.is_empty() {
                 let written = tls.session.writer().write(output)?;
                 output.drain(..written);
@@ -220,7 +242,7 @@ impl TlsSession {
         match unless_waiting(self.session.read_tls(stream))? {
             // Few cameras end TLS before they close the connection.
             Some(0) => return Err(ConnectionError::Closed),
-            Some(_) => {}
+            Some(_) => self.answer_deadline = None,
             None => return Ok(false),
         }
         let processed = self.session.process_new_packets();

@@ -7,6 +7,8 @@
 //! A certificate that is known by its bytes is read by [`PublicKey`] alone, because cameras have certificates that the rules of the
 //! web forbid, such as those of version 1.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +31,9 @@ use super::source::{SourceError, SourceFault};
 /// Why a signature cannot be checked by a certificate that is known by its bytes.
 const UNUSABLE_KEY: &str = "the camera's certificate has a key that visiond cannot check: make a new one in the camera, with an \
                             RSA key of 2048 bits or more, or set `insecure = true`";
+
+/// Why there is no TLS, and what to do.
+pub const NO_TLS: &str = "no TLS at that port: use the URL's scheme without the s, or the TLS port";
 
 /// The keys of a camera's configuration that say which certificate is accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,7 +69,7 @@ impl TlsKeys {
     pub fn check(&self) -> Option<SourceFault> {
         let path = self.ca.as_deref()?;
         let (error, certainty) = certificates(path).err()?;
-        Some(SourceFault { key: "ca", error, certainty })
+        Some(SourceFault { key: "ca", error: SourceError::permanent(error.message), certainty })
     }
 }
 
@@ -202,9 +207,7 @@ impl CameraTls {
                 "the camera has no version or cipher of TLS that visiond has ({error}): update its firmware, or use the port \
                  without TLS"
             ),
-            Error::InvalidMessage(_) => {
-                "no TLS at that port: use the URL's scheme without the s, or the TLS port".to_owned()
-            }
+            Error::InvalidMessage(_) => NO_TLS.to_owned(),
             error => format!("TLS with the camera failed: {error}"),
         }
     }
@@ -213,6 +216,21 @@ impl CameraTls {
     pub fn seen_fingerprint(&self) -> Option<String> {
         self.verifier.seen.lock().as_ref().map(|seen| seen.fingerprint.to_string())
     }
+}
+
+/// The most certificates that were warned of and are remembered.
+const MOST_WARNED: usize = 1024;
+
+/// Whether this host shows this certificate for the first time in this process, so that a camera that connects again and again is warned
+/// of once. Another certificate may be somebody else's, and is warned of too.
+fn is_first(host: &str, digest: [u8; 32]) -> bool {
+    static WARNED: Mutex<BTreeSet<(String, [u8; 32])>> = Mutex::new(BTreeSet::new());
+    let mut warned = WARNED.lock();
+    // A hostile camera may redirect to ever new hosts.
+    if warned.len() >= MOST_WARNED {
+        warned.clear();
+    }
+    warned.insert((host.to_owned(), digest))
 }
 
 /// The certificate that a camera showed.
@@ -332,10 +350,10 @@ impl ServerCertVerifier for CameraVerifier {
         let digest: [u8; 32] = Sha256::digest(end_entity).into();
         let fingerprint = Fingerprint(digest);
         let is_self_signed = PublicKey::of(end_entity).is_some_and(|key| key.issuer == key.subject);
-        let last = self.seen.lock().replace(SeenCertificate { fingerprint, is_self_signed });
+        *self.seen.lock() = Some(SeenCertificate { fingerprint, is_self_signed });
         match &self.trust {
             Trust::Any => {
-                if last.is_none_or(|last| last.fingerprint != fingerprint) {
+                if is_first(&self.host, digest) {
                     log::warn!(
                         "the certificate of {} is not checked, so anyone on the way can read and replace what comes: set `fingerprint \
                          = \"{fingerprint}\"`, which is what the camera sent now, instead of `insecure`",
@@ -452,7 +470,11 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, (SourceErro
     let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
     let all = read.map_err(|error| match error {
         pem::Error::Io(error) => {
-            (SourceError::permanent(format!("cannot read `ca` {shown}: {error}")), Certainty::of_reading(&error))
+            let message = format!("cannot read `ca` {shown}: {error}");
+            // It may come later.
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            let failure = if is_missing { SourceError::transient(message) } else { SourceError::permanent(message) };
+            (failure, Certainty::of_reading(&error))
         }
         _ => no_pem(),
     })?;

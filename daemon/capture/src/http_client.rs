@@ -9,22 +9,21 @@ mod failure;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 
-use std::time::Instant;
-
-use percent_encoding::percent_decode_str;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use url::{Position, Url};
 use visiond_config::types::{MjpegConfig, SnapshotConfig};
 use visiond_flow::clock::{self, Clock};
 use visiond_flow::timestamp::Timestamp;
 use visiond_rtsp::authentication::Authenticator;
-use visiond_system::credentials::Login;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::{Stop, Wake};
 
 use self::body::Body;
 use self::connection::{Connection, Received};
 pub use self::failure::Failure;
+use super::camera_address::{camera_address, check_login, check_url};
 use super::camera_tls::{CameraTls, TlsKeys};
 use super::ffprobe::shown;
 use super::source::{SourceError, SourceFault};
@@ -34,6 +33,9 @@ const MOST_HEAD_BYTES: usize = 16 << 10;
 
 /// The most bytes of a body that is read only so that its connection can be used again.
 const MOST_UNUSED_BYTES: usize = 64 << 10;
+
+/// How long a body that is not needed may take. A new connection costs less.
+const UNUSED_BODY_TIME: Duration = Duration::from_millis(250);
 
 /// The most redirects in a row.
 const MOST_REDIRECTS: usize = 5;
@@ -67,25 +69,8 @@ impl<'a> From<&'a SnapshotConfig> for HttpCamera<'a> {
 impl HttpCamera<'_> {
     /// Finds out whether a client could be made, without connecting.
     pub fn check(&self) -> Vec<SourceFault> {
-        let login = self.login.and_then(|name| Login::read(name).err()).map(|error| SourceFault {
-            key: "login",
-            certainty: error.certainty(),
-            error: SourceError::permanent(error.to_string()),
-        });
-        let address = self.address().err().map(|error| SourceFault::new("url", error));
-        [login, address, self.keys.check()].into_iter().flatten().collect()
-    }
-
-    /// Returns the address without a user, and the user that it has.
-    fn address(&self) -> Result<(Url, Option<Login>), SourceError> {
-        let wrong = |reason: &str| SourceError::permanent(format!("cannot use {}: {reason}", shown(self.url)));
-        let mut url = Url::parse(self.url).map_err(|error| wrong(&format!("{error}: correct `url`")))?;
-        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let login = (!url.username().is_empty())
-            .then(|| Login::new(decoded(url.username()), url.password().map(decoded).unwrap_or_default()));
-        let cleared = url.set_username("").and_then(|()| url.set_password(None));
-        cleared.map_err(|()| wrong("it has no host: write http://HOST/PATH"))?;
-        Ok((url, login))
+        let faults = [check_login(self.login), check_url("url", self.url), self.keys.check()];
+        faults.into_iter().flatten().collect()
     }
 }
 
@@ -111,6 +96,8 @@ pub struct Answer {
     pub began: Timestamp,
     headers: Vec<(String, Vec<u8>)>,
     body: Body,
+    /// What a stream's header says of its length, which may be wrong.
+    stated_length: Option<u64>,
     /// Whether the connection can be used again once the body is read.
     is_kept: bool,
     /// What came together with the head.
@@ -140,6 +127,11 @@ impl Answer {
         matches!(self.body, Body::Length(_))
     }
 
+    /// Returns how many bytes a stream has by its header. Some cameras write the length of one picture there.
+    pub const fn stated_length(&self) -> Option<u64> {
+        self.stated_length
+    }
+
     /// Whether the end of the connection is the end of the body.
     pub fn ends_with_connection(&self) -> bool {
         self.body == Body::UntilClose
@@ -160,10 +152,7 @@ pub fn own_words(text: &str) -> String {
 impl HttpClient {
     /// Reads the login, which may be a file that has changed since. Connects with the first request.
     pub fn new(camera: &HttpCamera<'_>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
-        let (url, mut login) = camera.address()?;
-        if let Some(name) = camera.login {
-            login = Some(Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?);
-        }
+        let (url, login) = camera_address(camera.url, camera.login)?;
         let login = login.map(|login| {
             let (user, password) = login.into_parts();
             Authenticator::new(user, password)
@@ -272,24 +261,44 @@ impl HttpClient {
         self.connection = None;
     }
 
+    /// Returns the URL of the configuration, without a user.
+    pub fn url(&self) -> &str {
+        self.origin.as_str()
+    }
+
+    /// Returns SHA-256 of the certificate that the camera showed last.
+    pub fn seen_fingerprint(&self) -> Option<String> {
+        self.tls.as_ref()?.1.seen_fingerprint()
+    }
+
     fn end_body(&mut self, answer: &Answer) {
         if !answer.is_kept {
             self.connection = None;
         }
     }
 
-    /// Reads a body that is not needed, so that the connection can be used again, or closes it.
+    /// Reads a body that is not needed, so that the connection can be used again. Closes the connection if the body is long, late or
+    /// broken.
     fn skip_body(&mut self, answer: &mut Answer, stop: &Stop, deadline: Instant) -> Result<(), Failure> {
+        let deadline = deadline.min(Instant::now() + UNUSED_BODY_TIME);
         let mut left = MOST_UNUSED_BYTES;
+        if matches!(answer.body, Body::Length(length) if length > left as u64) {
+            self.connection = None;
+        }
         while answer.is_kept && left > 0 {
-            match self.read(answer, |bytes, _| left = left.saturating_sub(bytes.len()))? {
-                Progress::End | Progress::Closed => return Ok(()),
-                Progress::Some => {}
-                Progress::Nothing => match self.wait(stop, deadline)? {
+            match self.read(answer, |bytes, _| left = left.saturating_sub(bytes.len())) {
+                Ok(Progress::End | Progress::Closed) => return Ok(()),
+                Ok(Progress::Some) if Instant::now() < deadline => {}
+                Ok(Progress::Some) => break,
+                Ok(Progress::Nothing) => match self.wait(stop, deadline)? {
                     Wake::Ready => {}
                     Wake::Stopped => return Err(Failure::Stopped),
                     Wake::TimedOut => break,
                 },
+                Err(failure) => {
+                    log::debug!("opening another connection, because a body that is not needed is broken: {failure:?}");
+                    break;
+                }
             }
         }
         self.connection = None;
@@ -411,7 +420,9 @@ fn request(url: &Url, authorization: Option<&str>, headers: &[(&str, &[u8])]) ->
     )
     .into_bytes();
     let authorization = authorization.map(|value| ("Authorization", value.as_bytes()));
-    for (name, value) in headers.iter().copied().chain(authorization) {
+    // Values come from the camera: none may begin a line of its own.
+    let all = headers.iter().copied().chain(authorization);
+    for (name, value) in all.filter(|(_, value)| !value.iter().any(u8::is_ascii_control)) {
         request.extend_from_slice(name.as_bytes());
         request.extend_from_slice(b": ");
         request.extend_from_slice(value);
@@ -444,8 +455,9 @@ fn head(
 ) -> Result<Answer, HeadFailure> {
     let mut bytes = Vec::new();
     let mut began = None;
-    let mut interim = 0;
+    let (mut interim, mut blank_bytes) = (0, 0);
     loop {
+        blank_bytes += skip_blank_lines(&mut bytes);
         while let Some(end) = head_end(&bytes) {
             let rest = bytes.split_off(end);
             let head = std::mem::replace(&mut bytes, rest);
@@ -456,6 +468,7 @@ fn head(
                 if interim > MOST_INTERIM {
                     return Err(endless().into());
                 }
+                blank_bytes += skip_blank_lines(&mut bytes);
                 continue;
             }
             answer.first = bytes;
@@ -465,7 +478,7 @@ fn head(
         if bytes.contains(&b'\n') && status_line(&bytes).is_none() {
             return Err(no_http(&bytes).into());
         }
-        if bytes.len() > MOST_HEAD_BYTES {
+        if bytes.len() + blank_bytes > MOST_HEAD_BYTES {
             return Err(endless().into());
         }
         match connection.receive(chunk)? {
@@ -504,6 +517,13 @@ fn endless() -> Failure {
     Failure::Refused("the head of the answer does not end: this is no camera, correct `url`".to_owned())
 }
 
+/// Removes blank lines in front of a status line, which some cameras send; returns how many bytes those had.
+fn skip_blank_lines(bytes: &mut Vec<u8>) -> usize {
+    let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    bytes.drain(..blank);
+    blank
+}
+
 /// Returns where a head ends, at most [`MOST_HEAD_BYTES`] from its start.
 fn head_end(bytes: &[u8]) -> Option<usize> {
     let within = bytes.get(..MOST_HEAD_BYTES).unwrap_or(bytes);
@@ -514,19 +534,32 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads the version behind `HTTP/1.` and the status in the first line; `None` if the line is not HTTP/1.
-fn status_line(head: &[u8]) -> Option<(&[u8], u16)> {
+/// Reads the first line: whether connections of that version are kept unless the head denies it, and the status. `None` if the line is
+/// not HTTP. Some cameras write `ICY`, small letters or another version, whatever they then speak, which is HTTP/1.
+fn status_line(head: &[u8]) -> Option<(bool, u16)> {
     let line = head.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-    let version = words.next()?.strip_prefix(b"HTTP/1.")?;
+    let protocol = words.next()?.to_ascii_uppercase();
+    let is_kept = match protocol.strip_prefix(b"HTTP/") {
+        Some(version) => version.first().filter(|first| first.is_ascii_digit()).map(|_| version != b"1.0")?,
+        None if protocol == b"ICY" => false,
+        None => return None,
+    };
     let status = str::from_utf8(words.next()?).ok()?.parse().ok().filter(|status| (100..1000).contains(status))?;
-    Some((version, status))
+    Some((is_kept, status))
 }
 
-/// Reads a head; `None` if it is not HTTP/1.
+/// Reads a length, which some cameras and proxies write twice: "7, 7".
+fn content_length(value: &str) -> Option<u64> {
+    let mut lengths = value.split(',').map(|length| length.trim().parse().ok());
+    let first = lengths.next()??;
+    lengths.all(|other| other == Some(first)).then_some(first)
+}
+
+/// Reads a head; `None` if it is not HTTP.
 fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
     let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
-    let (version, status) = status_line(lines.next()?)?;
+    let (is_kept_by_default, status) = status_line(lines.next()?)?;
     let header = |line: &[u8]| {
         let colon = memchr::memchr(b':', line)?;
         let (name, value) = line.split_at_checked(colon)?;
@@ -534,12 +567,20 @@ fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
         Some((name, value.get(1..)?.trim_ascii().to_vec()))
     };
     let headers: Vec<_> = lines.filter_map(header).collect();
-    let mut answer = Answer { status, began, headers, body: Body::UntilClose, is_kept: false, first: Vec::new() };
+    let mut answer = Answer {
+        status,
+        began,
+        headers,
+        body: Body::UntilClose,
+        stated_length: None,
+        is_kept: false,
+        first: Vec::new(),
+    };
     let text = |name| answer.header(name).map(|value| String::from_utf8_lossy(value).to_ascii_lowercase());
     let connection = text("connection").unwrap_or_default();
-    let is_kept = if version == b"0" { connection.contains("keep-alive") } else { !connection.contains("close") };
+    let is_kept = if is_kept_by_default { !connection.contains("close") } else { connection.contains("keep-alive") };
     let is_multipart = text("content-type").is_some_and(|kind| kind.starts_with("multipart/"));
-    let length = text("content-length").and_then(|length| length.parse().ok());
+    let length = text("content-length").and_then(|length| content_length(&length));
     let body = match (status, text("transfer-encoding"), length) {
         (100..200 | 204 | 304, ..) => Body::Length(0),
         (_, Some(coding), _) if coding.contains("chunked") => Body::chunked(),
@@ -548,6 +589,7 @@ fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
         _ => Body::UntilClose,
     };
     answer.is_kept = is_kept && !matches!(body, Body::UntilClose);
+    answer.stated_length = length.filter(|length| *length > 0 && body == Body::UntilClose);
     answer.body = body;
     Some(answer)
 }

@@ -1,16 +1,19 @@
 //! Sources of frames: cameras, video and picture files, programs, a test pattern.
 
 mod buffers;
+mod camera_address;
 pub mod camera_connection;
 mod camera_tls;
 mod command;
 mod damage_watch;
 mod decoder_process;
+mod described_cameras;
 mod ffmpeg_output;
 mod ffprobe;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod http_client;
+mod http_offer;
 pub mod images;
 mod jpeg_frames;
 mod mjpeg;
@@ -38,6 +41,7 @@ use self::source::{Source, SourceError};
 use crate::source::{Open, SourceFault};
 
 pub use self::buffers::Buffers;
+pub use self::http_offer::{HttpContent, HttpOffer, WatchedParts};
 pub use self::rtsp::{OfferedStream, RtspOffer, Watched};
 
 /// Returns what opens a camera's source, again and again.
@@ -45,6 +49,15 @@ pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open
     let (name, buffers) = (Arc::clone(name), buffers.clone());
     match source {
         SourceConfig::V4l2(config) => Box::new(v4l2::opener::V4l2Opener::new(config.clone(), name, buffers)),
+        // The pipeline logs that a camera is back, but of the first connection only that it begins.
+        SourceConfig::Mjpeg(config) => {
+            let (config, mut announced) = (config.clone(), Some(name));
+            Box::new(move || {
+                let clock = Arc::new(SystemClock);
+                let source = mjpeg::MjpegSource::open(&config, announced.take(), &buffers, clock)?;
+                Ok(Box::new(source) as Box<dyn Source>)
+            })
+        }
         source => {
             let source = source.clone();
             Box::new(move || open(&source, &name, &buffers))
@@ -72,7 +85,7 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<
     match source {
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
         SourceConfig::Rtsp(config) => Ok(Box::new(rtsp::RtspSource::open(config, name, buffers, clock)?)),
-        SourceConfig::Mjpeg(config) => Ok(Box::new(mjpeg::MjpegSource::open(config, buffers, clock)?)),
+        SourceConfig::Mjpeg(config) => Ok(Box::new(mjpeg::MjpegSource::open(config, None, buffers, clock)?)),
         SourceConfig::Snapshot(config) => Ok(Box::new(snapshot::SnapshotSource::open(config, buffers, clock)?)),
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
         SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),

@@ -8,11 +8,13 @@ pub mod fuzz;
 mod jpeg_scanner;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use visiond_config::types::MjpegConfig;
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
+use visiond_flow::timestamp::Timestamp;
+use visiond_system::logging::events;
 use visiond_system::stop::{Stop, Wake};
 
 pub use self::jpeg_scanner::{FoundPicture, JpegScanner};
@@ -27,6 +29,16 @@ use super::source::{Next, Source, SourceError, SourceFault};
 /// How much is read before a picture that has come is decoded. The camera may send faster than it is read.
 const MOST_BYTES_IN_TURN: usize = 4 << 20;
 
+/// How long nothing comes at the length that an answer states before that counts as its end. Some cameras state the length of a
+/// picture, and go on.
+const END_PAUSE: Duration = Duration::from_millis(500);
+
+/// The shortest time from one request to the next, for cameras whose answers end.
+const SHORTEST_ANSWER: Duration = Duration::from_millis(100);
+
+/// The last bytes of a multipart answer that ends: the two hyphens of its last border, and a line end.
+const TAIL_BYTES: usize = 4;
+
 pub struct MjpegSource {
     config: MjpegConfig,
     client: HttpClient,
@@ -39,29 +51,96 @@ pub struct MjpegSource {
     frames: JpegFrames,
     damage: DamageWatch,
     sequence: u64,
+    /// The camera whose first picture is still to be logged: nothing is known of a camera before that.
+    unannounced: Option<Arc<str>>,
 }
 
-/// What the camera sends.
+/// One answer of the camera.
 struct PlayedStream {
     answer: Answer,
-    scanner: JpegScanner,
-    /// Its first bytes.
-    head: Vec<u8>,
+    content: Content,
+    began: Instant,
     /// When the last picture was complete, or the stream began.
     last: Instant,
     /// Whether the answer looks like a single picture, which a second one refutes.
     may_be_snapshot: bool,
+    /// `None` while it goes on.
+    end: Option<StreamEnd>,
+}
+
+/// How an answer has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StreamEnd {
+    /// Where the camera says that it ends. The next request gives more pictures.
+    Complete,
+    /// The connection was closed.
+    Closed,
+}
+
+/// What has come of an answer.
+#[derive(Default)]
+struct Content {
+    scanner: JpegScanner,
+    /// Its first bytes.
+    head: Vec<u8>,
+    /// Its last bytes.
+    tail: Vec<u8>,
+    received_bytes: u64,
+}
+
+impl Content {
+    fn push(&mut self, bytes: &[u8], now: Timestamp) {
+        let missing = HEAD_BYTES.saturating_sub(self.head.len());
+        self.head.extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
+        self.tail.extend_from_slice(bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default());
+        self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
+        self.received_bytes += bytes.len() as u64;
+        self.scanner.push(bytes, now);
+    }
+
+    /// Whether the last border has come (RFC 2046 section 5.1.1).
+    fn is_at_last_border(&self) -> bool {
+        self.tail.trim_ascii_end().ends_with(b"--")
+    }
 }
 
 impl PlayedStream {
     /// Returns what was lost, or then the newest picture.
     fn event(&mut self) -> Option<StreamEvent> {
-        if let Some((frames, cause)) = self.scanner.take_loss() {
+        let scanner = &mut self.content.scanner;
+        if let Some((frames, cause)) = scanner.take_loss() {
             return Some(StreamEvent::Lost(frames, cause));
         }
         // With the picture of a URL of snapshots, every retry would look like a camera that is back.
-        let is_held = self.may_be_snapshot && self.scanner.found() < 2;
-        if is_held { None } else { self.scanner.take().map(StreamEvent::Picture) }
+        if self.has_pictures() { self.content.scanner.take().map(StreamEvent::Picture) } else { None }
+    }
+
+    /// Whether pictures came, and more than the single one of a snapshot.
+    fn has_pictures(&self) -> bool {
+        self.content.scanner.found() > u64::from(self.may_be_snapshot)
+    }
+
+    /// Whether as much has come as the camera has stated.
+    fn is_at_stated_length(&self) -> bool {
+        self.answer.stated_length() == Some(self.content.received_bytes)
+    }
+
+    /// Returns how the answer has ended, if it has, when reading gave `progress`.
+    fn end_after(&self, progress: Progress) -> Option<StreamEnd> {
+        let (is_at_length, is_at_border) = (self.is_at_stated_length(), self.content.is_at_last_border());
+        match progress {
+            Progress::End => Some(StreamEnd::Complete),
+            Progress::Nothing if is_at_length && is_at_border => Some(StreamEnd::Complete),
+            Progress::Closed if is_at_length || is_at_border => Some(StreamEnd::Complete),
+            Progress::Closed => Some(StreamEnd::Closed),
+            Progress::Some | Progress::Nothing => None,
+        }
+    }
+
+    /// Until when to wait for more.
+    fn deadline(&self, timeout: Duration) -> Instant {
+        let picture = self.last + timeout;
+        if self.is_at_stated_length() { picture.min(Instant::now() + END_PAUSE) } else { picture }
     }
 }
 
@@ -71,8 +150,14 @@ impl MjpegSource {
         HttpCamera::from(config).check()
     }
 
-    /// Reads login and certificates. Connects while [`Source::next`] waits.
-    pub fn open(config: &MjpegConfig, buffers: &Buffers, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+    /// Reads login and certificates. Connects while [`Source::next`] waits. Logs the first picture if `announced` names the camera: the
+    /// pipeline logs those after a failure.
+    pub fn open(
+        config: &MjpegConfig,
+        announced: Option<Arc<str>>,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
         Ok(Self {
             config: config.clone(),
             client: HttpClient::new(&HttpCamera::from(config), Arc::clone(&clock))?,
@@ -83,6 +168,7 @@ impl MjpegSource {
             frames: JpegFrames::new(),
             damage: DamageWatch::default(),
             sequence: 0,
+            unannounced: announced,
         })
     }
 
@@ -97,48 +183,58 @@ impl MjpegSource {
         Ok(PlayedStream {
             may_be_snapshot: answer.has_length() || kind.to_ascii_lowercase().starts_with("image/"),
             answer,
-            scanner: JpegScanner::default(),
-            head: Vec::new(),
+            content: Content::default(),
+            began: Instant::now(),
             last: Instant::now(),
+            end: None,
         })
     }
 
-    /// Reads all that has come; returns whether the stream goes on.
-    fn read(&mut self, stop: &Stop) -> Result<bool, Failure> {
-        let Some(PlayedStream { answer, scanner, head, last, .. }) = &mut self.stream else { return Ok(false) };
-        let found = scanner.found();
+    /// Reads all that has come.
+    fn read(&mut self, stop: &Stop) -> Result<(), Failure> {
+        let Some(stream) = self.stream.as_mut().filter(|stream| stream.end.is_none()) else { return Ok(()) };
+        let found = stream.content.scanner.found();
         let mut bytes = 0;
-        let goes_on = loop {
+        let progress = loop {
             stop.mark_progress();
-            let progress = self.client.read(answer, |content, now| {
-                bytes += content.len();
-                let missing = HEAD_BYTES.saturating_sub(head.len());
-                head.extend_from_slice(content.get(..missing).unwrap_or(content));
-                scanner.push(content, now);
+            let content = &mut stream.content;
+            let progress = self.client.read(&mut stream.answer, |piece, now| {
+                bytes += piece.len();
+                content.push(piece, now);
             })?;
             match progress {
                 Progress::Some if bytes < MOST_BYTES_IN_TURN && !stop.is_raised() => {}
-                Progress::Some => break true,
-                Progress::Nothing => {
-                    scanner.rest();
-                    break true;
-                }
-                Progress::End | Progress::Closed => {
-                    scanner.rest();
-                    break false;
+                Progress::Some => break progress,
+                Progress::Nothing | Progress::End | Progress::Closed => {
+                    content.scanner.rest();
+                    break progress;
                 }
             }
         };
-        if scanner.found() != found {
-            *last = Instant::now();
+        if stream.content.scanner.found() != found {
+            stream.last = Instant::now();
         }
-        Ok(goes_on)
+        stream.end = stream.end_after(progress);
+        Ok(())
+    }
+
+    /// Ends an answer that is complete, so that the next one is requested. Returns whether visiond is stopping.
+    fn end_answer(&mut self, stop: &Stop) -> bool {
+        self.client.close();
+        let Some(stream) = self.stream.take() else { return false };
+        let pictures = stream.content.scanner.found();
+        log::debug!("{}: the camera's answer ended after {pictures} pictures: requesting more", self.origin);
+        let since = stream.began.elapsed();
+        since < SHORTEST_ANSWER && stop.sleep(SHORTEST_ANSWER - since)
     }
 
     /// Returns why a stream that ended, or gives no picture, is none: `what` happened, and if it is a camera's, its remedy.
     fn no_picture(&self, what: &str, remedy: &str) -> Failure {
         let absent = Failure::Absent(format!("{what}{remedy}"));
-        let Some(PlayedStream { answer, scanner, head, may_be_snapshot, .. }) = &self.stream else { return absent };
+        let Some(PlayedStream { answer, content: Content { scanner, head, .. }, may_be_snapshot, .. }) = &self.stream
+        else {
+            return absent;
+        };
         let kind = answer.header_text("content-type").unwrap_or_default().to_ascii_lowercase();
         match scanner.found() {
             0 if head.is_empty() => absent,
@@ -166,20 +262,26 @@ impl MjpegSource {
             if self.stream.is_none() {
                 self.stream = Some(self.play(stop)?);
             }
-            let goes_on = self.read(stop)?;
+            self.read(stop)?;
             let Some(stream) = &mut self.stream else { continue };
             if let Some(event) = stream.event() {
                 return Ok(event);
             }
-            if !goes_on {
-                if stream.head.is_empty() {
-                    return Err(Failure::Absent(EMPTY.to_owned()));
+            match stream.end {
+                None => {}
+                Some(StreamEnd::Complete) if stream.has_pictures() => {
+                    if self.end_answer(stop) {
+                        return Err(Failure::Stopped);
+                    }
+                    continue;
                 }
-                return Err(self.no_picture("the camera closed the connection", ""));
+                Some(_) if stream.content.head.is_empty() => return Err(Failure::Absent(EMPTY.to_owned())),
+                Some(_) => return Err(self.no_picture("the camera closed the connection", "")),
             }
-            match self.client.wait(stop, stream.last + self.config.timeout)? {
+            match self.client.wait(stop, stream.deadline(self.config.timeout))? {
                 Wake::Ready => {}
                 Wake::Stopped => return Err(Failure::Stopped),
+                Wake::TimedOut if stream.is_at_stated_length() => stream.end = Some(StreamEnd::Complete),
                 Wake::TimedOut => {
                     let what = format!("no picture for {} s", self.config.timeout.as_secs_f64());
                     return Err(self.no_picture(&what, "; check the camera and the network"));
@@ -193,6 +295,9 @@ impl MjpegSource {
         // Pictures that a newer one replaced may have been damaged, too.
         if matches!(next, Next::Frame(_)) {
             self.damage.reset();
+            if let Some(camera) = self.unannounced.take() {
+                log::info!(message_id = events::CAMERA_STREAMING; "camera {camera}: {}", self.describe());
+            }
         } else if matches!(next, Next::Lost { cause: LossCause::Corrupt, .. })
             && self.damage.is_over(self.clock.monotonic_ns(), self.config.timeout)
         {
@@ -224,7 +329,7 @@ impl Source for MjpegSource {
                 self.sequence += 1;
                 let decoded = self.frames.decode(&picture.data, sequence, picture.began, &self.buffers, &self.origin);
                 if let Some(stream) = &mut self.stream {
-                    stream.scanner.reuse(picture);
+                    stream.content.scanner.reuse(picture);
                 }
                 decoded?
             }
@@ -237,7 +342,10 @@ impl Source for MjpegSource {
     }
 
     fn describe(&self) -> String {
-        format!("mjpeg {}, {}, live", self.origin, self.frames.describe())
+        match self.stream {
+            None if self.sequence == 0 => format!("mjpeg {}: connecting", self.origin),
+            _ => format!("mjpeg {}, {}, live", self.origin, self.frames.describe()),
+        }
     }
 
     fn decoder(&self) -> Option<&'static str> {

@@ -11,36 +11,60 @@ pub const EMPTY: &str = "the camera's answer is empty: it may be starting; check
 /// Why a stream is no snapshot.
 pub const STREAM: &str = "the camera sends a stream and no single picture: set `type = \"mjpeg\"`";
 
-/// Returns what a camera sends instead of what is `wanted`, by its media type and its first bytes, and what to do; `None` if that is not
-/// known.
-pub fn other_content(kind: &str, head: &[u8], wanted: &str) -> Option<String> {
-    let kind = kind.to_ascii_lowercase();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let is_video = kind.starts_with("video/") && !kind.contains("jpeg");
-    let (what, is_page) = match (kind, head) {
-        ("text/html" | "application/xhtml+xml", _) => ("a page (HTML)", true),
-        ("application/vnd.apple.mpegurl" | "application/x-mpegurl" | "audio/mpegurl" | "audio/x-mpegurl", _)
-        | (_, [b'#', b'E', b'X', b'T', b'M', b'3', b'U', ..]) => ("a playlist (HLS)", false),
-        ("application/dash+xml", _) => ("a playlist (DASH)", false),
-        (_, [0, 0, 0, 1, ..] | [0, 0, 1, ..]) => ("H.264 or H.265", false),
-        // AVIF and HEIF begin alike, but are pictures.
-        (_, [_, _, _, _, b'f', b't', b'y', b'p', ..]) if !kind.starts_with("image/") => ("MP4", false),
-        (_, [b'F', b'L', b'V', 1, ..]) => ("FLV", false),
-        (_, [0x47, rest @ ..]) if !rest.starts_with(b"IF8") => ("an MPEG transport stream", false),
-        (_, head) if is_page(head) => ("a page (HTML or XML)", true),
-        _ if is_video => (kind, false),
-        (_, head) => {
-            let text = text(kind, head)?;
-            let kind = if kind.is_empty() { "text" } else { kind };
-            return Some(format!("the camera sends {kind}: \"{text}\" and no {wanted}: correct the path in `url`"));
+/// What a camera sends.
+pub enum OtherContent {
+    /// A page of this kind.
+    Page(&'static str),
+    /// Video that `type = "video"` reads, of this kind.
+    Video(String),
+    /// Text of this media type, with these words.
+    Text(String, String),
+}
+
+impl OtherContent {
+    /// Recognises content by its media type and its first bytes; `None` if it is not known.
+    pub fn of(kind: &str, head: &[u8]) -> Option<Self> {
+        let kind = kind.to_ascii_lowercase();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let is_video = kind.starts_with("video/") && !kind.contains("jpeg");
+        let video = |what: &str| Some(Self::Video(what.to_owned()));
+        match (kind, head) {
+            ("text/html" | "application/xhtml+xml", _) => Some(Self::Page("a page (HTML)")),
+            ("application/vnd.apple.mpegurl" | "application/x-mpegurl" | "audio/mpegurl" | "audio/x-mpegurl", _)
+            | (_, [b'#', b'E', b'X', b'T', b'M', b'3', b'U', ..]) => video("a playlist (HLS)"),
+            ("application/dash+xml", _) => video("a playlist (DASH)"),
+            (_, [0, 0, 0, 1, ..] | [0, 0, 1, ..]) => video("H.264 or H.265"),
+            // AVIF and HEIF begin alike, but are pictures.
+            (_, [_, _, _, _, b'f', b't', b'y', b'p', ..]) if !kind.starts_with("image/") => video("MP4"),
+            (_, [b'F', b'L', b'V', 1, ..]) => video("FLV"),
+            (_, [0x47, rest @ ..]) if !rest.starts_with(b"IF8") => video("an MPEG transport stream"),
+            (_, head) if is_page(head) => Some(Self::Page("a page (HTML or XML)")),
+            _ if is_video => video(kind),
+            (_, head) => {
+                let kind = if kind.is_empty() { "text" } else { kind };
+                Some(Self::Text(kind.to_owned(), text(kind, head)?))
+            }
         }
-    };
-    let remedy = if is_page {
-        "correct the path in `url`: it is that of the camera's pictures, not of the page that shows them"
-    } else {
-        "set `type = \"video\"`"
-    };
-    Some(format!("the camera sends {what} and no {wanted}: {remedy}"))
+    }
+
+    /// Returns the sentence: what is sent, not what is `wanted`, and what to do.
+    pub fn sentence(&self, wanted: &str) -> String {
+        match self {
+            Self::Page(what) => format!(
+                "the camera sends {what} and no {wanted}: correct the path in `url`: it is that of the camera's pictures, not of the \
+                 page that shows them"
+            ),
+            Self::Video(what) => format!("the camera sends {what} and no {wanted}: set `type = \"video\"`"),
+            Self::Text(kind, text) => {
+                format!("the camera sends {kind}: \"{text}\" and no {wanted}: correct the path in `url`")
+            }
+        }
+    }
+}
+
+/// Returns what a camera sends instead of what is `wanted`, and what to do; `None` if that is not known.
+pub fn other_content(kind: &str, head: &[u8], wanted: &str) -> Option<String> {
+    OtherContent::of(kind, head).map(|other| other.sentence(wanted))
 }
 
 /// Whether bytes begin as HTML or XML.

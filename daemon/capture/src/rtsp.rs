@@ -8,6 +8,7 @@
 //! otherwise the arrival of its first packet (`frame_times`).
 
 mod access_unit;
+mod cadence;
 mod choose_decoder;
 mod continuity;
 mod datagram_ports;
@@ -30,16 +31,14 @@ mod session_target;
 mod stream_decoder;
 mod unit_queue;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use percent_encoding::percent_decode_str;
-use url::Url;
 use visiond_config::types::{RtspConfig, StreamDecoding};
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
 use visiond_kernels::nvdec::VideoDecoder;
-use visiond_system::credentials::Login;
 use visiond_system::find_program;
 use visiond_system::stop::Stop;
 
@@ -49,12 +48,14 @@ use self::session_target::SessionTarget;
 use self::stream_decoder::{DecoderEnd, KEY_FRAME_WAIT, Stream, StreamDecoder};
 use self::unit_queue::{First, UnitQueue};
 use super::buffers::Buffers;
+use super::camera_address::{camera_address, check_login, check_url};
 use super::camera_tls::TlsKeys;
 use super::damage_watch::DamageWatch;
 use super::decoder_process;
+use super::described_cameras;
 use super::ffprobe::{self, shown};
 use super::pipe::ReadError;
-use super::source::{Next, Source, SourceError, SourceFault};
+use super::source::{Next, Source, SourceError, SourceFault, Worked};
 
 pub struct RtspSource {
     stream: Arc<Stream>,
@@ -68,8 +69,6 @@ pub struct RtspSource {
     /// How many decoders in turn were over, because the parameters changed, before they gave a frame.
     fruitless: u32,
     damage: DamageWatch,
-    /// What the log has said of a decoder last: after a loss, another one may begin that is the same.
-    described: String,
 }
 
 /// Decoders in turn that give no frame before the stream's parameters change again. Each costs two processes.
@@ -78,14 +77,9 @@ const MOST_FRUITLESS: u32 = 5;
 impl RtspSource {
     /// Finds out whether [`RtspSource::open`] would fail, without starting a program or connecting to a camera.
     pub fn check(config: &RtspConfig) -> Vec<SourceFault> {
-        let login = config.login.as_ref().and_then(|name| Login::read(name).err()).map(|error| SourceFault {
-            key: "login",
-            certainty: error.certainty(),
-            error: SourceError::permanent(error.to_string()),
-        });
-        let preview = config.preview().and_then(|preview| address(&preview).err());
-        let preview = preview.map(|error| SourceFault::new("preview_url", error));
-        let address = address(config).err().map(|error| SourceFault::new("url", error));
+        let login = check_login(config.login.as_deref());
+        let preview = config.preview_url.as_deref().and_then(|url| check_url("preview_url", url));
+        let address = check_url("url", &config.url);
         let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
         let needed = if config.decoder == StreamDecoding::Nvdec { &[][..] } else { &programs[..] };
         let program = needed.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
@@ -122,7 +116,6 @@ impl RtspSource {
             sequence: 0,
             fruitless: 0,
             damage: DamageWatch::default(),
-            described: String::new(),
         })
     }
 
@@ -144,10 +137,10 @@ impl RtspSource {
                     let decoder =
                         choose_decoder::start(&self.stream, &unit, self.prepared.take(), &mut self.session, stop)?;
                     let described = decoder.describe();
-                    if described != self.described {
+                    // After a loss or another session, a decoder may begin that is the same.
+                    if described_cameras::is_news(camera, origin, &described) {
                         log::info!("camera {camera}: {described}");
                     }
-                    self.described = described;
                     return Ok(decoder);
                 }
                 First::Stopped => return Err(ReadError::Stopped),
@@ -187,6 +180,34 @@ impl RtspSource {
         }
         Ok(next)
     }
+
+    /// Takes the decoder away, which has ended. Returns what comes of that, or `None` if another one is to be started.
+    fn end_decoder(&mut self, end: DecoderEnd) -> Result<Option<Next>, SourceError> {
+        if let Some(decoder) = self.decoder.take() {
+            self.fruitless = if decoder.decoded() > 0 { 0 } else { self.fruitless + 1 };
+        }
+        match end {
+            DecoderEnd::OtherParameters if self.fruitless >= MOST_FRUITLESS => Err(SourceError::transient(format!(
+                "the parameters of {} change with every key frame, before a decoder gives a frame: set the camera to one \
+                 resolution and codec",
+                self.stream.origin
+            ))),
+            DecoderEnd::OtherParameters => {
+                let camera = &self.stream.camera;
+                log::debug!("camera {camera}: starting another decoder, for other parameters or after a loss");
+                Ok(None)
+            }
+            DecoderEnd::SessionEnded => match self.stream.queue.take_loss() {
+                Some((frames, cause)) => {
+                    self.sequence += frames;
+                    Ok(Some(Next::Lost { frames, cause }))
+                }
+                None => Err(self.stream.queue.ended().unwrap_or_else(running_session::session_ended)),
+            },
+            DecoderEnd::Stopped => Ok(Some(Next::Stopped)),
+            DecoderEnd::Failed(error) => Err(error),
+        }
+    }
 }
 
 impl Source for RtspSource {
@@ -197,38 +218,42 @@ impl Source for RtspSource {
                 self.sequence += frames;
                 return self.watched(Next::Lost { frames, cause });
             }
-            let end = match self.decode_next(stop) {
+            match self.decode_next(stop) {
                 Ok(next) => {
                     self.sequence += 1;
                     return self.watched(next);
                 }
-                Err(end) => end,
-            };
-            if let Some(decoder) = self.decoder.take() {
-                self.fruitless = if decoder.decoded() > 0 { 0 } else { self.fruitless + 1 };
-            }
-            match end {
-                DecoderEnd::OtherParameters if self.fruitless >= MOST_FRUITLESS => {
-                    return Err(SourceError::transient(format!(
-                        "the parameters of {} change with every key frame, before a decoder gives a frame: set the camera to \
-                         one resolution and codec",
-                        self.stream.origin
-                    )));
-                }
-                DecoderEnd::OtherParameters => {
-                    let camera = &self.stream.camera;
-                    log::debug!("camera {camera}: starting another decoder, for other parameters or after a loss");
-                }
-                DecoderEnd::SessionEnded => {
-                    if let Some((frames, cause)) = self.stream.queue.take_loss() {
-                        self.sequence += frames;
-                        return Ok(Next::Lost { frames, cause });
+                Err(end) => {
+                    if let Some(next) = self.end_decoder(end)? {
+                        return Ok(next);
                     }
-                    return Err(self.stream.queue.ended().unwrap_or_else(running_session::session_ended));
                 }
-                DecoderEnd::Stopped => return Ok(Next::Stopped),
-                DecoderEnd::Failed(error) => return Err(error),
             }
+        }
+    }
+
+    fn shares_thread(&mut self) -> Option<BorrowedFd<'_>> {
+        let is_shared = self.decoder.as_ref().is_some_and(|decoder| decoder.shares_thread());
+        if is_shared { self.session.socket() } else { None }
+    }
+
+    fn work(&mut self, is_readable: bool, stop: &Stop) -> Result<Worked, SourceError> {
+        stop.mark_progress();
+        if stop.is_raised() {
+            return Ok(Worked::Next(Next::Stopped));
+        }
+        if let Some((frames, cause)) = self.stream.queue.take_loss() {
+            self.sequence += frames;
+            return self.watched(Next::Lost { frames, cause }).map(Worked::Next);
+        }
+        let Some(decoder) = &mut self.decoder else { return Ok(Worked::NeedsThread) };
+        match decoder.work(&self.session, self.sequence, is_readable) {
+            Ok(Worked::Next(next)) => {
+                self.sequence += 1;
+                self.watched(next).map(Worked::Next)
+            }
+            Ok(worked) => Ok(worked),
+            Err(end) => Ok(self.end_decoder(end)?.map_or(Worked::NeedsThread, Worked::Next)),
         }
     }
 
@@ -248,10 +273,7 @@ impl Source for RtspSource {
 impl SessionTarget {
     /// Reads the login, which may be a file that has changed since.
     fn new(config: &RtspConfig) -> Result<Self, SourceError> {
-        let (url, mut login) = address(config)?;
-        if let Some(name) = &config.login {
-            login = Some(Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?);
-        }
+        let (url, login) = camera_address(&config.url, config.login.as_deref())?;
         Ok(Self {
             url,
             shown: shown(&config.url),
@@ -262,21 +284,6 @@ impl SessionTarget {
             timeout: config.timeout,
         })
     }
-}
-
-/// Returns the address without a user, and the user that it has.
-fn address(config: &RtspConfig) -> Result<(Url, Option<Login>), SourceError> {
-    let wrong = |reason: &str| SourceError::permanent(format!("cannot play {}: {reason}", shown(&config.url)));
-    let mut url = Url::parse(&config.url).map_err(|error| wrong(&error.to_string()))?;
-    if url.host_str().is_none_or(str::is_empty) {
-        return Err(wrong("it has no host: write rtsp://HOST/PATH"));
-    }
-    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let login = (!url.username().is_empty())
-        .then(|| Login::new(decoded(url.username()), url.password().map(decoded).unwrap_or_default()));
-    let cleared = url.set_username("").and_then(|()| url.set_password(None));
-    cleared.map_err(|()| wrong("it has no host: write rtsp://HOST/PATH"))?;
-    Ok((url, login))
 }
 
 #[cfg(test)]

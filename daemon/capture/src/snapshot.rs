@@ -15,7 +15,7 @@ use visiond_system::stop::{Stop, Wake};
 
 use super::buffers::Buffers;
 use super::ffprobe::shown;
-use super::http_client::{Failure, HttpCamera, HttpClient, Progress};
+use super::http_client::{Answer, Failure, HttpCamera, HttpClient, Progress};
 use super::mjpeg::JpegScanner;
 use super::other_content::{EMPTY, HEAD_BYTES, STREAM, other_content};
 use super::pacer::SourcePacer;
@@ -27,6 +27,9 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// The most JPEGs in the file of one picture.
 const MOST_JPEGS: u64 = 2;
+
+/// How much older than its answer a picture must be for its date to tell it from the next one: dates have whole seconds.
+const LEAST_AGE: Duration = Duration::from_secs(2);
 
 pub struct SnapshotSource {
     config: SnapshotConfig,
@@ -42,8 +45,8 @@ pub struct SnapshotSource {
     file: Vec<u8>,
     /// The media type of the answer.
     kind: String,
-    /// Headers by which the camera says that the picture is still the same.
-    validators: Vec<(&'static str, Vec<u8>)>,
+    /// A header by which the camera says that the picture is still the same.
+    validator: Option<(&'static str, Vec<u8>)>,
     sequence: u64,
     /// When the camera answered last, on CLOCK_MONOTONIC; `None` before its first picture.
     answered_ns: Option<u64>,
@@ -73,7 +76,7 @@ impl SnapshotSource {
             origin: shown(&config.url),
             file: Vec::new(),
             kind: String::new(),
-            validators: Vec::new(),
+            validator: None,
             sequence: 0,
             answered_ns: None,
             is_failing: false,
@@ -84,7 +87,7 @@ impl SnapshotSource {
     /// Requests the picture into `file`; returns when the answer began, or `None` if the picture is the same as before.
     fn request(&mut self, stop: &Stop) -> Result<Option<Timestamp>, Failure> {
         let deadline = Instant::now() + self.config.timeout;
-        let headers: Vec<_> = self.validators.iter().map(|(name, value)| (*name, value.as_slice())).collect();
+        let headers: Vec<_> = self.validator.iter().map(|(name, value)| (*name, value.as_slice())).collect();
         let mut answer = self.client.get(&headers, stop, deadline)?;
         self.kind = answer.header_text("content-type").unwrap_or_default();
         if answer.status != 304 && self.kind.to_ascii_lowercase().starts_with("multipart/") {
@@ -152,9 +155,7 @@ impl SnapshotSource {
         if self.file.is_empty() {
             return Err(Failure::Absent(EMPTY.to_owned()));
         }
-        let validator = |(name, theirs): (&'static str, &str)| Some((name, answer.header(theirs)?.to_vec()));
-        let known = [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")];
-        self.validators = known.into_iter().filter_map(validator).collect();
+        self.validator = validator(&answer);
         Ok(Some(answer.began))
     }
 
@@ -165,7 +166,7 @@ impl SnapshotSource {
             return Ok(Next::Stopped);
         };
         // The next picture must come whole, because it shows that the camera is back.
-        self.validators.clear();
+        self.validator = None;
         let silence =
             Duration::from_nanos(self.clock.monotonic_ns().saturating_sub(self.answered_ns.unwrap_or_default()));
         let limit = self.config.timeout.max(2 * self.config.interval);
@@ -190,7 +191,7 @@ impl SnapshotSource {
         let sequence = self.sequence;
         let Some(buffer) = self.pool.take() else {
             // The same picture is wanted again.
-            self.validators.clear();
+            self.validator = None;
             self.sequence += 1;
             return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
         };
@@ -238,6 +239,19 @@ impl Source for SnapshotSource {
     fn describe(&self) -> String {
         format!("snapshot {}, every {:?}", self.origin, self.config.interval)
     }
+}
+
+/// Returns the header that asks for the picture only if it is another one than that of `answer`.
+fn validator(answer: &Answer) -> Option<(&'static str, Vec<u8>)> {
+    // What a header cannot carry is sent to no camera.
+    let plain = |name| answer.header(name).filter(|value| !value.iter().any(u8::is_ascii_control));
+    if let Some(etag) = plain("etag") {
+        return Some(("If-None-Match", etag.to_vec()));
+    }
+    let modified = plain("last-modified")?;
+    let time = |value| httpdate::parse_http_date(str::from_utf8(value).ok()?).ok();
+    let age = time(plain("date")?)?.duration_since(time(modified)?).ok()?;
+    (age >= LEAST_AGE).then(|| ("If-Modified-Since", modified.to_vec()))
 }
 
 /// Returns the bytes that show what a file is.

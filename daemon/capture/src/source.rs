@@ -1,7 +1,8 @@
 //! The interface of every source of frames.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
@@ -33,6 +34,17 @@ pub enum Next {
     Stopped,
 }
 
+/// What a source did on a thread that it shares with others: see [`Source::work`].
+#[derive(Debug)]
+pub enum Worked {
+    /// As [`Source::next`] returns it. Call again.
+    Next(Next),
+    /// There is nothing to do until the source's socket can be read, or until this time.
+    Idle(Instant),
+    /// What it does next takes long: call [`Source::next`], on a thread of its own.
+    NeedsThread,
+}
+
 /// An open source: one camera, one file, one program.
 pub trait Source: Send {
     /// Waits for the next frame. Returns within 100 ms of `stop`.
@@ -41,6 +53,20 @@ pub trait Source: Send {
     ///
     /// The source has failed: the supervisor drops it and opens it again after a back-off.
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError>;
+
+    /// Returns the socket that can be read when there is work, if the work is so little that many sources can share a thread:
+    /// then [`work`](Self::work) does it. `None` while the source needs a thread of its own, which most do always.
+    fn shares_thread(&mut self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Does what [`next`](Self::next) does, without waiting. `is_readable` says whether the source's socket can be read.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    fn work(&mut self, _is_readable: bool, _stop: &Stop) -> Result<Worked, SourceError> {
+        Ok(Worked::NeedsThread)
+    }
 
     /// Returns one line for the log and `probe`: device, size, format, rate, I/O.
     fn describe(&self) -> String;

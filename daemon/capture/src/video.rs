@@ -18,12 +18,12 @@ use visiond_flow::clock::{self, Clock};
 use visiond_flow::metrics::LossCause;
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{self, Child};
-use visiond_system::credentials::Login;
 use visiond_system::find_program;
 use visiond_system::preflight::Certainty;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
+use super::camera_address::{check_login, read_login};
 use super::decoder_process;
 use super::ffmpeg_output::FfmpegOutput;
 use super::ffprobe::{self, VideoInfo};
@@ -80,11 +80,7 @@ struct OpenVideo {
 impl VideoSource {
     /// Finds out whether [`VideoSource::open`] would fail, without starting a program or connecting to a camera.
     pub fn check(config: &VideoConfig) -> Vec<SourceFault> {
-        let login = config.login.as_ref().and_then(|name| Login::read(name).err()).map(|error| SourceFault {
-            key: "login",
-            certainty: error.certainty(),
-            error: SourceError::permanent(error.to_string()),
-        });
+        let login = check_login(config.login.as_deref());
         let file = ffprobe::check_file(config).err().map(|error| SourceFault {
             key: "url",
             certainty: Certainty::of_reading(&error),
@@ -109,8 +105,7 @@ impl VideoSource {
     ) -> Result<Self, SourceError> {
         let mut config = config.clone();
         // Read each time, because a file may have a new password when the camera is opened again. The shown URL has no login.
-        if let Some(name) = &config.login {
-            let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
+        if let Some(login) = read_login(config.login.as_deref())? {
             config.url = login.into_url(&config.url);
         }
         let mut source = Self {

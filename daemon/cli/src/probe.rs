@@ -2,6 +2,8 @@
 
 mod discover;
 pub(super) mod gpu;
+mod http;
+mod network;
 mod rtsp;
 
 use std::fmt::Write;
@@ -37,11 +39,11 @@ pub struct Args {
     camera: Option<CameraName>,
 
     #[command(flatten)]
-    network: rtsp::RtspArgs,
+    network: network::NetworkArgs,
 
     /// Search the local networks for ONVIF cameras: asks by multicast, then each camera that answers for its streams, without a
     /// password
-    #[arg(long, conflicts_with_all = ["camera", "rtsp"])]
+    #[arg(long, conflicts_with_all = ["camera", "network"])]
     discover: bool,
 
     /// How long --discover waits for answers; Ctrl-C ends the wait
@@ -61,8 +63,9 @@ Examples:
   visiond probe --discover             search the networks for ONVIF cameras
   visiond probe --rtsp rtsp://192.168.1.20/stream1 --login ./gate.login
   visiond probe --rtsp rtsps://192.168.1.20/stream1 --insecure
+  visiond probe --http http://192.168.1.30/video.mjpg
 
-Exit status: 0; with --camera or --rtsp 5 if that camera cannot be used, with --discover 5 without a network.";
+Exit status: 0; with --camera, --rtsp or --http 5 if that camera cannot be used, with --discover 5 without a network.";
 
 /// The report, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]
@@ -136,6 +139,9 @@ const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     if let Some(url) = &args.network.rtsp {
         return rtsp::run(url, &args.network, args.json);
+    }
+    if let Some(url) = &args.network.http {
+        return http::run(url, &args.network, args.json);
     }
     if args.discover {
         return discover::run(args.wait, args.json);

@@ -22,8 +22,8 @@ pub use network::{
     topic,
 };
 pub use plain::{
-    Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of, parse_word, real, size, size_or_zero,
-    whole, word,
+    Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of_with_hints, parse_word, real, size,
+    size_or_zero, whole, word,
 };
 pub use text::{command_line, credential, is_url, location, name, path, program, resolve, text};
 

@@ -142,6 +142,7 @@ macro_rules! union {
         pub enum $name:ident {
             $($(#[doc = $variant_doc:literal])+ $variant:ident $(($section:ty))? = $tag:literal),+ $(,)?
         }
+        $(hint: $hint:path)?
     ) => {
         $(#[doc = $doc])+
         #[derive(Debug, Clone, PartialEq)]
@@ -166,6 +167,10 @@ macro_rules! union {
                 None
             }
 
+            fn hint(other: &str) -> Option<&'static str> {
+                union!(@hint other $($hint)?)
+            }
+
             fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant { .. } => $tag),+
@@ -179,6 +184,11 @@ macro_rules! union {
         }
     };
 
+    (@hint $other:ident) => {{
+        let _ = $other;
+        None
+    }};
+    (@hint $other:ident $hint:path) => { $hint($other) };
     (@keys) => { Vec::new() };
     (@keys $section:ty) => { <$section as $crate::tables::Section>::keys() };
     (@read $name:ident $variant:ident $table:ident,) => { Some($name::$variant) };

@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostics::{Diagnostics, nearest};
-use super::kinds::one_of;
+use super::kinds::one_of_with_hints;
 use super::schema::{Context, Entries, Item, Key, KeyKind, Shape, Variant, Written, join, plain};
 
 /// The description of the key `type`.
@@ -26,6 +26,8 @@ pub trait Section: Sized {
 pub trait Union: Sized {
     /// Returns every variant, in the order of the reference.
     fn variants() -> Vec<Variant>;
+    /// Returns what is meant by a word in small letters that is no variant's name, if that is known.
+    fn hint(other: &str) -> Option<&'static str>;
     /// Reads the variant `name`, one of [`Union::variants`].
     fn read(name: &str, table: &mut TableReader<'_, '_>) -> Option<Self>;
     /// Returns the name of the variant.
@@ -86,7 +88,8 @@ impl<'a, 'i> TableReader<'a, 'i> {
 
     /// Reads `type` and the keys of that type.
     pub fn union<U: Union>(&mut self) -> Option<U> {
-        let kind = one_of(U::variants().iter().map(|variant| (variant.name, variant.name)).collect());
+        let names = U::variants().iter().map(|variant| (variant.name, variant.name)).collect();
+        let kind = one_of_with_hints(names, U::hint);
         let Some(name) = self.required("type", TYPE_DOC, &kind) else {
             self.undecided = true;
             return None;

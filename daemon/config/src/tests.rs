@@ -451,6 +451,13 @@ fn keys_about_a_cameras_certificate_come_with_tls_and_agree() {
         assert!(said(secure, "ca = \"/c\", insecure = true").contains("`insecure` accepts any certificate"));
         let wrong = said(secure, "fingerprint = \"ab:cd\"");
         assert!(wrong.contains("must be the SHA-256 of a certificate: 64 hexadecimal digits"), "{wrong}");
+        for sha1 in ["ab".repeat(20), vec!["AB"; 20].join(":")] {
+            let wrong = said(secure, &format!("fingerprint = \"{sha1}\""));
+            assert!(
+                wrong.contains("that is a SHA-1") && wrong.contains("openssl x509 -noout -fingerprint -sha256"),
+                "{wrong}"
+            );
+        }
     }
     let shown = Config::parse(
         &format!(
@@ -460,6 +467,41 @@ fn keys_about_a_cameras_certificate_come_with_tls_and_agree() {
     );
     let shown = shown.unwrap().to_toml_without_secrets();
     assert!(!shown.contains("hush") && shown.contains("AB:AB:AB"), "{shown}");
+}
+
+#[test]
+fn a_login_in_place_of_its_file_is_said_and_not_shown() {
+    for secret in ["admin:hush", "admin:hu/sh", "admin:hu sh"] {
+        let source = format!("source = {{ type = \"rtsp\", url = \"rtsp://h/1\", login = \"{secret}\", wide = 1 }}\n");
+        let text = format!("{MODEL}[[camera]]\nname = \"a\"\n{source}");
+        let said = errors(&text);
+        assert!(
+            said.contains("`camera.source.login` is the name of a credential or the path of a file, and this"),
+            "{said}"
+        );
+        assert!(said.contains("unknown key `camera.source.wide`"), "{said}");
+        assert!(!said.contains("hu") && !said.contains("sh\"") && !said.contains("admin"), "{said}");
+    }
+    for path in ["/etc/visiond/a:b", "./a:b", "folder/a:b", "gate"] {
+        let source = format!("source = {{ type = \"rtsp\", url = \"rtsp://h/1\", login = \"{path}\" }}\n");
+        let parsed = Config::parse(&format!("{MODEL}[[camera]]\nname = \"a\"\n{source}"), Path::new("visiond.toml"));
+        assert!(parsed.is_ok(), "{path}");
+    }
+}
+
+#[test]
+fn words_that_are_no_types_have_the_types_that_are_meant() {
+    for (word, hint) in [
+        ("http", "did you mean \"mjpeg\", \"snapshot\" or \"video\"? `visiond probe --http URL` finds out"),
+        ("HLS", "did you mean \"video\"?"),
+        ("onvif", "did you mean \"rtsp\"? `visiond probe --discover` shows"),
+        ("usb", "did you mean \"v4l2\"?"),
+        ("mjpg", "did you mean \"mjpeg\"?"),
+    ] {
+        let text = format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"{word}\", url = \"http://h/1\" }}\n");
+        let said = sentences(&text).join("|");
+        assert!(said.contains(&format!("not \"{word}\": {hint}")), "{said}");
+    }
 }
 
 #[test]

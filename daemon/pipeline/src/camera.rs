@@ -14,6 +14,8 @@
 //! log. The reason for an absence is logged again only if another reason lasts. Sequence numbers go on through restarts and
 //! reloads, so that they order a camera's messages.
 
+mod stream;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,19 +23,17 @@ use std::time::Duration;
 
 use visiond_capture::source::{Next, Open, Source, SourceError};
 use visiond_flow::clock::Clock;
-use visiond_flow::frame::Frame;
-use visiond_flow::metrics::{CameraMetrics, DropCause, Phase};
-use visiond_flow::trace;
-use visiond_kernels::nvtx;
+use visiond_flow::metrics::{CameraMetrics, Phase};
 use visiond_system::backoff::Backoff;
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::process::CpuWatch;
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::{Stop, Wake};
 
+pub use self::stream::CameraStream;
 use crate::frame_rate::FrameRate;
-use crate::lane::{LaneMailbox, NeedsRestart, QueuedFrame, end_for_restart};
-use crate::mailbox::Put;
+use crate::lane::{LaneMailbox, NeedsRestart, end_for_restart};
+use crate::stream_threads::{Seat, StreamThreads};
 
 /// When a lost camera is opened again, and how often its errors are logged.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +124,9 @@ impl ActiveCameras {
     }
 }
 
+/// The threads that work the streams of many cameras.
+pub type CameraStreams = StreamThreads<CameraStream>;
+
 /// A camera's thread, before it runs.
 pub struct Camera {
     /// The camera's counters and name.
@@ -144,6 +147,8 @@ pub struct Camera {
     pub frame_rate: FrameRate,
     /// The clock for arrival times, and for how long the source streams or is away.
     pub clock: Arc<dyn Clock>,
+    /// Where its stream is worked that needs no thread of its own.
+    pub stream_threads: Arc<CameraStreams>,
     /// Ends the thread.
     pub stop: Stop,
     /// Ends the daemon.
@@ -259,39 +264,50 @@ impl Camera {
         CameraState::Streaming { source, since_ns: self.clock.monotonic_ns() }
     }
 
-    fn stream(&mut self, mut source: Box<dyn Source>, since_ns: u64, retry: &mut RetryState) -> CameraState {
-        let base = self.sequence.load(Ordering::Relaxed);
-        let mut copied_bytes = 0;
+    fn stream(&mut self, source: Box<dyn Source>, since_ns: u64, retry: &mut RetryState) -> CameraState {
+        let mut stream = CameraStream {
+            source,
+            frame_rate: self.frame_rate,
+            metrics: Arc::clone(&self.metrics),
+            mailbox: Arc::clone(&self.mailbox),
+            slot: self.slot,
+            sequence: Arc::clone(&self.sequence),
+            clock: Arc::clone(&self.clock),
+            stop: self.stop.clone(),
+            base: self.sequence.load(Ordering::Relaxed),
+            copied_bytes: 0,
+            came: None,
+        };
         let mut waits = retry.away.is_some();
         let mut decoder = None;
+        let mut seat = None;
         let mut cpu = CpuWatch::start();
         let error = loop {
-            let range = nvtx::range(c"capture");
-            let trace = trace::work("wait for a frame");
-            let next = source.next(&self.stop);
-            drop(trace);
-            drop(range);
-            let copied = source.copied_bytes();
-            self.metrics.copied_bytes.add(copied - std::mem::replace(&mut copied_bytes, copied));
-            // CPU time of the wait for this frame and of delivering the one before.
-            self.metrics.capture_cpu_ns.add(cpu.lap_ns());
-            match next {
-                Ok(Next::Frame(mut frame)) => {
+            match stream.next(&mut cpu) {
+                Ok(Next::Frame(frame)) => {
                     if std::mem::take(&mut waits) {
                         self.metrics.enter(Phase::Streaming);
-                        self.metrics.set_io(source.io());
-                        retry.returns = Some(source.describe());
+                        self.metrics.set_io(stream.source.io());
+                        retry.returns = Some(stream.source.describe());
                     }
-                    if decoder != source.decoder() {
-                        decoder = source.decoder();
+                    if decoder != stream.source.decoder() {
+                        decoder = stream.source.decoder();
                         self.metrics.set_decoder(decoder);
                     }
                     self.frame_came(retry);
-                    // A driver that restarts its count must not make sequence numbers go back.
-                    frame.sequence = frame.sequence.saturating_add(base).max(self.sequence.load(Ordering::Relaxed));
-                    self.sequence.store(frame.sequence + 1, Ordering::Relaxed);
-                    if !self.deliver(frame) {
+                    if !stream.deliver(frame) {
                         return CameraState::Ended;
+                    }
+                    if stream.source.shares_thread().is_some()
+                        && let Ok(seat) = seat.get_or_insert_with(|| self.seat())
+                    {
+                        match seat.work(stream) {
+                            Some(back) => stream = back,
+                            None => {
+                                return self
+                                    .lost(&SourceError::transient("its shared thread panicked, see above"), retry);
+                            }
+                        }
                     }
                 }
                 Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
@@ -310,8 +326,9 @@ impl Camera {
                 Err(error) => break error,
             }
         };
+        self.frame_rate = stream.frame_rate;
         // Frees its device, child process and buffers before the pause.
-        drop(source);
+        drop(stream);
         let is_quick = self.open.is_device() || error.is_absent;
         let stable = if is_quick { self.retry_policy.device_stable } else { self.retry_policy.stable };
         if self.elapsed(since_ns) >= stable {
@@ -334,24 +351,11 @@ impl Camera {
         }
     }
 
-    /// Puts a frame into the mailbox, or skips it; returns `false` if the mailbox wants no more.
-    fn deliver(&mut self, frame: Frame) -> bool {
-        self.metrics.captured.add(1);
-        if !self.frame_rate.takes(frame.timestamp.monotonic_ns) {
-            self.metrics.count_dropped(DropCause::Skipped, 1);
-            return true;
-        }
-        let queued_ns = self.clock.monotonic_ns();
-        let _waiting = self.stop.waiting();
-        let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
-        match self.mailbox.put(self.slot, QueuedFrame { frame, queued_ns }) {
-            Put::Stored => true,
-            Put::Displaced(_) => {
-                self.metrics.count_dropped(DropCause::Overload, 1);
-                true
-            }
-            Put::Stopped(_) => false,
-        }
+    /// Returns a seat on a thread that many cameras share.
+    fn seat(&self) -> std::io::Result<Seat<CameraStream>> {
+        self.stream_threads.seat().inspect_err(|error| {
+            log::debug!("camera {}: it keeps its own thread, because there is no other: {error}", self.metrics.name);
+        })
     }
 
     /// Counts and logs an error. If a retry alone cannot help, a camera that is no device leaves [`ActiveCameras`].

@@ -8,6 +8,7 @@ pub mod model_runner;
 pub mod pacer;
 mod preview_player;
 pub mod status_line;
+pub mod stream_threads;
 pub mod summary;
 pub mod supervisor;
 pub mod watchdog;

@@ -26,7 +26,7 @@ use visiond_system::exit::ExitError;
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
-use super::camera::{ActiveCameras, Camera, RetryPolicy};
+use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, NeedsRestart, PublishFn};
 use super::mailbox::{Delivery, Mailbox};
@@ -83,6 +83,7 @@ pub struct Pipeline {
     unfinished: Arc<AtomicUsize>,
     needs_restart: NeedsRestart,
     clock: Arc<dyn Clock>,
+    stream_threads: Arc<CameraStreams>,
 }
 
 struct RunningLane {
@@ -192,6 +193,7 @@ impl Pipeline {
             unfinished: Arc::clone(&unfinished),
             needs_restart: NeedsRestart::default(),
             clock: Arc::new(SystemClock),
+            stream_threads: Arc::default(),
             context,
         };
         let _pipeline = Unfinished { left: unfinished, stop: pipeline.context.stop.clone() };
@@ -398,6 +400,7 @@ impl Pipeline {
             retry_policy: self.context.retry_policy,
             frame_rate: FrameRate::limited_to(max_fps),
             clock: Arc::clone(&self.clock),
+            stream_threads: Arc::clone(&self.stream_threads),
             stop: stop.clone(),
             end: self.context.stop.clone(),
             needs_restart: Arc::clone(&self.needs_restart),

@@ -162,6 +162,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
         retry_policy: RetryPolicy::default(),
         frame_rate: FrameRate::default(),
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        stream_threads: Arc::default(),
         stop: stop.clone(),
         end: stop.clone(),
         needs_restart: NeedsRestart::default(),

@@ -149,7 +149,11 @@ impl DigestChallenge {
         out
     }
 
+    /// Returns `None` for a challenge that cannot be answered, such as one whose values would break the lines of a request.
     fn of(parameters: &[(String, String)]) -> Option<Self> {
+        if parameters.iter().any(|(_, value)| value.contains(char::is_control)) {
+            return None;
+        }
         let find = |name: &str| parameters.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
         let algorithm_name = find("algorithm");
         let named = algorithm_name.as_deref().unwrap_or("MD5").to_ascii_lowercase();

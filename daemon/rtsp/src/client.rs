@@ -15,7 +15,7 @@ use crate::message::{self, Answer, Headers, Item, MessageError, Reader, ServerRe
 use crate::rtcp::{SenderReport, write_receiver_report};
 use crate::rtp::{Delivery, Order, RtpCounts, RtpHeader, RtpPacket};
 use crate::sdp::{Description, StreamDescription};
-use crate::session_headers::{SessionHeader, TransportHeader};
+use crate::session_headers::{Carrier, SessionHeader, TransportHeader};
 
 /// How often one request is sent at most: without a login, with an old nonce, with fresh ones, and in other ways after a refusal.
 const MOST_ATTEMPTS: u8 = 8;
@@ -78,6 +78,12 @@ pub enum ClientError {
     /// The camera sends to a group.
     #[error("the camera sends by multicast: set unicast in the camera, or set `type = \"video\"`")]
     Multicast,
+    /// The camera answers a request for TCP with datagrams.
+    #[error("the camera sends by UDP only: set `transport = \"udp\"`")]
+    UdpOnly,
+    /// The camera answers a request for datagrams with TCP.
+    #[error("the camera sends over TCP only: set `transport = \"tcp\"`")]
+    TcpOnly,
 }
 
 impl ClientError {
@@ -86,7 +92,7 @@ impl ClientError {
         match self {
             Self::LoginRequired | Self::LoginRefused | Self::UnknownAuthentication(_) => Some(401),
             Self::Refused { status, .. } => Some(*status),
-            Self::Message(_) | Self::NoStream | Self::Multicast => None,
+            Self::Message(_) | Self::NoStream | Self::Multicast | Self::UdpOnly | Self::TcpOnly => None,
         }
     }
 }
@@ -396,7 +402,11 @@ impl Client {
             }
         };
         let payload_type = described.payload_type;
-        let order = Order::new(delivery, payload_type, described.rate_hz);
+        // Some cameras send audio in the video's channel.
+        let beside = self.description.streams.iter().filter(|other| other.media != described.media);
+        let beside = beside.flat_map(|other| [other.payload_type].into_iter().chain(other.other_types.iter().copied()));
+        let foreign = described.other_types.iter().copied().chain(beside).filter(|other| *other != payload_type);
+        let order = Order::new(delivery, payload_type, described.rate_hz).ignoring(foreign.collect());
         self.media = Some(StreamState { order, channel: 0, payload_type });
         self.transport = transport;
         self.control = described.control.clone().unwrap_or_else(|| "*".to_owned());
@@ -598,6 +608,11 @@ impl Client {
                 let transport = headers.text("transport").map(|text| TransportHeader::parse(&text)).unwrap_or_default();
                 if transport.is_multicast && transport.channel.is_none() {
                     return Err(ClientError::Multicast);
+                }
+                match (self.transport, transport.carrier) {
+                    (Transport::Tcp, Some(Carrier::Udp)) => return Err(ClientError::UdpOnly),
+                    (Transport::Udp { .. }, Some(Carrier::Tcp)) => return Err(ClientError::TcpOnly),
+                    _ => {}
                 }
                 self.server_ports = transport.server_ports;
                 if let (Some(media), Some(channel)) = (&mut self.media, transport.channel) {

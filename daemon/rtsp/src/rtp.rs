@@ -118,6 +118,8 @@ pub struct Order {
     has_described_type: bool,
     /// The type that came in place of the described one.
     other_type: Option<u8>,
+    /// Types that the session describes for something else, such as audio: they never come in place of this stream's.
+    foreign_types: Vec<u8>,
     ssrc: Option<u32>,
     /// The number that comes next; `None` before the first.
     next: Option<u16>,
@@ -152,6 +154,7 @@ impl Order {
             payload_type,
             has_described_type: false,
             other_type: None,
+            foreign_types: Vec::new(),
             ssrc: None,
             next: None,
             held: Vec::new(),
@@ -164,6 +167,11 @@ impl Order {
             clock: Extension::new(rate_hz),
             counts: RtpCounts::default(),
         }
+    }
+
+    /// Ignores packets of these types, if they are not this stream's.
+    pub fn ignoring(self, foreign_types: Vec<u8>) -> Self {
+        Self { foreign_types, ..self }
     }
 
     /// Takes a packet that came at `now`, and calls `give` with those whose turn it is.
@@ -271,6 +279,7 @@ impl Order {
         // Some cameras send another type than they describe. RTCP in RTP's channel would have 72 to 76.
         !self.has_described_type
             && header.payload_type >= 96
+            && !self.foreign_types.contains(&header.payload_type)
             && *self.other_type.get_or_insert(header.payload_type) == header.payload_type
     }
 

@@ -10,6 +10,9 @@ use crate::codec::Codec;
 /// The most streams of a description that are read.
 const MOST_STREAMS: usize = 64;
 
+/// The most formats of a stream that are read.
+const MOST_FORMATS: usize = 32;
+
 /// The most lines of a description that are read.
 const MOST_LINES: usize = 4096;
 
@@ -39,6 +42,8 @@ pub struct StreamDescription {
     pub encoding: String,
     /// The type that its packets have.
     pub payload_type: u8,
+    /// Types of its other formats that the server names, such as retransmissions or error correction.
+    pub other_types: Vec<u8>,
     /// Units of RTP's timestamps per second.
     pub rate_hz: u32,
     /// The control URL, absolute or relative. A stream without one is played by the session's.
@@ -60,12 +65,17 @@ impl Eq for StreamDescription {}
 impl StreamDescription {
     /// Returns the codec, if it is one that is known here.
     pub fn codec(&self) -> Option<Codec> {
-        match (self.media.as_str(), self.encoding.as_str()) {
-            ("video", "h264") => Some(Codec::H264),
-            ("video", "h265" | "hevc") => Some(Codec::H265),
-            ("video", "jpeg" | "mjpeg") => Some(Codec::Jpeg),
-            _ => None,
-        }
+        codec_of(&self.media, &self.encoding)
+    }
+}
+
+/// Returns the codec of a medium's encoding, if it is one that is known here.
+fn codec_of(media: &str, encoding: &str) -> Option<Codec> {
+    match (media, encoding) {
+        ("video", "h264") => Some(Codec::H264),
+        ("video", "h265" | "hevc") => Some(Codec::H265),
+        ("video", "jpeg" | "mjpeg") => Some(Codec::Jpeg),
+        _ => None,
     }
 }
 
@@ -125,7 +135,8 @@ impl Media {
         let kind = words.next().unwrap_or_default().to_ascii_lowercase();
         let _port = words.next();
         let protocol = words.next().unwrap_or_default().to_ascii_uppercase();
-        let formats = words.filter_map(|word| word.parse().ok()).filter(|format| *format < 128).take(32).collect();
+        let formats =
+            words.filter_map(|word| word.parse().ok()).filter(|format| *format < 128).take(MOST_FORMATS).collect();
         Self { kind, protocol, formats, ..Self::default() }
     }
 
@@ -179,18 +190,24 @@ impl Media {
             let found = names.iter().find(|(name, _)| has(format, name));
             found.map(|(_, encoding)| (format, (*encoding).to_owned(), None))
         };
-        let known = formats().find_map(map).or_else(|| formats().find_map(assigned));
-        let known = known.or_else(|| formats().find_map(by_parameters)).or_else(unnamed);
+        // Retransmissions (rtx) and error correction (red, ulpfec) are formats of the same line, and may be listed first.
+        let named = |format: u8| map(format).or_else(|| assigned(format)).or_else(|| by_parameters(format));
+        let is_known = |(_, encoding, _): &(u8, String, Option<u32>)| codec_of(&self.kind, encoding).is_some();
+        let known = formats().filter_map(named).find(is_known);
+        let known = known.or_else(|| formats().find_map(map)).or_else(|| formats().find_map(assigned)).or_else(unnamed);
         let (payload_type, encoding, rate) = known.unwrap_or_default();
         let parameters = || self.parameters.iter().filter(|(format, _)| *format == payload_type).map(|(_, text)| text);
         let sets = parameters().flat_map(|text| parameter_sets(text)).collect();
         let named = parameters().flat_map(|text| text.split(';')).filter_map(|one| one.split_once('='));
         let mut distances = named.filter(|(name, _)| name.trim().eq_ignore_ascii_case("sprop-max-don-diff"));
         let is_interleaved = distances.any(|(_, value)| value.trim().parse::<u32>().is_ok_and(|distance| distance > 0));
+        let other_types = self.maps.iter().map(|(format, _)| *format).filter(|format| *format != payload_type);
+        let other_types = other_types.take(MOST_FORMATS).collect();
         StreamDescription {
             media: self.kind,
             encoding,
             payload_type,
+            other_types,
             rate_hz: rate.unwrap_or(90_000),
             control: self.control.filter(|url| !url.is_empty()),
             sets,

@@ -25,6 +25,15 @@ impl SessionHeader {
     }
 }
 
+/// What carries packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// The connection.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
 /// How packets come, as the server says. Its SSRC, its source and its destination are not read: they are often wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TransportHeader {
@@ -33,6 +42,8 @@ pub struct TransportHeader {
     /// The server's port of RTP packets, and of RTCP packets.
     pub server_ports: Option<(u16, u16)>,
     pub is_multicast: bool,
+    /// What carries packets, if the header leaves no doubt. Many cameras leave out parts of it, or repeat those of the request.
+    pub carrier: Option<Carrier>,
 }
 
 impl TransportHeader {
@@ -40,19 +51,30 @@ impl TransportHeader {
     pub fn parse(value: &str) -> Self {
         let first = value.split(',').next().unwrap_or_default();
         let mut this = Self::default();
+        let (mut named, mut has_ports) = (None, false);
         for part in first.split(';').map(str::trim) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let mut numbers = value.split('-').map(|number| number.trim().parse::<u16>().ok());
             let (low, high) = (numbers.next().flatten(), numbers.next().flatten());
             match name.trim().to_ascii_lowercase().as_str() {
                 "interleaved" => this.channel = low.and_then(|channel| channel.try_into().ok()),
+                "client_port" => has_ports |= low.is_some_and(|port| port > 0),
                 "server_port" => {
+                    has_ports |= low.is_some_and(|port| port > 0);
                     this.server_ports = low.filter(|port| *port > 0).map(|port| (port, high.unwrap_or(port | 1)));
                 }
                 "multicast" => this.is_multicast = true,
+                "rtp/avp/tcp" => named = Some(Carrier::Tcp),
+                "rtp/avp/udp" => named = Some(Carrier::Udp),
                 _ => {}
             }
         }
+        this.carrier = match (this.channel.is_some(), has_ports, named) {
+            (true, false, None | Some(Carrier::Tcp)) => Some(Carrier::Tcp),
+            (false, true, None | Some(Carrier::Udp)) => Some(Carrier::Udp),
+            (false, false, named) => named,
+            _ => None,
+        };
         this
     }
 }
@@ -84,7 +106,8 @@ mod tests {
 
     #[test]
     fn transports_of_cameras_are_read() {
-        let tcp = |channel| TransportHeader { channel: Some(channel), ..TransportHeader::default() };
+        let carrier = Some(Carrier::Tcp);
+        let tcp = |channel| TransportHeader { channel: Some(channel), carrier, ..TransportHeader::default() };
         for value in [
             "RTP/AVP/TCP;unicast;interleaved=0-1",
             "RTP/AVP/TCP; unicast; Interleaved=0-1; ssrc=DEADBEEF",
@@ -93,12 +116,33 @@ mod tests {
             assert_eq!(TransportHeader::parse(value), tcp(0), "{value}");
         }
         assert_eq!(TransportHeader::parse("RTP/AVP/TCP;interleaved=4-5"), tcp(4));
-        assert_eq!(TransportHeader::parse("RTP/AVP/TCP;unicast"), TransportHeader::default());
-        assert_eq!(TransportHeader::parse("RTP/AVP/TCP;interleaved=900-901"), TransportHeader::default());
+        let without = TransportHeader { carrier, ..TransportHeader::default() };
+        assert_eq!(TransportHeader::parse("RTP/AVP/TCP;unicast"), without);
+        assert_eq!(TransportHeader::parse("RTP/AVP/TCP;interleaved=900-901"), without);
         let udp = TransportHeader::parse("RTP/AVP;unicast;source=cam.lan;client_port=5000-5001;server_port=6970-6971");
         assert_eq!(udp.server_ports, Some((6970, 6971)));
         assert_eq!(TransportHeader::parse("RTP/AVP;server_port=6970").server_ports, Some((6970, 6971)));
         assert_eq!(TransportHeader::parse("RTP/AVP;server_port=0-0").server_ports, None);
         assert!(TransportHeader::parse("RTP/AVP;multicast;port=1-2").is_multicast);
+    }
+
+    #[test]
+    fn the_carrier_is_known_where_the_header_leaves_no_doubt() {
+        let (tcp, udp) = (Some(Carrier::Tcp), Some(Carrier::Udp));
+        for (value, carrier) in [
+            ("RTP/AVP;unicast;interleaved=0-1", tcp),
+            ("RTP/AVP/TCP;unicast", tcp),
+            ("RTP/AVP/UDP;unicast;interleaved=0-1", None),
+            ("RTP/AVP;unicast;client_port=5000-5001;server_port=6970-6971", udp),
+            ("RTP/AVP;client_port=5000-5001", udp),
+            ("rtp/avp/udp;unicast", udp),
+            ("RTP/AVP/TCP;unicast;client_port=5000-5001", None),
+            ("RTP/AVP/TCP;interleaved=0-1;server_port=6970-6971", None),
+            ("RTP/AVP;unicast;client_port=0-0;server_port=0-0", None),
+            ("RTP/AVP;unicast", None),
+            ("", None),
+        ] {
+            assert_eq!(TransportHeader::parse(value).carrier, carrier, "{value}");
+        }
     }
 }

@@ -48,6 +48,8 @@ pub enum CredentialError {
         reason: String,
         /// Whether the service may be able to read it.
         certainty: Certainty,
+        /// Whether there is no such file, which may come later.
+        is_missing: bool,
     },
     /// The file has no `user:password`.
     #[error("the login {0} must be one line, `user:password`")]
@@ -187,6 +189,7 @@ fn read_secret(
                 key,
                 reason: error.to_string(),
                 certainty: Certainty::of(&error, &path),
+                is_missing: error.kind() == io::ErrorKind::NotFound,
                 path,
             },
         }),

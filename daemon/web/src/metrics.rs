@@ -133,7 +133,12 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
         (COUNTER, "visiond_camera_copied_bytes_total", "Bytes of frames copied between source and model.", |camera| {
             camera.copied_bytes as f64
         }),
-        (COUNTER, "visiond_camera_cpu_seconds_total", "CPU time of a camera's thread.", |camera| camera.capture_cpu_s),
+        (
+            COUNTER,
+            "visiond_camera_cpu_seconds_total",
+            "CPU time of a camera's thread, and its part of a shared one.",
+            |camera| camera.capture_cpu_s,
+        ),
     ];
     page.table("camera", &by_name, &columns);
     let mut family = page.family(COUNTER, "visiond_pictures_total", "Annotated pictures for `annotate`, by outcome.");

@@ -7,7 +7,7 @@ use visiond_kernels::filter::{FilterSpec, LabelCode, Table, Values};
 use visiond_kernels::tensor::DType;
 
 use super::decoded::Decoded;
-use super::finished_rows::{FinishedRow, RowCheck, are_all_cells};
+use super::finished_rows::{RowCheck, are_all_cells};
 use super::gpu_filter::{best_of, plain_box, rows_of, table};
 use super::head::HeadInput;
 use super::misfit::Misfit;
@@ -169,11 +169,8 @@ impl EndToEndOutputs {
         let (boxes, labels, scores) = (values(self.boxes), values(self.labels), values(self.scores));
         let valid = self.count.and_then(|count| values(count).first().copied()).unwrap_or(f32::INFINITY);
         let check = encoding.check(input.score_threshold, input.input_size);
-        let rows = self.rows(&boxes, &scores, &labels, valid).map(|(score, label, numbers)| {
-            let corners = corners(numbers, encoding.format, encoding.unit, input.input_size);
-            FinishedRow { score, label, corners }
-        });
-        let fault = check.first_fault(rows)?;
+        let corners = |numbers| corners(numbers, encoding.format, encoding.unit, input.input_size);
+        let fault = check.first_fault(self.rows(&boxes, &scores, &labels, valid), corners)?;
         Some(check.misfit(input.outputs[self.boxes].name, fault, ROLES.to_owned()))
     }
 

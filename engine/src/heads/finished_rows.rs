@@ -17,6 +17,8 @@ const MOST_SCORE: f32 = 1.001;
 
 /// How far a class may be from a whole number. The GPU's filter has the same number.
 const WHOLE: f32 = 0.01;
+/// The same below the next one.
+const NEXT: f32 = 0.99;
 
 /// Numbers from here on are no classes: f32 cannot represent every integer. The GPU's filter has the same number.
 const MOST_CLASS: f32 = 16_777_216.0;
@@ -71,8 +73,7 @@ impl RowCheck {
         if score.is_nan() {
             return Some(RowFault::Score);
         }
-        // True for NaN, which is a fault of a row that is used only.
-        if (label - label.round()).abs() > WHOLE {
+        if !is_whole(label) {
             return Some(RowFault::Class);
         }
         if score < self.score_threshold || score <= 0.0 {
@@ -95,13 +96,23 @@ impl RowCheck {
         (!is_box || !corners.iter().all(|corner| corner.is_finite())).then_some(RowFault::Box)
     }
 
-    /// Returns the first row at fault.
+    /// Returns the first row at fault. A row is its score, its label, and what `corners` makes a box of.
+    ///
+    /// Two compares end most rows, since it runs on every frame.
     #[inline]
-    pub(super) fn first_fault(
+    pub(super) fn first_fault<R>(
         &self,
-        rows: impl Iterator<Item = FinishedRow>,
+        rows: impl Iterator<Item = (f32, f32, R)>,
+        corners: impl Fn(R) -> [f32; 4],
     ) -> Option<(usize, FinishedRow, RowFault)> {
-        rows.enumerate().find_map(|(index, row)| Some((index, row, self.fault(row)?)))
+        rows.enumerate().find_map(|(index, (score, label, numbers))| {
+            // False for NaN.
+            if score < self.score_threshold && is_whole(label) {
+                return None;
+            }
+            let row = FinishedRow { score, label, corners: corners(numbers) };
+            Some((index, row, self.fault(row)?))
+        })
     }
 
     /// Returns the first row at fault of those that the GPU's filter found.
@@ -130,12 +141,22 @@ impl RowCheck {
             RowFault::Unnamed(class) if class >= 10_000 => (UNNAMED, remedy),
             RowFault::Unnamed(class) => {
                 let names = classes_text(class as usize + 1);
-                (UNNAMED, format!("name at least {names} under [classes], from class 0 on, or {remedy}"))
+                (UNNAMED, format!("{remedy}, or name at least {names} under [classes], from class 0 on"))
             }
         };
         let problem = format!("row {index} of `{output}` gives {read}: {of_row}");
         Misfit { of_row: Some(of_row), ..Misfit::at(KEY, problem, remedy) }
     }
+}
+
+/// Whether a label is a whole number; NaN, which is a fault of a used row only, counts as one. The GPU's filter computes the same.
+#[inline]
+fn is_whole(label: f32) -> bool {
+    /// From here on, f32 has no fractions; and below, a number fits into an i32, which rounds faster than `trunc`.
+    const NO_FRACTIONS: f32 = 8_388_608.0;
+    let off = (label - label as i32 as f32).abs();
+    let between = off > WHOLE && off < NEXT;
+    !between || label.abs() >= NO_FRACTIONS
 }
 
 /// What is wrong with a class that has no name.
@@ -193,14 +214,10 @@ pub(super) fn order_of(
 ) -> String {
     let fits = |columns: &&&[Column]| {
         let Some(places) = RowColumns::of(columns).filter(|places| places.width == width) else { return false };
-        let rows = values.chunks_exact(width).map(|row| FinishedRow {
-            score: row[places.score],
-            label: row[places.class],
-            corners: corners(places.four(row)),
-        });
+        let rows = values.chunks_exact(width).map(|row| (row[places.score], row[places.class], row));
         // A score or class of all rows that is 0 fits any order.
         let any = values.chunks_exact(width).any(|row| row[places.score] > 0.0);
-        any && check.first_fault(rows).is_none()
+        any && check.first_fault(rows, |row| corners(places.four(row))).is_none()
     };
     let fitting: Vec<&[Column]> = OTHER_ORDERS.iter().filter(fits).copied().collect();
     match fitting[..] {

@@ -23,7 +23,7 @@ use visiond_kernels::nms::Overlap;
 
 use super::decoded::{Decoded, InputKeypoint};
 use super::end_to_end::{EndToEndOutputs, OutputEncoding, ROLES, not_all_cells};
-use super::finished_rows::{BATCH_BOX_CLASS_SCORE, BOX_SCORE_CLASS, FinishedRow, KEY, RowColumns, any_order, order_of};
+use super::finished_rows::{BATCH_BOX_CLASS_SCORE, BOX_SCORE_CLASS, KEY, RowColumns, any_order, order_of};
 use super::gpu_filter::{ANGLE, best_of, plain_box, plain_points, rows_of, scale_of, table};
 use super::head::{Decoder, HeadInput, Suppression};
 use super::masks;
@@ -220,12 +220,8 @@ impl Decoder for YoloNms {
         let values = input.outputs[output].tensor.to_f32();
         let check = self.encoding().check(input.score_threshold, input.input_size);
         let corners = |numbers: [f32; 4]| corners(numbers, self.format(), self.unit, input.input_size);
-        let rows = values.chunks_exact(width).map(|row| FinishedRow {
-            score: row[at.score],
-            label: row[at.class],
-            corners: corners(at.four(row)),
-        });
-        let fault = check.first_fault(rows)?;
+        let rows = values.chunks_exact(width).map(|row| (row[at.score], row[at.class], row));
+        let fault = check.first_fault(rows, |row| corners(at.four(row)))?;
         let remedy = if self.oriented { ORIENTED.to_owned() } else { order_of(&values, width, corners, &check) };
         Some(check.misfit(input.outputs[output].name, fault, remedy))
     }

@@ -28,7 +28,7 @@ pub struct KnownFault {
 }
 
 /// Every known fault.
-pub const KNOWN_FAULTS: [KnownFault; 2] = [
+pub const KNOWN_FAULTS: [KnownFault; 4] = [
     // microsoft/onnxruntime PR 18136. YOLOv3-tiny and YOLOv4-tiny have this pair.
     KnownFault {
         name: "Pad before MaxPool",
@@ -49,6 +49,26 @@ pub const KNOWN_FAULTS: [KnownFault; 2] = [
         optimizer: None,
         model: include_bytes!("known_faults/conv_without_kernel_shape.onnx"),
         expected: &[10.0, 10.0, 4.0, 10.0, 10.0, 4.0, 3.0, 3.0, 1.0],
+    },
+    KnownFault {
+        name: "auto_pad SAME_LOWER",
+        backend: Backend::Rten,
+        fixed_in: None,
+        behaviour: "pads as for SAME_UPPER",
+        workaround: "writes pads where strides are 1, and refuses other models",
+        optimizer: None,
+        model: include_bytes!("known_faults/same_lower.onnx"),
+        expected: &[4.0, 7.0, 7.0, 6.0, 10.0, 10.0, 6.0, 10.0, 10.0],
+    },
+    KnownFault {
+        name: "pooling without strides",
+        backend: Backend::Rten,
+        fixed_in: None,
+        behaviour: "does not run a pooling without strides",
+        workaround: "writes strides of 1",
+        optimizer: None,
+        model: include_bytes!("known_faults/pool_without_strides.onnx"),
+        expected: &[1.0, 1.0, 1.0, 1.0],
     },
 ];
 

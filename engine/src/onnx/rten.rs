@@ -11,8 +11,8 @@ use rten::{Model as Graph, ModelOptions, NodeId, RunOptions, ThreadPool, Value, 
 use rten_tensor::{AsView, Layout};
 use visiond_kernels::tensor::{DType, TensorRef};
 
-use super::kernel_shapes::with_kernel_shapes;
 use super::model::{OnnxModel, guarded};
+use super::rten_attributes::{AttributeError, with_attributes};
 use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 
 /// The text that [`crate::engine::Engine::backend_description`] returns for rten.
@@ -41,7 +41,8 @@ pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<Box<
             std::fs::read(&file).map_err(|error| EngineError::ExternalData { path: path.to_owned(), file, error })?;
         loader.external_data(&name.to_string_lossy(), bytes);
     }
-    let graph = loader.load(with_kernel_shapes(model.bytes)).map_err(|error| load_error(path, &error))?;
+    let bytes = with_attributes(model.bytes).map_err(|error| attribute_error(path, error))?;
+    let graph = loader.load(bytes).map_err(|error| load_error(path, &error))?;
     let names = |infos: &[TensorInfo]| infos.iter().map(|info| info.name.clone()).collect::<Vec<_>>();
     let ids = |infos: &[TensorInfo]| {
         let id = |info: &TensorInfo| {
@@ -67,6 +68,17 @@ fn load_error(path: &Path, error: &rten::LoadError) -> EngineError {
         }
         None => EngineError::Load(Backend::Rten, path, text),
     }
+}
+
+fn attribute_error(path: &Path, error: AttributeError) -> EngineError {
+    let reason = match error {
+        AttributeError::SameLower { operator, node } => format!(
+            "`{operator}` node `{node}` has `auto_pad = SAME_LOWER`, which rten pads otherwise: install ONNX Runtime, or export the \
+             model with `pads`"
+        ),
+        AttributeError::Wire => "its graph cannot be read: export the model again".to_owned(),
+    };
+    EngineError::Load(Backend::Rten, path.to_owned(), reason)
 }
 
 /// Returns the operator (without its domain) that rten's message calls unknown: only the text of its error names the operator.

@@ -1,7 +1,7 @@
 //! How long the video engine takes for a picture. NVIDIA's library waits for it by short sleeps, each of which costs as much of the CPU
 //! as one sleep of the right length.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest sleep: an engine that was held up once is usually not again.
 const LONGEST: Duration = Duration::from_millis(10);
@@ -11,12 +11,12 @@ const LONGEST: Duration = Duration::from_millis(10);
 pub(super) struct DecodeTime(Duration);
 
 impl DecodeTime {
-    /// Returns how long to sleep for a picture that the engine got so long ago.
-    pub(super) fn left(&self, ago: Duration) -> Duration {
-        self.0.saturating_sub(ago)
+    /// Returns when a picture is probably there that the engine got at `given`.
+    pub(super) fn due(&self, given: Instant) -> Instant {
+        given + self.0
     }
 
-    /// Notes that the picture was there after the sleep. The next sleep is a little shorter, because the engine may have become faster.
+    /// Notes that the picture was there when it was due. The next one is due a little sooner, because the engine may have become faster.
     pub(super) fn was_ready(&mut self) {
         self.0 -= self.0 / 32;
     }
@@ -31,9 +31,15 @@ impl DecodeTime {
 mod tests {
     use super::*;
 
+    /// How long a thread would sleep that has just given the engine a picture.
+    fn sleep(time: &DecodeTime) -> Duration {
+        let now = Instant::now();
+        time.due(now) - now
+    }
+
     /// What a thread would do for pictures that take this long: sleep, look, and find out how long they took.
     fn show(time: &mut DecodeTime, took: Duration) {
-        if time.left(Duration::ZERO) >= took {
+        if sleep(time) >= took {
             time.was_ready();
         } else {
             time.was_early(took);
@@ -43,15 +49,14 @@ mod tests {
     #[test]
     fn it_comes_close_to_the_engines_time_and_follows_it() {
         let (mut time, ms) = (DecodeTime::default(), Duration::from_millis);
-        assert_eq!(time.left(Duration::ZERO), Duration::ZERO, "nothing is known yet");
+        assert_eq!(sleep(&time), Duration::ZERO, "nothing is known yet");
         for took in [ms(2), ms(5), ms(1)] {
             (0..200).for_each(|_| show(&mut time, took));
             for _ in 0..100 {
                 show(&mut time, took);
-                let sleep = time.left(Duration::ZERO);
+                let sleep = sleep(&time);
                 assert!(sleep > took * 9 / 10 && sleep < took * 11 / 10, "{sleep:?} for {took:?}");
             }
-            assert_eq!(time.left(took * 2), Duration::ZERO, "it has passed");
         }
     }
 
@@ -59,8 +64,8 @@ mod tests {
     fn an_engine_that_was_held_up_is_not_waited_for_in_vain() {
         let mut time = DecodeTime::default();
         (0..1000).for_each(|_| time.was_early(Duration::from_secs(9)));
-        assert!(time.left(Duration::ZERO) <= LONGEST);
+        assert!(sleep(&time) <= LONGEST);
         (0..1000).for_each(|_| time.was_ready());
-        assert!(time.left(Duration::ZERO) < Duration::from_micros(1));
+        assert!(sleep(&time) < Duration::from_micros(1));
     }
 }

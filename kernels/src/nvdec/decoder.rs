@@ -1,13 +1,15 @@
 //! A parser and a decoder of NVDECODE, and the surfaces between them and the preprocess.
 //!
 //! The parser calls back while it is given data: with the stream's format, for which the decoder is made; with each picture to
-//! decode; with each picture to show. The picture to show is mapped in that call, which waits until it is decoded and has the GPU
-//! copy it into one of the decoder's output surfaces. So surfaces stay as they are while decoding goes on. Nothing waits for the
-//! copy but what reads the surface, on the GPU, and the next picture to decode, which may overwrite the copied one: by then the
-//! copy is long over.
+//! decode; with each picture to show. A picture to show is mapped: that waits until it is decoded, and has the GPU copy it into one
+//! of the decoder's output surfaces. So surfaces stay as they are while decoding goes on. Nothing waits for the copy but what reads
+//! the surface, on the GPU, and the next picture to decode, which may overwrite the copied one: by then the copy is long over.
+//!
+//! The newest picture is still with the engine when it is to be shown. It is mapped by [`VideoDecoder::next_picture`], or before
+//! the next picture is decoded; [`VideoDecoder::due`] says when that will not have to wait.
 //!
 //! Where a stream does not say how far its pictures are reordered, the parser shows a picture only when it needs the memory, up to
-//! two seconds late. For these [`Showing::AtOnce`] maps each picture in the call that decodes it.
+//! two seconds late. With [`Showing::AtOnce`] each picture is to be shown when it is decoded.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -144,6 +146,8 @@ struct State {
     shown: u64,
     /// The decode surface of the last picture, and when the engine got it.
     newest: Option<(c_int, Instant)>,
+    /// A picture to show that the engine has just got.
+    unready: Option<(DisplayInfo, Instant)>,
     decode_time: DecodeTime,
     error: Option<NvdecError>,
 }
@@ -226,6 +230,7 @@ impl VideoDecoder {
             failed: 0,
             shown: 0,
             newest: None,
+            unready: None,
             decode_time: DecodeTime::default(),
             error: None,
         };
@@ -320,6 +325,7 @@ impl VideoDecoder {
         let library = unsafe {
             let state = self.state.as_mut();
             state.device.bind()?;
+            state.show_unready()?;
             (state.showing, state.presentation, state.pictures_of_unit) = (showing, presentation, 0);
             state.library
         };
@@ -331,10 +337,26 @@ impl VideoDecoder {
         state.error.take().map_or(parsed, Err)
     }
 
-    /// Returns the next picture that is ready.
-    pub fn next_picture(&mut self) -> Option<Picture> {
+    /// Returns the next picture. Waits until the engine has decoded it: see [`due`](Self::due).
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn next_picture(&mut self) -> Result<Option<Picture>, NvdecError> {
         // SAFETY: the parser is not called now.
-        unsafe { self.state.as_mut() }.pictures.pop_front()
+        let state = unsafe { self.state.as_mut() };
+        if state.pictures.is_empty() && state.unready.is_some() {
+            state.device.bind()?;
+            state.show_unready()?;
+        }
+        Ok(state.pictures.pop_front())
+    }
+
+    /// Returns when the engine has probably decoded the next picture; `None` if there is none to wait for.
+    pub fn due(&self) -> Option<Instant> {
+        // SAFETY: the parser is not called now.
+        let state = unsafe { self.state.as_ref() };
+        let (_, given) = state.unready.filter(|_| state.pictures.is_empty())?;
+        Some(state.decode_time.due(given))
     }
 
     /// Whether the stream's first key frame has come.
@@ -470,12 +492,13 @@ impl State {
         if self.is_preparing {
             return Ok(1);
         }
-        let Some(hardware) = &self.hardware else { return Ok(0) };
         self.pictures_of_unit += 1;
         if self.pictures_of_unit > MOST_PICTURES {
             return Err(NvdecError::ManyPictures(MOST_PICTURES));
         }
-        // This picture may overwrite the one that is copied.
+        // This picture may overwrite the one that is to be shown, or is copied.
+        self.show_unready()?;
+        let Some(hardware) = &self.hardware else { return Ok(0) };
         hardware.await_copies()?;
         // SAFETY: the parser calls with a picture that lives as long as the call; the decoder is alive, the context current.
         let (start, decoded) = unsafe { (*picture, self.library.decode_picture(hardware.handle, picture)) };
@@ -516,7 +539,24 @@ impl State {
         Ok(1)
     }
 
+    /// Shows a picture, or leaves that for later if the engine has just got it.
     fn show(&mut self, shown: &DisplayInfo) -> Result<(), NvdecError> {
+        self.show_unready()?;
+        // Others are decoded by now.
+        match self.newest.take_if(|(index, _)| *index == shown.picture_index) {
+            Some((_, given)) => self.unready = Some((*shown, given)),
+            None => self.map(shown, None)?,
+        }
+        Ok(())
+    }
+
+    /// Shows what the engine had just got when it was to be shown.
+    fn show_unready(&mut self) -> Result<(), NvdecError> {
+        self.unready.take().map_or(Ok(()), |(shown, given)| self.map(&shown, Some(given)))
+    }
+
+    /// Maps a picture, which the engine has got just now or, with `None`, long ago.
+    fn map(&mut self, shown: &DisplayInfo, given: Option<Instant>) -> Result<(), NvdecError> {
         let Some(hardware) = &self.hardware else { return Ok(()) };
         hardware.unmap_returned(false);
         let picture = if self.failed & bit(shown.picture_index) != 0 {
@@ -524,20 +564,16 @@ impl State {
         } else if hardware.surfaces.lock().mapped >= self.output_surfaces {
             Picture::Skipped
         } else {
-            // Others are decoded by now.
-            let newest = self.newest.take_if(|(index, _)| *index == shown.picture_index);
-            if let Some((_, given)) = newest {
-                thread::sleep(self.decode_time.left(given.elapsed()));
+            if let Some(given) = given {
+                thread::sleep(self.decode_time.due(given).saturating_duration_since(Instant::now()));
             }
             let is_early = hardware.status(shown.picture_index) == abi::STATUS_IN_PROGRESS;
             let began = Instant::now();
             hardware.is_copied.store(false, Ordering::Relaxed);
             let surface = hardware.map(shown)?;
-            match newest {
+            match given {
                 // A status may lag behind: then mapping does not wait.
-                Some((_, given)) if is_early && began.elapsed() > MAPPING => {
-                    self.decode_time.was_early(given.elapsed())
-                }
+                Some(given) if is_early && began.elapsed() > MAPPING => self.decode_time.was_early(given.elapsed()),
                 Some(_) => self.decode_time.was_ready(),
                 None => {}
             }

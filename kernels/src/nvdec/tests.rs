@@ -88,7 +88,7 @@ fn unit(orders: &[&[u8]]) -> Vec<u8> {
 }
 
 fn shown(decoder: &mut VideoDecoder) -> (Surface, i64) {
-    match decoder.next_picture() {
+    match decoder.next_picture().unwrap() {
         Some(Picture::Shown { surface, presentation }) => (surface, presentation),
         other => panic!("{other:?}"),
     }
@@ -108,7 +108,7 @@ fn pictures_are_shown_where_they_lie(device: &Arc<Device>) {
     let mut copy = Vec::new();
     surface.copy_to(&mut copy).unwrap();
     assert_eq!(copy, vec![77; 128 * 48 * 3 / 2]);
-    assert!(decoder.next_picture().is_none());
+    assert!(decoder.next_picture().unwrap().is_none());
     // Of 10 bits, samples have two bytes.
     let mut deep = VideoDecoder::new(device, VideoCodec::H265, 1, Box::new(|_, _, _| Ok(()))).unwrap();
     deep.decode(&unit(&[&[b'F', 4, 3, 0x21], &[b'D', 0, 5, 0], &[b'S', 0, 2, 0], b"N000"]), 1, Showing::InOrder)
@@ -124,7 +124,7 @@ fn surfaces_are_few_and_outlive_their_decoder(device: &Arc<Device>) {
         decoder.decode(&picture(value), value.into(), Showing::InOrder).unwrap();
     }
     let (first, second) = (shown(&mut decoder).0, shown(&mut decoder).0);
-    assert!(matches!(decoder.next_picture(), Some(Picture::Skipped)));
+    assert!(matches!(decoder.next_picture().unwrap(), Some(Picture::Skipped)));
     drop(first);
     decoder.decode(&picture(4), 4, Showing::InOrder).unwrap();
     let (fourth, _) = shown(&mut decoder);
@@ -140,7 +140,7 @@ fn what_is_damaged_is_no_picture(device: &Arc<Device>) {
     let mut decoder = decoder(device);
     let mut next = |orders: &[&[u8]]| {
         decoder.decode(&unit(orders), 0, Showing::InOrder)?;
-        Ok::<_, NvdecError>(decoder.next_picture())
+        decoder.next_picture()
     };
     // The decoder refuses a picture; the engine reports an error, or that it has concealed one.
     assert!(matches!(next(&[FORMAT, &[b'D', 0, 1, 1], &[b'S', 0, 2, 0]]), Ok(Some(Picture::Damaged))));
@@ -164,16 +164,16 @@ fn pictures_are_shown_at_once_and_only_once(device: &Arc<Device>) {
     // Two fields are one picture. In its order the first is no news.
     decoder.decode(&unit(&[&[b'H', 1, 2, 0], &[b'D', 1, 3, 0], &[b'S', 0, 2, 0]]), 20, Showing::AtOnce).unwrap();
     assert_eq!(shown(&mut decoder).1, 20);
-    assert!(decoder.next_picture().is_none());
+    assert!(decoder.next_picture().unwrap().is_none());
     // The last one comes out at the end.
     decoder.decode(&unit(&[&[b'D', 2, 5, 0]]), 25, Showing::InOrder).unwrap();
-    assert!(decoder.next_picture().is_none());
+    assert!(decoder.next_picture().unwrap().is_none());
     decoder.finish().unwrap();
-    assert!(matches!(decoder.next_picture(), Some(Picture::Shown { presentation: 99, .. })));
+    assert!(matches!(decoder.next_picture().unwrap(), Some(Picture::Shown { presentation: 99, .. })));
     // A surface with another picture is news again.
     decoder.decode(&unit(&[&[b'D', 0, 4, 0], &[b'S', 0, 2, 0], &[b'S', 1, 2, 0]]), 30, Showing::InOrder).unwrap();
     assert_eq!(shown(&mut decoder).1, 30);
-    assert!(decoder.next_picture().is_none());
+    assert!(decoder.next_picture().unwrap().is_none());
 }
 
 fn a_decoder_is_made_before_its_first_picture(device: &Arc<Device>) {
@@ -181,7 +181,7 @@ fn a_decoder_is_made_before_its_first_picture(device: &Arc<Device>) {
     let sets = unit(&[FORMAT, &[b'D', 0, 1, 0], &[b'S', 0, 2, 0]]);
     let mut decoder = decoder(device).prepared(&sets).unwrap();
     assert_eq!(decoder.format().map(|format| format.width), Some(62));
-    assert!(decoder.next_picture().is_none());
+    assert!(decoder.next_picture().unwrap().is_none());
     decoder.decode(b"0000", 4, Showing::InOrder).unwrap();
     assert!(!decoder.has_begun(), "no key frame has come");
     decoder.decode(&unit(&[FORMAT, &[b'D', 0, 7, 0], &[b'S', 0, 2, 0]]), 5, Showing::InOrder).unwrap();
@@ -201,8 +201,10 @@ fn nobody_reads_or_overwrites_a_picture_before_it_is_copied(device: &Arc<Device>
     let event = |name: &str| unsafe { driver.get::<unsafe extern "C" fn() -> usize>(name.as_bytes()).unwrap()() };
     let mut decoder = decoder(device);
     decoder.decode(&unit(&[FORMAT, &[b'D', 0, 1, 0], &[b'S', 0, 2, 0]]), 1, Showing::InOrder).unwrap();
-    let (copied, (surface, _)) = (event("stub_pending"), shown(&mut decoder));
-    assert_ne!(copied, 0);
+    assert_eq!(event("stub_pending"), 0, "the engine is not waited for");
+    assert!(decoder.due().is_some());
+    let ((surface, _), copied) = (shown(&mut decoder), event("stub_pending"));
+    assert_eq!((copied == 0, decoder.due()), (false, None));
     let (format, color) = (PixelFormat::Nv12, ColorDescription::default());
     let planes = decoder.format().unwrap().plane_offsets(&surface);
     let planes = planes.map(|offset_bytes| PlaneLayout { offset_bytes, pitch_bytes: surface.pitch_bytes() });
@@ -214,8 +216,17 @@ fn nobody_reads_or_overwrites_a_picture_before_it_is_copied(device: &Arc<Device>
     assert_eq!(event("stub_pending"), 0);
     // Nor is its memory given back before.
     decoder.decode(&unit(&[&[b'S', 0, 2, 0]]), 2, Showing::InOrder).unwrap();
+    let (second, _) = shown(&mut decoder);
     assert_eq!(event("stub_pending"), copied);
-    drop((surface, decoder.next_picture(), decoder));
+    drop((surface, second));
+    // One that nobody has taken is copied before it may be overwritten.
+    let both: [&[u8]; 3] = [&[b'D', 0, 3, 0], &[b'S', 0, 2, 0], &[b'D', 0, 4, 0]];
+    decoder.decode(&unit(&both), 3, Showing::InOrder).unwrap();
+    let (third, _) = shown(&mut decoder);
+    let mut copy = Vec::new();
+    third.copy_to(&mut copy).unwrap();
+    assert_eq!(copy[0], 3);
+    drop((third, decoder));
     assert_eq!(event("stub_pending"), 0);
 }
 

@@ -165,6 +165,16 @@ fn a_camera_is_trusted_by_its_own_certificate_its_fingerprint_or_not_at_all() {
 }
 
 #[test]
+fn a_certificate_that_is_not_checked_is_warned_of_once_for_each_host() {
+    assert!(is_first("flapping.test", [1; 32]) && !is_first("flapping.test", [1; 32]));
+    assert!(is_first("flapping.test", [2; 32]), "another certificate");
+    assert!(is_first("other.test", [1; 32]) && !is_first("flapping.test", [1; 32]));
+    // What a camera that redirects to ever new hosts can make visiond remember is bounded.
+    (0..2 * MOST_WARNED).for_each(|number| assert!(is_first(&format!("{number}.test"), [1; 32])));
+    assert!(is_first("flapping.test", [1; 32]));
+}
+
+#[test]
 fn a_chain_needs_the_ca_the_name_and_the_dates() {
     let files = Certificates::new();
     files.self_signed("root", "");
@@ -243,7 +253,13 @@ fn a_file_without_a_certificate_is_found_before_the_camera_is_asked() {
         fs::copy(files.path("own.key"), files.path("own-key.pem")).unwrap();
         let fault = ca(&files, name).check().unwrap();
         assert!(fault.key == "ca" && fault.error.to_string().contains(words), "{name}: {}", fault.error);
-        assert_eq!(CameraTls::new(&ca(&files, name), "h").unwrap_err().message, fault.error.message);
+        let error = CameraTls::new(&ca(&files, name), "h").unwrap_err();
+        assert_eq!(error.message, fault.error.message);
+        assert_eq!(
+            (error.retry, fault.error.retry),
+            (name == "absent", false),
+            "a file that is missing may come later"
+        );
     }
 }
 

@@ -102,9 +102,11 @@ impl Connection {
                 }
             }
             let events = if waits_for_room { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-            match self.wait(events, stop, deadline)? {
+            let answer_deadline = self.inner.answer_deadline().unwrap_or(deadline);
+            match self.wait(events, stop, deadline.min(answer_deadline))? {
                 Wake::Ready => {}
                 Wake::Stopped => return Err(Failure::Stopped),
+                Wake::TimedOut if answer_deadline < deadline => {}
                 Wake::TimedOut => {
                     return Err(Failure::Absent("no answer; check the camera and the network".to_owned()));
                 }

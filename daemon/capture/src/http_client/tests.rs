@@ -287,6 +287,87 @@ fn a_nonce_that_ages_is_replaced_at_each_request() {
 }
 
 #[test]
+fn a_body_that_is_not_needed_and_does_not_come_costs_a_new_connection_alone() {
+    let server = Server::start(|request, client| {
+        let (path, is_known) = (request.path(), request.header("authorization").is_some());
+        let head = match (path, is_known) {
+            (_, true) | ("/there", _) => return answer(client, "200 OK", "", b"here"),
+            ("/late", _) => "401 No\r\nWWW-Authenticate: Basic realm=\"c\"\r\nContent-Length: 500\r\n\r\nhalf a",
+            ("/large", _) => "401 No\r\nWWW-Authenticate: Basic realm=\"c\"\r\nContent-Length: 99999999\r\n\r\n",
+            ("/broken", _) => {
+                "401 No\r\nWWW-Authenticate: Basic realm=\"c\"\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"
+            }
+            _ => "302 Found\r\nLocation: /there\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhal",
+        };
+        write(client, format!("HTTP/1.1 {head}").as_bytes());
+        thread::sleep(EVER);
+        false
+    });
+    for (number, path) in ["/late", "/large", "/broken", "/moved"].into_iter().enumerate() {
+        let mut client = client(&config(&server.url(path).replace("//", "//user:pw@")));
+        assert_eq!(get(&mut client), Ok((200, b"here".to_vec())), "{path}");
+        assert_eq!(server.connections(), 2 * (number + 1), "{path}");
+    }
+}
+
+#[test]
+fn status_lines_of_odd_servers_are_read() {
+    let server = Server::start(|request, client| {
+        let head = match request.path() {
+            "/icy" => "ICY 200 OK\r\nContent-Length: 5\r\n\r\n",
+            "/icy-kept" => "ICY 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\n",
+            "/2" => "HTTP/2 200\r\nContent-Length: 5\r\n\r\n",
+            "/small" => "http/1.1 200 ok\r\nContent-Length: 5\r\n\r\n",
+            "/short" => "HTTP/1.1 200\nContent-Length: 5\n\n",
+            "/blank" => "\r\n\n\r\nHTTP/1.1 100 Continue\r\n\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+            "/twice" => "HTTP/1.1 200 OK\r\nContent-Length: 5, 5 ,5\r\n\r\n",
+            _ => return closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello")),
+        };
+        write(client, head.as_bytes()) && write(client, b"hello")
+    });
+    for (path, connections) in [
+        ("/icy", 2),
+        ("/icy-kept", 1),
+        ("/2", 1),
+        ("/small", 1),
+        ("/short", 1),
+        ("/blank", 1),
+        ("/twice", 1),
+        ("/differ", 2),
+    ] {
+        let (mut client, before) = (client(&config(&server.url(path))), server.connections());
+        for _ in 0..2 {
+            assert_eq!(get(&mut client), Ok((200, b"hello".to_vec())), "{path}");
+        }
+        assert_eq!(server.connections() - before, connections, "{path}");
+    }
+}
+
+#[test]
+fn blank_lines_without_end_are_no_answer() {
+    let server = Server::start(|_, client| (0..).all(|_| write(client, &b"\r\n".repeat(512))));
+    let config = config(&server.url("/"));
+    let said = finishes("the answer", move || refused(&config));
+    assert!(said.contains("the head of the answer does not end"), "{said}");
+}
+
+#[test]
+fn values_of_the_camera_begin_no_line_of_a_request() {
+    let server = Server::start(|request, client| match request.header("authorization") {
+        _ if request.path() == "/open" => answer(client, "200 OK", "", b"x"),
+        _ => answer(client, "401 No", "WWW-Authenticate: Digest realm=\"c\", nonce=\"n\rX-Evil: 1\"\r\n", b""),
+    });
+    let said = refused(&config(&server.url("/login").replace("//", "//user:pw@")));
+    assert!(said.contains("asks for an authentication that visiond does not have"), "{said}");
+    let mut client = client(&config(&server.url("/open")));
+    let headers: [(&str, &[u8]); 3] = [("If-None-Match", b"a\rX-Evil: 1"), ("X-Zero", b"\0"), ("X-Good", b"\xfc y")];
+    client.get(&headers[..2], &Stop::new().unwrap(), hang()).unwrap();
+    let sent = server.requests.lock().iter().flat_map(|request| request.0.clone()).collect::<Vec<_>>().join("\n");
+    assert!(!sent.contains("Evil") && !sent.contains("Zero"), "{sent}");
+    assert!(request(&Url::parse("http://h/").unwrap(), None, &headers).ends_with(b"\r\nX-Good: \xfc y\r\n\r\n"));
+}
+
+#[test]
 fn redirects_are_followed_and_the_login_stays_at_its_host() {
     let other = Server::start(|request, client| match request.header("authorization") {
         Some(_) => answer(client, "500 It has the login", "", b""),
@@ -472,6 +553,14 @@ fn a_camera_that_is_away_or_silent_is_absent_and_a_stop_ends_each_wait() {
         let stopped = while_it_waits(move |stop| second.get(&[], stop, never()).err(), Stop::raise);
         assert_eq!(stopped, Some(Failure::Stopped));
     }
+}
+
+#[test]
+fn a_port_that_takes_connections_and_does_not_answer_tls_is_said_before_the_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = SnapshotConfig { insecure: true, ..config(&format!("https://{}/", listener.local_addr().unwrap())) };
+    let said = client(&silent).get(&[], &Stop::new().unwrap(), hang()).err();
+    assert!(matches!(&said, Some(Failure::Absent(reason)) if reason.contains("no TLS at that port")), "{said:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) fn config(url: &str) -> MjpegConfig {
 }
 
 fn open(config: &MjpegConfig) -> MjpegSource {
-    MjpegSource::open(config, &Buffers::host(100), Arc::new(SystemClock)).unwrap()
+    MjpegSource::open(config, None, &Buffers::host(100), Arc::new(SystemClock)).unwrap()
 }
 
 /// Reads until the stream ends: the frames, what was lost, and the error.
@@ -275,6 +275,62 @@ fn a_stream_that_says_it_is_one_picture_begins_with_the_second() {
 }
 
 #[test]
+fn an_answer_that_is_complete_is_followed_by_the_next_without_a_loss() {
+    const KEPT: &str = "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=b\r\n";
+    let part = |level: u8| {
+        let jpeg = picture(level, 16, 16);
+        [format!("--b\r\nContent-Length: {}\r\n\r\n", jpeg.len()).as_bytes(), &jpeg, b"\r\n"].concat()
+    };
+    let stated =
+        |content: Vec<u8>| [format!("{KEPT}Content-Length: {}\r\n\r\n", content.len()).as_bytes(), &content].concat();
+    let (parts, jpegs) = ([part(10), part(90)].concat(), [picture(10, 16, 16), picture(90, 16, 16)].concat());
+    let chunk = [format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", parts.len()).as_bytes(), &parts].concat();
+    let typed = format!("HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", jpegs.len());
+    // The connection goes on after all but the last two.
+    let ways = [
+        stated([&parts[..], b"--b--\r\n"].concat()),
+        stated(parts.clone()),
+        [KEPT.as_bytes(), &chunk, b"\r\n0\r\n\r\n"].concat(),
+        [typed.as_bytes(), &jpegs].concat(),
+        [KEPT.as_bytes(), b"\r\n", &parts, b"--b--"].concat(),
+        stated(parts),
+    ];
+    let last = ways.len() - 2;
+    for (number, way) in ways.into_iter().enumerate() {
+        let server = Server::start(move |_, client| write(client, &way) && number < last);
+        let (url, requests) = (server.url("/"), Arc::clone(&server.requests));
+        let frames = finishes("frames of three answers", move || {
+            let (mut source, stop) = (open(&config(&url)), Stop::new().unwrap());
+            let (mut expected, mut frames) = (0, 0);
+            while requests.lock().len() < 3 {
+                match source.next(&stop).unwrap() {
+                    Next::Frame(frame) => {
+                        assert_eq!(frame.sequence, expected, "way {number}");
+                        (expected, frames) = (expected + 1, frames + 1);
+                    }
+                    // Both pictures of an answer may have come at once.
+                    Next::Lost { frames, cause: LossCause::Overload } => expected += frames,
+                    other => panic!("way {number}: {other:?}"),
+                }
+            }
+            frames
+        });
+        assert!(frames >= 2, "way {number}: {frames}");
+    }
+}
+
+#[test]
+fn a_camera_that_states_the_length_of_its_first_part_goes_on() {
+    let jpeg = picture(10, 16, 16);
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: multipart/mixed\r\nContent-Length: {}\r\n\r\n", jpeg.len());
+    let all = [head.as_bytes(), &jpeg.repeat(3)].concat();
+    let server = Server::start(move |_, client| closing(write(client, &all)));
+    let (frames, _, error) = read_all(config(&server.url("/")));
+    assert_eq!(frames.last().map(|frame| frame.sequence), Some(2));
+    assert!(error.to_string().ends_with("the camera closed the connection"), "{error}");
+}
+
+#[test]
 fn a_camera_that_sends_no_more_ends_the_source_and_a_stop_ends_the_wait() {
     let jpeg = picture(1, 16, 16);
     let server = Server::start(move |_, client| {
@@ -293,11 +349,25 @@ fn a_camera_that_sends_no_more_ends_the_source_and_a_stop_ends_the_wait() {
 }
 
 #[test]
+fn a_camera_is_not_said_to_stream_before_its_first_picture() {
+    let jpeg = picture(1, 16, 16);
+    let server = Server::start(move |_, client| closing(write(client, &[MULTIPART.as_bytes(), &jpeg].concat())));
+    let (camera, url) = (config(&server.url("/")), server.url("/"));
+    let mut source =
+        MjpegSource::open(&camera, Some("garden".into()), &Buffers::host(3), Arc::new(SystemClock)).unwrap();
+    assert_eq!(source.describe(), format!("mjpeg {url}: connecting"));
+    assert!(source.unannounced.is_some() && server.connections() == 0);
+    let frame = source.next(&Stop::new().unwrap()).unwrap();
+    assert!(matches!(frame, Next::Frame(_)) && source.unannounced.is_none(), "{frame:?}");
+    assert_eq!(source.describe(), format!("mjpeg {url}, jpeg, 16x16, by libjpeg-turbo as rgb, live"));
+}
+
+#[test]
 fn a_picture_larger_than_is_allowed_is_refused() {
     let jpeg = picture(1, 64, 64);
     let server = Server::start(move |_, client| closing(write(client, &[MULTIPART.as_bytes(), &jpeg].concat())));
     let limited = Buffers { max_pixels: 64 * 63, ..Buffers::host(3) };
-    let mut source = MjpegSource::open(&config(&server.url("/")), &limited, Arc::new(SystemClock)).unwrap();
+    let mut source = MjpegSource::open(&config(&server.url("/")), None, &limited, Arc::new(SystemClock)).unwrap();
     let error = source.next(&Stop::new().unwrap()).unwrap_err().to_string();
     assert!(error.contains("it has 4096 pixels (64x64), more than 4032"), "{error}");
 }

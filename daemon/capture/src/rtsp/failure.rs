@@ -77,7 +77,9 @@ impl Failure {
     /// lock out a client that tries again and again.
     fn may_pass(&self) -> bool {
         match self {
-            Self::Client(ClientError::Message(_) | ClientError::Multicast) => false,
+            Self::Client(
+                ClientError::Message(_) | ClientError::Multicast | ClientError::UdpOnly | ClientError::TcpOnly,
+            ) => false,
             // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
             Self::Client(error) => error.status().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
             Self::NoAnswer

@@ -1,6 +1,7 @@
-//! Decodes access units on the GPU's video engine, on the camera's thread. Frames stay in the GPU's memory.
+//! Decodes access units on the GPU's video engine. Frames stay in the GPU's memory.
 //!
-//! A frame costs this thread a wait for the engine, and no copy by the CPU.
+//! A frame costs the CPU some 100 us in NVIDIA's library, and no copy. A thread need not wait for the engine, and can decode the
+//! streams of many cameras.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,12 +17,13 @@ use visiond_kernels::nvdec::{NvdecError, Picture, Surface, VideoCodec, VideoDeco
 use visiond_system::priority::wake_together;
 use visiond_system::stop::Stop;
 
-use super::super::source::{Next, SourceError};
+use super::super::source::{Next, SourceError, Worked};
 use super::access_unit::{Access, AccessUnit, Fate};
 use super::frame_times::ShownTimes;
 use super::picture_order::PictureOrder;
 use super::running_session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
+use super::unit_queue::{STEP, Taken};
 
 /// How many units a decoder may hold back until it shows one: H.264 and H.265 keep 16 pictures.
 const MOST_HELD_BACK: u32 = 16;
@@ -44,6 +46,10 @@ pub struct NvdecDecoder {
     /// Whether decoding began at a recovery point that is right at once. Pictures that are shown before it and come behind it are not
     /// decoded then: where a camera's times are in the order of decoding, they would be taken for others.
     skips_leading: bool,
+    /// How many units the decoder got since its last picture.
+    fed: u32,
+    /// When the next picture is due at the latest.
+    deadline: Instant,
     decoded: u64,
 }
 
@@ -126,13 +132,14 @@ impl NvdecDecoder {
             end: None,
             damage: Damage::None,
             skips_leading: matches!(first.access, Access::Recovery(point) if point.distance <= 0),
+            fed: 0,
+            deadline: Instant::now() + stream.frame_timeout(),
             decoded: 0,
         })
     }
 
     /// Gives the decoder the stream's next unit.
-    fn feed(&mut self, session: &RunningSession, deadline: Instant, stop: &Stop) -> Result<(), DecoderEnd> {
-        let unit = self.stream.take_unit(session, self.generation, deadline, stop)?;
+    fn feed(&mut self, unit: AccessUnit) -> Result<(), DecoderEnd> {
         if let Some(first) = self.started_with.take() {
             if first == unit.presentation {
                 return Ok(());
@@ -158,17 +165,59 @@ impl NvdecDecoder {
     }
 
     /// Gives the decoder the next unit, or has it give its last pictures if there is none.
-    fn feed_or_end(&mut self, session: &RunningSession, deadline: Instant, stop: &Stop) -> Result<(), DecoderEnd> {
-        if let Some(end) = self.end.take() {
-            return Err(end);
-        }
-        match self.feed(session, deadline, stop) {
+    fn feed_or_end(&mut self, unit: Result<AccessUnit, DecoderEnd>) -> Result<(), DecoderEnd> {
+        self.fed += 1;
+        match unit.and_then(|unit| self.feed(unit)) {
             Err(end @ (DecoderEnd::OtherParameters | DecoderEnd::SessionEnded)) => {
                 self.end = Some(end);
                 self.decoder.finish().map_err(|error| DecoderEnd::Failed(failed(&self.stream, &error)))
             }
             fed => fed,
         }
+    }
+
+    /// Returns the next frame of those that the decoder has, or its loss.
+    fn take_frame(&mut self, sequence: u64) -> Result<Option<Next>, DecoderEnd> {
+        loop {
+            let picture = self.decoder.next_picture();
+            let Some(picture) = picture.map_err(|error| DecoderEnd::Failed(failed(&self.stream, &error)))? else {
+                return Ok(None);
+            };
+            // The queue has counted it.
+            if matches!(picture, Picture::Shown { presentation, .. } if self.unwanted == Some(presentation)) {
+                continue;
+            }
+            self.decoded += 1;
+            let next = match picture {
+                Picture::Shown { surface, presentation } => match self.frame(surface, presentation, sequence) {
+                    Ok(Some(next)) => next,
+                    Ok(None) => continue,
+                    Err(error) => return Err(DecoderEnd::Failed(self.stream.undecodable(error))),
+                },
+                Picture::Damaged => {
+                    self.damage = Damage::Until;
+                    Next::Lost { frames: 1, cause: LossCause::Corrupt }
+                }
+                Picture::Skipped => Next::Lost { frames: 1, cause: LossCause::Overload },
+            };
+            return Ok(Some(next));
+        }
+    }
+
+    /// Begins to wait for a frame.
+    fn begin_wait(&mut self) {
+        (self.fed, self.deadline) = (0, Instant::now() + self.stream.frame_timeout());
+    }
+
+    /// Returns how the decoder ends, if it does now: nothing comes after its last pictures, or it takes units and shows nothing.
+    fn take_end(&mut self) -> Result<(), DecoderEnd> {
+        if let Some(end) = self.end.take() {
+            return Err(end);
+        }
+        if self.fed > MOST_HELD_BACK && Instant::now() >= self.deadline {
+            return Err(DecoderEnd::Failed(self.stream.no_frame()));
+        }
+        Ok(())
     }
 
     /// Makes a frame of a picture; `None` if it is none of its own.
@@ -212,37 +261,46 @@ pub fn failed(stream: &Stream, error: &NvdecError) -> SourceError {
 
 impl StreamDecoder for NvdecDecoder {
     fn next(&mut self, session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd> {
-        let deadline = Instant::now() + self.stream.frame_timeout();
-        let mut fed = 0;
+        self.begin_wait();
         loop {
-            // The queue has counted it.
-            let is_unwanted = |picture: &Picture| matches!(picture, Picture::Shown { presentation, .. } if self.unwanted == Some(*presentation));
-            let picture = match self.decoder.next_picture() {
-                Some(picture) if is_unwanted(&picture) => continue,
-                Some(picture) => picture,
-                // It takes units and shows nothing.
-                None if fed > MOST_HELD_BACK && Instant::now() >= deadline => {
+            if let Some(next) = self.take_frame(sequence)? {
+                return Ok(next);
+            }
+            self.take_end()?;
+            let unit = self.stream.take_unit(session, self.generation, self.deadline, stop);
+            self.feed_or_end(unit)?;
+        }
+    }
+
+    fn shares_thread(&self) -> bool {
+        true
+    }
+
+    fn work(&mut self, session: &RunningSession, sequence: u64, is_readable: bool) -> Result<Worked, DecoderEnd> {
+        // While the engine is waited for, nothing else is due.
+        if is_readable || self.decoder.due().is_none() {
+            session.read();
+        }
+        loop {
+            let now = Instant::now();
+            if let Some(due) = self.decoder.due().filter(|due| *due > now) {
+                return Ok(Worked::Idle(due));
+            }
+            if let Some(next) = self.take_frame(sequence)? {
+                self.begin_wait();
+                return Ok(Worked::Next(next));
+            }
+            self.take_end()?;
+            let unit = match session.take_ready(self.generation) {
+                Taken::Unit(unit) => Ok(unit),
+                Taken::OtherParameters => Err(DecoderEnd::OtherParameters),
+                Taken::Ended => Err(DecoderEnd::SessionEnded),
+                Taken::Cancelled | Taken::TimedOut if now >= self.deadline => {
                     return Err(DecoderEnd::Failed(self.stream.no_frame()));
                 }
-                None => {
-                    fed += 1;
-                    self.feed_or_end(session, deadline, stop)?;
-                    continue;
-                }
+                Taken::Cancelled | Taken::TimedOut => return Ok(Worked::Idle(now + STEP)),
             };
-            self.decoded += 1;
-            return match picture {
-                Picture::Shown { surface, presentation } => match self.frame(surface, presentation, sequence) {
-                    Ok(Some(next)) => Ok(next),
-                    Ok(None) => continue,
-                    Err(error) => Err(DecoderEnd::Failed(self.stream.undecodable(error))),
-                },
-                Picture::Damaged => {
-                    self.damage = Damage::Until;
-                    Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt })
-                }
-                Picture::Skipped => Ok(Next::Lost { frames: 1, cause: LossCause::Overload }),
-            };
+            self.feed_or_end(unit)?;
         }
     }
 

@@ -11,6 +11,7 @@ use visiond_rtsp::sdp::StreamDescription;
 use visiond_system::logging::escape;
 
 use super::access_unit::{self, AccessUnit, Assembler};
+use super::cadence::Cadence;
 use super::failure::Failure;
 use super::frame_times::CameraClock;
 use super::jpeg_payload::JpegAssembler;
@@ -22,7 +23,7 @@ pub(super) enum Received {
         /// Whether a sender report gives its time, at least that of its last packet.
         is_timed_by_report: bool,
     },
-    /// So many units were damaged on their way, or, for this reason, could not be read.
+    /// So many units were lost or damaged on their way, or, for this reason, could not be read.
     Damaged { units: u64, reason: Option<&'static str> },
 }
 
@@ -75,6 +76,7 @@ impl ChosenStream {
 pub(super) struct Reception {
     assembler: StreamAssembler,
     camera_clock: CameraClock,
+    cadence: Cadence,
     /// How many units came since they were last counted.
     units: u32,
     /// When the last damaged one came, if none was whole since.
@@ -89,6 +91,7 @@ impl Reception {
         Self {
             assembler: StreamAssembler::new(stream),
             camera_clock: CameraClock::new(stream.rate_hz),
+            cadence: Cadence::default(),
             units: 0,
             damaged: None,
             last_units: None,
@@ -113,7 +116,8 @@ impl Reception {
             self.units += 1;
             receive(Received::Unit { unit, is_timed_by_report });
         });
-        match self.assembler.take_damaged() {
+        let vanished = self.cadence.next(packet.timestamp, packet.lost.into());
+        match self.assembler.take_damaged() + vanished {
             0 => {}
             units => {
                 self.damaged = Some(Instant::now());

@@ -1,6 +1,7 @@
 //! A session that works on the thread that waits for its units, or on one of its own, and puts them into a queue.
 
 use std::mem;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -109,6 +110,23 @@ impl RunningSession {
             worker.lock().read_all();
         }
         self.queue.take(generation, Some(deadline), is_over, Some(&|| worker.lock().give_something()))
+    }
+
+    /// Returns the socket that can be read when there is something to do; `None` if more than this socket is to be waited for.
+    pub fn socket(&mut self) -> Option<BorrowedFd<'_>> {
+        self.worker.as_mut()?.get_mut().session.socket()
+    }
+
+    /// Reads what has come, without waiting for anything.
+    pub fn read(&self) {
+        if let Some(worker) = &self.worker {
+            worker.lock().turn(Instant::now());
+        }
+    }
+
+    /// Takes the next unit if there is one, as [`take`](Self::take) does; else it is [`Taken::TimedOut`].
+    pub fn take_ready(&self, generation: u64) -> Taken {
+        self.queue.take(generation, Some(Instant::now()), || false, None)
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::iter;
 use std::mem;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -193,6 +193,14 @@ impl Session {
         let Stage::Talking(talk) = &self.stage else { return false };
         let mut sockets = [PollFd::new(&talk.connection, PollFlags::IN)];
         talk.connection.has_more() || poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Returns the socket that can be read when there is something to do, while the stream plays over it and all is sent.
+    pub(super) fn socket(&mut self) -> Option<BorrowedFd<'_>> {
+        let Stage::Talking(talk) = &mut self.stage else { return None };
+        let has_sent = talk.client.output().is_empty() && !talk.connection.wants_write();
+        let is_alone = talk.ports.is_none() && !talk.connection.has_more();
+        (*talk.client.phase() == Phase::Playing && has_sent && is_alone).then(|| talk.connection.as_fd())
     }
 
     /// Works once: goes on with what is there, or waits for something, up to `until`.

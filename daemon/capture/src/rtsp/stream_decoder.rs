@@ -8,7 +8,7 @@ use visiond_flow::clock::Clock;
 use visiond_system::stop::Stop;
 
 use super::super::buffers::Buffers;
-use super::super::source::{Next, SourceError};
+use super::super::source::{Next, SourceError, Worked};
 use super::access_unit::AccessUnit;
 use super::failure;
 use super::running_session::RunningSession;
@@ -89,6 +89,16 @@ impl Stream {
 pub trait StreamDecoder: Send {
     /// Waits for the next frame of `session`, which gets the number `sequence`, or for the loss of one.
     fn next(&mut self, session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd>;
+
+    /// Whether [`work`](Self::work) does what [`next`](Self::next) does.
+    fn shares_thread(&self) -> bool {
+        false
+    }
+
+    /// As [`next`](Self::next), without waiting. `is_readable` says whether the session has something to read.
+    fn work(&mut self, _session: &RunningSession, _sequence: u64, _is_readable: bool) -> Result<Worked, DecoderEnd> {
+        Ok(Worked::NeedsThread)
+    }
 
     /// Returns what decodes, as the configuration calls it.
     fn name(&self) -> &'static str;

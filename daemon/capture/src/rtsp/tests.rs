@@ -454,6 +454,14 @@ fn silence_is_a_timeout() {
 }
 
 #[test]
+fn a_port_that_takes_connections_and_does_not_answer_tls_is_said_before_the_timeout() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("rtsps://{}/live", listener.local_addr().unwrap());
+    let (_, _, error) = read_all(&RtspConfig { insecure: true, ..config(&url) });
+    assert!(error.contains("no TLS at that port"), "{error}");
+}
+
+#[test]
 fn a_camera_that_falls_silent_and_cannot_be_reached_is_lost_before_the_timeout() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);

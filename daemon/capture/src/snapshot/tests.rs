@@ -78,8 +78,7 @@ fn a_picture_that_has_not_changed_is_no_frame_where_the_camera_says_so() {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |request, client| {
         let number = count.fetch_add(1, Ordering::SeqCst);
-        let known = request.header("if-none-match") == Some("\"a b\"")
-            && request.header("if-modified-since") == Some("Sat, 29 Oct 1994 19:43:31 GMT");
+        let known = request.header("if-none-match") == Some("\"a b\"") && request.header("if-modified-since").is_none();
         let validators = "ETag: \"a b\"\r\nLast-Modified: Sat, 29 Oct 1994 19:43:31 GMT\r\n";
         match (known, number) {
             (true, 1..=3) => write(client, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 700\r\n\r\n"),
@@ -93,6 +92,43 @@ fn a_picture_that_has_not_changed_is_no_frame_where_the_camera_says_so() {
     let second = frame(&mut source);
     assert_eq!((second.sequence, second.timestamp.monotonic_ns, second.buffer.as_slice()[0]), (1, 4 * SECOND, 40));
     assert_eq!((server.connections(), server.requests.lock().len()), (1, 5));
+}
+
+#[test]
+fn the_date_of_a_picture_is_sent_back_only_where_it_tells_it_from_the_next() {
+    let server = Server::start(|request, client| {
+        let (modified, date) = match request.path() {
+            "/old" => ("Sat, 29 Oct 1994 19:43:31 GMT", "Sat, 29 Oct 1994 19:43:33 GMT"),
+            "/new" => ("Sat, 29 Oct 1994 19:43:31 GMT", "Sat, 29 Oct 1994 19:43:32 GMT"),
+            "/later" => ("Sat, 29 Oct 1994 19:43:31 GMT", "Sat, 29 Oct 1994 19:43:01 GMT"),
+            "/odd" => ("yesterday", "Sat, 29 Oct 1994 19:43:31 GMT"),
+            _ => ("Sat, 29 Oct 1994 19:43:31 GMT", "never"),
+        };
+        answer(client, "200 OK", &format!("Last-Modified: {modified}\r\nDate: {date}\r\n"), &jpeg(9))
+    });
+    for (path, expected) in [
+        ("/old", Some("Sat, 29 Oct 1994 19:43:31 GMT")),
+        ("/new", None),
+        ("/later", None),
+        ("/odd", None),
+        ("/none", None),
+    ] {
+        let (mut source, _) = open(&config(&server.url(path)));
+        frame(&mut source);
+        frame(&mut source);
+        let last = server.requests.lock().last().unwrap().clone();
+        assert_eq!(last.header("if-modified-since"), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_validator_with_a_control_character_is_not_sent_back() {
+    let server = Server::start(|_, client| answer(client, "200 OK", "ETag: \"a\rX-Evil: 1\"\r\n", &jpeg(9)));
+    let (mut source, _) = open(&config(&server.url("/")));
+    frame(&mut source);
+    frame(&mut source);
+    let sent: Vec<_> = server.requests.lock().iter().flat_map(|request| request.0.clone()).collect();
+    assert!(sent.iter().all(|line| !line.contains("Evil")) && source.validator.is_none(), "{sent:?}");
 }
 
 #[test]

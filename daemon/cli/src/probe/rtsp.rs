@@ -1,58 +1,20 @@
 //! `visiond probe --rtsp`: what a network camera offers, and how its video comes.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 use visiond_capture::{OfferedStream, RtspOffer, Watched};
-use visiond_config::types::{Fingerprint, RtspConfig, RtspTransport};
-use visiond_config::{parse_word, quote};
+use visiond_config::quote;
+use visiond_config::types::{RtspConfig, RtspTransport};
 use visiond_flow::clock::SystemClock;
 use visiond_system::exit::{Exit, ExitError};
 
+use super::network::{CertificateReport, NetworkArgs, cannot_ask, source_toml};
 use crate::output::{labelled, print_report};
-use crate::value_parsers::duration;
 
 /// A key frame is needed to begin, and again after every loss.
 const LONG_KEY_INTERVAL_S: f64 = 4.0;
-
-/// Which network camera to ask, and how.
-#[derive(Debug, clap::Args)]
-pub(super) struct RtspArgs {
-    /// Show only what this network camera offers, and watch its video for a while: rtsp://HOST/PATH, or rtsps:// with TLS
-    #[arg(long, value_name = "URL", conflicts_with = "camera")]
-    pub(super) rtsp: Option<String>,
-
-    /// File with user and password for --rtsp: one line, user:password. They need not stand in the URL, which every user sees
-    #[arg(long, value_name = "FILE", requires = "rtsp", value_hint = clap::ValueHint::FilePath)]
-    login: Option<PathBuf>,
-
-    /// PEM file with the CA of a camera with TLS, or with its own certificate [default: the system's CAs]
-    #[arg(long, value_name = "FILE", requires = "rtsp", value_hint = clap::ValueHint::FilePath)]
-    ca: Option<PathBuf>,
-
-    /// Accept only the certificate with this SHA-256, regardless of its issuer
-    #[arg(long, value_name = "SHA-256", requires = "rtsp", conflicts_with = "ca", value_parser = fingerprint)]
-    fingerprint: Option<Fingerprint>,
-
-    /// Accept any certificate, and show its fingerprint
-    #[arg(long, requires = "rtsp", conflicts_with_all = ["ca", "fingerprint"])]
-    insecure: bool,
-
-    /// How the video of --rtsp comes
-    #[arg(long, value_name = "tcp|udp", default_value = "tcp", requires = "rtsp", value_parser = parse_word::<RtspTransport>)]
-    transport: RtspTransport,
-
-    /// How long to watch the video of --rtsp: at least two key frames tell their interval
-    #[arg(long, value_name = "TIME", default_value = "6s", requires = "rtsp", value_parser = duration)]
-    watch: Duration,
-}
-
-fn fingerprint(text: &str) -> Result<Fingerprint, String> {
-    Fingerprint::parse(text).ok_or_else(|| "write 64 hexadecimal digits, with or without colons".to_owned())
-}
 
 /// The report, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]
@@ -72,14 +34,6 @@ struct CameraReport {
     advice: Vec<String>,
     /// Configuration of this camera.
     toml: String,
-}
-
-#[derive(Debug, Serialize)]
-struct CertificateReport {
-    /// Its fingerprint.
-    sha256: String,
-    /// Why it was accepted.
-    accepted_by: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -113,80 +67,34 @@ struct WatchedReport {
 }
 
 /// Asks the camera, and prints what it offers.
-pub(super) fn run(url: &str, args: &RtspArgs, json: bool) -> Result<Exit, ExitError> {
-    let input = |error: String| ExitError::new(Exit::Input, error);
-    let usage = |error: &str| ExitError::new(Exit::Usage, error.to_owned());
-    let is_encrypted = url.starts_with("rtsps://");
-    if !is_encrypted && (args.ca.is_some() || args.fingerprint.is_some() || args.insecure) {
-        return Err(usage("--ca, --fingerprint and --insecure are for cameras with TLS: write rtsps://"));
-    }
-    if !is_encrypted && !url.starts_with("rtsp://") {
-        return Err(usage("cannot ask the camera: write its URL as rtsp://192.168.1.20/stream1"));
-    }
-    // A name without a slash would be a systemd credential's.
-    let file = args.login.as_deref().map(std::path::absolute).transpose();
-    let file =
-        file.map_err(|error| input(format!("cannot find the file of --login: {error}: write its whole path")))?;
+pub(super) fn run(url: &str, args: &NetworkArgs, json: bool) -> Result<Exit, ExitError> {
+    args.check_scheme(url, ["rtsp://", "rtsps://"], "rtsp://192.168.1.20/stream1")?;
     let config = RtspConfig {
         url: url.to_owned(),
-        login: file,
+        login: args.login_file()?,
         transport: args.transport,
         ca: args.ca.clone(),
         fingerprint: args.fingerprint,
         insecure: args.insecure,
         ..RtspConfig::default()
     };
-    let offer = RtspOffer::ask(&config, args.watch, Arc::new(SystemClock)).map_err(|error| {
-        let error = error.to_string();
-        let here = match error.as_str() {
-            error if error.contains("`login`") => " (for this command: --login FILE)",
-            error if error.contains("`fingerprint") => " (for this command: --fingerprint, --ca or --insecure)",
-            _ => "",
-        };
-        input(error + here)
-    })?;
-    let report = CameraReport::new(&offer, &config, config.login.is_some() || has_user(url));
+    let offer = RtspOffer::ask(&config, args.watch, Arc::new(SystemClock)).map_err(|error| cannot_ask(&error))?;
+    let report = CameraReport::new(&offer, args, args.has_login(url));
     print_report(json, &report, text)
 }
 
-fn has_user(url: &str) -> bool {
-    url.split_once("://").is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|host| host.contains('@')))
-}
-
 impl CameraReport {
-    fn new(offer: &RtspOffer, config: &RtspConfig, has_login: bool) -> Self {
-        let transport = config.transport;
+    fn new(offer: &RtspOffer, args: &NetworkArgs, has_login: bool) -> Self {
+        let transport = args.transport;
         let url = offer.url.clone();
-        let hidden = if offer.has_secret { "   # replace *** by what is there" } else { "" };
-        let mut toml = format!(
-            "[[camera]]\nname = \"camera\"\n\n[camera.source]\ntype = \"rtsp\"\nurl = {}{hidden}\n",
-            quote(&url)
-        );
-        if has_login {
-            toml += "login = \"/etc/visiond/camera.login\"   # one line, user:password; readable by visiond alone\n";
-        }
+        let mut toml = source_toml("rtsp", &url, offer.has_secret, has_login);
         if transport != RtspTransport::Tcp {
             let _ = writeln!(toml, "transport = {}", quote(transport.name()));
         }
-        match (&config.ca, &offer.certificate) {
-            (Some(ca), Some(_)) => {
-                let _ = writeln!(toml, "ca = {}", quote(&ca.display().to_string()));
-            }
-            // The pin of what was accepted here is safer than accepting anything.
-            (None, Some(seen)) if config.insecure || config.fingerprint.is_some() => {
-                let _ = writeln!(toml, "fingerprint = {}", quote(seen));
-            }
-            _ => {}
+        let certificate = offer.certificate.as_deref().map(|seen| CertificateReport::new(seen, args));
+        if let Some(certificate) = &certificate {
+            toml += &certificate.toml(args);
         }
-        let certificate = offer.certificate.as_ref().map(|seen| CertificateReport {
-            sha256: seen.clone(),
-            accepted_by: match (&config.ca, config.fingerprint, config.insecure) {
-                (_, _, true) => "nothing: any would be",
-                (_, Some(_), _) => "its fingerprint",
-                (Some(_), _, _) => "the file of --ca",
-                (None, None, false) => "the system's CAs",
-            },
-        });
         Self {
             url,
             certificate,
@@ -313,8 +221,8 @@ fn advice(watched: &Watched, transport: RtspTransport, has_ended: bool) -> Vec<S
 
 fn text(report: &CameraReport) -> String {
     let mut out = labelled("camera", &format!("{} over {}", report.url, report.transport));
-    if let Some(CertificateReport { sha256, accepted_by }) = &report.certificate {
-        out += &labelled("certificate", &format!("accepted by {accepted_by}; SHA-256 {sha256}"));
+    if let Some(certificate) = &report.certificate {
+        out += &certificate.line();
     }
     for stream in &report.streams {
         out += &labelled("stream", &stream.line());
@@ -333,6 +241,9 @@ fn text(report: &CameraReport) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::network::tests::args;
     use super::*;
 
     fn watched() -> Watched {
@@ -360,11 +271,8 @@ mod tests {
         };
         let streams = vec![stream("video", "h264", Some([1920, 1080]), true), stream("audio", "pcma", None, false)];
         let offer = RtspOffer { url, has_secret: false, certificate: None, streams, watched: watched(), ended: None };
-        let told = text(&CameraReport::new(
-            &offer,
-            &RtspConfig { transport: RtspTransport::Udp, ..RtspConfig::default() },
-            true,
-        ));
+        let args = args(&["--rtsp", "u", "--transport", "udp"]).unwrap();
+        let told = text(&CameraReport::new(&offer, &args, true));
         let expected = "\
 camera       rtsp://10.0.0.2/a over udp
 stream       video h264 1920x1080: visiond plays it
@@ -397,10 +305,5 @@ transport = \"udp\"
         assert_eq!(count(Watched { timed_by_reports: 3, ..watched() }), 1);
         // Too short to know.
         assert_eq!(count(Watched { seconds: 1.0, key_frame_interval_s: None, timed_by_reports: 0, ..watched() }), 0);
-    }
-
-    #[test]
-    fn a_user_in_the_url_is_seen() {
-        assert!(has_user("rtsp://u:p@host/x") && !has_user("rtsp://host/x@y"));
     }
 }

@@ -133,17 +133,30 @@ impl fmt::Display for Fingerprint {
 impl Fingerprint {
     /// Reads 64 hexadecimal digits, with or without colons between each two.
     pub fn parse(text: &str) -> Option<Self> {
-        let pairs: Vec<&[u8]> = if text.contains(':') {
-            text.split(':').map(str::as_bytes).collect()
-        } else {
-            text.as_bytes().chunks(2).collect()
-        };
-        let byte = |pair: &&[u8]| {
-            let digit = |at: usize| char::from(*pair.get(at)?).to_digit(16);
-            if pair.len() == 2 { u8::try_from(digit(0)? << 4 | digit(1)?).ok() } else { None }
-        };
-        pairs.iter().map(byte).collect::<Option<Vec<u8>>>()?.try_into().ok().map(Self)
+        hexadecimal(text)?.try_into().ok().map(Self)
     }
+
+    /// Returns what to do about a text that is another kind of fingerprint.
+    pub fn remedy(text: &str) -> Option<&'static str> {
+        hexadecimal(text).filter(|bytes| bytes.len() == 20).map(|_| {
+            "that is a SHA-1, which anyone may forge: get the SHA-256 by `openssl s_client -connect HOST:PORT </dev/null | openssl \
+             x509 -noout -fingerprint -sha256`"
+        })
+    }
+}
+
+/// Reads bytes as hexadecimal digits, with or without colons between each two.
+fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let pairs: Vec<&[u8]> = if text.contains(':') {
+        text.split(':').map(str::as_bytes).collect()
+    } else {
+        text.as_bytes().chunks(2).collect()
+    };
+    let byte = |pair: &&[u8]| {
+        let digit = |at: usize| char::from(*pair.get(at)?).to_digit(16);
+        if pair.len() == 2 { u8::try_from(digit(0)? << 4 | digit(1)?).ok() } else { None }
+    };
+    pairs.iter().map(byte).collect()
 }
 
 /// Returns the kind of fingerprints of certificates.
@@ -151,7 +164,11 @@ pub fn fingerprint() -> KeyKind<Fingerprint> {
     value(
         "the SHA-256 of a certificate: 64 hexadecimal digits, with or without colons",
         |fingerprint: &Fingerprint| quote(&fingerprint.to_string()),
-        |item, _| Ok(Fingerprint::parse(filled(item)?.trim()).ok_or("")?),
+        |item, _| {
+            let text = filled(item)?.trim();
+            Fingerprint::parse(text)
+                .ok_or_else(|| Fingerprint::remedy(text).map_or("".into(), |more| format!(": {more}").into()))
+        },
     )
 }
 

@@ -183,7 +183,15 @@ pub fn parse_word<T: Words>(text: &str) -> Result<T, String> {
 }
 
 /// Returns the kind of a choice among `words`, each with its value.
-pub fn one_of<T: Copy + PartialEq + 'static>(words: Vec<(&'static str, T)>) -> KeyKind<T> {
+fn one_of<T: Copy + PartialEq + 'static>(words: Vec<(&'static str, T)>) -> KeyKind<T> {
+    one_of_with_hints(words, |_| None)
+}
+
+/// Returns the kind of a choice among `words`. For another word, `hint` may know what is meant.
+pub fn one_of_with_hints<T: Copy + PartialEq + 'static>(
+    words: Vec<(&'static str, T)>,
+    hint: fn(&str) -> Option<&'static str>,
+) -> KeyKind<T> {
     let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
     let quoted: Vec<_> = names.iter().map(|word| quote(word)).collect();
     let description = match quoted.as_slice() {
@@ -202,6 +210,9 @@ pub fn one_of<T: Copy + PartialEq + 'static>(words: Vec<(&'static str, T)>) -> K
             let given = item.get_ref().as_str();
             let found = given.and_then(|given| words.iter().find(|(word, _)| *word == given));
             found.map(|(_, value)| *value).ok_or_else(|| {
+                if let Some(hint) = given.and_then(|given| hint(&given.to_ascii_lowercase())) {
+                    return format!(": {hint}").into();
+                }
                 let near = given.and_then(|given| nearest(given, names.iter().copied()));
                 near.map_or(String::new(), |near| format!(": did you mean \"{near}\"?")).into()
             })

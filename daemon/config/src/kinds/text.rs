@@ -41,7 +41,17 @@ pub fn program() -> KeyKind<PathBuf> {
 
 /// Returns the kind of secrets: a file if it has a slash, else a systemd credential.
 pub fn credential() -> KeyKind<PathBuf> {
-    file_path("a credential's name or a file's path", true)
+    let text = |path: &PathBuf| quote(&path.to_string_lossy());
+    value("a credential's name or a file's path", text, |item, context| match filled(item)? {
+        // No credential's name has a colon, and a path with one may begin with `./`.
+        secret if secret.split('/').next().is_some_and(|first| first.contains(':')) => {
+            let sentence = "is the name of a credential or the path of a file, and this looks like a user and password: write \
+                            them into a file, as one line `user:password`, and the path of that file here";
+            Err(Refusal::Sentence(sentence.to_owned()))
+        }
+        word if !word.contains('/') => Ok(PathBuf::from(word)),
+        path => resolve_without_home(context.base, path),
+    })
 }
 
 /// Returns a kind of paths. With `or_word`, a word without a slash is allowed and stays as it is.

@@ -56,6 +56,22 @@ union! {
         /// A moving test picture that visiond generates.
         Pattern(PatternConfig) = "pattern",
     }
+    hint: other_type
+}
+
+/// Returns which types are meant by a word, in small letters, that is none.
+fn other_type(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "http" | "https" => "did you mean \"mjpeg\", \"snapshot\" or \"video\"? `visiond probe --http URL` finds out",
+        "jpeg" | "jpg" => "did you mean \"mjpeg\" or \"snapshot\"? `visiond probe --http URL` finds out",
+        "hls" | "dash" | "rtmp" | "srt" | "flv" | "mp4" | "file" | "ffmpeg" => "did you mean \"video\"?",
+        "onvif" => "did you mean \"rtsp\"? `visiond probe --discover` shows the URLs of ONVIF cameras",
+        "rtsps" => "did you mean \"rtsp\", with rtsps:// in `url`?",
+        "usb" | "csi" | "webcam" | "v4l" => "did you mean \"v4l2\"?",
+        "gstreamer" | "gst" | "argus" => "did you mean \"command\"?",
+        "folder" | "directory" | "files" => "did you mean \"images\"?",
+        _ => return None,
+    })
 }
 
 impl Default for SourceConfig {
@@ -323,7 +339,8 @@ section! {
     /// A video file or URL, decoded by ffmpeg.
     pub struct VideoConfig {
         /// Path or URL: anything that ffmpeg reads. visiond opens it twice, first with ffprobe, so a sender that connects once needs
-        /// `type = "command"`.
+        /// `type = "command"`. With https://, ffmpeg accepts any certificate, so anyone on the way can read the login and replace the
+        /// video: `input_args = ["-tls_verify", "1", "-ca_file", "FILE"]` prevents that.
         url: String as location() => required(r#""https://192.168.1.20/stream1.m3u8""#),
         /// User and password for the URL, so that they need not stand in it: the name of a systemd credential
         /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.

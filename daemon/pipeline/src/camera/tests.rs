@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
-use visiond_capture::source::Opener;
+use visiond_capture::source::{Opener, Worked};
 use visiond_flow::clock::SystemClock;
 use visiond_flow::frame::FramePool;
-use visiond_flow::metrics::LossCause;
+use visiond_flow::metrics::{DropCause, LossCause};
 use visiond_system::exit::Exit;
 use visiond_system::testing::{EVER, HANG, wait_until};
 
@@ -30,22 +33,50 @@ enum Event {
     Ends,
     /// No frame until stop.
     Silence,
+    /// What follows is done on a shared thread.
+    Shares,
+    /// Nothing to do for a moment, on the shared thread.
+    Idles,
+    /// What follows needs the camera's own thread again.
+    Leaves,
+    /// Losses without end, on the shared thread.
+    Floods,
 }
 
 struct Scripted {
     pool: FramePool,
     events: VecDeque<Event>,
+    /// Readable for ever, if the source shares a thread.
+    socket: Option<(UnixStream, UnixStream)>,
+}
+
+impl Scripted {
+    fn frame(&self, sequence: u64) -> Next {
+        loop {
+            if let Some(frame) = testing::frame(&self.pool, sequence) {
+                return Next::Frame(frame);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn is_shared_thread() -> bool {
+    std::thread::current().name() == Some("streams")
 }
 
 impl Source for Scripted {
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        assert!(!is_shared_thread());
         match self.events.pop_front().unwrap() {
-            Event::Frame(sequence) => loop {
-                if let Some(frame) = testing::frame(&self.pool, sequence) {
-                    return Ok(Next::Frame(frame));
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            },
+            Event::Shares => {
+                let (socket, mut other) = UnixStream::pair().unwrap();
+                std::io::Write::write_all(&mut other, b"!").unwrap();
+                self.socket = Some((socket, other));
+                self.next(stop)
+            }
+            Event::Idles | Event::Leaves | Event::Floods => unreachable!("on the camera's own thread"),
+            Event::Frame(sequence) => Ok(self.frame(sequence)),
             Event::Lost(frames, cause) => Ok(Next::Lost { frames, cause }),
             Event::Dies => Err(SourceError::transient("the cable was pulled")),
             Event::Breaks => Err(SourceError::permanent("this is no video")),
@@ -54,6 +85,39 @@ impl Source for Scripted {
             Event::Silence => {
                 stop.sleep(EVER);
                 Ok(Next::Stopped)
+            }
+        }
+    }
+
+    fn shares_thread(&mut self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(|(socket, _)| socket.as_fd())
+    }
+
+    fn work(&mut self, _: bool, stop: &Stop) -> Result<Worked, SourceError> {
+        assert!(is_shared_thread());
+        if stop.is_raised() {
+            return Ok(Worked::Next(Next::Stopped));
+        }
+        match self.events.pop_front().unwrap() {
+            Event::Frame(sequence) => Ok(Worked::Next(self.frame(sequence))),
+            Event::Lost(frames, cause) => Ok(Worked::Next(Next::Lost { frames, cause })),
+            Event::Dies => Err(SourceError::transient("the cable was pulled")),
+            Event::Breaks => Err(SourceError::permanent("this is no video")),
+            Event::Panics => panic!("made to panic"),
+            Event::Ends => Ok(Worked::Next(Next::End)),
+            Event::Silence => {
+                self.events.push_front(Event::Silence);
+                Ok(Worked::Idle(Instant::now() + Duration::from_millis(1)))
+            }
+            Event::Idles => Ok(Worked::Idle(Instant::now() + Duration::from_millis(1))),
+            Event::Leaves => {
+                self.socket = None;
+                Ok(Worked::NeedsThread)
+            }
+            Event::Shares => unreachable!("it does already"),
+            Event::Floods => {
+                self.events.push_front(Event::Floods);
+                Ok(Worked::Next(Next::Lost { frames: 1, cause: LossCause::Corrupt }))
             }
         }
     }
@@ -76,7 +140,9 @@ struct Run {
 impl Opening {
     fn give(self) -> Result<Box<dyn Source>, SourceError> {
         match self {
-            Self::Source(events) => Ok(Box::new(Scripted { pool: testing::pool(2), events: events.into() })),
+            Self::Source(events) => {
+                Ok(Box::new(Scripted { pool: testing::pool(2), events: events.into(), socket: None }))
+            }
             Self::Error(error) => Err(error),
         }
     }
@@ -183,6 +249,18 @@ fn start_by(
     sequence: &Arc<AtomicU64>,
     open: Open,
 ) -> Run {
+    start_on(&Arc::default(), retry_policy, frame_rate, delivery, active_cameras, sequence, open)
+}
+
+fn start_on(
+    stream_threads: &Arc<CameraStreams>,
+    retry_policy: RetryPolicy,
+    frame_rate: FrameRate,
+    delivery: Delivery,
+    active_cameras: &Arc<ActiveCameras>,
+    sequence: &Arc<AtomicU64>,
+    open: Open,
+) -> Run {
     let (stop, active_cameras) = (Stop::new().unwrap(), Arc::clone(active_cameras));
     let metrics = Arc::new(CameraMetrics::new("door".into()));
     let mailbox = Arc::new(Mailbox::default());
@@ -198,6 +276,7 @@ fn start_by(
         retry_policy,
         frame_rate,
         clock: Arc::new(SystemClock),
+        stream_threads: Arc::clone(stream_threads),
         stop: stop.clone(),
         end: stop.clone(),
         needs_restart: Arc::clone(&needs_restart),
@@ -258,6 +337,59 @@ fn a_panic_costs_the_source_and_the_camera_goes_on() {
     assert_eq!(run.sequences(), [0, 1]);
     assert_eq!(run.metrics.snapshot().errors, 1);
     run.thread.join().unwrap();
+}
+
+#[test]
+fn a_stream_that_shares_a_thread_gives_the_same_frames_and_comes_back() {
+    use Event::{Dies, Ends, Frame, Idles, Leaves, Lost, Shares};
+    let run = alone(vec![
+        Opening::Source(vec![Frame(0), Shares, Frame(1), Frame(2), Idles, Lost(3, LossCause::Corrupt), Frame(6), Dies]),
+        Opening::Source(vec![Shares, Frame(0), Frame(1), Leaves, Frame(2), Frame(3), Shares, Frame(4), Idles, Ends]),
+    ]);
+    assert_eq!(run.sequences(), [0, 1, 2, 6, 7, 8, 9, 10, 11]);
+    run.thread.join().unwrap();
+    let snapshot = run.metrics.snapshot();
+    assert_eq!((snapshot.captured, snapshot.restarts, snapshot.errors), (9, 1, 1));
+    assert_eq!(snapshot.dropped[DropCause::Corrupt as usize], 3);
+    assert_eq!(run.metrics.phase(), Phase::Ended);
+}
+
+#[test]
+fn a_source_without_end_leaves_the_shared_thread_to_others() {
+    use Event::{Ends, Floods, Frame, Idles, Shares};
+    let threads = Arc::<CameraStreams>::default();
+    let start = |script| {
+        let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
+        let (policy, rate, sequence) = (RetryPolicy::default(), FrameRate::default(), Arc::default());
+        start_on(&threads, policy, rate, Delivery::Lossless, &active_cameras, &sequence, scripted(script))
+    };
+    let flood = start(vec![Opening::Source(vec![Shares, Frame(0), Floods])]);
+    wait_until("the flood", || flood.metrics.snapshot().dropped[DropCause::Corrupt as usize] > 100);
+    let other = start(vec![Opening::Source(vec![Shares, Frame(0), Frame(1), Idles, Frame(2), Ends])]);
+    assert_eq!(other.sequences(), [0, 1, 2]);
+    other.thread.join().unwrap();
+    flood.stop.raise();
+    flood.thread.join().unwrap();
+}
+
+#[test]
+fn a_panic_on_a_shared_thread_costs_one_source() {
+    use Event::{Ends, Frame, Panics, Shares};
+    let run =
+        alone(vec![Opening::Source(vec![Shares, Frame(0), Panics]), Opening::Source(vec![Shares, Frame(0), Ends])]);
+    assert_eq!(run.sequences(), [0, 1]);
+    assert_eq!(run.metrics.snapshot().errors, 1);
+    run.thread.join().unwrap();
+}
+
+#[test]
+fn a_stream_on_a_shared_thread_stops() {
+    use Event::{Frame, Shares, Silence};
+    let run = alone(vec![Opening::Source(vec![Shares, Frame(0), Silence])]);
+    wait_until("its frame", || run.metrics.snapshot().captured == 1);
+    run.stop.raise();
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.phase(), Phase::Ended);
 }
 
 #[test]
@@ -465,6 +597,7 @@ fn another_reason_is_told_when_it_lasts() {
             retry_policy,
             frame_rate: FrameRate::default(),
             clock: Arc::new(SystemClock),
+            stream_threads: Arc::default(),
             end: stop.clone(),
             needs_restart: NeedsRestart::default(),
             stop,

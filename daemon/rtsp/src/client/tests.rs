@@ -726,3 +726,47 @@ fn datagrams_are_read_at_both_ports() {
     let multicast = "Transport: RTP/AVP;multicast;destination=239.0.0.1;port=5000-5001";
     assert_eq!(played.answer("200 OK", &[multicast, SESSION]), Err(ClientError::Multicast));
 }
+
+#[test]
+fn a_camera_that_answers_with_another_transport_is_said_at_once() {
+    let answered = |transport, header: &str| {
+        let mut played = Played::described(&[BASE], SDP);
+        played.client.set_up(0, transport);
+        played.expect("SETUP rtsp://camera:8554/live/v");
+        played.answer("200 OK", &[header, SESSION]).err()
+    };
+    let udp = Transport::Udp { client_port: 5000 };
+    let datagrams = "Transport: RTP/AVP;unicast;client_port=5000-5001;server_port=6970-6971";
+    let (failure, other) = (answered(Transport::Tcp, datagrams).unwrap(), answered(udp, TCP).unwrap());
+    assert!(failure.to_string().ends_with("set `transport = \"udp\"`"), "{failure}");
+    assert!(other.to_string().ends_with("set `transport = \"tcp\"`"), "{other}");
+    for (transport, header) in [
+        (Transport::Tcp, TCP),
+        (udp, datagrams),
+        // What says little is believed to be what was asked for.
+        (Transport::Tcp, "Transport: RTP/AVP;unicast"),
+        (Transport::Tcp, "Transport: RTP/AVP/TCP;unicast;client_port=5000-5001"),
+        (udp, "Transport: RTP/AVP;unicast"),
+        (udp, "X: y"),
+    ] {
+        assert_eq!(answered(transport, header), None, "{header}");
+    }
+}
+
+#[test]
+fn packets_of_audio_in_the_videos_channel_are_ignored() {
+    let sdp = "v=0\r\nm=audio 0 RTP/AVP 0 97\r\na=rtpmap:97 MPEG4-GENERIC/16000\r\na=control:a\r\nm=video 0 RTP/AVP 98 96\r\n\
+               a=rtpmap:98 rtx/90000\r\na=rtpmap:96 H264/90000\r\na=control:v\r\n";
+    let mut played = Played::described(&[BASE], sdp);
+    played.client.set_up(1, Transport::Tcp);
+    played.expect("SETUP rtsp://camera:8554/live/v");
+    played.ok(&[TCP, SESSION]);
+    played.client.play();
+    played.expect("PLAY rtsp://camera:8554/live/");
+    let audio = |sequence, kind| [&rtp(sequence, kind)[..11], &[99, sequence]].concat();
+    played.feed(&[frame(0, &audio(70, 97)), frame(0, &audio(80, 98)), frame(0, &rtp(1, 96))].concat()).unwrap();
+    played.feed(&[frame(0, &audio(71, 97)), frame(0, &rtp(2, 96))].concat()).unwrap();
+    assert_eq!(played.given, [Given::Packet(vec![1]), Given::Packet(vec![2])]);
+    let RtpCounts { received, foreign, restarts, .. } = played.client.counts().rtp;
+    assert_eq!((received, foreign, restarts), (2, 3, 0));
+}

@@ -85,6 +85,10 @@ fn media_lines_of_cameras_are_read() {
         (&["m=video 0 RTP/AVP 97", "a=fmtp:97 sprop-vps=QAE=;sprop-sps=QgE="], "h265", 97, 90_000),
         (&["m=video 0 RTP/AVP 98", "a=rtpmap:98 MP4V-ES/90000"], "mp4v-es", 98, 90_000),
         (&["m=video 0 RTP/AVP 99"], "99", 99, 90_000),
+        (&["m=video 0 RTP/AVP 97 96", "a=rtpmap:97 rtx/90000", "a=rtpmap:96 H264/90000"], "h264", 96, 90_000),
+        (&["m=video 0 RTP/AVP 98 99 26", "a=rtpmap:98 red/90000", "a=rtpmap:99 ulpfec/90000"], "jpeg", 26, 90_000),
+        (&["m=video 0 RTP/AVP 97 96", "a=rtpmap:97 rtx/90000", "a=fmtp:96 sprop-sps=QgE="], "h265", 96, 90_000),
+        (&["m=video 0 RTP/AVP 97 96", "a=rtpmap:97 VP8/90000", "a=rtpmap:96 rtx/90000"], "vp8", 97, 90_000),
         (&["m=audio 0 RTP/AVP 0"], "pcmu", 0, 8_000),
     ] {
         let description = parse(lines);
@@ -95,6 +99,12 @@ fn media_lines_of_cameras_are_read() {
             "{lines:?}"
         );
     }
+}
+
+#[test]
+fn the_types_of_other_formats_are_known() {
+    let lines = ["m=video 0 RTP/AVP 97 96 98", "a=rtpmap:97 rtx/90000", "a=rtpmap:96 H264/90000"];
+    assert_eq!(stream(&parse(&lines)).other_types, [97]);
 }
 
 #[test]

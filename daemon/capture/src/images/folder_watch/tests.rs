@@ -5,8 +5,13 @@
 use std::io::Write;
 use std::os::unix::fs::symlink;
 
+use rustix::io::Errno;
 use tempfile::TempDir;
 
+use super::super::listing::MAX_DEPTH;
+use super::completeness::{OPEN_QUIET, SETTLE};
+use super::events::{MAX_MOVES, MOVE_PAIR};
+use super::scan::SCAN_BUDGET;
 use super::*;
 
 const INTERVAL: Duration = Duration::from_millis(500);

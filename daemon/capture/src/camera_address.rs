@@ -1,0 +1,110 @@
+//! The address of a network camera, and its login: in the URL, or in a file that may have changed since.
+
+use std::path::Path;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+use visiond_system::credentials::{CredentialError, Login};
+
+use super::ffprobe::shown;
+use super::source::{SourceError, SourceFault};
+
+/// Returns a camera's URL without a user, and the login: that of the file or credential `login`, or the one that the URL has.
+///
+/// # Errors
+/// The URL is none of a host, or the login cannot be read. One whose file is missing may come later.
+pub fn camera_address(url: &str, login: Option<&Path>) -> Result<(Url, Option<Login>), SourceError> {
+    let (url, in_url) = split(url)?;
+    Ok((url, read_login(login)?.or(in_url)))
+}
+
+/// Returns why the login cannot be read, without a word about the URL.
+pub fn check_login(login: Option<&Path>) -> Option<SourceFault> {
+    let error = Login::read(login?).err()?;
+    Some(SourceFault { key: "login", certainty: error.certainty(), error: SourceError::permanent(error.to_string()) })
+}
+
+/// Returns why a URL cannot be used; `key` is the one that has it.
+pub fn check_url(key: &'static str, url: &str) -> Option<SourceFault> {
+    split(url).err().map(|error| SourceFault::new(key, error))
+}
+
+/// Reads the login of the file or credential `login`.
+///
+/// # Errors
+/// It cannot be read. A file that is missing may come later, as a credential does that is made at the start of the system.
+pub fn read_login(login: Option<&Path>) -> Result<Option<Login>, SourceError> {
+    login.map(Login::read).transpose().map_err(|error| match error {
+        CredentialError::Unreadable { is_missing: true, .. } => SourceError::transient(error.to_string()),
+        error => SourceError::permanent(error.to_string()),
+    })
+}
+
+fn split(text: &str) -> Result<(Url, Option<Login>), SourceError> {
+    let wrong = |reason: &str| SourceError::permanent(format!("cannot use {}: {reason}", shown(text)));
+    let mut url = Url::parse(text).map_err(|error| wrong(&format!("{error}: write SCHEME://HOST/PATH")))?;
+    let no_host = format!("it has no host: write {}://HOST/PATH", url.scheme());
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(wrong(&no_host));
+    }
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let login = (!url.username().is_empty())
+        .then(|| Login::new(decoded(url.username()), url.password().map(decoded).unwrap_or_default()));
+    let cleared = url.set_username("").and_then(|()| url.set_password(None));
+    cleared.map_err(|()| wrong(&no_host))?;
+    Ok((url, login))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_login_is_taken_out_of_the_url_and_that_of_a_file_goes_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("login");
+        fs::write(&file, "file:secret").unwrap();
+        for (url, plain) in [
+            ("http://me:p%40%3Ass@cam/a?b=c", "http://cam/a?b=c"),
+            ("rtsps://me:p%40%3Ass@[::1]:322/a", "rtsps://[::1]:322/a"),
+        ] {
+            let (found, login) = camera_address(url, None).unwrap();
+            assert_eq!((found.as_str(), login.unwrap().into_parts()), (plain, ("me".to_owned(), "p@:ss".to_owned())));
+            let (found, login) = camera_address(url, Some(&file)).unwrap();
+            assert_eq!((found.as_str(), login.unwrap().into_parts().0.as_str()), (plain, "file"));
+        }
+        assert!(camera_address("rtsp://cam/", None).unwrap().1.is_none());
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_camera_is_said_without_its_login() {
+        for (url, words) in [
+            ("http://", "write SCHEME://HOST/PATH"),
+            ("rtsp:///path", "it has no host: write rtsp://HOST/PATH"),
+            ("rtsp:path", "it has no host: write rtsp://HOST/PATH"),
+            ("http://me:hush@cam:99999/", "write SCHEME://HOST/PATH"),
+        ] {
+            let error = camera_address(url, None).unwrap_err();
+            assert!(error.to_string().contains(words) && !error.retry, "{url}: {error}");
+            assert!(!error.to_string().contains("hush"), "{error}");
+            assert_eq!(check_url("url", url).unwrap().error.message, error.message);
+        }
+    }
+
+    #[test]
+    fn a_login_that_is_missing_may_come_later_and_a_wrong_one_is_final() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("login");
+        let error = camera_address("http://cam/", Some(&file)).unwrap_err();
+        assert!(error.retry && error.to_string().contains("cannot read the login"), "{error}");
+        assert!(!check_login(Some(&file)).unwrap().error.retry, "`visiond check` refuses it");
+        fs::write(&file, "no password").unwrap();
+        assert!(!camera_address("http://cam/", Some(&file)).unwrap_err().retry);
+        fs::write(&file, "me:secret").unwrap();
+        assert!(camera_address("http://cam/", Some(&file)).unwrap().1.is_some() && check_login(Some(&file)).is_none());
+    }
+}

@@ -1,0 +1,134 @@
+//! A camera's open source, and where its frames go: on the camera's own thread, or on one that it shares.
+
+use std::mem;
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use visiond_capture::source::{Next, Source, SourceError, Worked};
+use visiond_flow::clock::Clock;
+use visiond_flow::frame::Frame;
+use visiond_flow::metrics::{CameraMetrics, DropCause};
+use visiond_flow::trace;
+use visiond_kernels::nvtx;
+use visiond_system::logging::{self, Subject};
+use visiond_system::process::CpuWatch;
+use visiond_system::stop::Stop;
+
+use crate::frame_rate::FrameRate;
+use crate::lane::{LaneMailbox, QueuedFrame};
+use crate::mailbox::Put;
+use crate::stream_threads::SharedStream;
+
+/// How many frames and losses a source may give in turn before the others of its thread are worked. One that sends without end must
+/// not have the thread for itself.
+const MOST_IN_TURN: usize = 8;
+
+/// A source that streams.
+pub struct CameraStream {
+    pub(super) source: Box<dyn Source>,
+    pub(super) frame_rate: FrameRate,
+    pub(super) metrics: Arc<CameraMetrics>,
+    pub(super) mailbox: Arc<LaneMailbox>,
+    pub(super) slot: usize,
+    pub(super) sequence: Arc<AtomicU64>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) stop: Stop,
+    /// The number of the source's first frame.
+    pub(super) base: u64,
+    /// How many bytes the source had copied when that was last counted.
+    pub(super) copied_bytes: u64,
+    /// What came on a shared thread that is for the camera's own.
+    pub(super) came: Option<Result<Next, SourceError>>,
+}
+
+impl CameraStream {
+    /// Waits for what the source has next.
+    pub(super) fn next(&mut self, cpu: &mut CpuWatch) -> Result<Next, SourceError> {
+        if let Some(came) = self.came.take() {
+            return came;
+        }
+        let range = nvtx::range(c"capture");
+        let trace = trace::work("wait for a frame");
+        let next = self.source.next(&self.stop);
+        drop(trace);
+        drop(range);
+        // CPU time of the wait for this frame and of delivering the one before.
+        self.count_work(cpu);
+        next
+    }
+
+    fn count_work(&mut self, cpu: &mut CpuWatch) {
+        let copied = self.source.copied_bytes();
+        self.metrics.copied_bytes.add(copied - mem::replace(&mut self.copied_bytes, copied));
+        self.metrics.capture_cpu_ns.add(cpu.lap_ns());
+    }
+
+    /// Puts a frame into the mailbox, or skips it; returns `false` if the mailbox wants no more.
+    pub(super) fn deliver(&mut self, mut frame: Frame) -> bool {
+        // A driver that restarts its count must not make sequence numbers go back.
+        frame.sequence = frame.sequence.saturating_add(self.base).max(self.sequence.load(Ordering::Relaxed));
+        self.sequence.store(frame.sequence + 1, Ordering::Relaxed);
+        self.metrics.captured.add(1);
+        if !self.frame_rate.takes(frame.timestamp.monotonic_ns) {
+            self.metrics.count_dropped(DropCause::Skipped, 1);
+            return true;
+        }
+        let queued_ns = self.clock.monotonic_ns();
+        let _waiting = self.stop.waiting();
+        let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
+        match self.mailbox.put(self.slot, QueuedFrame { frame, queued_ns }) {
+            Put::Stored => true,
+            Put::Displaced(_) => {
+                self.metrics.count_dropped(DropCause::Overload, 1);
+                true
+            }
+            Put::Stopped(_) => false,
+        }
+    }
+}
+
+impl SharedStream for CameraStream {
+    fn socket(&mut self) -> Option<BorrowedFd<'_>> {
+        self.source.shares_thread()
+    }
+
+    fn work(&mut self, mut is_readable: bool) -> Option<Instant> {
+        logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
+        let mut cpu = CpuWatch::start();
+        let mut due = Some(Instant::now());
+        for _ in 0..MOST_IN_TURN {
+            let range = nvtx::range(c"capture");
+            let trace = trace::work("read and decode");
+            // The source ends with what it gives then.
+            let worked = catch_unwind(AssertUnwindSafe(|| self.source.work(is_readable, &self.stop)));
+            drop(trace);
+            drop(range);
+            is_readable = false;
+            self.came = match worked {
+                Ok(Ok(Worked::Next(Next::Frame(frame)))) => match self.deliver(frame) {
+                    true => continue,
+                    false => Some(Ok(Next::Stopped)),
+                },
+                Ok(Ok(Worked::Next(Next::Lost { frames, cause }))) => {
+                    self.metrics.count_dropped(cause.into(), frames);
+                    continue;
+                }
+                Ok(Ok(Worked::Next(next))) => Some(Ok(next)),
+                Ok(Ok(Worked::Idle(until))) => {
+                    due = Some(until);
+                    break;
+                }
+                Ok(Ok(Worked::NeedsThread)) => None,
+                Ok(Err(error)) => Some(Err(error)),
+                Err(_) => Some(Err(SourceError::transient("its thread panicked, see above"))),
+            };
+            due = None;
+            break;
+        }
+        self.count_work(&mut cpu);
+        due
+    }
+}

@@ -1,0 +1,232 @@
+//! Threads that work the streams of many cameras each.
+//!
+//! A stream that the GPU decodes needs the CPU for some 150 us a frame: to read its packets, to give the engine the picture, to take
+//! it back. A thread of its own would be woken for each of these, and with dozens of cameras the wakes cost as much as the work. So
+//! one thread works up to [`MOST_STREAMS`] of them. docs/figures.md has what that saves.
+//!
+//! A camera keeps its own thread for what takes long: to connect, to make a decoder, to wait before it tries again. While its stream
+//! is worked here, that thread sleeps.
+
+use std::array;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use visiond_system::priority::wake_together;
+
+/// The most streams of one thread: with more, the last one of a round would wait for long.
+const MOST_STREAMS: usize = 32;
+
+/// The least time from the start of a round to that of the next, where streams are many. Frames are late by that, twice at most.
+const ROUND: Duration = Duration::from_millis(1);
+
+/// With so many streams, most rounds have something to do: a thread that sleeps until then is woken once for it, one that waits for
+/// the first packet is woken for that, too.
+const MANY: usize = 24;
+
+/// How long packets gather after the first. Frames are late by that.
+const GATHERING: Duration = Duration::from_micros(500);
+
+/// A stream that needs no thread of its own.
+pub trait SharedStream: Send + 'static {
+    /// Returns the socket that can be read when there is work; `None` if the stream needs its own thread again.
+    fn socket(&mut self) -> Option<BorrowedFd<'_>>;
+
+    /// Does what there is to do, without waiting, and returns until when there is nothing else unless the socket can be read; `None`
+    /// if the stream needs its own thread again. May not panic.
+    fn work(&mut self, is_readable: bool) -> Option<Instant>;
+}
+
+/// The threads. Each ends with its last [`Seat`].
+pub struct StreamThreads<S> {
+    threads: Arc<Mutex<Vec<SharedThread<S>>>>,
+}
+
+/// A thread, as others see it.
+struct SharedThread<S> {
+    /// How many streams may be there.
+    seats: usize,
+    coming: Coming<S>,
+}
+
+/// Where a thread finds streams that are new.
+struct Coming<S> {
+    /// `None` once the thread is to end.
+    streams: Arc<Mutex<Option<Vec<Visitor<S>>>>>,
+    /// An eventfd that says to look there.
+    news: Arc<OwnedFd>,
+}
+
+/// A place on a thread for one stream.
+pub struct Seat<S> {
+    threads: Arc<Mutex<Vec<SharedThread<S>>>>,
+    coming: Coming<S>,
+}
+
+/// A stream on a shared thread, and the way back.
+struct Visitor<S> {
+    stream: S,
+    back: SyncSender<S>,
+    /// When there is something to do, even if its socket has nothing.
+    due: Instant,
+}
+
+/// Says that nobody works what comes, however the thread ends.
+struct EndOfThread<S>(Coming<S>);
+
+impl<S> Drop for EndOfThread<S> {
+    fn drop(&mut self) {
+        *self.0.streams.lock() = None;
+    }
+}
+
+impl<S> Clone for Coming<S> {
+    fn clone(&self) -> Self {
+        Self { streams: Arc::clone(&self.streams), news: Arc::clone(&self.news) }
+    }
+}
+
+impl<S> Default for StreamThreads<S> {
+    fn default() -> Self {
+        Self { threads: Arc::default() }
+    }
+}
+
+impl<S: SharedStream> StreamThreads<S> {
+    /// Returns a seat on the thread that has the most streams and is not full, or on a new one.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left.
+    pub fn seat(&self) -> io::Result<Seat<S>> {
+        let mut threads = self.threads.lock();
+        threads.retain(|thread| thread.coming.streams.lock().is_some());
+        let free = threads.iter_mut().filter(|thread| thread.seats < MOST_STREAMS).max_by_key(|thread| thread.seats);
+        let coming = match free {
+            Some(thread) => {
+                thread.seats += 1;
+                thread.coming.clone()
+            }
+            None => {
+                let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+                let coming = Coming { streams: Arc::new(Mutex::new(Some(Vec::new()))), news: Arc::new(news) };
+                let run = {
+                    let end = EndOfThread(coming.clone());
+                    move || work(&end.0)
+                };
+                thread::Builder::new().name("streams".to_owned()).spawn(run)?;
+                threads.push(SharedThread { seats: 1, coming: coming.clone() });
+                coming
+            }
+        };
+        drop(threads);
+        Ok(Seat { threads: Arc::clone(&self.threads), coming })
+    }
+}
+
+impl<S: SharedStream> Seat<S> {
+    /// Has the shared thread work `stream` until that needs its own thread again; this thread sleeps meanwhile.
+    ///
+    /// `None` if the shared thread has ended by a bug, and the stream with it.
+    pub fn work(&self, stream: S) -> Option<S> {
+        let (back, over) = sync_channel(1);
+        self.coming.streams.lock().as_mut()?.push(Visitor { stream, back, due: Instant::now() });
+        self.coming.tell();
+        over.recv().ok()
+    }
+}
+
+impl<S> Drop for Seat<S> {
+    fn drop(&mut self) {
+        let mut threads = self.threads.lock();
+        let own = |thread: &SharedThread<S>| Arc::ptr_eq(&thread.coming.news, &self.coming.news);
+        let Some(at) = threads.iter().position(own) else { return };
+        threads[at].seats -= 1;
+        if threads[at].seats == 0 {
+            threads.remove(at);
+            *self.coming.streams.lock() = None;
+            self.coming.tell();
+        }
+    }
+}
+
+impl<S> Coming<S> {
+    fn tell(&self) {
+        // The result does not matter: a full counter is readable, too.
+        let _ = rustix::io::write(&*self.news, &1_u64.to_ne_bytes());
+    }
+
+    /// Takes the streams that are new; `None` once the thread is to end.
+    fn take(&self) -> Option<Vec<Visitor<S>>> {
+        // Nothing to read is as good.
+        let _ = rustix::io::read(&*self.news, &mut [0_u8; 8]);
+        self.streams.lock().as_mut().map(std::mem::take)
+    }
+}
+
+/// The streams of a thread, each in a place that it keeps.
+type Places<S> = [Option<Visitor<S>>; MOST_STREAMS];
+
+/// A shared thread.
+fn work<S: SharedStream>(coming: &Coming<S>) {
+    wake_together();
+    let mut places: Places<S> = array::from_fn(|_| None);
+    let mut round = Instant::now();
+    loop {
+        let (has_news, readable) = wait(coming, &mut places, round);
+        round = Instant::now();
+        for (place, is_readable) in places.iter_mut().zip(readable) {
+            let Some(visitor) = place.as_mut().filter(|visitor| is_readable || visitor.due <= round) else { continue };
+            match visitor.stream.work(is_readable) {
+                Some(due) if visitor.stream.socket().is_some() => visitor.due = due,
+                _ => {
+                    if let Some(Visitor { stream, back, .. }) = place.take() {
+                        // Its own thread waits for it.
+                        let _ = back.send(stream);
+                    }
+                }
+            }
+        }
+        if has_news {
+            let Some(new) = coming.take() else { return };
+            // As many as there are seats at most.
+            let free = places.iter_mut().filter(|place| place.is_none());
+            free.zip(new).for_each(|(place, visitor)| *place = Some(visitor));
+        }
+    }
+}
+
+/// Waits for the next round. Returns whether there are new streams, and which sockets can be read.
+fn wait<S: SharedStream>(coming: &Coming<S>, places: &mut Places<S>, round: Instant) -> (bool, [bool; MOST_STREAMS]) {
+    let mut began = Instant::now();
+    if places.iter().flatten().count() >= MANY {
+        thread::sleep((round + ROUND).saturating_duration_since(began));
+        began = Instant::now();
+    }
+    let due = places.iter().flatten().map(|visitor| visitor.due).min();
+    let timeout = due.map(|due| due.saturating_duration_since(began));
+    let timeout =
+        timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
+    // The last is the news; places without a stream wait for it, too.
+    let mut sockets: [_; MOST_STREAMS + 1] = array::from_fn(|_| PollFd::new(&*coming.news, PollFlags::IN));
+    for (socket, visitor) in sockets.iter_mut().zip(places) {
+        if let Some(readable) = visitor.as_mut().and_then(|visitor| visitor.stream.socket()) {
+            *socket = PollFd::from_borrowed_fd(readable, PollFlags::IN);
+        }
+    }
+    // A signal ends the wait; the next round waits again.
+    let _ = poll(&mut sockets, timeout.as_ref());
+    let ready = sockets.map(|socket| !socket.revents().is_empty());
+    let [readable @ .., has_news] = ready;
+    if began.elapsed() > GATHERING / 8 && readable.contains(&true) {
+        thread::sleep(GATHERING);
+    }
+    (has_news, readable)
+}
+
+#[cfg(test)]
+mod tests;
