@@ -2,8 +2,11 @@
 //!
 //! All keys are text (ultralytics `engine/exporter.py`): `author` ("Ultralytics"), `description` ("Ultralytics YOLO11n model
 //! trained on coco.yaml"), `task`, `names` (a Python dict: `{0: 'person', 1: 'bicycle'}`), `stride`, `imgsz` (`[height,
-//! width]`), `channels`, `version` (`8.4.190`), `kpt_shape` (`[17, 3]`), `kpt_names` (`{0: ['nose', 'left_eye', ...]}`), `end2end`, `args` (`{'batch': 1, 'nms': True}`). YOLOv5 writes only `names`
-//! and `stride`.
+//! width]`), `channels`, `version` (`8.4.190`), `kpt_shape` (`[17, 3]`), `kpt_names` (`{0: ['nose', 'left_eye', ...]}`), `end2end`, `args` (`{'batch': 1, 'nms': True}`).
+//!
+//! Other exporters write `names`, `task` and `imgsz` too, for boxes of another form (LibreYOLO's YOLOv9 has corners in columns). So
+//! only `author`, or a `description` that begins with Ultralytics, shows that a file is theirs. YOLOv5 (`export.py`), whose form
+//! YOLOv9 and Ultralytics' first versions share, writes exactly `names` and `stride`: any third key is another writer's.
 //!
 //! The head follows from task and output shape:
 //! | task | output | head |
@@ -241,8 +244,7 @@ fn boxes_head(
 /// YOLOv5 writes no version. One that cannot be read counts as the newest.
 fn boxes_way(metadata: &BTreeMap<String, String>) -> Way {
     let Some(version) = metadata.get("version") else {
-        let by_ultralytics = metadata.contains_key("author");
-        return if by_ultralytics { Way::ULTRALYTICS } else { Way::YOLOV5 };
+        return if is_by_ultralytics(metadata) { Way::ULTRALYTICS } else { Way::YOLOV5 };
     };
     let mut numbers = version.trim().split('.').map_while(|number| number.parse::<u32>().ok());
     let numbers: [Option<u32>; 3] = std::array::from_fn(|_| numbers.next());
@@ -261,9 +263,25 @@ pub fn card(
     inputs: &[TensorInfo],
     outputs: &[TensorInfo],
 ) -> Option<Result<Card, UltralyticsError>> {
-    let by_them = metadata.get("author").is_some_and(|author| author == "Ultralytics");
-    let has = |key| metadata.contains_key(key);
-    (has("names") && (by_them || has("stride") || has("task"))).then(|| make(metadata, inputs, outputs))
+    let by_ultralytics = is_by_ultralytics(metadata) && metadata.contains_key("names");
+    let is_yolov5 = metadata.keys().map(String::as_str).eq(["names", "stride"]);
+    let made = (by_ultralytics || is_yolov5).then(|| make(metadata, inputs, outputs))?;
+    // Nothing but these two keys vouches for YOLOv5, so the outputs must be those that it gives.
+    let fits = |card: &Card| matches!(card.head.family(), Family::Yolov5 | Family::Yolov8);
+    (by_ultralytics || made.as_ref().is_ok_and(fits)).then_some(made)
+}
+
+/// Whether the metadata names Ultralytics as its writer.
+fn is_by_ultralytics(metadata: &BTreeMap<String, String>) -> bool {
+    let says = |key: &str, fits: fn(&str) -> bool| metadata.get(key).is_some_and(|text| fits(text.trim()));
+    says("author", |author| author == "Ultralytics")
+        || says("description", |description| description.starts_with("Ultralytics "))
+}
+
+/// Returns the class names that metadata has as `names`, in the form of a dict or a list, whoever wrote it; `None` if there are
+/// none or they cannot be read.
+pub(crate) fn class_names(metadata: &BTreeMap<String, String>) -> Option<Vec<String>> {
+    metadata.get("names").and_then(|_| names(metadata).ok())
 }
 
 fn make(

@@ -18,6 +18,7 @@ mod commands;
 mod detect;
 mod documents;
 mod engines;
+mod exports;
 mod hostile_broker;
 mod hostile_models;
 mod http;

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test ends at the first thing that is not as arranged")]
 
 pub mod certificates;
+pub mod exports;
 pub mod mosquitto;
 pub mod nats;
 pub mod networks;

@@ -2,10 +2,10 @@
 //!
 //! Each is made of one layer with weights: its numbers do not depend on the picture, so that a test knows them.
 
-use crate::onnx::{BOOL, FLOAT, INT64, field, int, node, number, tensor, text, value};
+use crate::onnx::{BOOL, FLOAT, INT64, field, int, named_value, node, number, tensor, text, value};
 
 /// An element type of ONNX.
-const UINT8: u64 = 2;
+pub(crate) const UINT8: u64 = 2;
 const INT32: u64 = 6;
 
 /// A dimension that the model leaves open; any other is fixed.
@@ -13,7 +13,7 @@ pub const OPEN: u64 = 0;
 
 /// Sides of the pictures, and the cells of grids of strides 8, 16 and 32 over them.
 pub const SIDE: u64 = 64;
-const CELLS: u64 = 64 + 16 + 4;
+pub(crate) const CELLS: u64 = 64 + 16 + 4;
 
 /// A network in the making.
 pub struct Network {
@@ -31,7 +31,7 @@ impl Network {
         Self::with_picture(FLOAT, dims)
     }
 
-    fn with_picture(kind: u64, dims: &[u64]) -> Self {
+    pub(crate) fn with_picture(kind: u64, dims: &[u64]) -> Self {
         let mut network = Self {
             nodes: Vec::new(),
             tensors: Vec::new(),
@@ -47,19 +47,28 @@ impl Network {
         network
     }
 
+    /// Replaces the picture by one whose dimensions have these names.
+    pub(crate) fn name_dims(&mut self, names: &[&str]) {
+        self.inputs = vec![named_value("images", FLOAT, names)];
+    }
+
+    pub(crate) fn named_input(&mut self, name: &str, kind: u64, names: &[&str]) {
+        self.inputs.push(named_value(name, kind, names));
+    }
+
     fn name(&mut self) -> String {
         self.values += 1;
         format!("v{}", self.values)
     }
 
     /// Adds an operator and returns its value.
-    fn op(&mut self, operator: &str, inputs: &[&str], attributes: &[Vec<u8>]) -> String {
+    pub(crate) fn op(&mut self, operator: &str, inputs: &[&str], attributes: &[Vec<u8>]) -> String {
         let name = self.name();
         self.nodes.push(node(operator, inputs, &name, attributes));
         name
     }
 
-    fn floats(&mut self, dims: &[u64], data: &[f32]) -> String {
+    pub(crate) fn floats(&mut self, dims: &[u64], data: &[f32]) -> String {
         let name = self.name();
         let bytes: Vec<u8> = data.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.tensors.push(tensor(&name, FLOAT, dims, &bytes));
@@ -93,7 +102,7 @@ impl Network {
     }
 
     /// Adds a layer that gives these numbers, whatever the picture.
-    fn fixed(&mut self, dims: &[u64], numbers: &[f32]) -> String {
+    pub(crate) fn fixed(&mut self, dims: &[u64], numbers: &[f32]) -> String {
         let count = numbers.len() as u64;
         let weights = self.floats(&[1, count], &vec![0.0; numbers.len()]);
         let bias = self.floats(&[count], numbers);
@@ -130,7 +139,7 @@ impl Network {
         self.op("Mul", &[&fractions, &side], &[])
     }
 
-    fn concat(&mut self, parts: &[&str], axis: u64) -> String {
+    pub(crate) fn concat(&mut self, parts: &[&str], axis: u64) -> String {
         self.op("Concat", parts, &[int("axis", axis)])
     }
 
@@ -154,20 +163,20 @@ impl Network {
         self.op("Cast", &[&below], &[int("to", INT64)])
     }
 
-    fn input(&mut self, name: &str, kind: u64, dims: &[u64]) {
+    pub(crate) fn input(&mut self, name: &str, kind: u64, dims: &[u64]) {
         self.inputs.push(value(name, kind, dims));
     }
 
-    fn output(&mut self, name: &str, from: &str, kind: u64, dims: &[u64]) {
+    pub(crate) fn output(&mut self, name: &str, from: &str, kind: u64, dims: &[u64]) {
         self.nodes.push(node("Identity", &[from], name, &[]));
         self.outputs.push(value(name, kind, dims));
     }
 
-    fn metadata(&mut self, key: &str, note: &str) {
+    pub(crate) fn metadata(&mut self, key: &str, note: &str) {
         self.metadata.push([text(1, key), text(2, note)].concat());
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let graph: Vec<u8> = [(1, &self.nodes), (5, &self.tensors), (11, &self.inputs), (12, &self.outputs)]
             .into_iter()
             .flat_map(|(number, parts)| parts.iter().flat_map(move |part| field(number, part)))

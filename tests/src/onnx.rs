@@ -168,6 +168,13 @@ pub(crate) fn value(name: &str, kind: u64, dims: &[u64]) -> Vec<u8> {
     [text(1, name), field(2, &field(1, &tensor))].concat()
 }
 
+/// The same with open dimensions that have names.
+pub(crate) fn named_value(name: &str, kind: u64, names: &[&str]) -> Vec<u8> {
+    let shape: Vec<u8> = names.iter().flat_map(|name| field(1, &text(2, name))).collect();
+    let tensor = [number(1, kind), field(2, &shape)].concat();
+    [text(1, name), field(2, &field(1, &tensor))].concat()
+}
+
 pub(crate) fn text(number: u64, text: &str) -> Vec<u8> {
     field(number, text.as_bytes())
 }

@@ -2,17 +2,19 @@
 
 mod description;
 mod engine;
+mod proposals;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use visiond_config::diagnostics::count;
 use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
 use visiond_engine::detector::Detector;
 use visiond_engine::engine::EngineError;
-use visiond_engine::heads::{self, HeadGuess, ModelFacts};
+use visiond_engine::heads::{self, Export, HeadGuess, ModelFacts};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::PlanFile;
 use visiond_engine::tensorrt::plan::{self, PlanError};
@@ -25,12 +27,13 @@ use crate::load_limits::LoadLimits;
 use crate::output::print_report;
 use description::{CardDescription, card_lines, file_lines, fit_lines, guess_json, line, metadata_lines, tensor_json};
 use engine::EngineDescription;
+use proposals::{Better, Proposals, Rejected};
 
 /// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
 /// Reading an ONNX file or the header of a TensorRT engine needs no backend, so this also works for models that this machine
-/// cannot run. If the model has a card, it runs once on a test picture in a process of its own: a card that contradicts the model
-/// is an error (exit status 3). The tensors, profiles and layers of an engine require TensorRT and a GPU that runs it.
+/// cannot run. An ONNX model that it can run runs on test pictures in a process of its own: a card that contradicts the model is an
+/// error (exit status 3), and without a card, heads that contradict it are not proposed. The tensors, profiles and layers of an engine require TensorRT and a GPU that runs it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -75,11 +78,17 @@ struct OnnxDescription<'a> {
     external_files: Vec<&'a PathBuf>,
     metadata: &'a BTreeMap<String, String>,
     operators: &'a BTreeMap<String, usize>,
-    /// Why the model cannot run here, if it has a card and cannot.
+    /// Why the model cannot run here, if it cannot.
     refused: Option<&'a str>,
     card: &'a CardDescription,
+    /// Whose export it is, if it is a known one without metadata that visiond reads.
+    export: Option<Value>,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
+    /// Heads that fit by their shapes, and contradict the numbers of a run.
+    rejected: &'a [Rejected],
+    /// A preprocess with which the first head finds something, where it finds nothing with the card's.
+    better: Option<&'a Better>,
 }
 
 /// Prints the description of the file.
@@ -98,6 +107,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         error => ExitError::new(Exit::Model, error),
     })?;
     let guesses = guesses(&file);
+    let export = heads::recognise(facts(&file));
     let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
     let mut refused = None;
     let card = CardDescription::of(card, |card| {
@@ -109,16 +119,26 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         }
     });
     let why = refused.as_ref().map(|(_, error)| error.as_str());
-    let description = description(&file, &card, &guesses, why);
-    print_report(args.json, &description, |_| text(&file, &card, &guesses, why))?;
+    let proposals = match card.found {
+        true => Proposals { guesses, ..Proposals::default() },
+        false => Proposals::tried(&args.model, &args.trial, guesses),
+    };
+    let why = why.or(proposals.untried.as_deref());
+    let export = export.filter(|export| proposals.guesses.is_empty() || !export.is_hint());
+    let description = description(&file, &card, export.as_ref(), &proposals, why);
+    print_report(args.json, &description, |_| text(&file, &card, export.as_ref(), &proposals, why))?;
     card.outcome()?;
     // With the status of `check`, `detect` and `run`.
     refused.map_or(Ok(Exit::Success), |(exit, error)| Err(ExitError::new(exit, error)))
 }
 
-fn guesses(file: &OnnxFile) -> Vec<HeadGuess> {
+fn facts(file: &OnnxFile) -> ModelFacts<'_> {
     let OnnxFile { inputs, outputs, metadata, tails, .. } = file;
-    heads::guess_heads(ModelFacts { inputs, outputs, metadata, tails })
+    ModelFacts { inputs, outputs, metadata, tails }
+}
+
+fn guesses(file: &OnnxFile) -> Vec<HeadGuess> {
+    heads::guess_heads(facts(file))
 }
 
 /// Runs the model once, as `visiond run` does before its start: only its numbers show whether the card is right about them.
@@ -140,7 +160,8 @@ fn try_model(args: &Args) -> Result<(), (Exit, String)> {
 fn description<'a>(
     file: &'a OnnxFile,
     card: &'a CardDescription,
-    guesses: &[HeadGuess],
+    export: Option<&'a Export>,
+    proposals: &'a Proposals,
     refused: Option<&'a str>,
 ) -> OnnxDescription<'a> {
     let unusable = file.foreign.iter().map(|value| {
@@ -162,11 +183,20 @@ fn description<'a>(
         operators: &file.operators,
         refused,
         card,
-        heads: guesses.iter().map(guess_json).collect(),
+        export: export.map(|export| json!({ "exporter": export.exporter, "note": export.note })),
+        heads: proposals.guesses.iter().map(guess_json).collect(),
+        rejected: &proposals.rejected,
+        better: proposals.better.as_ref(),
     }
 }
 
-fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess], refused: Option<&str>) -> String {
+fn text(
+    file: &OnnxFile,
+    card: &CardDescription,
+    export: Option<&Export>,
+    proposals: &Proposals,
+    refused: Option<&str>,
+) -> String {
     let mut out = file_lines(&file.file);
     let opsets: Vec<_> = file.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
     out += &line("producer", if file.producer.is_empty() { "unknown" } else { &file.producer });
@@ -181,8 +211,20 @@ fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess], refused:
     out += &line("operators", operators.join(", "));
     out.extend(refused.map(|refused| line("runs here", format!("no: {refused}"))));
     out += &card_lines(card);
-    out += &fit_lines(guesses, &file.outputs);
-    if let Some(guess) = guesses.first().filter(|_| !card.found) {
+    out.extend(export.map(|export| line("export", format!("{}: {}", export.exporter, export.note))));
+    let rejected = |head: &Rejected| line("not", format!("{}: {}", head.family, head.reason));
+    out.extend(proposals.rejected.iter().map(rejected));
+    out += &fit_lines(&proposals.guesses, &file.outputs);
+    out.extend(proposals.better.iter().map(|better| {
+        let (count, lines) = (count(better.count, "object"), better.lines.join("`, `"));
+        let text = format!(
+            "with the card below it finds nothing in a picture of a person, and {count} (score up to {:.2}) with `{lines}` \
+             under [input]",
+            better.highest
+        );
+        line("try", text)
+    }));
+    if let Some(guess) = proposals.guesses.first().filter(|_| !card.found) {
         let target = file.file.path.with_extension("toml");
         out += &format!("\nTemplate for a model card, to save as {}:\n\n", target.display());
         out.extend(guess.card.lines().map(|line| escape(line) + "\n"));
@@ -203,11 +245,12 @@ mod tests {
         let guesses = guesses(&file);
         let card = Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs);
         let card = CardDescription::of(card, |_| Ok(Vec::new()));
-        let text = text(&file, &card, &guesses, None);
+        let proposals = Proposals { guesses, ..Proposals::default() };
+        let text = text(&file, &card, None, &proposals, None);
         for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
-        let json = serde_json::to_value(description(&file, &card, &guesses, None)).unwrap();
+        let json = serde_json::to_value(description(&file, &card, None, &proposals, None)).unwrap();
         assert_eq!(json["inputs"][0]["shape"], json!([1, 3, 416, 416]));
         assert_eq!(json["heads"][0]["family"], "nanodet");
     }

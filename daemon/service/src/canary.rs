@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use visiond_engine::detector::{Detector, DetectorError};
+use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_flow::metrics::Phase;
 use visiond_kernels::buffer::UnifiedBuffer;
@@ -139,6 +139,36 @@ pub fn test_picture((width, height): (u32, u32)) -> Result<Sample, CanaryError> 
     Ok(Sample { name: "a test picture".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
+/// Eileen Collins (NASA, public domain), 96 x 96 pixels of RGB: `tests/media/astronaut.png`, made smaller by
+/// `ffmpeg -i astronaut.png -vf scale=96:96:flags=area -f rawvideo -pix_fmt rgb24 astronaut_96.rgb`.
+const PORTRAIT: &[u8] = include_bytes!("canary/astronaut_96.rgb");
+const PORTRAIT_SIDE: u32 = 96;
+
+/// Returns the picture of a person, in which detectors of people and faces find something if they are fed rightly.
+pub fn portrait() -> Result<Sample, CanaryError> {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, PORTRAIT_SIDE, PORTRAIT_SIDE, ColorDescription::default())?;
+    let mut buffer = UnifiedBuffer::host(layout.needed_bytes())?;
+    for (byte, &pixel) in buffer.as_mut_slice().iter_mut().zip(PORTRAIT) {
+        *byte = pixel;
+    }
+    Ok(Sample { name: "a picture of a person".to_owned(), frame: OwnedFrame { layout, buffer } })
+}
+
+/// Returns a picture of noise, the same every time: nothing in it is an object.
+pub fn noise((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?;
+    let mut buffer = UnifiedBuffer::host(layout.needed_bytes())?;
+    // Marsaglia's xorshift, 32 bits.
+    let mut state = 2_463_534_242_u32;
+    for byte in buffer.as_mut_slice() {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        *byte = (state >> 24) as u8;
+    }
+    Ok(Sample { name: "a picture of noise".to_owned(), frame: OwnedFrame { layout, buffer } })
+}
+
 fn warn_if_slow(name: &str, took: Duration, fps: f64) {
     let runs_per_second = 1.0 / took.as_secs_f64().max(1e-6);
     if fps > runs_per_second {
@@ -213,7 +243,17 @@ pub fn run_on(detector: &mut Detector, sample: &Sample, count: usize) -> Result<
     run_and_check(detector, sample, count, |_| Ok(()))
 }
 
-/// Does the same, and calls `check` when the outputs can be read, before they are decoded.
+/// Runs the detector on a frame, `count` times side by side, and returns what it detects in the first.
+pub fn detect_on(detector: &mut Detector, sample: &Sample, count: usize) -> Result<Vec<Detection>, RunError> {
+    let view = sample.frame.view().map_err(|error| RunError::new(Fault::Run, error))?;
+    let run_id = detector.begin(&vec![view; count])?;
+    detector.finish(run_id)?;
+    let mut found = Vec::new();
+    detector.detections(run_id, 0, &mut found)?;
+    Ok(found)
+}
+
+/// Does the same as [`run_on`], and calls `check` when the outputs can be read, before they are decoded.
 pub fn run_and_check<E: From<RunError>>(
     detector: &mut Detector,
     sample: &Sample,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use visiond_config::types::{EngineConfig, ModelConfig};
-use visiond_engine::card::Card;
+use visiond_engine::card::{Card, CardError};
 use visiond_engine::detector::{Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions};
 use visiond_flow::message::{MaskFacts, MessageModel, ModelValues};
@@ -26,13 +26,23 @@ pub struct LoadedModel {
 impl LoadedModel {
     /// Loads a model as configured, in this process: [`model_trial::load`](crate::model_trial::load) tries it first.
     pub fn load(model: &ModelConfig, engine: &EngineConfig) -> Result<Self, ServiceError> {
+        Self::load_with(model, engine, |engine| {
+            let card = model.card.as_deref();
+            Card::for_model(&model.path, card, engine.metadata(), engine.inputs(), engine.outputs())
+        })
+    }
+
+    /// Does the same with the card that `card_of` returns.
+    pub fn load_with(
+        model: &ModelConfig,
+        engine: &EngineConfig,
+        card_of: impl FnOnce(&Engine) -> Result<Card, CardError>,
+    ) -> Result<Self, ServiceError> {
         let name = &model.name;
         let refuse = |error: ModelError| ServiceError::model(name, error);
         let options = EngineOptions { sha256: model.sha256.clone(), ..engine.options(&model.input_shapes) };
         let engine = Engine::load(&model.path, &options).map_err(|error| refuse(error.into()))?;
-        let card = model.card.as_deref();
-        let card = Card::for_model(&model.path, card, engine.metadata(), engine.inputs(), engine.outputs())
-            .map_err(|error| refuse(error.into()))?;
+        let card = card_of(&engine).map_err(|error| refuse(error.into()))?;
         let limits = DetectorOptions {
             score_threshold: model.score_threshold.map(|score| score as f32),
             iou_threshold: model.iou_threshold.map(|iou| iou as f32),

@@ -18,8 +18,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use visiond_config::format_size;
 use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
+use visiond_engine::card::Card;
 use visiond_engine::detector::{Detector, DetectorError};
-use visiond_engine::engine::EngineError;
+use visiond_engine::engine::{Engine, EngineError};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::plan;
 use visiond_pipeline::model_runner::RunError;
@@ -56,6 +57,9 @@ const TRIAL_STACK_BYTES: usize = STACK_BYTES as usize - (256 << 10);
 /// Width and height of the test picture.
 const FRAME_SIZE: (u32, u32) = (128, 96);
 
+/// The same of the picture of noise.
+const NOISE_SIZE: (u32, u32) = (640, 480);
+
 /// Maximum length of the printed line, and of the error in it. Names from the file may be as long as the file.
 const ANSWER_BYTES: usize = 64 << 10;
 const TEXT_CHARS: usize = 4_000;
@@ -73,13 +77,50 @@ struct Request {
     input_shapes: BTreeMap<String, Vec<usize>>,
     max_batch: usize,
     memory_bytes: u64,
+    /// Cards to try instead of the model's own, in TOML.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cards: Vec<String>,
 }
+
+/// What a card gave in a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum CardTrial {
+    /// It contradicts the model, in these words.
+    Contradicted(String),
+    /// It ran on a picture of a person and on one of noise.
+    Ran {
+        /// What it found in the picture of a person.
+        scene: Findings,
+        /// What it found in noise.
+        noise: Findings,
+    },
+}
+
+/// What a card finds in one picture.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// The number of detections.
+    pub count: usize,
+    /// The highest score; 0 without detections.
+    pub highest: f32,
+    /// How many of the boxes have no area.
+    pub empty: usize,
+}
+
+/// The most cards of a trial, and how long all of them may be in bytes: they are one argument of a process, which has 128 KiB.
+const MAX_CARDS: usize = 12;
+const CARDS_BYTES: usize = 64 << 10;
+
+/// The most detections that are counted in a picture.
+const MAX_COUNTED: usize = 3_000;
 
 /// What the process found.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     /// It loaded the file with this SHA-256 and ran it.
     Sound { sha256: String },
+    /// It loaded the file and ran it with each of the cards.
+    Tried { cards: Vec<CardTrial> },
     /// An error like those of [`LoadedModel::load`], its exit status, and whether it may be this user's alone.
     Refused { text: String, exit: u8, only_here: bool },
 }
@@ -114,10 +155,40 @@ pub fn try_model(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Res
     if !ANSWERS.load(Ordering::Relaxed) || plan::is_plan_file(&model.path) {
         return Ok(None);
     }
+    match ask(model, engine, &[], stop)? {
+        Reply::Sound(sha256) => Ok(Some(sha256)),
+        Reply::Tried(_) => Ok(None),
+    }
+}
+
+/// Tries cards for a model in a process of its own: each runs on a picture of a person and on one of noise. Returns what each gave,
+/// in their order, or `None` where [`try_model`] does and for more or longer cards than a trial takes.
+///
+/// # Errors
+/// As [`try_model`], except for what contradicts a card.
+pub fn try_cards(
+    model: &ModelConfig,
+    engine: &EngineConfig,
+    cards: &[String],
+    stop: &Stop,
+) -> Result<Option<Vec<CardTrial>>, ServiceError> {
+    let fits = (1..=MAX_CARDS).contains(&cards.len()) && cards.iter().map(String::len).sum::<usize>() <= CARDS_BYTES;
+    if !fits || !ANSWERS.load(Ordering::Relaxed) || plan::is_plan_file(&model.path) {
+        return Ok(None);
+    }
+    match ask(model, engine, cards, stop)? {
+        Reply::Tried(tried) if tried.len() == cards.len() => Ok(Some(tried)),
+        Reply::Tried(_) | Reply::Sound(_) => Ok(None),
+    }
+}
+
+/// Starts the process and returns its answer.
+fn ask(model: &ModelConfig, engine: &EngineConfig, cards: &[String], stop: &Stop) -> Result<Reply, ServiceError> {
     let refuse = |error: TrialError| ServiceError::model(&model.name, error);
     let deadline = Instant::now() + engine.load_timeout;
     let launch = Launch { label: "trial", ..Launch::default() };
-    let mut child = Child::spawn(command(model, engine), &launch).map_err(|error| refuse(TrialError::Start(error)))?;
+    let mut child =
+        Child::spawn(command(model, engine, cards), &launch).map_err(|error| refuse(TrialError::Start(error)))?;
     let mut line = vec![0; ANSWER_BYTES];
     let filled = child.fill(&mut line, stop, deadline).map_err(|error| refuse(TrialError::Start(error)))?;
     let read = match filled {
@@ -132,11 +203,11 @@ pub fn try_model(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Res
     if stop.is_raised() {
         return Err(ServiceError::Ending);
     }
-    judge(&model.path, engine, &line[..read], status, &child.last_lines()).map(Some).map_err(refuse)
+    judge(&model.path, engine, &line[..read], status, &child.last_lines()).map_err(refuse)
 }
 
 /// Returns the command that tries a model.
-fn command(model: &ModelConfig, engine: &EngineConfig) -> Command {
+fn command(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) -> Command {
     let request = Request {
         backend: engine.backend,
         threads: engine.threads,
@@ -144,6 +215,7 @@ fn command(model: &ModelConfig, engine: &EngineConfig) -> Command {
         input_shapes: model.input_shapes.clone(),
         max_batch: model.max_batch,
         memory_bytes: engine.load_memory_bytes,
+        cards: cards.to_vec(),
     };
     let mut command = Command::new(THIS_PROGRAM);
     // Text, numbers, and maps with text as keys always have a JSON form.
@@ -157,17 +229,27 @@ fn command(model: &ModelConfig, engine: &EngineConfig) -> Command {
     command
 }
 
-/// Returns the SHA-256 of a sound file; else why the model is refused. `said` are the last lines of standard error.
+/// What the process answered about a model that it could run.
+#[derive(Debug, PartialEq)]
+enum Reply {
+    /// The SHA-256 of the file.
+    Sound(String),
+    /// What each card gave.
+    Tried(Vec<CardTrial>),
+}
+
+/// Returns the reply about a sound file; else why the model is refused. `said` are the last lines of standard error.
 fn judge(
     path: &Path,
     engine: &EngineConfig,
     line: &[u8],
     status: Option<ExitStatus>,
     said: &[String],
-) -> Result<String, TrialError> {
+) -> Result<Reply, TrialError> {
     let too_large = || TrialError::Memory { path: path.to_owned(), limit: format_size(engine.load_memory_bytes) };
     match serde_json::from_slice(line) {
-        Ok(Answer::Sound { sha256 }) if status.is_some_and(|status| status.success()) => Ok(sha256),
+        Ok(Answer::Sound { sha256 }) if status.is_some_and(|status| status.success()) => Ok(Reply::Sound(sha256)),
+        Ok(Answer::Tried { cards }) if status.is_some_and(|status| status.success()) => Ok(Reply::Tried(cards)),
         Ok(Answer::Refused { text, .. }) if is_out_of_memory(&text) => Err(too_large()),
         Ok(Answer::Refused { text, exit, only_here }) => {
             let certainty = if only_here { Certainty::OnlyHere } else { Certainty::Certain };
@@ -208,6 +290,7 @@ pub fn answer(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit> {
         sha256: request.sha256,
         input_shapes: request.input_shapes,
         max_batch: request.max_batch,
+        max_detections: (!request.cards.is_empty()).then_some(MAX_COUNTED),
         ..ModelConfig::default()
     };
     let engine = EngineConfig {
@@ -217,10 +300,14 @@ pub fn answer(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit> {
         load_memory_bytes: request.memory_bytes,
         ..EngineConfig::default()
     };
-    let answer = match load_and_run_in_thread(model, engine) {
-        Ok(sha256) => Answer::Sound { sha256 },
-        Err(error) => refusal(&error),
-    };
+    let cards = request.cards;
+    let answer = load_and_run_in_thread(model, engine, move |model, engine| {
+        if cards.is_empty() {
+            return load_and_run(model, engine).map(|sha256| Answer::Sound { sha256 });
+        }
+        load_and_try(model, engine, &cards).map(|cards| Answer::Tried { cards })
+    });
+    let answer = answer.unwrap_or_else(|error| refusal(&error));
     let line = serde_json::to_vec(&answer).unwrap_or_default();
     // Without a reader there is nothing to answer.
     let _ = std::io::stdout().write_all(&line).and_then(|()| std::io::stdout().flush());
@@ -247,8 +334,12 @@ fn shortened(text: &str) -> String {
     format!("{} … {}", part(0, TEXT_CHARS / 2), part(count - TEXT_CHARS / 2, TEXT_CHARS / 2))
 }
 
-/// Limits this process and does [`load_and_run`] on a thread with a limited stack.
-fn load_and_run_in_thread(model: ModelConfig, engine: EngineConfig) -> Result<String, ServiceError> {
+/// Limits this process and does `run` on a thread with a limited stack.
+fn load_and_run_in_thread(
+    model: ModelConfig,
+    engine: EngineConfig,
+    run: impl FnOnce(&ModelConfig, &EngineConfig) -> Result<Answer, ServiceError> + Send + 'static,
+) -> Result<Answer, ServiceError> {
     let threads = match engine.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
@@ -263,7 +354,7 @@ fn load_and_run_in_thread(model: ModelConfig, engine: EngineConfig) -> Result<St
         let size = std::fs::metadata(&model.path).map_or(0, |metadata| metadata.len());
         limit(size)?;
         limit(size.saturating_add(external_bytes(&model.path)))?;
-        load_and_run(&model, &engine)
+        run(&model, &engine)
     };
     let thread = std::thread::Builder::new().name("trial".to_owned()).stack_size(TRIAL_STACK_BYTES).spawn(work);
     // The panic hook has printed a panic.
@@ -291,6 +382,55 @@ pub fn load_and_run(model: &ModelConfig, engine: &EngineConfig) -> Result<String
     let Some((card, size_error)) = (error.exit() != Exit::Config).then(other).flatten() else { return Err(error) };
     let resized = loaded.with_card(card);
     if run(model, &resized).is_ok() { Err(ServiceError::model(&model.name, size_error)) } else { Err(error) }
+}
+
+/// Loads a model in this process, and runs it with each of `cards` on a picture of a person and on one of noise.
+fn load_and_try(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) -> Result<Vec<CardTrial>, ServiceError> {
+    let origin = model.path.with_extension("toml");
+    let [first, rest @ ..] = cards else { return Ok(Vec::new()) };
+    let read = |text: &str, loaded: &Engine| Card::proposed(text, &origin, loaded.inputs());
+    let mut loaded = LoadedModel::load_with(model, engine, |engine| read(first, engine))?;
+    let mut tried = vec![try_card(model, &loaded)?];
+    for text in rest {
+        match read(text, &loaded.engine) {
+            Ok(card) => {
+                loaded = loaded.with_card(card);
+                tried.push(try_card(model, &loaded)?);
+            }
+            Err(error) => tried.push(CardTrial::Contradicted(error.to_string())),
+        }
+    }
+    Ok(tried)
+}
+
+/// Runs a loaded model with its card. An error that is not the card's ends the trial.
+fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, ServiceError> {
+    let contradicted = |error: ServiceError| match (error.exit(), error) {
+        (Exit::Config, ServiceError::Model { error, .. }) => Ok(CardTrial::Contradicted(shortened(&error.to_string()))),
+        (_, error) => Err(error),
+    };
+    if let Err(error) = run(model, loaded) {
+        return contradicted(error);
+    }
+    let mut detector = match loaded.required_detector() {
+        Ok(detector) => detector,
+        Err(error) => return contradicted(error),
+    };
+    let frames = detector.batch();
+    let mut find = |sample: Result<canary::Sample, CanaryError>| {
+        let refuse = |error: CanaryError| ServiceError::model(&model.name, error);
+        let sample = sample.map_err(refuse)?;
+        let ran = canary::detect_on(&mut detector, &sample, frames);
+        let found = ran.map_err(|error| refuse(CanaryError::Run { sample: "a test picture".to_owned(), error }))?;
+        let is_empty = |[x1, y1, x2, y2]: [f32; 4]| !(x2 > x1 && y2 > y1);
+        Ok::<_, ServiceError>(Findings {
+            count: found.len(),
+            highest: found.iter().map(|one| one.score).fold(0.0, f32::max),
+            empty: found.iter().filter_map(|one| one.box_in_source).filter(|corners| is_empty(*corners)).count(),
+        })
+    };
+    let scene = find(canary::portrait())?;
+    Ok(CardTrial::Ran { scene, noise: find(canary::noise(NOISE_SIZE))? })
 }
 
 /// Runs a loaded model once on test pictures, and checks its card against the outputs.
@@ -346,7 +486,11 @@ mod tests {
         let engine = EngineConfig { load_memory_bytes: 1 << 30, ..EngineConfig::default() };
         let said: Vec<_> = said.iter().map(|line| (*line).to_owned()).collect();
         let status = Some(ExitStatus::from_raw(status));
-        judge(Path::new("net.onnx"), &engine, line.as_bytes(), status, &said).map_err(|error| error.to_string())
+        let judged = judge(Path::new("net.onnx"), &engine, line.as_bytes(), status, &said);
+        judged.map_err(|error| error.to_string()).map(|reply| match reply {
+            Reply::Sound(sha256) => sha256,
+            Reply::Tried(tried) => format!("{tried:?}"),
+        })
     }
 
     #[test]
@@ -383,7 +527,7 @@ mod tests {
     #[test]
     fn the_process_gets_no_variable_but_those_that_name_libraries() {
         let model = ModelConfig { path: "-net.onnx".into(), ..ModelConfig::default() };
-        let command = command(&model, &EngineConfig::default());
+        let command = command(&model, &EngineConfig::default(), &[]);
         let arguments: Vec<_> = command.get_args().collect();
         assert_eq!((arguments[0], arguments[2], arguments[3]), (COMMAND.as_ref(), "-net.onnx".as_ref(), "".as_ref()));
         for (name, _) in command.get_envs() {

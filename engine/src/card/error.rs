@@ -125,26 +125,25 @@ pub enum CardError {
     },
     /// There is no card.
     #[error(
-        "{model} has no model card, which says how its input is scaled and what its outputs mean. \
-         Write {beside}, for example, guessed from its outputs:\n\n{example}\ndocs/models.md has every key; config/models/ has cards to copy"
+        "{model} has no model card ({beside} does not exist), which says how its input is scaled and what its outputs mean. {about}\
+         `visiond inspect {model}` tries which heads fit and prints a card to start from; docs/models.md has every key"
     )]
     Missing {
         /// The model.
         model: PathBuf,
         /// Where visiond searches for the card.
         beside: PathBuf,
-        /// A card to start from.
-        example: String,
+        /// Whose export the model is, as a sentence with a space after it, or empty.
+        about: String,
     },
     /// There is no card, and no head to write into one.
-    #[error(
-        "{model} has no model card, and no head of visiond reads its outputs {outputs}: export the model in one of the forms of \
-         docs/models.md"
-    )]
+    #[error("{model} has no model card, and no head of visiond reads its outputs {outputs}: {remedy}")]
     NoHead {
         /// The model.
         model: PathBuf,
         /// Its outputs, with types and shapes.
         outputs: String,
+        /// Whose export the model is, or what to do.
+        remedy: String,
     },
 }

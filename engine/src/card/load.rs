@@ -14,7 +14,7 @@ use super::preprocess::Way;
 use super::sections::{self, CardSection, CardSource, number_in};
 use super::{Card, ExtraInput, InputCard, head, presets};
 use crate::backend::{TensorInfo, read_small_text};
-use crate::heads::{HeadSpec, ModelFacts, guess_heads};
+use crate::heads::{HeadSpec, ModelFacts, guess_heads, recognise};
 use crate::onnx::file::OnnxFile;
 
 /// The sides that a model's input may have, in pixels.
@@ -46,10 +46,21 @@ impl Card {
     ) -> Result<Self, CardError> {
         let beside = model.with_extension("toml");
         let path = explicit.or_else(|| beside.exists().then_some(beside.as_path()));
-        let (mut card, given) = match path {
+        let (card, given) = match path {
             Some(path) => parse(&text_of(path)?, path)?,
             None => (without_card(model, &beside, metadata, inputs, outputs)?, Given::default()),
         };
+        Ok(card.for_inputs(given, inputs))
+    }
+
+    /// Reads the card in `text` as [`Self::for_model`] would read it beside a model with these inputs.
+    pub fn proposed(text: &str, origin: &Path, inputs: &[TensorInfo]) -> Result<Self, CardError> {
+        parse(text, origin).map(|(card, given)| card.for_inputs(given, inputs))
+    }
+
+    /// Gives bytes to a model that takes them, unless the card says otherwise.
+    fn for_inputs(self, given: Given, inputs: &[TensorInfo]) -> Self {
+        let mut card = self;
         let is_picture = |input: &&TensorInfo| match &card.input.name {
             Some(name) => input.name == *name,
             None => !card.extra_inputs.contains_key(&input.name),
@@ -61,7 +72,7 @@ impl Card {
             set(mean, (!given.mean).then_some([0.0; 3]));
             set(std, (!given.std).then_some([1.0; 3]));
         }
-        Ok(card)
+        card
     }
 }
 
@@ -91,14 +102,37 @@ fn without_card(
         None => {
             // Only the graph shows what the outputs went through, and not every backend keeps it.
             let tails = OnnxFile::read(&model).map(|file| file.tails).unwrap_or_default();
-            let guess = guess_heads(ModelFacts { inputs, outputs, metadata, tails: &tails }).into_iter().next();
-            let Some(example) = guess.map(|guess| guess.card) else {
-                let outputs = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
-                return Err(CardError::NoHead { model, outputs });
-            };
-            Err(CardError::Missing { model, beside, example })
+            let facts = ModelFacts { inputs, outputs, metadata, tails: &tails };
+            let guess = guess_heads(facts).into_iter().next();
+            let export = recognise(facts).filter(|export| guess.is_none() || !export.is_hint());
+            if guess.is_none() {
+                let listed = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
+                let remedy = export.map_or_else(|| general_remedy(outputs).to_owned(), |export| export.sentence());
+                return Err(CardError::NoHead { model, outputs: listed, remedy });
+            }
+            let about = export.map(|export| format!("{}. ", capitalised(&export.sentence()))).unwrap_or_default();
+            Err(CardError::Missing { model, beside, about })
         }
     }
+}
+
+/// Returns what to do about outputs that no head reads. Rows of six or seven numbers may be finished, in an order that only their
+/// exporter knows.
+fn general_remedy(outputs: &[TensorInfo]) -> &'static str {
+    let width = |output: &TensorInfo| output.shape.as_ref().and_then(|dims| dims.last()?.fixed());
+    match outputs {
+        [output] if matches!(width(output), Some(6 | 7)) => {
+            "if its rows are finished detections, write `family = \"yolo-nms\"` and the order of their numbers as `columns` under \
+             [head]; otherwise export the model in one of the forms of docs/models.md"
+        }
+        _ => "export the model in one of the forms of docs/models.md",
+    }
+}
+
+/// Returns a clause as the beginning of a sentence.
+fn capitalised(clause: &str) -> String {
+    let mut chars = clause.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Reads the card, and returns what it says of how pixels are normalised.

@@ -518,9 +518,8 @@ fn explicit_comes_before_beside_comes_before_metadata_comes_before_an_example() 
     let find = |explicit: Option<&Path>, metadata: &_| Card::for_model(&model, explicit, metadata, &inputs, &outputs);
 
     let error = find(None, &metadata).unwrap_err().to_string();
-    assert!(error.contains("net.toml") && error.contains("family = \"yolov8\"\n"), "{error}");
-    let example = error.split("\n\n").skip(1).take(2).collect::<Vec<_>>().join("\n\n");
-    assert_eq!(card(&example).classes.len(), 80, "the example is a card:\n{example}");
+    let inspect = format!("`visiond inspect {}` tries which heads fit and prints a card", model.display());
+    assert!(error.contains("net.toml does not exist") && error.contains(&inspect), "{error}");
 
     let names: Vec<String> = (0..80).map(|i| format!("{i}: 'c{i}'")).collect();
     metadata.insert("names".to_owned(), format!("{{{}}}", names.join(", ")));
@@ -534,6 +533,19 @@ fn explicit_comes_before_beside_comes_before_metadata_comes_before_an_example() 
     assert!(matches!(find(Some(&explicit), &metadata), Err(CardError::Read { .. })));
     std::fs::write(&explicit, "name = \"explicit\"\n[head]\nfamily = \"yolov8\"\n").unwrap();
     assert_eq!(find(Some(&explicit), &metadata).unwrap().name, "explicit");
+}
+
+#[test]
+fn rows_of_an_order_that_nothing_shows_are_refused_with_the_key_that_names_it() {
+    let find = |shape: &[usize]| {
+        let (inputs, outputs) = ([tensor("images", &[1, 3, 640, 640])], [tensor("rows", shape)]);
+        let model = Path::new("no/such/net.onnx");
+        Card::for_model(model, None, &BTreeMap::new(), &inputs, &outputs).unwrap_err().to_string()
+    };
+    let error = find(&[1, 2001, 7]);
+    assert!(error.contains("no head") && error.contains("the order of their numbers as `columns`"), "{error}");
+    let error = find(&[1, 2001, 9]);
+    assert!(error.ends_with(": export the model in one of the forms of docs/models.md"), "{error}");
 }
 
 #[test]

@@ -112,7 +112,8 @@ pub(super) fn plan(
     for (index, extra) in inputs.iter().enumerate().filter(|(index, _)| *index != picture) {
         let fill = card.extra_inputs.get(&extra.name).ok_or_else(|| input_checks::missing(card, extra))?;
         input_checks::extra_type(card, extra, fill, (side(width), side(height)))?;
-        shapes.insert(extra.name.clone(), extra_shape(extra, fill, batch, card)?);
+        let sides = PictureSides { info, axes: [height_axis, width_axis], pixels: [height, width] };
+        shapes.insert(extra.name.clone(), extra_shape(&sides.settle(extra), fill, batch, card)?);
         if extra.shape.as_ref().and_then(|dims| dims.first()).is_some_and(|dim| dim.fixed().is_none()) {
             open_batch.push(index);
         }
@@ -210,6 +211,30 @@ fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, u
     Ok((rank == 4, width, height))
 }
 
+/// The sides of the picture, which other inputs may share.
+struct PictureSides<'a> {
+    info: &'a TensorInfo,
+    /// The axes of height and width.
+    axes: [usize; 2],
+    pixels: [usize; 2],
+}
+
+impl PictureSides<'_> {
+    /// Returns an input whose open dimensions of the picture's names have its sides: the mask `[batch_size, height, width]` that
+    /// DETR of Hugging Face wants, for example.
+    fn settle(&self, extra: &TensorInfo) -> TensorInfo {
+        let mut extra = extra.clone();
+        let Some(dims) = &self.info.shape else { return extra };
+        for dim in extra.shape.iter_mut().flatten().skip(1) {
+            let is_same = |axis: usize| matches!((&dims[axis], &*dim), (Dim::Dynamic(side), Dim::Dynamic(name)) if side == name && !name.is_empty());
+            if let Some(side) = (0..2).find(|&side| is_same(self.axes[side])) {
+                *dim = Dim::Fixed(self.pixels[side]);
+            }
+        }
+        extra
+    }
+}
+
 /// Returns the shape of an extra input: the first open dimension is the batch, another follows from the card's number of
 /// values.
 fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) -> Result<Vec<usize>, DetectorError> {
@@ -246,11 +271,15 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
                 .product();
             shape[axis] = given.checked_div(others).filter(|n| n * others == given).ok_or_else(count_error)?;
         }
-        _ => return Err(count_error()),
+        // No number of values shows how several open dimensions share them.
+        _ => {
+            let text = format!("the input `{info}` has several open dimensions: export the model with fixed sizes");
+            return Err(DetectorError::at(card, &format!("extra_inputs.{}", info.name), text));
+        }
     }
     let total: usize = shape.iter().product();
-    // The values fill the tensor once, or once per frame.
-    if given > 0 && (total == given || total == given * batch) { Ok(shape) } else { Err(count_error()) }
+    // The values fill the tensor once, or once per frame; one value fills all of it.
+    if total > 0 && (given == 1 || total == given || total == given * batch) { Ok(shape) } else { Err(count_error()) }
 }
 
 /// Fills an extra input; the card's values are repeated until it is full.
@@ -377,6 +406,9 @@ mod tests {
             (None, 2, 1, None),
             (Some(&[2, 2][..]), 4, 1, Some(vec![2, 2])),
             (Some(&[2, 2]), 3, 1, None),
+            (Some(&[2, 2]), 1, 1, Some(vec![2, 2])),
+            (Some(&[0, 3, 2]), 1, 2, Some(vec![2, 3, 2])),
+            (Some(&[0, 2]), 0, 1, None),
             (Some(&[4]), 2, 2, Some(vec![4])),
             (Some(&[4]), 2, 1, None),
             (Some(&[0]), 1, 3, Some(vec![3])),
@@ -398,6 +430,23 @@ mod tests {
         }
         let size = extra_shape(&input("n", DType::I64, Some(&[0, 2])), &ExtraInput::InputSize, 3, &card(""));
         assert_eq!(size.unwrap(), [3, 2]);
+    }
+
+    #[test]
+    fn an_open_dimension_that_has_the_name_of_the_pictures_has_its_size() {
+        let open = |name: &str, dtype: DType, dims: &[&str]| {
+            let dims = dims.iter().map(|dim| Dim::Dynamic((*dim).to_owned())).collect();
+            TensorInfo { name: name.to_owned(), dtype, shape: Some(dims) }
+        };
+        let picture = open("pixel_values", DType::F32, &["batch_size", "num_channels", "height", "width"]);
+        let shape = |dims: &[&str]| {
+            let inputs = [picture.clone(), open("pixel_mask", DType::I64, dims)];
+            let card = card("[input]\nsize = [64, 32]\n[extra_inputs]\npixel_mask = 1");
+            plan(&inputs, &card, 2, FREE).map(|plan| plan.shapes["pixel_mask"].clone()).map_err(|e| e.to_string())
+        };
+        assert_eq!(shape(&["batch_size", "height", "width"]), Ok(vec![2, 32, 64]));
+        let error = shape(&["batch_size", "a", "b"]).unwrap_err();
+        assert!(error.contains("export the model with fixed sizes"), "{error}");
     }
 
     #[test]

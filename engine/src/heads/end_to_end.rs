@@ -174,6 +174,11 @@ impl EndToEndOutputs {
         Some(check.misfit(input.outputs[self.boxes].name, fault, ROLES.to_owned()))
     }
 
+    /// Whether an output is one of these.
+    pub(super) fn reads(&self, output: usize) -> bool {
+        [self.boxes, self.labels, self.scores].contains(&output) || self.count == Some(output)
+    }
+
     /// Adds the rows that pass the threshold.
     pub(super) fn decode(&self, encoding: OutputEncoding, input: &HeadInput<'_>, out: &mut Decoded) {
         let values = |index: usize| -> Cow<'_, [f32]> { input.outputs[index].tensor.to_f32() };

@@ -1,14 +1,14 @@
 //! Guesses which heads fit a model, from the shapes of its outputs and its last operators: for `inspect`, for the error about a
 //! missing card, and for what to write into a card that does not fit.
 
-use std::collections::BTreeMap;
-
 use visiond_kernels::preprocess::ChannelOrder;
 use visiond_kernels::tensor::DType;
 
 use super::build::build;
 use super::end_to_end::EndToEndOutputs;
+use super::exports::{Export, Reading, recognise};
 use super::guess_values::{guess_values, named_like_no_scores};
+use super::model_facts::ModelFacts;
 use super::movenet;
 use super::outputs::{ModelOutputs, four_columns, two_dimensions};
 use super::row_parts::RowParts;
@@ -17,10 +17,11 @@ use super::spec::{
     Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, Family, HeadSpec, HeatmapSpec,
     HeatmapStyle, Keypoints, NanodetSpec, RowsSpec, YoloxSpec,
 };
+use super::unread::unread;
 use crate::backend::{Dim, TensorInfo, picture_size};
 use crate::card::Card;
 use crate::onnx::OutputTail;
-use crate::ultralytics::UltralyticsError;
+use crate::ultralytics::{UltralyticsError, class_names};
 
 /// A head that fits a model's outputs.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,21 +32,10 @@ pub struct HeadGuess {
     pub class_count: Option<usize>,
     /// Why it fits, in words.
     pub reason: String,
+    /// Whether another head fits as well as this one, so that only a run or the model's documentation can decide.
+    pub tied: bool,
     /// A card to start from, in TOML.
     pub card: String,
-}
-
-/// What a model says about itself, as far as a guess needs it.
-#[derive(Debug, Clone, Copy)]
-pub struct ModelFacts<'a> {
-    /// Its inputs.
-    pub inputs: &'a [TensorInfo],
-    /// Its outputs.
-    pub outputs: &'a [TensorInfo],
-    /// The metadata that its exporter wrote.
-    pub metadata: &'a BTreeMap<String, String>,
-    /// The last operators before each output; empty if the graph is unknown.
-    pub tails: &'a BTreeMap<String, OutputTail>,
 }
 
 /// A guess before it is tried.
@@ -165,6 +155,8 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
     for (index, strides) in GRIDS.into_iter().enumerate() {
         let Some(size) = size else { break };
         let (unusual, count) = (u8::from(index > 1), cells(size, strides));
+        // A walk that did not see every path may have missed the sigmoid; the usual grids speak for a YOLO all the same.
+        let scored = scored || index == 0 && !tail.known;
         let (of_cells, of_anchors) = (a == Some(count), a == Some(3 * count));
         if let Some(b) = b.filter(|_| of_cells) {
             propose_nanodet(evidence, &tail, b, strides, unusual, &format!("one row for each of {count} cells"));
@@ -355,11 +347,19 @@ fn scores_text(count: usize) -> String {
 /// The strides of MediaPipe's detectors other than BlazeFace: full-range faces, palms, bodies.
 const MEDIAPIPE_STRIDES: [&[u32]; 3] = [&[4], &[8, 16, 16, 16], &[8, 16, 32, 32, 32]];
 
+/// The most rows of final boxes.
+const MOST_FINAL: usize = 2_000;
+
 /// Adds guesses for models with several outputs.
 fn propose_from_several(evidence: &mut Evidence<'_>) {
     let ModelFacts { outputs, inputs, .. } = evidence.facts;
     if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
-        return propose_end_to_end(evidence, &found, inputs);
+        let [rows, _] = ModelOutputs::Declared(outputs).rows_and_columns(found.boxes);
+        // More rows than a model chooses: these are all candidates, of which nothing has removed those of the same object.
+        if rows.is_none_or(|rows| rows <= MOST_FINAL) {
+            propose_end_to_end(evidence, &found, inputs);
+        }
+        return;
     }
     let shape = |index| ModelOutputs::Declared(outputs).shape(index);
     let tables: Vec<(usize, [Option<usize>; 2])> =
@@ -507,6 +507,9 @@ fn propose_end_to_end(evidence: &mut Evidence<'_>, found: &EndToEndOutputs, inpu
 const DETR_QUERIES: usize = 100;
 const DETR_SCORES: usize = 92;
 
+/// The classes of VOC, COCO and Objects365, without one that is none.
+const FULL: [usize; 3] = [20, 80, 365];
+
 fn propose_boxes_and_scores(
     evidence: &mut Evidence<'_>,
     boxes: usize,
@@ -558,11 +561,17 @@ fn propose_boxes_and_scores(
     };
     // Queries have centres and sizes; boxes whose corners the graph computes are an SSD's.
     let few = few && format.is_none();
+    // Nothing but a name shows whether the four numbers are a centre and a size, or corners.
+    let called = |index: usize, parts: &[&str]| parts.iter().any(|part| named_like(&outputs[index], part));
+    let is_detr = called(boxes, &["pred_boxes", "dets"]) || called(scores, &["logit"]);
+    let second = if few && !is_detr && box_tail.format.is_none() { 1 } else { 2 };
     evidence.add(if few { 1 } else { 3 }, HeadSpec::Detr(queries), real(background), reason);
     // An SSD's first score is that of no class, unless each score has its own sigmoid.
     let sigmoid = made(&score_tail) == Some(Activation::Sigmoid);
     let logits = score_tail.is_raw();
-    let background = if sigmoid || width == Some(1) { Background::None } else { Background::First };
+    // Nor does the first score of as many as a data set has classes, such as YOLO-NAS's.
+    let is_full = made(&score_tail).is_none() && !logits && width.is_some_and(|width| FULL.contains(&width));
+    let background = if sigmoid || is_full || width == Some(1) { Background::None } else { Background::First };
     let anchors = BoxesSpec {
         activation: logits.then_some(if background == Background::None {
             Activation::Sigmoid
@@ -576,11 +585,14 @@ fn propose_boxes_and_scores(
         scores: named(scores),
         ..BoxesSpec::default()
     };
-    evidence.add(if few { 2 } else { 1 }, HeadSpec::Ssd(anchors), real(background), reason);
+    evidence.add(if few { second } else { 1 }, HeadSpec::Ssd(anchors), real(background), reason);
 }
 
 fn propose_classifier(evidence: &mut Evidence<'_>) {
     let Some(Some(classes @ 2..)) = ModelOutputs::Declared(evidence.facts.outputs).shape(0).vector() else { return };
+    if is_rows(evidence.facts) {
+        return;
+    }
     let tail = evidence.tail(0);
     // A softmax that is written as exp(x) over its sum.
     let scored = tail.softmax || tail.sigmoid || tail.exp && tail.scaled;
@@ -595,6 +607,20 @@ fn propose_classifier(evidence: &mut Evidence<'_>) {
     };
     let spec = HeadSpec::Classifier { activation, background: Background::None };
     evidence.add(1, spec, Some(classes), format!("one row of {classes} scores"));
+}
+
+/// Whether the first output has a row for each object instead of one for each frame: rows of the width of box, score and class,
+/// whose number is open while the batch is not, or has another name.
+fn is_rows(facts: ModelFacts<'_>) -> bool {
+    let first = |info: Option<&TensorInfo>| info.and_then(|info| info.shape.as_ref()?.first().cloned());
+    let width = facts.outputs.first().and_then(|output| output.shape.as_ref()?.last()?.fixed());
+    let batch = picture(facts.inputs).filter(|info| info.shape.as_ref().is_some_and(|dims| dims.len() == 4));
+    match (first(batch), first(facts.outputs.first())) {
+        _ if !matches!(width, Some(6 | 7)) => false,
+        (Some(Dim::Fixed(_)), Some(Dim::Dynamic(_))) => true,
+        (Some(Dim::Dynamic(batch)), Some(Dim::Dynamic(rows))) => batch != rows && !batch.is_empty() && !rows.is_empty(),
+        _ => false,
+    }
 }
 
 /// The fewest cells of a map of classes or texts.
@@ -714,9 +740,16 @@ pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: 
     values.into_iter().for_each(|(spec, reason)| evidence.add(0, spec, None, reason));
     let mut proposals = evidence.proposals;
     proposals.sort_by_key(|proposal| proposal.rank);
-    proposals.retain(|proposal| {
+    proposals.retain_mut(|proposal| {
         let size = size.unwrap_or_else(|| likely_size(&proposal.spec, facts.inputs));
-        build(&proposal.spec, outputs, size, proposal.classes.unwrap_or(0)).is_ok()
+        let classes = proposal.classes.unwrap_or(0);
+        let fits = build(&proposal.spec, outputs, size, classes).is_ok();
+        let Some(unread) = fits.then(|| unread(&proposal.spec, classes, outputs, size)).flatten() else { return false };
+        if !unread.is_empty() {
+            let names: Vec<String> = unread.iter().map(|&index| format!("`{}`", outputs[index].name)).collect();
+            proposal.reason += &format!("; it does not read {}", names.join(", "));
+        }
+        true
     });
     proposals
 }
@@ -781,17 +814,26 @@ fn size_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) 
 }
 
 /// Returns the parts of a card that the inputs need: the size where the model leaves it open, one channel, bytes.
-fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) -> String {
+fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>, export: Option<&Export>) -> String {
     let mut text = String::new();
     let inputs = facts.inputs;
     let Some(picture) = picture(inputs) else { return text };
     let mut lines: Vec<String> = size_text(spec, facts, usual).into_iter().collect();
+    let known = export.map(|export| &export.input[..]).unwrap_or_default();
+    lines.extend_from_slice(known);
     let dims: Vec<Option<usize>> = picture.shape.iter().flatten().map(Dim::fixed).collect();
     let channels = dims.len().checked_sub(3).map(|first| [dims[first], dims[first + 2]]);
     if channels.is_some_and(|ends| ends.contains(&Some(1)) && !ends.contains(&Some(ChannelOrder::Rgb.channels()))) {
+        lines.retain(|line| !line.starts_with("order"));
         lines.push("order = \"grey\"".to_owned());
     }
     let usual = Card::with_head(spec.clone()).input;
+    if picture.dtype.is_integer() {
+        // Whole numbers are pixels of 0 to 255, whatever the metadata says.
+        lines.retain(|line| !["scale", "mean", "std"].iter().any(|key| line.starts_with(key)));
+    } else if known.is_empty() && facts.metadata.get("author").is_none_or(|author| author != "Ultralytics") {
+        lines.insert(0, assumed(spec));
+    }
     if picture.dtype.is_integer() && (usual.mean != [0.0; 3] || usual.std != [1.0; 3]) {
         lines.extend(["mean = 0  # the model takes pixels of 0 to 255".to_owned(), "std = 1".to_owned()]);
     }
@@ -817,13 +859,56 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>)
     if extra.is_empty() { text } else { format!("{text}[extra_inputs]\n{extra}\n") }
 }
 
+/// More names than a card lists: they belong into a file.
+const MOST_NAMES: usize = 200;
+
+/// Returns the names of classes that the metadata has as a line of a card; `None` if TOML would need escapes for one.
+fn names_text(names: &[String]) -> Option<String> {
+    let is_plain = |name: &String| name.chars().all(|c| !c.is_control() && c != '"' && c != '\\');
+    let names: Option<Vec<String>> = names.iter().map(|name| is_plain(name).then(|| format!("\"{name}\""))).collect();
+    Some(format!("names = [{}]", names?.join(", ")))
+}
+
+/// Returns what a head's default says of pictures, as a comment: nothing in a file shows how the training scaled them.
+fn assumed(spec: &HeadSpec) -> String {
+    let input = Card::with_head(spec.clone()).input;
+    let white = 255.0 * input.scale;
+    let channel = |mean: f32, std: f32| (-mean / std, (white - mean) / std);
+    let ends: Vec<(f32, f32)> = input.mean.iter().zip(input.std).map(|(&mean, std)| channel(mean, std)).collect();
+    let rounded = |number: f32| (100.0 * number).round() / 100.0 + 0.0;
+    let range = match ends[..] {
+        [first, ..] if ends.iter().all(|end| *end == first) => {
+            format!("from {} to {}", rounded(first.0), rounded(first.1))
+        }
+        _ => format!("less a mean of {:?}, divided by {:?}", input.mean, input.std),
+    };
+    let order = match input.order {
+        ChannelOrder::Rgb => "RGB",
+        ChannelOrder::Bgr => "BGR",
+        ChannelOrder::Grey => "grey",
+    };
+    format!(
+        "# Assumed, since the file does not say it: {order} {range}. If little or nothing is found, try\n\
+         # `scale = 1` (0 to 255), `order = \"bgr\"`, or a `preprocess` of docs/models.md"
+    )
+}
+
 /// Returns a card to start from. `usual` is the size that the metadata names.
-fn card_text(spec: &HeadSpec, classes: Option<usize>, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) -> String {
-    let input = input_text(spec, facts, usual);
+fn card_text(
+    spec: &HeadSpec,
+    classes: Option<usize>,
+    facts: ModelFacts<'_>,
+    usual: Option<(u32, u32)>,
+    export: Option<&Export>,
+) -> String {
+    let input = input_text(spec, facts, usual, export);
     let options: String = spec.options().iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
     // Only the number of names tells scores from distances.
     let counted = spec.family() == Family::Nanodet && facts.outputs.len() > 1;
+    let named = class_names(facts.metadata).filter(|names| classes.is_none_or(|classes| classes == names.len()));
+    let named = named.filter(|names| names.len() <= MOST_NAMES).and_then(|names| names_text(&names));
     let classes = match classes {
+        _ if named.is_some() && !spec.family().gives_values() => named.unwrap_or_default(),
         Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
         _ if spec.family() == Family::Movenet => "names = [\"person\"]".to_owned(),
         Some(1) if spec.family() == Family::DbText => "names = [\"text\"]".to_owned(),
@@ -840,9 +925,13 @@ fn card_text(spec: &HeadSpec, classes: Option<usize>, facts: ModelFacts<'_>, usu
     if spec.family().gives_values() { head } else { format!("{head}\n[classes]\n{classes}\n") }
 }
 
+/// A rank after every other.
+const LAST: u8 = u8::MAX;
+
 /// Returns the heads that fit a model's outputs, the likeliest first.
 ///
-/// These are guesses: several families have the same shapes, and nothing shows how the picture must be scaled.
+/// These are guesses: several families have the same shapes, and nothing shows how the picture must be scaled. An export that is
+/// known is read as its exporter says, or by no head.
 pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
     let ModelFacts { inputs, outputs, metadata, .. } = facts;
     let size = picture_size(inputs);
@@ -852,17 +941,52 @@ pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
             family: card.head.family(),
             class_count: (!card.classes.is_empty()).then_some(card.classes.len()),
             reason: "its Ultralytics metadata says so: it needs no card".to_owned(),
-            card: card_text(&card.head, Some(card.classes.len()), facts, card.input.size),
+            tied: false,
+            card: card_text(&card.head, Some(card.classes.len()), facts, card.input.size, None),
         }),
         // Oriented boxes have the shape of others.
         Some(Err(UltralyticsError::Task(_))) => return guesses,
         Some(Err(_)) | None => {}
     }
-    for HeadProposal { spec, classes, reason, .. } in proposals(facts, size, 0) {
+    let export = guesses.is_empty().then(|| recognise(facts)).flatten();
+    let mut fitting = proposals(facts, size, 0);
+    match export.as_ref().map(|export| (&export.reading, export.exporter)) {
+        Some((Reading::Refused, _)) => return guesses,
+        Some((Reading::Head(spec, classes), exporter)) => {
+            fitting.retain(|other| other.spec.family() == spec.family());
+            let known = HeadProposal {
+                rank: 0,
+                spec: spec.clone(),
+                classes: *classes,
+                reason: format!("the export of {exporter}"),
+            };
+            let size = size.unwrap_or_else(|| likely_size(spec, inputs));
+            if build(spec, outputs, size, classes.unwrap_or(0)).is_ok() {
+                fitting = vec![known];
+            }
+        }
+        Some((Reading::Also(spec), exporter)) => {
+            let reason = format!("the export of {exporter}");
+            let also = HeadProposal { rank: LAST, spec: spec.clone(), classes: None, reason };
+            let size = size.unwrap_or_else(|| likely_size(spec, inputs));
+            // The parts of a YOLO's row are no class that the graph has chosen.
+            let shown = outputs.iter().any(|output| {
+                let width = output.shape.as_ref().and_then(|dims| dims.last()?.fixed());
+                let tail = facts.tails.get(&output.name);
+                tail.is_some_and(|tail| !matches!(RowParts::of(tail, width), RowParts::Hidden | RowParts::Other))
+            });
+            fitting.extend((!shown && build(spec, outputs, size, 0).is_ok()).then_some(also));
+        }
+        Some((Reading::Guessed | Reading::Hint, _)) | None => {}
+    }
+    let least = fitting.first().map(|first| first.rank);
+    let first = fitting.first().map(|first| first.spec.family());
+    let tie = fitting.iter().any(|other| Some(other.rank) == least && Some(other.spec.family()) != first);
+    for HeadProposal { rank, spec, classes, reason } in fitting {
         let family = spec.family();
         if guesses.iter().all(|g: &HeadGuess| g.family != family) {
-            let card = card_text(&spec, classes, facts, None);
-            guesses.push(HeadGuess { family, class_count: classes, reason, card });
+            let card = card_text(&spec, classes, facts, None, export.as_ref());
+            guesses.push(HeadGuess { family, class_count: classes, reason, tied: tie && Some(rank) == least, card });
         }
     }
     guesses

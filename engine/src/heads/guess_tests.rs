@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
-use super::guess::{HeadGuess, ModelFacts, guess_heads};
-use super::spec::Family;
+use super::exports::recognise;
+use super::guess::{HeadGuess, guess_heads};
+use super::model_facts::ModelFacts;
+use super::spec::{BoxFormat, Family};
 use crate::backend::{Dim, TensorInfo};
 use crate::onnx::PartKind::{Computed, Constant, Raw, Sigmoid, Softmax};
 use crate::onnx::{OutputTail, Part, PartKind};
@@ -281,7 +283,9 @@ fn several_rows_of_scores_are_attributes_and_their_card_runs() {
         { name = \"tags\", output = \"tags\", classes = [\"class 0\", \"class 1\", \"class 2\"], activation = \"none\", multi_label = true },\n  \
         { name = \"hat\", output = \"hat\", classes = [\"no\", \"yes\"], activation = \"none\" },\n  \
         { name = \"type\", output = \"type\", classes = [\"class 0\", \"class 1\", \"class 2\", \"class 3\", \"class 4\", \"class 5\"], activation = \"softmax\" },\n]\n";
-    assert_eq!(card, wanted);
+    let (assumed, read) = card.split_once("[head]").unwrap();
+    assert_eq!(format!("[head]{read}"), wanted);
+    assert!(assumed.starts_with("[input]\n# Assumed, since the file does not say it: RGB"), "{assumed}");
     let head = crate::card::Card::from_toml(&card, std::path::Path::new("net.toml")).unwrap().head;
     let infos: Vec<TensorInfo> = outputs.iter().map(|(info, _)| info.clone()).collect();
     assert!(crate::heads::build(&head, &infos, (64, 64), 0).is_ok());
@@ -378,4 +382,41 @@ fn oriented_boxes_of_ultralytics_need_no_card() {
     let guess = guess_heads(facts).remove(0);
     assert_eq!((guess.family, guess.class_count), (Family::Yolov8, Some(1)));
     assert!(guess.reason.contains("it needs no card"), "{}", guess.reason);
+}
+
+#[test]
+fn boxes_that_may_be_corners_or_centres_are_a_tie_unless_a_name_or_the_graph_decides() {
+    let tied = |boxes: &str, scores: &str, tail: OutputTail| {
+        let outputs = [(tensor(boxes, &[1, 300, 4]), tail), scored(scores, &[1, 300, 5])];
+        guesses(&outputs, 640, 640).iter().map(|guess| (guess.family, guess.tied)).collect::<Vec<_>>()
+    };
+    let computed = || row(&[(4, Computed)]);
+    let [detr, ssd] = [Family::Detr, Family::Ssd];
+    assert_eq!(tied("boxes", "scores", computed()), [(detr, true), (ssd, true)]);
+    assert_eq!(tied("pred_boxes", "logits", computed()), [(detr, false), (ssd, false)]);
+    let corners = OutputTail { format: Some(BoxFormat::Xyxy), ..computed() };
+    assert_eq!(tied("boxes", "scores", corners), [(ssd, false), (detr, false)]);
+}
+
+#[test]
+fn names_alone_and_shapes_alone_are_no_exporters() {
+    let exporter = |outputs: &[TensorInfo]| {
+        let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());
+        let inputs = [tensor("images", &[1, 3, 640, 640])];
+        let facts = ModelFacts { inputs: &inputs, outputs, metadata: &metadata, tails: &tails };
+        let export = recognise(facts).filter(|export| !export.is_hint());
+        (export.map(|export| export.exporter), guess_heads(facts).first().map(|guess| guess.family))
+    };
+    let one = |shape: &[usize]| exporter(&[tensor("output", shape)]);
+    // YOLOv5 of 11 classes, whose rows are as wide as those of yolov5-face; of 52 with four grids, as those of YOLOv7-pose.
+    assert_eq!(one(&[1, 25_200, 16]), (None, Some(Family::Yolov5)));
+    assert_eq!(one(&[1, 25_500, 57]), (None, Some(Family::Yolov5)));
+    assert_eq!(one(&[1, 84, 8400]), (None, Some(Family::Yolov8)));
+    // A map of 21 classes on three scales, as deep as three anchors of two classes.
+    let maps = [80, 40, 20].map(|side| tensor(&format!("seg{side}"), &[1, 21, side, side]));
+    assert_eq!(exporter(&maps), (None, Some(Family::Semantic)));
+    // An age and a class.
+    assert_eq!(exporter(&[tensor("regression", &[1, 1]), tensor("classification", &[1, 8])]), (None, None));
+    let efficientdet = [tensor("regression", &[1, 76_725, 4]), tensor("classification", &[1, 76_725, 90])];
+    assert_eq!(exporter(&efficientdet), (Some("EfficientDet (Yet-Another-EfficientDet-Pytorch)"), None));
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::build::build;
-use super::guess::{HeadProposal, ModelFacts, proposals};
+use super::exports::{Export, recognise};
+use super::guess::{HeadProposal, proposals};
 use super::head::HeadError;
 use super::misfit::FAMILY;
+use super::model_facts::ModelFacts;
 use super::outputs::classes_text;
 use super::spec::HeadSpec;
 use crate::backend::TensorInfo;
@@ -43,6 +45,9 @@ pub(crate) fn with_remedy(
     }
     let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());
     let facts = ModelFacts { inputs, outputs, metadata: &metadata, tails: &tails };
+    if let Some(export) = recognise(facts).filter(Export::is_refused) {
+        return error.remedied(FAMILY, format!("no head reads such outputs: {}", export.sentence()));
+    }
     let fitting = |named| proposals(facts, Some(size), named);
     let (mut hinted, free) = (fitting(named), fitting(0));
     hinted.retain(|other| named > 0 && other.classes == Some(named));

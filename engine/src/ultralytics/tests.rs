@@ -136,6 +136,39 @@ fn other_metadata_is_not_taken_for_theirs() {
     assert!(card(&BTreeMap::new(), &[], &[]).is_none());
 }
 
+/// The head of metadata with exactly these pairs, if it is a card.
+fn head_of_these(pairs: &[(&str, &str)], output: &[i32]) -> Option<HeadSpec> {
+    let metadata = pairs.iter().map(|(key, note)| ((*key).to_owned(), (*note).to_owned())).collect();
+    let card = card(&metadata, &[tensor("images", FIXED)], &[tensor("output", output)])?;
+    Some(card.unwrap_or_else(|error| panic!("{error}")).head)
+}
+
+#[test]
+fn only_its_author_or_description_makes_metadata_ultralytics() {
+    let (names, columns) = (("names", "{0: 'a', 1: 'b'}"), &[1, 6, 6300]);
+    let v8 = Some(HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false });
+    let detect = ("task", "detect");
+    assert_eq!(head_of_these(&[names, detect, ("author", "Ultralytics")], columns), v8);
+    assert_eq!(head_of_these(&[names, detect, ("description", "Ultralytics YOLOv8n model")], columns), v8);
+    // LibreYOLO and others.
+    assert_eq!(head_of_these(&[names, detect], columns), None);
+    assert_eq!(head_of_these(&[names, detect, ("stride", "32")], columns), None);
+    assert_eq!(head_of_these(&[names, ("stride", "32"), ("model_family", "yolo9")], columns), None);
+    assert_eq!(head_of_these(&[names, detect, ("author", "LibreYOLO")], columns), None);
+    assert_eq!(head_of_these(&[names, detect, ("description", "trained with Ultralytics' data")], columns), None);
+}
+
+#[test]
+fn the_two_keys_of_yolov5_count_only_with_its_outputs() {
+    let pairs = [("names", "['a', 'b']"), ("stride", "32")];
+    assert_eq!(head_of_these(&pairs, &[1, 18_900, 7]), Some(HeadSpec::Yolov5 { masks: 0 }));
+    let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false };
+    assert_eq!(head_of_these(&pairs, &[1, 6, 6300]), Some(v8), "YOLOv9 and the first versions of YOLOv8");
+    // Rows of RT-DETR or after NMS, and outputs that do not fit.
+    assert_eq!(head_of_these(&pairs, &[1, 300, 6]), None);
+    assert_eq!(head_of_these(&pairs, &[1, 300, 9]), None);
+}
+
 #[test]
 fn metadata_with_a_name_of_more_than_256_characters_is_damaged() {
     let card =

@@ -41,6 +41,11 @@ impl CardDescription {
                 let (origin, classes) = (Some(card.origin), card.classes.len());
                 Self { found: true, origin, head, classes, keypoints, wrong: error.is_some(), error }
             }
+            // The heads that fit follow, and a card to start from.
+            Err(CardError::Missing { beside, .. }) => {
+                let error = Some(format!("none: {} does not exist", beside.display()));
+                Self { error, ..Self::default() }
+            }
             Err(error) => {
                 let wrong = matches!(error, CardError::Read(..) | CardError::Invalid(_));
                 Self { error: Some(error.to_string()), wrong, ..Self::default() }
@@ -73,7 +78,7 @@ pub fn tensor_json(info: &TensorInfo) -> Value {
 }
 
 pub fn guess_json(guess: &HeadGuess) -> Value {
-    json!({ "family": guess.family.name(), "classes": guess.class_count, "reason": guess.reason, "card": guess.card })
+    json!({ "family": guess.family.name(), "classes": guess.class_count, "reason": guess.reason, "tied": guess.tied, "card": guess.card })
 }
 
 /// Maximum number of characters shown of a metadata value.
@@ -126,5 +131,13 @@ pub fn fit_lines(guesses: &[HeadGuess], outputs: &[TensorInfo]) -> String {
         let outputs = outputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
         return line("fits", format!("no head of visiond reads the outputs {outputs}"));
     }
-    guesses.iter().map(|guess| line("fits", format!("{}: {}", guess.family.name(), guess.reason))).collect()
+    let fits = |guess: &HeadGuess| line("fits", format!("{}: {}", guess.family.name(), guess.reason));
+    let mut lines: String = guesses.iter().map(fits).collect();
+    let tied: Vec<&str> = guesses.iter().filter(|guess| guess.tied).map(|guess| guess.family.name()).collect();
+    if let [_, _, ..] = tied[..] {
+        let families = tied.join(" and ");
+        lines +=
+            &line("tie", format!("{families} fit equally well: its documentation decides, or a picture that you know"));
+    }
+    lines
 }

@@ -1,0 +1,171 @@
+//! The trial of the heads that fit a model without a card: what contradicts itself is not proposed.
+
+use std::path::Path;
+
+use serde::Serialize;
+use visiond_config::types::{EngineConfig, ModelConfig};
+use visiond_engine::heads::HeadGuess;
+use visiond_service::ServiceError;
+use visiond_service::model_trial::{self, CardTrial};
+use visiond_system::stop::Stop;
+
+use crate::load_limits::LoadLimits;
+
+/// More objects in a picture of noise than any model finds whose outputs are read rightly.
+const MOST_IN_NOISE: usize = 1_000;
+
+/// A score above 1, after rounding in f16 or INT8.
+const TOO_HIGH: f32 = 1.05;
+
+/// A head that fits by its shapes, and not by its numbers.
+#[derive(Debug, Serialize)]
+pub struct Rejected {
+    pub family: &'static str,
+    pub reason: String,
+}
+
+/// The heads that fit a model without a card.
+#[derive(Debug, Default)]
+pub struct Proposals {
+    pub guesses: Vec<HeadGuess>,
+    pub rejected: Vec<Rejected>,
+    /// Why the cards could not be tried.
+    pub untried: Option<String>,
+    /// Another preprocess than the first card's, with which the model finds something.
+    pub better: Option<Better>,
+}
+
+/// A preprocess with which a model finds what it does not find with the one that its card assumes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Better {
+    /// The lines of `[input]`.
+    pub lines: Vec<&'static str>,
+    /// The detections in a picture of a person.
+    pub count: usize,
+    /// Their highest score.
+    pub highest: f32,
+}
+
+/// How networks are fed that are not fed as their head's usual ones, as lines of `[input]`.
+const WAYS: [&[&str]; 5] = [
+    &["scale = 1", "mean = 0", "std = 1"],
+    &["scale = \"1/255\"", "mean = 0", "std = 1"],
+    &["scale = \"1/255\"", "mean = [0.485, 0.456, 0.406]", "std = [0.229, 0.224, 0.225]"],
+    &["scale = \"1/127.5\"", "mean = 1", "std = 1"],
+    &["order = \"bgr\"", "scale = 1", "mean = 0", "std = 1"],
+];
+
+/// A score that shows that a model sees what it was trained for.
+const SURE: f32 = 0.5;
+
+/// More detections in noise than such a model gives.
+const FEW: usize = 20;
+
+impl Proposals {
+    /// Runs the model with the card of each guess, and keeps those that do not contradict it.
+    pub fn tried(path: &Path, limits: &LoadLimits, guesses: Vec<HeadGuess>) -> Self {
+        let cards: Vec<String> = guesses.iter().map(|guess| guess.card.clone()).collect();
+        let trials = match trials(path, limits, &cards) {
+            Ok(Some(trials)) => trials,
+            Ok(None) => return Self { guesses, ..Self::default() },
+            Err(error) => return Self { guesses, untried: Some(error), ..Self::default() },
+        };
+        let (mut found, mut first) = (Self::default(), None);
+        for (guess, trial) in guesses.into_iter().zip(trials) {
+            match objection(&trial) {
+                Some(reason) => found.rejected.push(Rejected { family: guess.family.name(), reason }),
+                None => {
+                    first.get_or_insert(trial);
+                    found.guesses.push(guess);
+                }
+            }
+        }
+        let sees_nothing = matches!(first, Some(CardTrial::Ran { scene, .. }) if scene.count == 0);
+        if let Some(guess) = found.guesses.first().filter(|_| sees_nothing) {
+            found.better = better(path, limits, &guess.card);
+        }
+        if let [only] = &mut found.guesses[..] {
+            only.tied = false;
+        }
+        found
+    }
+}
+
+/// Runs the model with each of the cards.
+fn trials(path: &Path, limits: &LoadLimits, cards: &[String]) -> Result<Option<Vec<CardTrial>>, String> {
+    let model = ModelConfig { path: path.to_owned(), ..ModelConfig::default() };
+    let stop = Stop::new().map_err(|error| error.to_string())?;
+    model_trial::try_cards(&model, &limits.of(EngineConfig::default()), cards, &stop).map_err(|error| match error {
+        ServiceError::Model { error, .. } => error.to_string(),
+        error => error.to_string(),
+    })
+}
+
+/// Returns the preprocess with which a model finds most, if it does with another than the one that its card assumes.
+fn better(path: &Path, limits: &LoadLimits, card: &str) -> Option<Better> {
+    let (before, after) = card.split_once("[input]\n# Assumed")?;
+    let with = |lines: &[&str]| format!("{before}[input]\n{}\n# Assumed{after}", lines.join("\n"));
+    let cards: Vec<String> = WAYS.iter().map(|lines| with(lines)).collect();
+    let tried = trials(path, limits, &cards).ok()??;
+    let mut found = WAYS.iter().zip(tried).filter_map(|(lines, trial)| match trial {
+        CardTrial::Ran { scene, noise } if scene.highest >= SURE && noise.count <= FEW => {
+            Some(Better { lines: lines.to_vec(), count: scene.count, highest: scene.highest })
+        }
+        _ => None,
+    });
+    // Of those that are alike, the first.
+    let first = found.next()?;
+    Some(found.fold(first, |best, other| if other.highest > best.highest { other } else { best }))
+}
+
+/// Returns why a head that fits cannot be right.
+fn objection(trial: &CardTrial) -> Option<String> {
+    let (scene, noise) = match trial {
+        CardTrial::Contradicted(text) => return Some(problem(text)),
+        CardTrial::Ran { scene, noise } => (scene, noise),
+    };
+    if noise.count > MOST_IN_NOISE {
+        return Some(format!("it finds {} objects in a picture of noise", noise.count));
+    }
+    for found in [scene, noise] {
+        if found.highest > TOO_HIGH {
+            return Some(format!("its scores reach {:.1}", found.highest));
+        }
+        if found.empty >= 4 && 2 * found.empty > found.count {
+            return Some(format!("{} of its {} boxes have no area", found.empty, found.count));
+        }
+    }
+    None
+}
+
+/// Returns the problem that an error about a card names: without the place in the card, which is not written yet, the shapes,
+/// which are above, and the remedy.
+fn problem(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let after = line.split_once(", but ").map_or(line, |(_, problem)| problem);
+    after.split_once("; the model has ").map_or(after, |(problem, _)| problem).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_service::model_trial::Findings;
+
+    use super::*;
+
+    #[test]
+    fn what_contradicts_itself_is_objected_to() {
+        let few = Findings { count: 3, highest: 0.9, empty: 0 };
+        let ran = |scene, noise| objection(&CardTrial::Ran { scene, noise });
+        assert_eq!(ran(few, few), None);
+        assert_eq!(ran(Findings { count: 900, ..few }, few), None, "a scene may be crowded");
+        let many = Findings { count: 1_001, ..few };
+        assert_eq!(ran(few, many).unwrap(), "it finds 1001 objects in a picture of noise");
+        assert_eq!(ran(Findings { highest: 1.5, ..few }, few).unwrap(), "its scores reach 1.5");
+        assert_eq!(ran(Findings { count: 7, empty: 4, ..few }, few).unwrap(), "4 of its 7 boxes have no area");
+        let text = "net.toml:2:10: head `ssd` reads boxes, but many of its boxes end before they begin; the model has `a`: write x\n 2 |";
+        let contradicted = objection(&CardTrial::Contradicted(text.to_owned()));
+        assert_eq!(contradicted.unwrap(), "many of its boxes end before they begin");
+    }
+}

@@ -1,0 +1,484 @@
+//! Recognises whose export a model is: by metadata that only its exporter writes, or by outputs whose names and shapes only its
+//! exporter gives.
+//!
+//! Names alone or shapes alone are no proof, so a rule takes both, or a key of metadata that is the exporter's own. An export
+//! whose boxes no head can read is refused even if a head of another family fits its shapes. The sources are the exporters' own code:
+//!
+//! - LibreYOLO: `libreyolo/export/exporter.py`, `export/nms.py`, `models/yolo9/utils.py`, `models/yolox/utils.py`.
+//! - Azure Custom Vision and Windows ML: `Image.*` of onnx `docs/MetadataProps.md`; `predict.py` in Custom Vision's exports.
+//! - InsightFace `detection/scrfd/tools/scrfd2onnx.py`; opencv_zoo `face_detection_yunet`; biubug6/Pytorch_Retinaface
+//!   `convert_to_onnx.py`; deepcam-cn/yolov5-face `export.py`; WongKinYiu/yolov7 (branch pose) `models/export.py`.
+//! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/infer_lib.py`.
+//! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive); marcoslucianops/DeepStream-Yolo `utils`.
+//! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
+//! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
+//! - torchvision `models/detection`: class 0 is the background. transformers `DetrImageProcessor`.
+
+use std::collections::BTreeMap;
+
+use visiond_kernels::tensor::DType;
+
+use super::model_facts::ModelFacts;
+use super::spec::{Background, BoxUnit, BoxesSpec, Column, HeadSpec, RowsSpec, YoloxSpec};
+use crate::backend::{Dim, TensorInfo, one_line, picture_size};
+
+/// Whose export a model is, and what visiond makes of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Export {
+    /// The exporter, such as "LibreYOLO".
+    pub exporter: &'static str,
+    /// What a user needs to know of it, as a clause: what the outputs are, and what to do if no head reads them.
+    pub note: String,
+    pub(super) reading: Reading,
+    /// Lines for `[input]` of a card that the export itself shows.
+    pub(super) input: Vec<String>,
+}
+
+/// How the outputs of an export are read.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Reading {
+    /// As their shapes show.
+    Guessed,
+    /// By this head, with this number of classes.
+    Head(HeadSpec, Option<usize>),
+    /// By this head, if a run does not contradict it; other heads fit as well.
+    Also(HeadSpec),
+    /// As their shapes show; if those show nothing, the exporter explains why.
+    Hint,
+    /// By none, whatever the shapes look like.
+    Refused,
+}
+
+impl Export {
+    fn named(exporter: &'static str, reading: Reading, note: &str) -> Self {
+        Self { exporter, note: note.to_owned(), reading, input: Vec::new() }
+    }
+
+    fn refused(exporter: &'static str, note: &str) -> Option<Self> {
+        Some(Self::named(exporter, Reading::Refused, note))
+    }
+
+    /// Whether it explains only why no head fits.
+    pub fn is_hint(&self) -> bool {
+        self.reading == Reading::Hint
+    }
+
+    /// Whether no head reads its outputs, whatever their shapes look like.
+    pub(super) fn is_refused(&self) -> bool {
+        self.reading == Reading::Refused
+    }
+
+    /// Returns what a user needs to know, as a sentence without a full stop.
+    pub fn sentence(&self) -> String {
+        format!("this is an export of {}: {}", self.exporter, self.note)
+    }
+}
+
+/// The strides of nearly all grids.
+const STRIDES: [u32; 3] = [8, 16, 32];
+
+/// What to do about faces, whose detectors have outputs of their own.
+const FACES: &str = "of the face detectors, visiond reads UltraFace, CenterFace, BlazeFace and YOLOv8-face";
+
+/// A model's tensors, as the rules ask for them.
+struct Shapes<'a> {
+    inputs: &'a [TensorInfo],
+    outputs: &'a [TensorInfo],
+    size: Option<(u32, u32)>,
+}
+
+impl Shapes<'_> {
+    fn dims(info: &TensorInfo) -> Vec<Option<usize>> {
+        info.shape.iter().flatten().map(Dim::fixed).collect()
+    }
+
+    /// Returns the output of this name.
+    fn output(&self, name: &str) -> Option<Vec<Option<usize>>> {
+        self.outputs.iter().find(|output| output.name == name).map(Self::dims)
+    }
+
+    /// Whether these are the names of all outputs, in any order.
+    fn are_named(&self, names: &[&str]) -> bool {
+        self.outputs.len() == names.len() && names.iter().all(|name| self.output(name).is_some())
+    }
+
+    fn has_input(&self, name: &str) -> bool {
+        self.inputs.iter().any(|input| input.name == name)
+    }
+
+    /// Returns the last `N` dimensions of every output.
+    fn last<const N: usize>(&self) -> Option<Vec<[Option<usize>; N]>> {
+        self.outputs.iter().map(|output| Self::dims(output).last_chunk().copied()).collect()
+    }
+
+    /// Returns how often each width occurs: the last dimension of the outputs.
+    fn widths(&self) -> BTreeMap<usize, usize> {
+        let mut widths = BTreeMap::new();
+        for [width] in self.last::<1>().unwrap_or_default() {
+            *widths.entry(width.unwrap_or(0)).or_default() += 1;
+        }
+        widths
+    }
+
+    /// Returns the number of columns and lines of a grid.
+    fn grid(&self, stride: u32) -> Option<[usize; 2]> {
+        self.size.map(|(width, height)| [height.div_ceil(stride) as usize, width.div_ceil(stride) as usize])
+    }
+
+    /// Whether `rows` are `anchors` for each cell of grids of the usual strides; true if that is unknown.
+    fn are_cells(&self, rows: Option<usize>, anchors: usize) -> bool {
+        let cells: Option<usize> = STRIDES.iter().map(|&stride| self.grid(stride).map(|[h, w]| h * w)).sum();
+        rows.zip(cells).is_none_or(|(rows, cells)| rows == anchors * cells)
+    }
+
+    /// Whether lines and columns are those of a grid of a usual stride, or open.
+    fn is_grid(&self, sides: [Option<usize>; 2]) -> bool {
+        let [lines, columns] = sides;
+        self.size.is_none()
+            || STRIDES
+                .iter()
+                .filter_map(|&stride| self.grid(stride))
+                .any(|[h, w]| lines.is_none_or(|lines| lines == h) && columns.is_none_or(|columns| columns == w))
+    }
+}
+
+/// Recognises an export that is not Ultralytics', whose metadata is its card.
+pub fn recognise(facts: ModelFacts<'_>) -> Option<Export> {
+    let ModelFacts { inputs, outputs, metadata, .. } = facts;
+    if crate::ultralytics::card(metadata, inputs, outputs).is_some() {
+        return None;
+    }
+    let shapes = Shapes { inputs, outputs, size: picture_size(inputs) };
+    encoded(&shapes)
+        .or_else(|| libreyolo(metadata, &shapes))
+        .or_else(|| faces(&shapes))
+        .or_else(|| raw_grids(&shapes))
+        .or_else(|| anchors(&shapes))
+        .or_else(|| finished(&shapes))
+        .or_else(|| candidates(&shapes))
+        .map(|export| Export { input: export.input.into_iter().chain(pixels(metadata)).collect(), ..export })
+        .or_else(|| by_windows_metadata(metadata))
+        .or_else(|| by_other_metadata(metadata))
+}
+
+/// Reads the pixel format that ONNX documents as `Image.*`, as lines of `[input]`.
+fn pixels(metadata: &BTreeMap<String, String>) -> Vec<String> {
+    let value = |key: &str| metadata.get(key).map(|value| value.trim().to_ascii_lowercase());
+    let order = match value("Image.BitmapPixelFormat").as_deref() {
+        Some("bgr8" | "bgra8") => Some("order = \"bgr\""),
+        Some("rgb8" | "rgba8") => Some("order = \"rgb\""),
+        Some("gray8") => Some("order = \"grey\""),
+        _ => None,
+    };
+    let range = match value("Image.NominalPixelRange").as_deref() {
+        Some("nominalrange_0_255") => Some(["scale = 1", "mean = 0", "std = 1"]),
+        Some("normalized_0_1") => Some(["scale = \"1/255\"", "mean = 0", "std = 1"]),
+        Some("normalized_1_1") => Some(["scale = \"1/127.5\"", "mean = 1", "std = 1"]),
+        _ => None,
+    };
+    order.into_iter().chain(range.into_iter().flatten()).map(str::to_owned).collect()
+}
+
+fn by_windows_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
+    let input = pixels(metadata);
+    let note = "its metadata has the order and the range of pixels, but not what its outputs mean";
+    (!input.is_empty()).then(|| Export { input, ..Export::named("a tool for Windows ML", Reading::Guessed, note) })
+}
+
+/// Metadata with names of classes, by a writer that is not known.
+fn by_other_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
+    let keys: Vec<&str> = metadata.keys().map(String::as_str).filter(|key| key.len() <= 40).take(8).collect();
+    metadata.contains_key("names").then(|| {
+        let note = format!(
+            "its metadata ({}) is not Ultralytics', so it says neither how pictures are scaled nor what boxes mean",
+            one_line(&keys.join(", "))
+        );
+        Export { exporter: "a tool that visiond does not know", note, reading: Reading::Guessed, input: Vec::new() }
+    })
+}
+
+/// An input that takes the bytes of a JPEG file.
+fn encoded(shapes: &Shapes<'_>) -> Option<Export> {
+    let [input] = shapes.inputs else { return None };
+    let is_file = input.dtype == DType::U8 && input.shape.as_ref().is_some_and(|dims| dims.len() == 1);
+    is_file.then(|| {
+        let note =
+            "its input takes the bytes of a JPEG file, not a picture: export it without pre- and post-processing";
+        Export::named("onnxruntime-extensions", Reading::Refused, note)
+    })
+}
+
+/// LibreYOLO, whose metadata looks like that of Ultralytics.
+fn libreyolo(metadata: &BTreeMap<String, String>, shapes: &Shapes<'_>) -> Option<Export> {
+    const NAME: &str = "LibreYOLO";
+    let family = metadata.get("model_family")?;
+    metadata.get("libreyolo_version").or_else(|| metadata.get("letterbox_pad"))?;
+    let [first, ..] = shapes.outputs else { return None };
+    let dims = Shapes::dims(first);
+    match (family.as_str(), &dims[..]) {
+        ("yolox", [_, _, width]) => {
+            let spec = YoloxSpec { decoded: true, strides: STRIDES.to_vec() };
+            let classes = width.and_then(|width| width.checked_sub(5));
+            let note = "YOLOX with decoded boxes, fed as `megvii-yolox`; it needs a card";
+            let input = vec!["preprocess = \"megvii-yolox\"".to_owned()];
+            Some(Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Yolox(spec), classes), note) })
+        }
+        (family, [_, _, Some(6)]) if family.starts_with("yolo9") && shapes.are_named(&["output", "raw"]) => {
+            let spec = rows_spec(None, false);
+            let note = "YOLOv9 with NMS inside, whose pictures lie at the top left; it needs a card";
+            // `preprocess_numpy` rounds down and divides by one ratio, as YOLOX does, and feeds RGB from 0 to 1.
+            let input = ["preprocess = \"megvii-yolox\"", "order = \"rgb\"", "scale = \"1/255\""];
+            let input = input.map(str::to_owned).to_vec();
+            Some(Export { input, ..Export::named(NAME, Reading::Head(spec, None), note) })
+        }
+        (family, [_, Some(width), rows]) if family.starts_with("yolo9") && rows.is_none_or(|rows| rows > *width) => {
+            Export::refused(
+                NAME,
+                "the four numbers of its boxes are corners in columns, which no head reads: export with `nms=True`",
+            )
+        }
+        _ => Some(Export::named(
+            NAME,
+            Reading::Guessed,
+            "its metadata has no preprocess that visiond knows; it needs a card",
+        )),
+    }
+}
+
+/// Detectors of faces, and of faces' and bodies' points.
+fn faces(shapes: &Shapes<'_>) -> Option<Export> {
+    let widths = shapes.widths();
+    let count = |width: usize| widths.get(&width).copied().unwrap_or(0);
+    let all = shapes.outputs.len();
+    let grids = count(1);
+    let scrfd = grids >= 2 && count(4) == grids && (all == 2 * grids || all == 3 * grids && count(10) == grids);
+    if scrfd {
+        let note = format!("its boxes are distances from anchors, which no head decodes; {FACES}");
+        return Export::refused("InsightFace's SCRFD", &note);
+    }
+    let part = |name: &str| name.split(['_', '.']).next().unwrap_or("").to_owned();
+    let of = |wanted: &str| shapes.outputs.iter().filter(|output| part(&output.name) == wanted).count();
+    if all == 12 && ["cls", "obj", "bbox", "kps"].iter().all(|name| of(name) == 3) {
+        let note = format!("its boxes are offsets from cells, which no head decodes; {FACES}");
+        return Export::refused("OpenCV's YuNet", &note);
+    }
+    let rows = shapes.last::<2>().unwrap_or_default();
+    let same = rows.windows(2).all(|pair| pair[0][0] == pair[1][0]);
+    if all == 3 && same && [4, 2, 10].iter().all(|&width| count(width) == 1) {
+        let note = format!("its boxes are offsets from anchors, which no head decodes; {FACES}");
+        return Export::refused("Pytorch_Retinaface", &note);
+    }
+    // YOLOv5 of 11 or 52 classes has these shapes, too: the parts of its rows, or a run, show which it is.
+    let [[rows, Some(width)]] = rows[..] else { return None };
+    if width == 16 && shapes.are_cells(rows, 3) && rows.is_some() && shapes.size.is_some() {
+        let note = format!(
+            "its rows have ten numbers of landmarks between objectness and score, which no head reads; {FACES}"
+        );
+        return Some(Export::named("yolov5-face", Reading::Hint, &note));
+    }
+    let four_grids = |(width, height): (u32, u32)| {
+        [8, 16, 32, 64].iter().map(|&s| 3 * (width.div_ceil(s) * height.div_ceil(s)) as usize).sum::<usize>()
+    };
+    (width == 57 && rows.is_some() && rows == shapes.size.map(four_grids)).then(|| {
+        let note =
+            "its rows have 17 keypoints after objectness and score, which no head reads: use a YOLOv8 pose model";
+        Export::named("YOLOv7-pose", Reading::Hint, note)
+    })
+}
+
+/// Layers of a YOLO before their decoding.
+fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
+    let all = shapes.outputs.len();
+    let fives = shapes.last::<5>().unwrap_or_default();
+    let raw = |[_, anchors, h, w, width]: &[Option<usize>; 5]| {
+        *anchors == Some(3) && width.is_some_and(|width| width > 5) && shapes.is_grid([*h, *w])
+    };
+    if (2..=4).contains(&all) && !fives.is_empty() && fives.iter().all(raw) {
+        let note = "these are the layers before the decoding of boxes: export with it, `export.py --include onnx` \
+                    of YOLOv5, or without `--no-decode`";
+        return Export::refused("YOLOv5 or YOLOv7 without its last layer", note);
+    }
+    let fours = shapes.last::<4>().unwrap_or_default();
+    let darknet = |[_, channels, h, w]: &[Option<usize>; 4]| {
+        channels.is_some_and(|channels| channels.is_multiple_of(3) && channels > 15) && shapes.is_grid([*h, *w])
+    };
+    // Each has a grid of its own.
+    let same = fours.windows(2).all(|pair| pair[0][1] == pair[1][1] && pair[0][2] != pair[1][2]);
+    if (2..=3).contains(&all) && same && !fours.is_empty() && fours.iter().all(darknet) {
+        let note =
+            "these are the layers before the decoding of boxes, which no head decodes: use an export that decodes them";
+        // Maps of classes have such shapes, too.
+        return Some(Export::named("Darknet's YOLO without its last layers", Reading::Hint, note));
+    }
+    let named = shapes.outputs.iter().all(|output| output.name.starts_with("model_outputs"));
+    if let ([[_, Some(channels), _, _]], true) = (&fours[..], named)
+        && channels.is_multiple_of(5)
+    {
+        let note = "this is YOLOv2's layer before the decoding of boxes, which no head decodes: train with a domain whose export has \
+                    the outputs `detected_boxes`, `detected_scores` and `detected_classes`";
+        return Export::refused("Azure Custom Vision", note);
+    }
+    let covers = shapes.outputs.iter().any(|output| output.name.starts_with("output_cov"));
+    if all == 2 && covers && shapes.outputs.iter().any(|output| output.name.starts_with("output_bbox")) {
+        let note = "its boxes are distances from cells, which no head decodes: use a model of TAO with another head, such as \
+                    RT-DETR or EfficientNMS's four outputs";
+        return Export::refused("TAO's DetectNet_v2", note);
+    }
+    let ranks = shapes.outputs.iter().map(|output| Shapes::dims(output).len());
+    let fives = ranks.filter(|rank| *rank == 5).count();
+    (all >= 9 && all == 3 * fives).then(|| {
+        let note = "these are the layers before the decoding of boxes: export with the decoding, as `deploy` of YOLO-MIT's \
+                    converter does";
+        Export::named("MIT YOLO (MultimediaTechLab/YOLO)", Reading::Refused, note)
+    })
+}
+
+/// Boxes that are offsets or bins, beside their scores.
+fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
+    let is_boxes = |dims: &Vec<Option<usize>>| matches!(dims[..], [_, _, Some(4)]);
+    if shapes.are_named(&["regression", "classification"]) && shapes.output("regression").as_ref().is_some_and(is_boxes)
+    {
+        let note =
+            "its boxes are offsets from anchors, which no head decodes: use an export with the decoding and NMS inside";
+        return Export::refused("EfficientDet (Yet-Another-EfficientDet-Pytorch)", note);
+    }
+    let [first, second] = shapes.outputs else { return None };
+    let dims = [Shapes::dims(first), Shapes::dims(second)];
+    let bins = |dims: &[Option<usize>]| dims.len() == 3 && dims[2].is_some_and(|width| width == 64);
+    if shapes.are_named(&["boxes", "classes"])
+        && shapes.output("boxes").is_some_and(|dims| bins(&dims) && shapes.are_cells(dims[1], 1))
+    {
+        let note = "its boxes are 4 x 16 bins that nothing has decoded: export a model whose last layer is the decoded box, \
+                    as `decode_predictions` gives it";
+        return Export::refused("KerasCV's YOLOv8", note);
+    }
+    let single = dims.iter().any(|dims| matches!(dims[..], [_, _, Some(1), Some(4)]));
+    (single && shapes.are_named(&["boxes", "confs"])).then(|| {
+        let note = "its boxes have a dimension of 1 before the last, `[1, N, 1, 4]`, which no head reads: squeeze it in the export";
+        Export::named("pytorch-YOLOv4", Reading::Refused, note)
+    })
+}
+
+/// Boxes that the model itself has chosen.
+fn finished(shapes: &Shapes<'_>) -> Option<Export> {
+    let rank_three = shapes.inputs.iter().any(|input| Shapes::dims(input).len() == 3);
+    let boxes = |unit, background| {
+        let spec = BoxesSpec { unit: Some(unit), background: Some(background), ..BoxesSpec::default() };
+        Reading::Head(HeadSpec::Ssd(spec), None)
+    };
+    if rank_three && shapes.are_named(&["boxes", "labels", "scores"]) {
+        let note = "class 0 is the background, and pictures are RGB from 0 to 1 at any size";
+        let input = ["fit = \"stretch\"", "scale = \"1/255\"", "mean = 0", "std = 1"].map(str::to_owned).to_vec();
+        return Some(Export { input, ..Export::named("torchvision", boxes(BoxUnit::Pixels, Background::First), note) });
+    }
+    let zoo = |name: &str| shapes.output(name).is_some();
+    if shapes.are_named(&["bboxes", "labels", "scores"]) && shapes.size == Some((1200, 1200)) {
+        let note =
+            "the SSD of ONNX's model zoo; its labels count from 1, and pictures have ImageNet's mean and deviation";
+        let input =
+            ["fit = \"stretch\"", "scale = \"1/255\"", "mean = [0.485, 0.456, 0.406]", "std = [0.229, 0.224, 0.225]"];
+        let input = input.map(str::to_owned).to_vec();
+        let reading = boxes(BoxUnit::Normalized, Background::First);
+        return Some(Export { input, ..Export::named("MLPerf's SSD-ResNet34", reading, note) });
+    }
+    if shapes.outputs.iter().any(|output| output.name.starts_with("yolonms_layer")) {
+        let note = "its last output has indices into the others, which no head reads: use an export with final boxes";
+        return Export::refused("keras-yolo3 (ONNX's model zoo)", note);
+    }
+    if zoo("detected_boxes") && zoo("detected_scores") && zoo("detected_classes") {
+        let note = "final boxes as fractions of the input; the file has no names, so take those of its `labels.txt`";
+        let reading = boxes(BoxUnit::Normalized, Background::None);
+        let input = vec!["fit = \"stretch\"".to_owned()];
+        return Some(Export { input, ..Export::named("Azure Custom Vision", reading, note) });
+    }
+    if shapes.has_input("pixel_mask") && shapes.are_named(&["logits", "pred_boxes"]) {
+        let note =
+            "pictures have ImageNet's mean and deviation, and `pixel_mask` is 1 where the picture is: everywhere";
+        let input = vec!["preprocess = \"detr\"".to_owned()];
+        return Some(Export { input, ..Export::named("Hugging Face's DETR", Reading::Guessed, note) });
+    }
+    if shapes.are_named(&["dets", "keypoints"]) {
+        let note = "its keypoints are a separate output of final boxes, which no head reads: use a YOLOv8 pose model";
+        return Export::refused("RTMO (mmdeploy)", note);
+    }
+    None
+}
+
+/// Rows that the model has chosen, in the order of `columns`, and whether NMS is left.
+fn rows_spec(columns: Option<&[Column]>, nms: bool) -> HeadSpec {
+    let rows = RowsSpec { columns: columns.map(<[Column]>::to_vec), nms, ..RowsSpec::default() };
+    HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows }
+}
+
+/// Candidates before NMS, and rows with columns of their own.
+fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
+    use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
+    let named = |exporter, note: &str| Some(Export::named(exporter, Reading::Guessed, note));
+    let read = |exporter, spec, note: &str| Some(Export::named(exporter, Reading::Head(spec, None), note));
+    let rows = shapes.last::<2>().unwrap_or_default();
+    let is_row = |output: &&TensorInfo| Shapes::dims(output).last() == Some(&Some(6));
+    // A row for each cell or anchor; of an open size only their number shows it.
+    let many = |rows: Option<usize>| match shapes.size {
+        Some(_) => rows.is_some() && (shapes.are_cells(rows, 1) || shapes.are_cells(rows, 3)),
+        None => rows.is_some_and(|count| count > 1000),
+    };
+    if shapes.has_input("scale_factor") {
+        if shapes.outputs.iter().filter(is_row).count() == 1 {
+            let spec = rows_spec(Some(&[Class, Score, X1, Y1, X2, Y2]), false);
+            let note = "rows of class, score and box; its infer_cfg.yml has the mean and deviation of its pictures, which are \
+                        stretched";
+            let input = vec!["fit = \"stretch\"".to_owned()];
+            return read("PaddleDetection", spec, note).map(|export| Export { input, ..export });
+        }
+        return named("PaddleDetection", "boxes and transposed scores without NMS: export with NMS");
+    }
+    if shapes.output("class_idx").is_some() {
+        let note = "boxes, scores and classes of all candidates, so that NMS is left";
+        return read("Qualcomm AI Hub", rows_spec(None, true), note);
+    }
+    if shapes.are_named(&["boxes", "scores", "classes"]) && rows.iter().any(|[rows, _]| many(*rows)) {
+        let note = "boxes, scores and classes of all candidates, so that NMS is left";
+        return read("DeepStream-Yolo", rows_spec(None, true), note);
+    }
+    if let ([output], [[rows, Some(6)]]) = (shapes.outputs, &rows[..])
+        && output.name == "output"
+        && many(*rows)
+    {
+        // YOLOX of one class has the same name and shape.
+        let note =
+            "rows of box, score and class of all candidates, so that NMS is left, if it is not YOLOX of one class";
+        return Some(Export::named("DeepStream-Yolo", Reading::Also(rows_spec(None, true)), note));
+    }
+    if let [output] = shapes.outputs {
+        let pinto = "PINTO_model_zoo";
+        let columns: Option<(&str, [Column; 7], &str)> = match output.name.as_str() {
+            name if name.ends_with("batchno_classid_score_x1y1x2y2") => {
+                Some((pinto, [Batch, Class, Score, X1, Y1, X2, Y2], "rows of picture, class, score and box"))
+            }
+            name if name.ends_with("batchno_classid_x1y1x2y2_score") => {
+                Some((pinto, [Batch, Class, X1, Y1, X2, Y2, Score], "rows of picture, class, box and score"))
+            }
+            name if name.ends_with("flat_predictions") => {
+                Some(("YOLO-NAS", [Batch, X1, Y1, X2, Y2, Score, Class], "rows of picture, box, score and class"))
+            }
+            _ => None,
+        };
+        if let Some((exporter, columns, note)) = columns.filter(|_| rows.iter().all(|[_, width]| *width == Some(7))) {
+            return read(exporter, rows_spec(Some(&columns), false), note);
+        }
+    }
+    let four = shapes.last::<4>().unwrap_or_default();
+    if four.iter().any(|dims| dims[0] == Some(1) && dims[1] == Some(1) && dims[3] == Some(7)) {
+        let note =
+            "its rows are picture, class, score, left, top, right and bottom, with two dimensions of 1 before them";
+        return named("OpenVINO, Caffe or TAO (DetectionOutput)", note);
+    }
+    if shapes.output("detections").is_some_and(|dims| dims.last() == Some(&Some(7))) {
+        return named("automl's EfficientDet", "its rows are picture, top, left, bottom, right, score and class");
+    }
+    let is_joint = shapes.output("dets").is_some_and(|dims| dims.last() == Some(&Some(5)));
+    if shapes.are_named(&["dets", "labels"]) && is_joint {
+        return read("OpenMMLab (mmdeploy)", rows_spec(None, false), "its rows of `dets` are a box and its score");
+    }
+    None
+}

@@ -1,0 +1,163 @@
+//! Exports of many projects: each is read rightly, without a card or with the one that `inspect` prints, or refused by its name.
+//! None gives other objects without a word.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts, of_bytes};
+use visiond_tests::networks::SIDE;
+use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
+
+const CONFIG: i32 = 3;
+
+/// The side of the picture, which is square, so that every fit puts it in the same place.
+const PICTURE_SIDE: f64 = 512.0;
+
+/// The most advice that is followed.
+const STEPS: usize = 6;
+
+fn visiond(folder: &Path, args: &[&str]) -> Output {
+    let output = command().args(args).current_dir(folder).stdin(Stdio::null()).output().unwrap();
+    assert_no_panic(&stderr(&output));
+    output
+}
+
+fn detect(folder: &Path) -> Result<Vec<Value>, String> {
+    let picture = picture("astronaut.png");
+    let output = visiond(folder, &["detect", "--json", "--model", "net.onnx", picture.to_str().unwrap()]);
+    match output.status.code() {
+        Some(0) => Ok(json_lines(&output.stdout)[0]["detections"].as_array().unwrap().clone()),
+        Some(CONFIG) => Err(stderr(&output)),
+        code => panic!("status {code:?}: {}", stderr(&output)),
+    }
+}
+
+/// Whether the detections are the objects, and no others.
+fn are_objects(found: &[Value]) -> bool {
+    let scale = PICTURE_SIDE / SIDE as f64;
+    let is = |object: &[f32; 6], one: &Value| {
+        let [x1, y1, x2, y2, score, class] = object.map(f64::from);
+        let number = |key: &str| one["box"][key].as_f64().unwrap();
+        let near = |key: &str, wanted: f64| (number(key) - wanted * scale).abs() < 4.0;
+        near("x", x1)
+            && near("y", y1)
+            && near("width", x2 - x1)
+            && near("height", y2 - y1)
+            && (one["score"].as_f64().unwrap() - score).abs() < 0.03
+            && one["class_id"].as_f64() == Some(class)
+    };
+    found.len() == OBJECTS.len() && OBJECTS.iter().all(|object| found.iter().any(|one| is(object, one)))
+}
+
+/// Follows what an error says to write: keys under a table, the first of alternatives. `None` if it says nothing of that kind.
+fn followed(card: &str, error: &str) -> Option<String> {
+    let (_, after) = error.split_once("write `")?;
+    let (said, rest) = after.split_once("` under [")?;
+    let (table, _) = rest.split_once(']')?;
+    let said: Vec<&str> = said.split("` or `").next()?.split("`, `").collect();
+    let key = |line: &str| line.split(" = ").next().unwrap_or_default().to_owned();
+    let header = format!("[{table}]");
+    let mut new = if card.lines().any(|line| line == header) { card.to_owned() } else { format!("{card}\n{header}\n") };
+    for line in said {
+        let kept: Vec<&str> = new.lines().filter(|old| old.is_empty() || key(old) != key(line)).collect();
+        new = kept.join("\n") + "\n";
+        new = new.replacen(&format!("{header}\n"), &format!("{header}\n{line}\n"), 1);
+    }
+    (new != card).then_some(new)
+}
+
+/// Returns what comes of an export when a user does as visiond says: the outcome, and how it went.
+fn outcome(folder: &Path, layout: &Layout) -> (String, Option<Wanted>) {
+    std::fs::write(folder.join("net.onnx"), &layout.bytes).unwrap();
+    let _ = std::fs::remove_file(folder.join("net.toml"));
+    let judged = |found: Vec<Value>, right| match are_objects(&found) {
+        true => ("right".to_owned(), Some(right)),
+        false => (format!("WRONG: {found:?}"), None),
+    };
+    let error = match detect(folder) {
+        Ok(found) => return judged(found, Wanted::NoCard),
+        Err(error) => error,
+    };
+    let output = visiond(folder, &["inspect", "--json", "net.onnx"]);
+    assert_eq!(output.status.code(), Some(0), "{}: {}", layout.name, stderr(&output));
+    let described: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let exporter = described["export"]["exporter"].as_str().unwrap_or_default();
+    let Some(card) = described["heads"][0]["card"].as_str() else {
+        let Wanted::Refused(name) = layout.wanted else { return (format!("refused: {error}"), None) };
+        let text = String::from_utf8(visiond(folder, &["inspect", "net.onnx"]).stdout).unwrap();
+        let is_named = exporter.contains(name) && text.contains(name) && error.contains(name);
+        return (format!("refused: {exporter}"), is_named.then_some(layout.wanted));
+    };
+    let mut card = card.replace("size = [800, 800]", "size = [64, 64]");
+    for step in 0..STEPS {
+        std::fs::write(folder.join("net.toml"), &card).unwrap();
+        let error = match detect(folder) {
+            Ok(found) => {
+                let (text, wanted) = judged(found, Wanted::Card);
+                return (format!("{text}, with\n{card}"), wanted);
+            }
+            Err(error) => error,
+        };
+        match followed(&card, &error) {
+            Some(new) => card = new,
+            None => return (format!("STUCK after {step}: {error}\n{card}"), None),
+        }
+    }
+    (format!("ENDLESS: {card}"), None)
+}
+
+#[test]
+fn inspect_says_which_preprocess_finds_what_the_assumed_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("net.onnx"), of_bytes()).unwrap();
+    let text = String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap();
+    assert!(text.contains("# Assumed, since the file does not say it: RGB from 0 to 1."), "{text}");
+    let said = "with the card below it finds nothing in a picture of a person, and 5 objects (score up to 0.92) with `scale = 1`";
+    assert!(text.contains(said), "{text}");
+}
+
+/// Returns what docs/models.md says otherwise about an export: what visiond needs, or a line that the card does not have.
+fn undocumented(layout: &Layout, text: &str) -> Option<String> {
+    let manual = std::fs::read_to_string(root().join("docs/models.md")).unwrap();
+    let (_, section) = manual.split_once("## Exports of other projects\n").unwrap();
+    let Some(row) = section.lines().find(|line| line.starts_with(&format!("| {} |", layout.name))) else {
+        return Some("docs/models.md has no row of it".to_owned());
+    };
+    let needs = match layout.wanted {
+        Wanted::NoCard => "nothing",
+        Wanted::Card => "a card",
+        Wanted::Refused(_) => "not read",
+    };
+    let columns: Vec<&str> = row.split(" | ").collect();
+    let is_line = |part: &&str| part.contains(" = ");
+    let missing = row.split('`').filter(is_line).find(|line| layout.wanted == Wanted::Card && !text.contains(line));
+    if columns.get(1) != Some(&needs) {
+        return Some(format!("docs/models.md says {:?}", columns.get(1)));
+    }
+    missing.map(|line| format!("the card has no `{line}`, which docs/models.md has: {text}"))
+}
+
+#[test]
+fn every_export_is_read_rightly_or_refused_by_its_name() {
+    let layouts = layouts();
+    let rest = std::sync::Mutex::new(layouts.iter());
+    let table = std::sync::Mutex::new(Vec::new());
+    let work = || {
+        let folder = tempfile::tempdir().unwrap();
+        loop {
+            let Some(layout) = rest.lock().unwrap().next() else { break };
+            let (mut text, mut found) = outcome(folder.path(), layout);
+            if let Some(wrong) = undocumented(layout, &text) {
+                (found, text) = (None, wrong);
+            }
+            table.lock().unwrap().push((layout.name, found == Some(layout.wanted), text));
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+    let table = table.into_inner().unwrap();
+    let lines: Vec<String> = table.iter().map(|(name, ok, text)| format!("{ok:5}  {name:32}  {text}")).collect();
+    println!("{}", lines.join("\n"));
+    assert_eq!(table.len(), layouts.len());
+    assert!(table.iter().all(|(_, ok, _)| *ok), "\n{}", lines.join("\n"));
+}

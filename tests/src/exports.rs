@@ -1,0 +1,531 @@
+//! Small networks with the output layouts of public exporters, each of which finds the same five objects, or has outputs that no
+//! head reads.
+//!
+//! Names, shapes and metadata are those of the exporters' own code, which `engine/src/heads/exports.rs` lists.
+
+use crate::networks::{CELLS, Network, OPEN, SIDE, UINT8};
+use crate::onnx::{FLOAT, INT64, int, number, text};
+
+/// The objects in a picture of [`SIDE`]: left, top, right, bottom, score, class.
+pub const OBJECTS: [[f32; 6]; 5] = [
+    [8.0, 8.0, 24.0, 32.0, 0.92, 2.0],
+    [30.0, 6.0, 44.0, 30.0, 0.81, 0.0],
+    [4.0, 36.0, 28.0, 58.0, 0.77, 1.0],
+    [38.0, 34.0, 62.0, 56.0, 0.66, 3.0],
+    [26.0, 26.0, 32.0, 33.0, 0.55, 1.0],
+];
+
+/// What visiond makes of an export.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Wanted {
+    /// It finds the objects without a card.
+    NoCard,
+    /// It finds the objects with the card that `inspect` prints.
+    Card,
+    /// It refuses it, and names the exporter.
+    Refused(&'static str),
+}
+
+/// An export.
+pub struct Layout {
+    /// Its name in the table of docs/models.md.
+    pub name: &'static str,
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// What visiond makes of it.
+    pub wanted: Wanted,
+}
+
+/// The logarithm of the odds: what a sigmoid makes `score` of.
+fn logit(score: f32) -> f32 {
+    if score <= 0.0 { -20.0 } else { (score / (1.0 - score)).ln() }
+}
+
+/// Rows for `count` candidates, of which every third has an object until none is left.
+fn rows(count: u64, width: usize, of: impl Fn(Option<[f32; 6]>) -> Vec<f32>) -> Vec<f32> {
+    let object = |row: u64| (row % 3 == 1).then(|| OBJECTS.get(row as usize / 3).copied()).flatten();
+    let numbers: Vec<f32> = (0..count).flat_map(|row| of(object(row))).collect();
+    assert_eq!(numbers.len(), count as usize * width, "a row has another width");
+    numbers
+}
+
+/// A box away from every object, for rows without one.
+const ELSEWHERE: [f32; 6] = [60.0, 2.0, 63.0, 5.0, 0.0, 0.0];
+
+fn corners(object: Option<[f32; 6]>, unit: f32) -> Vec<f32> {
+    object.unwrap_or(ELSEWHERE)[..4].iter().map(|number| number * unit).collect()
+}
+
+fn centre(object: Option<[f32; 6]>, unit: f32) -> Vec<f32> {
+    let [x1, y1, x2, y2, ..] = object.unwrap_or(ELSEWHERE);
+    [(x1 + x2) / 2.0, (y1 + y2) / 2.0, x2 - x1, y2 - y1].iter().map(|number| number * unit).collect()
+}
+
+/// The logits of `classes`, the first of which has the number `first`.
+fn logits(object: Option<[f32; 6]>, classes: usize, first: usize) -> Vec<f32> {
+    let mut scores = vec![logit(0.0); classes];
+    if let Some([.., score, class]) = object {
+        scores[class as usize + first] = logit(score);
+    }
+    scores
+}
+
+fn transposed(numbers: &[f32], width: usize) -> Vec<f32> {
+    (0..width).flat_map(|column| numbers.iter().skip(column).step_by(width).copied()).collect()
+}
+
+fn picture() -> Network {
+    Network::new(&[1, 3, SIDE, SIDE])
+}
+
+/// Adds an output of numbers that do not depend on the picture.
+fn output(network: &mut Network, name: &str, dims: &[u64], numbers: &[f32]) {
+    let fixed = network.fixed(dims, numbers);
+    network.output(name, &fixed, FLOAT, dims);
+}
+
+/// Adds an output of numbers without a meaning, such as the offsets of anchors.
+fn noise(network: &mut Network, name: &str, dims: &[u64]) {
+    let count: u64 = dims.iter().product();
+    let numbers: Vec<f32> = (0..count).map(|index| (index as f32 * 0.618_034).fract() * 4.0 - 2.0).collect();
+    output(network, name, dims, &numbers);
+}
+
+/// Adds whole numbers.
+fn integers(network: &mut Network, name: &str, kind: u64, dims: &[u64], declared: &[u64], numbers: &[f32]) {
+    let fixed = network.fixed(dims, numbers);
+    let cast = network.op("Cast", &[&fixed], &[int("to", kind)]);
+    network.output(name, &cast, kind, declared);
+}
+
+/// A YOLO's table: boxes, and numbers after the sigmoid, of rows or columns.
+fn yolo(network: &mut Network, names: &[&str], boxes: &[f32], scores: &[f32], in_rows: bool, batch: bool) {
+    let width = scores.len() as u64 / CELLS;
+    let lead: &[u64] = if batch { &[1] } else { &[] };
+    let axis = lead.len() as u64 + u64::from(in_rows);
+    let mut part = |numbers: &[f32], width: u64| {
+        let dims = if in_rows { [CELLS, width] } else { [width, CELLS] };
+        let numbers = if in_rows { numbers.to_vec() } else { transposed(numbers, width as usize) };
+        network.fixed(&[lead, &dims].concat(), &numbers)
+    };
+    let (boxes, scores) = (part(boxes, 4), part(scores, width));
+    let side = network.floats(&[], &[SIDE as f32]);
+    let boxes = network.op("Mul", &[&boxes, &side], &[]);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    let joined = network.concat(&[&boxes, &scores], axis);
+    let dims = if in_rows { [CELLS, 4 + width] } else { [4 + width, CELLS] };
+    for name in names {
+        network.output(name, &joined, FLOAT, &[lead, &dims].concat());
+    }
+}
+
+const FRACTION: f32 = 1.0 / SIDE as f32;
+
+/// YOLOv8's table, of 20 classes.
+fn yolov8(network: &mut Network, names: &[&str], in_rows: bool, batch: bool) {
+    let boxes = rows(CELLS, 4, |object| centre(object, FRACTION));
+    yolo(network, names, &boxes, &rows(CELLS, 20, |object| logits(object, 20, 0)), in_rows, batch);
+}
+
+/// YOLOv5's and YOLOX's table, decoded, of 20 classes.
+fn yolov5(network: &mut Network, anchors: u64) {
+    let boxes = rows(anchors, 4, |object| centre(object, 1.0));
+    let scores = rows(anchors, 21, |object| {
+        let found = if object.is_some() { 20.0 } else { -20.0 };
+        [vec![found], logits(object, 20, 0)].concat()
+    });
+    let (boxes, scores) = (network.fixed(&[1, anchors, 4], &boxes), network.fixed(&[1, anchors, 21], &scores));
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    let joined = network.concat(&[&boxes, &scores], 2);
+    network.output("output", &joined, FLOAT, &[1, anchors, 25]);
+}
+
+fn names(count: usize) -> String {
+    let names: Vec<String> = (0..count).map(|class| format!("{class}: 'c{class}'")).collect();
+    format!("{{{}}}", names.join(", "))
+}
+
+/// Separate boxes, corners in `unit`, and scores after the sigmoid.
+fn boxes_and_scores(names: [&str; 2], unit: f32, classes: usize) -> Network {
+    let mut network = picture();
+    let boxes = network.fixed(&[1, CELLS, 4], &rows(CELLS, 4, |object| corners(object, FRACTION)));
+    let unit = network.floats(&[], &[unit]);
+    let boxes = network.op("Mul", &[&boxes, &unit], &[]);
+    network.output(names[0], &boxes, FLOAT, &[1, CELLS, 4]);
+    let dims = [1, CELLS, classes as u64];
+    let scores = network.fixed(&dims, &rows(CELLS, classes, |object| logits(object, classes, 0)));
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    network.output(names[1], &scores, FLOAT, &dims);
+    network
+}
+
+/// The five objects as final boxes, labels and scores, and the order of the names of these.
+fn finished(mut network: Network, names: [&str; 3], unit: f32, first: f32, lead: &[u64]) -> Network {
+    let count = OBJECTS.len() as u64;
+    let boxes: Vec<f32> = OBJECTS.iter().flat_map(|object| corners(Some(*object), unit)).collect();
+    let labels = OBJECTS.map(|object| object[5] + first);
+    let boxes = network.fixed(&[lead, &[count, 4]].concat(), &boxes);
+    network.output(names[0], &boxes, FLOAT, &[lead, &[OPEN, 4]].concat());
+    integers(&mut network, names[1], INT64, &[lead, &[count]].concat(), &[lead, &[OPEN]].concat(), &labels);
+    let scores = network.fixed(&[lead, &[count]].concat(), &OBJECTS.map(|object| object[4]));
+    network.output(names[2], &scores, FLOAT, &[lead, &[OPEN]].concat());
+    network
+}
+
+/// The numbers of cells of the three grids over a picture of [`SIDE`].
+const GRIDS: [u64; 3] = [64, 16, 4];
+
+fn with_metadata(mut network: Network, pairs: &[(&str, &str)]) -> Network {
+    for (key, note) in pairs {
+        network.metadata(key, note);
+    }
+    network
+}
+
+fn built(make: impl FnOnce(&mut Network)) -> Network {
+    let mut network = picture();
+    make(&mut network);
+    network
+}
+
+/// Detection networks of Ultralytics' form, with and without their metadata.
+fn yolos() -> Vec<(&'static str, Network, Wanted)> {
+    let classes = names(20);
+    let ultralytics = [("author", "Ultralytics"), ("task", "detect"), ("names", &*classes), ("stride", "32")];
+    let described = [("description", "Ultralytics YOLO11n model"), ("task", "detect"), ("names", &*classes)];
+    let yolov5_keys = [("names", &*classes), ("stride", "32")];
+    let other = [("names", &*classes), ("task", "detect"), ("stride", "32"), ("model_type", "x")];
+    let columns = || built(|network| yolov8(network, &["output0"], false, true));
+    vec![
+        ("Ultralytics", with_metadata(columns(), &ultralytics), Wanted::NoCard),
+        ("Ultralytics, by its description", with_metadata(columns(), &described), Wanted::NoCard),
+        ("YOLOv5", with_metadata(built(|network| yolov5(network, 3 * CELLS)), &yolov5_keys), Wanted::NoCard),
+        (
+            "YOLOv9",
+            with_metadata(built(|n| yolov8(n, &["output0", "1890"], false, true)), &yolov5_keys),
+            Wanted::NoCard,
+        ),
+        ("YOLOv9 without metadata", built(|n| yolov8(n, &["output0", "1890"], false, true)), Wanted::Card),
+        ("another writer's metadata", with_metadata(columns(), &other), Wanted::Card),
+        ("YOLOv8 in rows", built(|network| yolov8(network, &["output0"], true, true)), Wanted::Card),
+        ("YOLOv8 without a batch", built(|network| yolov8(network, &["output0"], false, false)), Wanted::Card),
+        (
+            "YOLOv8 with selected_indices",
+            built(|network| {
+                yolov8(network, &["output0"], false, true);
+                integers(network, "selected_indices", INT64, &[1, 3], &[OPEN, 3], &[0.0, 2.0, 1.0]);
+            }),
+            Wanted::Card,
+        ),
+        (
+            "YOLOv5 with its layers",
+            built(|network| {
+                yolov5(network, 3 * CELLS);
+                for (name, side) in [("354", 8), ("366", 4), ("378", 2)] {
+                    noise(network, name, &[1, 3, side, side, 25]);
+                }
+            }),
+            Wanted::Card,
+        ),
+    ]
+}
+
+/// Exports with boxes of their own forms.
+fn others() -> Vec<(&'static str, Network, Wanted)> {
+    let json = r#"{"0": "person", "1": "car", "2": "dog", "3": "cat"}"#;
+    let libreyolo = |family| {
+        [
+            ("libreyolo_version", "1.6.0"),
+            ("model_family", family),
+            ("task", "detect"),
+            ("names", json),
+            ("imgsz", "64"),
+            ("letterbox_pad", "topleft"),
+        ]
+    };
+    let windows = [
+        ("Image.BitmapPixelFormat", "Bgr8"),
+        ("Image.ColorSpaceGamma", "SRGB"),
+        ("Image.NominalPixelRange", "NominalRange_0_255"),
+    ];
+    let yolo9 = built(|network| {
+        let boxes = rows(CELLS, 4, |object| corners(object, FRACTION));
+        yolo(network, &["output"], &boxes, &rows(CELLS, 4, |object| logits(object, 4, 0)), false, true);
+    });
+    let yolox = built(|network| {
+        // The rows of nothing are zeros, whose boxes lie in the first corner.
+        let boxes = rows(CELLS, 4, |object| object.map_or(vec![0.0; 4], |object| centre(Some(object), FRACTION)));
+        let found = |object: Option<[f32; 6]>| if object.is_some() { 20.0 } else { -20.0 };
+        let scores = rows(CELLS, 5, |object| [vec![found(object)], logits(object, 4, 0)].concat());
+        yolo(network, &["output"], &boxes, &scores, true, true);
+    });
+    let final_names = ["detected_boxes", "detected_classes", "detected_scores"];
+    vec![
+        ("LibreYOLO, YOLOv9", with_metadata(yolo9, &libreyolo("yolo9")), Wanted::Refused("LibreYOLO")),
+        ("LibreYOLO, YOLOv9 with NMS", with_metadata(libreyolo_nms(), &libreyolo("yolo9")), Wanted::Card),
+        ("LibreYOLO, YOLOX", with_metadata(yolox, &libreyolo("yolox")), Wanted::Card),
+        (
+            "Azure Custom Vision",
+            with_metadata(finished(picture(), final_names, FRACTION, 0.0, &[1]), &windows),
+            Wanted::Card,
+        ),
+        (
+            "Azure Custom Vision, YOLOv2",
+            with_metadata(built(|network| noise(network, "model_outputs0", &[1, 45, 2, 2])), &windows),
+            Wanted::Refused("Azure Custom Vision"),
+        ),
+        (
+            "torchvision",
+            finished(Network::new(&[3, SIDE, SIDE]), ["boxes", "labels", "scores"], 1.0, 1.0, &[]),
+            Wanted::Card,
+        ),
+        ("boxes and six scores", boxes_and_scores(["boxes", "scores"], 1.0, 6), Wanted::Card),
+        ("YOLO-NAS before NMS", boxes_and_scores(["boxes", "scores"], SIDE as f32, 80), Wanted::Card),
+        (
+            "MLPerf's SSD",
+            finished(Network::new(&[1, 3, 1200, 1200]), ["bboxes", "labels", "scores"], FRACTION, 1.0, &[1]),
+            Wanted::Card,
+        ),
+        ("DETR (Hugging Face)", detr(), Wanted::Card),
+        ("TensorFlow's detection API", tensorflow(), Wanted::Card),
+        ("EfficientNMS", efficient_nms(), Wanted::Card),
+    ]
+}
+
+/// LibreYOLO's YOLOv9 with NMS inside, which also gives what it had before.
+fn libreyolo_nms() -> Network {
+    const ROWS: u64 = 30;
+    let mut network = picture();
+    let of_object = |object: Option<[f32; 6]>| {
+        let [.., score, class] = object.unwrap_or(ELSEWHERE);
+        [corners(object, 1.0), vec![score, class]].concat()
+    };
+    output(&mut network, "output", &[1, ROWS, 6], &rows(ROWS, 6, of_object));
+    let raw = rows(CELLS, 4, |object| corners(object, 1.0));
+    let scores = rows(CELLS, 4, |object| logits(object, 4, 0));
+    yolo(&mut network, &["raw"], &raw, &scores, false, true);
+    network
+}
+
+/// DETR as optimum exports it, with a mask of the padding.
+fn detr() -> Network {
+    const QUERIES: u64 = 100;
+    let mut network = picture();
+    network.name_dims(&["batch_size", "num_channels", "height", "width"]);
+    network.named_input("pixel_mask", INT64, &["batch_size", "height", "width"]);
+    let logits = rows(QUERIES, 92, |object| {
+        // A softmax makes the score of the class, and of none.
+        let mut numbers = vec![-20.0; 92];
+        numbers[91] = object.map_or(0.0, |[.., score, _]| (1.0 - score).ln());
+        if let Some([.., score, class]) = object {
+            numbers[class as usize] = score.ln();
+        }
+        numbers
+    });
+    output(&mut network, "logits", &[1, QUERIES, 92], &logits);
+    let boxes = network.fixed(
+        &[1, QUERIES, 4],
+        &rows(QUERIES, 4, |object| {
+            centre(object, FRACTION).into_iter().map(|number| logit(number.clamp(0.001, 0.999))).collect()
+        }),
+    );
+    let boxes = network.op("Sigmoid", &[&boxes], &[]);
+    network.output("pred_boxes", &boxes, FLOAT, &[1, QUERIES, 4]);
+    network
+}
+
+/// The eight outputs of TensorFlow's detection API.
+fn tensorflow() -> Network {
+    const ROWS: u64 = 20;
+    let mut network = Network::with_picture(UINT8, &[1, OPEN, OPEN, 3]);
+    let of = |pick: fn([f32; 6]) -> f32| rows(ROWS, 1, |object| vec![pick(object.unwrap_or(ELSEWHERE))]);
+    let boxes = rows(ROWS, 4, |object| {
+        let [x1, y1, x2, y2, ..] = object.unwrap_or(ELSEWHERE);
+        [y1, x1, y2, x2].iter().map(|number| number * FRACTION).collect()
+    });
+    output(&mut network, "detection_anchor_indices", &[1, ROWS], &of(|object| object[0]));
+    output(&mut network, "detection_boxes", &[1, ROWS, 4], &boxes);
+    output(&mut network, "detection_classes", &[1, ROWS], &of(|object| object[5]));
+    noise(&mut network, "detection_multiclass_scores", &[1, ROWS, 5]);
+    output(&mut network, "detection_scores", &[1, ROWS], &of(|object| object[4]));
+    output(&mut network, "num_detections", &[1], &[ROWS as f32]);
+    noise(&mut network, "raw_detection_boxes", &[1, 50, 4]);
+    noise(&mut network, "raw_detection_scores", &[1, 50, 5]);
+    network
+}
+
+/// The four outputs of TensorRT's EfficientNMS.
+fn efficient_nms() -> Network {
+    const ROWS: u64 = 20;
+    let mut network = picture();
+    let of = |pick: fn([f32; 6]) -> f32| rows(ROWS, 1, |object| vec![pick(object.unwrap_or(ELSEWHERE))]);
+    integers(&mut network, "num_dets", INT64, &[1, 1], &[1, 1], &[ROWS as f32]);
+    output(&mut network, "bboxes", &[1, ROWS, 4], &rows(ROWS, 4, |object| corners(object, 1.0)));
+    output(&mut network, "scores", &[1, ROWS], &of(|object| object[4]));
+    integers(&mut network, "labels", INT64, &[1, ROWS], &[1, ROWS], &of(|object| object[5]));
+    network
+}
+
+/// Rows of finished objects, each as `of` has it.
+fn finished_rows(name: &str, of: impl Fn([f32; 6]) -> Vec<f32>) -> Network {
+    let count = OBJECTS.len() as u64;
+    let numbers: Vec<f32> = OBJECTS.into_iter().flat_map(&of).collect();
+    let width = numbers.len() as u64 / count;
+    let mut network = picture();
+    let fixed = network.fixed(&[count, width], &numbers);
+    network.output(name, &fixed, FLOAT, &[OPEN, width]);
+    network
+}
+
+/// Exports whose rows have an order of their own, or need NMS.
+fn chosen() -> Vec<(&'static str, Network, Wanted)> {
+    let paddle = || {
+        let of = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![class, score, x1, y1, x2, y2];
+        let mut network = finished_rows("multiclass_nms3_0.tmp_0", of);
+        network.input("scale_factor", FLOAT, &[1, 2]);
+        integers(&mut network, "multiclass_nms3_0.tmp_2", INT64, &[1], &[1], &[OBJECTS.len() as f32]);
+        network
+    };
+    let candidate = |pick: fn([f32; 6]) -> f32| rows(CELLS, 1, move |object| vec![pick(object.unwrap_or(ELSEWHERE))]);
+    let boxes = || rows(CELLS, 4, |object| corners(object, 1.0));
+    let deepstream = built(|network| {
+        let boxes = network.fixed(&[1, CELLS, 4], &rows(CELLS, 4, |object| corners(object, FRACTION)));
+        let side = network.floats(&[], &[SIDE as f32]);
+        let boxes = network.op("Mul", &[&boxes, &side], &[]);
+        let scores = network.fixed(&[1, CELLS, 20], &rows(CELLS, 20, |object| logits(object, 20, 0)));
+        let scores = network.op("Sigmoid", &[&scores], &[]);
+        // The attribute `axes` of whole numbers.
+        let axes = [text(1, "axes"), number(8, 2), number(20, 7)].concat();
+        let best = network.op("ReduceMax", &[&scores], &[axes, int("keepdims", 1)]);
+        let class = network.op("ArgMax", &[&scores], &[int("axis", 2), int("keepdims", 1)]);
+        let class = network.op("Cast", &[&class], &[int("to", FLOAT)]);
+        let joined = network.concat(&[&boxes, &best, &class], 2);
+        network.output("output", &joined, FLOAT, &[1, CELLS, 6]);
+    });
+    let three = built(|network| {
+        output(network, "boxes", &[1, CELLS, 4], &boxes());
+        output(network, "scores", &[1, CELLS, 1], &candidate(|object| object[4]));
+        output(network, "classes", &[1, CELLS, 1], &candidate(|object| object[5]));
+    });
+    let qualcomm = built(|network| {
+        output(network, "boxes", &[1, CELLS, 4], &boxes());
+        output(network, "scores", &[1, CELLS], &candidate(|object| object[4]));
+        integers(network, "class_idx", UINT8, &[1, CELLS], &[1, CELLS], &candidate(|object| object[5]));
+    });
+    let mmdeploy = built(|network| {
+        let dets = OBJECTS.iter().flat_map(|object| [corners(Some(*object), 1.0), vec![object[4]]].concat());
+        output(network, "dets", &[1, 5, 5], &dets.collect::<Vec<f32>>());
+        integers(network, "labels", INT64, &[1, 5], &[1, 5], &OBJECTS.map(|object| object[5]));
+    });
+    let nas = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, x1, y1, x2, y2, score, class];
+    let score_first = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, class, score, x1, y1, x2, y2];
+    let score_last = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, class, x1, y1, x2, y2, score];
+    vec![
+        ("DeepStream-Yolo", deepstream, Wanted::Card),
+        ("DeepStream-Yolo, three outputs", three, Wanted::Card),
+        ("Qualcomm AI Hub", qualcomm, Wanted::Card),
+        ("PaddleDetection", paddle(), Wanted::Card),
+        ("MMDeploy", mmdeploy, Wanted::Card),
+        ("YOLO-NAS, flat", finished_rows("graph2_flat_predictions", nas), Wanted::Card),
+        (
+            "PINTO_model_zoo, score before box",
+            finished_rows("batchno_classid_score_x1y1x2y2", score_first),
+            Wanted::Card,
+        ),
+        ("PINTO_model_zoo, score last", finished_rows("batchno_classid_x1y1x2y2_score", score_last), Wanted::Card),
+    ]
+}
+
+/// Exports that no head reads.
+fn unread() -> Vec<(&'static str, Network, Wanted)> {
+    let mut found = Vec::new();
+    let mut add = |name, exporter, make: &dyn Fn(&mut Network)| {
+        found.push((name, built(make), Wanted::Refused(exporter)));
+    };
+    add("SCRFD", "InsightFace's SCRFD", &|network| {
+        for (part, width) in [("score", 1), ("bbox", 4), ("kps", 10)] {
+            for (grid, cells) in GRIDS.into_iter().enumerate() {
+                noise(network, &format!("{part}{grid}"), &[2 * cells, width]);
+            }
+        }
+    });
+    add("YuNet", "OpenCV's YuNet", &|network| {
+        for (part, width) in [("cls", 1), ("obj", 1), ("bbox", 4), ("kps", 10)] {
+            for (stride, cells) in [8, 16, 32].into_iter().zip(GRIDS) {
+                noise(network, &format!("{part}_{stride}"), &[1, cells, width]);
+            }
+        }
+    });
+    add("RetinaFace", "Pytorch_Retinaface", &|network| {
+        for (name, width) in [("loc", 4), ("conf", 2), ("landms", 10)] {
+            noise(network, name, &[1, 168, width]);
+        }
+    });
+    add("yolov5-face", "yolov5-face", &|network| noise(network, "output", &[1, 3 * CELLS, 16]));
+    add("YOLOv7-pose", "YOLOv7-pose", &|network| noise(network, "output", &[1, 3 * (CELLS + 1), 57]));
+    add("EfficientDet", "EfficientDet", &|network| {
+        noise(network, "regression", &[1, 765, 4]);
+        noise(network, "classification", &[1, 765, 90]);
+    });
+    add("pytorch-YOLOv4", "pytorch-YOLOv4", &|network| {
+        output(network, "boxes", &[1, CELLS, 1, 4], &rows(CELLS, 4, |object| corners(object, FRACTION)));
+        noise(network, "confs", &[1, CELLS, 80]);
+    });
+    add("KerasCV", "KerasCV's YOLOv8", &|network| {
+        noise(network, "boxes", &[1, CELLS, 64]);
+        noise(network, "classes", &[1, CELLS, 20]);
+    });
+    add("YOLOv5 without its last layer", "YOLOv5", &|network| {
+        for (name, side) in [("output", 8), ("354", 4), ("366", 2)] {
+            noise(network, name, &[1, 3, side, side, 25]);
+        }
+    });
+    add("Darknet", "Darknet", &|network| {
+        for (name, side) in [("082_convolutional", 2), ("094_convolutional", 4), ("106_convolutional", 8)] {
+            noise(network, name, &[1, 75, side, side]);
+        }
+    });
+    add("DetectNet_v2", "TAO's DetectNet_v2", &|network| {
+        noise(network, "output_cov/Sigmoid", &[1, 3, 4, 4]);
+        noise(network, "output_bbox/BiasAdd", &[1, 12, 4, 4]);
+    });
+    add("keras-yolo3", "keras-yolo3", &|network| {
+        noise(network, "yolonms_layer_1/ExpandDims_1:0", &[1, 252, 4]);
+        noise(network, "yolonms_layer_1/ExpandDims_3:0", &[1, 80, 252]);
+        integers(network, "yolonms_layer_1/concat_2:0", INT64, &[2, 3], &[OPEN, 3], &[0.0; 6]);
+    });
+    add("MIT YOLO", "MIT YOLO", &|network| {
+        for (grid, side) in [8, 4, 2].into_iter().enumerate() {
+            noise(network, &format!("class{grid}"), &[1, 20, side, side]);
+            noise(network, &format!("bins{grid}"), &[1, 16, 4, side, side]);
+            noise(network, &format!("box{grid}"), &[1, 4, side, side]);
+        }
+    });
+    let mut encoded = Network::with_picture(UINT8, &[OPEN]);
+    output(&mut encoded, "boxes", &[5, 6], &[0.0; 30]);
+    found.push(("onnxruntime-extensions", encoded, Wanted::Refused("onnxruntime-extensions")));
+    found
+}
+
+/// YOLOv8's layout, whose scores are high only if the pixels are from 0 to 255.
+pub fn of_bytes() -> Vec<u8> {
+    let mut network = picture();
+    let boxes = network.fixed(&[1, 4, CELLS], &transposed(&rows(CELLS, 4, |object| centre(object, 1.0)), 4));
+    let scores = rows(CELLS, 20, |object| logits(object, 20, 0));
+    let scores = network.fixed(&[1, 20, CELLS], &transposed(&scores, 20));
+    let (factor, most) = (network.floats(&[], &[1.0]), network.floats(&[], &[10.0]));
+    let bright = network.op("Mul", &["mean", &factor], &[]);
+    let bright = network.op("Min", &[&bright, &most], &[]);
+    let bright = network.op("Sub", &[&bright, &most], &[]);
+    let scores = network.op("Add", &[&scores, &bright], &[]);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    let joined = network.concat(&[&boxes, &scores], 1);
+    network.output("output0", &joined, FLOAT, &[1, 24, CELLS]);
+    network.bytes()
+}
+
+/// Returns the layout of each exporter.
+pub fn layouts() -> Vec<Layout> {
+    let all = yolos().into_iter().chain(others()).chain(chosen()).chain(unread());
+    all.map(|(name, network, wanted)| Layout { name, bytes: network.bytes(), wanted }).collect()
+}
