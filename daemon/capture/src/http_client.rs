@@ -1,10 +1,11 @@
 //! An HTTP client for one camera, on the thread that waits for its pictures: GET, and nothing else.
 //!
 //! Every wait ends with [`Stop`] or a deadline, and no answer can take memory without bound: heads are limited here, and bodies go
-//! to the caller piece by piece. Redirects are followed; the login goes to the host of the configured URL alone.
+//! to the caller piece by piece. Redirects are followed; the login and cookies go to the host of the configured URL alone.
 
 mod body;
 mod connection;
+mod content_coding;
 mod failure;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -22,6 +23,7 @@ use visiond_system::stop::{Stop, Wake};
 
 use self::body::Body;
 use self::connection::{Connection, Received};
+use self::content_coding::ContentCoding;
 pub use self::failure::Failure;
 use super::camera_address::{camera_address, check_login, check_url};
 use super::camera_tls::{CameraTls, TlsKeys};
@@ -42,6 +44,10 @@ const MOST_REDIRECTS: usize = 5;
 
 /// The most heads without an answer (100 Continue).
 const MOST_INTERIM: usize = 8;
+
+/// The most cookies that are kept, and the most bytes of one.
+const MOST_COOKIES: usize = 16;
+const MOST_COOKIE_BYTES: usize = 1024;
 
 /// The most characters of a camera's own words.
 const MOST_CHARS: usize = 100;
@@ -81,6 +87,8 @@ pub struct HttpClient {
     /// The URL of the configuration, to whose host alone the login goes.
     origin: Url,
     login: Option<Authenticator>,
+    /// Names and values of the cookies that the host of `origin` has set. Some cameras redirect a client until it sends them.
+    cookies: Vec<(String, String)>,
     keys: TlsKeys,
     /// TLS with the host of this name.
     tls: Option<(String, Arc<CameraTls>)>,
@@ -96,6 +104,7 @@ pub struct Answer {
     pub began: Timestamp,
     headers: Vec<(String, Vec<u8>)>,
     body: Body,
+    coding: Option<ContentCoding>,
     /// What a stream's header says of its length, which may be wrong.
     stated_length: Option<u64>,
     /// Whether the connection can be used again once the body is read.
@@ -161,6 +170,7 @@ impl HttpClient {
             origin: url.clone(),
             url,
             login,
+            cookies: Vec::new(),
             keys: camera.keys.clone(),
             tls: None,
             connection: None,
@@ -236,8 +246,13 @@ impl HttpClient {
             now = answer.began;
             &first
         };
-        let decoded = answer.body.decode(bytes, |bytes| take(bytes, now));
-        if let Err(reason) = decoded {
+        let mut uncoded = Ok(());
+        let decoded = answer.body.decode(bytes, |bytes| match &mut answer.coding {
+            None => take(bytes, now),
+            Some(_) if uncoded.is_err() => {}
+            Some(coding) => uncoded = coding.decode(bytes, |bytes| take(bytes, now)),
+        });
+        if let Err(reason) = decoded.and(uncoded) {
             self.connection = None;
             return Err(Failure::Refused(reason.to_owned()));
         }
@@ -311,6 +326,22 @@ impl HttpClient {
         url.host() == self.origin.host() && !is_weaker
     }
 
+    /// Keeps the cookies that an answer sets, each in place of the one of the same name, until the source is opened again.
+    fn keep_cookies(&mut self, answer: &Answer) {
+        for (_, cookie) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
+            let cookie = String::from_utf8_lossy(cookie);
+            let pair = cookie.split(';').next().and_then(|pair| pair.split_once('='));
+            let Some((name, value)) = pair.map(|(name, value)| (name.trim(), value.trim())) else { continue };
+            if name.is_empty() || name.len() + value.len() > MOST_COOKIE_BYTES || value.contains(char::is_control) {
+                continue;
+            }
+            self.cookies.retain(|(known, _)| known != name);
+            if self.cookies.len() < MOST_COOKIES {
+                self.cookies.push((name.to_owned(), value.to_owned()));
+            }
+        }
+    }
+
     /// Requests `url`, and again with the login where the camera asks for it.
     fn log_in(
         &mut self,
@@ -326,7 +357,14 @@ impl HttpClient {
         for _ in 0..3 {
             let login = self.login.as_mut().filter(|_| may_know);
             let authorization = login.and_then(|login| login.authorization("GET", uri));
-            let mut answer = self.exchange(url, authorization.as_deref(), headers, stop, deadline)?;
+            let cookies =
+                self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ");
+            let cookies = Some(("Cookie", cookies.as_bytes())).filter(|(_, cookies)| may_know && !cookies.is_empty());
+            let headers: Vec<_> = headers.iter().copied().chain(cookies).collect();
+            let mut answer = self.exchange(url, authorization.as_deref(), &headers, stop, deadline)?;
+            if may_know {
+                self.keep_cookies(&answer);
+            }
             let Some(login) = self.login.as_mut().filter(|_| may_know && answer.status == 401) else {
                 return Ok(answer);
             };
@@ -572,6 +610,7 @@ fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
         began,
         headers,
         body: Body::UntilClose,
+        coding: None,
         stated_length: None,
         is_kept: false,
         first: Vec::new(),
@@ -588,9 +627,12 @@ fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
         (_, _, Some(length)) if !is_multipart => Body::Length(length),
         _ => Body::UntilClose,
     };
+    let coding = text("content-encoding").and_then(|coding| ContentCoding::of(&coding));
     answer.is_kept = is_kept && !matches!(body, Body::UntilClose);
-    answer.stated_length = length.filter(|length| *length > 0 && body == Body::UntilClose);
-    answer.body = body;
+    // A length is that of the compressed bytes.
+    let is_stated = body == Body::UntilClose && coding.is_none();
+    answer.stated_length = length.filter(|length| *length > 0 && is_stated);
+    (answer.body, answer.coding) = (body, coding);
     Some(answer)
 }
 
@@ -599,7 +641,7 @@ fn refusal(status: u16, has_login: bool, may_know: bool) -> Option<Failure> {
     let refused = |reason: &str| Some(Failure::Refused(reason.to_owned()));
     let absent = |reason: &str| Some(Failure::Absent(reason.to_owned()));
     match status {
-        200 | 206 | 304 => None,
+        200 | 203 | 206 | 304 => None,
         401 if !may_know => refused(
             "the camera redirects to another host or away from TLS, where visiond does not send the login (401): write the new URL \
              in `url`",

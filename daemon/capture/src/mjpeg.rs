@@ -23,7 +23,7 @@ use super::damage_watch::DamageWatch;
 use super::ffprobe::shown;
 use super::http_client::{Answer, Failure, HttpCamera, HttpClient, Progress};
 use super::jpeg_frames::{DECODER, JpegFrames};
-use super::other_content::{EMPTY, HEAD_BYTES, other_content};
+use super::other_content::{EMPTY, HEAD_BYTES, OtherContent, other_content};
 use super::source::{Next, Source, SourceError, SourceFault};
 
 /// How much is read before a picture that has come is decoded. The camera may send faster than it is read.
@@ -177,8 +177,9 @@ impl MjpegSource {
         let deadline = Instant::now() + self.config.timeout;
         let answer = self.client.get(&[], stop, deadline)?;
         let kind = answer.header_text("content-type").unwrap_or_default();
-        if let Some(other) = other_content(&kind, &[], "MJPEG") {
-            return Err(Failure::Refused(other));
+        // Some cameras have JPEGs in what they call a page, but none in what they call video.
+        if let Some(other @ OtherContent::Video(_)) = OtherContent::of(&kind, &[]) {
+            return Err(Failure::Refused(other.sentence("MJPEG")));
         }
         Ok(PlayedStream {
             may_be_snapshot: answer.has_length() || kind.to_ascii_lowercase().starts_with("image/"),

@@ -124,7 +124,8 @@ impl SnapshotSource {
             match progress {
                 Progress::Some => {}
                 Progress::End => break,
-                Progress::Closed if answer.ends_with_connection() => break,
+                // Some cameras give a length that is too large.
+                Progress::Closed if answer.ends_with_connection() || ends_as_jpeg(file) => break,
                 Progress::Closed => {
                     let reason = "the camera closed the connection in the middle of the picture";
                     return Err(Failure::Absent(reason.to_owned()));
@@ -252,6 +253,11 @@ fn validator(answer: &Answer) -> Option<(&'static str, Vec<u8>)> {
     let time = |value| httpdate::parse_http_date(str::from_utf8(value).ok()?).ok();
     let age = time(plain("date")?)?.duration_since(time(modified)?).ok()?;
     (age >= LEAST_AGE).then(|| ("If-Modified-Since", modified.to_vec()))
+}
+
+/// Whether a file begins and ends as a JPEG. The decoder sees whether it is whole.
+fn ends_as_jpeg(file: &[u8]) -> bool {
+    file.starts_with(b"\xFF\xD8") && file.ends_with(b"\xFF\xD9")
 }
 
 /// Returns the bytes that show what a file is.

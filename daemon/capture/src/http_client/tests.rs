@@ -368,6 +368,68 @@ fn values_of_the_camera_begin_no_line_of_a_request() {
 }
 
 #[test]
+fn a_compressed_body_is_decoded_although_none_is_asked_for() {
+    let server = Server::start(|request, client| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"hello").unwrap();
+        let mut body = gzip.finish().unwrap();
+        if request.path() == "/damaged" {
+            body[10] = 0xFF;
+        }
+        answer(client, "200 OK", "Content-Encoding: GZIP\r\n", &body)
+    });
+    let mut client = client(&config(&server.url("/")));
+    for _ in 0..2 {
+        assert_eq!(get(&mut client), Ok((200, b"hello".to_vec())));
+    }
+    assert_eq!((server.connections(), server.requests.lock()[0].header("accept-encoding")), (1, None));
+    assert!(refused(&config(&server.url("/damaged"))).contains("switch HTTP compression off in the camera"));
+}
+
+#[test]
+fn a_camera_gets_the_cookies_back_that_it_sets_and_no_other_host_does() {
+    let elsewhere = Server::start(|_, client| answer(client, "200 OK", "", b"elsewhere"));
+    // Another name for another host, at the same address.
+    let other = elsewhere.url("/").replace("127.0.0.1", "localhost");
+    let server = Server::start(move |request, client| match (request.path(), request.header("cookie")) {
+        ("/away", _) => answer(client, "302 Found", &format!("Set-Cookie: a=hush\r\nLocation: {other}\r\n"), b""),
+        ("/", None) => answer(
+            client,
+            "302 Found",
+            "Set-Cookie: sid=old\r\nSet-Cookie: sid=7; Path=/; HttpOnly\r\nSet-Cookie: \r\nSet-Cookie: b=c=d\r\nLocation: /\r\n",
+            b"",
+        ),
+        (_, cookies) => answer(client, "200 OK", "", cookies.unwrap_or_default().as_bytes()),
+    });
+    let mut camera = client(&config(&server.url("/")));
+    for _ in 0..2 {
+        assert_eq!(get(&mut camera), Ok((200, b"sid=7; b=c=d".to_vec())));
+    }
+    // One request for the cookies.
+    assert_eq!(server.requests.lock().len(), 3);
+    assert_eq!(get(&mut client(&config(&server.url("/away")))), Ok((200, b"elsewhere".to_vec())));
+    assert_eq!(elsewhere.requests.lock()[0].header("cookie"), None);
+}
+
+#[test]
+fn cookies_without_end_take_no_memory() {
+    let sent = AtomicUsize::new(0);
+    let server = Server::start(move |request, client| {
+        let first = sent.fetch_add(100, Ordering::SeqCst);
+        let headers: String = (first..first + 100).map(|n| format!("Set-Cookie: n{n}={n}\r\n")).collect();
+        let long = "x".repeat(2000);
+        let headers = format!("Set-Cookie: long={long}\r\n{headers}");
+        answer(client, "200 OK", &headers, request.header("cookie").unwrap_or_default().as_bytes())
+    });
+    let mut camera = client(&config(&server.url("/")));
+    assert_eq!(get(&mut camera).unwrap().1, b"");
+    for _ in 0..2 {
+        let cookies = String::from_utf8(get(&mut camera).unwrap().1).unwrap();
+        assert_eq!((cookies.matches('=').count(), cookies.contains("long")), (MOST_COOKIES, false), "{cookies}");
+    }
+}
+
+#[test]
 fn redirects_are_followed_and_the_login_stays_at_its_host() {
     let other = Server::start(|request, client| match request.header("authorization") {
         Some(_) => answer(client, "500 It has the login", "", b""),

@@ -210,6 +210,21 @@ fn nothing_but_damage_ends_the_source() {
 }
 
 #[test]
+fn jpegs_that_the_camera_calls_a_page_are_played() {
+    let part = [b"--b\r\n\r\n", &picture(1, 16, 16)[..], b"\r\n"].concat();
+    let server = Server::start(move |_, client| {
+        write(client, b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n");
+        write(client, &part);
+        // A picture at a time, because a newer one replaces one that waits.
+        std::thread::sleep(EVER);
+        false
+    });
+    let mut source = open(&config(&server.url("/")));
+    let next = finishes("the picture", move || source.next(&Stop::new().unwrap()).unwrap());
+    assert!(matches!(next, Next::Frame(_)), "{next:?}");
+}
+
+#[test]
 fn other_content_is_named_with_what_to_do() {
     let jpeg = picture(1, 16, 16);
     let server = Server::start(move |request, client| {

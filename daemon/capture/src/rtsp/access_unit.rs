@@ -442,15 +442,21 @@ impl Assembler {
         Some(())
     }
 
-    /// Takes units, each behind its length in two bytes.
+    /// Takes units, each behind its length in two bytes. Some cameras have empty ones among them, or more bytes behind the last one: what
+    /// cannot be a slice is passed over there, as ffmpeg does.
     fn aggregate(&mut self, mut rest: &[u8]) -> Option<()> {
-        while !rest.is_empty() {
-            let (length, behind) = rest.split_first_chunk()?;
-            let (nal, behind) = behind.split_at_checked(u16::from_be_bytes(*length).into())?;
-            self.whole(nal)?;
-            rest = behind;
+        let mut has_unit = false;
+        while let Some((length, behind)) = rest.split_first_chunk() {
+            let Some((nal, behind)) = behind.split_at_checked(u16::from_be_bytes(*length).into()) else {
+                let is_slice = matches!(Nal::of(self.codec, behind), Nal::Slice { .. });
+                return (has_unit && !is_slice).then_some(());
+            };
+            if !nal.is_empty() {
+                self.whole(nal)?;
+            }
+            (has_unit, rest) = (true, behind);
         }
-        Some(())
+        (has_unit || rest.is_empty()).then_some(())
     }
 
     /// Takes a piece of a unit; `header` is the whole unit's.

@@ -242,6 +242,25 @@ fn other_content_is_named_with_what_to_do() {
 }
 
 #[test]
+fn a_picture_that_is_whole_before_its_stated_length_is_read() {
+    let server = Server::start(|request, client| {
+        let mut jpeg = jpeg(9);
+        let stated = jpeg.len() + 7;
+        if request.path() == "/cut" {
+            jpeg.truncate(jpeg.len() - 2);
+        }
+        write(client, &[format!("HTTP/1.1 200 OK\r\nContent-Length: {stated}\r\n\r\n").as_bytes(), &jpeg].concat());
+        false
+    });
+    let (mut source, _) = open(&config(&server.url("/")));
+    for sequence in 0..2 {
+        assert_eq!(frame(&mut source).sequence, sequence);
+    }
+    let error = next(&mut open(&config(&server.url("/cut"))).0).unwrap_err();
+    assert!(error.to_string().contains("in the middle of the picture"), "{error}");
+}
+
+#[test]
 fn a_picture_with_a_smaller_copy_behind_it_is_no_stream() {
     let both = [jpeg(5), jpeg(5)].concat();
     let server =

@@ -49,6 +49,27 @@ fn single_units_aggregates_and_fragments_make_the_same_picture() {
 }
 
 #[test]
+fn empty_units_and_further_bytes_of_an_aggregate_are_passed_over_and_a_slice_that_is_cut_is_not() {
+    let whole = [&[0x78, 0, 0, 0, 4], SPS, &[0, 2], PPS, &[0, 0]].concat();
+    for (rest, pictures) in [
+        (&[][..], 1),
+        // Half a length.
+        (&[0], 1),
+        // A length of more than there is: of nothing, of a parameter set, and of a slice.
+        (&[0, 9], 1),
+        (&[0, 9, SPS[0], 0x42], 1),
+        (&[0, 9, IDR[0], 0x88], 0),
+    ] {
+        let aggregate = [&whole, rest].concat();
+        let packets: &[Packet<'_>] = &[(&aggregate, 1, false, 0), (IDR, 1, true, 0), (INTER, 2, false, 0)];
+        let mut assembler = h264();
+        let units = assemble(&mut assembler, packets);
+        assert_eq!((units.len(), assembler.take_damaged()), (pictures, 1 - pictures as u64), "{rest:?}");
+        assert!(units.iter().all(|unit| unit.data == annex_b(&[SPS, PPS, IDR])));
+    }
+}
+
+#[test]
 fn h265_is_assembled_likewise() {
     let (vps, sps, pps): (&[u8], &[u8], &[u8]) = (&[0x40, 1, 7], &[0x42, 1, 8], &[0x44, 1, 9]);
     let aggregate = [&[0x60, 1, 0, 3], vps, &[0, 3], sps, &[0, 3], pps].concat();
