@@ -20,6 +20,7 @@ mod depth;
 mod depth_map;
 mod embedding;
 mod end_to_end;
+mod faces;
 mod finished_rows;
 mod frame_values;
 mod gpu_filter;
