@@ -327,6 +327,10 @@ fn propose_yolov5(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, 
         ),
     };
     evidence.add(rank, HeadSpec::Yolov5 { keypoints: points, masks }, Some(classes), reason);
+    if points.is_some() && !shown {
+        let reason = format!("{rows} of box, objectness and {}", scores_text(width - 5));
+        evidence.add(rank + 1, HeadSpec::Yolov5 { keypoints: None, masks: 0 }, Some(width - 5), reason);
+    }
 }
 
 fn propose_yolov8(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, rank: u8, candidates: &str) {
