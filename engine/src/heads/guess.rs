@@ -468,12 +468,14 @@ fn face_specs(style: FacesStyle) -> Vec<FacesSpec> {
     std::iter::once(usual).chain(other).collect()
 }
 
-/// Adds the guess of faces with landmarks on grids, whose shapes no other head has. Returns whether it did.
+/// Adds the guess of faces with landmarks on grids, whose shapes or names no other head has. Returns whether it did.
 fn propose_faces(evidence: &mut Evidence<'_>, tables: &[(usize, [Option<usize>; 2])]) -> bool {
     let of_width = |width: usize| tables.iter().filter(|(_, [_, w])| *w == Some(width)).count();
     let (scores, boxes, points) = (of_width(1), of_width(4), of_width(10));
     let size = evidence.size.unwrap_or(HeadSpec::Faces(FacesSpec::default()).usual_size());
     let paired = tables.iter().any(|(_, dims)| *dims == [Some(2 * cells(size, &[8])), Some(1)]);
+    let outputs = evidence.facts.outputs;
+    let named = |part: &str| outputs.iter().any(|output| named_like(output, part));
     let style = match (scores, of_width(2), boxes, points) {
         (0, 1, 1, 1) => FacesStyle::Retinaface,
         // One box a cell is what others have.
@@ -481,9 +483,11 @@ fn propose_faces(evidence: &mut Evidence<'_>, tables: &[(usize, [Option<usize>; 
         (5, 0, 5, 0) => FacesStyle::Scrfd,
         (3 | 5, 0, grids, marked) if grids == scores && grids == marked => FacesStyle::Scrfd,
         (6, 0, 3, 3) => FacesStyle::Yunet,
+        // Exports of open shapes have the names of their projects' own.
+        _ if outputs.len() == 3 && ["loc", "conf", "landm"].into_iter().all(named) => FacesStyle::Retinaface,
+        _ if outputs.len() == 12 && ["cls_8", "obj_8", "bbox_8", "kps_8"].into_iter().all(named) => FacesStyle::Yunet,
         _ => return false,
     };
-    let outputs = evidence.facts.outputs;
     let fits = |spec: &FacesSpec| build(&HeadSpec::Faces(spec.clone()), outputs, size, 1).is_ok();
     let Some(spec) = face_specs(style).into_iter().find(fits) else { return false };
     let name = FACES.iter().find(|(_, known)| *known == style).map_or("", |(name, _)| name);

@@ -593,6 +593,10 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
         let card = crate::card::Card::from_toml(card, std::path::Path::new("net.toml")).unwrap();
         assert!(build(&card.head, &outputs, (640, 640), card.classes.len()).is_ok());
     }
+    let open = |name: &str| TensorInfo { shape: Some(vec![Dim::Dynamic(String::new()); 3]), ..tensor(name, &[]) };
+    let outputs = ["loc", "conf", "landmarks"].map(open);
+    let card = &guesses(&outputs, &[tensor("input", &[1, 3, 640, 640])])[0].card;
+    assert!(card.contains("style = \"retinaface\""), "{card}");
     // pytorch-YOLOv4.
     let outputs = [tensor("boxes", &[1, 10_647, 1, 4]), tensor("confs", &[1, 10_647, 80])];
     let yolov4 = guesses(&outputs, &[tensor("input", &[1, 3, 416, 416])]);
