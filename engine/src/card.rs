@@ -23,7 +23,7 @@ use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 pub(crate) use self::class_name::{MAX_NAME_CHARS, is_too_long};
 pub(crate) use self::preprocess::Way;
 use crate::backend::one_line;
-use crate::heads::spec::HeatmapStyle;
+use crate::heads::spec::{FacesSpec, FacesStyle, HeatmapStyle};
 use crate::heads::{Family, HeadSpec};
 
 pub(crate) use error::CardPlaces;
@@ -86,6 +86,11 @@ impl Card {
             HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::TtfNet => Way::TTFNET,
             HeadSpec::Heatmap(_) => Way::CENTERNET,
             HeadSpec::Blazeface(_) => Way::MEDIAPIPE,
+            HeadSpec::Faces(faces) => match faces.style {
+                FacesStyle::Scrfd => Way::SCRFD,
+                FacesStyle::Yunet => Way::YUNET,
+                FacesStyle::Retinaface => Way::RETINAFACE,
+            },
             HeadSpec::Movenet => Way::MOVENET,
             HeadSpec::Semantic { .. } => Way::DETR,
             HeadSpec::DbText(_) => Way::PADDLE_OCR,
@@ -94,7 +99,16 @@ impl Card {
             HeadSpec::Depth(_) => Way::PADDLE,
         };
         let family = head.family();
-        let classes = if family == Family::DbText { vec!["text".to_owned()] } else { Vec::new() };
+        let classes = match family {
+            Family::DbText => vec!["text".to_owned()],
+            Family::Faces => vec!["face".to_owned()],
+            _ => Vec::new(),
+        };
+        let (faces_score, faces_iou) = match &head {
+            HeadSpec::Faces(FacesSpec { style: FacesStyle::Yunet, .. }) => (0.9, 0.3),
+            HeadSpec::Faces(FacesSpec { style: FacesStyle::Retinaface, .. }) => (0.6, 0.4),
+            _ => (0.5, 0.4),
+        };
         let faces = matches!(&head, HeadSpec::Heatmap(spec) if spec.style == HeatmapStyle::CenterFace);
         let yolo = Self {
             name: String::new(),
@@ -124,6 +138,9 @@ impl Card {
                 ..yolo
             },
             Family::Blazeface => Self { score_threshold: 0.5, iou_threshold: 0.3, max_detections: NO_LIMIT, ..yolo },
+            Family::Faces => {
+                Self { score_threshold: faces_score, iou_threshold: faces_iou, max_detections: NO_LIMIT, ..yolo }
+            }
             Family::Movenet => Self { score_threshold: 0.11, ..yolo },
             // Every class that covers a pixel.
             Family::Semantic => Self { score_threshold: 0.0, max_detections: NO_LIMIT, ..yolo },

@@ -21,6 +21,7 @@ mod depth_map;
 mod embedding;
 mod end_to_end;
 mod exports;
+mod faces;
 mod finished_rows;
 mod frame_values;
 mod gpu_filter;

@@ -228,9 +228,9 @@ fn boxes_head(
         }
         (_, Some(b)) if few && b == 6 + extra => Ok(suppressed),
         (_, Some(_)) if oriented => Err(refused()),
-        (_, Some(b)) if points.is_none() && b == 5 + classes => Ok(HeadSpec::Yolov5 { masks: 0 }),
+        (_, Some(b)) if points.is_none() && b == 5 + classes => Ok(HeadSpec::Yolov5 { keypoints: None, masks: 0 }),
         (_, Some(b)) if points.is_none() && b == 5 + classes + YOLOV5_MASKS => {
-            Ok(HeadSpec::Yolov5 { masks: YOLOV5_MASKS })
+            Ok(HeadSpec::Yolov5 { keypoints: None, masks: YOLOV5_MASKS })
         }
         (_, Some(b)) if few && segment && b > 6 => Ok(suppressed),
         (_, Some(b)) if few && points.is_none() && b == 4 + classes => Ok(HeadSpec::Detr(BoxesSpec::default())),

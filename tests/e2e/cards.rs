@@ -91,7 +91,7 @@ fn a_card_that_contradicts_its_network_is_refused_by_every_command_with_its_plac
 }
 
 /// Networks, and the lines that the card to start from must have.
-const STARTERS: [(&str, &[&str]); 42] = [
+const STARTERS: [(&str, &[&str]); 46] = [
     (
         "attributes",
         &[
@@ -133,6 +133,10 @@ const STARTERS: [(&str, &[&str]); 42] = [
     ("centernet-scores", &["family = \"heatmap\"", "style = \"centernet\"", "sigmoid = false"]),
     ("centerface", &["family = \"heatmap\"", "style = \"centerface\"", "sigmoid = false"]),
     ("blazeface", &["family = \"blazeface\""]),
+    ("scrfd", &["family = \"faces\"", "style = \"scrfd\"", "names = [\"face\"]"]),
+    ("yunet", &["family = \"faces\"", "style = \"yunet\"", "names = [\"face\"]"]),
+    ("retinaface", &["family = \"faces\"", "style = \"retinaface\"", "names = [\"face\"]"]),
+    ("yolov5-face", &["family = \"yolov5\"", "keypoints = [5, 2]", "names = [\"face\"]"]),
     ("classifier", &["family = \"classifier\"", "activation = \"softmax\""]),
     ("classifier-softmax", &["family = \"classifier\"", "activation = \"none\""]),
     ("classifier-open", &["family = \"classifier\"", "size = [224, 224]"]),
@@ -481,6 +485,35 @@ const CONTRADICTIONS: &[Contradiction] = &[
         place: "3:13",
         says: "`output0` has columns of 6 numbers instead of 57: the card's 2 classes and 55 others",
         write: "remove `keypoints` under [head]",
+    },
+    Contradiction {
+        network: "yolov5-face",
+        card: "[head]\nfamily = \"yolov5\"\n[classes]\nnames = [\"face\"]",
+        place: "2:10",
+        says: "`output` has rows of 16 numbers instead of 6: the card's 1 class and 5 others",
+        write: "write `keypoints = [5, 2]` under [head], or name 11 classes",
+    },
+    Contradiction {
+        network: "yunet",
+        card: "[head]\nfamily = \"faces\"\nstyle = \"scrfd\"",
+        place: "3:9",
+        says: "there are 12 outputs instead of 6 or 9 for strides [8, 16, 32]",
+        write: "write `style = \"yunet\"` under [head]",
+    },
+    Contradiction {
+        network: "scrfd",
+        card: "[head]\nfamily = \"nanodet\"\n[classes]\nnames = [\"face\"]",
+        place: "2:10",
+        says: "instead of 33: the card's 1 class and 32 others",
+        write: "write `family = \"faces\"`, `style = \"scrfd\"` under [head]",
+    },
+    Contradiction {
+        network: "retinaface",
+        card: "[head]\nfamily = \"faces\"\nstyle = \"retinaface\"\nmin_sizes = [[16], [64], [256]]",
+        place: "4:13",
+        says: "no such outputs have the 84 rows of strides [8, 16, 32] over 64x64 pixels",
+        write: "write the `strides` and `min_sizes` that the model was trained with under [head] (`visiond inspect` shows the usual \
+                ones that fit)",
     },
     Contradiction {
         network: "yolov8-seg",

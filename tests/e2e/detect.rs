@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use visiond_tests::networks::{BODY, EMBEDDING, GENDER, TAGS, TURNED, WORN, depth_at, network};
+use visiond_tests::networks::{BODY, EMBEDDING, FACE, FACE_POINTS, GENDER, TAGS, TURNED, WORN, depth_at, network};
 use visiond_tests::{assert_no_panic, json_lines, picture, root, run, stderr, video, visiond};
 
 const INPUT: i32 = 5;
@@ -224,6 +224,40 @@ fn a_movenet_that_takes_whole_numbers_runs_as_it_is() {
     // Around the points that count: not the hidden right foot.
     let number = |key: &str| body["box"][key].as_f64().unwrap();
     assert_eq!(["x", "y", "width", "height"].map(number), [17.0, 6.0, 35.0, 52.0]);
+}
+
+#[test]
+fn a_face_detector_finds_its_face_and_names_its_points_with_the_card_that_inspect_proposes() {
+    for name in ["scrfd", "yunet", "retinaface", "yolov5-face"] {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("net.onnx");
+        fs::write(&model, network(name)).unwrap();
+        let described = run([OsString::from("inspect"), OsString::from("--json"), model.into()]);
+        let described: serde_json::Value = serde_json::from_slice(&described.stdout).unwrap();
+        let heads = described["heads"].as_array().unwrap();
+        // So few rows may also be queries.
+        assert!(heads.len() == 1 || name == "yolov5-face", "{name}: {described}");
+        fs::write(folder.path().join("net.toml"), heads[0]["card"].as_str().unwrap()).unwrap();
+
+        let message = message_of(folder.path(), &network(name));
+        let faces = message["detections"].as_array().unwrap();
+        assert_eq!(faces.len(), 1, "{name}: {message}");
+        let face = &faces[0];
+        assert_eq!(face["label"], "face");
+        let near = |found: &serde_json::Value, wanted: f32| (found.as_f64().unwrap() as f32 - wanted).abs() < 0.01;
+        let [left, top, right, bottom] = FACE;
+        for (key, wanted) in [("x", left), ("y", top), ("width", right - left), ("height", bottom - top)] {
+            assert!(near(&face["box"][key], wanted), "{name}, {key}: {face}");
+        }
+        let score = face["score"].as_f64().unwrap();
+        assert!((score - 0.96).abs() < 1e-3, "{name}: {score}");
+        let points = face["keypoints"].as_array().unwrap();
+        let names: Vec<&str> = points.iter().map(|point| point["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["right_eye", "left_eye", "nose", "right_mouth", "left_mouth"], "{name}");
+        for (point, [x, y]) in points.iter().zip(FACE_POINTS) {
+            assert!(near(&point["x"], x) && near(&point["y"], y), "{name}: {face}");
+        }
+    }
 }
 
 #[test]

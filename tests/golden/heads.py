@@ -651,6 +651,161 @@ outputs = [("dets", "f32", p[None, :, :5]), ("labels", "i64", p[None, :, 5].asty
 case("mmdeploy", '[head]\nfamily = "yolo-nms"\n' + names(3), [640, 480], outputs, found, 0.25)
 case("ssd of mmdeploy", '[head]\nfamily = "ssd"\n' + names(3), [640, 480], outputs, found, 0.25)
 
+# --- Faces with landmarks on grids --------------------------------------------------------------------------------------------
+# Each function is written in numpy after the code of the project that it names, of which nothing is copied.
+def faces_nms(iou):
+    """SCRFD.nms of insightface model_zoo/scrfd.py, py_cpu_nms of Pytorch_Retinaface: sides are one pixel longer."""
+    def run(found, points):
+        order, kept = sorted(range(len(found)), key=lambda i: -found[i][4]), []
+        while order:
+            best = order.pop(0)
+            kept.append(best)
+            order = [i for i in order if overlap(found[best], found[i], iou, 1) <= iou]
+        return [found[k] for k in kept], points and [points[k] for k in kept]
+    return run
+
+
+def found_faces(score, box, kps, thr):
+    """Boxes [N, 4] and points [N, 10] of which those stay whose score passes."""
+    hot = np.flatnonzero(score >= thr)
+    return [(*box[i], score[i], 0) for i in hot], None if kps is None else [list(kps[i].reshape(-1, 2)) for i in hot]
+
+
+def scrfd(levels, w, h, thr, anchors):
+    """deepinsight/insightface python-package/insightface/model_zoo/scrfd.py, forward; levels: (stride, scores, boxes, points)."""
+    score, box, kps = [], [], []
+    for stride, s, b, k in levels:
+        centres = np.stack(np.mgrid[:h // stride, :w // stride][::-1], -1).reshape(-1, 2).astype(np.float64) * stride
+        centres = np.repeat(centres, anchors, 0)
+        b = b.astype(np.float64) * stride
+        score.append(s[:, 0].astype(np.float64))
+        box.append(np.concatenate([centres - b[:, :2], centres + b[:, 2:]], 1))
+        if k is not None:
+            kps.append((k.astype(np.float64) * stride).reshape(len(k), -1, 2) + centres[:, None])
+    return found_faces(np.concatenate(score), np.concatenate(box), np.concatenate(kps) if kps else None, thr)
+
+
+def scrfd_levels(w, h, strides, anchors, points, hot=0.15):
+    for stride in strides:
+        n = (w // stride) * (h // stride) * anchors
+        yield (stride, scores(n, 1, hot), rounded(0.2 + 2 * rng.random((n, 4)), 3),
+               rounded(rng.standard_normal((n, 10)), 3) if points else None)
+
+
+FACES = '[head]\nfamily = "faces"\n'
+levels = list(scrfd_levels(96, 64, [8, 16, 32], 2, True))
+found, points = scrfd(levels, 96, 64, 0.5, 2)
+# InsightFace's models have no batch dimension and name their outputs by numbers.
+order = [a for part in (1, 2, 3) for a in (level[part] for level in levels)]
+case("faces of scrfd", FACES + 'style = "scrfd"\n', [96, 64], [(str(443 + 3 * i), "f32", a) for i, a in enumerate(order)], found, 0.5, points,
+     faces_nms(0.4))
+# A batch dimension, in f16, in another order.
+levels = [(s, *(a.astype(np.float16).astype(np.float32) for a in rest)) for s, *rest in scrfd_levels(64, 64, [8, 16, 32], 2, True)]
+found, points = scrfd(levels, 64, 64, 0.5, 2)
+shuffled = [(f"{part}_{level[0]}", "f16", level[1 + at][None]) for level in levels for at, part in reversed(list(enumerate(["score", "bbox", "kps"])))]
+case("faces of scrfd, batched, grid by grid, in f16", FACES, [64, 64], shuffled, found, 0.5, points, faces_nms(0.4))
+levels = list(scrfd_levels(128, 128, [8, 16, 32, 64, 128], 1, False))
+found, _ = scrfd(levels, 128, 128, 0.5, 1)
+case("faces of scrfd, five grids of one anchor without points", FACES + "strides = [8, 16, 32, 64, 128]\n", [128, 128],
+     [(f"o{i}", "f32", a) for i, a in enumerate([level[part] for part in (1, 2) for level in levels])], found, 0.5, nms=faces_nms(0.4))
+
+
+def yunet(levels, w, h, thr):
+    """opencv/opencv modules/objdetect/src/face_detect.cpp, postProcess; levels: (stride, classes, objectness, boxes, points)."""
+    found, points = [], []
+    for stride, cls, obj, bbox, kps in levels:
+        cols, rows = w // stride, h // stride
+        for r in range(rows):
+            for c in range(cols):
+                i = r * cols + c
+                score = math.sqrt(min(max(float(cls[i, 0]), 0), 1) * min(max(float(obj[i, 0]), 0), 1))
+                if score < thr:
+                    continue
+                x, y, bw, bh = (float(v) for v in bbox[i])
+                cx, cy, bw, bh = (c + x) * stride, (r + y) * stride, math.exp(bw) * stride, math.exp(bh) * stride
+                x1, y1 = cx - bw / 2, cy - bh / 2
+                found.append((x1, y1, x1 + bw, y1 + bh, score, 0))
+                points.append([((float(kps[i, 2 * n]) + c) * stride, (float(kps[i, 2 * n + 1]) + r) * stride) for n in range(5)])
+    return found, points
+
+
+levels = []
+for stride in (8, 16, 32):
+    n = (96 // stride) * (64 // stride)
+    levels.append((stride, scores(n, 1, 0.8), scores(n, 1, 0.8), rounded(rng.standard_normal((n, 4)) * 0.5 - [0, 0, 0.3, 0.3], 3),
+                   rounded(rng.standard_normal((n, 10)), 3)))
+# Beyond 0 to 1, as quantised models have them.
+levels[0][1][5], levels[0][2][5], levels[0][1][6], levels[0][2][6] = 1.02, 0.64, -0.02, 0.9
+found, points = yunet(levels, 96, 64, 0.45)
+assert len(batched_nms(0.3, 1000)(found, None)[0]) > len(faces_nms(0.3)(found, None)[0])
+case("faces of yunet", FACES + 'style = "yunet"\n', [96, 64],
+     [(f"{part}_{level[0]}", "f32", level[1 + at][None]) for at, part in enumerate(["cls", "obj", "bbox", "kps"]) for level in levels], found, 0.45,
+     points, batched_nms(0.3, 1000))
+
+
+def retinaface(loc, conf, landms, w, h, steps, min_sizes, thr):
+    """biubug6/Pytorch_Retinaface layers/functions/prior_box.py, PriorBox; utils/box_utils.py, decode and decode_landm; detect.py."""
+    priors = []
+    for step, sizes in zip(steps, min_sizes):
+        for i in range(math.ceil(h / step)):
+            for j in range(math.ceil(w / step)):
+                priors += [((j + 0.5) * step / w, (i + 0.5) * step / h, size / w, size / h) for size in sizes]
+    priors, loc, landms = np.array(priors), loc.astype(np.float64), landms.astype(np.float64)
+    assert len(priors) == len(loc)
+    variances = (0.1, 0.2)
+    centre, size = priors[:, :2] + loc[:, :2] * variances[0] * priors[:, 2:], priors[:, 2:] * np.exp(loc[:, 2:] * variances[1])
+    box = np.concatenate([centre - size / 2, centre + size / 2], 1) * [w, h, w, h]
+    kps = priors[:, None, :2] + landms.reshape(-1, 5, 2) * variances[0] * priors[:, None, 2:]
+    return found_faces(conf[:, 1].astype(np.float64), box, (kps * [w, h]).reshape(-1, 10), thr)
+
+
+def retinaface_rows(w, h, steps, min_sizes):
+    n = sum(math.ceil(w / s) * math.ceil(h / s) * len(sizes) for s, sizes in zip(steps, min_sizes))
+    logits = rng.standard_normal((n, 2)) * 2 + [1.5, 0]
+    return rounded(rng.standard_normal((n, 4)) * 2, 3), rounded(softmax(logits)), rounded(rng.standard_normal((n, 10)) * 4, 3)
+
+
+sizes = [[16, 32], [64, 128], [256, 512]]
+loc, conf, landms = retinaface_rows(100, 52, [8, 16, 32], sizes)
+found, points = retinaface(loc, conf, landms, 100, 52, [8, 16, 32], sizes, 0.6)
+case("faces of retinaface, sides that strides do not divide", FACES + 'style = "retinaface"\n', [100, 52],
+     [("output0", "f32", loc[None]), ("586", "f32", conf[None]), ("585", "f32", landms[None])], found, 0.6, points, faces_nms(0.4))
+# biubug6/Face-Detector-1MB-with-landmark data/config.py, cfg_slim: more prior boxes, decoded alike.
+sizes = [[10, 16, 24], [32, 48], [64, 96], [128, 192, 256]]
+loc, conf, landms = retinaface_rows(64, 64, [8, 16, 32, 64], sizes)
+found, points = retinaface(loc, conf, landms, 64, 64, [8, 16, 32, 64], sizes, 0.6)
+case("faces of retinaface, prior boxes of the card", FACES + f'style = "retinaface"\nstrides = [8, 16, 32, 64]\nmin_sizes = {sizes}\n', [64, 64],
+     [("landms", "f32", landms[None]), ("conf", "f32", conf[None]), ("loc", "f32", loc[None])], found, 0.6, points, faces_nms(0.4))
+
+
+# deepcam-cn/yolov5-face utils/general.py, non_max_suppression_face: points at 5 to 14, classes from 15 on.
+p = np.concatenate([cxcywh(60, 320, 256), scores(60, 1, 0.6), rounded(rng.random((60, 10)) * 300, 2), scores(60, 1, 0.6)], 1)
+found, points = [], []
+for row in p[p[:, 4] > 0.3].astype(np.float64):
+    conf = row[15:] * row[4]
+    if conf.max() > 0.3:
+        found.append((*xywh2xyxy(row[:4]), conf.max(), conf.argmax()))
+        points.append(list(row[5:15].reshape(5, 2)))
+case("yolov5 face", '[head]\nfamily = "yolov5"\nkeypoints = [5, 2]\n[classes]\nnames = ["face"]\n', [320, 256], [("output", "f32", p[None])],
+     found, 0.3, points, batched_nms(0.45, 1000))
+# WongKinYiu/yolov7, branch pose, utils/general.py, non_max_suppression with kpt_label: the score of the person at 5, then points.
+for nc, each in [(1, 17), (2, 4)]:
+    p = np.concatenate([cxcywh(50, 320, 256), scores(50, 1, 0.6), scores(50, nc, 0.6), rounded(rng.random((50, 3 * each)) * 300, 2)], 1)
+    found, points = [], []
+    for row in p[p[:, 4] > 0.3].astype(np.float64):
+        conf = row[5:5 + nc] * row[4]
+        if conf.max() > 0.3:
+            found.append((*xywh2xyxy(row[:4]), conf.max(), conf.argmax()))
+            points.append(list(row[5 + nc:].reshape(each, 3)))
+    case(f"yolov5 pose of {each}", f'[head]\nfamily = "yolov5"\nkeypoints = [{each}, 3]\n' + names(nc), [320, 256], [("output", "f32", p[None])],
+         found, 0.3, points, batched_nms(0.45, 1000))
+
+# Tianxiaomo/pytorch-YOLOv4 tool/utils.py, post_processing: boxes [1, N, 1, 4] as fractions, the best class of each, NMS by class.
+b, s = rounded(corner_boxes(60, 416, 416) / 416, 5), scores(60, 4, 0.2)
+found = [(*(row.astype(np.float64) * 416), conf.max(), conf.argmax()) for row, conf in zip(b, s.astype(np.float64)) if conf.max() > 0.4]
+case("pytorch-yolov4", '[head]\nfamily = "ssd"\nmulti_label = false\n[detect]\niou_threshold = 0.6\n' + names(4), [416, 416],
+     [("boxes", "f32", b[None, :, None]), ("confs", "f32", s[None])], found, 0.4, nms=batched_nms(0.6, 300))
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

@@ -447,6 +447,7 @@ fn cases() -> Vec<Case> {
         range,
         threshold,
     };
+    let face = HeadSpec::Yolov5 { keypoints: Some(Keypoints { count: 5, scored: false }), masks: 0 };
     let yolox = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8, 16, 32] });
     let faces = vec![("scores", vec![1, 896, 1]), ("boxes", vec![1, 896, 16])];
     let of_512 = |case: Case| Case { size: (512, 384), ..case };
@@ -456,7 +457,16 @@ fn cases() -> Vec<Case> {
         case("yolov8 pose", pose, vec![("o", vec![1, 56, 8400])], 640, 1, (0.0, 1.0), 0.9),
         case("every class, softmax", ssd(Activation::Softmax), pair(3000, 21), 320, 20, (-8.0, 8.0), 0.5),
         case("nanodet's logits", HeadSpec::Nanodet(logits), nanodet().outputs, 416, 80, (-9.0, 6.0), 0.997),
-        case("yolov5", HeadSpec::Yolov5 { masks: 0 }, vec![("o", vec![1, 25_200, 85])], 640, 80, (0.0, 1.0), 0.95),
+        case(
+            "yolov5",
+            HeadSpec::Yolov5 { keypoints: None, masks: 0 },
+            vec![("o", vec![1, 25_200, 85])],
+            640,
+            80,
+            (0.0, 1.0),
+            0.95,
+        ),
+        case("yolov5 face", face, vec![("o", vec![1, 25_200, 16])], 640, 1, (0.0, 1.0), 0.7),
         case("yolox", yolox, vec![("o", vec![1, 8400, 85])], 640, 80, (0.0, 1.0), 0.95),
         case("every class, sigmoid", ssd(Activation::Sigmoid), pair(3000, 21), 320, 20, (-8.0, 6.0), 0.995),
         case("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, (-8.0, 3.0), 0.95),

@@ -489,6 +489,112 @@ fn blazeface(sigmoid: bool) -> Network {
     network
 }
 
+/// The left, top, right and bottom of a face in pixels of the input.
+pub const FACE: [f32; 4] = [10.0, 12.0, 50.0, 56.0];
+/// Its right eye, left eye, nose, and the right and left corner of its mouth.
+pub const FACE_POINTS: [[f32; 2]; 5] = [[20.0, 26.0], [40.0, 26.0], [30.0, 36.0], [22.0, 46.0], [38.0, 46.0]];
+
+/// Faces on grids of strides 8, 16 and 32: [`FACE`] of a score of 0.96, found in one cell of the second grid. Each style's own numbers
+/// for it, of which a row has scores, objectness, box and points.
+fn faces(style: &str) -> Network {
+    let mut network = picture(SIDE);
+    let anchors = if style == "yunet" { 1 } else { 2 };
+    let rows = [64 * anchors, 16 * anchors, 4 * anchors];
+    // The cell at (2, 2), and RetinaFace's prior box of 64 pixels, the first of the cell.
+    let (stride, at) = (16.0, (2 * 4 + 2) * anchors as usize);
+    let [left, top, right, bottom] = FACE;
+    let (origin, unit) = match style {
+        "retinaface" => (2.5 * stride, 6.4),
+        _ => (2.0 * stride, stride),
+    };
+    let offset = |pixel: f32| (pixel - origin) / unit;
+    let centre = [(left + right) / 2.0, (top + bottom) / 2.0].map(offset);
+    let size = |pixels: f32| match style {
+        "retinaface" => (pixels / 64.0).ln() / 0.2,
+        _ => (pixels / stride).ln(),
+    };
+    let sides = match style {
+        "scrfd" => [-offset(left), -offset(top), offset(right), offset(bottom)],
+        _ => [centre[0], centre[1], size(right - left), size(bottom - top)],
+    };
+    let points: Vec<f32> = FACE_POINTS.iter().flatten().map(|&pixel| offset(pixel)).collect();
+    // Scores before their sigmoid or softmax: 0.96, and for YuNet the root of 0.96 times 0.96.
+    let logit = (0.96_f32 / 0.04).ln();
+    let table = |rows: u64, found: &[f32], other: f32, grid: bool| -> Vec<f32> {
+        let mut numbers = vec![other; rows as usize * found.len()];
+        if grid {
+            numbers[at * found.len()..(at + 1) * found.len()].copy_from_slice(found);
+        }
+        numbers
+    };
+    if style == "retinaface" {
+        let parts: [(&str, Vec<f32>, f32); 3] =
+            [("loc", sides.to_vec(), 0.0), ("conf", vec![0.0, logit], 0.0), ("landms", points, 0.0)];
+        for (name, found, other) in parts {
+            let width = found.len() as u64;
+            let mut numbers: Vec<f32> = Vec::new();
+            for (index, rows) in rows.into_iter().enumerate() {
+                numbers.extend(table(rows, &found, other, index == 1));
+            }
+            if name == "conf" {
+                // All others are background.
+                numbers.chunks_exact_mut(2).filter(|row| row[1] == 0.0).for_each(|row| row[0] = 6.0);
+            }
+            let dims = [1, rows.iter().sum(), width];
+            let mut value = network.fixed(&dims, &numbers);
+            if name == "conf" {
+                value = network.op("Softmax", &[&value], &[int("axis", 2)]);
+            }
+            network.output(name, &value, FLOAT, &dims);
+        }
+        return network;
+    }
+    let mut parts = vec![("score", vec![logit]), ("bbox", sides.to_vec()), ("kps", points)];
+    if style == "yunet" {
+        parts.insert(1, ("obj", vec![logit]));
+    }
+    for (part, found) in parts {
+        let width = found.len() as u64;
+        for (index, rows) in rows.into_iter().enumerate() {
+            let other = if width == 1 { -6.0 } else { 0.0 };
+            // InsightFace has no batch dimension.
+            let dims = if style == "yunet" { vec![1, rows, width] } else { vec![rows, width] };
+            let mut value = network.fixed(&dims, &table(rows, &found, other, index == 1));
+            if width == 1 {
+                value = network.op("Sigmoid", &[&value], &[]);
+            }
+            network.output(&format!("{part}_{}", 8 << index), &value, FLOAT, &dims);
+        }
+    }
+    network
+}
+
+/// YOLOv5-face: rows of a box, an objectness, five points and the score of the one class; [`FACE`] is the second.
+fn yolov5_face() -> Network {
+    let mut network = picture(SIDE);
+    let rows = 3 * CELLS;
+    let [left, top, right, bottom] = FACE;
+    let found = [(left + right) / 2.0, (top + bottom) / 2.0, right - left, bottom - top];
+    let of = |network: &mut Network, found: &[f32], other: f32| {
+        let width = found.len();
+        let mut numbers = vec![other; rows as usize * width];
+        numbers[width..2 * width].copy_from_slice(found);
+        network.fixed(&[1, rows, width as u64], &numbers)
+    };
+    let points: Vec<f32> = FACE_POINTS.iter().flatten().copied().collect();
+    let boxes = of(&mut network, &found, 8.0);
+    let points = of(&mut network, &points, 8.0);
+    let one = network.number(1.0);
+    let [boxes, points] = [boxes, points].map(|value| network.op("Mul", &[&value, &one], &[]));
+    let logit = (0.96_f32 / 0.04).ln();
+    let objectness = of(&mut network, &[logit], -6.0);
+    let scores = of(&mut network, &[9.0], -6.0);
+    let [objectness, scores] = [objectness, scores].map(|value| network.op("Sigmoid", &[&value], &[]));
+    let joined = network.concat(&[&boxes, &objectness, &points, &scores], 2);
+    network.output("output", &joined, FLOAT, &[1, rows, 16]);
+    network
+}
+
 fn classifier(mut network: Network, classes: u64, softmax: bool) -> Network {
     let scores = if softmax { network.softmax(&[1, classes]) } else { network.logits(&[1, classes]) };
     network.output("scores", &scores, FLOAT, &[1, classes]);
@@ -603,6 +709,8 @@ pub fn network(name: &str) -> Vec<u8> {
         "centerface" => heat_map(1, &["537", "538", "539", "540"], true),
         "blazeface" => blazeface(false),
         "blazeface-scores" => blazeface(true),
+        "scrfd" | "yunet" | "retinaface" => faces(name),
+        "yolov5-face" => yolov5_face(),
         "classifier" => classifier(picture(SIDE), 10, false),
         "classifier-softmax" => classifier(picture(SIDE), 30, true),
         "classifier-open" => classifier(picture(OPEN), 10, false),

@@ -4,8 +4,8 @@ use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::sections::CardSection;
 use crate::heads::spec::{
     ACTIVATIONS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, COLUMNS,
-    Column, DbTextSpec, DepthSpec, FORMATS, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER,
-    NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
+    Column, DbTextSpec, DepthSpec, FACES, FORMATS, FacesSpec, FacesStyle, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, MAX_GRID, NEARER, NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
 };
 use crate::nearest::nearest;
 
@@ -47,7 +47,7 @@ fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
         format: head.choice("format", &FORMATS),
         unit: head.choice("unit", &UNITS),
         background: head.choice("background", &BACKGROUNDS),
-        multi_label: None,
+        multi_label: head.flag("multi_label"),
     }
 }
 
@@ -198,6 +198,29 @@ fn columns(head: &mut CardSection<'_>) -> Option<Vec<Column>> {
     Some(columns)
 }
 
+/// Reads the options of faces on grids.
+fn faces(head: &mut CardSection<'_>) -> FacesSpec {
+    const KEY: &str = "min_sizes";
+    const WANTED: &str = "a list of sizes for each grid, as in [[16, 32], [64, 128], [256, 512]]";
+    let style = head.choice("style", &FACES).unwrap_or_default();
+    let usual = FacesSpec::default();
+    let strides = strides(head).unwrap_or(usual.strides);
+    if style != FacesStyle::Retinaface {
+        return FacesSpec { style, strides, min_sizes: usual.min_sizes };
+    }
+    let sizes = head.list(KEY, WANTED, |section, grid| section.wholes_in(KEY, grid, 1, 16_384, WANTED));
+    let min_sizes = sizes.unwrap_or(usual.min_sizes);
+    if min_sizes.len() != strides.len() || min_sizes.iter().any(|sizes| !(1..=MAX_PRIORS).contains(&sizes.len())) {
+        let message =
+            format!("`{KEY}` must have 1 to {MAX_PRIORS} sizes for each of the strides {strides:?}: write {WANTED}");
+        head.wrong_at(KEY, message);
+    }
+    FacesSpec { style, strides, min_sizes }
+}
+
+/// The most prior boxes of a cell.
+const MAX_PRIORS: usize = 16;
+
 fn grid(head: &mut CardSection<'_>) -> Option<[u32; 2]> {
     const WANTED: &str = "columns and rows, as in [8, 6]";
     match head.wholes("grid", 1, MAX_GRID, WANTED)?[..] {
@@ -244,7 +267,10 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
     let family = head.choice("family", &Family::ALL)?;
     head.title = format!("the [head] of family `{}`", family.name());
     let spec = match family {
-        Family::Yolov5 => HeadSpec::Yolov5 { masks: head.whole("masks", 0, MANY).unwrap_or(0) as usize },
+        Family::Yolov5 => HeadSpec::Yolov5 {
+            keypoints: keypoints(&mut head),
+            masks: head.whole("masks", 0, MANY).unwrap_or(0) as usize,
+        },
         Family::Yolov8 => HeadSpec::Yolov8 {
             keypoints: keypoints(&mut head),
             masks: head.whole("masks", 0, MANY).unwrap_or(0) as usize,
@@ -268,7 +294,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             multi_label: head.flag("multi_label").unwrap_or(true),
         }),
         Family::Ssd => HeadSpec::Ssd(BoxesSpec { count: name(&mut head, "count"), ..boxes(&mut head) }),
-        Family::Detr => HeadSpec::Detr(BoxesSpec { multi_label: head.flag("multi_label"), ..boxes(&mut head) }),
+        Family::Detr => HeadSpec::Detr(boxes(&mut head)),
         Family::Heatmap => {
             let style = head.choice("style", &STYLES).unwrap_or(HeatmapStyle::CenterNet);
             HeadSpec::Heatmap(HeatmapSpec {
@@ -282,6 +308,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             })
         }
         Family::Blazeface => HeadSpec::Blazeface(BlazefaceSpec { strides: strides(&mut head) }),
+        Family::Faces => HeadSpec::Faces(faces(&mut head)),
         Family::Movenet => HeadSpec::Movenet,
         Family::Semantic => HeadSpec::Semantic {
             activation: head.choice("activation", &ACTIVATIONS),

@@ -68,7 +68,7 @@ const COCO_SKELETON: [[u32; 2]; 19] = [
     [4, 6],
 ];
 
-/// The landmarks of faces in RetinaFace's annotations of WIDER FACE, with which CenterFace, YOLO-face and YuNet are trained. The
+/// The landmarks of faces in RetinaFace's annotations of WIDER FACE, with which CenterFace, YOLO-face, SCRFD and YuNet are trained. The
 /// first is the eye on the left of a picture, the person's right one: OpenCV's documentation of `FaceDetectorYN` names them so.
 const FACE_NAMES: [&str; 5] = ["right_eye", "left_eye", "nose", "right_mouth", "left_mouth"];
 
@@ -100,7 +100,7 @@ impl KeypointCard {
     ) -> Result<SettledKeypoints, (&'static str, String)> {
         let usual: &[&str] = match (head.family(), count) {
             (Family::Blazeface, Some(6)) => &BLAZEFACE_NAMES,
-            (Family::Heatmap, Some(5)) => &FACE_NAMES,
+            (Family::Heatmap | Family::Faces, Some(5)) => &FACE_NAMES,
             (_, Some(5)) if matches!(classes, [one] if one == "face") => &FACE_NAMES,
             (_, Some(17)) if classes.len() <= 1 => &COCO_NAMES,
             _ => &[],

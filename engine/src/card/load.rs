@@ -154,7 +154,7 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, Given), CardError> {
     let head = head::read(top.section("head"));
     let found_head = head.is_some();
     // Report problems elsewhere even if the head is unknown; its defaults do not matter then.
-    let mut card = Card::with_head(head.unwrap_or(HeadSpec::Yolov5 { masks: 0 }));
+    let mut card = Card::with_head(head.unwrap_or(HeadSpec::Yolov5 { keypoints: None, masks: 0 }));
     let stem = || origin.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     card.name = name.or_else(stem).unwrap_or_else(|| "model".to_owned());
     card.origin = origin.display().to_string();

@@ -181,8 +181,23 @@ impl Way {
     /// UltraFace.
     const ULTRAFACE: Self = Self { scale: 1.0, ..Self::STRETCH }.normalised(([127.0; 3], [128.0; 3]));
 
+    /// InsightFace's SCRFD: the frame in the top left corner, sizes rounded down, black around it.
+    pub(crate) const SCRFD: Self = Self {
+        placement: Placement { rounding: Rounding::Down, ..Placement::new(Fit::LetterboxTopLeft) },
+        pad: 0.0,
+        scale: 1.0,
+        ..Self::ULTRALYTICS
+    }
+    .normalised(([127.5; 3], [128.0; 3]));
+
+    /// YuNet. OpenCV pads a frame of any size on the right and at the bottom; an input of a fixed size resizes it first.
+    pub(crate) const YUNET: Self = Self { order: ChannelOrder::Bgr, ..Self::SCRFD }.normalised(([0.0; 3], [1.0; 3]));
+
+    /// biubug6's RetinaFace, which feeds frames of any size.
+    pub(crate) const RETINAFACE: Self = Self::YUNET.normalised(([104.0, 117.0, 123.0], [1.0; 3]));
+
     /// Every way by its name in cards.
-    pub(crate) const ALL: [(&'static str, Self); 27] = [
+    pub(crate) const ALL: [(&'static str, Self); 30] = [
         ("ultralytics", Self::ULTRALYTICS),
         ("ultralytics-8.4", Self::ULTRALYTICS_8_4),
         ("ultralytics-8.0", Self::ULTRALYTICS_8_0),
@@ -199,6 +214,9 @@ impl Way {
         ("ttfnet", Self::TTFNET),
         ("centerface", Self::CENTERFACE),
         ("ultraface", Self::ULTRAFACE),
+        ("scrfd", Self::SCRFD),
+        ("yunet", Self::YUNET),
+        ("retinaface", Self::RETINAFACE),
         ("nudenet", Self::NUDENET),
         ("detr", Self::DETR),
         ("rt-detr", Self::RT_DETR),

@@ -17,8 +17,8 @@ use crate::backend::Dim;
 use crate::backend::TensorInfo;
 use crate::heads::build;
 use crate::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DepthSpec, HeatmapSpec, HeatmapStyle,
-    Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DepthSpec, FacesSpec, FacesStyle,
+    HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use crate::heads::{Family, HeadSpec};
 
@@ -76,6 +76,13 @@ fn each_family_is_fed_as_its_project_feeds_it() {
         ("heatmap", "", (Fit::Warp, OpencvWarpAffine, 0.0, bgr, byte, COCO)),
         ("heatmap", "style = \"ttfnet\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, RGB)),
         ("heatmap", "style = \"centerface\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, PLAIN)),
+        ("faces", "", (Fit::LetterboxTopLeft, Opencv, 0.0, rgb, 1.0, [[127.5; 3], [128.0; 3]])),
+        ("faces", "style = \"yunet\"", (Fit::LetterboxTopLeft, Opencv, 0.0, bgr, 1.0, PLAIN)),
+        (
+            "faces",
+            "style = \"retinaface\"",
+            (Fit::LetterboxTopLeft, Opencv, 0.0, bgr, 1.0, [[104.0, 117.0, 123.0], [1.0; 3]]),
+        ),
         ("blazeface", "", (Fit::Warp, OpencvWarp, 0.0, rgb, 1.0 / 127.5, SIGNED)),
         ("classifier", "", (cut, PillowBilinear, 114.0, rgb, byte, IMAGENET)),
     ];
@@ -123,8 +130,13 @@ fn every_option_of_a_head_is_heard() {
     };
     let map_options = "style = \"centerface\"\nstride = 8\nsigmoid = true\nheat = \"h\"\nsize = \"z\"\noffset = \"o\"\nlandmarks = \"m\"";
     for (family, lines, wanted) in [
-        ("yolov5", "masks = 32", HeadSpec::Yolov5 { masks: 32 }),
-        ("yolov5", "", HeadSpec::Yolov5 { masks: 0 }),
+        ("yolov5", "masks = 32", HeadSpec::Yolov5 { keypoints: None, masks: 32 }),
+        (
+            "yolov5",
+            "keypoints = [5, 2]",
+            HeadSpec::Yolov5 { keypoints: Some(Keypoints { count: 5, scored: false }), masks: 0 },
+        ),
+        ("yolov5", "", HeadSpec::Yolov5 { keypoints: None, masks: 0 }),
         ("yolov8", "masks = 32", HeadSpec::Yolov8 { keypoints: None, masks: 32, oriented: false }),
         ("yolov8", "oriented = true", HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true }),
         (
@@ -174,6 +186,7 @@ fn every_option_of_a_head_is_heard() {
         ),
         ("ssd", "", HeadSpec::Ssd(BoxesSpec::default())),
         ("ssd", &format!("{options}\ncount = \"n\""), HeadSpec::Ssd(BoxesSpec { count: named("n"), ..boxes.clone() })),
+        ("ssd", "multi_label = false", HeadSpec::Ssd(BoxesSpec { multi_label: Some(false), ..BoxesSpec::default() })),
         (
             "detr",
             &format!("{options}\nmulti_label = true"),
@@ -185,6 +198,21 @@ fn every_option_of_a_head_is_heard() {
         ("heatmap", map_options, HeadSpec::Heatmap(maps)),
         ("blazeface", "", HeadSpec::Blazeface(BlazefaceSpec { strides: None })),
         ("blazeface", "strides = [4]", HeadSpec::Blazeface(BlazefaceSpec { strides: Some(vec![4]) })),
+        ("faces", "", HeadSpec::Faces(FacesSpec::default())),
+        (
+            "faces",
+            "style = \"yunet\"\nstrides = [4]",
+            HeadSpec::Faces(FacesSpec { style: FacesStyle::Yunet, strides: vec![4], ..FacesSpec::default() }),
+        ),
+        (
+            "faces",
+            "style = \"retinaface\"\nstrides = [8, 16]\nmin_sizes = [[10, 20], [32]]",
+            HeadSpec::Faces(FacesSpec {
+                style: FacesStyle::Retinaface,
+                strides: vec![8, 16],
+                min_sizes: vec![vec![10, 20], vec![32]],
+            }),
+        ),
         ("classifier", "", HeadSpec::Classifier { activation: None, background: Background::None }),
         (
             "classifier",
@@ -208,6 +236,16 @@ fn every_option_of_a_head_is_heard() {
     }
     let message = errors("[head]\nfamily = \"yolox\"\nstrides = []\n");
     assert!(message.contains("`strides` names no stride"), "{message}");
+    for (lines, words) in [
+        ("style = \"scrfd\"\nmin_sizes = [[16]]", "the [head] of family `faces` has no key `min_sizes`"),
+        ("style = \"retinaface\"\nstrides = [8, 16]", "must have 1 to 16 sizes for each of the strides [8, 16]"),
+        ("style = \"retinaface\"\nmin_sizes = [[16], [], [32]]", "must have 1 to 16 sizes for each"),
+        ("style = \"retinaface\"\nmin_sizes = [16]", "`min_sizes` is a number, not a list of sizes for each grid"),
+        ("style = \"yolov5-face\"", "`style` cannot be `yolov5-face`: there is `scrfd`, `yunet`, `retinaface`"),
+    ] {
+        let message = errors(&format!("[head]\nfamily = \"faces\"\n{lines}\n"));
+        assert!(message.contains(words), "{message}");
+    }
 }
 
 #[test]
@@ -264,6 +302,9 @@ fn thresholds_and_limits_are_those_of_the_familys_own_code() {
         ("family = \"heatmap\"\nstyle = \"ttfnet\"", (0.3, 0.3, 100)),
         ("family = \"heatmap\"\nstyle = \"centerface\"", (0.5, 0.3, 1000)),
         ("family = \"blazeface\"", (0.5, 0.3, 1000)),
+        ("family = \"faces\"", (0.5, 0.4, 1000)),
+        ("family = \"faces\"\nstyle = \"yunet\"", (0.9, 0.3, 1000)),
+        ("family = \"faces\"\nstyle = \"retinaface\"", (0.6, 0.4, 1000)),
     ] {
         let card = card(&format!("[head]\n{head}\n"));
         assert_eq!((card.score_threshold, card.iou_threshold, card.max_detections), wanted, "{head}");
@@ -714,6 +755,7 @@ fn usual_keypoints_need_no_names_in_the_card() {
     assert_eq!(of("\"yolov8\"", "\"face\"", 5), found("right_eye", 5, 0));
     assert_eq!(of("\"yolov8\"", "\"plate\"", 5), found("", 0, 0));
     assert_eq!(of("\"heatmap\"\nstyle = \"centerface\"", "", 5), found("right_eye", 5, 0));
+    assert_eq!(of("\"faces\"", "\"face\"", 5), found("right_eye", 5, 0));
     assert_eq!(of("\"blazeface\"", "\"face\"", 6), found("right_eye", 6, 0));
     assert_eq!(of("\"blazeface\"", "\"palm\"", 7), found("", 0, 0));
     // Lines alone leave the names.

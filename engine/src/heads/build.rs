@@ -8,6 +8,7 @@ use super::db_text::DbText;
 use super::depth::Depth;
 use super::depth_map::DepthReducer;
 use super::embedding::Embedding;
+use super::faces::Faces;
 use super::head::{Head, HeadError, checked};
 use super::heatmap::Heatmap;
 use super::movenet::Movenet;
@@ -32,8 +33,9 @@ pub fn build(
     let family = spec.family().name();
     let some_points = |keypoints: Option<Keypoints>| keypoints.filter(|k| k.count > 0);
     match spec.clone() {
-        HeadSpec::Yolov5 { masks } => {
-            checked(Yolov5 { class_count, masks, strides: None, is_yolox: false }, family, outputs, size)
+        HeadSpec::Yolov5 { keypoints, masks } => {
+            let keypoints = some_points(keypoints);
+            checked(Yolov5 { class_count, keypoints, masks, strides: None, is_yolox: false }, family, outputs, size)
         }
         HeadSpec::Yolov8 { keypoints, masks, oriented } => {
             checked(Yolov8 { class_count, keypoints: some_points(keypoints), masks, oriented }, family, outputs, size)
@@ -44,13 +46,14 @@ pub fn build(
         }
         HeadSpec::Yolox(spec) => {
             let strides = (!spec.decoded).then_some(spec.strides);
-            checked(Yolov5 { class_count, masks: 0, strides, is_yolox: true }, family, outputs, size)
+            checked(Yolov5 { class_count, keypoints: None, masks: 0, strides, is_yolox: true }, family, outputs, size)
         }
         HeadSpec::Nanodet(spec) => checked(Nanodet { class_count, spec }, family, outputs, size),
         HeadSpec::Ssd(spec) => checked(BoxesAndScores::new(class_count, spec, false), family, outputs, size),
         HeadSpec::Detr(spec) => checked(BoxesAndScores::new(class_count, spec, true), family, outputs, size),
         HeadSpec::Heatmap(spec) => checked(Heatmap { class_count, spec }, family, outputs, size),
         HeadSpec::Blazeface(spec) => checked(Blazeface { class_count, spec }, family, outputs, size),
+        HeadSpec::Faces(spec) => checked(Faces { class_count, spec }, family, outputs, size),
         HeadSpec::Movenet => checked(Movenet { class_count }, family, outputs, size),
         HeadSpec::Semantic { activation, background } => {
             checked(Semantic::new(class_count, activation, background), family, outputs, size)

@@ -112,6 +112,9 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
     let turned = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true };
     let turned_rows =
         HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() };
+    let best = HeadSpec::Ssd(BoxesSpec { multi_label: Some(false), ..BoxesSpec::default() });
+    let yolov4 = vec![tensor("boxes", &[1, 10_647, 1, 4]), tensor("confs", &[1, 10_647, 20])];
+    let points_of_v5 = |count, scored| HeadSpec::Yolov5 { keypoints: Some(Keypoints { count, scored }), masks: 0 };
     let raw = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8, 16, 32] });
     let softmax = |activation| {
         HeadSpec::Ssd(BoxesSpec {
@@ -133,10 +136,21 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ("pose", pose, vec![tensor("o", &[1, 56, 2100])], 320, 1, 0.0..1.0, 0.9),
         ("oriented", turned, vec![tensor("o", &[1, 20, 8400])], 640, 15, 0.0..1.0, 0.99),
         ("oriented rows", turned_rows, vec![tensor("o", &[1, 300, 7])], 640, 15, 0.0..1.0, 0.5),
-        ("yolov5", HeadSpec::Yolov5 { masks: 0 }, vec![tensor("o", &[1, 6300, 85])], 320, 80, 0.0..1.0, 0.95),
+        (
+            "yolov5",
+            HeadSpec::Yolov5 { keypoints: None, masks: 0 },
+            vec![tensor("o", &[1, 6300, 85])],
+            320,
+            80,
+            0.0..1.0,
+            0.95,
+        ),
+        ("yolov5 face", points_of_v5(5, false), vec![tensor("o", &[1, 6300, 16])], 320, 1, 0.0..1.0, 0.7),
+        ("yolov7 pose", points_of_v5(17, true), vec![tensor("o", &[1, 6375, 57])], 320, 1, 0.0..1.0, 0.7),
         ("yolox", raw, vec![tensor("o", &[1, 2100, 85])], 320, 80, 0.0..1.0, 0.9),
         ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),
         ("every class", softmax(Activation::Sigmoid), pair(3000, 21), 320, 20, -8.0..6.0, 0.995),
+        ("best class of boxes", best, yolov4, 416, 20, 0.0..1.0, 0.999),
         ("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, -8.0..3.0, 0.9),
         ("peaks", peaks(HeatmapStyle::CenterNet), maps, 192, 20, -8.0..3.0, 0.7),
         ("peaks and sides", peaks(HeatmapStyle::TtfNet), sides, 192, 20, -8.0..3.0, 0.7),

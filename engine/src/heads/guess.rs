@@ -14,8 +14,8 @@ use super::outputs::{ModelOutputs, four_columns, two_dimensions};
 use super::row_parts::RowParts;
 use super::semantic::covers;
 use super::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, Family, HeadSpec, HeatmapSpec,
-    HeatmapStyle, Keypoints, NanodetSpec, RowsSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, FACES, FacesSpec, FacesStyle,
+    Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, RowsSpec, YoloxSpec,
 };
 use super::unread::unread;
 use crate::backend::{Dim, TensorInfo, picture_size};
@@ -291,15 +291,38 @@ fn propose_nanodet(
     }
 }
 
+/// The points of YOLOv5-face, and the numbers of its rows.
+const FACE_POINTS: Keypoints = Keypoints { count: 5, scored: false };
+const YOLOV5_FACE: usize = 16;
+
 fn propose_yolov5(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, rank: u8, rows: &str) {
     let (classes, points, masks) = match RowParts::of(tail, Some(width)) {
+        // YOLOv5-face: the numbers after the objectness are five points and the score of the one class.
+        RowParts::BoxFirst { scores: 1, .. } => (1, Some(FACE_POINTS), 0),
+        RowParts::BoxFirst { scores, rest, rest_scored: true, .. } if rest > 0 && rest.is_multiple_of(3) => {
+            (scores - 1, Some(Keypoints { count: rest / 3, scored: true }), 0)
+        }
         RowParts::BoxFirst { scores, rest, .. } => (scores - 1, None, rest),
+        // Hardly anything else has so many numbers.
+        _ if width == YOLOV5_FACE => (1, Some(FACE_POINTS), 0),
         _ => evidence.parts(width - 5, tail),
     };
-    // This head reads no keypoints.
-    let (classes, masks) = if points.is_some() { (width - 5, 0) } else { (classes, masks) };
-    let reason = format!("{rows} of box, objectness and {}", scores_text(classes));
-    evidence.add(rank, HeadSpec::Yolov5 { masks }, Some(classes), reason);
+    let shown = RowParts::of(tail, Some(width)) != RowParts::Hidden;
+    let scores = scores_text(classes);
+    let reason = match points {
+        None => format!("{rows} of box, objectness and {scores}"),
+        Some(points) if shown => format!("{rows} of box, objectness, {scores} and {} keypoints", points.count),
+        Some(points) => format!(
+            "{rows} of box, objectness, {scores} and {} keypoints, or of {} scores without `keypoints`",
+            points.count,
+            width - 5
+        ),
+    };
+    evidence.add(rank, HeadSpec::Yolov5 { keypoints: points, masks }, Some(classes), reason);
+    if points.is_some() && !shown {
+        let reason = format!("{rows} of box, objectness and {}", scores_text(width - 5));
+        evidence.add(rank + 1, HeadSpec::Yolov5 { keypoints: None, masks: 0 }, Some(width - 5), reason);
+    }
 }
 
 fn propose_yolov8(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, rank: u8, candidates: &str) {
@@ -364,6 +387,9 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
     let shape = |index| ModelOutputs::Declared(outputs).shape(index);
     let tables: Vec<(usize, [Option<usize>; 2])> =
         (0..outputs.len()).filter_map(|index| Some((index, shape(index).last()?))).collect();
+    if propose_faces(evidence, &tables) {
+        return;
+    }
     propose_nanodet_split(evidence, &tables);
     // Of several tables of four columns, a name or what the graph computed shows which are the boxes.
     let unlikely = |index: usize| {
@@ -424,6 +450,50 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
         evidence.add(1, spec(HeatmapStyle::CenterFace, false), Some(1), reason);
     }
     evidence.add(3, spec(HeatmapStyle::CenterNet, true), classes, "a heat map, sizes and offsets");
+}
+
+/// The strides and prior boxes of faces: those that models have by default, SCRFD's with five grids, and those of
+/// Face-Detector-1MB, which is decoded as RetinaFace is.
+fn face_specs(style: FacesStyle) -> Vec<FacesSpec> {
+    let usual = FacesSpec { style, ..FacesSpec::default() };
+    let other = match style {
+        FacesStyle::Yunet => None,
+        FacesStyle::Scrfd => Some(FacesSpec { strides: vec![8, 16, 32, 64, 128], ..usual.clone() }),
+        FacesStyle::Retinaface => Some(FacesSpec {
+            strides: vec![8, 16, 32, 64],
+            min_sizes: vec![vec![10, 16, 24], vec![32, 48], vec![64, 96], vec![128, 192, 256]],
+            ..usual.clone()
+        }),
+    };
+    std::iter::once(usual).chain(other).collect()
+}
+
+/// Adds the guess of faces with landmarks on grids, whose shapes or names no other head has. Returns whether it did.
+fn propose_faces(evidence: &mut Evidence<'_>, tables: &[(usize, [Option<usize>; 2])]) -> bool {
+    let of_width = |width: usize| tables.iter().filter(|(_, [_, w])| *w == Some(width)).count();
+    let (scores, boxes, points) = (of_width(1), of_width(4), of_width(10));
+    let size = evidence.size.unwrap_or(HeadSpec::Faces(FacesSpec::default()).usual_size());
+    let paired = tables.iter().any(|(_, dims)| *dims == [Some(2 * cells(size, &[8])), Some(1)]);
+    let outputs = evidence.facts.outputs;
+    let named = |part: &str| outputs.iter().any(|output| named_like(output, part));
+    let style = match (scores, of_width(2), boxes, points) {
+        (0, 1, 1, 1) => FacesStyle::Retinaface,
+        // One box a cell is what others have.
+        (3, 0, 3, 0) if paired => FacesStyle::Scrfd,
+        (5, 0, 5, 0) => FacesStyle::Scrfd,
+        (3 | 5, 0, grids, marked) if grids == scores && grids == marked => FacesStyle::Scrfd,
+        (6, 0, 3, 3) => FacesStyle::Yunet,
+        // Exports of open shapes have the names of their projects' own.
+        _ if outputs.len() == 3 && ["loc", "conf", "landm"].into_iter().all(named) => FacesStyle::Retinaface,
+        _ if outputs.len() == 12 && ["cls_8", "obj_8", "bbox_8", "kps_8"].into_iter().all(named) => FacesStyle::Yunet,
+        _ => return false,
+    };
+    let fits = |spec: &FacesSpec| build(&HeadSpec::Faces(spec.clone()), outputs, size, 1).is_ok();
+    let Some(spec) = face_specs(style).into_iter().find(fits) else { return false };
+    let name = FACES.iter().find(|(_, known)| *known == style).map_or("", |(name, _)| name);
+    let reason = format!("scores, boxes and landmarks of faces as {name} gives them");
+    evidence.add(0, HeadSpec::Faces(spec), Some(1), reason);
+    true
 }
 
 /// Adds the guess of NanoDet with a table of scores and one of distances for each grid.
@@ -711,6 +781,21 @@ fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {
     found
 }
 
+/// Adds the guess of pytorch-YOLOv4: boxes `[1, N, 1, 4]`, which no other export has, and scores `[1, N, C]`. Returns whether it did.
+fn propose_yolov4(evidence: &mut Evidence<'_>) -> bool {
+    let outputs = evidence.facts.outputs;
+    let dims = |output: &TensorInfo| output.shape.iter().flatten().map(Dim::fixed).collect::<Vec<_>>();
+    let is_boxes = |output: &&TensorInfo| matches!(dims(output)[..], [_, _, Some(1), Some(4)]);
+    let [rows, width] = match outputs {
+        [boxes, scores] | [scores, boxes] if is_boxes(&boxes) => two_dimensions(scores).unwrap_or_default(),
+        _ => return false,
+    };
+    let Some(classes) = width.filter(|_| rows != Some(1)) else { return false };
+    let spec = BoxesSpec { multi_label: Some(false), ..BoxesSpec::default() };
+    evidence.add(0, HeadSpec::Ssd(spec), Some(classes), "the boxes and scores of pytorch-YOLOv4");
+    true
+}
+
 /// Returns the heads that fit the outputs for an input of `size`, the likeliest first. `named` is the number of classes that a
 /// card names, or 0.
 pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: usize) -> Vec<HeadProposal> {
@@ -723,7 +808,8 @@ pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: 
         (fixed && !(outputs.len() > 1 && four_columns(ModelOutputs::Declared(outputs).shape(index))))
             .then_some((index, [a, b]))
     };
-    let is_map = propose_class_numbers(&mut evidence) || propose_db_text(&mut evidence);
+    let is_map =
+        propose_class_numbers(&mut evidence) || propose_db_text(&mut evidence) || propose_yolov4(&mut evidence);
     if let Some((index, dims)) = outputs.iter().enumerate().find_map(is_table).filter(|_| !is_map) {
         propose_from_table(&mut evidence, index, dims);
     }
@@ -893,6 +979,11 @@ fn assumed(spec: &HeadSpec) -> String {
     )
 }
 
+/// Whether a head reads faces and nothing else.
+fn is_of_faces(spec: &HeadSpec) -> bool {
+    matches!(spec, HeadSpec::Faces(_) | HeadSpec::Yolov5 { keypoints: Some(FACE_POINTS), .. })
+}
+
 /// Returns a card to start from. `usual` is the size that the metadata names.
 fn card_text(
     spec: &HeadSpec,
@@ -912,6 +1003,7 @@ fn card_text(
         Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
         _ if spec.family() == Family::Movenet => "names = [\"person\"]".to_owned(),
         Some(1) if spec.family() == Family::DbText => "names = [\"text\"]".to_owned(),
+        Some(1) if is_of_faces(spec) => "names = [\"face\"]".to_owned(),
         Some(1) => "names = [\"object\"]  # the name of its one class".to_owned(),
         Some(n) if counted => {
             let names: Vec<String> = (0..n).map(|class| format!("\"class {class}\"")).collect();

@@ -75,6 +75,12 @@ fn the_parts_of_a_row_tell_the_yolos_apart_whatever_the_number_of_classes() {
         }
         let yolov5 = row(&[(2, Computed), (2, Computed), (1 + classes, Sigmoid)]);
         assert_eq!(only(&[1, 6300, 5 + classes], yolov5), Some((Family::Yolov5, count, String::new())));
+        // YOLOv7-pose: the points of a row went through a sigmoid in part.
+        let points = Part { width: 51, kind: Computed, sigmoid: true, exp: false };
+        let mut pose = row(&[(2, Computed), (2, Computed), (1 + classes, Sigmoid), (51, Computed)]);
+        pose.parts.values_mut().for_each(|parts| parts[3] = points);
+        let found = only(&[1, 6300, 56 + classes], pose);
+        assert_eq!(found, Some((Family::Yolov5, count, "keypoints = [17, 3]".to_owned())));
         // YOLOv6 writes an objectness of 1 for each cell.
         let yolov6 = row(&[(4, Computed), (1, Constant), scores]);
         assert_eq!(only(&[1, 2100, 5 + classes], yolov6), Some((Family::Yolov5, count, String::new())));
@@ -82,6 +88,17 @@ fn the_parts_of_a_row_tell_the_yolos_apart_whatever_the_number_of_classes() {
         let detr = row(&[(4, Sigmoid), scores]);
         assert_eq!(only(&[1, 300, 4 + classes], detr), Some((Family::Detr, count, String::new())));
     }
+}
+
+#[test]
+fn five_points_between_objectness_and_the_one_class_are_those_of_a_face() {
+    let points = (10, Computed);
+    let face = row(&[(2, Computed), (2, Computed), (1, Sigmoid), points, (1, Sigmoid)]);
+    let wanted = Some((Family::Yolov5, Some(1), "keypoints = [5, 2]".to_owned()));
+    assert_eq!(only(&[1, 6300, 16], face), wanted);
+    // Eleven classes that the graph shows are classes.
+    let classes = row(&[(2, Computed), (2, Computed), (12, Sigmoid)]);
+    assert_eq!(only(&[1, 6300, 16], classes), Some((Family::Yolov5, Some(11), String::new())));
 }
 
 #[test]

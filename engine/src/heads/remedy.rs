@@ -16,7 +16,7 @@ use crate::backend::TensorInfo;
 const MOST_CLASSES: usize = 2_000;
 
 /// The options that decide which shapes a head reads, with their keys in the card.
-const SHAPING: [(&str, &str); 9] = [
+const SHAPING: [(&str, &str); 10] = [
     ("keypoints", "head.keypoints"),
     ("masks", "head.masks"),
     ("oriented", "head.oriented"),
@@ -24,6 +24,7 @@ const SHAPING: [(&str, &str); 9] = [
     ("reg_max", "head.reg_max"),
     ("decoded", "head.decoded"),
     ("style", "head.style"),
+    ("min_sizes", "head.min_sizes"),
     ("stride", "head.stride"),
     ("background", "head.background"),
 ];

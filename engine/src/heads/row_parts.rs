@@ -108,8 +108,11 @@ impl RowParts {
     pub(super) fn may_be_yolov5(self, masks: usize) -> bool {
         match self {
             Self::Hidden => true,
-            Self::BoxFirst { raw: false, fractions: false, scores, rest, rest_raw, .. } => {
-                scores > 1 && (rest == 0 || rest_raw && rest == masks)
+            Self::BoxFirst { raw: false, fractions: false, scores, rest, rest_raw, rest_scored, .. } => {
+                // YOLOv5-face has five points between objectness and the one class; pose models have points with scores.
+                let is_face = scores == 1 && rest == 11 && rest_scored;
+                let is_pose = scores > 1 && rest > 0 && rest.is_multiple_of(3) && rest_scored && !rest_raw;
+                is_face || is_pose || scores > 1 && (rest == 0 || rest_raw && rest == masks)
             }
             _ => false,
         }

@@ -21,6 +21,8 @@ pub enum Family {
     Heatmap,
     /// Offsets from anchors of one size: BlazeFace and MediaPipe's other detectors.
     Blazeface,
+    /// Faces with five landmarks on grids: SCRFD, YuNet, RetinaFace.
+    Faces,
     /// MoveNet: bodies of 17 points.
     Movenet,
     /// Semantic segmentation, a class for each pixel: SegFormer, DeepLab, FCN, BiSeNet, PP-LiteSeg.
@@ -229,6 +231,39 @@ pub struct BlazefaceSpec {
     pub strides: Option<Vec<u32>>,
 }
 
+/// The kind of faces on grids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FacesStyle {
+    /// InsightFace's SCRFD: distances to the sides, one or two anchors a cell.
+    #[default]
+    Scrfd,
+    /// OpenCV Zoo's YuNet: class and objectness.
+    Yunet,
+    /// biubug6's RetinaFace: offsets from prior boxes.
+    Retinaface,
+}
+
+/// Options of [`Family::Faces`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FacesSpec {
+    /// The kind of faces.
+    pub style: FacesStyle,
+    /// Input pixels per grid cell, one entry per grid.
+    pub strides: Vec<u32>,
+    /// The sides of the prior boxes of each grid's cells in pixels of the input; `Retinaface` only.
+    pub min_sizes: Vec<Vec<u32>>,
+}
+
+impl Default for FacesSpec {
+    fn default() -> Self {
+        Self {
+            style: FacesStyle::default(),
+            strides: vec![8, 16, 32],
+            min_sizes: vec![vec![16, 32], vec![64, 128], vec![256, 512]],
+        }
+    }
+}
+
 /// Options of [`Family::DbText`]; the names are PaddleOCR's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DbTextSpec {
@@ -318,6 +353,8 @@ impl Default for DepthSpec {
 pub enum HeadSpec {
     /// See [`Family::Yolov5`].
     Yolov5 {
+        /// Keypoints: after the objectness if a point is x and y (YOLOv5-face), after the classes if it has a score (YOLOv7-pose).
+        keypoints: Option<Keypoints>,
         /// Mask coefficients at the end of a row.
         masks: usize,
     },
@@ -353,6 +390,8 @@ pub enum HeadSpec {
     Heatmap(HeatmapSpec),
     /// See [`Family::Blazeface`].
     Blazeface(BlazefaceSpec),
+    /// See [`Family::Faces`].
+    Faces(FacesSpec),
     /// See [`Family::Movenet`].
     Movenet,
     /// See [`Family::Semantic`].
@@ -386,7 +425,7 @@ pub enum HeadSpec {
 
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
-    pub const ALL: [(&'static str, Self); 16] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         (Self::Yolov5.name(), Self::Yolov5),
         (Self::Yolov8.name(), Self::Yolov8),
         (Self::YoloNms.name(), Self::YoloNms),
@@ -396,6 +435,7 @@ impl Family {
         (Self::Detr.name(), Self::Detr),
         (Self::Heatmap.name(), Self::Heatmap),
         (Self::Blazeface.name(), Self::Blazeface),
+        (Self::Faces.name(), Self::Faces),
         (Self::Movenet.name(), Self::Movenet),
         (Self::Semantic.name(), Self::Semantic),
         (Self::DbText.name(), Self::DbText),
@@ -417,6 +457,7 @@ impl Family {
             Self::Detr => "detr",
             Self::Heatmap => "heatmap",
             Self::Blazeface => "blazeface",
+            Self::Faces => "faces",
             Self::Movenet => "movenet",
             Self::Semantic => "semantic",
             Self::DbText => "db-text",
@@ -451,6 +492,7 @@ impl HeadSpec {
             Self::Detr(_) => Family::Detr,
             Self::Heatmap(_) => Family::Heatmap,
             Self::Blazeface(_) => Family::Blazeface,
+            Self::Faces(_) => Family::Faces,
             Self::Movenet => Family::Movenet,
             Self::Semantic { .. } => Family::Semantic,
             Self::DbText(_) => Family::DbText,
@@ -485,6 +527,9 @@ pub(crate) const STYLES: [(&str, HeatmapStyle); 3] = [
     ("ttfnet", HeatmapStyle::TtfNet),
     ("centerface", HeatmapStyle::CenterFace),
 ];
+/// The words of cards for kinds of faces.
+pub(crate) const FACES: [(&str, FacesStyle); 3] =
+    [("scrfd", FacesStyle::Scrfd), ("yunet", FacesStyle::Yunet), ("retinaface", FacesStyle::Retinaface)];
 /// The words of cards for the numbers of a row.
 pub(crate) const COLUMNS: [(&str, Column); 8] = [
     ("batch", Column::Batch),
@@ -527,7 +572,7 @@ impl HeadSpec {
         let set = |key, flag: bool| flag.then(|| (key, "true".to_owned()));
         let name = |key, name: &Option<String>| name.as_ref().map(|name| (key, format!("{name:?}")));
         let options = match self {
-            Self::Yolov5 { masks } => vec![number("masks", *masks)],
+            Self::Yolov5 { keypoints, masks } => vec![points(keypoints), number("masks", *masks)],
             Self::Yolov8 { keypoints, masks, oriented } => {
                 vec![points(keypoints), number("masks", *masks), set("oriented", *oriented)]
             }
@@ -576,6 +621,15 @@ impl HeadSpec {
             Self::Blazeface(spec) => {
                 vec![spec.strides.as_ref().map(|strides| ("strides", format!("{strides:?}")))]
             }
+            Self::Faces(spec) => {
+                let plain = FacesSpec::default();
+                let (strides, sizes) = (&spec.strides, &spec.min_sizes);
+                vec![
+                    Some(("style", word(&FACES, &spec.style))),
+                    (*strides != plain.strides).then(|| ("strides", format!("{strides:?}"))),
+                    (*sizes != plain.min_sizes).then(|| ("min_sizes", format!("{sizes:?}"))),
+                ]
+            }
             Self::Movenet => Vec::new(),
             Self::DbText(spec) => {
                 let plain = DbTextSpec::default();
@@ -623,9 +677,12 @@ impl HeadSpec {
             Self::Classifier { .. } | Self::Attributes(_) => (224, 224),
             Self::Embedding { .. } => (128, 256),
             Self::Depth(_) => (518, 518),
-            Self::Yolov5 { .. } | Self::Yolov8 { .. } | Self::YoloNms { .. } | Self::Yolox(_) | Self::Detr(_) => {
-                (640, 640)
-            }
+            Self::Yolov5 { .. }
+            | Self::Yolov8 { .. }
+            | Self::YoloNms { .. }
+            | Self::Yolox(_)
+            | Self::Detr(_)
+            | Self::Faces(_) => (640, 640),
         }
     }
 }

@@ -181,7 +181,7 @@ fn masks_are_made_of_a_rows_last_numbers_and_the_planes_of_another_output() {
     };
     assert_eq!(masks(&v8, &[of_planes.clone(), planes(&[1, 5, 8, 6])]), at(7 * 40, 1, 40, 480));
     assert_eq!(masks(&v8, &[of_rows, planes(&[1, 5, 8, 6])]), at(7, 12, 1, 480));
-    let v5 = HeadSpec::Yolov5 { masks: 5 };
+    let v5 = HeadSpec::Yolov5 { keypoints: None, masks: 5 };
     assert_eq!(masks(&v5, &[tensor("output0", &[1, 40, 13]), planes(&[1, 5, 8, 6])]), at(8, 13, 1, 520));
     let nms = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() };
     assert_eq!(masks(&nms, &[tensor("output0", &[1, 40, 11]), planes(&[1, 5, 8, 6])]), at(6, 11, 1, 440));
@@ -374,6 +374,123 @@ fn a_blazeface_box_of_no_size_is_kept_and_one_of_a_negative_size_is_not() {
     assert_eq!(found, wanted);
 }
 
+/// The outputs of faces on grids, for each width all grids, without a batch dimension as InsightFace has them.
+fn of_grids(rows: &[usize], widths: &[usize]) -> Vec<TensorInfo> {
+    let mut outputs: Vec<TensorInfo> = Vec::new();
+    for &width in widths {
+        for &rows in rows {
+            outputs.push(tensor(&format!("{}", 443 + 3 * outputs.len()), &[rows, width]));
+        }
+    }
+    outputs
+}
+
+fn faces(style: FacesStyle) -> HeadSpec {
+    HeadSpec::Faces(FacesSpec { style, ..FacesSpec::default() })
+}
+
+#[test]
+fn faces_need_the_rows_of_every_grid_and_as_many_outputs_as_their_style_has() {
+    let (scrfd, yunet, retinaface) =
+        (faces(FacesStyle::Scrfd), faces(FacesStyle::Yunet), faces(FacesStyle::Retinaface));
+    // Strides 8, 16 and 32 over 64x64.
+    let (one, two) = ([64, 16, 4], [128, 32, 8]);
+    let refused = |spec: &HeadSpec, outputs: &[TensorInfo], classes| refused(spec, outputs, (64, 64), classes);
+    for rows in [one, two] {
+        for widths in [&[1, 4][..], &[1, 4, 10]] {
+            assert_eq!(refused(&scrfd, &of_grids(&rows, widths), 1), "");
+        }
+    }
+    assert_eq!(refused(&yunet, &of_grids(&one, &[1, 1, 4, 10]), 1), "");
+    let priors = |n: usize| [4, 2, 10].map(|width| tensor(&format!("o{width}"), &[1, n, width]));
+    assert_eq!(refused(&retinaface, &priors(168), 0), "");
+    for (spec, outputs, words) in [
+        (&scrfd, of_grids(&one, &[1, 1, 4, 10]), "there are 12 outputs instead of 6 or 9 for strides [8, 16, 32]"),
+        (
+            &scrfd,
+            of_grids(&[64, 16, 5], &[1, 4, 10]),
+            "no such outputs have the [64, 16, 4] rows of each grid, or twice as",
+        ),
+        (&yunet, of_grids(&two, &[1, 1, 4, 10]), "no such outputs have the [64, 16, 4] rows of each grid of strides"),
+        (&yunet, of_grids(&one, &[1, 1, 4]), "no such outputs have the [64, 16, 4] rows of each grid of strides"),
+        (&yunet, of_grids(&one, &[1, 4, 10]), "no such outputs have the [64, 16, 4] rows"),
+        (&retinaface, priors(84).into(), "no such outputs have the 168 rows of strides [8, 16, 32] over 64x64 pixels"),
+    ] {
+        let message = refused(spec, &outputs, 1);
+        assert!(message.contains(words), "{message}");
+    }
+    let message = refused(&scrfd, &of_grids(&two, &[1, 4, 10]), 2);
+    assert!(message.contains("the card names 2 classes instead of one"), "{message}");
+}
+
+#[test]
+fn a_card_of_other_faces_is_told_the_style_and_an_ssd_the_family() {
+    let inputs = [tensor("input", &[1, 3, 640, 640])];
+    let remedy = |spec: &HeadSpec, outputs: &[TensorInfo], named: usize| {
+        let error = build(spec, outputs, (640, 640), named).err().unwrap();
+        with_remedy(error, spec, named, &inputs, outputs, (640, 640)).to_string()
+    };
+    let scrfd = of_grids(&[12_800, 3200, 800], &[1, 4, 10]);
+    let yunet = of_grids(&[6400, 1600, 400], &[1, 1, 4, 10]);
+    let retinaface = [4, 2, 10].map(|width| tensor("o", &[1, 16_800, width])).to_vec();
+    let slim = [4, 2, 10].map(|width| tensor("o", &[1, 23_500, width])).to_vec();
+    let ssd = HeadSpec::Ssd(BoxesSpec::default());
+    for (spec, outputs, write) in [
+        (&faces(FacesStyle::Scrfd), &yunet, "write `style = \"yunet\"` under [head]"),
+        (&faces(FacesStyle::Yunet), &scrfd, "write `style = \"scrfd\"` under [head]"),
+        (&faces(FacesStyle::Scrfd), &retinaface, "write `style = \"retinaface\"` under [head]"),
+        (&ssd, &retinaface, "write `family = \"faces\"`, `style = \"retinaface\"` under [head]"),
+        (
+            &faces(FacesStyle::Scrfd),
+            &slim,
+            "write `strides = [8, 16, 32, 64]`, `style = \"retinaface\"`, `min_sizes = [[10, 16, 24], [32, 48]",
+        ),
+        (&HeadSpec::Blazeface(BlazefaceSpec::default()), &yunet, "write `family = \"faces\"`, `style = \"yunet\"`"),
+        (
+            &faces(FacesStyle::Retinaface),
+            &slim,
+            "write the `strides` and `min_sizes` that the model was trained with under [head]",
+        ),
+    ] {
+        let error = remedy(spec, outputs, 1);
+        assert!(error.contains(write), "{error}");
+    }
+}
+
+#[test]
+fn scores_of_faces_that_are_logits_are_doubted() {
+    for (style, outputs, key) in [
+        (FacesStyle::Scrfd, of_grids(&[128, 32, 8], &[1, 4, 10]), "its last sigmoid"),
+        (FacesStyle::Yunet, of_grids(&[64, 16, 4], &[1, 1, 4, 10]), "its last sigmoid"),
+        (
+            FacesStyle::Retinaface,
+            [4, 2, 10].map(|w| tensor("o", &[1, 168, w])).into(),
+            "its softmax (`phase=\"test\"`)",
+        ),
+    ] {
+        let head = build(&faces(style), &outputs, (64, 64), 1).unwrap_or_else(|error| panic!("{error}"));
+        let shapes = shapes_of(&outputs);
+        let check = |value: f32| {
+            let bytes: Vec<Vec<u8>> = shapes
+                .iter()
+                .map(|shape| std::iter::repeat_n(value.to_ne_bytes(), shape.iter().product()).flatten().collect())
+                .collect();
+            let named: Vec<_> = outputs
+                .iter()
+                .zip(shapes.iter().zip(&bytes))
+                .map(|(info, (shape, bytes))| NamedOutput {
+                    name: &info.name,
+                    tensor: TensorRef::new(DType::F32, shape, bytes).unwrap(),
+                })
+                .collect();
+            let input = HeadInput { outputs: &named, input_size: (64, 64), score_threshold: 0.5, mapping: None };
+            head.check_numbers(&input).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(check(0.7), "", "{style:?}");
+        assert!(check(-3.0).contains(key), "{style:?}");
+    }
+}
+
 #[test]
 fn nanodet_in_pairs_needs_the_rows_and_the_widths_of_every_grid() {
     // Strides 8, 16 and 32 over 64 x 64: 64, 16 and 4 cells; 80 classes and 44 distances.
@@ -395,7 +512,7 @@ fn nanodet_in_pairs_needs_the_rows_and_the_widths_of_every_grid() {
 fn a_refusal_says_what_the_head_reads() {
     let outputs = [tensor("odd", &[1, 2, 3, 4, 5, 6])];
     for (spec, reads) in [
-        (HeadSpec::Yolov5 { masks: 0 }, "one output [1, N, 5 + classes"),
+        (HeadSpec::Yolov5 { keypoints: None, masks: 0 }, "one output [1, N, 5 + classes"),
         (V8, "one output [1, 4 + classes"),
         (
             HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() },
@@ -410,6 +527,7 @@ fn a_refusal_says_what_the_head_reads() {
         (HeadSpec::Detr(BoxesSpec::default()), "boxes [1, Q, 4] and logits"),
         (HeadSpec::Heatmap(HeatmapSpec { stride: 4, ..HeatmapSpec::default() }), "a heat map [1, classes, h, w]"),
         (HeadSpec::Blazeface(BlazefaceSpec::default()), "scores [1, anchors, 1] and boxes"),
+        (HeadSpec::Faces(FacesSpec::default()), "scores [n, 1], boxes [n, 4] and perhaps points"),
         (HeadSpec::Semantic { activation: None, background: Background::None }, "scores [1, classes, h, w]"),
         (HeadSpec::DbText(DbTextSpec::default()), "one map of probabilities [1, 1, h, w]"),
         (HeadSpec::Movenet, "one output [1, 1, 17, 3] or [1, N, 56]"),
@@ -459,6 +577,35 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     for (n, width, side) in [(896, 16, 128), (896, 16, 256), (2304, 16, 192), (2016, 18, 192), (2254, 12, 224)] {
         let (boxes, scores) = pair(n, width);
         assert_eq!(two(boxes, scores, side), (Family::Blazeface, Some(1)), "{n} {width} {side}");
+    }
+    for (outputs, style) in [
+        (of_grids(&[12_800, 3200, 800], &[1, 4, 10]), "scrfd"),
+        (of_grids(&[12_800, 3200, 800], &[1, 4]), "scrfd"),
+        (of_grids(&[6400, 1600, 400, 100, 25], &[1, 4, 10]), "scrfd"),
+        (of_grids(&[6400, 1600, 400], &[1, 1, 4, 10]), "yunet"),
+        ([4, 2, 10].map(|width| tensor("o", &[1, 16_800, width])).into(), "retinaface"),
+        ([4, 2, 10].map(|width| tensor("o", &[1, 23_500, width])).into(), "retinaface"),
+    ] {
+        let guesses = guesses(&outputs, &[tensor("input", &[1, 3, 640, 640])]);
+        assert_eq!(guesses.iter().map(|guess| guess.family).collect::<Vec<_>>(), [Family::Faces]);
+        let card = &guesses[0].card;
+        assert!(card.contains(&format!("style = \"{style}\"")) && card.contains("names = [\"face\"]"), "{card}");
+        let card = crate::card::Card::from_toml(card, std::path::Path::new("net.toml")).unwrap();
+        assert!(build(&card.head, &outputs, (640, 640), card.classes.len()).is_ok());
+    }
+    let open = |name: &str| TensorInfo { shape: Some(vec![Dim::Dynamic(String::new()); 3]), ..tensor(name, &[]) };
+    let outputs = ["loc", "conf", "landmarks"].map(open);
+    let card = &guesses(&outputs, &[tensor("input", &[1, 3, 640, 640])])[0].card;
+    assert!(card.contains("style = \"retinaface\""), "{card}");
+    // pytorch-YOLOv4.
+    let outputs = [tensor("boxes", &[1, 10_647, 1, 4]), tensor("confs", &[1, 10_647, 80])];
+    let yolov4 = guesses(&outputs, &[tensor("input", &[1, 3, 416, 416])]);
+    assert_eq!((yolov4.len(), yolov4[0].family, yolov4[0].class_count), (1, Family::Ssd, Some(80)));
+    assert!(yolov4[0].card.contains("multi_label = false") && !yolov4[0].card.contains("background"));
+    for (width, options) in [(16, "keypoints = [5, 2]"), (57, "keypoints = [17, 3]")] {
+        let guesses = guesses(&[tensor("output", &[1, 25_200, width])], &[tensor("input", &[1, 3, 640, 640])]);
+        assert_eq!((guesses[0].family, guesses[0].class_count), (Family::Yolov5, Some(1)));
+        assert!(guesses[0].card.contains(options), "{}", guesses[0].card);
     }
     let efficient = [
         tensor("num_dets", &[1, 1]),
@@ -567,7 +714,7 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
     let unit = || prop::sample::select(vec![BoxUnit::Pixels, BoxUnit::Normalized]);
     let strides = || prop::collection::vec(0..40_u32, 0..4);
     prop_oneof![
-        (0..3_usize).prop_map(|masks| HeadSpec::Yolov5 { masks }),
+        (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov5 { keypoints, masks }),
         (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov8 { keypoints, masks, oriented: false }),
         (keypoints(), unit(), any::<bool>()).prop_map(|(keypoints, unit, nms)| {
             let rows = RowsSpec { nms, ..RowsSpec::default() };
@@ -599,6 +746,9 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
             HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, heat, size, offset, landmarks })
         }),
         prop::option::of(strides()).prop_map(|strides| HeadSpec::Blazeface(BlazefaceSpec { strides })),
+        (0..FACES.len(), strides(), prop::collection::vec(prop::collection::vec(0..40_u32, 0..3), 0..4)).prop_map(
+            |(style, strides, min_sizes)| HeadSpec::Faces(FacesSpec { style: FACES[style].1, strides, min_sizes })
+        ),
         Just(HeadSpec::Movenet),
         (0.0..1.0_f32, 0.0..4.0_f32, 1..9_usize, any::<bool>()).prop_map(
             |(thresh, unclip_ratio, max_candidates, sigmoid)| {
@@ -681,8 +831,11 @@ pub(super) fn right_outputs(
     let points = |keypoints: Option<Keypoints>| keypoints.map_or(0, |k| k.values());
     let scored = |width: usize| vec![tensor("boxes", &[1, rows, 4]), tensor("scores", &[1, rows, width])];
     match spec {
-        HeadSpec::Yolov5 { masks } => {
-            vec![tensor("output", &[1, rows, 5 + classes + masks]), tensor("prototypes", &[1, *masks, 3, 5])]
+        HeadSpec::Yolov5 { keypoints, masks } => {
+            vec![
+                tensor("output", &[1, rows, 5 + classes + points(*keypoints) + masks]),
+                tensor("prototypes", &[1, *masks, 3, 5]),
+            ]
         }
         HeadSpec::Yolov8 { keypoints, masks, oriented } => {
             let width = 4 + classes + points(*keypoints) + masks + usize::from(*oriented);
@@ -709,6 +862,22 @@ pub(super) fn right_outputs(
             .map(|&stride| cells(&[stride], true))
             .flat_map(|n| [tensor("cls", &[1, n, classes]), tensor("dis", &[1, n, 4 * (spec.reg_max + 1)])])
             .collect(),
+        HeadSpec::Faces(FacesSpec { style: FacesStyle::Retinaface, strides, min_sizes }) => {
+            let priors = strides.iter().zip(min_sizes).map(|(&stride, sizes)| cells(&[stride], true) * sizes.len());
+            let n = priors.sum();
+            [("loc", 4), ("conf", 2), ("landms", 10)].map(|(name, width)| tensor(name, &[1, n, width])).into()
+        }
+        HeadSpec::Faces(FacesSpec { style, strides, .. }) => {
+            let (widths, anchors): (&[usize], usize) = match (style, variant) {
+                (FacesStyle::Yunet, _) => (&[1, 1, 4, 10], 1),
+                (_, 0) => (&[1, 4], 2),
+                (_, variant) => (&[1, 4, 10], 1 + variant % 2),
+            };
+            let of_width = |&width: &usize| {
+                strides.iter().map(move |&stride| tensor("o", &[1, cells(&[stride], true) * anchors, width]))
+            };
+            widths.iter().flat_map(of_width).collect()
+        }
         HeadSpec::Movenet if variant == 0 => vec![tensor("output", &[1, 1, 17, 3])],
         HeadSpec::Movenet => vec![tensor("output", &[1, rows, 56])],
         HeadSpec::Ssd(spec) if variant == 0 => {

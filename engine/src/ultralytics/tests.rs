@@ -72,7 +72,7 @@ fn each_task_and_shape_finds_its_head() {
     let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false };
     let suppressed =
         HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() };
-    let v5 = HeadSpec::Yolov5 { masks: 0 };
+    let v5 = HeadSpec::Yolov5 { keypoints: None, masks: 0 };
 
     assert_eq!(head_of(&[all, detect], &[&[1, 84, 8400]]), v8);
     assert_eq!(head_of(&[two, detect], &[&[1, 6, 8400]]), v8);
@@ -83,7 +83,10 @@ fn each_task_and_shape_finds_its_head() {
     assert_eq!(head_of(&[all, detect, ("end2end", "True")], &[&[1, 84, 8400]]), v8, "exported with end2end=False");
     assert_eq!(head_of(&[all], &[&[1, 25_200, 85]]), v5);
     assert_eq!(head_of(&[one], &[&[1, 25_200, 6]]), v5);
-    assert_eq!(head_of(&[all], &[&[1, 25_200, 117], &[1, 32, 160, 160]]), HeadSpec::Yolov5 { masks: 32 });
+    assert_eq!(
+        head_of(&[all], &[&[1, 25_200, 117], &[1, 32, 160, 160]]),
+        HeadSpec::Yolov5 { keypoints: None, masks: 32 }
+    );
     let detr = HeadSpec::Detr(BoxesSpec::default());
     assert_eq!(head_of(&[all, detect, ("description", "Ultralytics rtdetr-l model")], &[&[1, 300, 84]]), detr);
     assert_eq!(head_of(&[two, detect, ("description", "Ultralytics RT-DETR-l model")], &[&[1, 300, 6]]), detr);

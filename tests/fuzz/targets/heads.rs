@@ -9,7 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
     Activation, AttributeKind, AttributeSpec, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column,
-    DbTextSpec, DepthSpec, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
+    DbTextSpec, DepthSpec, FacesSpec, FacesStyle, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer,
+    RowsSpec, YoloxSpec,
 };
 use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
 use visiond_kernels::letterbox::{Fit, Mapping};
@@ -78,8 +79,8 @@ fn rows(u: &mut Unstructured<'_>) -> Result<RowsSpec> {
 }
 
 fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
-    Ok(match u.int_in_range(0..=15)? {
-        0 => HeadSpec::Yolov5 { masks: u.int_in_range(0..=3)? },
+    Ok(match u.int_in_range(0..=16)? {
+        0 => HeadSpec::Yolov5 { keypoints: keypoints(u)?, masks: u.int_in_range(0..=3)? },
         1 => HeadSpec::Yolov8 { keypoints: keypoints(u)?, masks: u.int_in_range(0..=3)?, oriented: u.arbitrary()? },
         2 => HeadSpec::YoloNms {
             keypoints: keypoints(u)?,
@@ -121,6 +122,11 @@ fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
             output: None,
             grid: [u.int_in_range(1..=64)?, u.int_in_range(1..=64)?],
             nearer: if u.arbitrary()? { Nearer::Smaller } else { Nearer::Larger },
+        }),
+        15 => HeadSpec::Faces(FacesSpec {
+            style: *u.choose(&[FacesStyle::Scrfd, FacesStyle::Yunet, FacesStyle::Retinaface])?,
+            strides: strides(u)?,
+            min_sizes: (0..u.int_in_range(0..=4)?).map(|_| strides(u)).collect::<Result<_>>()?,
         }),
         _ => HeadSpec::Classifier {
             activation: option(u, |u| u.choose(&ACTIVATIONS).copied())?,
