@@ -800,12 +800,6 @@ for nc, each in [(1, 17), (2, 4)]:
     case(f"yolov5 pose of {each}", f'[head]\nfamily = "yolov5"\nkeypoints = [{each}, 3]\n' + names(nc), [320, 256], [("output", "f32", p[None])],
          found, 0.3, points, batched_nms(0.45, 1000))
 
-# Tianxiaomo/pytorch-YOLOv4 tool/utils.py, post_processing: boxes [1, N, 1, 4] as fractions, the best class of each, NMS by class.
-b, s = rounded(corner_boxes(60, 416, 416) / 416, 5), scores(60, 4, 0.2)
-found = [(*(row.astype(np.float64) * 416), conf.max(), conf.argmax()) for row, conf in zip(b, s.astype(np.float64)) if conf.max() > 0.4]
-case("pytorch-yolov4", '[head]\nfamily = "ssd"\nmulti_label = false\n[detect]\niou_threshold = 0.6\n' + names(4), [416, 416],
-     [("boxes", "f32", b[None, :, None]), ("confs", "f32", s[None])], found, 0.4, nms=batched_nms(0.6, 300))
-
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

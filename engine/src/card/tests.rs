@@ -186,7 +186,6 @@ fn every_option_of_a_head_is_heard() {
         ),
         ("ssd", "", HeadSpec::Ssd(BoxesSpec::default())),
         ("ssd", &format!("{options}\ncount = \"n\""), HeadSpec::Ssd(BoxesSpec { count: named("n"), ..boxes.clone() })),
-        ("ssd", "multi_label = false", HeadSpec::Ssd(BoxesSpec { multi_label: Some(false), ..BoxesSpec::default() })),
         (
             "detr",
             &format!("{options}\nmulti_label = true"),

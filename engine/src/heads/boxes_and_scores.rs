@@ -5,8 +5,7 @@
 //! - boxes `[1, N, 4]` and scores `[1, N, classes (+ 1)]`. The card has the four numbers of a box, their unit, the activation and
 //!   the background class.
 //!   - `ssd`: decoded boxes before NMS (UltraFace, SSD exports without their last layer). As in SSD, a box is a candidate for
-//!     every class whose score passes; with `multi_label = false` for its best class, as in pytorch-YOLOv4, whose boxes are `[1, N,
-//!     1, 4]`. Boxes are corners as fractions of the input unless the card says otherwise.
+//!     every class whose score passes. Boxes are corners as fractions of the input unless the card says otherwise.
 //!   - `detr`: DETR and RT-DETR of Hugging Face (`pred_boxes`, `logits`), RF-DETR (`dets`, `labels`). Boxes are centre and size as
 //!     fractions of the input. With `activation = "sigmoid"` (the default: RT-DETR, D-FINE, RF-DETR) a query stands for every
 //!     class that passes, and the best N of all pairs stay, as in the official post-processors; with `"softmax"` (DETR) the last
@@ -26,7 +25,7 @@
 //! scores of `ssd` need NMS.
 //!
 //! Sources: torchvision `models/detection/ssd.py` and `transform.py`; tensorflow/models `object_detection/exporter_lib_v2.py`;
-//! `post_processing` in Tianxiaomo/pytorch-YOLOv4 `tool/utils.py`; Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB `vision/ssd/predictor.py`; `post_process_object_detection` of transformers
+//! Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB `vision/ssd/predictor.py`; `post_process_object_detection` of transformers
 //! (DetrImageProcessor, RTDetrImageProcessor); `rtdetr_postprocessor.py` of lyuwenyu/RT-DETR and Peterande/D-FINE; `PostProcess`
 //! of roboflow/rf-detr; ultralytics `models/rtdetr/predict.py`.
 

@@ -112,8 +112,6 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
     let turned = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true };
     let turned_rows =
         HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() };
-    let best = HeadSpec::Ssd(BoxesSpec { multi_label: Some(false), ..BoxesSpec::default() });
-    let yolov4 = vec![tensor("boxes", &[1, 10_647, 1, 4]), tensor("confs", &[1, 10_647, 20])];
     let points_of_v5 = |count, scored| HeadSpec::Yolov5 { keypoints: Some(Keypoints { count, scored }), masks: 0 };
     let raw = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8, 16, 32] });
     let softmax = |activation| {
@@ -150,7 +148,6 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ("yolox", raw, vec![tensor("o", &[1, 2100, 85])], 320, 80, 0.0..1.0, 0.9),
         ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),
         ("every class", softmax(Activation::Sigmoid), pair(3000, 21), 320, 20, -8.0..6.0, 0.995),
-        ("best class of boxes", best, yolov4, 416, 20, 0.0..1.0, 0.999),
         ("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, -8.0..3.0, 0.9),
         ("peaks", peaks(HeatmapStyle::CenterNet), maps, 192, 20, -8.0..3.0, 0.7),
         ("peaks and sides", peaks(HeatmapStyle::TtfNet), sides, 192, 20, -8.0..3.0, 0.7),

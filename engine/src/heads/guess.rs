@@ -781,21 +781,6 @@ fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {
     found
 }
 
-/// Adds the guess of pytorch-YOLOv4: boxes `[1, N, 1, 4]`, which no other export has, and scores `[1, N, C]`. Returns whether it did.
-fn propose_yolov4(evidence: &mut Evidence<'_>) -> bool {
-    let outputs = evidence.facts.outputs;
-    let dims = |output: &TensorInfo| output.shape.iter().flatten().map(Dim::fixed).collect::<Vec<_>>();
-    let is_boxes = |output: &&TensorInfo| matches!(dims(output)[..], [_, _, Some(1), Some(4)]);
-    let [rows, width] = match outputs {
-        [boxes, scores] | [scores, boxes] if is_boxes(&boxes) => two_dimensions(scores).unwrap_or_default(),
-        _ => return false,
-    };
-    let Some(classes) = width.filter(|_| rows != Some(1)) else { return false };
-    let spec = BoxesSpec { multi_label: Some(false), ..BoxesSpec::default() };
-    evidence.add(0, HeadSpec::Ssd(spec), Some(classes), "the boxes and scores of pytorch-YOLOv4");
-    true
-}
-
 /// Returns the heads that fit the outputs for an input of `size`, the likeliest first. `named` is the number of classes that a
 /// card names, or 0.
 pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: usize) -> Vec<HeadProposal> {
@@ -808,8 +793,7 @@ pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: 
         (fixed && !(outputs.len() > 1 && four_columns(ModelOutputs::Declared(outputs).shape(index))))
             .then_some((index, [a, b]))
     };
-    let is_map =
-        propose_class_numbers(&mut evidence) || propose_db_text(&mut evidence) || propose_yolov4(&mut evidence);
+    let is_map = propose_class_numbers(&mut evidence) || propose_db_text(&mut evidence);
     if let Some((index, dims)) = outputs.iter().enumerate().find_map(is_table).filter(|_| !is_map) {
         propose_from_table(&mut evidence, index, dims);
     }

@@ -39,14 +39,6 @@ impl OutputShape {
         for (slot, dim) in shape.dims.iter_mut().zip(dims) {
             *slot = dim;
         }
-        // Boxes of pytorch-YOLOv4, one for all classes, are boxes [1, N, 4].
-        if let (Some(4), [_, rows, Some(1), Some(4), ..]) = (rank, shape.dims)
-            && rows != Some(1)
-        {
-            shape.rank = Some(3);
-            shape.dims[2] = Some(4);
-            shape.dims[3] = None;
-        }
         shape
     }
 

@@ -597,11 +597,6 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     let outputs = ["loc", "conf", "landmarks"].map(open);
     let card = &guesses(&outputs, &[tensor("input", &[1, 3, 640, 640])])[0].card;
     assert!(card.contains("style = \"retinaface\""), "{card}");
-    // pytorch-YOLOv4.
-    let outputs = [tensor("boxes", &[1, 10_647, 1, 4]), tensor("confs", &[1, 10_647, 80])];
-    let yolov4 = guesses(&outputs, &[tensor("input", &[1, 3, 416, 416])]);
-    assert_eq!((yolov4.len(), yolov4[0].family, yolov4[0].class_count), (1, Family::Ssd, Some(80)));
-    assert!(yolov4[0].card.contains("multi_label = false") && !yolov4[0].card.contains("background"));
     for (width, options) in [(16, "keypoints = [5, 2]"), (57, "keypoints = [17, 3]")] {
         let guesses = guesses(&[tensor("output", &[1, 25_200, width])], &[tensor("input", &[1, 3, 640, 640])]);
         assert_eq!((guesses[0].family, guesses[0].class_count), (Family::Yolov5, Some(1)));

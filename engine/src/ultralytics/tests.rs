@@ -164,7 +164,7 @@ fn only_its_author_or_description_makes_metadata_ultralytics() {
 #[test]
 fn the_two_keys_of_yolov5_count_only_with_its_outputs() {
     let pairs = [("names", "['a', 'b']"), ("stride", "32")];
-    assert_eq!(head_of_these(&pairs, &[1, 18_900, 7]), Some(HeadSpec::Yolov5 { masks: 0 }));
+    assert_eq!(head_of_these(&pairs, &[1, 18_900, 7]), Some(HeadSpec::Yolov5 { masks: 0, keypoints: None }));
     let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: false };
     assert_eq!(head_of_these(&pairs, &[1, 6, 6300]), Some(v8), "YOLOv9 and the first versions of YOLOv8");
     // Rows of RT-DETR or after NMS, and outputs that do not fit.
