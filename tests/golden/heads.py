@@ -651,6 +651,22 @@ outputs = [("dets", "f32", p[None, :, :5]), ("labels", "i64", p[None, :, 5].asty
 case("mmdeploy", '[head]\nfamily = "yolo-nms"\n' + names(3), [640, 480], outputs, found, 0.25)
 case("ssd of mmdeploy", '[head]\nfamily = "ssd"\n' + names(3), [640, 480], outputs, found, 0.25)
 
+
+# --- SSDs whose tables have other shapes ------------------------------------------------------------------------------------------
+rng = np.random.default_rng(20261129)
+# Tianxiaomo/pytorch-YOLOv4 tool/utils.py, post_processing: the class of the greatest score, where that is above the threshold, and
+# `nms_cpu` class by class. Boxes are [1, N, 1, 4].
+whole = np.array([320, 240, 320, 240])
+norm, s = rounded(corner_boxes(60, 320, 240) / whole, 5), scores(60, 4, 0.3)
+found = [(*(b * whole), r.max(), r.argmax()) for b, r in zip(norm.astype(np.float64), s.astype(np.float64)) if r.max() > 0.4]
+case("ssd of pytorch-YOLOv4", '[head]\nfamily = "ssd"\nunit = "normalized"\nmulti_label = false\n' + names(4), [320, 240],
+     [("boxes", "f32", norm[None, :, None]), ("confs", "f32", s[None])], found, 0.4, nms=batched_nms(0.5, 300))
+# PaddleDetection ppdet/modeling/heads/ppyoloe_head.py, post_process with `exclude_nms`: boxes in pixels, scores [1, classes, N].
+box, s = rounded(corner_boxes(60, 320, 240), 3), scores(60, 4, 0.3)
+case("ssd of PaddleDetection", '[head]\nfamily = "ssd"\nunit = "pixels"\n' + names(4), [320, 240],
+     [("tmp_17", "f32", box[None]), ("concat_14.tmp_0", "f32", s.T[None].copy())], multi_label(box.astype(np.float64), s, 0.4, 0), 0.4,
+     nms=batched_nms(0.5, 300))
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

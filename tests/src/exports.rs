@@ -159,6 +159,18 @@ fn boxes_and_scores(names: [&str; 2], unit: f32, classes: usize) -> Network {
     network
 }
 
+/// Boxes, corners in `unit`, and the scores of 20 classes; without `transposed` boxes are `[1, N, 1, 4]`.
+fn scored(network: &mut Network, boxes: &str, scores: &str, unit: f32, transpose: bool) {
+    let dims: &[u64] = if transpose { &[1, CELLS, 4] } else { &[1, CELLS, 1, 4] };
+    output(network, boxes, dims, &rows(CELLS, 4, |object| corners(object, unit)));
+    let numbers = rows(CELLS, 20, |object| logits(object, 20, 0));
+    let (dims, numbers) =
+        if transpose { ([1, 20, CELLS], transposed(&numbers, 20)) } else { ([1, CELLS, 20], numbers) };
+    let fixed = network.fixed(&dims, &numbers);
+    let sigmoid = network.op("Sigmoid", &[&fixed], &[]);
+    network.output(scores, &sigmoid, FLOAT, &dims);
+}
+
 /// The five objects as final boxes, labels and scores, and the order of the names of these.
 fn finished(mut network: Network, names: [&str; 3], unit: f32, first: f32, lead: &[u64]) -> Network {
     let count = OBJECTS.len() as u64;
@@ -423,6 +435,16 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     vec![
         ("DeepStream-Yolo", deepstream, Wanted::Card),
         ("DeepStream-Yolo, three outputs", three, Wanted::Card),
+        ("pytorch-YOLOv4", built(|network| scored(network, "boxes", "confs", FRACTION, false)), Wanted::Card),
+        (
+            "PaddleDetection without NMS",
+            built(|network| {
+                network.input("scale_factor", FLOAT, &[1, 2]);
+                network.input("im_shape", FLOAT, &[1, 2]);
+                scored(network, "tmp_17", "concat_14.tmp_0", 1.0, true);
+            }),
+            Wanted::Card,
+        ),
         ("Qualcomm AI Hub", qualcomm, Wanted::Card),
         ("PaddleDetection", paddle(), Wanted::Card),
         ("MMDeploy", mmdeploy, Wanted::Card),
@@ -466,10 +488,6 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     add("EfficientDet", "EfficientDet", &|network| {
         noise(network, "regression", &[1, 765, 4]);
         noise(network, "classification", &[1, 765, 90]);
-    });
-    add("pytorch-YOLOv4", "pytorch-YOLOv4", &|network| {
-        output(network, "boxes", &[1, CELLS, 1, 4], &rows(CELLS, 4, |object| corners(object, FRACTION)));
-        noise(network, "confs", &[1, CELLS, 80]);
     });
     add("KerasCV", "KerasCV's YOLOv8", &|network| {
         noise(network, "boxes", &[1, CELLS, 64]);

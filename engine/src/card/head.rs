@@ -47,7 +47,7 @@ fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
         format: head.choice("format", &FORMATS),
         unit: head.choice("unit", &UNITS),
         background: head.choice("background", &BACKGROUNDS),
-        multi_label: None,
+        multi_label: head.flag("multi_label"),
     }
 }
 
@@ -268,7 +268,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             multi_label: head.flag("multi_label").unwrap_or(true),
         }),
         Family::Ssd => HeadSpec::Ssd(BoxesSpec { count: name(&mut head, "count"), ..boxes(&mut head) }),
-        Family::Detr => HeadSpec::Detr(BoxesSpec { multi_label: head.flag("multi_label"), ..boxes(&mut head) }),
+        Family::Detr => HeadSpec::Detr(boxes(&mut head)),
         Family::Heatmap => {
             let style = head.choice("style", &STYLES).unwrap_or(HeatmapStyle::CenterNet);
             HeadSpec::Heatmap(HeatmapSpec {

@@ -353,9 +353,14 @@ fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
         return Export::refused("KerasCV's YOLOv8", note);
     }
     let single = dims.iter().any(|dims| matches!(dims[..], [_, _, Some(1), Some(4)]));
+    let classes = shapes.output("confs").and_then(|dims| *dims.last()?);
     (single && shapes.are_named(&["boxes", "confs"])).then(|| {
-        let note = "its boxes have a dimension of 1 before the last, `[1, N, 1, 4]`, which no head reads: squeeze it in the export";
-        Export::named("pytorch-YOLOv4", Reading::Refused, note)
+        let unit = Some(BoxUnit::Normalized);
+        let spec = BoxesSpec { unit, multi_label: Some(false), ..BoxesSpec::default() };
+        let note = "boxes as fractions of the input, `[1, N, 1, 4]`, and scores before NMS; pictures are stretched";
+        let reading = Reading::Head(HeadSpec::Ssd(spec), classes);
+        let input = vec!["fit = \"stretch\"".to_owned()];
+        Export { input, ..Export::named("pytorch-YOLOv4", reading, note) }
     })
 }
 
@@ -410,6 +415,16 @@ fn rows_spec(columns: Option<&[Column]>, nms: bool) -> HeadSpec {
     HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows }
 }
 
+/// Returns the number of classes of boxes `[1, N, 4]` and scores `[1, classes, N]`.
+fn transposed_scores(shapes: &Shapes<'_>) -> Option<usize> {
+    let [first, second] = shapes.last::<2>()?[..] else { return None };
+    [(first, second), (second, first)].into_iter().find_map(|(boxes, scores)| {
+        let [rows, width] = boxes;
+        let fits = width == Some(4) && rows.is_some() && scores[1] == rows && scores[0] != rows;
+        scores[0].filter(|_| fits)
+    })
+}
+
 /// Candidates before NMS, and rows with columns of their own.
 fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
@@ -430,7 +445,17 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
             let input = vec!["fit = \"stretch\"".to_owned()];
             return read("PaddleDetection", spec, note).map(|export| Export { input, ..export });
         }
-        return named("PaddleDetection", "boxes and transposed scores without NMS: export with NMS");
+        if let Some(classes) = transposed_scores(shapes) {
+            let spec = BoxesSpec { unit: Some(BoxUnit::Pixels), ..BoxesSpec::default() };
+            let note = "boxes and transposed scores without NMS; its infer_cfg.yml has the mean and deviation of its \
+                        pictures, which are stretched";
+            let input = vec!["fit = \"stretch\"".to_owned()];
+            let reading = Reading::Head(HeadSpec::Ssd(spec), Some(classes));
+            return Some(Export { input, ..Export::named("PaddleDetection", reading, note) });
+        }
+        let note = "its outputs are neither rows of class, score and box nor boxes and transposed scores: export it \
+                    with NMS";
+        return Some(Export::named("PaddleDetection", Reading::Refused, note));
     }
     if shapes.output("class_idx").is_some() {
         let note = "boxes, scores and classes of all candidates, so that NMS is left";

@@ -583,13 +583,16 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         (strides(), 0..3_usize, any::<bool>(), any::<bool>()).prop_map(|(strides, reg_max, sigmoid, multi_label)| {
             HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true, multi_label })
         }),
-        (background(), activation()).prop_map(|(background, activation)| {
-            HeadSpec::Ssd(BoxesSpec {
-                background: Some(background),
-                activation: Some(activation),
-                ..BoxesSpec::default()
-            })
-        }),
+        (background(), activation(), prop::option::of(any::<bool>())).prop_map(
+            |(background, activation, multi_label)| {
+                HeadSpec::Ssd(BoxesSpec {
+                    multi_label,
+                    background: Some(background),
+                    activation: Some(activation),
+                    ..BoxesSpec::default()
+                })
+            }
+        ),
         (prop::option::of(background()), prop::option::of(activation())).prop_map(|(background, activation)| {
             HeadSpec::Detr(BoxesSpec { background, activation, ..BoxesSpec::default() })
         }),
@@ -713,6 +716,10 @@ pub(super) fn right_outputs(
         HeadSpec::Movenet => vec![tensor("output", &[1, rows, 56])],
         HeadSpec::Ssd(spec) if variant == 0 => {
             scored(classes + background_columns(spec.background.unwrap_or_default()))
+        }
+        HeadSpec::Ssd(spec) if variant == 1 => {
+            let width = classes + background_columns(spec.background.unwrap_or_default());
+            vec![tensor("boxes", &[1, rows, 1, 4]), tensor("scores", &[1, width, rows])]
         }
         HeadSpec::Ssd(_) => chosen(),
         HeadSpec::Detr(spec) => match variant {
