@@ -667,6 +667,28 @@ case("ssd of PaddleDetection", '[head]\nfamily = "ssd"\nunit = "pixels"\n' + nam
      [("tmp_17", "f32", box[None]), ("concat_14.tmp_0", "f32", s.T[None].copy())], multi_label(box.astype(np.float64), s, 0.4, 0), 0.4,
      nms=batched_nms(0.5, 300))
 
+
+# --- DetectNet_v2: DeepStream nvdsinfer_custombboxparser.cpp, NvDsInferParseCustomResnet; its NMS is cluster-mode 2 ------------------
+def detectnet(cov, bbox, w, h, thr):
+    """Boxes are clipped to the whole input, not to its last pixel with one added to the sides."""
+    found, (classes, lines, columns) = [], cov.shape
+    stride, norm = -(-w // columns), 35.0
+    centres = [np.array([(i * stride + 0.5) / norm for i in range(n)]) for n in (columns, lines)]
+    for c, y, x in np.ndindex(classes, lines, columns):
+        if cov[c, y, x] >= thr:
+            left, top, right, bottom = bbox.astype(np.float64)[4 * c:4 * c + 4, y, x]
+            corners = [(left - centres[0][x]) * -norm, (top - centres[1][y]) * -norm, (right + centres[0][x]) * norm,
+                       (bottom + centres[1][y]) * norm]
+            found.append((*np.clip(corners, 0, [w, h, w, h]), cov[c, y, x], c))
+    return found
+
+
+rng = np.random.default_rng(20261130)
+cov, bbox = rounded(rng.random((3, 6, 8)) ** 4), rounded(rng.random((12, 6, 8)) * 1.5, 3)
+case("detectnet", '[head]\nfamily = "heatmap"\nstyle = "detectnet"\n' + names(3), [128, 96],
+     [("output_bbox/BiasAdd", "f32", bbox[None]), ("output_cov/Sigmoid", "f32", cov[None])], detectnet(cov, bbox, 128, 96, 0.4), 0.4,
+     nms=batched_nms(0.5, 1000))
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

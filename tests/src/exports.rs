@@ -171,6 +171,29 @@ fn scored(network: &mut Network, boxes: &str, scores: &str, unit: f32, transpose
     network.output(scores, &sigmoid, FLOAT, &dims);
 }
 
+/// The scores of cells of 16 pixels, and the distances from these to the sides of boxes in 35 pixels.
+fn detectnet() -> Network {
+    const SIDE_CELLS: usize = SIDE as usize / 16;
+    const COUNT: usize = SIDE_CELLS * SIDE_CELLS;
+    let mut network = picture();
+    let (mut scores, mut boxes) = (vec![logit(0.0); 4 * COUNT], vec![0.0; 16 * COUNT]);
+    for [x1, y1, x2, y2, score, class] in OBJECTS {
+        let class = class as usize;
+        let [column, line] = [(x1 + x2) / 32.0, (y1 + y2) / 32.0].map(|middle| middle as usize);
+        let [x, y] = [column, line].map(|cell| 16.0 * cell as f32 + 0.5);
+        scores[class * COUNT + line * SIDE_CELLS + column] = logit(score);
+        for (side, distance) in [x - x1, y - y1, x2 - x, y2 - y].into_iter().enumerate() {
+            boxes[(4 * class + side) * COUNT + line * SIDE_CELLS + column] = distance / 35.0;
+        }
+    }
+    let side = SIDE_CELLS as u64;
+    let scores = network.fixed(&[1, 4, side, side], &scores);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    network.output("output_cov/Sigmoid", &scores, FLOAT, &[1, 4, side, side]);
+    output(&mut network, "output_bbox/BiasAdd", &[1, 16, side, side], &boxes);
+    network
+}
+
 /// The five objects as final boxes, labels and scores, and the order of the names of these.
 fn finished(mut network: Network, names: [&str; 3], unit: f32, first: f32, lead: &[u64]) -> Network {
     let count = OBJECTS.len() as u64;
@@ -436,6 +459,7 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
         ("DeepStream-Yolo", deepstream, Wanted::Card),
         ("DeepStream-Yolo, three outputs", three, Wanted::Card),
         ("pytorch-YOLOv4", built(|network| scored(network, "boxes", "confs", FRACTION, false)), Wanted::Card),
+        ("DetectNet_v2", detectnet(), Wanted::Card),
         (
             "PaddleDetection without NMS",
             built(|network| {
@@ -502,10 +526,6 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
         for (name, side) in [("082_convolutional", 2), ("094_convolutional", 4), ("106_convolutional", 8)] {
             noise(network, name, &[1, 75, side, side]);
         }
-    });
-    add("DetectNet_v2", "TAO's DetectNet_v2", &|network| {
-        noise(network, "output_cov/Sigmoid", &[1, 3, 4, 4]);
-        noise(network, "output_bbox/BiasAdd", &[1, 12, 4, 4]);
     });
     add("keras-yolo3", "keras-yolo3", &|network| {
         noise(network, "yolonms_layer_1/ExpandDims_1:0", &[1, 252, 4]);

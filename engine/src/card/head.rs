@@ -273,8 +273,9 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             let style = head.choice("style", &STYLES).unwrap_or(HeatmapStyle::CenterNet);
             HeadSpec::Heatmap(HeatmapSpec {
                 style,
-                stride: head.whole("stride", 1, 1024).unwrap_or(4),
-                sigmoid: head.flag("sigmoid").unwrap_or(style != HeatmapStyle::CenterFace),
+                stride: head.whole("stride", 1, 1024).unwrap_or(if style == HeatmapStyle::DetectNet { 16 } else { 4 }),
+                sigmoid: (head.flag("sigmoid"))
+                    .unwrap_or(!matches!(style, HeatmapStyle::CenterFace | HeatmapStyle::DetectNet)),
                 heat: name(&mut head, "heat"),
                 size: name(&mut head, "size"),
                 offset: name(&mut head, "offset"),

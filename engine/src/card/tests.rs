@@ -76,6 +76,7 @@ fn each_family_is_fed_as_its_project_feeds_it() {
         ("heatmap", "", (Fit::Warp, OpencvWarpAffine, 0.0, bgr, byte, COCO)),
         ("heatmap", "style = \"ttfnet\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, RGB)),
         ("heatmap", "style = \"centerface\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, PLAIN)),
+        ("heatmap", "style = \"detectnet\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0 / 255.0, PLAIN)),
         ("blazeface", "", (Fit::Warp, OpencvWarp, 0.0, rgb, 1.0 / 127.5, SIGNED)),
         ("classifier", "", (cut, PillowBilinear, 114.0, rgb, byte, IMAGENET)),
     ];
@@ -182,6 +183,7 @@ fn every_option_of_a_head_is_heard() {
         ("heatmap", "", heatmap(HeatmapStyle::CenterNet, 4, true)),
         ("heatmap", "style = \"ttfnet\"", heatmap(HeatmapStyle::TtfNet, 4, true)),
         ("heatmap", "style = \"centerface\"", heatmap(HeatmapStyle::CenterFace, 4, false)),
+        ("heatmap", "style = \"detectnet\"", heatmap(HeatmapStyle::DetectNet, 16, false)),
         ("heatmap", map_options, HeadSpec::Heatmap(maps)),
         ("blazeface", "", HeadSpec::Blazeface(BlazefaceSpec { strides: None })),
         ("blazeface", "strides = [4]", HeadSpec::Blazeface(BlazefaceSpec { strides: Some(vec![4]) })),
@@ -263,6 +265,7 @@ fn thresholds_and_limits_are_those_of_the_familys_own_code() {
         ("family = \"heatmap\"", (0.3, 0.3, 100)),
         ("family = \"heatmap\"\nstyle = \"ttfnet\"", (0.3, 0.3, 100)),
         ("family = \"heatmap\"\nstyle = \"centerface\"", (0.5, 0.3, 1000)),
+        ("family = \"heatmap\"\nstyle = \"detectnet\"", (0.4, 0.5, 1000)),
         ("family = \"blazeface\"", (0.5, 0.3, 1000)),
     ] {
         let card = card(&format!("[head]\n{head}\n"));

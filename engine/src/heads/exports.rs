@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use visiond_kernels::tensor::DType;
 
 use super::model_facts::ModelFacts;
-use super::spec::{Background, BoxUnit, BoxesSpec, Column, HeadSpec, RowsSpec, YoloxSpec};
+use super::spec::{Background, BoxUnit, BoxesSpec, Column, HeadSpec, HeatmapSpec, HeatmapStyle, RowsSpec, YoloxSpec};
 use crate::backend::{Dim, TensorInfo, one_line, picture_size};
 
 /// Whose export a model is, and what visiond makes of it.
@@ -319,10 +319,15 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
         return Export::refused("Azure Custom Vision", note);
     }
     let covers = shapes.outputs.iter().any(|output| output.name.starts_with("output_cov"));
-    if all == 2 && covers && shapes.outputs.iter().any(|output| output.name.starts_with("output_bbox")) {
-        let note = "its boxes are distances from cells, which no head decodes: use a model of TAO with another head, such as \
-                    RT-DETR or EfficientNMS's four outputs";
-        return Export::refused("TAO's DetectNet_v2", note);
+    let grids = shapes.last::<3>().unwrap_or_default();
+    if grids.len() == 2 && covers && shapes.outputs.iter().any(|output| output.name.starts_with("output_bbox")) {
+        const NAME: &str = "TAO's DetectNet_v2";
+        let planes = grids.iter().filter_map(|[planes, ..]| *planes);
+        let stride = shapes.size.zip(grids[0][1]).and_then(|((_, height), lines)| height.checked_div(lines as u32));
+        let style = HeatmapStyle::DetectNet;
+        let spec = HeatmapSpec { style, stride: stride.unwrap_or(16), ..HeatmapSpec::default() };
+        let note = "scores of cells, and distances from these to the sides of boxes; pictures are stretched";
+        return Some(Export::named(NAME, Reading::Head(HeadSpec::Heatmap(spec), planes.min()), note));
     }
     let ranks = shapes.outputs.iter().map(|output| Shapes::dims(output).len());
     let fives = ranks.filter(|rank| *rank == 5).count();

@@ -17,7 +17,7 @@ pub enum Family {
     Ssd,
     /// Queries: DETR, RT-DETR, D-FINE, RF-DETR.
     Detr,
-    /// Peaks of a heat map: CenterNet, TTFNet, CenterFace.
+    /// Peaks of a heat map: CenterNet, TTFNet, CenterFace; its cells: DetectNet_v2.
     Heatmap,
     /// Offsets from anchors of one size: BlazeFace and MediaPipe's other detectors.
     Blazeface,
@@ -201,6 +201,8 @@ pub enum HeatmapStyle {
     TtfNet,
     /// Every cell, sizes as exp(x) times the stride, five landmarks, NMS afterwards.
     CenterFace,
+    /// Every cell, distances to the sides for each class in 35 pixels, NMS afterwards.
+    DetectNet,
 }
 
 /// Options of [`Family::Heatmap`].
@@ -480,10 +482,11 @@ pub(crate) const UNITS: [(&str, BoxUnit); 2] = [("pixels", BoxUnit::Pixels), ("n
 pub(crate) const FORMATS: [(&str, BoxFormat); 4] =
     [("xyxy", BoxFormat::Xyxy), ("yxyx", BoxFormat::Yxyx), ("cxcywh", BoxFormat::Cxcywh), ("xywh", BoxFormat::Xywh)];
 /// The words of cards for kinds of heat maps.
-pub(crate) const STYLES: [(&str, HeatmapStyle); 3] = [
+pub(crate) const STYLES: [(&str, HeatmapStyle); 4] = [
     ("centernet", HeatmapStyle::CenterNet),
     ("ttfnet", HeatmapStyle::TtfNet),
     ("centerface", HeatmapStyle::CenterFace),
+    ("detectnet", HeatmapStyle::DetectNet),
 ];
 /// The words of cards for the numbers of a row.
 pub(crate) const COLUMNS: [(&str, Column); 8] = [
@@ -614,6 +617,8 @@ impl HeadSpec {
             Self::Nanodet(_) => (416, 416),
             Self::Ssd(_) => (320, 320),
             Self::Heatmap(HeatmapSpec { style: HeatmapStyle::CenterFace, .. }) => (640, 480),
+            // NVIDIA's PeopleNet, TrafficCamNet and DashCamNet.
+            Self::Heatmap(HeatmapSpec { style: HeatmapStyle::DetectNet, .. }) => (960, 544),
             Self::Heatmap(_) => (512, 512),
             Self::Blazeface(_) => (128, 128),
             Self::Movenet => (256, 256),

@@ -733,7 +733,11 @@ pub(super) fn right_outputs(
         },
         HeadSpec::Heatmap(spec) => {
             let planes = if spec.style == HeatmapStyle::CenterFace { 1 } else { classes };
-            let sizes = if spec.style == HeatmapStyle::TtfNet { 4 } else { 2 };
+            let sizes = match spec.style {
+                HeatmapStyle::TtfNet => 4,
+                HeatmapStyle::DetectNet => 4 * classes,
+                _ => 2,
+            };
             [("hm", planes), ("wh", sizes), ("reg", 2), ("landmarks", 10)]
                 .map(|(n, c)| tensor(n, &[1, c, rows, 3]))
                 .into()
