@@ -80,7 +80,9 @@ impl Card {
             HeadSpec::Yolov8 { .. } | HeadSpec::YoloNms { .. } => Way::ULTRALYTICS,
             HeadSpec::Yolox(_) => Way::MEGVII_YOLOX,
             HeadSpec::Nanodet(_) => Way::NANODET,
-            HeadSpec::Ssd(_) | HeadSpec::Heatmap(HeatmapSpec { style: HeatmapStyle::DetectNet, .. }) => Way::STRETCH,
+            HeadSpec::Ssd(_)
+            | HeadSpec::Fomo
+            | HeadSpec::Heatmap(HeatmapSpec { style: HeatmapStyle::DetectNet, .. }) => Way::STRETCH,
             HeadSpec::Detr(_) => Way::RT_DETR,
             HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::CenterFace => Way::CENTERFACE,
             HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::TtfNet => Way::TTFNET,
@@ -125,6 +127,7 @@ impl Card {
                 Self { score_threshold: heat_score, iou_threshold: heat_iou, max_detections: heat_most, ..yolo }
             }
             Family::Blazeface => Self { score_threshold: 0.5, iou_threshold: 0.3, max_detections: NO_LIMIT, ..yolo },
+            Family::Fomo => Self { score_threshold: 0.5, max_detections: NO_LIMIT, ..yolo },
             Family::Movenet => Self { score_threshold: 0.11, ..yolo },
             // Every class that covers a pixel.
             Family::Semantic => Self { score_threshold: 0.0, max_detections: NO_LIMIT, ..yolo },

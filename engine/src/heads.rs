@@ -22,6 +22,7 @@ mod embedding;
 mod end_to_end;
 mod exports;
 mod finished_rows;
+mod fomo;
 mod frame_values;
 mod gpu_filter;
 mod guess;

@@ -689,6 +689,45 @@ case("detectnet", '[head]\nfamily = "heatmap"\nstyle = "detectnet"\n' + names(3)
      [("output_bbox/BiasAdd", "f32", bbox[None]), ("output_cov/Sigmoid", "f32", cov[None])], detectnet(cov, bbox, 128, 96, 0.4), 0.4,
      nms=batched_nms(0.5, 1000))
 
+
+# --- FOMO: edge-impulse-sdk classifier/ei_fill_result_struct.h, fill_result_struct_f32_fomo ------------------------------------------
+def fomo(data, w, h, thr):
+    def overlaps(c, x, y, width, height, confidence):
+        if c["x"] + c["width"] < x or c["y"] + c["height"] < y or c["x"] > x + width or c["y"] > y + height:
+            return False
+        if x < c["x"]:
+            c["x"] = x
+            c["width"] += c["x"] - x  # Nothing, as in the original.
+        if y < c["y"]:
+            c["y"] = y
+            c["height"] += c["y"] - y
+        if x + width > c["x"] + c["width"]:
+            c["width"] += (x + width) - (c["x"] + c["width"])
+        if y + height > c["y"] + c["height"]:
+            c["height"] += (y + height) - (c["y"] + c["height"])
+        c["confidence"] = max(c["confidence"], confidence)
+        return True
+
+    cubes, boxes = [], []
+    lines, columns, labels = data.shape
+    for y, x, label in np.ndindex(lines, columns, labels - 1):
+        v = float(data[y, x, label + 1])
+        if v >= thr and not any(c["label"] == label and overlaps(c, x, y, 1, 1, v) for c in cubes):
+            cubes.append(dict(x=x, y=y, width=1, height=1, confidence=v, label=label))
+    for s in cubes:
+        if not any(c["label"] == s["label"] and overlaps(c, s["x"], s["y"], s["width"], s["height"], s["confidence"]) for c in boxes):
+            boxes.append(s)
+    factor = w // columns
+    return [(c["x"] * factor, c["y"] * factor, (c["x"] + c["width"]) * factor, (c["y"] + c["height"]) * factor, c["confidence"],
+             c["label"]) for c in boxes]
+
+
+rng = np.random.default_rng(20261131)
+cells = rounded(softmax(rng.standard_normal((16, 24, 4)) * 2.5 + np.array([3, 0, 0, 0])))
+found = fomo(cells, 192, 128, 0.5)
+assert any(e[2] - e[0] > 8 for e in found) and any(e[2] - e[0] == 8 and e[3] - e[1] > 8 for e in found)
+case("fomo", '[head]\nfamily = "fomo"\n' + names(3), [192, 128], [("StatefulPartitionedCall:0", "f32", cells[None])], found, 0.5)
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

@@ -283,6 +283,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             })
         }
         Family::Blazeface => HeadSpec::Blazeface(BlazefaceSpec { strides: strides(&mut head) }),
+        Family::Fomo => HeadSpec::Fomo,
         Family::Movenet => HeadSpec::Movenet,
         Family::Semantic => HeadSpec::Semantic {
             activation: head.choice("activation", &ACTIVATIONS),

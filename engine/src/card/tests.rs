@@ -77,6 +77,7 @@ fn each_family_is_fed_as_its_project_feeds_it() {
         ("heatmap", "style = \"ttfnet\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, RGB)),
         ("heatmap", "style = \"centerface\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0, PLAIN)),
         ("heatmap", "style = \"detectnet\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0 / 255.0, PLAIN)),
+        ("fomo", "", (Fit::Stretch, Opencv, 114.0, rgb, byte, PLAIN)),
         ("blazeface", "", (Fit::Warp, OpencvWarp, 0.0, rgb, 1.0 / 127.5, SIGNED)),
         ("classifier", "", (cut, PillowBilinear, 114.0, rgb, byte, IMAGENET)),
     ];
@@ -266,6 +267,7 @@ fn thresholds_and_limits_are_those_of_the_familys_own_code() {
         ("family = \"heatmap\"\nstyle = \"ttfnet\"", (0.3, 0.3, 100)),
         ("family = \"heatmap\"\nstyle = \"centerface\"", (0.5, 0.3, 1000)),
         ("family = \"heatmap\"\nstyle = \"detectnet\"", (0.4, 0.5, 1000)),
+        ("family = \"fomo\"", (0.5, 0.45, 1000)),
         ("family = \"blazeface\"", (0.5, 0.3, 1000)),
     ] {
         let card = card(&format!("[head]\n{head}\n"));

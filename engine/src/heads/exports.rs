@@ -11,6 +11,7 @@
 //! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/infer_lib.py`.
 //! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive); marcoslucianops/DeepStream-Yolo `utils`.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
+//! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
 //! - torchvision `models/detection`: class 0 is the background. transformers `DetrImageProcessor`.
 
@@ -309,6 +310,16 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
             "these are the layers before the decoding of boxes, which no head decodes: use an export that decodes them";
         // Maps of classes have such shapes, too.
         return Some(Export::named("Darknet's YOLO without its last layers", Reading::Hint, note));
+    }
+    if let ([output], [[_, lines, columns, Some(classes @ 2..)]], Some([_, .., Some(1 | 3)])) =
+        (shapes.outputs, &fours[..], shapes.inputs.first().map(Shapes::dims).as_deref())
+        && ["StatefulPartitionedCall", "softmax"].iter().any(|name| output.name.starts_with(name))
+        && shapes.grid(8).is_some_and(|[h, w]| *lines == Some(h) && *columns == Some(w))
+    {
+        let note = "scores of cells of 8 pixels, the first of which is the background; the image block says how pictures are fitted";
+        let input = vec!["fit = \"stretch\"".to_owned()];
+        let reading = Reading::Head(HeadSpec::Fomo, Some(classes - 1));
+        return Some(Export { input, ..Export::named("Edge Impulse's FOMO", reading, note) });
     }
     let named = shapes.outputs.iter().all(|output| output.name.starts_with("model_outputs"));
     if let ([[_, Some(channels), _, _]], true) = (&fours[..], named)

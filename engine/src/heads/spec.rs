@@ -21,6 +21,8 @@ pub enum Family {
     Heatmap,
     /// Offsets from anchors of one size: BlazeFace and MediaPipe's other detectors.
     Blazeface,
+    /// FOMO of Edge Impulse: cells of a grid, merged into objects.
+    Fomo,
     /// MoveNet: bodies of 17 points.
     Movenet,
     /// Semantic segmentation, a class for each pixel: SegFormer, DeepLab, FCN, BiSeNet, PP-LiteSeg.
@@ -355,6 +357,8 @@ pub enum HeadSpec {
     Heatmap(HeatmapSpec),
     /// See [`Family::Blazeface`].
     Blazeface(BlazefaceSpec),
+    /// See [`Family::Fomo`].
+    Fomo,
     /// See [`Family::Movenet`].
     Movenet,
     /// See [`Family::Semantic`].
@@ -388,7 +392,7 @@ pub enum HeadSpec {
 
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
-    pub const ALL: [(&'static str, Self); 16] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         (Self::Yolov5.name(), Self::Yolov5),
         (Self::Yolov8.name(), Self::Yolov8),
         (Self::YoloNms.name(), Self::YoloNms),
@@ -398,6 +402,7 @@ impl Family {
         (Self::Detr.name(), Self::Detr),
         (Self::Heatmap.name(), Self::Heatmap),
         (Self::Blazeface.name(), Self::Blazeface),
+        (Self::Fomo.name(), Self::Fomo),
         (Self::Movenet.name(), Self::Movenet),
         (Self::Semantic.name(), Self::Semantic),
         (Self::DbText.name(), Self::DbText),
@@ -419,6 +424,7 @@ impl Family {
             Self::Detr => "detr",
             Self::Heatmap => "heatmap",
             Self::Blazeface => "blazeface",
+            Self::Fomo => "fomo",
             Self::Movenet => "movenet",
             Self::Semantic => "semantic",
             Self::DbText => "db-text",
@@ -453,6 +459,7 @@ impl HeadSpec {
             Self::Detr(_) => Family::Detr,
             Self::Heatmap(_) => Family::Heatmap,
             Self::Blazeface(_) => Family::Blazeface,
+            Self::Fomo => Family::Fomo,
             Self::Movenet => Family::Movenet,
             Self::Semantic { .. } => Family::Semantic,
             Self::DbText(_) => Family::DbText,
@@ -579,7 +586,7 @@ impl HeadSpec {
             Self::Blazeface(spec) => {
                 vec![spec.strides.as_ref().map(|strides| ("strides", format!("{strides:?}")))]
             }
-            Self::Movenet => Vec::new(),
+            Self::Fomo | Self::Movenet => Vec::new(),
             Self::DbText(spec) => {
                 let plain = DbTextSpec::default();
                 let other = |key, number: f32, usual: f32| (number != usual).then(|| (key, format!("{number}")));
@@ -621,6 +628,7 @@ impl HeadSpec {
             Self::Heatmap(HeatmapSpec { style: HeatmapStyle::DetectNet, .. }) => (960, 544),
             Self::Heatmap(_) => (512, 512),
             Self::Blazeface(_) => (128, 128),
+            Self::Fomo => (96, 96),
             Self::Movenet => (256, 256),
             Self::Semantic { .. } => (512, 512),
             // PaddleOCR's `limit_side_len`.

@@ -412,6 +412,7 @@ fn a_refusal_says_what_the_head_reads() {
         (HeadSpec::Blazeface(BlazefaceSpec::default()), "scores [1, anchors, 1] and boxes"),
         (HeadSpec::Semantic { activation: None, background: Background::None }, "scores [1, classes, h, w]"),
         (HeadSpec::DbText(DbTextSpec::default()), "one map of probabilities [1, 1, h, w]"),
+        (HeadSpec::Fomo, "one output [1, h, w, classes + 1]"),
         (HeadSpec::Movenet, "one output [1, 1, 17, 3] or [1, N, 56]"),
         (HeadSpec::Classifier { activation: None, background: Background::None }, "[1, classes]"),
         (HeadSpec::Embedding { output: None, normalize: true }, "one output [1, D]"),
@@ -602,6 +603,7 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
             HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, heat, size, offset, landmarks })
         }),
         prop::option::of(strides()).prop_map(|strides| HeadSpec::Blazeface(BlazefaceSpec { strides })),
+        Just(HeadSpec::Fomo),
         Just(HeadSpec::Movenet),
         (0.0..1.0_f32, 0.0..4.0_f32, 1..9_usize, any::<bool>()).prop_map(
             |(thresh, unclip_ratio, max_candidates, sigmoid)| {
@@ -712,6 +714,7 @@ pub(super) fn right_outputs(
             .map(|&stride| cells(&[stride], true))
             .flat_map(|n| [tensor("cls", &[1, n, classes]), tensor("dis", &[1, n, 4 * (spec.reg_max + 1)])])
             .collect(),
+        HeadSpec::Fomo => vec![tensor("output", &[1, rows, 3, classes + 1])],
         HeadSpec::Movenet if variant == 0 => vec![tensor("output", &[1, 1, 17, 3])],
         HeadSpec::Movenet => vec![tensor("output", &[1, rows, 56])],
         HeadSpec::Ssd(spec) if variant == 0 => {
@@ -946,6 +949,8 @@ proptest! {
         values in prop::collection::vec(prop_oneof![4 => 0.0_f32..1.0, 1 => Just(1.0)], 1..100),
         pick in any::<prop::sample::Index>(),
     ) {
+        // A cell that passes joins an object, whose score is the best of its cells.
+        prop_assume!(spec.family() != Family::Fomo);
         let size = (side, side);
         let infos = right_outputs(&spec, classes, rows, size, variant);
         let shapes = shapes_of(&infos);
