@@ -23,7 +23,7 @@ use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 pub(crate) use self::class_name::{MAX_NAME_CHARS, is_too_long};
 pub(crate) use self::preprocess::Way;
 use crate::backend::one_line;
-use crate::heads::spec::{FacesSpec, FacesStyle, HeatmapStyle};
+use crate::heads::spec::{FacesSpec, FacesStyle, HeatmapSpec, HeatmapStyle};
 use crate::heads::{Family, HeadSpec};
 
 pub(crate) use error::CardPlaces;
@@ -80,7 +80,9 @@ impl Card {
             HeadSpec::Yolov8 { .. } | HeadSpec::YoloNms { .. } => Way::ULTRALYTICS,
             HeadSpec::Yolox(_) => Way::MEGVII_YOLOX,
             HeadSpec::Nanodet(_) => Way::NANODET,
-            HeadSpec::Ssd(_) => Way::STRETCH,
+            HeadSpec::Ssd(_)
+            | HeadSpec::Fomo
+            | HeadSpec::Heatmap(HeatmapSpec { style: HeatmapStyle::DetectNet, .. }) => Way::STRETCH,
             HeadSpec::Detr(_) => Way::RT_DETR,
             HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::CenterFace => Way::CENTERFACE,
             HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::TtfNet => Way::TTFNET,
@@ -109,7 +111,11 @@ impl Card {
             HeadSpec::Faces(FacesSpec { style: FacesStyle::Retinaface, .. }) => (0.6, 0.4),
             _ => (0.5, 0.4),
         };
-        let faces = matches!(&head, HeadSpec::Heatmap(spec) if spec.style == HeatmapStyle::CenterFace);
+        let (heat_score, heat_iou, heat_most) = match &head {
+            HeadSpec::Heatmap(spec) if spec.style == HeatmapStyle::CenterFace => (0.5, 0.3, NO_LIMIT),
+            HeadSpec::Heatmap(spec) if spec.style == HeatmapStyle::DetectNet => (0.4, 0.5, NO_LIMIT),
+            _ => (0.3, 0.3, 100),
+        };
         let yolo = Self {
             name: String::new(),
             origin: String::new(),
@@ -131,16 +137,14 @@ impl Card {
             Family::Nanodet => Self { score_threshold: 0.4, iou_threshold: 0.6, max_detections: 100, ..yolo },
             Family::Ssd => Self { score_threshold: 0.5, iou_threshold: 0.5, ..yolo },
             Family::Detr => Self { score_threshold: 0.5, ..yolo },
-            Family::Heatmap => Self {
-                score_threshold: if faces { 0.5 } else { 0.3 },
-                iou_threshold: 0.3,
-                max_detections: if faces { NO_LIMIT } else { 100 },
-                ..yolo
-            },
+            Family::Heatmap => {
+                Self { score_threshold: heat_score, iou_threshold: heat_iou, max_detections: heat_most, ..yolo }
+            }
             Family::Blazeface => Self { score_threshold: 0.5, iou_threshold: 0.3, max_detections: NO_LIMIT, ..yolo },
             Family::Faces => {
                 Self { score_threshold: faces_score, iou_threshold: faces_iou, max_detections: NO_LIMIT, ..yolo }
             }
+            Family::Fomo => Self { score_threshold: 0.5, max_detections: NO_LIMIT, ..yolo },
             Family::Movenet => Self { score_threshold: 0.11, ..yolo },
             // Every class that covers a pixel.
             Family::Semantic => Self { score_threshold: 0.0, max_detections: NO_LIMIT, ..yolo },

@@ -23,6 +23,7 @@ mod end_to_end;
 mod exports;
 mod faces;
 mod finished_rows;
+mod fomo;
 mod frame_values;
 mod gpu_filter;
 mod guess;

@@ -800,6 +800,82 @@ for nc, each in [(1, 17), (2, 4)]:
     case(f"yolov5 pose of {each}", f'[head]\nfamily = "yolov5"\nkeypoints = [{each}, 3]\n' + names(nc), [320, 256], [("output", "f32", p[None])],
          found, 0.3, points, batched_nms(0.45, 1000))
 
+# --- SSDs whose tables have other shapes ------------------------------------------------------------------------------------------
+rng = np.random.default_rng(20261129)
+# Tianxiaomo/pytorch-YOLOv4 tool/utils.py, post_processing: the class of the greatest score, where that is above the threshold, and
+# `nms_cpu` class by class. Boxes are [1, N, 1, 4].
+whole = np.array([320, 240, 320, 240])
+norm, s = rounded(corner_boxes(60, 320, 240) / whole, 5), scores(60, 4, 0.3)
+found = [(*(b * whole), r.max(), r.argmax()) for b, r in zip(norm.astype(np.float64), s.astype(np.float64)) if r.max() > 0.4]
+case("ssd of pytorch-YOLOv4", '[head]\nfamily = "ssd"\nunit = "normalized"\nmulti_label = false\n' + names(4), [320, 240],
+     [("boxes", "f32", norm[None, :, None]), ("confs", "f32", s[None])], found, 0.4, nms=batched_nms(0.5, 300))
+# PaddleDetection ppdet/modeling/heads/ppyoloe_head.py, post_process with `exclude_nms`: boxes in pixels, scores [1, classes, N].
+box, s = rounded(corner_boxes(60, 320, 240), 3), scores(60, 4, 0.3)
+case("ssd of PaddleDetection", '[head]\nfamily = "ssd"\nunit = "pixels"\n' + names(4), [320, 240],
+     [("tmp_17", "f32", box[None]), ("concat_14.tmp_0", "f32", s.T[None].copy())], multi_label(box.astype(np.float64), s, 0.4, 0), 0.4,
+     nms=batched_nms(0.5, 300))
+
+
+# --- DetectNet_v2: DeepStream nvdsinfer_custombboxparser.cpp, NvDsInferParseCustomResnet; its NMS is cluster-mode 2 ------------------
+def detectnet(cov, bbox, w, h, thr):
+    """Boxes are clipped to the whole input, not to its last pixel with one added to the sides."""
+    found, (classes, lines, columns) = [], cov.shape
+    stride, norm = -(-w // columns), 35.0
+    centres = [np.array([(i * stride + 0.5) / norm for i in range(n)]) for n in (columns, lines)]
+    for c, y, x in np.ndindex(classes, lines, columns):
+        if cov[c, y, x] >= thr:
+            left, top, right, bottom = bbox.astype(np.float64)[4 * c:4 * c + 4, y, x]
+            corners = [(left - centres[0][x]) * -norm, (top - centres[1][y]) * -norm, (right + centres[0][x]) * norm,
+                       (bottom + centres[1][y]) * norm]
+            found.append((*np.clip(corners, 0, [w, h, w, h]), cov[c, y, x], c))
+    return found
+
+
+rng = np.random.default_rng(20261130)
+cov, bbox = rounded(rng.random((3, 6, 8)) ** 4), rounded(rng.random((12, 6, 8)) * 1.5, 3)
+case("detectnet", '[head]\nfamily = "heatmap"\nstyle = "detectnet"\n' + names(3), [128, 96],
+     [("output_bbox/BiasAdd", "f32", bbox[None]), ("output_cov/Sigmoid", "f32", cov[None])], detectnet(cov, bbox, 128, 96, 0.4), 0.4,
+     nms=batched_nms(0.5, 1000))
+
+
+# --- FOMO: edge-impulse-sdk classifier/ei_fill_result_struct.h, fill_result_struct_f32_fomo ------------------------------------------
+def fomo(data, w, h, thr):
+    def overlaps(c, x, y, width, height, confidence):
+        if c["x"] + c["width"] < x or c["y"] + c["height"] < y or c["x"] > x + width or c["y"] > y + height:
+            return False
+        if x < c["x"]:
+            c["x"] = x
+            c["width"] += c["x"] - x  # Nothing, as in the original.
+        if y < c["y"]:
+            c["y"] = y
+            c["height"] += c["y"] - y
+        if x + width > c["x"] + c["width"]:
+            c["width"] += (x + width) - (c["x"] + c["width"])
+        if y + height > c["y"] + c["height"]:
+            c["height"] += (y + height) - (c["y"] + c["height"])
+        c["confidence"] = max(c["confidence"], confidence)
+        return True
+
+    cubes, boxes = [], []
+    lines, columns, labels = data.shape
+    for y, x, label in np.ndindex(lines, columns, labels - 1):
+        v = float(data[y, x, label + 1])
+        if v >= thr and not any(c["label"] == label and overlaps(c, x, y, 1, 1, v) for c in cubes):
+            cubes.append(dict(x=x, y=y, width=1, height=1, confidence=v, label=label))
+    for s in cubes:
+        if not any(c["label"] == s["label"] and overlaps(c, s["x"], s["y"], s["width"], s["height"], s["confidence"]) for c in boxes):
+            boxes.append(s)
+    factor = w // columns
+    return [(c["x"] * factor, c["y"] * factor, (c["x"] + c["width"]) * factor, (c["y"] + c["height"]) * factor, c["confidence"],
+             c["label"]) for c in boxes]
+
+
+rng = np.random.default_rng(20261131)
+cells = rounded(softmax(rng.standard_normal((16, 24, 4)) * 2.5 + np.array([3, 0, 0, 0])))
+found = fomo(cells, 192, 128, 0.5)
+assert any(e[2] - e[0] > 8 for e in found) and any(e[2] - e[0] == 8 and e[3] - e[1] > 8 for e in found)
+case("fomo", '[head]\nfamily = "fomo"\n' + names(3), [192, 128], [("StatefulPartitionedCall:0", "f32", cells[None])], found, 0.5)
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

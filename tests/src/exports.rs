@@ -159,6 +159,41 @@ fn boxes_and_scores(names: [&str; 2], unit: f32, classes: usize) -> Network {
     network
 }
 
+/// Boxes, corners in `unit`, and the scores of 20 classes; without `transposed` boxes are `[1, N, 1, 4]`.
+fn scored(network: &mut Network, boxes: &str, scores: &str, unit: f32, transpose: bool) {
+    let dims: &[u64] = if transpose { &[1, CELLS, 4] } else { &[1, CELLS, 1, 4] };
+    output(network, boxes, dims, &rows(CELLS, 4, |object| corners(object, unit)));
+    let numbers = rows(CELLS, 20, |object| logits(object, 20, 0));
+    let (dims, numbers) =
+        if transpose { ([1, 20, CELLS], transposed(&numbers, 20)) } else { ([1, CELLS, 20], numbers) };
+    let fixed = network.fixed(&dims, &numbers);
+    let sigmoid = network.op("Sigmoid", &[&fixed], &[]);
+    network.output(scores, &sigmoid, FLOAT, &dims);
+}
+
+/// The scores of cells of 16 pixels, and the distances from these to the sides of boxes in 35 pixels.
+fn detectnet() -> Network {
+    const SIDE_CELLS: usize = SIDE as usize / 16;
+    const COUNT: usize = SIDE_CELLS * SIDE_CELLS;
+    let mut network = picture();
+    let (mut scores, mut boxes) = (vec![logit(0.0); 4 * COUNT], vec![0.0; 16 * COUNT]);
+    for [x1, y1, x2, y2, score, class] in OBJECTS {
+        let class = class as usize;
+        let [column, line] = [(x1 + x2) / 32.0, (y1 + y2) / 32.0].map(|middle| middle as usize);
+        let [x, y] = [column, line].map(|cell| 16.0 * cell as f32 + 0.5);
+        scores[class * COUNT + line * SIDE_CELLS + column] = logit(score);
+        for (side, distance) in [x - x1, y - y1, x2 - x, y2 - y].into_iter().enumerate() {
+            boxes[(4 * class + side) * COUNT + line * SIDE_CELLS + column] = distance / 35.0;
+        }
+    }
+    let side = SIDE_CELLS as u64;
+    let scores = network.fixed(&[1, 4, side, side], &scores);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    network.output("output_cov/Sigmoid", &scores, FLOAT, &[1, 4, side, side]);
+    output(&mut network, "output_bbox/BiasAdd", &[1, 16, side, side], &boxes);
+    network
+}
+
 /// The five objects as final boxes, labels and scores, and the order of the names of these.
 fn finished(mut network: Network, names: [&str; 3], unit: f32, first: f32, lead: &[u64]) -> Network {
     let count = OBJECTS.len() as u64;
@@ -173,7 +208,6 @@ fn finished(mut network: Network, names: [&str; 3], unit: f32, first: f32, lead:
 }
 
 /// The numbers of cells of the three grids over a picture of [`SIDE`].
-const GRIDS: [u64; 3] = [64, 16, 4];
 
 fn with_metadata(mut network: Network, pairs: &[(&str, &str)]) -> Network {
     for (key, note) in pairs {
@@ -423,6 +457,17 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     vec![
         ("DeepStream-Yolo", deepstream, Wanted::Card),
         ("DeepStream-Yolo, three outputs", three, Wanted::Card),
+        ("pytorch-YOLOv4", built(|network| scored(network, "boxes", "confs", FRACTION, false)), Wanted::Card),
+        ("DetectNet_v2", detectnet(), Wanted::Card),
+        (
+            "PaddleDetection without NMS",
+            built(|network| {
+                network.input("scale_factor", FLOAT, &[1, 2]);
+                network.input("im_shape", FLOAT, &[1, 2]);
+                scored(network, "tmp_17", "concat_14.tmp_0", 1.0, true);
+            }),
+            Wanted::Card,
+        ),
         ("Qualcomm AI Hub", qualcomm, Wanted::Card),
         ("PaddleDetection", paddle(), Wanted::Card),
         ("MMDeploy", mmdeploy, Wanted::Card),
@@ -442,34 +487,9 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut add = |name, exporter, make: &dyn Fn(&mut Network)| {
         found.push((name, built(make), Wanted::Refused(exporter)));
     };
-    add("SCRFD", "InsightFace's SCRFD", &|network| {
-        for (part, width) in [("score", 1), ("bbox", 4), ("kps", 10)] {
-            for (grid, cells) in GRIDS.into_iter().enumerate() {
-                noise(network, &format!("{part}{grid}"), &[2 * cells, width]);
-            }
-        }
-    });
-    add("YuNet", "OpenCV's YuNet", &|network| {
-        for (part, width) in [("cls", 1), ("obj", 1), ("bbox", 4), ("kps", 10)] {
-            for (stride, cells) in [8, 16, 32].into_iter().zip(GRIDS) {
-                noise(network, &format!("{part}_{stride}"), &[1, cells, width]);
-            }
-        }
-    });
-    add("RetinaFace", "Pytorch_Retinaface", &|network| {
-        for (name, width) in [("loc", 4), ("conf", 2), ("landms", 10)] {
-            noise(network, name, &[1, 168, width]);
-        }
-    });
-    add("yolov5-face", "yolov5-face", &|network| noise(network, "output", &[1, 3 * CELLS, 16]));
-    add("YOLOv7-pose", "YOLOv7-pose", &|network| noise(network, "output", &[1, 3 * (CELLS + 1), 57]));
     add("EfficientDet", "EfficientDet", &|network| {
         noise(network, "regression", &[1, 765, 4]);
         noise(network, "classification", &[1, 765, 90]);
-    });
-    add("pytorch-YOLOv4", "pytorch-YOLOv4", &|network| {
-        output(network, "boxes", &[1, CELLS, 1, 4], &rows(CELLS, 4, |object| corners(object, FRACTION)));
-        noise(network, "confs", &[1, CELLS, 80]);
     });
     add("KerasCV", "KerasCV's YOLOv8", &|network| {
         noise(network, "boxes", &[1, CELLS, 64]);
@@ -484,10 +504,6 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
         for (name, side) in [("082_convolutional", 2), ("094_convolutional", 4), ("106_convolutional", 8)] {
             noise(network, name, &[1, 75, side, side]);
         }
-    });
-    add("DetectNet_v2", "TAO's DetectNet_v2", &|network| {
-        noise(network, "output_cov/Sigmoid", &[1, 3, 4, 4]);
-        noise(network, "output_bbox/BiasAdd", &[1, 12, 4, 4]);
     });
     add("keras-yolo3", "keras-yolo3", &|network| {
         noise(network, "yolonms_layer_1/ExpandDims_1:0", &[1, 252, 4]);

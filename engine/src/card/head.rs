@@ -47,7 +47,7 @@ fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
         format: head.choice("format", &FORMATS),
         unit: head.choice("unit", &UNITS),
         background: head.choice("background", &BACKGROUNDS),
-        multi_label: None,
+        multi_label: head.flag("multi_label"),
     }
 }
 
@@ -294,13 +294,14 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             multi_label: head.flag("multi_label").unwrap_or(true),
         }),
         Family::Ssd => HeadSpec::Ssd(BoxesSpec { count: name(&mut head, "count"), ..boxes(&mut head) }),
-        Family::Detr => HeadSpec::Detr(BoxesSpec { multi_label: head.flag("multi_label"), ..boxes(&mut head) }),
+        Family::Detr => HeadSpec::Detr(boxes(&mut head)),
         Family::Heatmap => {
             let style = head.choice("style", &STYLES).unwrap_or(HeatmapStyle::CenterNet);
             HeadSpec::Heatmap(HeatmapSpec {
                 style,
-                stride: head.whole("stride", 1, 1024).unwrap_or(4),
-                sigmoid: head.flag("sigmoid").unwrap_or(style != HeatmapStyle::CenterFace),
+                stride: head.whole("stride", 1, 1024).unwrap_or(if style == HeatmapStyle::DetectNet { 16 } else { 4 }),
+                sigmoid: (head.flag("sigmoid"))
+                    .unwrap_or(!matches!(style, HeatmapStyle::CenterFace | HeatmapStyle::DetectNet)),
                 heat: name(&mut head, "heat"),
                 size: name(&mut head, "size"),
                 offset: name(&mut head, "offset"),
@@ -309,6 +310,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
         }
         Family::Blazeface => HeadSpec::Blazeface(BlazefaceSpec { strides: strides(&mut head) }),
         Family::Faces => HeadSpec::Faces(faces(&mut head)),
+        Family::Fomo => HeadSpec::Fomo,
         Family::Movenet => HeadSpec::Movenet,
         Family::Semantic => HeadSpec::Semantic {
             activation: head.choice("activation", &ACTIVATIONS),

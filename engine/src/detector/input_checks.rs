@@ -104,6 +104,7 @@ fn grid_stride(head: &HeadSpec) -> Option<usize> {
         HeadSpec::Ssd(_)
         | HeadSpec::Detr(_)
         | HeadSpec::Blazeface(_)
+        | HeadSpec::Fomo
         | HeadSpec::Movenet
         | HeadSpec::Classifier { .. }
         | HeadSpec::Attributes(_)

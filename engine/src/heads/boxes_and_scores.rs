@@ -2,8 +2,8 @@
 //! the queries of DETR, RT-DETR, D-FINE and RF-DETR (family `detr`).
 //!
 //! Reads one of, N being the number of boxes or queries:
-//! - boxes `[1, N, 4]` and scores `[1, N, classes (+ 1)]`. The card has the four numbers of a box, their unit, the activation and
-//!   the background class.
+//! - boxes `[1, N, 4]` (or `[1, N, 1, 4]`, as pytorch-YOLOv4 exports them) and scores `[1, N, classes (+ 1)]`. The card has the
+//!   four numbers of a box, their unit, the activation and the background class.
 //!   - `ssd`: decoded boxes before NMS (UltraFace, SSD exports without their last layer). As in SSD, a box is a candidate for
 //!     every class whose score passes. Boxes are corners as fractions of the input unless the card says otherwise.
 //!   - `detr`: DETR and RT-DETR of Hugging Face (`pred_boxes`, `logits`), RF-DETR (`dets`, `labels`). Boxes are centre and size as
@@ -27,20 +27,23 @@
 //! Sources: torchvision `models/detection/ssd.py` and `transform.py`; tensorflow/models `object_detection/exporter_lib_v2.py`;
 //! Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB `vision/ssd/predictor.py`; `post_process_object_detection` of transformers
 //! (DetrImageProcessor, RTDetrImageProcessor); `rtdetr_postprocessor.py` of lyuwenyu/RT-DETR and Peterande/D-FINE; `PostProcess`
-//! of roboflow/rf-detr; ultralytics `models/rtdetr/predict.py`.
+//! of roboflow/rf-detr; ultralytics `models/rtdetr/predict.py`; Tianxiaomo/pytorch-YOLOv4 `tool/utils.py`, `post_processing`;
+//! PaddleDetection `ppdet/modeling/heads/ppyoloe_head.py`, `post_process` with `exclude_nms`.
 
-use visiond_kernels::filter::{Choice, FilterSpec, Record};
+use std::borrow::Cow;
+
+use visiond_kernels::filter::{Choice, FilterSpec, Record, Values};
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::Overlap;
 
 use super::decoded::Decoded;
 use super::end_to_end::{EndToEndOutputs, OutputEncoding, ROLES};
-use super::gpu_filter::{best_of, plain_box, rows_of, score_code, table};
+use super::gpu_filter::{best_of, known, plain_box, rows_of, score_code, table};
 use super::head::{Decoder, HeadInput, Suppression};
 use super::masks;
 use super::misfit::Misfit;
 use super::outputs::{
-    ModelOutputs, OutputShape, Roles, class_columns, classes_in, classes_with_background, four_columns, may_agree,
+    ModelOutputs, OutputShape, Roles, class_columns, classes_in, classes_with_background, may_agree, may_be,
 };
 use super::raw_numbers::{wrong_activation, wrong_format, wrong_unit};
 use super::rows::{best_class, class_of, corners, four, logit_floor, max_of, sigmoid, softmax};
@@ -53,6 +56,8 @@ pub(super) struct BoxesAndScores {
     queries: bool,
     /// The scores of one row; the memory is reused.
     scores: Vec<f32>,
+    /// Transposed scores, row by row; the memory is reused.
+    rows: Vec<f32>,
 }
 
 pub(super) enum BoxesLayout {
@@ -67,11 +72,38 @@ pub(super) struct Rows {
     width: usize,
     /// Whether a row holds a box and then its scores, in one output.
     joint: bool,
+    /// Whether `scores` has a line for each class.
+    transposed: bool,
+}
+
+/// Returns rows and columns of boxes: `[1, N, 4]` or `[1, N, 1, 4]`.
+fn box_table(shape: OutputShape) -> Option<[Option<usize>; 2]> {
+    match shape.last::<3>() {
+        Some([rows, Some(1), width @ Some(4)]) if shape.has_rank(4) => Some([rows, width]),
+        _ => shape.last::<2>(),
+    }
+}
+
+/// Returns how many scores each of `rows` boxes has, and whether they are transposed.
+fn score_table(shape: OutputShape, rows: Option<usize>) -> Option<(Option<usize>, bool)> {
+    let [lines, columns] = shape.last::<2>()?;
+    if may_agree(lines, rows) {
+        return Some((columns, false));
+    }
+    // Two numbers that differ: which of them is the boxes' is known.
+    (columns.is_some() && columns == rows).then_some((lines, true))
+}
+
+/// Writes the scores of `[classes, N]` to `out` row by row.
+fn to_rows(values: &[f32], classes: usize, out: &mut Vec<f32>) {
+    let count = values.len() / classes.max(1);
+    out.clear();
+    out.extend((0..count).flat_map(|row| values.iter().skip(row).step_by(count)));
 }
 
 impl BoxesAndScores {
     pub(super) fn new(class_count: usize, spec: BoxesSpec, queries: bool) -> Self {
-        Self { class_count, spec, queries, scores: Vec::new() }
+        Self { class_count, spec, queries, scores: Vec::new(), rows: Vec::new() }
     }
 
     fn encoding(&self) -> OutputEncoding {
@@ -107,7 +139,7 @@ impl Decoder for BoxesAndScores {
             "boxes [1, Q, 4] and logits [1, Q, classes], or labels [1, Q], boxes [1, Q, 4] and scores [1, Q], or one output \
              [1, Q, 4 + classes]"
         } else {
-            "boxes [1, N, 4] and scores [1, N, classes], or boxes [N, 4], labels [N] and scores [N]"
+            "boxes [1, N, 4] and scores [1, N, classes] or [1, classes, N], or boxes [N, 4], labels [N] and scores [N]"
         }
     }
 
@@ -116,7 +148,7 @@ impl Decoder for BoxesAndScores {
             return outputs.table(|output, [_, width]| {
                 classes_in(width, 4, self.class_count, "rows")?;
                 let width = width.unwrap_or(0);
-                Ok(BoxesLayout::Rows(Rows { boxes: output, scores: output, width, joint: true }))
+                Ok(BoxesLayout::Rows(Rows { boxes: output, scores: output, width, joint: true, transposed: false }))
             });
         }
         if let Some(found) = EndToEndOutputs::find(outputs, &self.spec)? {
@@ -130,10 +162,12 @@ impl Decoder for BoxesAndScores {
         };
         let mut roles = Roles::new(outputs);
         let boxes = roles
-            .find("boxes", self.spec.boxes.as_deref(), &["box", box_hint], four_columns)?
+            .find("boxes", self.spec.boxes.as_deref(), &["box", box_hint], |shape| {
+                box_table(shape).is_some_and(|[_, width]| may_be(width, 4))
+            })?
             .ok_or(if self.queries { "no output is [1, Q, 4]" } else { "no output is [1, N, 4]" })?;
-        let [rows, _] = outputs.rows_and_columns(boxes);
-        let table = |shape: OutputShape| shape.last::<2>().is_some_and(|[n, _]| may_agree(n, rows));
+        let [rows, _] = box_table(outputs.shape(boxes)).unwrap_or_default();
+        let table = |shape: OutputShape| score_table(shape, rows).is_some();
         let scores = roles
             .find("scores", self.spec.scores.as_deref(), score_hints, table)?
             .ok_or_else(|| format!("no output has {scores_text} for each row of `{}`", outputs.name(boxes)))?;
@@ -148,19 +182,23 @@ impl Decoder for BoxesAndScores {
                 format!("write `boxes = {:?}`, or remove the key", outputs.name(scores)),
             ));
         }
-        let [_, width] = outputs.rows_and_columns(scores);
+        let (width, transposed) = score_table(outputs.shape(scores), rows).unwrap_or_default();
         let (_, background, _) = self.score_rules(false);
         classes_with_background(width, background, self.class_count)
             .map_err(|problem| format!("`{}` {problem}", outputs.name(scores)))?;
-        Ok(BoxesLayout::Rows(Rows { boxes, scores, width: width.unwrap_or(0), joint: false }))
+        Ok(BoxesLayout::Rows(Rows { boxes, scores, width: width.unwrap_or(0), joint: false, transposed }))
     }
 
     fn decode(&mut self, layout: &BoxesLayout, input: &HeadInput<'_>, out: &mut Decoded) {
-        let &Rows { boxes, scores, width, joint } = match layout {
+        let &Rows { boxes, scores, width, joint, transposed } = match layout {
             BoxesLayout::EndToEnd(found) => return found.decode(self.encoding(), input, out),
             BoxesLayout::Rows(rows) => rows,
         };
-        let values = input.outputs[scores].tensor.to_f32();
+        let mut values = input.outputs[scores].tensor.to_f32();
+        if transposed {
+            to_rows(&values, width, &mut self.rows);
+            values = Cow::Borrowed(&self.rows);
+        }
         let separate = (!joint).then(|| input.outputs[boxes].tensor.to_f32());
         let boxes = separate.as_deref().unwrap_or(&values);
         let (step, box_step, first_score) = if joint { (width.max(4), width, 4) } else { (width.max(1), 4, 0) };
@@ -226,11 +264,15 @@ impl Decoder for BoxesAndScores {
 
     fn doubt(&self, layout: &BoxesLayout, input: &HeadInput<'_>) -> Option<Misfit> {
         const UNIT: &str = "head.unit";
-        let &Rows { boxes, scores, width, joint } = match layout {
+        let &Rows { boxes, scores, width, joint, transposed } = match layout {
             BoxesLayout::EndToEnd(found) => return found.doubt(self.encoding(), UNIT, input),
             BoxesLayout::Rows(rows) => rows,
         };
-        let values = input.outputs[scores].tensor.to_f32();
+        let mut values = input.outputs[scores].tensor.to_f32().into_owned();
+        if transposed {
+            let columns = std::mem::take(&mut values);
+            to_rows(&columns, width, &mut values);
+        }
         let (format, unit) = self.box_code();
         let (activation, ..) = self.score_rules(joint);
         let (boxes, scores): (Vec<[f32; 4]>, _) = if joint {
@@ -239,7 +281,7 @@ impl Decoder for BoxesAndScores {
             (rows().filter_map(|row| four(row, 0)).collect(), (scores, width.saturating_sub(4)))
         } else {
             let boxes = input.outputs[boxes].tensor.to_f32();
-            (boxes.as_chunks::<4>().0.to_vec(), (values.into_owned(), width))
+            (boxes.as_chunks::<4>().0.to_vec(), (values, width))
         };
         wrong_activation(&scores.0, scores.1, activation)
             .or_else(|| wrong_unit(&boxes, unit, UNIT))
@@ -247,12 +289,18 @@ impl Decoder for BoxesAndScores {
     }
 
     fn filter(&self, layout: &BoxesLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
-        let &Rows { boxes, scores, joint, .. } = match layout {
+        let &Rows { boxes, scores, joint, transposed, .. } = match layout {
             BoxesLayout::EndToEnd(found) => return found.filter(self.encoding(), outputs, input_size),
             BoxesLayout::Rows(rows) => rows,
         };
-        let (scores, rows, width) = rows_of(outputs, scores)?;
-        let (boxes, ..) = rows_of(outputs, boxes)?;
+        let (scores, rows, width) = if transposed {
+            let [width, rows] = known(outputs.shape(scores))?;
+            (Values::planes(scores, width, rows), rows, width)
+        } else {
+            rows_of(outputs, scores)?
+        };
+        let [box_rows, width_of_box] = box_table(outputs.shape(boxes))?;
+        let boxes = Values::rows(boxes, box_rows?, width_of_box?);
         let first_score = if joint { 4 } else { 0 };
         let score_columns = width.checked_sub(first_score)?;
         let (activation, background, multi_label) = self.score_rules(joint);
@@ -274,7 +322,7 @@ impl Decoder for BoxesAndScores {
             BoxesLayout::Rows(Rows { boxes, .. }) => (*boxes, 0.5),
             BoxesLayout::EndToEnd(found) => (found.boxes, 0.5),
         };
-        let [rows, _] = outputs.rows_and_columns(boxes);
+        let [rows, _] = box_table(outputs.shape(boxes)).unwrap_or_default();
         masks::of_own_planes(outputs, rows?, threshold, input_size)
     }
 

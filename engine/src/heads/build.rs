@@ -9,6 +9,7 @@ use super::depth::Depth;
 use super::depth_map::DepthReducer;
 use super::embedding::Embedding;
 use super::faces::Faces;
+use super::fomo::Fomo;
 use super::head::{Head, HeadError, checked};
 use super::heatmap::Heatmap;
 use super::movenet::Movenet;
@@ -54,6 +55,7 @@ pub fn build(
         HeadSpec::Heatmap(spec) => checked(Heatmap { class_count, spec }, family, outputs, size),
         HeadSpec::Blazeface(spec) => checked(Blazeface { class_count, spec }, family, outputs, size),
         HeadSpec::Faces(spec) => checked(Faces { class_count, spec }, family, outputs, size),
+        HeadSpec::Fomo => checked(Fomo { class_count, objects: Vec::new() }, family, outputs, size),
         HeadSpec::Movenet => checked(Movenet { class_count }, family, outputs, size),
         HeadSpec::Semantic { activation, background } => {
             checked(Semantic::new(class_count, activation, background), family, outputs, size)

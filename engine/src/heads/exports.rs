@@ -7,10 +7,11 @@
 //! - LibreYOLO: `libreyolo/export/exporter.py`, `export/nms.py`, `models/yolo9/utils.py`, `models/yolox/utils.py`.
 //! - Azure Custom Vision and Windows ML: `Image.*` of onnx `docs/MetadataProps.md`; `predict.py` in Custom Vision's exports.
 //! - InsightFace `detection/scrfd/tools/scrfd2onnx.py`; opencv_zoo `face_detection_yunet`; biubug6/Pytorch_Retinaface
-//!   `convert_to_onnx.py`; deepcam-cn/yolov5-face `export.py`; WongKinYiu/yolov7 (branch pose) `models/export.py`.
+//!   `convert_to_onnx.py`.
 //! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/infer_lib.py`.
 //! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive); marcoslucianops/DeepStream-Yolo `utils`.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
+//! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
 //! - torchvision `models/detection`: class 0 is the background. transformers `DetrImageProcessor`.
 
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use visiond_kernels::tensor::DType;
 
 use super::model_facts::ModelFacts;
-use super::spec::{Background, BoxUnit, BoxesSpec, Column, HeadSpec, RowsSpec, YoloxSpec};
+use super::spec::{Background, BoxUnit, BoxesSpec, Column, HeadSpec, HeatmapSpec, HeatmapStyle, RowsSpec, YoloxSpec};
 use crate::backend::{Dim, TensorInfo, one_line, picture_size};
 
 /// Whose export a model is, and what visiond makes of it.
@@ -76,9 +77,6 @@ impl Export {
 
 /// The strides of nearly all grids.
 const STRIDES: [u32; 3] = [8, 16, 32];
-
-/// What to do about faces, whose detectors have outputs of their own.
-const FACES: &str = "of the face detectors, visiond reads UltraFace, CenterFace, BlazeFace and YOLOv8-face";
 
 /// A model's tensors, as the rules ask for them.
 struct Shapes<'a> {
@@ -245,45 +243,30 @@ fn libreyolo(metadata: &BTreeMap<String, String>, shapes: &Shapes<'_>) -> Option
     }
 }
 
-/// Detectors of faces, and of faces' and bodies' points.
+/// Detectors of faces with landmarks.
 fn faces(shapes: &Shapes<'_>) -> Option<Export> {
+    let named = |exporter, style| {
+        let note = format!("faces with landmarks; it needs a card with `family = \"faces\"`, `style = \"{style}\"`");
+        Some(Export::named(exporter, Reading::Guessed, &note))
+    };
     let widths = shapes.widths();
     let count = |width: usize| widths.get(&width).copied().unwrap_or(0);
     let all = shapes.outputs.len();
     let grids = count(1);
-    let scrfd = grids >= 2 && count(4) == grids && (all == 2 * grids || all == 3 * grids && count(10) == grids);
-    if scrfd {
-        let note = format!("its boxes are distances from anchors, which no head decodes; {FACES}");
-        return Export::refused("InsightFace's SCRFD", &note);
+    if grids >= 2 && count(4) == grids && (all == 2 * grids || all == 3 * grids && count(10) == grids) {
+        return named("InsightFace's SCRFD", "scrfd");
     }
     let part = |name: &str| name.split(['_', '.']).next().unwrap_or("").to_owned();
     let of = |wanted: &str| shapes.outputs.iter().filter(|output| part(&output.name) == wanted).count();
     if all == 12 && ["cls", "obj", "bbox", "kps"].iter().all(|name| of(name) == 3) {
-        let note = format!("its boxes are offsets from cells, which no head decodes; {FACES}");
-        return Export::refused("OpenCV's YuNet", &note);
+        return named("OpenCV's YuNet", "yunet");
     }
     let rows = shapes.last::<2>().unwrap_or_default();
     let same = rows.windows(2).all(|pair| pair[0][0] == pair[1][0]);
     if all == 3 && same && [4, 2, 10].iter().all(|&width| count(width) == 1) {
-        let note = format!("its boxes are offsets from anchors, which no head decodes; {FACES}");
-        return Export::refused("Pytorch_Retinaface", &note);
+        return named("Pytorch_Retinaface", "retinaface");
     }
-    // YOLOv5 of 11 or 52 classes has these shapes, too: the parts of its rows, or a run, show which it is.
-    let [[rows, Some(width)]] = rows[..] else { return None };
-    if width == 16 && shapes.are_cells(rows, 3) && rows.is_some() && shapes.size.is_some() {
-        let note = format!(
-            "its rows have ten numbers of landmarks between objectness and score, which no head reads; {FACES}"
-        );
-        return Some(Export::named("yolov5-face", Reading::Hint, &note));
-    }
-    let four_grids = |(width, height): (u32, u32)| {
-        [8, 16, 32, 64].iter().map(|&s| 3 * (width.div_ceil(s) * height.div_ceil(s)) as usize).sum::<usize>()
-    };
-    (width == 57 && rows.is_some() && rows == shapes.size.map(four_grids)).then(|| {
-        let note =
-            "its rows have 17 keypoints after objectness and score, which no head reads: use a YOLOv8 pose model";
-        Export::named("YOLOv7-pose", Reading::Hint, note)
-    })
+    None
 }
 
 /// Layers of a YOLO before their decoding.
@@ -310,6 +293,16 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
         // Maps of classes have such shapes, too.
         return Some(Export::named("Darknet's YOLO without its last layers", Reading::Hint, note));
     }
+    if let ([output], [[_, lines, columns, Some(classes @ 2..)]], Some([_, .., Some(1 | 3)])) =
+        (shapes.outputs, &fours[..], shapes.inputs.first().map(Shapes::dims).as_deref())
+        && ["StatefulPartitionedCall", "softmax"].iter().any(|name| output.name.starts_with(name))
+        && shapes.grid(8).is_some_and(|[h, w]| *lines == Some(h) && *columns == Some(w))
+    {
+        let note = "scores of cells of 8 pixels, the first of which is the background; the image block says how pictures are fitted";
+        let input = vec!["fit = \"stretch\"".to_owned()];
+        let reading = Reading::Head(HeadSpec::Fomo, Some(classes - 1));
+        return Some(Export { input, ..Export::named("Edge Impulse's FOMO", reading, note) });
+    }
     let named = shapes.outputs.iter().all(|output| output.name.starts_with("model_outputs"));
     if let ([[_, Some(channels), _, _]], true) = (&fours[..], named)
         && channels.is_multiple_of(5)
@@ -319,10 +312,15 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
         return Export::refused("Azure Custom Vision", note);
     }
     let covers = shapes.outputs.iter().any(|output| output.name.starts_with("output_cov"));
-    if all == 2 && covers && shapes.outputs.iter().any(|output| output.name.starts_with("output_bbox")) {
-        let note = "its boxes are distances from cells, which no head decodes: use a model of TAO with another head, such as \
-                    RT-DETR or EfficientNMS's four outputs";
-        return Export::refused("TAO's DetectNet_v2", note);
+    let grids = shapes.last::<3>().unwrap_or_default();
+    if grids.len() == 2 && covers && shapes.outputs.iter().any(|output| output.name.starts_with("output_bbox")) {
+        const NAME: &str = "TAO's DetectNet_v2";
+        let planes = grids.iter().filter_map(|[planes, ..]| *planes);
+        let stride = shapes.size.zip(grids[0][1]).and_then(|((_, height), lines)| height.checked_div(lines as u32));
+        let style = HeatmapStyle::DetectNet;
+        let spec = HeatmapSpec { style, stride: stride.unwrap_or(16), ..HeatmapSpec::default() };
+        let note = "scores of cells, and distances from these to the sides of boxes; pictures are stretched";
+        return Some(Export::named(NAME, Reading::Head(HeadSpec::Heatmap(spec), planes.min()), note));
     }
     let ranks = shapes.outputs.iter().map(|output| Shapes::dims(output).len());
     let fives = ranks.filter(|rank| *rank == 5).count();
@@ -353,9 +351,14 @@ fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
         return Export::refused("KerasCV's YOLOv8", note);
     }
     let single = dims.iter().any(|dims| matches!(dims[..], [_, _, Some(1), Some(4)]));
+    let classes = shapes.output("confs").and_then(|dims| *dims.last()?);
     (single && shapes.are_named(&["boxes", "confs"])).then(|| {
-        let note = "its boxes have a dimension of 1 before the last, `[1, N, 1, 4]`, which no head reads: squeeze it in the export";
-        Export::named("pytorch-YOLOv4", Reading::Refused, note)
+        let unit = Some(BoxUnit::Normalized);
+        let spec = BoxesSpec { unit, multi_label: Some(false), ..BoxesSpec::default() };
+        let note = "boxes as fractions of the input, `[1, N, 1, 4]`, and scores before NMS; pictures are stretched";
+        let reading = Reading::Head(HeadSpec::Ssd(spec), classes);
+        let input = vec!["fit = \"stretch\"".to_owned()];
+        Export { input, ..Export::named("pytorch-YOLOv4", reading, note) }
     })
 }
 
@@ -410,6 +413,16 @@ fn rows_spec(columns: Option<&[Column]>, nms: bool) -> HeadSpec {
     HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows }
 }
 
+/// Returns the number of classes of boxes `[1, N, 4]` and scores `[1, classes, N]`.
+fn transposed_scores(shapes: &Shapes<'_>) -> Option<usize> {
+    let [first, second] = shapes.last::<2>()?[..] else { return None };
+    [(first, second), (second, first)].into_iter().find_map(|(boxes, scores)| {
+        let [rows, width] = boxes;
+        let fits = width == Some(4) && rows.is_some() && scores[1] == rows && scores[0] != rows;
+        scores[0].filter(|_| fits)
+    })
+}
+
 /// Candidates before NMS, and rows with columns of their own.
 fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
@@ -430,7 +443,17 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
             let input = vec!["fit = \"stretch\"".to_owned()];
             return read("PaddleDetection", spec, note).map(|export| Export { input, ..export });
         }
-        return named("PaddleDetection", "boxes and transposed scores without NMS: export with NMS");
+        if let Some(classes) = transposed_scores(shapes) {
+            let spec = BoxesSpec { unit: Some(BoxUnit::Pixels), ..BoxesSpec::default() };
+            let note = "boxes and transposed scores without NMS; its infer_cfg.yml has the mean and deviation of its \
+                        pictures, which are stretched";
+            let input = vec!["fit = \"stretch\"".to_owned()];
+            let reading = Reading::Head(HeadSpec::Ssd(spec), Some(classes));
+            return Some(Export { input, ..Export::named("PaddleDetection", reading, note) });
+        }
+        let note = "its outputs are neither rows of class, score and box nor boxes and transposed scores: export it \
+                    with NMS";
+        return Some(Export::named("PaddleDetection", Reading::Refused, note));
     }
     if shapes.output("class_idx").is_some() {
         let note = "boxes, scores and classes of all candidates, so that NMS is left";

@@ -122,6 +122,7 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         })
     };
     let pair = |n, width| vec![tensor("scores", &[1, n, width]), tensor("boxes", &[1, n, 4])];
+    let transposed = vec![tensor("scores", &[1, 21, 3000]), tensor("boxes", &[1, 3000, 1, 4])];
     let peaks = |style| HeadSpec::Heatmap(HeatmapSpec { style, stride: 4, sigmoid: true, ..HeatmapSpec::default() });
     let sides = vec![tensor("hm", &[1, 20, 40, 48]), tensor("wh", &[1, 4, 40, 48])];
     let maps = vec![tensor("hm", &[1, 20, 40, 48]), tensor("wh", &[1, 2, 40, 48]), tensor("reg", &[1, 2, 40, 48])];
@@ -148,6 +149,7 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ("yolox", raw, vec![tensor("o", &[1, 2100, 85])], 320, 80, 0.0..1.0, 0.9),
         ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),
         ("every class", softmax(Activation::Sigmoid), pair(3000, 21), 320, 20, -8.0..6.0, 0.995),
+        ("transposed", softmax(Activation::Softmax), transposed, 320, 20, -8.0..8.0, 0.5),
         ("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, -8.0..3.0, 0.9),
         ("peaks", peaks(HeatmapStyle::CenterNet), maps, 192, 20, -8.0..3.0, 0.7),
         ("peaks and sides", peaks(HeatmapStyle::TtfNet), sides, 192, 20, -8.0..3.0, 0.7),

@@ -437,3 +437,21 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
     let efficientdet = [tensor("regression", &[1, 76_725, 4]), tensor("classification", &[1, 76_725, 90])];
     assert_eq!(exporter(&efficientdet), (Some("EfficientDet (Yet-Another-EfficientDet-Pytorch)"), None));
 }
+
+#[test]
+fn a_fomo_is_known_by_its_name_and_its_cells_of_eight_pixels() {
+    let card = |name: &str, cells: [usize; 3]| {
+        let outputs = [tensor(name, &[1, cells[0], cells[1], cells[2]])];
+        let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());
+        let inputs = [tensor("x_input", &[1, 96, 160, 1])];
+        let guesses =
+            guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails });
+        guesses.into_iter().find(|guess| guess.family == Family::Fomo)
+    };
+    let found = card("StatefulPartitionedCall:0", [12, 20, 3]).unwrap();
+    assert_eq!(found.class_count, Some(2));
+    let lines = ["fit = \"stretch\"", "order = \"grey\"", "family = \"fomo\""];
+    assert!(lines.iter().all(|line| found.card.contains(line)), "{}", found.card);
+    assert_eq!(card("output", [12, 20, 3]), None);
+    assert_eq!(card("StatefulPartitionedCall:0", [6, 10, 3]), None);
+}

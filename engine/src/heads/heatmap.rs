@@ -1,4 +1,4 @@
-//! Peaks of a heat map: CenterNet, TTFNet and CenterFace.
+//! Peaks of a heat map: CenterNet, TTFNet and CenterFace; and its cells: DetectNet_v2.
 //!
 //! CenterNet (`style = "centernet"`) reads a heat map `[1, classes, h, w]`, sizes `[1, 2, h, w]` (width, height, in cells) and
 //! offsets `[1, 2, h, w]` (x, y, inside a cell; half a cell where there is none). A cell that is the greatest of its 3x3
@@ -13,11 +13,17 @@
 //! the box from its corner). Every cell whose score passes is a candidate with its corner at
 //! `(cell + offset + 0.5) * stride - size / 2`, moved into the input; NMS follows, which counts corners as pixels of the box.
 //!
-//! Outputs are found by the card's names, else by their own (hm, wh, reg), else by their order and channels.
+//! DetectNet_v2 of NVIDIA TAO (`style = "detectnet"`) reads a heat map `[1, classes, h, w]` (after the sigmoid) and the distances from a
+//! cell to the sides of the box, `[1, 4 * classes, h, w]` (left, top, right, bottom of the first class, then of the next). Distances
+//! are in 35 pixels and count from half a pixel after the cell's corner. Every cell whose score passes is a candidate, clipped to the
+//! input; NMS follows. The GPU's filter reads one box per cell, so these outputs are copied and decoded on the CPU: they are small.
+//!
+//! Outputs are found by the card's names, else by their own (hm or cov, wh or bbox, reg), else by their order and channels.
 //!
 //! Source: `ctdet_decode` in xingyizhou/CenterNet `src/lib/models/decode.py`; `get_bboxes` in ZJULearning/ttfnet
 //! `mmdet/models/anchor_heads/ttf_head.py`; `decode` in Star-Clouds/CenterFace
-//! `prj-python/centerface.py`, which moves a box that starts outside the input instead of clipping it.
+//! `prj-python/centerface.py`; `NvDsInferParseCustomResnet` of DeepStream `nvdsinfer_custombboxparser.cpp`, which clips to the last
+//! pixel and adds one to the sides. CenterFace moves a box that starts outside the input instead of clipping it.
 
 use visiond_kernels::filter::{BoxCode, Choice, FilterSpec, Grid, PointCode, Points, Table, Values};
 use visiond_kernels::nms::Overlap;
@@ -49,6 +55,10 @@ pub(super) struct HeatmapLayout {
 /// The number of landmarks of a face.
 const FACE_POINTS: usize = 5;
 
+/// The pixels of DetectNet_v2's unit, and where in a cell its distances begin: `bboxNormX` and the offset of `gcCentersX`.
+const DETECTNET_SCALE: f32 = 35.0;
+const DETECTNET_OFFSET: f32 = 0.5;
+
 /// Whether the cell at (x, y) is the maximum of its neighbourhood.
 fn is_peak(plane: &[f32], width: usize, height: usize, x: usize, y: usize) -> bool {
     let value = plane[y * width + x];
@@ -62,15 +72,24 @@ impl Heatmap {
         self.spec.style == HeatmapStyle::CenterFace
     }
 
-    /// Returns how many planes the sizes have.
-    fn size_planes(&self) -> usize {
-        if self.spec.style == HeatmapStyle::TtfNet { 4 } else { 2 }
+    /// Whether every cell is a candidate, so that NMS is left.
+    fn needs_nms(&self) -> bool {
+        matches!(self.spec.style, HeatmapStyle::CenterFace | HeatmapStyle::DetectNet)
+    }
+
+    /// Returns how many planes the sizes have; `None` if it depends on a number of classes that is unknown.
+    fn size_planes(&self, classes: Option<usize>) -> Option<usize> {
+        match self.spec.style {
+            HeatmapStyle::DetectNet => classes.map(|classes| classes.saturating_mul(4)),
+            HeatmapStyle::TtfNet => Some(4),
+            HeatmapStyle::CenterNet | HeatmapStyle::CenterFace => Some(2),
+        }
     }
 
     /// Finds the heat map: by the card, its own name, the only number of planes that no other role has, the number of classes or
     /// its place. Its planes may be others than the card's classes, so that no other output is read in its place.
     fn heat(&self, outputs: ModelOutputs<'_>, roles: &mut Roles<'_>, named: usize) -> Result<Option<usize>, Misfit> {
-        const HINTS: [&str; 2] = ["heat", "hm"];
+        const HINTS: [&str; 3] = ["heat", "hm", "cov"];
         let planes = |index: usize| outputs.shape(index).last::<3>().map(|[planes, ..]| planes);
         let fits = |planes: Option<usize>| named == 0 || may_be(planes, named);
         let is_map = |shape: OutputShape| shape.last::<3>().is_some();
@@ -85,8 +104,8 @@ impl Heatmap {
         if let Some(found) = roles.by_name("heat map", None, &HINTS, is_map)? {
             return Ok(Some(found));
         }
-        let sizes = self.size_planes();
-        let of_another = |count: usize| count == sizes || (self.is_face() && count == 2 * FACE_POINTS);
+        let sizes = self.size_planes((named > 0).then_some(named));
+        let of_another = |count: usize| Some(count) == sizes || (self.is_face() && count == 2 * FACE_POINTS);
         let mut own = (0..outputs.count()).filter(|&index| planes(index).flatten().is_some_and(|n| !of_another(n)));
         let only = own.next().filter(|_| own.next().is_none());
         Ok(roles.any(|index| Some(index) == only).or_else(|| roles.any(|index| planes(index).is_some_and(fits))))
@@ -144,6 +163,7 @@ impl Decoder for Heatmap {
     fn reads(&self) -> &'static str {
         match self.spec.style {
             HeatmapStyle::TtfNet => "a heat map [1, classes, h, w] and distances [1, 4, h, w]",
+            HeatmapStyle::DetectNet => "a heat map [1, classes, h, w] and distances [1, 4 * classes, h, w]",
             _ => {
                 "a heat map [1, classes, h, w], sizes [1, 2, h, w], offsets [1, 2, h, w], and of CenterFace landmarks [1, 10, h, w]"
             }
@@ -167,26 +187,29 @@ impl Decoder for Heatmap {
         if face && is_other {
             return Err(no_heat().into());
         }
-        let alike = |shape: OutputShape, wanted: usize| {
-            let fits = |[c, h, w]: [_; 3]| may_be(c, wanted) && may_agree(h, height) && may_agree(w, width);
+        let alike = |shape: OutputShape, wanted: Option<usize>| {
+            let fits = |[c, h, w]: [_; 3]| may_agree(c, wanted) && may_agree(h, height) && may_agree(w, width);
             shape.last::<3>().is_some_and(fits)
         };
-        let sizes = self.size_planes();
+        let sizes = self.size_planes(classes);
         let size = roles
-            .find("sizes", self.spec.size.as_deref(), &["wh", "size", "scale"], |s| alike(s, sizes))?
+            .find("sizes", self.spec.size.as_deref(), &["wh", "size", "scale", "bbox"], |s| alike(s, sizes))?
             .ok_or_else(|| {
-                let no_sizes = || format!("no output has {sizes} planes of sizes like `{}`", outputs.name(heat));
+                let planes = sizes.map_or_else(String::new, |sizes| format!("{sizes} "));
+                let no_sizes = || format!("no output has {planes}planes of sizes like `{}`", outputs.name(heat));
                 if is_other { no_heat() } else { no_sizes() }
             })?;
         let offset = match self.spec.style {
-            HeatmapStyle::TtfNet => None,
-            _ => roles.find("offsets", self.spec.offset.as_deref(), &["reg", "off"], |s| alike(s, 2))?,
+            HeatmapStyle::TtfNet | HeatmapStyle::DetectNet => None,
+            _ => roles.find("offsets", self.spec.offset.as_deref(), &["reg", "off"], |s| alike(s, Some(2)))?,
         };
         if face && offset.is_none() {
             return Err(format!("no output has two planes of offsets like `{}`", outputs.name(heat)).into());
         }
         let landmarks = if face {
-            roles.find("landmarks", self.spec.landmarks.as_deref(), &["land", "lm"], |s| alike(s, 2 * FACE_POINTS))?
+            roles.find("landmarks", self.spec.landmarks.as_deref(), &["land", "lm"], |s| {
+                alike(s, Some(2 * FACE_POINTS))
+            })?
         } else {
             None
         };
@@ -219,12 +242,18 @@ impl Decoder for Heatmap {
                 }
                 let (column, line) = (cell % layout.width, cell / layout.width);
                 let score = if self.spec.sigmoid { sigmoid(raw) } else { raw };
-                let stands = || self.is_face() || is_peak(plane, layout.width, layout.height, column, line);
+                let stands = || self.needs_nms() || is_peak(plane, layout.width, layout.height, column, line);
                 if score < input.score_threshold || !stands() {
                     continue;
                 }
                 let pair = |planes: &[f32]| (planes[cell], planes[cells + cell]);
                 let (column, line, row) = (column as f32, line as f32, class * cells + cell);
+                if self.spec.style == HeatmapStyle::DetectNet {
+                    let side = |side: usize| size[(4 * class + side) * cells + cell] * DETECTNET_SCALE;
+                    let (x, y) = (column * stride + DETECTNET_OFFSET, line * stride + DETECTNET_OFFSET);
+                    out.push(row, class as u32, score, [x - side(0), y - side(1), x + side(2), y + side(3)]);
+                    continue;
+                }
                 if self.spec.style == HeatmapStyle::TtfNet {
                     let [left, top, right, bottom] = std::array::from_fn(|side| size[side * cells + cell]);
                     let (x, y) = (column * stride, line * stride);
@@ -268,19 +297,22 @@ impl Decoder for Heatmap {
     fn filter(&self, layout: &HeatmapLayout, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<FilterSpec> {
         let [classes, lines, columns] = known(outputs.shape(layout.heat))?;
         let cells = lines.checked_mul(columns)?;
+        let sizes = self.size_planes(Some(classes))?;
         let planes = |output: usize, planes: usize| Values::planes(output, planes, cells);
         let face = self.is_face();
         let table = Table {
             offsets: layout.offset.map(|output| planes(output, 2)),
             points: layout.landmarks.map(|output| planes(output, 2 * FACE_POINTS)),
             grid: Grid { columns, lines, stride: self.spec.stride as f32, ..Grid::default() },
-            ..table(cells, planes(layout.heat, classes), planes(layout.size, self.size_planes()))
+            ..table(cells, planes(layout.heat, classes), planes(layout.size, sizes))
         };
         let activation = if self.spec.sigmoid { Activation::Sigmoid } else { Activation::None };
         let boxes = match self.spec.style {
             HeatmapStyle::CenterNet => BoxCode::Peak,
             HeatmapStyle::TtfNet => BoxCode::Sides,
             HeatmapStyle::CenterFace => BoxCode::Face,
+            // Each class has a box of its own.
+            HeatmapStyle::DetectNet => return None,
         };
         let classes = if face { 0..1 } else { 0..classes };
         let every = Choice::Every { peaks: true, row_step: cells };
@@ -293,7 +325,15 @@ impl Decoder for Heatmap {
     }
 
     fn suppression(&self, _layout: &HeatmapLayout) -> Suppression {
-        if self.is_face() { Suppression::Best(Overlap::Pixels) } else { Suppression::None }
+        match self.spec.style {
+            HeatmapStyle::CenterFace => Suppression::Best(Overlap::Pixels),
+            HeatmapStyle::DetectNet => Suppression::Best(Overlap::Points),
+            HeatmapStyle::CenterNet | HeatmapStyle::TtfNet => Suppression::None,
+        }
+    }
+
+    fn clips(&self) -> bool {
+        self.spec.style == HeatmapStyle::DetectNet
     }
 
     fn keypoints(&self, layout: &HeatmapLayout) -> Option<usize> {

@@ -17,12 +17,14 @@ pub enum Family {
     Ssd,
     /// Queries: DETR, RT-DETR, D-FINE, RF-DETR.
     Detr,
-    /// Peaks of a heat map: CenterNet, TTFNet, CenterFace.
+    /// Peaks of a heat map: CenterNet, TTFNet, CenterFace; its cells: DetectNet_v2.
     Heatmap,
     /// Offsets from anchors of one size: BlazeFace and MediaPipe's other detectors.
     Blazeface,
     /// Faces with five landmarks on grids: SCRFD, YuNet, RetinaFace.
     Faces,
+    /// FOMO of Edge Impulse: cells of a grid, merged into objects.
+    Fomo,
     /// MoveNet: bodies of 17 points.
     Movenet,
     /// Semantic segmentation, a class for each pixel: SegFormer, DeepLab, FCN, BiSeNet, PP-LiteSeg.
@@ -203,6 +205,8 @@ pub enum HeatmapStyle {
     TtfNet,
     /// Every cell, sizes as exp(x) times the stride, five landmarks, NMS afterwards.
     CenterFace,
+    /// Every cell, distances to the sides for each class in 35 pixels, NMS afterwards.
+    DetectNet,
 }
 
 /// Options of [`Family::Heatmap`].
@@ -392,6 +396,8 @@ pub enum HeadSpec {
     Blazeface(BlazefaceSpec),
     /// See [`Family::Faces`].
     Faces(FacesSpec),
+    /// See [`Family::Fomo`].
+    Fomo,
     /// See [`Family::Movenet`].
     Movenet,
     /// See [`Family::Semantic`].
@@ -425,7 +431,7 @@ pub enum HeadSpec {
 
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
-    pub const ALL: [(&'static str, Self); 17] = [
+    pub const ALL: [(&'static str, Self); 18] = [
         (Self::Yolov5.name(), Self::Yolov5),
         (Self::Yolov8.name(), Self::Yolov8),
         (Self::YoloNms.name(), Self::YoloNms),
@@ -436,6 +442,7 @@ impl Family {
         (Self::Heatmap.name(), Self::Heatmap),
         (Self::Blazeface.name(), Self::Blazeface),
         (Self::Faces.name(), Self::Faces),
+        (Self::Fomo.name(), Self::Fomo),
         (Self::Movenet.name(), Self::Movenet),
         (Self::Semantic.name(), Self::Semantic),
         (Self::DbText.name(), Self::DbText),
@@ -458,6 +465,7 @@ impl Family {
             Self::Heatmap => "heatmap",
             Self::Blazeface => "blazeface",
             Self::Faces => "faces",
+            Self::Fomo => "fomo",
             Self::Movenet => "movenet",
             Self::Semantic => "semantic",
             Self::DbText => "db-text",
@@ -493,6 +501,7 @@ impl HeadSpec {
             Self::Heatmap(_) => Family::Heatmap,
             Self::Blazeface(_) => Family::Blazeface,
             Self::Faces(_) => Family::Faces,
+            Self::Fomo => Family::Fomo,
             Self::Movenet => Family::Movenet,
             Self::Semantic { .. } => Family::Semantic,
             Self::DbText(_) => Family::DbText,
@@ -522,10 +531,11 @@ pub(crate) const UNITS: [(&str, BoxUnit); 2] = [("pixels", BoxUnit::Pixels), ("n
 pub(crate) const FORMATS: [(&str, BoxFormat); 4] =
     [("xyxy", BoxFormat::Xyxy), ("yxyx", BoxFormat::Yxyx), ("cxcywh", BoxFormat::Cxcywh), ("xywh", BoxFormat::Xywh)];
 /// The words of cards for kinds of heat maps.
-pub(crate) const STYLES: [(&str, HeatmapStyle); 3] = [
+pub(crate) const STYLES: [(&str, HeatmapStyle); 4] = [
     ("centernet", HeatmapStyle::CenterNet),
     ("ttfnet", HeatmapStyle::TtfNet),
     ("centerface", HeatmapStyle::CenterFace),
+    ("detectnet", HeatmapStyle::DetectNet),
 ];
 /// The words of cards for kinds of faces.
 pub(crate) const FACES: [(&str, FacesStyle); 3] =
@@ -630,7 +640,7 @@ impl HeadSpec {
                     (*sizes != plain.min_sizes).then(|| ("min_sizes", format!("{sizes:?}"))),
                 ]
             }
-            Self::Movenet => Vec::new(),
+            Self::Fomo | Self::Movenet => Vec::new(),
             Self::DbText(spec) => {
                 let plain = DbTextSpec::default();
                 let other = |key, number: f32, usual: f32| (number != usual).then(|| (key, format!("{number}")));
@@ -668,8 +678,11 @@ impl HeadSpec {
             Self::Nanodet(_) => (416, 416),
             Self::Ssd(_) => (320, 320),
             Self::Heatmap(HeatmapSpec { style: HeatmapStyle::CenterFace, .. }) => (640, 480),
+            // NVIDIA's PeopleNet, TrafficCamNet and DashCamNet.
+            Self::Heatmap(HeatmapSpec { style: HeatmapStyle::DetectNet, .. }) => (960, 544),
             Self::Heatmap(_) => (512, 512),
             Self::Blazeface(_) => (128, 128),
+            Self::Fomo => (96, 96),
             Self::Movenet => (256, 256),
             Self::Semantic { .. } => (512, 512),
             // PaddleOCR's `limit_side_len`.

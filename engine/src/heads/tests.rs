@@ -530,6 +530,7 @@ fn a_refusal_says_what_the_head_reads() {
         (HeadSpec::Faces(FacesSpec::default()), "scores [n, 1], boxes [n, 4] and perhaps points"),
         (HeadSpec::Semantic { activation: None, background: Background::None }, "scores [1, classes, h, w]"),
         (HeadSpec::DbText(DbTextSpec::default()), "one map of probabilities [1, 1, h, w]"),
+        (HeadSpec::Fomo, "one output [1, h, w, classes + 1]"),
         (HeadSpec::Movenet, "one output [1, 1, 17, 3] or [1, N, 56]"),
         (HeadSpec::Classifier { activation: None, background: Background::None }, "[1, classes]"),
         (HeadSpec::Embedding { output: None, normalize: true }, "one output [1, D]"),
@@ -725,13 +726,16 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         (strides(), 0..3_usize, any::<bool>(), any::<bool>()).prop_map(|(strides, reg_max, sigmoid, multi_label)| {
             HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true, multi_label })
         }),
-        (background(), activation()).prop_map(|(background, activation)| {
-            HeadSpec::Ssd(BoxesSpec {
-                background: Some(background),
-                activation: Some(activation),
-                ..BoxesSpec::default()
-            })
-        }),
+        (background(), activation(), prop::option::of(any::<bool>())).prop_map(
+            |(background, activation, multi_label)| {
+                HeadSpec::Ssd(BoxesSpec {
+                    multi_label,
+                    background: Some(background),
+                    activation: Some(activation),
+                    ..BoxesSpec::default()
+                })
+            }
+        ),
         (prop::option::of(background()), prop::option::of(activation())).prop_map(|(background, activation)| {
             HeadSpec::Detr(BoxesSpec { background, activation, ..BoxesSpec::default() })
         }),
@@ -744,6 +748,7 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         (0..FACES.len(), strides(), prop::collection::vec(prop::collection::vec(0..40_u32, 0..3), 0..4)).prop_map(
             |(style, strides, min_sizes)| HeadSpec::Faces(FacesSpec { style: FACES[style].1, strides, min_sizes })
         ),
+        Just(HeadSpec::Fomo),
         Just(HeadSpec::Movenet),
         (0.0..1.0_f32, 0.0..4.0_f32, 1..9_usize, any::<bool>()).prop_map(
             |(thresh, unclip_ratio, max_candidates, sigmoid)| {
@@ -873,10 +878,15 @@ pub(super) fn right_outputs(
             };
             widths.iter().flat_map(of_width).collect()
         }
+        HeadSpec::Fomo => vec![tensor("output", &[1, rows, 3, classes + 1])],
         HeadSpec::Movenet if variant == 0 => vec![tensor("output", &[1, 1, 17, 3])],
         HeadSpec::Movenet => vec![tensor("output", &[1, rows, 56])],
         HeadSpec::Ssd(spec) if variant == 0 => {
             scored(classes + background_columns(spec.background.unwrap_or_default()))
+        }
+        HeadSpec::Ssd(spec) if variant == 1 => {
+            let width = classes + background_columns(spec.background.unwrap_or_default());
+            vec![tensor("boxes", &[1, rows, 1, 4]), tensor("scores", &[1, width, rows])]
         }
         HeadSpec::Ssd(_) => chosen(),
         HeadSpec::Detr(spec) => match variant {
@@ -890,7 +900,11 @@ pub(super) fn right_outputs(
         },
         HeadSpec::Heatmap(spec) => {
             let planes = if spec.style == HeatmapStyle::CenterFace { 1 } else { classes };
-            let sizes = if spec.style == HeatmapStyle::TtfNet { 4 } else { 2 };
+            let sizes = match spec.style {
+                HeatmapStyle::TtfNet => 4,
+                HeatmapStyle::DetectNet => 4 * classes,
+                _ => 2,
+            };
             [("hm", planes), ("wh", sizes), ("reg", 2), ("landmarks", 10)]
                 .map(|(n, c)| tensor(n, &[1, c, rows, 3]))
                 .into()
@@ -1099,6 +1113,8 @@ proptest! {
         values in prop::collection::vec(prop_oneof![4 => 0.0_f32..1.0, 1 => Just(1.0)], 1..100),
         pick in any::<prop::sample::Index>(),
     ) {
+        // A cell that passes joins an object, whose score is the best of its cells.
+        prop_assume!(spec.family() != Family::Fomo);
         let size = (side, side);
         let infos = right_outputs(&spec, classes, rows, size, variant);
         let shapes = shapes_of(&infos);

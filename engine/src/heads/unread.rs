@@ -30,7 +30,7 @@ pub(super) fn unread(spec: &HeadSpec, classes: usize, outputs: &[TensorInfo], si
     // These read an output if there is one, so that leaving it out shows nothing.
     if let HeadSpec::Heatmap(heatmap) = spec {
         let most = match heatmap.style {
-            HeatmapStyle::TtfNet => 2,
+            HeatmapStyle::TtfNet | HeatmapStyle::DetectNet => 2,
             HeatmapStyle::CenterNet => 3,
             HeatmapStyle::CenterFace => 4,
         };

@@ -99,12 +99,18 @@ fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
         5 => HeadSpec::Ssd(boxes(u)?),
         6 => HeadSpec::Detr(boxes(u)?),
         7 => HeadSpec::Heatmap(HeatmapSpec {
-            style: if u.arbitrary()? { HeatmapStyle::CenterFace } else { HeatmapStyle::CenterNet },
+            style: *u.choose(&[
+                HeatmapStyle::CenterFace,
+                HeatmapStyle::CenterNet,
+                HeatmapStyle::TtfNet,
+                HeatmapStyle::DetectNet,
+            ])?,
             stride: u.int_in_range(0..=64)?,
             sigmoid: u.arbitrary()?,
             ..HeatmapSpec::default()
         }),
         8 => HeadSpec::Blazeface(BlazefaceSpec { strides: option(u, strides)? }),
+        9 if u.arbitrary()? => HeadSpec::Fomo,
         9 => HeadSpec::Movenet,
         10 => HeadSpec::Semantic {
             activation: option(u, |u| u.choose(&ACTIVATIONS).copied())?,
