@@ -381,14 +381,14 @@ const MEDIAPIPE_STRIDES: [&[u32]; 3] = [&[4], &[8, 16, 16, 16], &[8, 16, 32, 32,
 /// Adds guesses for models with several outputs.
 fn propose_from_several(evidence: &mut Evidence<'_>) {
     let ModelFacts { outputs, inputs, .. } = evidence.facts;
-    if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
-        return propose_end_to_end(evidence, &found, inputs);
-    }
     let shape = |index| ModelOutputs::Declared(outputs).shape(index);
     let tables: Vec<(usize, [Option<usize>; 2])> =
         (0..outputs.len()).filter_map(|index| Some((index, shape(index).last()?))).collect();
     if propose_faces(evidence, &tables) {
         return;
+    }
+    if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
+        return propose_end_to_end(evidence, &found, inputs);
     }
     propose_nanodet_split(evidence, &tables);
     // Of several tables of four columns, a name or what the graph computed shows which are the boxes.
