@@ -25,7 +25,7 @@ use self::cuda::CudaRunner;
 use self::host::HostRunner;
 use self::model_inputs::{ModelInputs, SettledSizes};
 use self::runner::{Runner, RunnerAndHead};
-use crate::backend::{Dim, TensorInfo};
+use crate::backend::{Dim, TensorInfo, picture_size};
 use crate::card::{Card, SettledKeypoints};
 use crate::engine::Engine;
 use crate::heads::{self, Decoded, Family, FrameValues, Head, HeadError, HeadInput, NamedOutput};
@@ -414,12 +414,26 @@ fn build_head(
     size: (u32, u32),
 ) -> Result<Box<dyn Head>, DetectorError> {
     let named = card.classes.len();
+    let opened: Vec<TensorInfo>;
+    let mut outputs = outputs;
+    // InsightFace's files leave the size of the picture open, and have the rows of the size that they were exported with.
+    if card.head.family() == Family::Faces && picture_size(inputs).is_none() {
+        opened = outputs.iter().cloned().map(with_open_rows).collect();
+        outputs = &opened;
+    }
     let head = heads::build(&card.head, outputs, size, named).map_err(|error| {
         let error = heads::with_remedy(error, &card.head, named, inputs, outputs, size);
         card_error(card, &error)
     })?;
     settled_keypoints(card, head.as_ref())?;
     Ok(head)
+}
+
+/// Returns an output of which only the last dimension is known.
+fn with_open_rows(mut output: TensorInfo) -> TensorInfo {
+    let rows = output.shape.as_mut().and_then(|dims| dims.split_last_mut());
+    rows.into_iter().flat_map(|(_, rows)| rows).for_each(|dim| *dim = Dim::Dynamic(String::new()));
+    output
 }
 
 /// Returns the names of a head's keypoints and the lines between them; the error has its place in the card.
@@ -503,6 +517,33 @@ mod tests {
         assert_eq!(class_hint("x", &[]), ": its card names no classes; use their numbers");
         let many = ["lamp a", "lamp b", "lamp c", "lamp d"].map(str::to_owned);
         assert_eq!(class_hint("lamp", &many), ": did you mean `lamp a` or `lamp b` or `lamp c`?");
+    }
+
+    #[test]
+    fn faces_of_an_open_picture_have_the_rows_of_the_cards_size_whatever_the_file_says() {
+        let info = |name: String, shape: Vec<Dim>| TensorInfo {
+            name,
+            dtype: visiond_kernels::tensor::DType::F32,
+            shape: Some(shape),
+        };
+        let fixed = |dims: &[usize]| dims.iter().copied().map(Dim::Fixed).collect::<Vec<_>>();
+        let open = vec![Dim::Dynamic(String::new()); 2];
+        let picture = |sides: Vec<Dim>| [info("input.1".to_owned(), [fixed(&[1, 3]), sides].concat())];
+        let tables = [1, 4, 10].into_iter().flat_map(|width| [12_800, 3200, 800].map(|rows| [rows, width]));
+        let outputs: Vec<_> =
+            tables.enumerate().map(|(index, table)| info((448 + index).to_string(), fixed(&table))).collect();
+        let card = |size| {
+            let text = format!("[input]\nsize = {size}\n[head]\nfamily = \"faces\"\n");
+            Card::from_toml(&text, std::path::Path::new("net.toml")).unwrap_or_else(|error| panic!("{error}"))
+        };
+        for size in [640, 320] {
+            let names = Detector::check_card(&card(size), &picture(open.clone()), &outputs);
+            assert_eq!(names.unwrap_or_else(|error| panic!("{error}")).len(), 5, "{size}");
+        }
+        let error = Detector::check_card(&card(320), &picture(fixed(&[640, 640])), &outputs).err();
+        assert!(error.is_some(), "the size of the picture is fixed");
+        // The widths count all the same.
+        assert!(Detector::check_card(&card(320), &picture(open), &outputs[..8]).is_err());
     }
 
     #[test]

@@ -207,8 +207,6 @@ fn finished(mut network: Network, names: [&str; 3], unit: f32, first: f32, lead:
     network
 }
 
-/// The numbers of cells of the three grids over a picture of [`SIDE`].
-
 fn with_metadata(mut network: Network, pairs: &[(&str, &str)]) -> Network {
     for (key, note) in pairs {
         network.metadata(key, note);

@@ -551,6 +551,7 @@ fn faces(style: &str) -> Network {
     }
     let mut parts = vec![("score", vec![logit]), ("bbox", sides.to_vec()), ("kps", points)];
     if style == "yunet" {
+        parts[0].0 = "cls";
         parts.insert(1, ("obj", vec![logit]));
     }
     for (part, found) in parts {

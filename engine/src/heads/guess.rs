@@ -376,18 +376,18 @@ const MOST_FINAL: usize = 2_000;
 /// Adds guesses for models with several outputs.
 fn propose_from_several(evidence: &mut Evidence<'_>) {
     let ModelFacts { outputs, inputs, .. } = evidence.facts;
+    let shape = |index| ModelOutputs::Declared(outputs).shape(index);
+    let tables: Vec<(usize, [Option<usize>; 2])> =
+        (0..outputs.len()).filter_map(|index| Some((index, shape(index).last()?))).collect();
+    if propose_faces(evidence, &tables) {
+        return;
+    }
     if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
         let [rows, _] = ModelOutputs::Declared(outputs).rows_and_columns(found.boxes);
         // More rows than a model chooses: these are all candidates, of which nothing has removed those of the same object.
         if rows.is_none_or(|rows| rows <= MOST_FINAL) {
             propose_end_to_end(evidence, &found, inputs);
         }
-        return;
-    }
-    let shape = |index| ModelOutputs::Declared(outputs).shape(index);
-    let tables: Vec<(usize, [Option<usize>; 2])> =
-        (0..outputs.len()).filter_map(|index| Some((index, shape(index).last()?))).collect();
-    if propose_faces(evidence, &tables) {
         return;
     }
     propose_nanodet_split(evidence, &tables);

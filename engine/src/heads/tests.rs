@@ -594,6 +594,14 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
         let card = crate::card::Card::from_toml(card, std::path::Path::new("net.toml")).unwrap();
         assert!(build(&card.head, &outputs, (640, 640), card.classes.len()).is_ok());
     }
+    // With a batch dimension and the names of OpenCV Zoo.
+    let parts = [("cls", 1), ("obj", 1), ("bbox", 4), ("kps", 10)];
+    let of_part = |(part, width)| {
+        [(8, 6400), (16, 1600), (32, 400)].map(|(stride, rows)| tensor(&format!("{part}_{stride}"), &[1, rows, width]))
+    };
+    let yunet: Vec<TensorInfo> = parts.into_iter().flat_map(of_part).collect();
+    let guesses_of_yunet = guesses(&yunet, &[tensor("input", &[1, 3, 640, 640])]);
+    assert_eq!((guesses_of_yunet.len(), guesses_of_yunet[0].family), (1, Family::Faces));
     let open = |name: &str| TensorInfo { shape: Some(vec![Dim::Dynamic(String::new()); 3]), ..tensor(name, &[]) };
     let outputs = ["loc", "conf", "landmarks"].map(open);
     let card = &guesses(&outputs, &[tensor("input", &[1, 3, 640, 640])])[0].card;
