@@ -70,7 +70,7 @@ pub struct Watched {
     pub timed_by_reports: u32,
     /// Bytes of the pictures.
     pub bytes: u64,
-    /// Seconds from the first to the last picture, by the camera's clock.
+    /// Seconds from the first to the last picture, by the camera's clock; by their arrival where that clock leaps.
     pub seconds: f64,
     /// Seconds from one key frame to the next; `None` if fewer than two came.
     pub key_frame_interval_s: Option<f64>,
@@ -94,7 +94,7 @@ fn ask(target: &SessionTarget, session: &mut Session, watch: Duration) -> Result
     let mut watch_of = Watch::default();
     while !session.is_ready() {
         session
-            .turn(Instant::now() + STEP, |received| watch_of.receive(&received))
+            .turn(Instant::now() + STEP, |received| watch_of.receive(&received, Instant::now()))
             .map_err(|failure| failed(&failure))?;
     }
     let chosen = session.chosen().cloned().ok_or_else(session_ended)?;
@@ -105,7 +105,7 @@ fn ask(target: &SessionTarget, session: &mut Session, watch: Duration) -> Result
     let until = Instant::now() + watch;
     let mut ended = None;
     while ended.is_none() && Instant::now() < until {
-        ended = session.turn(until, |received| watch_of.receive(&received)).err();
+        ended = session.turn(until, |received| watch_of.receive(&received, Instant::now())).err();
     }
     if watch_of.watched.pictures == 0 {
         return Err(match &ended {
@@ -135,6 +135,9 @@ impl OfferedStream {
     }
 }
 
+/// How many seconds of video a camera may send at once, such as what it has kept of the last minute. With more, its clock leaps.
+const MOST_AHEAD_S: f64 = 30.0;
+
 /// What is known of a stream while it plays. Times are in units of RTP.
 #[derive(Debug, Default)]
 struct Watch {
@@ -143,12 +146,15 @@ struct Watch {
     shown: Option<(i64, i64)>,
     /// The first and the last key frame that is shown.
     keys: Option<(i64, i64)>,
+    /// When the first and the last of them came, and of the key frames.
+    shown_arrived: Option<(Instant, Instant)>,
+    keys_arrived: Option<(Instant, Instant)>,
     /// Why pictures cannot be read, if that is known.
     reason: Option<&'static str>,
 }
 
 impl Watch {
-    fn receive(&mut self, received: &Received) {
+    fn receive(&mut self, received: &Received, now: Instant) {
         let watched = &mut self.watched;
         let unit = match received {
             Received::Vanished { units } => {
@@ -171,19 +177,32 @@ impl Watch {
         // Pictures may come in another order than they are shown.
         let (first, last) = self.shown.unwrap_or((at, at));
         self.shown = Some((first.min(at), last.max(at)));
+        self.shown_arrived = Some((self.shown_arrived.map_or(now, |(first, _)| first), now));
         if unit.access == Access::Key {
             watched.key_frames += 1;
             let (first, last) = self.keys.unwrap_or((at, at));
             self.keys = Some((first.min(at), last.max(at)));
+            self.keys_arrived = Some((self.keys_arrived.map_or(now, |(first, _)| first), now));
         }
     }
 
     fn end(self, rate_hz: u32) -> Watched {
-        let seconds = |(first, last): (i64, i64)| last.saturating_sub(first) as f64 / f64::from(rate_hz.max(1));
+        let by_clock = |span: Option<(i64, i64)>| {
+            span.map(|(first, last)| last.saturating_sub(first) as f64 / f64::from(rate_hz.max(1)))
+        };
+        let by_arrival = |span: Option<(Instant, Instant)>| {
+            span.map(|(first, last)| last.saturating_duration_since(first).as_secs_f64())
+        };
+        let (shown, arrived) =
+            (by_clock(self.shown).unwrap_or_default(), by_arrival(self.shown_arrived).unwrap_or_default());
+        let (seconds, keys) = match shown > arrived + MOST_AHEAD_S {
+            true => (arrived, by_arrival(self.keys_arrived)),
+            false => (shown, by_clock(self.keys)),
+        };
         let between = self.watched.key_frames.saturating_sub(1);
         Watched {
-            seconds: self.shown.map_or(0.0, seconds),
-            key_frame_interval_s: self.keys.filter(|_| between > 0).map(|keys| seconds(keys) / f64::from(between)),
+            seconds,
+            key_frame_interval_s: keys.filter(|_| between > 0).map(|keys| keys / f64::from(between)),
             ..self.watched
         }
     }
@@ -198,5 +217,42 @@ impl Watched {
     /// Returns bits per second; `None` likewise.
     pub fn bits_per_s(&self) -> Option<f64> {
         self.fps().map(|fps| 8.0 * self.bytes as f64 / f64::from(self.pictures) * fps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_flow::clock::{self, SystemClock};
+
+    use super::super::access_unit::{AccessUnit, Codec, Fate};
+    use super::*;
+
+    #[test]
+    fn a_clock_that_leaps_does_not_change_the_rate() {
+        let began = Instant::now();
+        let captured = clock::now(&SystemClock);
+        for (leap, kept) in [(0, 0), (60, 0), (0, 20)] {
+            let mut watch = Watch::default();
+            for number in 0..=20_u32 {
+                let unit = AccessUnit {
+                    codec: Codec::H264,
+                    data: vec![0; 100],
+                    access: if number % 10 == 0 { Access::Key } else { Access::Inter },
+                    follows_loss: false,
+                    position: None,
+                    fate: Fate::Published,
+                    presentation: i64::from(number) * 9000 + if number > 5 { leap * 90_000 } else { 0 },
+                    captured,
+                    generation: 1,
+                };
+                let arrival = if number < kept { 0 } else { number * 100 };
+                let received = Received::Unit { unit, is_timed_by_report: false };
+                watch.receive(&received, began + Duration::from_millis(arrival.into()));
+            }
+            let watched = watch.end(90_000);
+            assert_eq!((watched.seconds, watched.key_frame_interval_s), (2.0, Some(1.0)), "{leap} {kept}");
+        }
     }
 }
