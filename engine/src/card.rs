@@ -82,6 +82,7 @@ impl Card {
             HeadSpec::Nanodet(_) => Way::NANODET,
             HeadSpec::Ssd(_)
             | HeadSpec::Fomo
+            | HeadSpec::Darknet(_)
             | HeadSpec::Heatmap(HeatmapSpec { style: HeatmapStyle::DetectNet, .. }) => Way::STRETCH,
             HeadSpec::Detr(_) => Way::RT_DETR,
             HeadSpec::Heatmap(heatmap) if heatmap.style == HeatmapStyle::CenterFace => Way::CENTERFACE,
@@ -144,6 +145,7 @@ impl Card {
             Family::Faces => {
                 Self { score_threshold: faces_score, iou_threshold: faces_iou, max_detections: NO_LIMIT, ..yolo }
             }
+            Family::Darknet => Self { max_detections: NO_LIMIT, ..yolo },
             Family::Fomo => Self { score_threshold: 0.5, max_detections: NO_LIMIT, ..yolo },
             Family::Movenet => Self { score_threshold: 0.11, ..yolo },
             // Every class that covers a pixel.

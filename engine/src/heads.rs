@@ -14,6 +14,7 @@ mod blazeface;
 mod boxes_and_scores;
 mod build;
 mod classifier;
+mod darknet;
 mod db_text;
 mod decoded;
 mod depth;

@@ -876,6 +876,47 @@ found = fomo(cells, 192, 128, 0.5)
 assert any(e[2] - e[0] > 8 for e in found) and any(e[2] - e[0] == 8 and e[3] - e[1] > 8 for e in found)
 case("fomo", '[head]\nfamily = "fomo"\n' + names(3), [192, 128], [("StatefulPartitionedCall:0", "f32", cells[None])], found, 0.5)
 
+
+# --- Darknet: AlexeyAB/darknet src/yolo_layer.c, forward_yolo_layer, get_yolo_box, get_yolo_detections; src/region_layer.c --------------
+def darknet(maps, anchors, scales, w, h, thr, act):
+    """Maps of the smallest cells first; `anchors` in pixels of the input."""
+    found, each = [], len(anchors) // len(maps)
+    for level, (m, scale) in enumerate(zip(maps, scales)):
+        _, lines, columns = m.shape
+        x = m.astype(np.float64).reshape(each, -1, lines, columns)
+        for a, i, j in np.ndindex(each, lines, columns):
+            p, biases = x[a, :, i, j], anchors[level * each + a]
+            objectness = sigmoid(p[4])
+            if objectness <= thr:
+                continue
+            bx = (j + sigmoid(p[0]) * scale - 0.5 * (scale - 1)) / columns
+            by = (i + sigmoid(p[1]) * scale - 0.5 * (scale - 1)) / lines
+            bw, bh = math.exp(p[2]) * biases[0] / w, math.exp(p[3]) * biases[1] / h
+            for k, prob in enumerate(objectness * act(p[5:])):
+                if prob > thr:
+                    found.append(((bx - bw / 2) * w, (by - bh / 2) * h, (bx + bw / 2) * w, (by + bh / 2) * h, prob, k))
+    return found
+
+
+rng = np.random.default_rng(20261132)
+for name, anchors, scales, sizes, extra, act in [
+    ("darknet's YOLOv3", [(10, 13), (16, 30), (33, 23), (30, 61), (62, 45), (59, 119), (116, 90), (156, 198), (373, 326)], [1, 1, 1],
+     [(8, 12), (4, 6), (2, 3)], "", sigmoid),
+    ("darknet's YOLOv4-tiny", [(23, 27), (37, 58), (81, 82), (81, 82), (135, 169), (344, 319)], [1.2, 1.05], [(4, 6), (2, 3)],
+     "scale_x_y = [1.2, 1.05]\n", sigmoid),
+    ("darknet's YOLOv2", [(18.34, 21.66), (59.84, 65.92), (106.88, 175.04), (252.16, 112.96), (312.64, 293.44)], [1], [(4, 6)],
+     'activation = "softmax"\n', softmax),
+]:
+    each = len(anchors) // len(sizes)
+    maps = [rounded(rng.standard_normal((each * 8, *size)) * 1.5, 3) for size in sizes]
+    found = darknet(maps, anchors, scales, 96, 64, 0.55, act)
+    ordered = sorted((e[5], e[4]) for e in found)
+    assert all(a[0] != b[0] or b[1] - a[1] > 2e-5 for a, b in zip(ordered, ordered[1:])), "scores too close to tell boxes apart"
+    card = f'[head]\nfamily = "darknet"\nanchors = {json.dumps([side for pair in anchors for side in pair])}\n{extra}' + names(3)
+    # The exporters of Darknet write the grid of the largest cells first.
+    outputs = [(f"{i}_convolutional", "f32", m[None]) for i, m in enumerate(maps)][::-1]
+    case(name.replace("darknet's", "darknet:"), card, [96, 64], outputs, found, 0.55, nms=batched_nms(0.45, 1000))
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

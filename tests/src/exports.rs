@@ -194,6 +194,29 @@ fn detectnet() -> Network {
     network
 }
 
+/// Maps of three anchors, 20 classes and cells of 32, 16 and 8 pixels, the last of which has the objects, at its first anchor.
+fn darknet() -> Network {
+    const LINE: usize = SIDE as usize / 8;
+    const ANCHOR: [f32; 2] = [10.0, 13.0];
+    let mut network = picture();
+    for (name, side) in [("082_convolutional", 2), ("094_convolutional", 4), ("106_convolutional", 8)] {
+        let cells = (side * side) as usize;
+        let mut numbers = vec![logit(0.0); 75 * cells];
+        for [x1, y1, x2, y2, score, class] in OBJECTS.into_iter().filter(|_| side as usize == LINE) {
+            let [x, y] = [(x1 + x2) / 16.0, (y1 + y2) / 16.0];
+            let cell = y as usize * LINE + x as usize;
+            let box_numbers =
+                [logit(x.fract()), logit(y.fract()), ((x2 - x1) / ANCHOR[0]).ln(), ((y2 - y1) / ANCHOR[1]).ln()];
+            for (plane, number) in box_numbers.into_iter().chain([20.0]).enumerate() {
+                numbers[plane * cells + cell] = number;
+            }
+            numbers[(5 + class as usize) * cells + cell] = logit(score);
+        }
+        output(&mut network, name, &[1, 75, side, side], &numbers);
+    }
+    network
+}
+
 /// The five objects as final boxes, labels and scores, and the order of the names of these.
 fn finished(mut network: Network, names: [&str; 3], unit: f32, first: f32, lead: &[u64]) -> Network {
     let count = OBJECTS.len() as u64;
@@ -457,6 +480,7 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
         ("DeepStream-Yolo, three outputs", three, Wanted::Card),
         ("pytorch-YOLOv4", built(|network| scored(network, "boxes", "confs", FRACTION, false)), Wanted::Card),
         ("DetectNet_v2", detectnet(), Wanted::Card),
+        ("Darknet", darknet(), Wanted::Card),
         (
             "PaddleDetection without NMS",
             built(|network| {
@@ -496,11 +520,6 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     add("YOLOv5 without its last layer", "YOLOv5", &|network| {
         for (name, side) in [("output", 8), ("354", 4), ("366", 2)] {
             noise(network, name, &[1, 3, side, side, 25]);
-        }
-    });
-    add("Darknet", "Darknet", &|network| {
-        for (name, side) in [("082_convolutional", 2), ("094_convolutional", 4), ("106_convolutional", 8)] {
-            noise(network, name, &[1, 75, side, side]);
         }
     });
     add("keras-yolo3", "keras-yolo3", &|network| {

@@ -1,11 +1,11 @@
 //! Reads the `[head]` of a card: the family and its options.
 
 use super::class_name::{MAX_NAME_CHARS, is_too_long};
-use super::sections::CardSection;
+use super::sections::{CardSection, number_in};
 use crate::heads::spec::{
     ACTIVATIONS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, COLUMNS,
-    Column, DbTextSpec, DepthSpec, FACES, FORMATS, FacesSpec, FacesStyle, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
-    Keypoints, MAX_GRID, NEARER, NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
+    Column, DarknetSpec, DbTextSpec, DepthSpec, FACES, FORMATS, FacesSpec, FacesStyle, Family, HeadSpec, HeatmapSpec,
+    HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
 };
 use crate::nearest::nearest;
 
@@ -34,6 +34,42 @@ fn strides(head: &mut CardSection<'_>) -> Option<Vec<u32>> {
 
 fn name(head: &mut CardSection<'_>, key: &'static str) -> Option<String> {
     head.text(key).map(str::to_owned)
+}
+
+/// Reads a list of numbers above 0.
+fn positives(head: &mut CardSection<'_>, key: &'static str, wanted: &str) -> Option<Vec<f32>> {
+    head.list(key, wanted, |section, element| {
+        let number = number_in(element.get_ref()).map(|number| number as f32);
+        let found = number.filter(|number| *number > 0.0 && number.is_finite());
+        if found.is_none() {
+            section.wrong_value(element, format!("`{key}` must be {wanted}"));
+        }
+        found
+    })
+}
+
+/// Reads the anchors of Darknet's grids and what belongs to them.
+fn darknet(head: &mut CardSection<'_>) -> DarknetSpec {
+    const KEY: &str = "anchors";
+    const WANTED: &str = "pairs of width and height in pixels, as in [10, 14, 23, 27, 37, 58]";
+    let anchors = positives(head, KEY, WANTED);
+    match &anchors {
+        Some(numbers) if !numbers.is_empty() && numbers.len().is_multiple_of(2) && numbers.len() <= MAX_COLUMNS => {}
+        Some(_) => head.wrong_at(KEY, format!("`{KEY}` must be {WANTED}")),
+        None if head.value(KEY).is_none() => {
+            let message = "the card has no `anchors`: write those that the `mask` of each grid in the model's .cfg names, \
+                           the grid of the smallest cells first";
+            head.wrong_at(KEY, message);
+        }
+        None => {}
+    }
+    let scale_x_y = positives(head, "scale_x_y", "a number for each grid, as in [1.2, 1.1, 1.05]").unwrap_or_default();
+    let activation = head.choice("activation", &ACTIVATIONS).unwrap_or(Activation::Sigmoid);
+    if activation == Activation::None {
+        head.wrong_at("activation", "the numbers of Darknet's layers are no scores: write \"sigmoid\" or \"softmax\"");
+    }
+    let anchors = anchors.unwrap_or_default().as_chunks::<2>().0.to_vec();
+    DarknetSpec { anchors, scale_x_y, activation }
 }
 
 /// Reads what the families of boxes and scores have in common.
@@ -286,6 +322,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             decoded: head.flag("decoded").unwrap_or(false),
             strides: strides(&mut head).unwrap_or_else(|| vec![8, 16, 32]),
         }),
+        Family::Darknet => HeadSpec::Darknet(darknet(&mut head)),
         Family::Nanodet => HeadSpec::Nanodet(NanodetSpec {
             strides: strides(&mut head).unwrap_or_else(|| vec![8, 16, 32]),
             reg_max: head.whole("reg_max", 1, 256).unwrap_or(7) as usize,

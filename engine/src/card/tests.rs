@@ -17,8 +17,8 @@ use crate::backend::Dim;
 use crate::backend::TensorInfo;
 use crate::heads::build;
 use crate::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DepthSpec, FacesSpec, FacesStyle,
-    HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, DepthSpec, FacesSpec,
+    FacesStyle, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use crate::heads::{Family, HeadSpec};
 
@@ -84,6 +84,7 @@ fn each_family_is_fed_as_its_project_feeds_it() {
             (Fit::LetterboxTopLeft, Opencv, 0.0, bgr, 1.0, [[104.0, 117.0, 123.0], [1.0; 3]]),
         ),
         ("heatmap", "style = \"detectnet\"", (Fit::Stretch, Opencv, 114.0, rgb, 1.0 / 255.0, PLAIN)),
+        ("darknet", "anchors = [1, 2]", (Fit::Stretch, Opencv, 114.0, rgb, byte, PLAIN)),
         ("fomo", "", (Fit::Stretch, Opencv, 114.0, rgb, byte, PLAIN)),
         ("blazeface", "", (Fit::Warp, OpencvWarp, 0.0, rgb, 1.0 / 127.5, SIGNED)),
         ("classifier", "", (cut, PillowBilinear, 114.0, rgb, byte, IMAGENET)),
@@ -198,6 +199,15 @@ fn every_option_of_a_head_is_heard() {
         ("heatmap", "style = \"centerface\"", heatmap(HeatmapStyle::CenterFace, 4, false)),
         ("heatmap", "style = \"detectnet\"", heatmap(HeatmapStyle::DetectNet, 16, false)),
         ("heatmap", map_options, HeadSpec::Heatmap(maps)),
+        (
+            "darknet",
+            "anchors = [10, 13.5, 16, 30]\nscale_x_y = [1.2, 1]\nactivation = \"softmax\"",
+            HeadSpec::Darknet(DarknetSpec {
+                anchors: vec![[10.0, 13.5], [16.0, 30.0]],
+                scale_x_y: vec![1.2, 1.0],
+                activation: Activation::Softmax,
+            }),
+        ),
         ("blazeface", "", HeadSpec::Blazeface(BlazefaceSpec { strides: None })),
         ("blazeface", "strides = [4]", HeadSpec::Blazeface(BlazefaceSpec { strides: Some(vec![4]) })),
         ("faces", "", HeadSpec::Faces(FacesSpec::default())),
@@ -235,6 +245,17 @@ fn every_option_of_a_head_is_heard() {
         ),
     ] {
         assert_eq!(head(&format!("family = \"{family}\"\n{lines}")), wanted, "{family} {lines}");
+    }
+    for (line, words) in [
+        ("", "the card has no `anchors`: write those that the `mask` of each grid"),
+        ("anchors = []", "`anchors` must be pairs of width and height"),
+        ("anchors = [10, 13, 16]", "`anchors` must be pairs of width and height"),
+        ("anchors = [10, 0]", "`anchors` must be pairs of width and height"),
+        ("anchors = [10, 13]\nscale_x_y = [-1]", "`scale_x_y` must be a number for each grid"),
+        ("anchors = [10, 13]\nactivation = \"none\"", "the numbers of Darknet's layers are no scores"),
+    ] {
+        let message = errors(&format!("[head]\nfamily = \"darknet\"\n{line}\n"));
+        assert!(message.contains(words), "{message}");
     }
     let message = errors("[head]\nfamily = \"yolox\"\nstrides = []\n");
     assert!(message.contains("`strides` names no stride"), "{message}");
@@ -305,6 +326,7 @@ fn thresholds_and_limits_are_those_of_the_familys_own_code() {
         ("family = \"heatmap\"\nstyle = \"centerface\"", (0.5, 0.3, 1000)),
         ("family = \"heatmap\"\nstyle = \"detectnet\"", (0.4, 0.5, 1000)),
         ("family = \"fomo\"", (0.5, 0.45, 1000)),
+        ("family = \"darknet\"\nanchors = [1, 2]", (0.25, 0.45, 1000)),
         ("family = \"blazeface\"", (0.5, 0.3, 1000)),
         ("family = \"faces\"", (0.5, 0.4, 1000)),
         ("family = \"faces\"\nstyle = \"yunet\"", (0.9, 0.3, 1000)),
@@ -535,9 +557,13 @@ fn the_manual_has_every_key_and_its_examples_are_cards() {
         ["input", "detect", "classes", "keypoints"]
             .map(|table| format!("[head]\nfamily = \"yolov8\"\n[{table}]\n0 = 0\n")),
     );
-    // A card without attributes has another error first.
+    // A card without attributes or anchors has another error first.
     let attribute = "[[head.attribute]]\nname = \"a\"\noutput = \"a\"\n";
-    let rest = |family| if family == Family::Attributes { attribute } else { "" };
+    let rest = |family| match family {
+        Family::Attributes => attribute,
+        Family::Darknet => "anchors = [1, 2]\n",
+        _ => "",
+    };
     cards.extend(Family::ALL.map(|(name, family)| format!("[head]\nfamily = \"{name}\"\n0 = 0\n{}", rest(family))));
     cards.push(format!("[head]\nfamily = \"attributes\"\n{attribute}0 = 0\n"));
     let mut count = 0;

@@ -99,7 +99,7 @@ fn grid_stride(head: &HeadSpec) -> Option<usize> {
         HeadSpec::Yolox(spec) if spec.decoded => USUAL,
         HeadSpec::Yolox(spec) => coarsest(&spec.strides)?,
         HeadSpec::Nanodet(spec) => coarsest(&spec.strides)?.min(USUAL),
-        HeadSpec::Semantic { .. } | HeadSpec::DbText(_) | HeadSpec::Faces(_) => USUAL,
+        HeadSpec::Darknet(_) | HeadSpec::Semantic { .. } | HeadSpec::DbText(_) | HeadSpec::Faces(_) => USUAL,
         HeadSpec::Heatmap(spec) => spec.stride.max(1),
         HeadSpec::Ssd(_)
         | HeadSpec::Detr(_)

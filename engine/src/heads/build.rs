@@ -4,6 +4,7 @@ use super::attributes::Attributes;
 use super::blazeface::Blazeface;
 use super::boxes_and_scores::BoxesAndScores;
 use super::classifier::Classifier;
+use super::darknet::Darknet;
 use super::db_text::DbText;
 use super::depth::Depth;
 use super::depth_map::DepthReducer;
@@ -49,6 +50,7 @@ pub fn build(
             let strides = (!spec.decoded).then_some(spec.strides);
             checked(Yolov5 { class_count, keypoints: None, masks: 0, strides, is_yolox: true }, family, outputs, size)
         }
+        HeadSpec::Darknet(spec) => checked(Darknet { class_count, spec }, family, outputs, size),
         HeadSpec::Nanodet(spec) => checked(Nanodet { class_count, spec }, family, outputs, size),
         HeadSpec::Ssd(spec) => checked(BoxesAndScores::new(class_count, spec, false), family, outputs, size),
         HeadSpec::Detr(spec) => checked(BoxesAndScores::new(class_count, spec, true), family, outputs, size),

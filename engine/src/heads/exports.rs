@@ -20,7 +20,10 @@ use std::collections::BTreeMap;
 use visiond_kernels::tensor::DType;
 
 use super::model_facts::ModelFacts;
-use super::spec::{Background, BoxUnit, BoxesSpec, Column, HeadSpec, HeatmapSpec, HeatmapStyle, RowsSpec, YoloxSpec};
+use super::spec::{
+    Activation, Background, BoxUnit, BoxesSpec, Column, DarknetSpec, HeadSpec, HeatmapSpec, HeatmapStyle, RowsSpec,
+    YoloxSpec,
+};
 use crate::backend::{Dim, TensorInfo, one_line, picture_size};
 
 /// Whose export a model is, and what visiond makes of it.
@@ -288,10 +291,22 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     // Each has a grid of its own.
     let same = fours.windows(2).all(|pair| pair[0][1] == pair[1][1] && pair[0][2] != pair[1][2]);
     if (2..=3).contains(&all) && same && !fours.is_empty() && fours.iter().all(darknet) {
-        let note =
-            "these are the layers before the decoding of boxes, which no head decodes: use an export that decodes them";
+        const NAME: &str = "Darknet's YOLO";
         // Maps of classes have such shapes, too.
-        return Some(Export::named("Darknet's YOLO without its last layers", Reading::Hint, note));
+        if !shapes.outputs.iter().all(|output| output.name.contains("convolutional")) {
+            let note = "these may be its layers before the decoding of boxes: write `family = \"darknet\"` under [head] of a card, and \
+                        the `anchors` of the model's .cfg";
+            return Some(Export::named(NAME, Reading::Hint, note));
+        }
+        let tiny = [[10, 14], [23, 27], [37, 58], [81, 82], [135, 169], [344, 319]];
+        let full = [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119], [116, 90], [156, 198], [373, 326]];
+        let anchors = if all == 2 { &tiny[..] } else { &full };
+        let anchors = anchors.iter().map(|pair| pair.map(|side| side as f32)).collect();
+        let spec = DarknetSpec { anchors, scale_x_y: Vec::new(), activation: Activation::Sigmoid };
+        let classes = fours[0][1].and_then(|planes| (planes / 3).checked_sub(5));
+        let note = "these are the layers before the decoding of boxes; the card has the anchors of YOLOv3, so compare `anchors` and \
+                    `scale_x_y` with the model's .cfg";
+        return Some(Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), note));
     }
     if let ([output], [[_, lines, columns, Some(classes @ 2..)]], Some([_, .., Some(1 | 3)])) =
         (shapes.outputs, &fours[..], shapes.inputs.first().map(Shapes::dims).as_deref())

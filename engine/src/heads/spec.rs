@@ -11,6 +11,8 @@ pub enum Family {
     YoloNms,
     /// YOLOX: like YOLOv5, relative to a grid.
     Yolox,
+    /// Darknet's YOLO before the decoding of boxes: YOLOv2, YOLOv3, YOLOv4.
+    Darknet,
     /// NanoDet and NanoDet-Plus: class scores and distance distributions.
     Nanodet,
     /// Boxes and scores: SSD, UltraFace, torchvision, TensorFlow's detection API.
@@ -111,6 +113,17 @@ pub struct YoloxSpec {
     pub decoded: bool,
     /// Input pixels per grid cell, one entry per grid.
     pub strides: Vec<u32>,
+}
+
+/// Options of [`Family::Darknet`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct DarknetSpec {
+    /// Width and height of each anchor in pixels of the input, as many for each grid; the grid of the smallest cells first.
+    pub anchors: Vec<[f32; 2]>,
+    /// `scale_x_y` of each grid, in the same order; 1 where there is none.
+    pub scale_x_y: Vec<f32>,
+    /// How raw numbers become scores: the sigmoid, or the softmax of YOLOv2.
+    pub activation: Activation,
 }
 
 /// Options of [`Family::Nanodet`].
@@ -384,6 +397,8 @@ pub enum HeadSpec {
     },
     /// See [`Family::Yolox`].
     Yolox(YoloxSpec),
+    /// See [`Family::Darknet`].
+    Darknet(DarknetSpec),
     /// See [`Family::Nanodet`].
     Nanodet(NanodetSpec),
     /// See [`Family::Ssd`].
@@ -431,11 +446,12 @@ pub enum HeadSpec {
 
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
-    pub const ALL: [(&'static str, Self); 18] = [
+    pub const ALL: [(&'static str, Self); 19] = [
         (Self::Yolov5.name(), Self::Yolov5),
         (Self::Yolov8.name(), Self::Yolov8),
         (Self::YoloNms.name(), Self::YoloNms),
         (Self::Yolox.name(), Self::Yolox),
+        (Self::Darknet.name(), Self::Darknet),
         (Self::Nanodet.name(), Self::Nanodet),
         (Self::Ssd.name(), Self::Ssd),
         (Self::Detr.name(), Self::Detr),
@@ -459,6 +475,7 @@ impl Family {
             Self::Yolov8 => "yolov8",
             Self::YoloNms => "yolo-nms",
             Self::Yolox => "yolox",
+            Self::Darknet => "darknet",
             Self::Nanodet => "nanodet",
             Self::Ssd => "ssd",
             Self::Detr => "detr",
@@ -495,6 +512,7 @@ impl HeadSpec {
             Self::Yolov8 { .. } => Family::Yolov8,
             Self::YoloNms { .. } => Family::YoloNms,
             Self::Yolox(_) => Family::Yolox,
+            Self::Darknet(_) => Family::Darknet,
             Self::Nanodet(_) => Family::Nanodet,
             Self::Ssd(_) => Family::Ssd,
             Self::Detr(_) => Family::Detr,
@@ -601,6 +619,11 @@ impl HeadSpec {
                 // Decoded boxes need no grid.
                 (!spec.decoded).then(|| ("strides", format!("{:?}", spec.strides))),
             ],
+            Self::Darknet(spec) => vec![
+                Some(("anchors", format!("{:?}", spec.anchors.as_flattened()))),
+                (!spec.scale_x_y.is_empty()).then(|| ("scale_x_y", format!("{:?}", spec.scale_x_y))),
+                (spec.activation != Activation::Sigmoid).then(|| ("activation", word(&ACTIVATIONS, &spec.activation))),
+            ],
             Self::Nanodet(spec) => vec![
                 Some(("strides", format!("{:?}", spec.strides))),
                 Some(("reg_max", spec.reg_max.to_string())),
@@ -675,7 +698,7 @@ impl HeadSpec {
     /// Returns the width and height that most models of the family are trained with, for one that leaves them open.
     pub(crate) const fn usual_size(&self) -> (u32, u32) {
         match self {
-            Self::Nanodet(_) => (416, 416),
+            Self::Darknet(_) | Self::Nanodet(_) => (416, 416),
             Self::Ssd(_) => (320, 320),
             Self::Heatmap(HeatmapSpec { style: HeatmapStyle::CenterFace, .. }) => (640, 480),
             // NVIDIA's PeopleNet, TrafficCamNet and DashCamNet.

@@ -530,6 +530,7 @@ fn a_refusal_says_what_the_head_reads() {
         (HeadSpec::Faces(FacesSpec::default()), "scores [n, 1], boxes [n, 4] and perhaps points"),
         (HeadSpec::Semantic { activation: None, background: Background::None }, "scores [1, classes, h, w]"),
         (HeadSpec::DbText(DbTextSpec::default()), "one map of probabilities [1, 1, h, w]"),
+        (HeadSpec::Darknet(darknet(3, 1)), "a map of each grid"),
         (HeadSpec::Fomo, "one output [1, h, w, classes + 1]"),
         (HeadSpec::Movenet, "one output [1, 1, 17, 3] or [1, N, 56]"),
         (HeadSpec::Classifier { activation: None, background: Background::None }, "[1, classes]"),
@@ -710,6 +711,11 @@ fn every_guess_comes_with_a_card_that_builds_its_head() {
     }
 }
 
+fn darknet(anchors: usize, scales: usize) -> DarknetSpec {
+    let scale_x_y = vec![1.1; scales];
+    DarknetSpec { anchors: vec![[10.0, 13.0]; anchors], scale_x_y, activation: Activation::Sigmoid }
+}
+
 pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
     let keypoints =
         || prop::option::of((0..4_usize, any::<bool>()).prop_map(|(count, scored)| Keypoints { count, scored }));
@@ -756,6 +762,7 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         (0..FACES.len(), strides(), prop::collection::vec(prop::collection::vec(0..40_u32, 0..3), 0..4)).prop_map(
             |(style, strides, min_sizes)| HeadSpec::Faces(FacesSpec { style: FACES[style].1, strides, min_sizes })
         ),
+        (0..7_usize, 0..3_usize).prop_map(|(anchors, scales)| HeadSpec::Darknet(darknet(anchors, scales))),
         Just(HeadSpec::Fomo),
         Just(HeadSpec::Movenet),
         (0.0..1.0_f32, 0.0..4.0_f32, 1..9_usize, any::<bool>()).prop_map(
@@ -885,6 +892,10 @@ pub(super) fn right_outputs(
                 strides.iter().map(move |&stride| tensor("o", &[1, cells(&[stride], true) * anchors, width]))
             };
             widths.iter().flat_map(of_width).collect()
+        }
+        HeadSpec::Darknet(spec) => {
+            let planes = (spec.anchors.len() / (variant + 1)) * (5 + classes);
+            (0..=variant).map(|grid| tensor(&format!("o{grid}"), &[1, planes, rows, grid + 1])).collect()
         }
         HeadSpec::Fomo => vec![tensor("output", &[1, rows, 3, classes + 1])],
         HeadSpec::Movenet if variant == 0 => vec![tensor("output", &[1, 1, 17, 3])],

@@ -9,8 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
     Activation, AttributeKind, AttributeSpec, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column,
-    DbTextSpec, DepthSpec, FacesSpec, FacesStyle, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer,
-    RowsSpec, YoloxSpec,
+    DarknetSpec, DbTextSpec, DepthSpec, FacesSpec, FacesStyle, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints,
+    NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
 use visiond_kernels::letterbox::{Fit, Mapping};
@@ -111,6 +111,11 @@ fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
         }),
         8 => HeadSpec::Blazeface(BlazefaceSpec { strides: option(u, strides)? }),
         9 if u.arbitrary()? => HeadSpec::Fomo,
+        9 if u.arbitrary()? => HeadSpec::Darknet(DarknetSpec {
+            anchors: vec![[10.0, 13.0]; u.int_in_range(0..=6)?],
+            scale_x_y: vec![1.1; u.int_in_range(0..=3)?],
+            activation: *u.choose(&ACTIVATIONS)?,
+        }),
         9 => HeadSpec::Movenet,
         10 => HeadSpec::Semantic {
             activation: option(u, |u| u.choose(&ACTIVATIONS).copied())?,
