@@ -41,13 +41,16 @@ use super::end_to_end::{EndToEndOutputs, OutputEncoding, ROLES};
 use super::gpu_filter::{best_of, known, plain_box, rows_of, score_code, table};
 use super::head::{Decoder, HeadInput, Suppression};
 use super::masks;
-use super::misfit::Misfit;
+use super::misfit::{FAMILY, Misfit};
 use super::outputs::{
     ModelOutputs, OutputShape, Roles, class_columns, classes_in, classes_with_background, may_agree, may_be,
 };
 use super::raw_numbers::{wrong_activation, wrong_format, wrong_unit};
 use super::rows::{best_class, class_of, corners, four, logit_floor, max_of, sigmoid, softmax};
 use super::spec::{Activation, Background, BoxFormat, BoxUnit, BoxesSpec};
+
+/// The numbers of five points: a model that has them finds faces, and its boxes may be offsets.
+const LANDMARKS: usize = 10;
 
 pub(super) struct BoxesAndScores {
     class_count: usize,
@@ -118,6 +121,33 @@ impl BoxesAndScores {
     fn box_code(&self) -> (BoxFormat, BoxUnit) {
         let format = if self.queries { BoxFormat::Cxcywh } else { BoxFormat::Xyxy };
         (self.spec.format.unwrap_or(format), self.spec.unit.unwrap_or(BoxUnit::Normalized))
+    }
+
+    /// Returns why the numbers cannot be what the card says, whatever else the model gives.
+    fn doubt_of_numbers(&self, layout: &BoxesLayout, input: &HeadInput<'_>) -> Option<Misfit> {
+        const UNIT: &str = "head.unit";
+        let &Rows { boxes, scores, width, joint, transposed } = match layout {
+            BoxesLayout::EndToEnd(found) => return found.doubt(self.encoding(), UNIT, input),
+            BoxesLayout::Rows(rows) => rows,
+        };
+        let mut values = input.outputs[scores].tensor.to_f32().into_owned();
+        if transposed {
+            let columns = std::mem::take(&mut values);
+            to_rows(&columns, width, &mut values);
+        }
+        let (format, unit) = self.box_code();
+        let (activation, ..) = self.score_rules(joint);
+        let (boxes, scores): (Vec<[f32; 4]>, _) = if joint {
+            let rows = || values.chunks_exact(width.max(5));
+            let scores: Vec<f32> = rows().flat_map(|row| &row[4..]).copied().collect();
+            (rows().filter_map(|row| four(row, 0)).collect(), (scores, width.saturating_sub(4)))
+        } else {
+            let boxes = input.outputs[boxes].tensor.to_f32();
+            (boxes.as_chunks::<4>().0.to_vec(), (values, width))
+        };
+        wrong_activation(&scores.0, scores.1, activation)
+            .or_else(|| wrong_unit(&boxes, unit, UNIT))
+            .or_else(|| wrong_format(&boxes, format, unit, input.input_size))
     }
 
     /// Returns how a row's numbers become scores, and whether a row stands for every class that passes.
@@ -263,29 +293,16 @@ impl Decoder for BoxesAndScores {
     }
 
     fn doubt(&self, layout: &BoxesLayout, input: &HeadInput<'_>) -> Option<Misfit> {
-        const UNIT: &str = "head.unit";
-        let &Rows { boxes, scores, width, joint, transposed } = match layout {
-            BoxesLayout::EndToEnd(found) => return found.doubt(self.encoding(), UNIT, input),
-            BoxesLayout::Rows(rows) => rows,
-        };
-        let mut values = input.outputs[scores].tensor.to_f32().into_owned();
-        if transposed {
-            let columns = std::mem::take(&mut values);
-            to_rows(&columns, width, &mut values);
+        let misfit = self.doubt_of_numbers(layout, input)?;
+        let outputs = ModelOutputs::Real(input.outputs);
+        let is_scores = |index: usize| matches!(layout, BoxesLayout::Rows(rows) if rows.scores == index);
+        let is_points = |index: usize| outputs.rows_and_columns(index)[1] == Some(LANDMARKS) && !is_scores(index);
+        if self.queries || !(0..outputs.count()).any(is_points) {
+            return Some(misfit);
         }
-        let (format, unit) = self.box_code();
-        let (activation, ..) = self.score_rules(joint);
-        let (boxes, scores): (Vec<[f32; 4]>, _) = if joint {
-            let rows = || values.chunks_exact(width.max(5));
-            let scores: Vec<f32> = rows().flat_map(|row| &row[4..]).copied().collect();
-            (rows().filter_map(|row| four(row, 0)).collect(), (scores, width.saturating_sub(4)))
-        } else {
-            let boxes = input.outputs[boxes].tensor.to_f32();
-            (boxes.as_chunks::<4>().0.to_vec(), (values, width))
-        };
-        wrong_activation(&scores.0, scores.1, activation)
-            .or_else(|| wrong_unit(&boxes, unit, UNIT))
-            .or_else(|| wrong_format(&boxes, format, unit, input.input_size))
+        let other = misfit.remedy.map(|remedy| format!("; otherwise {remedy}")).unwrap_or_default();
+        let faces = "write `family = \"faces\"` under [head] if nothing has decoded the boxes (`visiond inspect` shows its `style`)";
+        Some(Misfit::at(FAMILY, misfit.problem, format!("{faces}{other}")))
     }
 
     fn filter(&self, layout: &BoxesLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {

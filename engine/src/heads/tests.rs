@@ -492,6 +492,37 @@ fn scores_of_faces_that_are_logits_are_doubted() {
 }
 
 #[test]
+fn an_ssd_of_offsets_beside_landmarks_is_told_of_faces_and_one_of_ten_classes_is_not() {
+    let advice = |score_columns: usize, third: usize| {
+        let infos = [tensor("loc", &[1, 20, 4]), tensor("conf", &[1, 20, score_columns]), tensor("o", &[1, 20, third])];
+        let head = build(&HeadSpec::Ssd(BoxesSpec::default()), &infos, (64, 64), 0).unwrap_or_else(|e| panic!("{e}"));
+        let shapes = shapes_of(&infos);
+        // Boxes that end before they begin.
+        let bytes: Vec<Vec<u8>> = shapes
+            .iter()
+            .map(|shape| {
+                let numbers = (0..shape.iter().product::<usize>()).map(|at| 0.5 - 0.1 * (at % 4) as f32);
+                numbers.flat_map(f32::to_ne_bytes).collect()
+            })
+            .collect();
+        let output = |index: usize| NamedOutput {
+            name: &infos[index].name,
+            tensor: TensorRef::new(DType::F32, &shapes[index], &bytes[index]).unwrap(),
+        };
+        let outputs = [output(0), output(1), output(2)];
+        let input = HeadInput { outputs: &outputs, input_size: (64, 64), score_threshold: 0.5, mapping: None };
+        head.check_numbers(&input).unwrap_err().to_string()
+    };
+    let faces = advice(2, 10);
+    assert!(faces.contains(": write `family = \"faces\"` under [head] if nothing has decoded the boxes"), "{faces}");
+    assert!(faces.contains("; otherwise write `format = "), "{faces}");
+    for (score_columns, third) in [(10, 3), (2, 8)] {
+        let other = advice(score_columns, third);
+        assert!(other.contains(": write `format = ") && !other.contains("faces"), "{other}");
+    }
+}
+
+#[test]
 fn nanodet_in_pairs_needs_the_rows_and_the_widths_of_every_grid() {
     // Strides 8, 16 and 32 over 64 x 64: 64, 16 and 4 cells; 80 classes and 44 distances.
     let pairs = |rows: [usize; 3], classes: usize, distances: usize| {
