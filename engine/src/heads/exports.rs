@@ -7,7 +7,7 @@
 //! - LibreYOLO: `libreyolo/export/exporter.py`, `export/nms.py`, `models/yolo9/utils.py`, `models/yolox/utils.py`.
 //! - Azure Custom Vision and Windows ML: `Image.*` of onnx `docs/MetadataProps.md`; `predict.py` in Custom Vision's exports.
 //! - InsightFace `detection/scrfd/tools/scrfd2onnx.py`; opencv_zoo `face_detection_yunet`; biubug6/Pytorch_Retinaface
-//!   `convert_to_onnx.py`.
+//!   `convert_to_onnx.py`; deepcam-cn/yolov5-face `export.py`; WongKinYiu/yolov7 (branch pose) `models/export.py`.
 //! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/infer_lib.py`.
 //! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive); marcoslucianops/DeepStream-Yolo `utils`.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
@@ -268,6 +268,22 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
     let same = rows.windows(2).all(|pair| pair[0][0] == pair[1][0]);
     if all == 3 && same && [4, 2, 10].iter().all(|&width| count(width) == 1) {
         return named("Pytorch_Retinaface", "retinaface");
+    }
+    // YOLOv5 of 11 or 52 classes has these shapes, too: the parts of its rows, or a run, show which it is.
+    let [[rows, Some(width)]] = rows[..] else { return None };
+    let hint = |exporter, keypoints| {
+        let note =
+            format!("its rows have keypoints; write `family = \"yolov5\"`, `keypoints = {keypoints}` into a card");
+        Some(Export::named(exporter, Reading::Hint, &note))
+    };
+    if width == 16 && shapes.are_cells(rows, 3) && rows.is_some() && shapes.size.is_some() {
+        return hint("yolov5-face", "[5, 2]");
+    }
+    let four_grids = |(width, height): (u32, u32)| {
+        [8, 16, 32, 64].iter().map(|&s| 3 * (width.div_ceil(s) * height.div_ceil(s)) as usize).sum::<usize>()
+    };
+    if width == 57 && rows.is_some() && rows == shapes.size.map(four_grids) {
+        return hint("YOLOv7-pose", "[17, 3]");
     }
     None
 }
