@@ -37,12 +37,12 @@ STREAMS = [
     ("hevc-hd", "h265", 60, "1920:1080", X265, ""),
     ("hevc-cropped", "h265", 60, "638:358", X265, ""),
     ("hevc-10", "h265", 60, None, X265 + ["-pix_fmt", "yuv420p10le"], ""),
-    # Small pictures, so that few packets make one, and many key frames. Of two H.264 pictures that are shown at once, as before a
+    # Small pictures, so that few packets make one, and many key frames. Of two pictures that are shown at once, as before a
     # key frame with a pyramid of B-frames, a camera's newest would win.
     ("losses", "h264", 120, "320:240", X264 + ["-bf", "0"], "keyint=10"),
     ("losses-b", "h264", 120, "320:240", X264 + ["-bf", "3"], "keyint=10:b-pyramid=none"),
     ("losses-refresh", "h264", 120, "320:240", X264 + ["-bf", "0"], "intra-refresh=1:keyint=15"),
-    ("losses-hevc", "h265", 120, "320:240", X265 + ["-bf", "3"], "keyint=10"),
+    ("losses-hevc", "h265", 120, "320:240", X265 + ["-bf", "3"], "keyint=10:b-pyramid=0"),
 ]
 
 

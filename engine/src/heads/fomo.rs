@@ -21,8 +21,13 @@ use super::outputs::{ModelOutputs, classes_with_background};
 use super::raw_numbers::{Numbers, not_probabilities};
 use super::spec::Background;
 
-/// The most cells: more would be a map of pixels, and merging compares every cell with every object.
+/// The most cells: more would be a map of pixels.
 const MAX_CELLS: usize = 1 << 14;
+
+/// The most scores, and the most objects of a frame: merging compares each score that passes with each object. Cells beyond them are
+/// left out, unless they touch one.
+const MAX_SCORES: usize = 1 << 18;
+const MAX_OBJECTS: usize = 1 << 10;
 
 pub(super) struct Fomo {
     /// The number of named classes, or 0.
@@ -70,9 +75,9 @@ impl Object {
     }
 }
 
-/// Adds an object to the first that takes it in, or to the end.
+/// Adds an object to the first that takes it in, or to the end if there is room.
 fn add(objects: &mut Vec<Object>, object: Object) {
-    if !objects.iter_mut().any(|other| other.absorb(&object)) {
+    if !objects.iter_mut().any(|other| other.absorb(&object)) && objects.len() < MAX_OBJECTS {
         objects.push(object);
     }
 }
@@ -90,6 +95,10 @@ impl Decoder for Fomo {
             let (lines, columns) = (lines.unwrap_or(0), columns.unwrap_or(0));
             if lines.saturating_mul(columns) > MAX_CELLS {
                 return Some(Err(format!("has {lines}x{columns} cells, more than {MAX_CELLS}")));
+            }
+            let scores = width.map_or(0, |width| width.saturating_mul(lines * columns));
+            if scores > MAX_SCORES {
+                return Some(Err(format!("has {scores} scores, more than {MAX_SCORES}")));
             }
             let classes = classes_with_background(width, Background::First, self.class_count);
             Some(classes.map(|_| FomoLayout { output, lines, columns, width: width.unwrap_or(0) }))
