@@ -3,7 +3,7 @@
 //! The rows of one exporter have the class where those of another have the score, and a trial on a test picture may find none.
 //! So every frame is checked. A row that contradicts the card is an error, since the other rows are read wrongly, too.
 //!
-//! The GPU's filter keeps such rows with the class [`ODD`], so that both see the same.
+//! The GPU's filter keeps such rows with the class `visiond_kernels::filter::ODD`, so that both see the same.
 
 use visiond_kernels::filter::Record;
 
