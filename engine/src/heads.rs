@@ -28,6 +28,7 @@ mod fomo;
 mod frame_values;
 mod gpu_filter;
 mod guess;
+mod guess_card;
 mod guess_values;
 mod head;
 mod heatmap;

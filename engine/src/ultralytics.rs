@@ -278,7 +278,7 @@ fn is_by_ultralytics(metadata: &BTreeMap<String, String>) -> bool {
         || says("description", |description| description.starts_with("Ultralytics "))
 }
 
-/// Returns the class names that metadata has as `names`, in the form of a dict or a list, whoever wrote it; `None` if there are
+/// Returns the class names under the metadata's key `names`, a dict or a list, by any writer; `None` if there are
 /// none or they cannot be read.
 pub(crate) fn class_names(metadata: &BTreeMap<String, String>) -> Option<Vec<String>> {
     metadata.get("names").and_then(|_| names(metadata).ok())

@@ -1,4 +1,4 @@
-# numpy 2.4.6; python 3.11
+# numpy 2.4.6; shapely 2.2.0; python 3.11
 """Golden data of the heads: made-up raw outputs, and what each project's own post-processing makes of them.
 
 `python tests/golden/heads.py` writes heads.json beside itself; engine/tests/heads_golden.rs reads it. Nothing here is taken

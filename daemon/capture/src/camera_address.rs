@@ -12,7 +12,7 @@ use super::source::{SourceError, SourceFault};
 /// Returns a camera's URL without a user, and the login: that of the file or credential `login`, or the one that the URL has.
 ///
 /// # Errors
-/// The URL is none of a host, or the login cannot be read. One whose file is missing may come later.
+/// The URL names no host, or the login cannot be read. A login whose file is missing may appear later.
 pub fn camera_address(url: &str, login: Option<&Path>) -> Result<(Url, Option<Login>), SourceError> {
     let (url, in_url) = split(url)?;
     Ok((url, read_login(login)?.or(in_url)))

@@ -55,7 +55,7 @@ pub enum HttpContent {
     Video(String),
 }
 
-/// What came of a stream of JPEGs.
+/// What was received of a stream of JPEGs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WatchedParts {
     /// Whole pictures that came.

@@ -76,12 +76,12 @@ struct Visitor<S> {
     due: Instant,
 }
 
-/// Says that nobody works what comes, however the thread ends.
+/// Refuses new streams once the thread has ended, in whatever way.
 struct EndOfThread<S>(Coming<S>);
 
 impl<S> Drop for EndOfThread<S> {
     fn drop(&mut self) {
-        // Dropped behind the lock: it may take long.
+        // Dropped after the lock is released, because it may take long.
         let coming = self.0.streams.lock().take();
         drop(coming);
     }

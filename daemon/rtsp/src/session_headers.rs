@@ -30,7 +30,7 @@ impl SessionHeader {
 pub enum Carrier {
     /// The connection.
     Tcp,
-    /// Datagrams.
+    /// Packets come as datagrams.
     Udp,
 }
 

@@ -1,27 +1,26 @@
 //! Guesses which heads fit a model, from the shapes of its outputs and its last operators: for `inspect`, for the error about a
 //! missing card, and for what to write into a card that does not fit.
 
-use visiond_kernels::preprocess::ChannelOrder;
 use visiond_kernels::tensor::DType;
 
 use super::build::build;
 use super::end_to_end::EndToEndOutputs;
-use super::exports::{Export, Reading, recognise};
+use super::exports::{Reading, recognise};
+use super::guess_card::card_text;
 use super::guess_values::{guess_values, named_like_no_scores};
-use super::model_facts::ModelFacts;
+use super::model_facts::{ModelFacts, likely_size, picture};
 use super::movenet;
 use super::outputs::{ModelOutputs, four_columns, two_dimensions};
 use super::row_parts::RowParts;
 use super::semantic::covers;
 use super::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, FACES, FacesSpec, FacesStyle,
-    Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, RowsSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, DbTextSpec, FACE_POINTS, FACES, FacesSpec,
+    FacesStyle, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, RowsSpec, YoloxSpec,
 };
 use super::unread::unread;
 use crate::backend::{Dim, TensorInfo, picture_size};
-use crate::card::Card;
 use crate::onnx::OutputTail;
-use crate::ultralytics::{UltralyticsError, class_names};
+use crate::ultralytics::UltralyticsError;
 
 /// A head that fits a model's outputs.
 #[derive(Debug, Clone, PartialEq)]
@@ -291,8 +290,7 @@ fn propose_nanodet(
     }
 }
 
-/// The points of YOLOv5-face, and the numbers of its rows.
-const FACE_POINTS: Keypoints = Keypoints { count: 5, scored: false };
+/// The numbers of YOLOv5-face's rows.
 const YOLOV5_FACE: usize = 16;
 
 fn propose_yolov5(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, rank: u8, rows: &str) {
@@ -822,183 +820,6 @@ pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: 
         true
     });
     proposals
-}
-
-/// Returns the input that takes the picture, as far as a guess can tell.
-fn picture(inputs: &[TensorInfo]) -> Option<&TensorInfo> {
-    let rank = |info: &&TensorInfo| info.shape.as_ref().map_or(4, Vec::len);
-    inputs.iter().find(|info| rank(info) == 4).or_else(|| inputs.iter().find(|info| rank(info) == 3))
-}
-
-/// Returns width and height of the picture where the model fixes them.
-fn picture_sides(inputs: &[TensorInfo]) -> [Option<u32>; 2] {
-    let dims: Vec<Option<usize>> =
-        picture(inputs).iter().flat_map(|p| p.shape.iter().flatten()).map(Dim::fixed).collect();
-    let side = |dim: Option<usize>| dim.and_then(|dim| u32::try_from(dim).ok());
-    match dims[..] {
-        [.., Some(1 | 3), height, width] | [.., height, width, Some(1 | 3)] => [side(width), side(height)],
-        _ => [None; 2],
-    }
-}
-
-/// Returns the sides that the model fixes, and the usual ones of the head for those that it leaves open.
-fn likely_size(spec: &HeadSpec, inputs: &[TensorInfo]) -> (u32, u32) {
-    let ([width, height], usual) = (picture_sides(inputs), spec.usual_size());
-    (width.unwrap_or(usual.0), height.unwrap_or(usual.1))
-}
-
-/// A side below this is what a network of convolutions was exported with, not what its pictures should have.
-const LEAST_SIDE: u32 = 64;
-
-/// Whether a network's declared size is only that of its export: tiny, while its operators take any size.
-fn is_placeholder(spec: &HeadSpec, facts: ModelFacts<'_>) -> bool {
-    let tiny = picture_sides(facts.inputs).iter().all(|side| side.is_some_and(|side| side < LEAST_SIDE));
-    let free = |tail: &OutputTail| match spec.family() {
-        Family::Heatmap => tail.known && !tail.fixed,
-        // The cells of a grid that boxes are computed from are constants of one size.
-        Family::Nanodet | Family::Yolox => tail.known && !tail.fixed && !tail.arithmetic,
-        _ => false,
-    };
-    tiny && facts.outputs.iter().all(|output| facts.tails.get(&output.name).is_some_and(free))
-}
-
-/// Returns the size for a card where the model leaves it open or declares one that is too small to find anything. `usual` is
-/// that of the metadata.
-fn size_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) -> Option<String> {
-    let sides = picture_sides(facts.inputs);
-    let (width, height) = match usual {
-        Some(usual) => (sides[0].unwrap_or(usual.0), sides[1].unwrap_or(usual.1)),
-        None => likely_size(spec, facts.inputs),
-    };
-    let why = match sides {
-        [Some(declared), Some(lines)] => {
-            let (width, height) = spec.usual_size();
-            let why = format!("the file declares {declared}x{lines}, which is only what it was exported with");
-            return is_placeholder(spec, facts).then(|| format!("size = [{width}, {height}]  # width, height: {why}"));
-        }
-        [None, None] => "the model leaves them open",
-        [None, Some(_)] => "the model leaves its width open",
-        [Some(_), None] => "the model leaves its height open",
-    };
-    Some(format!("size = [{width}, {height}]  # width, height: {why}"))
-}
-
-/// Returns the parts of a card that the inputs need: the size where the model leaves it open, one channel, bytes.
-fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>, export: Option<&Export>) -> String {
-    let mut text = String::new();
-    let inputs = facts.inputs;
-    let Some(picture) = picture(inputs) else { return text };
-    let mut lines: Vec<String> = size_text(spec, facts, usual).into_iter().collect();
-    let known = export.map(|export| &export.input[..]).unwrap_or_default();
-    lines.extend_from_slice(known);
-    let dims: Vec<Option<usize>> = picture.shape.iter().flatten().map(Dim::fixed).collect();
-    let channels = dims.len().checked_sub(3).map(|first| [dims[first], dims[first + 2]]);
-    if channels.is_some_and(|ends| ends.contains(&Some(1)) && !ends.contains(&Some(ChannelOrder::Rgb.channels()))) {
-        lines.retain(|line| !line.starts_with("order"));
-        lines.push("order = \"grey\"".to_owned());
-    }
-    let usual = Card::with_head(spec.clone()).input;
-    if picture.dtype.is_integer() {
-        // Whole numbers are pixels of 0 to 255, whatever the metadata says.
-        lines.retain(|line| !["scale", "mean", "std"].iter().any(|key| line.starts_with(key)));
-    } else if known.is_empty() && facts.metadata.get("author").is_none_or(|author| author != "Ultralytics") {
-        lines.insert(0, assumed(spec));
-    }
-    if picture.dtype.is_integer() && (usual.mean != [0.0; 3] || usual.std != [1.0; 3]) {
-        lines.extend(["mean = 0  # the model takes pixels of 0 to 255".to_owned(), "std = 1".to_owned()]);
-    }
-    if !lines.is_empty() {
-        text += &format!("[input]\n{}\n\n", lines.join("\n"));
-    }
-    let extra = inputs.iter().filter(|input| !std::ptr::eq(*input, picture)).map(|input| {
-        let name = &input.name;
-        let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-        let key = if plain { name.clone() } else { format!("{name:?}") };
-        let numbers = input.shape.as_ref().map_or(1, |dims| dims.iter().skip(1).filter_map(Dim::fixed).product());
-        let fill = match numbers {
-            // PaddleDetection's inputs.
-            _ if name == "im_shape" => "\"input-size-hw\"".to_owned(),
-            2 if name == "scale_factor" => "[1, 1]".to_owned(),
-            2 => "\"input-size\"  # width, height".to_owned(),
-            count @ 0..=64 => format!("{:?}", vec![1; count.max(1)]),
-            count => format!("[]  # {count} numbers"),
-        };
-        format!("{key} = {fill}\n")
-    });
-    let extra: String = extra.collect();
-    if extra.is_empty() { text } else { format!("{text}[extra_inputs]\n{extra}\n") }
-}
-
-/// More names than a card lists: they belong into a file.
-const MOST_NAMES: usize = 200;
-
-/// Returns the names of classes that the metadata has as a line of a card; `None` if TOML would need escapes for one.
-fn names_text(names: &[String]) -> Option<String> {
-    let is_plain = |name: &String| name.chars().all(|c| !c.is_control() && c != '"' && c != '\\');
-    let names: Option<Vec<String>> = names.iter().map(|name| is_plain(name).then(|| format!("\"{name}\""))).collect();
-    Some(format!("names = [{}]", names?.join(", ")))
-}
-
-/// Returns what a head's default says of pictures, as a comment: nothing in a file shows how the training scaled them.
-fn assumed(spec: &HeadSpec) -> String {
-    let input = Card::with_head(spec.clone()).input;
-    let white = 255.0 * input.scale;
-    let channel = |mean: f32, std: f32| (-mean / std, (white - mean) / std);
-    let ends: Vec<(f32, f32)> = input.mean.iter().zip(input.std).map(|(&mean, std)| channel(mean, std)).collect();
-    let rounded = |number: f32| (100.0 * number).round() / 100.0 + 0.0;
-    let range = match ends[..] {
-        [first, ..] if ends.iter().all(|end| *end == first) => {
-            format!("from {} to {}", rounded(first.0), rounded(first.1))
-        }
-        _ => format!("less a mean of {:?}, divided by {:?}", input.mean, input.std),
-    };
-    let order = match input.order {
-        ChannelOrder::Rgb => "RGB",
-        ChannelOrder::Bgr => "BGR",
-        ChannelOrder::Grey => "grey",
-    };
-    format!(
-        "# Assumed, since the file does not say it: {order} {range}. If little or nothing is found, try\n\
-         # `scale = 1` (0 to 255), `order = \"bgr\"`, or a `preprocess` of docs/models.md"
-    )
-}
-
-/// Whether a head reads faces and nothing else.
-fn is_of_faces(spec: &HeadSpec) -> bool {
-    matches!(spec, HeadSpec::Faces(_) | HeadSpec::Yolov5 { keypoints: Some(FACE_POINTS), .. })
-}
-
-/// Returns a card to start from. `usual` is the size that the metadata names.
-fn card_text(
-    spec: &HeadSpec,
-    classes: Option<usize>,
-    facts: ModelFacts<'_>,
-    usual: Option<(u32, u32)>,
-    export: Option<&Export>,
-) -> String {
-    let input = input_text(spec, facts, usual, export);
-    let options: String = spec.options().iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
-    // Only the number of names tells scores from distances.
-    let counted = spec.family() == Family::Nanodet && facts.outputs.len() > 1;
-    let named = class_names(facts.metadata).filter(|names| classes.is_none_or(|classes| classes == names.len()));
-    let named = named.filter(|names| names.len() <= MOST_NAMES).and_then(|names| names_text(&names));
-    let classes = match classes {
-        _ if named.is_some() && !spec.family().gives_values() => named.unwrap_or_default(),
-        Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
-        _ if spec.family() == Family::Movenet => "names = [\"person\"]".to_owned(),
-        Some(1) if spec.family() == Family::DbText => "names = [\"text\"]".to_owned(),
-        Some(1) if is_of_faces(spec) => "names = [\"face\"]".to_owned(),
-        Some(1) => "names = [\"object\"]  # the name of its one class".to_owned(),
-        Some(n) if counted => {
-            let names: Vec<String> = (0..n).map(|class| format!("\"class {class}\"")).collect();
-            format!("names = [{}]  # the names of its {n} classes", names.join(", "))
-        }
-        Some(n) => format!("# names = [...]  # the names of its {n} classes; or file = \"names.txt\", one a line"),
-        None => "# names = [...]  # the names of its classes; or file = \"names.txt\", one a line".to_owned(),
-    };
-    let head = format!("{input}[head]\nfamily = \"{}\"\n{options}", spec.family().name());
-    // Values of the frame have no classes, or each its own.
-    if spec.family().gives_values() { head } else { format!("{head}\n[classes]\n{classes}\n") }
 }
 
 /// A rank after every other.

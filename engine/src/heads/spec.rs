@@ -59,6 +59,9 @@ impl Keypoints {
     }
 }
 
+/// The points of YOLOv5-face.
+pub(super) const FACE_POINTS: Keypoints = Keypoints { count: 5, scored: false };
+
 /// Where a model puts the background class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Background {

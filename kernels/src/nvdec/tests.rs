@@ -219,7 +219,7 @@ fn nobody_reads_or_overwrites_a_picture_before_it_is_copied(device: &Arc<Device>
     let (second, _) = shown(&mut decoder);
     assert_eq!(event("stub_pending"), copied);
     drop((surface, second));
-    // One that nobody has taken is copied before it may be overwritten.
+    // A picture that was not taken yet is copied before it may be overwritten.
     let both: [&[u8]; 3] = [&[b'D', 0, 3, 0], &[b'S', 0, 2, 0], &[b'D', 0, 4, 0]];
     decoder.decode(&unit(&both), 3, Showing::InOrder).unwrap();
     let (third, _) = shown(&mut decoder);

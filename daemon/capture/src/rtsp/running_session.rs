@@ -157,7 +157,7 @@ struct Worker {
     /// How often it has given something.
     given: u64,
     is_over: bool,
-    /// Whether the camera is told when the worker is dropped, which waits for its answer.
+    /// Whether dropping the worker tells the camera that the session is over, and waits for its answer.
     owes_teardown: bool,
     /// Whether it has warned that the camera does not answer what keeps the session.
     has_warned: bool,

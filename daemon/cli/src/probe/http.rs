@@ -9,7 +9,7 @@ use visiond_config::types::MjpegConfig;
 use visiond_flow::clock::SystemClock;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::network::{CertificateReport, NetworkArgs, cannot_ask, source_toml};
+use super::network::{CertificateReport, NetworkArgs, advice_and_snippet, cannot_ask, source_toml};
 use crate::output::{labelled, print_report};
 
 /// The report, which is printed as JSON or as text.
@@ -175,10 +175,7 @@ fn text(report: &HttpReport) -> String {
     if let Some(watched) = &report.watched {
         out += &labelled("came", &watched.line());
     }
-    for advice in &report.advice {
-        out += &labelled("advice", advice);
-    }
-    out + &format!("\nConfiguration of this camera:\n\n{}", report.toml)
+    out + &advice_and_snippet(&report.advice, &report.toml)
 }
 
 #[cfg(test)]

@@ -104,6 +104,12 @@ impl NetworkArgs {
     }
 }
 
+/// Returns the end of a report: the advice, and the camera's configuration.
+pub(super) fn advice_and_snippet(advice: &[String], toml: &str) -> String {
+    let lines: String = advice.iter().map(|advice| labelled("advice", advice)).collect();
+    format!("{lines}\nConfiguration of this camera:\n\n{toml}")
+}
+
 fn has_user(url: &str) -> bool {
     url.split_once("://").is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|host| host.contains('@')))
 }

@@ -10,7 +10,7 @@ use visiond_config::types::{RtspConfig, RtspTransport};
 use visiond_flow::clock::SystemClock;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::network::{CertificateReport, NetworkArgs, cannot_ask, source_toml};
+use super::network::{CertificateReport, NetworkArgs, advice_and_snippet, cannot_ask, source_toml};
 use crate::output::{labelled, print_report};
 
 /// A key frame is needed to begin, and again after every loss.
@@ -233,10 +233,7 @@ fn text(report: &CameraReport) -> String {
     if let Some(ended) = &report.ended {
         out += &labelled("ended", ended);
     }
-    for advice in &report.advice {
-        out += &labelled("advice", advice);
-    }
-    out + &format!("\nConfiguration of this camera:\n\n{}", report.toml)
+    out + &advice_and_snippet(&report.advice, &report.toml)
 }
 
 #[cfg(test)]
