@@ -33,6 +33,9 @@ CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignor
 PLAIN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?", re.M)
 
+# Of those that failed.
+FAILED = re.compile(r"^(?:test .* \.\.\. FAILED|(?:FAIL|ERROR)\b.*)$", re.M)
+
 # What a Rust test writes that lacks something: its name.
 SKIPPED = re.compile(r"skipped: ([\w:]+): ")
 
@@ -188,6 +191,10 @@ def run_all(steps):
     failed = [step for step in steps if step.passed is False]
     if failed:
         show("\nfailed: " + ", ".join(f"{step.title} ({step.log.relative_to(ROOT)})" for step in failed))
+        for step in failed:
+            log = step.log.read_text(errors="replace") if step.log.exists() else ""
+            for line in FAILED.findall(log)[:20]:
+                show(f"  {step.name}: {line[:200]}")
     show("\n{} passed, {} failed, {} skipped".format(*(sum(column) for column in zip(*(step.counts for step in steps)))))
     sys.exit(1 if failed else 0)
 

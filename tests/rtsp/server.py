@@ -177,7 +177,8 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.connection, self.args = connection, args
         self.lock, self.over = threading.Lock(), threading.Event()
-        self.udp, self.sequence, self.nonce = None, random.randrange(1 << 16), os.urandom(8).hex()
+        # Far from the end, where a count that begins anew at 0 is that of a few packets later.
+        self.udp, self.sequence, self.nonce = None, random.randrange(1 << 15), os.urandom(8).hex()
         self.ssrc, self.logins, self.kept, self.sent, self.has_begun = 7, 0, 0, [], False
         # Options may come later.
         self.luck = random.Random(args.seed if args else None)
@@ -402,7 +403,8 @@ class Client(threading.Thread):
                     if trick in ("ssrc", "count") and is_key:
                         self.ssrc += 1
                     if trick == "count" and is_key:
-                        self.sequence = random.randrange(1 << 16)
+                        # No count of a few packets later.
+                        self.sequence = (self.sequence + random.randrange(1 << 10, 1 << 15)) & 0xFFFF
                     if trick == "restart" and n % 7 == 6:
                         self.sequence = 0
                     if trick == "lengths":
