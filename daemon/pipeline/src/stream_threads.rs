@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use visiond_system::priority::wake_together;
+use visiond_system::process::CpuWatch;
 
 /// The most streams of one thread: with more, the last one of a round would wait for long.
 const MOST_STREAMS: usize = 32;
@@ -38,8 +39,9 @@ pub trait SharedStream: Send + 'static {
     fn socket(&mut self) -> Option<BorrowedFd<'_>>;
 
     /// Does what there is to do, without waiting, and returns until when there is nothing else unless the socket can be read; `None`
-    /// if the stream needs its own thread again. May not panic.
-    fn work(&mut self, is_readable: bool) -> Option<Instant>;
+    /// if the stream needs its own thread again. May not panic. What the thread has spent since the last lap of `cpu` is for this
+    /// stream.
+    fn work(&mut self, is_readable: bool, cpu: &mut CpuWatch) -> Option<Instant>;
 }
 
 /// The threads. Each ends with its last [`Seat`].
@@ -177,13 +179,14 @@ type Places<S> = [Option<Visitor<S>>; MOST_STREAMS];
 fn work<S: SharedStream>(coming: &Coming<S>) {
     wake_together();
     let mut places: Places<S> = array::from_fn(|_| None);
+    let mut cpu = CpuWatch::start();
     let mut round = Instant::now();
     loop {
         let (has_news, readable) = wait(coming, &mut places, round);
         round = Instant::now();
         for (place, is_readable) in places.iter_mut().zip(readable) {
             let Some(visitor) = place.as_mut().filter(|visitor| is_readable || visitor.due <= round) else { continue };
-            match visitor.stream.work(is_readable) {
+            match visitor.stream.work(is_readable, &mut cpu) {
                 Some(due) if visitor.stream.socket().is_some() => visitor.due = due,
                 _ => {
                     if let Some(Visitor { stream, back, .. }) = place.take() {

@@ -17,7 +17,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -164,8 +164,9 @@ struct Hardware {
     stream: CudaStream,
     /// Behind the last copy. As the stream is in order, all surfaces are there when it is done.
     copied: Event,
-    /// Whether [`copied`](Self::copied) is known to be done: asking CUDA takes some 4 us.
-    is_copied: AtomicBool,
+    /// How many pictures were copied, and how many of these copies are known to be done: asking CUDA takes some 4 us.
+    copies: AtomicU64,
+    copies_done: AtomicU64,
     /// The rows of a surface's luma.
     rows: usize,
     surfaces: Mutex<Surfaces>,
@@ -195,6 +196,9 @@ pub struct Surface {
     pitch_bytes: usize,
     /// The rows of its luma.
     rows: usize,
+    /// The number of the copy into it, and whether work on the GPU has waited for that.
+    copy: u64,
+    is_awaited: AtomicBool,
 }
 
 impl VideoDecoder {
@@ -497,8 +501,8 @@ impl State {
         let returned = Vec::with_capacity(self.output_surfaces);
         let surfaces = Mutex::new(Surfaces { returned, mapped: 0, is_over: false });
         let (library, device) = (self.library, self.device.clone());
-        let is_copied = AtomicBool::new(true);
-        Ok(Hardware { library, device, handle, stream, copied, is_copied, rows: height as usize, surfaces })
+        let (copies, copies_done) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Hardware { library, device, handle, stream, copied, copies, copies_done, rows: height as usize, surfaces })
     }
 
     fn decode(&mut self, picture: *mut PictureStart) -> Result<c_int, NvdecError> {
@@ -582,7 +586,6 @@ impl State {
             }
             let is_early = hardware.status(shown.picture_index) == abi::STATUS_IN_PROGRESS;
             let began = Instant::now();
-            hardware.is_copied.store(false, Ordering::Relaxed);
             let surface = hardware.map(shown)?;
             match given {
                 // A status may lag behind: then mapping does not wait.
@@ -673,18 +676,25 @@ impl Hardware {
         // SAFETY: all outlive the call; decoder and stream are alive, the context is current.
         unsafe { self.library.map_frame(self.handle, shown.picture_index, &mut address, &mut pitch, &mut info) }?;
         self.surfaces.lock().mapped += 1;
-        let (hardware, rows) = (Some(Arc::clone(self)), self.rows);
-        Ok(Surface { hardware, address: DeviceAddress(address), pitch_bytes: pitch as usize, rows })
+        Ok(Surface {
+            copy: self.copies.fetch_add(1, Ordering::Relaxed) + 1,
+            hardware: Some(Arc::clone(self)),
+            address: DeviceAddress(address),
+            pitch_bytes: pitch as usize,
+            rows: self.rows,
+            is_awaited: AtomicBool::new(false),
+        })
     }
 
     /// Waits until all pictures that were mapped are in their surfaces. They are, but on a GPU that cannot keep up: waiting by the
     /// stream alone would cost an interrupt each time.
     fn await_copies(&self) -> Result<(), CudaError> {
-        if !self.is_copied.load(Ordering::Relaxed) {
+        let copies = self.copies.load(Ordering::Relaxed);
+        if self.copies_done.load(Ordering::Relaxed) < copies {
             if !self.copied.is_done()? {
                 self.stream.synchronize()?;
             }
-            self.is_copied.store(true, Ordering::Relaxed);
+            self.copies_done.fetch_max(copies, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -762,7 +772,10 @@ impl Surface {
     /// # Errors
     /// CUDA refuses.
     pub(crate) fn await_on(&self, stream: &CudaStream) -> Result<(), CudaError> {
-        self.hardware.as_ref().map_or(Ok(()), |hardware| stream.wait(&hardware.copied))
+        let Some(hardware) = &self.hardware else { return Ok(()) };
+        stream.wait(&hardware.copied)?;
+        self.is_awaited.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Copies the whole surface into `bytes`, which gets its length, and waits for that.
@@ -782,6 +795,10 @@ impl Surface {
 impl Drop for Surface {
     fn drop(&mut self) {
         let (Some(hardware), address) = (self.hardware.take(), self.address.0) else { return };
+        // Work that has waited for the copy is over before a surface is dropped, and so is the copy.
+        if *self.is_awaited.get_mut() {
+            hardware.copies_done.fetch_max(self.copy, Ordering::Relaxed);
+        }
         let mut surfaces = hardware.surfaces.lock();
         surfaces.returned.push(address);
         if !surfaces.is_over {

@@ -282,10 +282,7 @@ impl StreamDecoder for NvdecDecoder {
     }
 
     fn work(&mut self, session: &RunningSession, sequence: u64, is_readable: bool) -> Result<Worked, SourceError> {
-        // While the engine is waited for, nothing else is due.
-        if is_readable || self.decoder.due().is_none() {
-            session.read();
-        }
+        let due = session.read(is_readable);
         let failed = |end| match end {
             DecoderEnd::Failed(error) => Err(error),
             _ => Ok(Worked::NeedsThread),
@@ -310,7 +307,7 @@ impl StreamDecoder for NvdecDecoder {
                         return failed(end);
                     }
                 }
-                Taken::Cancelled | Taken::TimedOut if now < self.deadline => return Ok(Worked::Idle(session.due())),
+                Taken::Cancelled | Taken::TimedOut if now < self.deadline => return Ok(Worked::Idle(due)),
                 // To make another decoder, and to free this one, takes long.
                 Taken::OtherParameters | Taken::Ended => break,
                 _ => return Err(self.stream.no_frame()),

@@ -54,6 +54,7 @@ impl RunningSession {
             camera: camera.to_owned(),
             queue: Arc::clone(&queue),
             ready_since: None,
+            due: Instant::now(),
             given: 0,
             is_over: false,
             owes_teardown: true,
@@ -118,17 +119,10 @@ impl RunningSession {
         self.worker.as_mut()?.get_mut().session.socket()
     }
 
-    /// Reads what has come, without waiting for anything.
-    pub fn read(&self) {
-        if let Some(worker) = &self.worker {
-            worker.lock().turn(Instant::now());
-        }
-    }
-
-    /// Returns when [`read`](Self::read) is due again, even if the socket has nothing.
-    pub fn due(&self) -> Instant {
-        let step = Instant::now() + STEP;
-        self.worker.as_ref().and_then(|worker| worker.lock().session.due()).map_or(step, |due| due.min(step))
+    /// Reads what has come, without waiting for anything, if the socket can be read or something else is due. Returns when it is due
+    /// again, even if the socket has nothing.
+    pub fn read(&self, is_readable: bool) -> Instant {
+        self.worker.as_ref().map_or_else(|| Instant::now() + STEP, |worker| worker.lock().read(is_readable))
     }
 
     /// Takes the next unit if there is one, as [`take`](Self::take) does; else it is [`Taken::TimedOut`].
@@ -154,6 +148,8 @@ struct Worker {
     key_frames_only: bool,
     /// When the stream was described to the queue.
     ready_since: Option<Instant>,
+    /// When it is to work again if nothing comes, for those who do not wait.
+    due: Instant,
     /// How often it has given something.
     given: u64,
     is_over: bool,
@@ -229,6 +225,17 @@ impl Worker {
         while self.given == before && !self.is_over && Instant::now() < until {
             self.turn(until);
         }
+    }
+
+    /// Has the session read once if there is something, or something else is due; returns when that is the next time.
+    fn read(&mut self, is_readable: bool) -> Instant {
+        let now = Instant::now();
+        if is_readable || self.due <= now || self.session.has_more() {
+            self.turn(now);
+            let step = now + STEP;
+            self.due = self.session.due().map_or(step, |due| due.min(step));
+        }
+        self.due
     }
 
     /// Has the session read what has come, for [`LONGEST_READING`] at most.

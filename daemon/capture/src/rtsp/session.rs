@@ -192,7 +192,12 @@ impl Session {
     pub(super) fn has_news(&self) -> bool {
         let Stage::Talking(talk) = &self.stage else { return false };
         let mut sockets = [PollFd::new(&talk.connection, PollFlags::IN)];
-        talk.connection.has_more() || poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        self.has_more() || poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Whether the connection has something that its socket does not show.
+    pub(super) fn has_more(&self) -> bool {
+        matches!(&self.stage, Stage::Talking(talk) if talk.connection.has_more())
     }
 
     /// Returns the socket that can be read when there is something to do, while the stream plays over it and all is sent.
@@ -499,6 +504,10 @@ impl Talk {
     /// Waits until something can be read, or sent if something is to be, up to `until`; or until `probe` is connected.
     fn wait(&mut self, probe: Option<&TcpStream>, until: Instant) -> ReadySockets {
         let wants_write = !self.client.output().is_empty() || self.connection.wants_write();
+        // Reading a socket tells as much as asking whether it can be read.
+        if until <= Instant::now() && self.ports.is_none() && probe.is_none() && !wants_write {
+            return ReadySockets { connection: true, rtp: false, rtcp: false };
+        }
         let interest = if wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let ports = self.ports.iter().flat_map(|ports| [&ports.rtp, &ports.rtcp]);
         let ports = ports.map(|socket| PollFd::new(socket, PollFlags::IN));

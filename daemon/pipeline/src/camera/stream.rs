@@ -90,8 +90,7 @@ impl CameraStream {
     }
 
     /// Has the source work up to [`MOST_IN_TURN`] times: see [`SharedStream::work`].
-    fn work_in_turn(&mut self, mut is_readable: bool) -> Option<Instant> {
-        let mut cpu = CpuWatch::start();
+    fn work_in_turn(&mut self, mut is_readable: bool, cpu: &mut CpuWatch) -> Option<Instant> {
         let mut due = Some(Instant::now());
         for _ in 0..MOST_IN_TURN {
             let range = nvtx::range(c"capture");
@@ -120,7 +119,7 @@ impl CameraStream {
             due = None;
             break;
         }
-        self.count_work(&mut cpu);
+        self.count_work(cpu);
         due
     }
 }
@@ -130,10 +129,10 @@ impl SharedStream for CameraStream {
         self.source.shares_thread()
     }
 
-    fn work(&mut self, is_readable: bool) -> Option<Instant> {
+    fn work(&mut self, is_readable: bool, cpu: &mut CpuWatch) -> Option<Instant> {
         logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
         // The source ends with the error; the mailbox holds whole values at every call.
-        catch_unwind(AssertUnwindSafe(|| self.work_in_turn(is_readable))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| self.work_in_turn(is_readable, cpu))).unwrap_or_else(|_| {
             self.came = Some(Err(SourceError::transient("its thread panicked, see above")));
             None
         })

@@ -30,7 +30,7 @@ impl SharedStream for Counter {
         Some(self.socket.as_fd())
     }
 
-    fn work(&mut self, is_readable: bool) -> Option<Instant> {
+    fn work(&mut self, is_readable: bool, _: &mut CpuWatch) -> Option<Instant> {
         let mut seen = self.seen.lock();
         seen.thread = Some(thread::current().id());
         if is_readable {
@@ -119,7 +119,7 @@ fn a_thread_that_dies_keeps_nobody_waiting() {
             Some(self.0.as_fd())
         }
 
-        fn work(&mut self, _: bool) -> Option<Instant> {
+        fn work(&mut self, _: bool, _: &mut CpuWatch) -> Option<Instant> {
             panic!("on purpose")
         }
     }
