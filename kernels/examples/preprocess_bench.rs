@@ -30,7 +30,7 @@ const CASES: &[(PixelFormat, [u32; 2], [u32; 2], DType)] = &[
     (PixelFormat::Bayer(BayerOrder::Rggb, BayerDepth::Bits10), [1920, 1080], [640, 640], DType::F32),
 ];
 
-/// Those that place a frame in a letterbox.
+/// Those for a letterbox, and those that warp.
 const SAMPLINGS: &[(&str, Sampling)] = &[
     ("opencv", Sampling::Opencv),
     ("exact", Sampling::Exact),
@@ -42,6 +42,8 @@ const SAMPLINGS: &[(&str, Sampling)] = &[
     ("torch-antialias", Sampling::TorchAntialias),
     ("torch-antialias-bicubic", Sampling::TorchAntialiasBicubic),
     ("tensorflow-legacy", Sampling::TensorflowLegacy),
+    ("opencv-warp", Sampling::OpencvWarp),
+    ("opencv-warp-affine", Sampling::OpencvWarpAffine),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut preprocessor = Preprocessor::new(PreprocessSpec {
             width: input_width,
             height: input_height,
-            placement: Fit::Letterbox.into(),
+            placement: if sampling.only_warps() { Fit::Warp } else { Fit::Letterbox }.into(),
             sampling,
             pad: 114.0,
             order: ChannelOrder::Rgb,

@@ -56,8 +56,11 @@
 //! reuse (`rows`), mix, normalise and store them (`store`). There is no intermediate picture. [`cuda`] does the same on a GPU.
 //! 1080p YUYV to 640x640 f32 takes one core of a 2023 Xeon 0.5 ms: fetching 30 %, converting 35 %, storing 16 %, padding 15 %.
 //!
-//! The others, padding first, and warps have tables of any number of taps (`taps`). They convert all pixels of the rows that
-//! they need and filter them several rows at a time (`separable`).
+//! OpenCV's warps take the same way: an axis-aligned warp has two taps along each axis, too. The padding's part in a column is
+//! added to each resampled row. 768x576 BGR to 416x416 f32 takes 1.05 times as long as with [`Sampling::Opencv`].
+//!
+//! The others, padding first, and warps with other samplings have tables of any number of taps (`taps`). They convert all pixels of
+//! the rows that they need and filter them several rows at a time (`separable`).
 
 mod bayer;
 mod convert;

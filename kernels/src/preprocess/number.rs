@@ -3,6 +3,8 @@
 //! Everything else is written once for [`Number`]. OpenCV's steps are those of its `resize` (modules/imgproc, resize.cpp) and
 //! `cvtColor` (color_yuv, color_rgb). Each step there results in a byte; repeating every step gives equal bytes.
 
+use std::ops::Add;
+
 use super::simd::multiply_add;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange, YuvToRgb, rounded};
 use crate::frame::BayerDepth;
@@ -25,7 +27,7 @@ const FIXED_LUMA_BITS: u32 = 15;
 
 /// A number that rows consist of. As a row's value it is the result of horizontal resampling: 0 to 255 in `f32`, 0 to 255 * 128
 /// in `u16`. As a weight it is 0 to 1, or 0 to 2048. As a mosaic's sample it is 0 to 255.
-pub(super) trait Number: Copy + Default + PartialEq + 'static {
+pub(super) trait Number: Copy + Default + PartialEq + Add<Output = Self> + 'static {
     /// A pixel's channel, 0 to 255, as wide as a lane of its conversion.
     type Wide: Copy + Default;
     /// The coefficients for YUV.
@@ -64,6 +66,10 @@ pub(super) trait Number: Copy + Default + PartialEq + 'static {
     fn value(row: Self) -> Self;
     /// Returns the value, 0 to 255, of two mixed rows.
     fn mixed_value<const FMA: bool>(rows: [Self; 2], weights: [Self; 2]) -> Self;
+    /// Returns the same without rounding in between.
+    fn exact_value<const FMA: bool>(rows: [Self; 2], weights: [Self; 2]) -> Self;
+    /// Returns a weight, 0 to 1, which must be a multiple of 1/2048.
+    fn weight(share: f32) -> Self;
     /// Converts a value to a float.
     fn float(value: Self) -> f32;
 
@@ -133,6 +139,15 @@ impl Number for f32 {
     #[inline(always)]
     fn mixed_value<const FMA: bool>(rows: [f32; 2], weights: [f32; 2]) -> f32 {
         Self::mixed::<FMA>(rows, weights)
+    }
+
+    #[inline(always)]
+    fn exact_value<const FMA: bool>(rows: [f32; 2], weights: [f32; 2]) -> f32 {
+        Self::mixed::<FMA>(rows, weights)
+    }
+
+    fn weight(share: f32) -> f32 {
+        share
     }
 
     #[inline(always)]
@@ -257,6 +272,16 @@ impl Number for u16 {
     fn mixed_value<const FMA: bool>(rows: [u16; 2], weights: [u16; 2]) -> u16 {
         let part = |i: usize| ((u32::from(rows[i]) * u32::from(weights[i])) >> 16) as u16;
         (part(0) + part(1) + 2) >> 2
+    }
+
+    #[inline(always)]
+    fn exact_value<const FMA: bool>(rows: [u16; 2], weights: [u16; 2]) -> u16 {
+        let part = |i: usize| u32::from(rows[i]) * u32::from(weights[i]);
+        ((part(0) + part(1) + (1 << 17)) >> 18) as u16
+    }
+
+    fn weight(share: f32) -> u16 {
+        (share * (1 << WEIGHT_BITS) as f32) as u16
     }
 
     #[inline(always)]

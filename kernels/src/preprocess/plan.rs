@@ -2,10 +2,14 @@
 
 use super::number::{Along, Number};
 use super::spec::PreprocessSpec;
+use super::taps::TapTables;
 use crate::letterbox::{AxisMap, Mapping};
 
 /// Row buffers have a multiple of this length, so that loops over them have no tail.
 pub(super) const LANES: usize = 8;
+
+/// A row of padding.
+pub(super) const PAD: u32 = u32::MAX;
 
 /// The two source positions of every destination position along one axis.
 pub(super) struct Axis<N> {
@@ -24,25 +28,45 @@ impl<N: Number> Axis<N> {
     /// position.
     fn new(along: Along, map: &AxisMap, padded: usize) -> Self {
         let last = i64::from(map.source) - 1;
-        let mut axis = Self {
-            low: Vec::with_capacity(padded),
-            high: Vec::with_capacity(padded),
-            weights: [Vec::with_capacity(padded), Vec::with_capacity(padded)],
-            single: true,
-        };
-        for i in (0..map.count).chain(std::iter::repeat(map.count - 1)).take(padded) {
+        let mut axis = Self::empty(padded);
+        for i in positions(map, padded) {
             let position = (f64::from(map.first + i) + 0.5) * map.step + map.from - 0.5;
             let (low, weights) = N::taps(position, map.source, along);
             // Both are pixels of the frame, so they fit.
             let high = if weights[1] == N::NONE { low } else { low + 1 };
-            axis.low.push(low.clamp(0, last) as u32);
-            axis.high.push(high.clamp(0, last) as u32);
-            axis.weights[0].push(weights[0]);
-            axis.weights[1].push(weights[1]);
+            axis.push([low, high].map(|pixel| pixel.clamp(0, last) as u32), weights);
             axis.single &= weights[1] == N::NONE;
         }
         axis
     }
+
+    fn empty(padded: usize) -> Self {
+        Self {
+            low: Vec::with_capacity(padded),
+            high: Vec::with_capacity(padded),
+            weights: [Vec::with_capacity(padded), Vec::with_capacity(padded)],
+            single: true,
+        }
+    }
+
+    fn push(&mut self, [low, high]: [u32; 2], weights: [N; 2]) {
+        self.low.push(low);
+        self.high.push(high);
+        self.weights.iter_mut().zip(weights).for_each(|(all, weight)| all.push(weight));
+    }
+}
+
+/// The positions of an axis, extended to `padded` with the last.
+fn positions(map: &AxisMap, padded: usize) -> impl Iterator<Item = u32> {
+    (0..map.count).chain(std::iter::repeat(map.count - 1)).take(padded)
+}
+
+/// The padding that a warp mixes with pixels, as rows' values.
+pub(super) struct Padding<N> {
+    /// Its part in each column.
+    pub(super) columns: Vec<N>,
+    /// A pixel of it.
+    pub(super) whole: N,
 }
 
 /// Everything that depends on the frame's size.
@@ -51,8 +75,10 @@ pub(super) struct PreprocessPlan<N> {
     pub(super) mapping: Mapping,
     /// The columns, extended to a multiple of [`LANES`].
     pub(super) columns: Axis<N>,
-    /// The rows.
+    /// The rows; [`PAD`] for the padding.
     pub(super) rows: Axis<N>,
+    /// For OpenCV's warps, whose sums are exact.
+    pub(super) padding: Option<Padding<N>>,
 }
 
 impl<N: Number> PreprocessPlan<N> {
@@ -60,11 +86,43 @@ impl<N: Number> PreprocessPlan<N> {
         let mapping = Mapping::new(spec.placement, source, (spec.width, spec.height));
         let [columns, rows] = mapping.axes();
         let padded = (columns.count as usize).next_multiple_of(LANES);
+        if spec.sampling.only_warps() {
+            return Self::of_warp(spec, mapping, padded);
+        }
         Self {
             mapping,
             columns: Axis::new(Along::X, columns, padded),
             rows: Axis::new(Along::Y, rows, rows.count as usize),
+            padding: None,
         }
+    }
+
+    fn of_warp(spec: &PreprocessSpec, mapping: Mapping, padded: usize) -> Self {
+        let ((width, height), axes) = (mapping.source(), mapping.axes());
+        let tables = TapTables::of_warp(axes, spec.sampling);
+        let pad = N::wide(spec.pad.round_ties_even() as u32);
+        let padding_of = |share: f32| N::mixed::<false>([pad, N::wide(0)], [N::weight(share), N::NONE]);
+        let mut padding = Padding { columns: Vec::with_capacity(padded), whole: padding_of(1.0) };
+        let (mut columns, mut rows) = (Axis::empty(padded), Axis::empty(axes[1].count as usize));
+        for i in positions(&axes[0], padded) {
+            let taps = tables.columns.pair(i as usize, width);
+            // The padding is added to the row, so its weight is left out here, and a pixel of the frame comes first.
+            let mut inside = taps.into_iter().filter_map(|(pixel, weight)| Some((pixel?, weight)));
+            // Columns must rise.
+            let (low, weight) = inside.next().unwrap_or_else(|| (columns.low.last().copied().unwrap_or(0), 0.0));
+            let weights = [weight, inside.next().map_or(0.0, |(_, weight)| weight)];
+            columns.push([low, (low + 1).min(width - 1)], weights.map(N::weight));
+            columns.single &= weights == [1.0, 0.0];
+            let outside = taps.iter().filter(|(pixel, _)| pixel.is_none());
+            padding.columns.push(padding_of(outside.map(|(_, weight)| weight).sum()));
+        }
+        for i in positions(&axes[1], axes[1].count as usize) {
+            let [(low, weight), (high, other)] = tables.rows.pair(i as usize, height);
+            let low = low.unwrap_or(PAD);
+            let high = if other == 0.0 { low } else { high.unwrap_or(PAD) };
+            rows.push([low, high], [weight, other].map(N::weight));
+        }
+        Self { mapping, columns, rows, padding: Some(padding) }
     }
 
     /// Returns the length of a horizontally resampled row, including padding.

@@ -33,9 +33,17 @@ impl Preprocessor {
         let sampler = match spec.sampling {
             Sampling::Opencv if spec.is_plain() => Sampler::Opencv(Resampler::new(isa)),
             Sampling::Exact if spec.is_plain() => Sampler::Exact(Resampler::new(isa)),
+            Sampling::OpencvWarp | Sampling::OpencvWarpAffine => Sampler::Opencv(Resampler::new(isa)),
             _ => Sampler::Taps(Box::new(TapResampler::new(isa))),
         };
         Self { sampler, writer: TensorWriter::new(isa, spec) }
+    }
+
+    /// Makes one that always samples by tables of taps.
+    #[cfg(test)]
+    pub(super) fn by_taps(spec: PreprocessSpec) -> Self {
+        let isa = Isa::detect();
+        Self { sampler: Sampler::Taps(Box::new(TapResampler::new(isa))), writer: TensorWriter::new(isa, spec) }
     }
 
     /// Returns the spec.
@@ -79,7 +87,7 @@ impl Preprocessor {
 
 /// How a spec's frames are sampled.
 enum Sampler {
-    /// Two taps or one, without padding: the same steps with different numbers.
+    /// Two taps or one, with padding only in OpenCV's warps: the same steps with different numbers.
     Opencv(Resampler<u16>),
     Exact(Resampler<f32>),
     /// Any number of taps.

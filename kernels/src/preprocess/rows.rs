@@ -4,7 +4,7 @@ use super::bayer::Mosaic;
 use super::convert::{Converter, Taps};
 use super::fetch::{fetch, fetch_pairs};
 use super::number::Number;
-use super::plan::PreprocessPlan;
+use super::plan::{PAD, PreprocessPlan};
 use super::simd::Isa;
 use super::store::RowPair;
 use crate::frame::{FrameView, PixelFormat};
@@ -26,12 +26,15 @@ impl<'a, N: Number> RowSource<'a, N> {
     }
 }
 
+/// The slot of a row of padding.
+const PAD_SLOT: usize = 2;
+
 /// Two resampled rows of a frame, and the buffers to make them. When upscaling, most rows of the tensor find both again; when
 /// downscaling slightly, one of them.
 #[derive(Default)]
 pub(super) struct Rows<N> {
-    /// The planes of each slot.
-    slots: [[Vec<N>; 3]; 2],
+    /// The planes of each slot, and a row of padding.
+    slots: [[Vec<N>; 3]; 3],
     /// The row of the frame that each slot holds.
     held: [Option<u32>; 2],
     /// The words that were fetched last.
@@ -46,6 +49,9 @@ impl<N: Number> Rows<N> {
         let width = plan.padded_width();
         for plane in self.slots.as_flattened_mut() {
             plane.resize(plane.len().max(width), N::NONE);
+        }
+        if let Some(padding) = &plan.padding {
+            self.slots[PAD_SLOT].iter_mut().for_each(|plane| plane[..width].fill(padding.whole));
         }
         if let PixelFormat::Bayer(..) = source.frame.format() {
             self.mosaic.reserve(source.frame.width());
@@ -64,21 +70,36 @@ impl<N: Number> Rows<N> {
             low: &self.slots[low_slot][..source.planes],
             high: (weights[1] != N::NONE).then(|| &self.slots[high_slot][..source.planes]),
             weights,
+            is_exact: plan.padding.is_some(),
         }
     }
 
     /// Returns the slot that holds `row`, and fills one if necessary, but not the slot of `kept`.
     fn slot_of(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>, row: u32, kept: u32) -> usize {
+        if row == PAD {
+            return PAD_SLOT;
+        }
         if let Some(slot) = self.held.iter().position(|&held| held == Some(row)) {
             return slot;
         }
         let slot = usize::from(self.held[0] == Some(kept));
         self.held[slot] = Some(row);
+        self.resample(plan, source, row, slot);
+        if let Some(padding) = &plan.padding {
+            for plane in &mut self.slots[slot][..source.planes] {
+                plane.iter_mut().zip(&padding.columns).for_each(|(value, &part)| *value = *value + part);
+            }
+        }
+        slot
+    }
+
+    /// Fills a slot with a row of the frame.
+    fn resample(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>, row: u32, slot: usize) {
         let planes = &mut self.slots[slot][..source.planes];
         let (y, columns) = (row as usize, &plan.columns);
         if let PixelFormat::Bayer(order, depth) = source.frame.format() {
             self.mosaic.resample(source.isa, source.frame, (order, depth), y, columns, planes);
-            return slot;
+            return;
         }
         let width = plan.padded_width();
         let [first, second] = self.words.each_mut().map(|words| &mut words[..width]);
@@ -88,6 +109,5 @@ impl<N: Number> Rows<N> {
             fetch_pairs(source.frame, y, &columns.low, [&mut *first, &mut *second]);
         }
         source.converter.resample(source.isa, &Taps { columns, words: [first, second] }, planes);
-        slot
     }
 }

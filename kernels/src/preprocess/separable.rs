@@ -382,7 +382,7 @@ impl<A: Arithmetic> Filter<A> {
             let values = self.values.each_mut().map(|values| &mut values[..row_len / C]);
             let (ring, taps, sums) = (&self.ring[..], &self.taps[..], &mut self.sums[..row_len]);
             self.isa.run(AcrossRows::<A, C> { arithmetic: job.arithmetic, ring, taps, sums, values });
-            let pair = RowPair { low: &self.values[..planes], high: None, weights: [1.0, 0.0] };
+            let pair = RowPair { low: &self.values[..planes], high: None, weights: [1.0, 0.0], is_exact: false };
             writer.store(&pair, [x, y + i, width], tensor);
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct RowPair<'a, N> {
     pub(super) high: Option<&'a [Vec<N>]>,
     /// The weights of both.
     pub(super) weights: [N; 2],
+    /// Whether they are mixed without rounding in between.
+    pub(super) is_exact: bool,
 }
 
 /// How pixel values, 0 to 255, become the tensor's: `value * gain + bias`, by channel.
@@ -163,6 +165,7 @@ impl TensorWriter {
             low: &pair.low[plane][..width],
             high: pair.high.map(|high| &high[plane][..width]),
             weights: pair.weights,
+            is_exact: pair.is_exact,
             gain: self.normalisation.gain[channel],
             bias: self.normalisation.bias[channel],
         }
@@ -228,6 +231,7 @@ struct Mix<'a, N> {
     low: &'a [N],
     high: Option<&'a [N]>,
     weights: [N; 2],
+    is_exact: bool,
     gain: f32,
     bias: f32,
 }
@@ -297,9 +301,14 @@ struct Store<'a, N, E: Element> {
 impl<N: Number, E: Element> SliceLoop for Store<'_, N, E> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Mix { low, high, weights, gain, bias } = self.mix;
+        let Mix { low, high, weights, is_exact, gain, bias } = self.mix;
         let cell = |value: N| E::cell(multiply_add::<FMA>(N::float(value), gain, bias));
         match high {
+            Some(high) if is_exact => {
+                for ((out, &low), &high) in self.out.iter_mut().zip(low).zip(high) {
+                    *out = cell(N::exact_value::<FMA>([low, high], weights));
+                }
+            }
             Some(high) => {
                 for ((out, &low), &high) in self.out.iter_mut().zip(low).zip(high) {
                     *out = cell(N::mixed_value::<FMA>([low, high], weights));

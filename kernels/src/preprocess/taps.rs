@@ -87,8 +87,9 @@ impl TapPlan {
         let sums = match spec.sampling {
             Sampling::Opencv => Sums::Linear(taps(axes, Filter::OpencvLinear)),
             Sampling::Exact => float(Filter::Linear, Finish::None),
-            Sampling::OpencvWarp => float(Filter::WarpPerspective, Finish::HalfUp { factor: 1.0 }),
-            Sampling::OpencvWarpAffine => float(Filter::WarpAffine, Finish::HalfUp { factor: 1.0 }),
+            Sampling::OpencvWarp | Sampling::OpencvWarpAffine => {
+                Sums::Float(TapTables::of_warp(axes, spec.sampling), Finish::HalfUp { factor: 1.0 })
+            }
             Sampling::OpencvArea => area(axes),
             Sampling::OpencvCubic => float(Filter::OpencvCubic, Finish::HalfEven { factor: 1.0 }),
             Sampling::PillowBilinear => Sums::Pillow(taps(axes, Filter::Pillow(Kernel::Triangle))),
@@ -196,6 +197,24 @@ impl Weight for f32 {
 
 fn taps<W: Weight>([columns, rows]: &[AxisMap; 2], filter: Filter) -> TapTables<W> {
     TapTables { columns: TapAxis::new(Along::X, columns, filter), rows: TapAxis::new(Along::Y, rows, filter) }
+}
+
+impl TapTables<f32> {
+    /// Makes the tables of OpenCV's warps. Weights are multiples of 1/32.
+    pub(super) fn of_warp(axes: &[AxisMap; 2], sampling: Sampling) -> Self {
+        taps(axes, if sampling == Sampling::OpencvWarpAffine { Filter::WarpAffine } else { Filter::WarpPerspective })
+    }
+}
+
+impl TapAxis<f32> {
+    /// Returns the pixels of a frame of `size` that a position has, `None` for padding, and their weights, if they are two at most.
+    pub(super) fn pair(&self, position: usize, size: u32) -> [(Option<u32>, f32); 2] {
+        std::array::from_fn(|k| {
+            let pixel = (self.first[position] + k as i32).clamp(self.edges[0], self.edges[1]);
+            let weight = if k < self.taps { self.weights[position * self.taps + k] } else { 0.0 };
+            (u32::try_from(pixel).ok().filter(|&pixel| pixel < size), weight)
+        })
+    }
 }
 
 impl<W: Weight> TapAxis<W> {

@@ -298,6 +298,23 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_warp_by_two_taps_has_the_bytes_of_a_warp_by_tables(
+        spec in specs(), affine: bool, stretched: bool, pad in 0.0..255.0_f32, format in formats(), color in colors(),
+        w in 1..70_u32, h in 1..70_u32, seed: u64,
+    ) {
+        let layout = FrameLayout::packed(format, w, h, color).unwrap();
+        let bytes = noise(layout.size_bytes(), seed);
+        let frame = layout.view(&bytes).unwrap();
+        let placement = if stretched { Fit::WarpStretch } else { Fit::Warp }.into();
+        let sampling = if affine { Sampling::OpencvWarpAffine } else { Sampling::OpencvWarp };
+        let spec = PreprocessSpec { placement, sampling, pad, ..spec };
+        let mut by_taps = Preprocessor::by_taps(spec.clone());
+        prop_assert_eq!(run(&spec, &frame), tensor_of(&mut by_taps, &frame));
+    }
+}
+
 #[test]
 fn a_warp_counts_pixel_centres_and_sees_padding() {
     let layout = FrameLayout::packed(PixelFormat::Grey, 2, 1, ColorDescription::JPEG).unwrap();
