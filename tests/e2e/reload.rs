@@ -237,6 +237,41 @@ fn a_model_is_replaced_between_two_frames() {
 }
 
 #[test]
+fn an_edited_card_a_log_level_a_device_name_and_unchanged_pictures_are_as_documented() {
+    let drawn =
+        format!("{}[camera.annotate]\ndirectory = \"{{dir}}/pictures\"\nevery = 1\nkeep = 3\n", pattern("drawn", 25));
+    let config = format!("{HEAD}{STAYS}{drawn}");
+    let mut managed = Managed::start(&config);
+    managed.see("drawn", 1);
+    let changed = format!("{config}[log]\nlevel = \"debug\"\n[device]\nname = \"gate\"\n");
+    managed.reload(&changed);
+
+    // Of the model, its card alone.
+    let card = std::fs::read_to_string(managed.daemon.path("tiny.toml")).unwrap();
+    std::fs::write(managed.daemon.path("part"), card.replace("\"white\"", "\"snow\"")).unwrap();
+    std::fs::rename(managed.daemon.path("part"), managed.daemon.path("tiny.toml")).unwrap();
+    let status = managed.reload(&changed);
+    assert!(!status.contains("rejected"), "{status}");
+    // A frame may have been looked at before.
+    managed.see("drawn", 3);
+    let newest = managed.messages("drawn").pop().unwrap();
+    let labels: Vec<_> = newest["detections"].as_array().unwrap().iter().map(|one| one["label"].clone()).collect();
+    assert!(labels.contains(&"snow".into()) && !labels.contains(&"white".into()), "{labels:?}");
+
+    let pictures = |daemon: &Daemon| {
+        let names = std::fs::read_dir(daemon.path("pictures")).unwrap().flatten().map(|file| file.file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = pictures(&managed.daemon);
+    managed.daemon.wait_until("other pictures", |daemon| pictures(daemon).is_disjoint(&before));
+
+    let ended = managed.end();
+    assert!(ended.log.contains("DEBUG"), "the level is in force: {}", ended.log);
+    let said = ended.log.matches("[device] `name` changes to gate at the next start").count();
+    assert_eq!(said, 2, "each reload says what is not in force yet: {}", ended.log);
+}
+
+#[test]
 fn a_wrong_configuration_is_refused_with_its_reason_and_the_running_one_stays() {
     let config = format!("{HEAD}{STAYS}");
     let mut managed = Managed::start(&config);

@@ -75,7 +75,9 @@ pub fn prove(
             Err(RecvTimeoutError::Disconnected) => return Err(CanaryError::Panic),
         }
     }
-    warn_if_slow(name, slowest, fps);
+    if let Some(slowness) = slowness(name, slowest, fps) {
+        log::warn!("{slowness}");
+    }
     match reports.recv_timeout(limit * TIMEOUT_FACTOR) {
         Ok(TrialReport::Ended(result)) => result.map(|candidate| *candidate),
         _ => Err(CanaryError::Panic),
@@ -169,14 +171,15 @@ pub fn noise((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
     Ok(Sample { name: "a picture of noise".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
-fn warn_if_slow(name: &str, took: Duration, fps: f64) {
+/// Returns the warning about a run that takes longer than frames of so many per second leave it.
+fn slowness(name: &str, took: Duration, fps: f64) -> Option<String> {
     let runs_per_second = 1.0 / took.as_secs_f64().max(1e-6);
-    if fps > runs_per_second {
-        log::warn!(
-            "model {name}: a run takes {} ms, and its cameras give {fps:.0} frames/s: some frames will be dropped",
-            took.as_millis()
-        );
-    }
+    (fps > runs_per_second).then(|| {
+        let ms = took.as_millis();
+        format!(
+            "model {name}: a run takes {ms} ms, and its cameras give {fps:.0} frames/s: some frames will be dropped"
+        )
+    })
 }
 
 /// A report of the trial's thread.
@@ -323,6 +326,18 @@ mod tests {
         }
         let text = judged(vec![two.clone(), Dim::Fixed(3)], good).unwrap();
         assert!(text.contains("is f32 [2, 2], but the model declares out f32 [2, 3]"), "{text}");
-        assert!(judged(vec![two], good).is_some());
+        assert!(judged(vec![two.clone()], good).is_some());
+        // Bytes that would be numbers of another type.
+        let found = TensorRef::new(DType::I32, &[2, 2], &[0; 16]).unwrap();
+        let text = judge("a test picture", &declared(vec![two.clone(), two]), &found).unwrap().to_string();
+        assert!(text.contains("is i32 [2, 2], but the model declares out f32 [2, 2]"), "{text}");
+    }
+
+    #[test]
+    fn a_model_is_called_slow_when_its_cameras_are_faster() {
+        let ms = Duration::from_millis;
+        let warning = slowness("objects", ms(50), 25.0).unwrap();
+        assert!(warning.contains("a run takes 50 ms, and its cameras give 25 frames/s"), "{warning}");
+        assert_eq!([slowness("objects", ms(30), 25.0), slowness("objects", ms(0), 25.0)], [None, None]);
     }
 }

@@ -130,9 +130,14 @@ enum Answer {
 /// # Errors
 /// As [`try_model`]; or the file changed meanwhile.
 pub fn load(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Result<LoadedModel, ServiceError> {
-    let Some(sha256) = try_model(model, engine, stop)? else {
-        return LoadedModel::load(model, engine);
-    };
+    match try_model(model, engine, stop)? {
+        Some(sha256) => load_tried(model, engine, sha256),
+        None => LoadedModel::load(model, engine),
+    }
+}
+
+/// Loads the file that was tried, with this SHA-256, and no other that has taken its place.
+fn load_tried(model: &ModelConfig, engine: &EngineConfig, sha256: String) -> Result<LoadedModel, ServiceError> {
     let pinned = ModelConfig { sha256: Some(sha256), ..model.clone() };
     LoadedModel::load(&pinned, engine).map_err(|error| match error {
         ServiceError::Model { error, .. }
@@ -535,6 +540,26 @@ mod tests {
         }
         assert!(answer(["visiond".into(), "run".into()]).is_none());
         assert!(answer(["visiond".into()]).is_none());
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_the_tried_one_is_not_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vm");
+        let model = ModelConfig { path: folder.path().join("tiny.onnx"), ..ModelConfig::default() };
+        let engine = EngineConfig { backend: BackendChoice::Rten, ..EngineConfig::default() };
+        std::fs::copy(tests.join("tiny.onnx"), &model.path).unwrap();
+        std::fs::copy(tests.join("tiny.toml"), folder.path().join("tiny.toml")).unwrap();
+        let tried = load_and_run(&model, &engine).unwrap();
+        assert!(load_tried(&model, &engine, tried.clone()).is_ok());
+
+        // Another file that runs as well: an unknown field is harmless.
+        let mut other = std::fs::read(&model.path).unwrap();
+        other.extend([0x32, 1, b'a']);
+        std::fs::write(&model.path, other).unwrap();
+        assert_ne!(load_and_run(&model, &engine).unwrap(), tried);
+        let refused = load_tried(&model, &engine, tried).err().unwrap().to_string();
+        assert!(refused.contains("changed"), "{refused}");
     }
 
     #[test]
