@@ -37,6 +37,7 @@ mod misfit;
 mod model_facts;
 mod movenet;
 mod nanodet;
+mod order_guesses;
 mod outputs;
 mod raw_numbers;
 mod remedy;
@@ -71,6 +72,7 @@ pub use frame_values::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLa
 pub use guess::{HeadGuess, guess_heads};
 pub use head::{Head, HeadError, HeadInput, Suppression};
 pub use model_facts::ModelFacts;
+pub use order_guesses::guess_orders;
 pub use outputs::NamedOutput;
 pub(crate) use outputs::two_dimensions;
 pub(crate) use remedy::with_remedy;

@@ -475,6 +475,10 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     let nas = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, x1, y1, x2, y2, score, class];
     let score_first = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, class, score, x1, y1, x2, y2];
     let score_last = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, class, x1, y1, x2, y2, score];
+    let yolov7 = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, x1, y1, x2, y2, class, score];
+    let class_first = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![class, score, x1, y1, x2, y2];
+    let class_before_score = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![x1, y1, x2, y2, class, score];
+    let fractions = |object: [f32; 6]| [corners(Some(object), FRACTION), vec![object[5], object[4]]].concat();
     vec![
         ("DeepStream-Yolo", deepstream, Wanted::Card),
         ("DeepStream-Yolo, three outputs", three, Wanted::Card),
@@ -500,6 +504,12 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
             Wanted::Card,
         ),
         ("PINTO_model_zoo, score last", finished_rows("batchno_classid_x1y1x2y2_score", score_last), Wanted::Card),
+        ("rows of picture, box, class and score", finished_rows("output", yolov7), Wanted::Card),
+        ("rows of picture, box, score and class", finished_rows("output", nas), Wanted::Card),
+        ("rows of picture, class, score and box", finished_rows("output", score_first), Wanted::Card),
+        ("rows of class, score and box", finished_rows("output", class_first), Wanted::Card),
+        ("rows of box, class and score", finished_rows("output", class_before_score), Wanted::Card),
+        ("rows of fractions", finished_rows("output", fractions), Wanted::Card),
     ]
 }
 
@@ -538,6 +548,14 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     output(&mut encoded, "boxes", &[5, 6], &[0.0; 30]);
     found.push(("onnxruntime-extensions", encoded, Wanted::Refused("onnxruntime-extensions")));
     found
+}
+
+/// Returns a network with these rows of six numbers, whose order nothing but themselves shows.
+pub fn of_rows(rows: &[[f32; 6]]) -> Vec<u8> {
+    let mut network = picture();
+    let fixed = network.fixed(&[rows.len() as u64, 6], rows.as_flattened());
+    network.output("output", &fixed, FLOAT, &[OPEN, 6]);
+    network.bytes()
 }
 
 /// YOLOv8's layout, whose scores are high only if the pixels are from 0 to 255.
