@@ -917,6 +917,32 @@ for name, anchors, scales, sizes, extra, act in [
     outputs = [(f"{i}_convolutional", "f32", m[None]) for i, m in enumerate(maps)][::-1]
     case(name.replace("darknet's", "darknet:"), card, [96, 64], outputs, found, 0.55, nms=batched_nms(0.45, 1000))
 
+
+# --- Rows with the background among their classes ---------------------------------------------------------------------------------
+def detection_output(rows, w, h, thr, first):
+    """weiliu89/caffe (ssd) src/caffe/layers/detection_output_layer.cpp, Forward_cpu: picture, label, score, left, top, right, bottom as
+    fractions; the rows of a batch without a detection are -1. Its labels count from 1, since 0 is `background_label_id`;
+    NvDsInferParseCustomNMSTLT of NVIDIA-AI-IOT/deepstream_tao_apps takes the same rows, and their labels as they are."""
+    return [(r[3] * w, r[4] * h, r[5] * w, r[6] * h, r[2], r[1] - first) for r in rows.astype(np.float64) if r[0] >= 0 and r[2] > thr]
+
+
+rng = np.random.default_rng(20261133)
+DETECTION_OUTPUT = '[head]\nfamily = "yolo-nms"\nunit = "normalized"\ncolumns = ["batch", "class", "score", "x1", "y1", "x2", "y2"]\n'
+for name, first, option in [("caffe", 1, 'background = "first"\n'), ("tao", 0, "")]:
+    box = rounded(corner_boxes(20, 320, 240) / [320, 240, 320, 240], 5)
+    rows = np.concatenate([np.zeros((20, 1)), first + rng.integers(0, 3, (20, 1)), scores(20, 1, 0.6), box], 1).astype(np.float32)
+    rows[15:] = [-1, -1, 0, 0, 0, 0, 0] if name == "tao" else -1
+    case(f"detection output of {name}", DETECTION_OUTPUT + option + names(3), [320, 240], [("out", "f32", rows[None, None])],
+         detection_output(rows, 320, 240, 0.25, first), 0.25)
+# google/automl efficientdet/tf2/postprocess.py, generate_detections_from_nms_output: the frame, top, left, bottom, right, score, and the
+# class with CLASS_OFFSET, 1. efficientdet/inference.py, visualize_image_prediction, reads them.
+box = corner_boxes(20, 512, 512)
+rows = np.concatenate([np.zeros((20, 1)), box[:, [1, 0, 3, 2]], scores(20, 1, 0.6), 1 + rng.integers(0, 3, (20, 1))], 1).astype(np.float32)
+rows[15:] = 0
+found = [(r[2], r[1], r[4], r[3], r[5], r[6] - 1) for r in rows.astype(np.float64) if r[5] > 0.25]
+case("efficientdet of automl", '[head]\nfamily = "yolo-nms"\ncolumns = ["batch", "y1", "x1", "y2", "x2", "score", "class"]\n'
+     'background = "first"\n' + names(3), [512, 512], [("detections", "f32", rows[None])], found, 0.25)
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

@@ -432,6 +432,33 @@ fn finished_rows(name: &str, of: impl Fn([f32; 6]) -> Vec<f32>) -> Network {
     network
 }
 
+/// Rows `[1, 1, N, 7]` with classes from `first`, the last of which are unused, and perhaps their count.
+fn detection_output(names: &[&str], first: f32) -> Network {
+    const ROWS: u64 = 8;
+    let mut network = picture();
+    let numbers = (0..ROWS as usize).flat_map(|row| match OBJECTS.get(row) {
+        Some(object) => [vec![0.0, object[5] + first, object[4]], corners(Some(*object), FRACTION)].concat(),
+        None => vec![-1.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    });
+    output(&mut network, names[0], &[1, 1, ROWS, 7], &numbers.collect::<Vec<f32>>());
+    if let Some(count) = names.get(1) {
+        integers(&mut network, count, INT64, &[1, 1, 1, 1], &[1, 1, 1, 1], &[OBJECTS.len() as f32]);
+    }
+    network
+}
+
+/// Rows with the top first and classes from 1, of a model of bytes.
+fn automl() -> Network {
+    const ROWS: u64 = 8;
+    let mut network = Network::with_picture(UINT8, &[1, SIDE, SIDE, 3]);
+    let row = |object: Option<&[f32; 6]>| {
+        object.map_or(vec![0.0; 7], |&[x1, y1, x2, y2, score, class]| vec![0.0, y1, x1, y2, x2, score, class + 1.0])
+    };
+    let numbers: Vec<f32> = (0..ROWS as usize).flat_map(|index| row(OBJECTS.get(index))).collect();
+    output(&mut network, "detections", &[1, ROWS, 7], &numbers);
+    network
+}
+
 /// Exports whose rows have an order of their own, or need NMS.
 fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     let paddle = || {
@@ -504,6 +531,9 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
             Wanted::Card,
         ),
         ("PINTO_model_zoo, score last", finished_rows("batchno_classid_x1y1x2y2_score", score_last), Wanted::Card),
+        ("OpenVINO or Caffe", detection_output(&["detection_out"], 1.0), Wanted::Card),
+        ("NVIDIA TAO", detection_output(&["NMS", "NMS_1"], 0.0), Wanted::Card),
+        ("automl's EfficientDet", automl(), Wanted::Card),
         ("rows of picture, box, class and score", finished_rows("output", yolov7), Wanted::Card),
         ("rows of picture, box, score and class", finished_rows("output", nas), Wanted::Card),
         ("rows of picture, class, score and box", finished_rows("output", score_first), Wanted::Card),

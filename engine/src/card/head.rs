@@ -175,6 +175,7 @@ fn rows(head: &mut CardSection<'_>) -> RowsSpec {
     let rows = RowsSpec {
         columns,
         nms: head.flag("nms").unwrap_or(false),
+        background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),
         boxes: name(head, "boxes"),
         scores: name(head, "scores"),
         labels: name(head, "labels"),

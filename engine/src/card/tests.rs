@@ -154,7 +154,7 @@ fn every_option_of_a_head_is_heard() {
         ),
         (
             "yolo-nms",
-            "columns = [\"batch\", \"class\", \"score\", \"y1\", \"x1\", \"y2\", \"x2\", \"_\", \"_\"]\nnms = true",
+            "columns = [\"batch\", \"class\", \"score\", \"y1\", \"x1\", \"y2\", \"x2\", \"_\", \"_\"]\nnms = true\nbackground = \"first\"",
             HeadSpec::YoloNms {
                 keypoints: None,
                 unit: BoxUnit::Pixels,
@@ -165,6 +165,7 @@ fn every_option_of_a_head_is_heard() {
                         vec![Batch, Class, Score, Y1, X1, Y2, X2, Skipped, Skipped]
                     }),
                     nms: true,
+                    background: Background::First,
                     ..RowsSpec::default()
                 },
             },

@@ -8,7 +8,9 @@
 //! - Azure Custom Vision and Windows ML: `Image.*` of onnx `docs/MetadataProps.md`; `predict.py` in Custom Vision's exports.
 //! - InsightFace `detection/scrfd/tools/scrfd2onnx.py`; opencv_zoo `face_detection_yunet`; biubug6/Pytorch_Retinaface
 //!   `convert_to_onnx.py`; deepcam-cn/yolov5-face `export.py`; WongKinYiu/yolov7 (branch pose) `models/export.py`.
-//! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/infer_lib.py`.
+//! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/postprocess.py`, `generate_detections_from_nms_output`.
+//! - Caffe SSD `src/caffe/layers/detection_output_layer.cpp`; OpenVINO `DetectionOutput-8`; deepstream_tao_apps
+//!   `nvdsinfer_custombboxparser_tao`, `NvDsInferParseCustomNMSTLT`.
 //! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive); marcoslucianops/DeepStream-Yolo `utils`.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
 //! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
@@ -444,6 +446,37 @@ fn rows_spec(columns: Option<&[Column]>, nms: bool) -> HeadSpec {
     HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows }
 }
 
+/// Rows that the model has chosen, with numbers of classes among which is the background's.
+fn background_rows(columns: &[Column], unit: BoxUnit, background: Background) -> HeadSpec {
+    let rows = RowsSpec { columns: Some(columns.to_vec()), background, ..RowsSpec::default() };
+    HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows }
+}
+
+/// Rows `[1, 1, N, 7]` of the layer of that name.
+fn detection_output(shapes: &Shapes<'_>) -> Option<Export> {
+    use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
+    let is_rows = |output: &&TensorInfo| matches!(Shapes::dims(output)[..], [_, Some(1), _, Some(7)]);
+    let is_count = |output: &&TensorInfo| matches!(Shapes::dims(output)[..], [_, Some(1), Some(1), Some(1)]);
+    let found = shapes.outputs.iter().find(is_rows)?;
+    let counts = shapes.outputs.iter().filter(is_count).count();
+    if shapes.outputs.len() > 1 + counts {
+        return None;
+    }
+    let is_tao = found.name.starts_with("NMS");
+    let (exporter, background, note) = if is_tao {
+        let note = "rows of picture, class, score and box as fractions of the input; classes have the places of its labels file, \
+                    whose first is often the background";
+        ("NVIDIA TAO", Background::None, note)
+    } else {
+        let note =
+            "rows of picture, class, score and box as fractions of the input, of which class 0 is the background";
+        ("OpenVINO or Caffe (DetectionOutput)", Background::First, note)
+    };
+    let spec = background_rows(&[Batch, Class, Score, X1, Y1, X2, Y2], BoxUnit::Normalized, background);
+    let input = vec!["fit = \"stretch\"".to_owned()];
+    Some(Export { input, ..Export::named(exporter, Reading::Head(spec, None), note) })
+}
+
 /// Returns the number of classes of boxes `[1, N, 4]` and scores `[1, classes, N]`.
 fn transposed_scores(shapes: &Shapes<'_>) -> Option<usize> {
     let [first, second] = shapes.last::<2>()?[..] else { return None };
@@ -457,7 +490,6 @@ fn transposed_scores(shapes: &Shapes<'_>) -> Option<usize> {
 /// Candidates before NMS, and rows with columns of their own.
 fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
-    let named = |exporter, note: &str| Some(Export::named(exporter, Reading::Guessed, note));
     let read = |exporter, spec, note: &str| Some(Export::named(exporter, Reading::Head(spec, None), note));
     let rows = shapes.last::<2>().unwrap_or_default();
     let is_row = |output: &&TensorInfo| Shapes::dims(output).last() == Some(&Some(6));
@@ -521,14 +553,15 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
             return read(exporter, rows_spec(Some(&columns), false), note);
         }
     }
-    let four = shapes.last::<4>().unwrap_or_default();
-    if four.iter().any(|dims| dims[0] == Some(1) && dims[1] == Some(1) && dims[3] == Some(7)) {
-        let note =
-            "its rows are picture, class, score, left, top, right and bottom, with two dimensions of 1 before them";
-        return named("OpenVINO, Caffe or TAO (DetectionOutput)", note);
+    if let Some(export) = detection_output(shapes) {
+        return Some(export);
     }
-    if shapes.output("detections").is_some_and(|dims| dims.last() == Some(&Some(7))) {
-        return named("automl's EfficientDet", "its rows are picture, top, left, bottom, right, score and class");
+    if let ([output], [[_, Some(7)]]) = (shapes.outputs, &rows[..])
+        && output.name == "detections"
+    {
+        let spec = background_rows(&[Batch, Y1, X1, Y2, X2, Score, Class], BoxUnit::Pixels, Background::First);
+        let note = "rows of picture, top, left, bottom, right, score and class from 1";
+        return read("automl's EfficientDet", spec, note);
     }
     let is_joint = shapes.output("dets").is_some_and(|dims| dims.last() == Some(&Some(5)));
     if shapes.are_named(&["dets", "labels"]) && is_joint {

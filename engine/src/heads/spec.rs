@@ -180,6 +180,8 @@ pub struct RowsSpec {
     pub columns: Option<Vec<Column>>,
     /// Whether the model has only chosen a class for each box, and NMS is left.
     pub nms: bool,
+    /// Where the background class is among the class numbers.
+    pub background: Background,
     /// The output with the boxes, if scores and classes have outputs of their own; found by name or shape if not given.
     pub boxes: Option<String>,
     /// The output with the scores.
@@ -613,6 +615,7 @@ impl HeadSpec {
                 set("oriented", *oriented),
                 rows.columns.as_ref().map(|columns| ("columns", Column::list(columns))),
                 set("nms", rows.nms),
+                (rows.background != Background::None).then(|| ("background", word(&BACKGROUNDS, &rows.background))),
                 name("boxes", &rows.boxes),
                 name("scores", &rows.scores),
                 name("labels", &rows.labels),

@@ -757,14 +757,16 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
     prop_oneof![
         (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov5 { keypoints, masks }),
         (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov8 { keypoints, masks, oriented: false }),
-        (keypoints(), unit(), any::<bool>()).prop_map(|(keypoints, unit, nms)| {
-            let rows = RowsSpec { nms, ..RowsSpec::default() };
+        (keypoints(), unit(), any::<bool>(), background()).prop_map(|(keypoints, unit, nms, background)| {
+            let rows = RowsSpec { nms, background, ..RowsSpec::default() };
             HeadSpec::YoloNms { keypoints, unit, oriented: false, rows }
         }),
-        (Just(COLUMNS.map(|(_, column)| column).to_vec()).prop_shuffle(), unit()).prop_map(|(columns, unit)| {
-            let rows = RowsSpec { columns: Some(columns), ..RowsSpec::default() };
-            HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows }
-        }),
+        (Just(COLUMNS.map(|(_, column)| column).to_vec()).prop_shuffle(), unit(), background()).prop_map(
+            |(columns, unit, background)| {
+                let rows = RowsSpec { columns: Some(columns), background, ..RowsSpec::default() };
+                HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows }
+            }
+        ),
         Just(HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true }),
         Just(HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() }),
         (any::<bool>(), strides()).prop_map(|(decoded, strides)| HeadSpec::Yolox(YoloxSpec { decoded, strides })),
