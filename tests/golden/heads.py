@@ -943,6 +943,43 @@ found = [(r[2], r[1], r[4], r[3], r[5], r[6] - 1) for r in rows.astype(np.float6
 case("efficientdet of automl", '[head]\nfamily = "yolo-nms"\ncolumns = ["batch", "y1", "x1", "y2", "x2", "score", "class"]\n'
      'background = "first"\n' + names(3), [512, 512], [("detections", "f32", rows[None])], found, 0.25)
 
+
+# --- YOLOs whose last layers a head of another family reads -----------------------------------------------------------------------
+# ultralytics/yolov3 (archive) models.py, YOLOLayer and Darknet with ONNX_EXPORT: scores, and centres and sizes as fractions; utils.py,
+# non_max_suppression with several labels a box.
+norm, s = rounded(cxcywh(60, 320, 256) / [320, 256, 320, 256], 5), scores(60, 4, 0.3)
+case("ssd of YOLOv3", '[head]\nfamily = "ssd"\nformat = "cxcywh"\nunit = "normalized"\n' + names(4), [320, 256],
+     [("classes", "f32", s), ("boxes", "f32", norm)],
+     multi_label(xywh2xyxy(norm.astype(np.float64)) * [320, 256, 320, 256], s, 0.4, 0), 0.4, nms=batched_nms(0.5, 300))
+# qqwweee/keras-yolo3 yolo3/model.py, yolo_correct_boxes and yolo_boxes_and_scores, with the input's size as `image_shape`: top, left,
+# bottom, right in pixels; scores are transposed in onnx/models' yolov3-10.
+box, s = rounded(corner_boxes(60, 416, 416), 3), scores(60, 4, 0.3)
+case("ssd of keras-yolo3", '[head]\nfamily = "ssd"\nformat = "yxyx"\nunit = "pixels"\n' + names(4), [416, 416],
+     [("yolonms_layer_1/ExpandDims_1:0", "f32", box[None][:, :, [1, 0, 3, 2]]), ("yolonms_layer_1/ExpandDims_3:0", "f32", s.T[None].copy())],
+     multi_label(box.astype(np.float64), s, 0.4, 0), 0.4, nms=batched_nms(0.5, 300))
+
+
+def custom_vision(p, thr):
+    """`_extract_bb` of the python/object_detection.py in Azure Custom Vision's exports: ANCHORS in cells, the softmax of the classes."""
+    anchors = np.array([[0.573, 0.677], [1.87, 2.06], [3.34, 5.47], [7.88, 3.53], [9.77, 9.17]])
+    lines, columns = p.shape[1:]
+    o = p.astype(np.float64).transpose(1, 2, 0).reshape(lines, columns, 5, -1)
+    x = (sigmoid(o[..., 0]) + np.arange(columns)[None, :, None]) / columns
+    y = (sigmoid(o[..., 1]) + np.arange(lines)[:, None, None]) / lines
+    w, h = np.exp(o[..., 2]) * anchors[:, 0] / columns, np.exp(o[..., 3]) * anchors[:, 1] / lines
+    probs = softmax(o[..., 5:]) * sigmoid(o[..., 4])[..., None]
+    size = [32 * columns, 32 * lines] * 2
+    # In the order of the anchors, then of the cells.
+    return [(*([(x - w / 2)[at], (y - h / 2)[at], (x + w / 2)[at], (y + h / 2)[at]] * np.array(size)), probs[at][k], k)
+            for a in range(5) for at in ((i, j, a) for i in range(lines) for j in range(columns)) for k in range(probs.shape[-1])
+            if probs[at][k] > thr]
+
+
+p = rounded(rng.standard_normal((45, 4, 6)) * 1.5, 3)
+anchors = [18.336, 21.664, 59.84, 65.92, 106.88, 175.04, 252.16, 112.96, 312.64, 293.44]
+case("darknet of Custom Vision", f'[head]\nfamily = "darknet"\nactivation = "softmax"\nanchors = {anchors}\n' + names(4), [192, 128],
+     [("model_outputs0", "f32", p[None])], custom_vision(p, 0.55), 0.55, nms=batched_nms(0.45, 1000))
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

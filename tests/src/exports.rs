@@ -3,7 +3,7 @@
 //!
 //! Names, shapes and metadata are those of the exporters' own code, which `engine/src/heads/exports.rs` lists.
 
-use crate::networks::{CELLS, Network, OPEN, SIDE, UINT8};
+use crate::networks::{CELLS, INT32, Network, OPEN, SIDE, UINT8};
 use crate::onnx::{FLOAT, INT64, int, number, text};
 
 /// The objects in a picture of [`SIDE`]: left, top, right, bottom, score, class.
@@ -140,6 +140,29 @@ fn yolov5(network: &mut Network, anchors: u64) {
     network.output("output", &joined, FLOAT, &[1, anchors, 25]);
 }
 
+/// YOLOv8's columns or YOLOv6's rows of 20 classes, whose last operators are arithmetic, as a quantised graph's are.
+fn computed(is_yolov6: bool) -> Network {
+    let row = |object: Option<[f32; 6]>| {
+        let mut scores = vec![0.001; 20];
+        if let Some([.., score, class]) = object {
+            scores[class as usize] = score;
+        }
+        let objectness = if is_yolov6 { vec![1.0] } else { Vec::new() };
+        [centre(object, 1.0), objectness, scores].concat()
+    };
+    let mut network = picture();
+    let width = if is_yolov6 { 25 } else { 24 };
+    let table = rows(CELLS, width as usize, row);
+    let (dims, table) =
+        if is_yolov6 { ([1, CELLS, width], table) } else { ([1, width, CELLS], transposed(&table, width as usize)) };
+    let fixed = network.fixed(&dims, &table);
+    let factor = network.floats(&[], &[0.0]);
+    let nothing = network.op("Mul", &["mean", &factor], &[]);
+    let sum = network.op("Add", &[&fixed, &nothing], &[]);
+    network.output(if is_yolov6 { "outputs" } else { "output0" }, &sum, FLOAT, &dims);
+    network
+}
+
 fn names(count: usize) -> String {
     let names: Vec<String> = (0..count).map(|class| format!("{class}: 'c{class}'")).collect();
     format!("{{{}}}", names.join(", "))
@@ -191,6 +214,54 @@ fn detectnet() -> Network {
     let scores = network.op("Sigmoid", &[&scores], &[]);
     network.output("output_cov/Sigmoid", &scores, FLOAT, &[1, 4, side, side]);
     output(&mut network, "output_bbox/BiasAdd", &[1, 16, side, side], &boxes);
+    network
+}
+
+/// A map of five anchors, four classes and cells of 32 pixels. Objects in the same cell have anchors of their own.
+fn custom_vision_yolov2() -> Network {
+    const LINE: usize = SIDE as usize / 32;
+    const ANCHORS: [[f32; 2]; 5] = [[0.573, 0.677], [1.87, 2.06], [3.34, 5.47], [7.88, 3.53], [9.77, 9.17]];
+    let cells = LINE * LINE;
+    let mut numbers = vec![logit(0.0); 45 * cells];
+    for ([x1, y1, x2, y2, score, class], (index, anchor)) in OBJECTS.into_iter().zip(ANCHORS.into_iter().enumerate()) {
+        let [x, y] = [(x1 + x2) / 64.0, (y1 + y2) / 64.0];
+        let cell = y as usize * LINE + x as usize;
+        let [w, h] = [((x2 - x1) / 32.0 / anchor[0]).ln(), ((y2 - y1) / 32.0 / anchor[1]).ln()];
+        // The objectness is the score, and the softmax of the classes is nearly 1.
+        for (plane, number) in [logit(x.fract()), logit(y.fract()), w, h, logit(score)].into_iter().enumerate() {
+            numbers[(9 * index + plane) * cells + cell] = number;
+        }
+        numbers[(9 * index + 5 + class as usize) * cells + cell] = 20.0;
+    }
+    built(|network| output(network, "model_outputs0", &[1, 45, LINE as u64, LINE as u64], &numbers))
+}
+
+/// Scores, and centres and sizes as fractions, without a batch.
+fn yolov3_archive() -> Network {
+    const ANCHORS: u64 = 3 * CELLS;
+    let mut network = picture();
+    let scores = network.fixed(&[ANCHORS, 4], &rows(ANCHORS, 4, |object| logits(object, 4, 0)));
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    network.output("classes", &scores, FLOAT, &[ANCHORS, 4]);
+    output(&mut network, "boxes", &[ANCHORS, 4], &rows(ANCHORS, 4, |object| centre(object, FRACTION)));
+    network
+}
+
+/// Boxes in pixels, y first, transposed scores, and the indices of those that an NMS has chosen.
+fn keras_yolo3() -> Network {
+    const ANCHORS: u64 = 3 * CELLS;
+    let mut network = picture();
+    network.named_input("image_shape", FLOAT, &["N", "two"]);
+    let boxes = rows(ANCHORS, 4, |object| {
+        let [x1, y1, x2, y2, ..] = object.unwrap_or(ELSEWHERE);
+        vec![y1, x1, y2, x2]
+    });
+    output(&mut network, "yolonms_layer_1/ExpandDims_1:0", &[1, ANCHORS, 4], &boxes);
+    let scores = transposed(&rows(ANCHORS, 20, |object| logits(object, 20, 0)), 20);
+    let scores = network.fixed(&[1, 20, ANCHORS], &scores);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    network.output("yolonms_layer_1/ExpandDims_3:0", &scores, FLOAT, &[1, 20, ANCHORS]);
+    integers(&mut network, "yolonms_layer_1/concat_2:0", INT32, &[2, 3], &[OPEN, 3], &[0.0; 6]);
     network
 }
 
@@ -272,6 +343,8 @@ fn yolos() -> Vec<(&'static str, Network, Wanted)> {
             }),
             Wanted::Card,
         ),
+        ("YOLOv8 with scores that no sigmoid made", computed(false), Wanted::Card),
+        ("YOLOv6 with scores that no sigmoid made", computed(true), Wanted::Card),
         (
             "YOLOv5 with its layers",
             built(|network| {
@@ -324,11 +397,9 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
             with_metadata(finished(picture(), final_names, FRACTION, 0.0, &[1]), &windows),
             Wanted::Card,
         ),
-        (
-            "Azure Custom Vision, YOLOv2",
-            with_metadata(built(|network| noise(network, "model_outputs0", &[1, 45, 2, 2])), &windows),
-            Wanted::Refused("Azure Custom Vision"),
-        ),
+        ("Azure Custom Vision, YOLOv2", with_metadata(custom_vision_yolov2(), &windows), Wanted::Card),
+        ("YOLOv3 of Ultralytics (archive)", yolov3_archive(), Wanted::Card),
+        ("keras-yolo3", keras_yolo3(), Wanted::Card),
         (
             "torchvision",
             finished(Network::new(&[3, SIDE, SIDE]), ["boxes", "labels", "scores"], 1.0, 1.0, &[]),
@@ -561,11 +632,6 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
         for (name, side) in [("output", 8), ("354", 4), ("366", 2)] {
             noise(network, name, &[1, 3, side, side, 25]);
         }
-    });
-    add("keras-yolo3", "keras-yolo3", &|network| {
-        noise(network, "yolonms_layer_1/ExpandDims_1:0", &[1, 252, 4]);
-        noise(network, "yolonms_layer_1/ExpandDims_3:0", &[1, 80, 252]);
-        integers(network, "yolonms_layer_1/concat_2:0", INT64, &[2, 3], &[OPEN, 3], &[0.0; 6]);
     });
     add("MIT YOLO", "MIT YOLO", &|network| {
         for (grid, side) in [8, 4, 2].into_iter().enumerate() {

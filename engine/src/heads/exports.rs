@@ -11,7 +11,8 @@
 //! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/postprocess.py`, `generate_detections_from_nms_output`.
 //! - Caffe SSD `src/caffe/layers/detection_output_layer.cpp`; OpenVINO `DetectionOutput-8`; deepstream_tao_apps
 //!   `nvdsinfer_custombboxparser_tao`, `NvDsInferParseCustomNMSTLT`.
-//! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive); marcoslucianops/DeepStream-Yolo `utils`.
+//! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive) `models.py`, `ONNX_EXPORT`;
+//!   marcoslucianops/DeepStream-Yolo `utils`.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
 //! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
@@ -23,8 +24,8 @@ use visiond_kernels::tensor::DType;
 
 use super::model_facts::ModelFacts;
 use super::spec::{
-    Activation, Background, BoxUnit, BoxesSpec, Column, DarknetSpec, HeadSpec, HeatmapSpec, HeatmapStyle, RowsSpec,
-    YoloxSpec,
+    Activation, Background, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, HeadSpec, HeatmapSpec, HeatmapStyle,
+    RowsSpec, YoloxSpec,
 };
 use crate::backend::{Dim, TensorInfo, one_line, picture_size};
 
@@ -339,10 +340,17 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let named = shapes.outputs.iter().all(|output| output.name.starts_with("model_outputs"));
     if let ([[_, Some(channels), _, _]], true) = (&fours[..], named)
         && channels.is_multiple_of(5)
+        && *channels > 25
     {
-        let note = "this is YOLOv2's layer before the decoding of boxes, which no head decodes: train with a domain whose export has \
-                    the outputs `detected_boxes`, `detected_scores` and `detected_classes`";
-        return Export::refused("Azure Custom Vision", note);
+        // `ANCHORS` of the exported `python/object_detection.py`, in cells of 32 pixels.
+        let anchors = [[0.573, 0.677], [1.87, 2.06], [3.34, 5.47], [7.88, 3.53], [9.77, 9.17]];
+        let anchors = anchors.map(|pair: [f32; 2]| pair.map(|side| (side * 32_000.0).round() / 1000.0)).to_vec();
+        let spec = DarknetSpec { anchors, scale_x_y: Vec::new(), activation: Activation::Softmax };
+        let note = "YOLOv2's layer before the decoding of boxes, with the anchors of the code that Custom Vision exports; the file has no \
+                    names, so take those of its `labels.txt`";
+        let input = vec!["fit = \"stretch\"".to_owned()];
+        let reading = Reading::Head(HeadSpec::Darknet(spec), (channels / 5).checked_sub(5));
+        return Some(Export { input, ..Export::named("Azure Custom Vision", reading, note) });
     }
     let covers = shapes.outputs.iter().any(|output| output.name.starts_with("output_cov"));
     let grids = shapes.last::<3>().unwrap_or_default();
@@ -383,6 +391,18 @@ fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
                     as `decode_predictions` gives it";
         return Export::refused("KerasCV's YOLOv8", note);
     }
+    if shapes.are_named(&["boxes", "classes"])
+        && let [Some([rows, Some(4)]), Some([others, classes])] =
+            ["boxes", "classes"].map(|name| shapes.output(name).and_then(|dims| <[_; 2]>::try_from(dims).ok()))
+        && rows == others
+    {
+        let spec =
+            BoxesSpec { format: Some(BoxFormat::Cxcywh), unit: Some(BoxUnit::Normalized), ..BoxesSpec::default() };
+        let note = "scores, and centres and sizes as fractions of the input, without a batch";
+        let input = vec!["preprocess = \"yolov5\"".to_owned()];
+        let reading = Reading::Head(HeadSpec::Ssd(spec), classes);
+        return Some(Export { input, ..Export::named("YOLOv3 of Ultralytics (archive)", reading, note) });
+    }
     let single = dims.iter().any(|dims| matches!(dims[..], [_, _, Some(1), Some(4)]));
     let classes = shapes.output("confs").and_then(|dims| *dims.last()?);
     (single && shapes.are_named(&["boxes", "confs"])).then(|| {
@@ -417,9 +437,8 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         let reading = boxes(BoxUnit::Normalized, Background::First);
         return Some(Export { input, ..Export::named("MLPerf's SSD-ResNet34", reading, note) });
     }
-    if shapes.outputs.iter().any(|output| output.name.starts_with("yolonms_layer")) {
-        let note = "its last output has indices into the others, which no head reads: use an export with final boxes";
-        return Export::refused("keras-yolo3 (ONNX's model zoo)", note);
+    if let Some(export) = keras_yolo3(shapes) {
+        return Some(export);
     }
     if zoo("detected_boxes") && zoo("detected_scores") && zoo("detected_classes") {
         let note = "final boxes as fractions of the input; the file has no names, so take those of its `labels.txt`";
@@ -438,6 +457,35 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         return Export::refused("RTMO (mmdeploy)", note);
     }
     None
+}
+
+/// Boxes and transposed scores of all anchors, and the indices of those that NMS has chosen.
+fn keras_yolo3(shapes: &Shapes<'_>) -> Option<Export> {
+    const NAME: &str = "keras-yolo3 (ONNX's model zoo)";
+    if !shapes.outputs.iter().any(|output| output.name.starts_with("yolonms_layer")) {
+        return None;
+    }
+    let of = |is: fn(&[Option<usize>]) -> bool| shapes.outputs.iter().find(|output| is(&Shapes::dims(output)));
+    let boxes = of(|dims| matches!(dims, [_, _, Some(4)]));
+    let scores = of(|dims| matches!(dims, [_, Some(5..), None | Some(100..)]));
+    let (Some(boxes), Some(scores)) = (boxes, scores) else {
+        return Export::refused(NAME, "its outputs are not the boxes and the scores of all anchors");
+    };
+    let spec = BoxesSpec {
+        boxes: Some(boxes.name.clone()),
+        scores: Some(scores.name.clone()),
+        format: Some(BoxFormat::Yxyx),
+        unit: Some(BoxUnit::Pixels),
+        ..BoxesSpec::default()
+    };
+    let note = "boxes and scores of all anchors; its last output has the indices of an NMS of its own, which visiond does itself";
+    // `letterbox_image` of keras-yolo3's `yolo3/utils.py`.
+    let mut input = vec!["preprocess = \"yolov5\"".to_owned(), "pad = 128".to_owned()];
+    if shapes.size.is_none() {
+        input.insert(0, "size = [416, 416]  # width, height: the model leaves them open".to_owned());
+    }
+    let classes = Shapes::dims(scores).get(1).copied().flatten();
+    Some(Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Ssd(spec), classes), note) })
 }
 
 /// Rows that the model has chosen, in the order of `columns`, and whether NMS is left.
