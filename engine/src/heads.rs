@@ -9,6 +9,7 @@
 //! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], an arm in `build.rs`, and its options in
 //! `card/head.rs`.
 
+mod anchors;
 mod attributes;
 mod blazeface;
 mod boxes_and_scores;

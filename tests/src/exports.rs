@@ -288,6 +288,75 @@ fn darknet() -> Network {
     network
 }
 
+/// The layers of YOLOv5, with 20 classes and three anchors: cells of 32, 16 and 8 pixels, the last of which have the objects, at the
+/// largest anchor of their grid.
+fn yolov5_layers() -> Network {
+    const LINE: usize = SIDE as usize / 8;
+    const ANCHOR: [f32; 2] = [33.0, 23.0];
+    let mut network = picture();
+    for (name, side) in [("output", 8), ("354", 4), ("366", 2)] {
+        let cells = (side * side) as usize;
+        let mut numbers = vec![logit(0.0); 3 * cells * 25];
+        for [x1, y1, x2, y2, score, class] in OBJECTS.into_iter().filter(|_| side as usize == LINE) {
+            let [x, y] = [(x1 + x2) / 16.0, (y1 + y2) / 16.0];
+            let row = &mut numbers[25 * (2 * cells + y as usize * LINE + x as usize)..][..25];
+            // Half of a cell more than its fraction, and the root of the size in anchors, are twice the sigmoid.
+            let half = |number: f32| logit(number / 2.0);
+            row[0] = half(x.fract() + 0.5);
+            row[1] = half(y.fract() + 0.5);
+            row[2] = half(((x2 - x1) / ANCHOR[0]).sqrt());
+            row[3] = half(((y2 - y1) / ANCHOR[1]).sqrt());
+            row[4] = 20.0;
+            row[5 + class as usize] = logit(score);
+        }
+        output(&mut network, name, &[1, 3, side, side, 25], &numbers);
+    }
+    network
+}
+
+/// Logits of 16 bins for each side's distance from the middle of a cell, and scores.
+fn keras_cv() -> Network {
+    let mut network = Network::new(&[1, SIDE, SIDE, 3]);
+    let line = SIDE as usize / 8;
+    let (mut bins, mut scores) = (vec![0.0_f32; CELLS as usize * 64], vec![0.001_f32; CELLS as usize * 20]);
+    for [x1, y1, x2, y2, score, class] in OBJECTS {
+        let [column, row] = [(x1 + x2) / 16.0, (y1 + y2) / 16.0].map(|middle| middle as usize);
+        let cell = row * line + column;
+        let [x, y] = [column, row].map(|at| 8.0 * (at as f32 + 0.5));
+        for (side, distance) in [x - x1, y - y1, x2 - x, y2 - y].into_iter().enumerate() {
+            let own = &mut bins[64 * cell + 16 * side..][..16];
+            own.fill(-30.0);
+            let (whole, part) = ((distance / 8.0).floor(), (distance / 8.0).fract());
+            own[whole as usize] = (1.0 - part).ln();
+            own[whole as usize + 1] = part.max(1e-9).ln();
+        }
+        scores[20 * cell + class as usize] = score;
+    }
+    output(&mut network, "boxes", &[1, CELLS, 64], &bins);
+    output(&mut network, "classes", &[1, CELLS, 20], &scores);
+    network
+}
+
+/// Offsets from the first anchor, of 32 pixels, of the cells of 8 pixels in which the objects are.
+fn efficientdet() -> Network {
+    const ROWS: usize = 9 * (64 + 16 + 4 + 1 + 1);
+    let mut network = picture();
+    let line = SIDE as usize / 8;
+    let (mut boxes, mut scores) = (vec![0.0_f32; 4 * ROWS], vec![0.001_f32; 20 * ROWS]);
+    for [x1, y1, x2, y2, score, class] in OBJECTS {
+        let [cx, cy] = [(x1 + x2) / 2.0, (y1 + y2) / 2.0];
+        let [column, row] = [cx, cy].map(|middle| (middle / 8.0) as usize);
+        let [x, y] = [column, row].map(|at| 8.0 * (at as f32 + 0.5));
+        let index = 9 * (row * line + column);
+        let numbers = [(cy - y) / 32.0, (cx - x) / 32.0, ((y2 - y1) / 32.0).ln(), ((x2 - x1) / 32.0).ln()];
+        boxes[4 * index..][..4].copy_from_slice(&numbers);
+        scores[20 * index + class as usize] = score;
+    }
+    output(&mut network, "regression", &[1, ROWS as u64, 4], &boxes);
+    output(&mut network, "classification", &[1, ROWS as u64, 20], &scores);
+    network
+}
+
 /// The five objects as final boxes, labels and scores, and the order of the names of these.
 fn finished(mut network: Network, names: [&str; 3], unit: f32, first: f32, lead: &[u64]) -> Network {
     let count = OBJECTS.len() as u64;
@@ -389,7 +458,7 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
     });
     let final_names = ["detected_boxes", "detected_classes", "detected_scores"];
     vec![
-        ("LibreYOLO, YOLOv9", with_metadata(yolo9, &libreyolo("yolo9")), Wanted::Refused("LibreYOLO")),
+        ("LibreYOLO, YOLOv9", with_metadata(yolo9, &libreyolo("yolo9")), Wanted::Card),
         ("LibreYOLO, YOLOv9 with NMS", with_metadata(libreyolo_nms(), &libreyolo("yolo9")), Wanted::Card),
         ("LibreYOLO, YOLOX", with_metadata(yolox, &libreyolo("yolox")), Wanted::Card),
         (
@@ -583,6 +652,9 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
         ("pytorch-YOLOv4", built(|network| scored(network, "boxes", "confs", FRACTION, false)), Wanted::Card),
         ("DetectNet_v2", detectnet(), Wanted::Card),
         ("Darknet", darknet(), Wanted::Card),
+        ("YOLOv5 without its last layer", yolov5_layers(), Wanted::Card),
+        ("KerasCV", keras_cv(), Wanted::Card),
+        ("EfficientDet", efficientdet(), Wanted::Card),
         (
             "PaddleDetection without NMS",
             built(|network| {
@@ -620,19 +692,6 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut add = |name, exporter, make: &dyn Fn(&mut Network)| {
         found.push((name, built(make), Wanted::Refused(exporter)));
     };
-    add("EfficientDet", "EfficientDet", &|network| {
-        noise(network, "regression", &[1, 765, 4]);
-        noise(network, "classification", &[1, 765, 90]);
-    });
-    add("KerasCV", "KerasCV's YOLOv8", &|network| {
-        noise(network, "boxes", &[1, CELLS, 64]);
-        noise(network, "classes", &[1, CELLS, 20]);
-    });
-    add("YOLOv5 without its last layer", "YOLOv5", &|network| {
-        for (name, side) in [("output", 8), ("354", 4), ("366", 2)] {
-            noise(network, name, &[1, 3, side, side, 25]);
-        }
-    });
     add("MIT YOLO", "MIT YOLO", &|network| {
         for (grid, side) in [8, 4, 2].into_iter().enumerate() {
             noise(network, &format!("class{grid}"), &[1, 20, side, side]);

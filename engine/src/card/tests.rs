@@ -207,7 +207,23 @@ fn every_option_of_a_head_is_heard() {
                 anchors: vec![[10.0, 13.5], [16.0, 30.0]],
                 scale_x_y: vec![1.2, 1.0],
                 activation: Activation::Softmax,
+                style: GridStyle::Darknet,
             }),
+        ),
+        (
+            "darknet",
+            "anchors = [10, 13]\nstyle = \"yolov5\"",
+            HeadSpec::Darknet(DarknetSpec {
+                anchors: vec![[10.0, 13.0]],
+                scale_x_y: Vec::new(),
+                activation: Activation::Sigmoid,
+                style: GridStyle::Yolov5,
+            }),
+        ),
+        (
+            "ssd",
+            "anchors = \"efficientdet\"",
+            HeadSpec::Ssd(BoxesSpec { anchors: Some(AnchorKind::EfficientDet), ..BoxesSpec::default() }),
         ),
         ("blazeface", "", HeadSpec::Blazeface(BlazefaceSpec { strides: None })),
         ("blazeface", "strides = [4]", HeadSpec::Blazeface(BlazefaceSpec { strides: Some(vec![4]) })),

@@ -13,6 +13,8 @@
 //!   `nvdsinfer_custombboxparser_tao`, `NvDsInferParseCustomNMSTLT`.
 //! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive) `models.py`, `ONNX_EXPORT`;
 //!   marcoslucianops/DeepStream-Yolo `utils`.
+//! - YOLOv5 `models/yolov5n.yaml`; YOLOv7 has other anchors in the same layers; jkjung-avt/tensorrt_demos `yolo/yolo_to_onnx.py`, whose
+//!   outputs have the numbers of Darknet's layers.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
 //! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
@@ -22,10 +24,11 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
+use super::anchors;
 use super::model_facts::ModelFacts;
 use super::spec::{
-    Activation, Background, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, HeadSpec, HeatmapSpec, HeatmapStyle,
-    RowsSpec, YoloxSpec,
+    Activation, AnchorKind, Background, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, GridStyle, HeadSpec,
+    HeatmapSpec, HeatmapStyle, NanodetSpec, RowsSpec, YoloxSpec,
 };
 use crate::backend::{Dim, TensorInfo, one_line, picture_size};
 
@@ -236,10 +239,14 @@ fn libreyolo(metadata: &BTreeMap<String, String>, shapes: &Shapes<'_>) -> Option
             Some(Export { input, ..Export::named(NAME, Reading::Head(spec, None), note) })
         }
         (family, [_, Some(width), rows]) if family.starts_with("yolo9") && rows.is_none_or(|rows| rows > *width) => {
-            Export::refused(
-                NAME,
-                "the four numbers of its boxes are corners in columns, which no head reads: export with `nms=True`",
-            )
+            let unit = Some(BoxUnit::Pixels);
+            let spec = BoxesSpec { format: Some(BoxFormat::Xyxy), unit, ..BoxesSpec::default() };
+            let note =
+                "YOLOv9 whose boxes are corners in columns, and whose pictures lie at the top left; it needs a card";
+            let input = ["preprocess = \"megvii-yolox\"", "order = \"rgb\"", "scale = \"1/255\""];
+            let input = input.map(str::to_owned).to_vec();
+            let reading = Reading::Head(HeadSpec::Ssd(spec), width.checked_sub(4));
+            Some(Export { input, ..Export::named(NAME, reading, note) })
         }
         _ => Some(Export::named(
             NAME,
@@ -291,6 +298,54 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
     None
 }
 
+/// The anchors of public YOLOs, the grid of the smallest cells first: those that the `mask` of each grid in the .cfg of AlexeyAB/darknet
+/// names; YOLOv5's are YOLOv3's.
+const YOLOV3: [[u16; 2]; 9] =
+    [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119], [116, 90], [156, 198], [373, 326]];
+const YOLOV3_TINY: [[u16; 2]; 6] = [[10, 14], [23, 27], [37, 58], [81, 82], [135, 169], [344, 319]];
+const YOLOV4: [[u16; 2]; 9] =
+    [[12, 16], [19, 36], [40, 28], [36, 75], [76, 55], [72, 146], [142, 110], [192, 243], [459, 401]];
+const YOLOV4_TINY: [[u16; 2]; 6] = [[23, 27], [37, 58], [81, 82], [81, 82], [135, 169], [344, 319]];
+/// Those of YOLOv5's models with four grids, `models/hub/yolov5n6.yaml`.
+const YOLOV5_P6: [[u16; 2]; 12] = [
+    [19, 27],
+    [44, 40],
+    [38, 94],
+    [96, 68],
+    [86, 152],
+    [180, 137],
+    [140, 301],
+    [303, 264],
+    [238, 542],
+    [436, 615],
+    [739, 380],
+    [925, 792],
+];
+
+fn grid_spec(anchors: &[[u16; 2]], style: GridStyle) -> DarknetSpec {
+    let anchors = anchors.iter().map(|pair| pair.map(f32::from)).collect();
+    DarknetSpec { anchors, scale_x_y: Vec::new(), activation: Activation::Sigmoid, style }
+}
+
+/// The layers of YOLOv5 or YOLOv7, `[1, 3, h, w, 5 + classes]`.
+fn yolov5_layers(grids: usize, classes: Option<usize>) -> Export {
+    const NAME: &str = "YOLOv5 or YOLOv7 without its last layer";
+    let anchors = match grids {
+        3 => &YOLOV3[..],
+        4 => &YOLOV5_P6,
+        _ => {
+            let note = "these are the layers before the decoding of boxes, of grids whose anchors are not known: write \
+                        `family = \"darknet\"`, `style = \"yolov5\"` and the `anchors` of its .yaml under [head] of a card";
+            return Export::named(NAME, Reading::Hint, note);
+        }
+    };
+    let spec = grid_spec(anchors, GridStyle::Yolov5);
+    let note = "these are the layers before the decoding of boxes; the card has the anchors of YOLOv5, so compare `anchors` with the \
+                model's .yaml: YOLOv7's are others";
+    let input = vec!["preprocess = \"yolov5\"".to_owned()];
+    Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), note) }
+}
+
 /// Layers of a YOLO before their decoding.
 fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let all = shapes.outputs.len();
@@ -298,10 +353,8 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let raw = |[_, anchors, h, w, width]: &[Option<usize>; 5]| {
         *anchors == Some(3) && width.is_some_and(|width| width > 5) && shapes.is_grid([*h, *w])
     };
-    if (2..=4).contains(&all) && !fives.is_empty() && fives.iter().all(raw) {
-        let note = "these are the layers before the decoding of boxes: export with it, `export.py --include onnx` \
-                    of YOLOv5, or without `--no-decode`";
-        return Export::refused("YOLOv5 or YOLOv7 without its last layer", note);
+    if (2..=4).contains(&all) && fives.len() == all && fives.iter().all(raw) {
+        return Some(yolov5_layers(all, fives[0][4].and_then(|width| width.checked_sub(5))));
     }
     let fours = shapes.last::<4>().unwrap_or_default();
     let darknet = |[_, channels, h, w]: &[Option<usize>; 4]| {
@@ -317,15 +370,21 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
                         the `anchors` of the model's .cfg";
             return Some(Export::named(NAME, Reading::Hint, note));
         }
-        let tiny = [[10, 14], [23, 27], [37, 58], [81, 82], [135, 169], [344, 319]];
-        let full = [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119], [116, 90], [156, 198], [373, 326]];
-        let anchors = if all == 2 { &tiny[..] } else { &full };
-        let anchors = anchors.iter().map(|pair| pair.map(|side| side as f32)).collect();
-        let spec = DarknetSpec { anchors, scale_x_y: Vec::new(), activation: Activation::Sigmoid };
+        // The layers' numbers are those of the .cfg.
+        let has = |layer: &str| shapes.outputs.iter().any(|output| output.name.starts_with(layer));
+        let (whose, anchors, scale_x_y): (_, &[[u16; 2]], &[f32]) = match all {
+            2 if has("030_") && has("037_") => ("YOLOv4-tiny", &YOLOV4_TINY, &[1.05, 1.05]),
+            2 => ("YOLOv3-tiny", &YOLOV3_TINY, &[]),
+            _ if has("139_") && has("161_") => ("YOLOv4", &YOLOV4, &[1.2, 1.1, 1.05]),
+            _ => ("YOLOv3", &YOLOV3, &[]),
+        };
+        let spec = DarknetSpec { scale_x_y: scale_x_y.to_vec(), ..grid_spec(anchors, GridStyle::Darknet) };
         let classes = fours[0][1].and_then(|planes| (planes / 3).checked_sub(5));
-        let note = "these are the layers before the decoding of boxes; the card has the anchors of YOLOv3, so compare `anchors` and \
-                    `scale_x_y` with the model's .cfg";
-        return Some(Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), note));
+        let note = format!(
+            "these are the layers before the decoding of boxes; the card has the anchors of {whose}, so compare `anchors` and \
+             `scale_x_y` with the model's .cfg"
+        );
+        return Some(Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), &note));
     }
     if let ([output], [[_, lines, columns, Some(classes @ 2..)]], Some([_, .., Some(1 | 3)])) =
         (shapes.outputs, &fours[..], shapes.inputs.first().map(Shapes::dims).as_deref())
@@ -345,7 +404,8 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
         // `ANCHORS` of the exported `python/object_detection.py`, in cells of 32 pixels.
         let anchors = [[0.573, 0.677], [1.87, 2.06], [3.34, 5.47], [7.88, 3.53], [9.77, 9.17]];
         let anchors = anchors.map(|pair: [f32; 2]| pair.map(|side| (side * 32_000.0).round() / 1000.0)).to_vec();
-        let spec = DarknetSpec { anchors, scale_x_y: Vec::new(), activation: Activation::Softmax };
+        let (activation, style) = (Activation::Softmax, GridStyle::Darknet);
+        let spec = DarknetSpec { anchors, scale_x_y: Vec::new(), activation, style };
         let note = "YOLOv2's layer before the decoding of boxes, with the anchors of the code that Custom Vision exports; the file has no \
                     names, so take those of its `labels.txt`";
         let input = vec!["fit = \"stretch\"".to_owned()];
@@ -372,14 +432,41 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     })
 }
 
+/// Offsets from EfficientDet's anchors, and scores after the sigmoid.
+fn efficientdet(shapes: &Shapes<'_>) -> Export {
+    const NAME: &str = "EfficientDet (Yet-Another-EfficientDet-Pytorch)";
+    let rows = shapes.output("regression").and_then(|dims| dims[1]);
+    if shapes.size.zip(rows).is_some_and(|(size, rows)| rows != anchors::count(AnchorKind::EfficientDet, size)) {
+        let note = "its boxes are offsets from other anchors than those of its D0 to D6: use an export with the decoding and NMS inside";
+        return Export::named(NAME, Reading::Refused, note);
+    }
+    // D7 has the grids of D6 and larger anchors.
+    if shapes.size == Some((1536, 1536)) {
+        let note = "D7 has anchors of its own, which no head decodes: use an export with the decoding and NMS inside, or D0 to D6";
+        return Export::named(NAME, Reading::Refused, note);
+    }
+    let anchors = Some(AnchorKind::EfficientDet);
+    let spec = BoxesSpec { anchors, multi_label: Some(false), ..BoxesSpec::default() };
+    let note = "offsets from anchors of the usual sizes and aspect ratios; if it was trained with others, boxes have wrong sides";
+    // `preprocess` of its `utils/utils.py`: bars are 0 after the mean is subtracted, so they have the mean's colour.
+    let input = [
+        "preprocess = \"damo-yolo\"",
+        "pad = 116",
+        "scale = \"1/255\"",
+        "mean = [0.485, 0.456, 0.406]",
+        "std = [0.229, 0.224, 0.225]",
+    ];
+    let classes = shapes.output("classification").and_then(|dims| *dims.last()?);
+    let input = input.map(str::to_owned).to_vec();
+    Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Ssd(spec), classes), note) }
+}
+
 /// Boxes that are offsets or bins, beside their scores.
 fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
     let is_boxes = |dims: &Vec<Option<usize>>| matches!(dims[..], [_, _, Some(4)]);
     if shapes.are_named(&["regression", "classification"]) && shapes.output("regression").as_ref().is_some_and(is_boxes)
     {
-        let note =
-            "its boxes are offsets from anchors, which no head decodes: use an export with the decoding and NMS inside";
-        return Export::refused("EfficientDet (Yet-Another-EfficientDet-Pytorch)", note);
+        return Some(efficientdet(shapes));
     }
     let [first, second] = shapes.outputs else { return None };
     let dims = [Shapes::dims(first), Shapes::dims(second)];
@@ -387,9 +474,18 @@ fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
     if shapes.are_named(&["boxes", "classes"])
         && shapes.output("boxes").is_some_and(|dims| bins(&dims) && shapes.are_cells(dims[1], 1))
     {
-        let note = "its boxes are 4 x 16 bins that nothing has decoded: export a model whose last layer is the decoded box, \
-                    as `decode_predictions` gives it";
-        return Export::refused("KerasCV's YOLOv8", note);
+        let spec = NanodetSpec {
+            strides: STRIDES.to_vec(),
+            reg_max: 15,
+            sigmoid: false,
+            cell_centre: true,
+            multi_label: false,
+        };
+        let note = "4 x 16 bins of distances from the cells, and scores; whether pixels are from 0 to 1 or to 255 is its backbone's";
+        let classes = shapes.output("classes").and_then(|dims| *dims.last()?);
+        let reading = Reading::Head(HeadSpec::Nanodet(spec), classes);
+        let input = ["preprocess = \"tensorflow\"", "scale = 1", "mean = 0", "std = 1"].map(str::to_owned).to_vec();
+        return Some(Export { input, ..Export::named("KerasCV's YOLOv8", reading, note) });
     }
     if shapes.are_named(&["boxes", "classes"])
         && let [Some([rows, Some(4)]), Some([others, classes])] =
