@@ -9,6 +9,7 @@
 //! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], an arm in `build.rs`, and its options in
 //! `card/head.rs`.
 
+mod anchors;
 mod attributes;
 mod blazeface;
 mod boxes_and_scores;
@@ -37,6 +38,7 @@ mod misfit;
 mod model_facts;
 mod movenet;
 mod nanodet;
+mod order_guesses;
 mod outputs;
 mod raw_numbers;
 mod remedy;
@@ -71,6 +73,7 @@ pub use frame_values::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLa
 pub use guess::{HeadGuess, guess_heads};
 pub use head::{Head, HeadError, HeadInput, Suppression};
 pub use model_facts::ModelFacts;
+pub use order_guesses::guess_orders;
 pub use outputs::NamedOutput;
 pub(crate) use outputs::two_dimensions;
 pub(crate) use remedy::with_remedy;

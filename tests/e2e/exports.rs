@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts, of_bytes};
+use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts, of_bytes, of_rows};
 use visiond_tests::networks::SIDE;
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
 
@@ -115,6 +115,24 @@ fn inspect_says_which_preprocess_finds_what_the_assumed_one_does_not() {
     assert!(text.contains("# Assumed, since the file does not say it: RGB from 0 to 1."), "{text}");
     let said = "with the card below it finds nothing in a picture of a person, and 5 objects (score up to 0.92) with `scale = 1`";
     assert!(text.contains(said), "{text}");
+}
+
+#[test]
+fn inspect_proposes_no_order_of_rows_that_no_picture_has_shown_and_shows_a_tie_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let inspect = |rows: &[[f32; 6]]| {
+        std::fs::write(folder.path().join("net.onnx"), of_rows(rows)).unwrap();
+        String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap()
+    };
+    let text = inspect(&[[0.0; 6]; 3]);
+    assert!(text.contains("not        yolo-nms: no test picture gives a row, so nothing shows the order"), "{text}");
+    assert!(text.contains("no head of visiond reads the outputs") && !text.contains("[head]\n"), "{text}");
+    // A score of 1 and class 1.
+    let text = inspect(&[[8.0, 8.0, 24.0, 32.0, 1.0, 1.0]]);
+    assert!(text.contains("tie        these ways to read yolo-nms fit equally well"), "{text}");
+    // A score beyond 1 in every order.
+    let text = inspect(&[[8.0, 8.0, 24.0, 32.0, 1.3, 1.4]]);
+    assert!(text.contains("not        yolo-nms: none of the known orders of `columns` fits: "), "{text}");
 }
 
 /// Returns what docs/models.md says otherwise about an export: what visiond needs, or a line that the card does not have.

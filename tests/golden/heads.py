@@ -917,6 +917,152 @@ for name, anchors, scales, sizes, extra, act in [
     outputs = [(f"{i}_convolutional", "f32", m[None]) for i, m in enumerate(maps)][::-1]
     case(name.replace("darknet's", "darknet:"), card, [96, 64], outputs, found, 0.55, nms=batched_nms(0.45, 1000))
 
+
+# --- Rows with the background among their classes ---------------------------------------------------------------------------------
+def detection_output(rows, w, h, thr, first):
+    """weiliu89/caffe (ssd) src/caffe/layers/detection_output_layer.cpp, Forward_cpu: picture, label, score, left, top, right, bottom as
+    fractions; the rows of a batch without a detection are -1. Its labels count from 1, since 0 is `background_label_id`;
+    NvDsInferParseCustomNMSTLT of NVIDIA-AI-IOT/deepstream_tao_apps takes the same rows, and their labels as they are."""
+    return [(r[3] * w, r[4] * h, r[5] * w, r[6] * h, r[2], r[1] - first) for r in rows.astype(np.float64) if r[0] >= 0 and r[2] > thr]
+
+
+rng = np.random.default_rng(20261133)
+DETECTION_OUTPUT = '[head]\nfamily = "yolo-nms"\nunit = "normalized"\ncolumns = ["batch", "class", "score", "x1", "y1", "x2", "y2"]\n'
+for name, first, option in [("caffe", 1, 'background = "first"\n'), ("tao", 0, "")]:
+    box = rounded(corner_boxes(20, 320, 240) / [320, 240, 320, 240], 5)
+    rows = np.concatenate([np.zeros((20, 1)), first + rng.integers(0, 3, (20, 1)), scores(20, 1, 0.6), box], 1).astype(np.float32)
+    rows[15:] = [-1, -1, 0, 0, 0, 0, 0] if name == "tao" else -1
+    case(f"detection output of {name}", DETECTION_OUTPUT + option + names(3), [320, 240], [("out", "f32", rows[None, None])],
+         detection_output(rows, 320, 240, 0.25, first), 0.25)
+# google/automl efficientdet/tf2/postprocess.py, generate_detections_from_nms_output: the frame, top, left, bottom, right, score, and the
+# class with CLASS_OFFSET, 1. efficientdet/inference.py, visualize_image_prediction, reads them.
+box = corner_boxes(20, 512, 512)
+rows = np.concatenate([np.zeros((20, 1)), box[:, [1, 0, 3, 2]], scores(20, 1, 0.6), 1 + rng.integers(0, 3, (20, 1))], 1).astype(np.float32)
+rows[15:] = 0
+found = [(r[2], r[1], r[4], r[3], r[5], r[6] - 1) for r in rows.astype(np.float64) if r[5] > 0.25]
+case("efficientdet of automl", '[head]\nfamily = "yolo-nms"\ncolumns = ["batch", "y1", "x1", "y2", "x2", "score", "class"]\n'
+     'background = "first"\n' + names(3), [512, 512], [("detections", "f32", rows[None])], found, 0.25)
+
+
+# --- YOLOs whose last layers a head of another family reads -----------------------------------------------------------------------
+# ultralytics/yolov3 (archive) models.py, YOLOLayer and Darknet with ONNX_EXPORT: scores, and centres and sizes as fractions; utils.py,
+# non_max_suppression with several labels a box.
+norm, s = rounded(cxcywh(60, 320, 256) / [320, 256, 320, 256], 5), scores(60, 4, 0.3)
+case("ssd of YOLOv3", '[head]\nfamily = "ssd"\nformat = "cxcywh"\nunit = "normalized"\n' + names(4), [320, 256],
+     [("classes", "f32", s), ("boxes", "f32", norm)],
+     multi_label(xywh2xyxy(norm.astype(np.float64)) * [320, 256, 320, 256], s, 0.4, 0), 0.4, nms=batched_nms(0.5, 300))
+# qqwweee/keras-yolo3 yolo3/model.py, yolo_correct_boxes and yolo_boxes_and_scores, with the input's size as `image_shape`: top, left,
+# bottom, right in pixels; scores are transposed in onnx/models' yolov3-10.
+box, s = rounded(corner_boxes(60, 416, 416), 3), scores(60, 4, 0.3)
+case("ssd of keras-yolo3", '[head]\nfamily = "ssd"\nformat = "yxyx"\nunit = "pixels"\n' + names(4), [416, 416],
+     [("yolonms_layer_1/ExpandDims_1:0", "f32", box[None][:, :, [1, 0, 3, 2]]), ("yolonms_layer_1/ExpandDims_3:0", "f32", s.T[None].copy())],
+     multi_label(box.astype(np.float64), s, 0.4, 0), 0.4, nms=batched_nms(0.5, 300))
+
+
+def custom_vision(p, thr):
+    """`_extract_bb` of the python/object_detection.py in Azure Custom Vision's exports: ANCHORS in cells, the softmax of the classes."""
+    anchors = np.array([[0.573, 0.677], [1.87, 2.06], [3.34, 5.47], [7.88, 3.53], [9.77, 9.17]])
+    lines, columns = p.shape[1:]
+    o = p.astype(np.float64).transpose(1, 2, 0).reshape(lines, columns, 5, -1)
+    x = (sigmoid(o[..., 0]) + np.arange(columns)[None, :, None]) / columns
+    y = (sigmoid(o[..., 1]) + np.arange(lines)[:, None, None]) / lines
+    w, h = np.exp(o[..., 2]) * anchors[:, 0] / columns, np.exp(o[..., 3]) * anchors[:, 1] / lines
+    probs = softmax(o[..., 5:]) * sigmoid(o[..., 4])[..., None]
+    size = [32 * columns, 32 * lines] * 2
+    # In the order of the anchors, then of the cells.
+    return [(*([(x - w / 2)[at], (y - h / 2)[at], (x + w / 2)[at], (y + h / 2)[at]] * np.array(size)), probs[at][k], k)
+            for a in range(5) for at in ((i, j, a) for i in range(lines) for j in range(columns)) for k in range(probs.shape[-1])
+            if probs[at][k] > thr]
+
+
+p = rounded(rng.standard_normal((45, 4, 6)) * 1.5, 3)
+anchors = [18.336, 21.664, 59.84, 65.92, 106.88, 175.04, 252.16, 112.96, 312.64, 293.44]
+case("darknet of Custom Vision", f'[head]\nfamily = "darknet"\nactivation = "softmax"\nanchors = {anchors}\n' + names(4), [192, 128],
+     [("model_outputs0", "f32", p[None])], custom_vision(p, 0.55), 0.55, nms=batched_nms(0.45, 1000))
+
+
+def yolov5_layers(maps, anchors, w, h, thr):
+    """ultralytics/yolov5 models/yolo.py, Detect.forward and _make_grid, then utils/general.py, non_max_suppression up to NMS."""
+    found, each = [], len(anchors) // len(maps)
+    for level, m in enumerate(maps):
+        _, lines, columns, _ = m.shape
+        stride = w // columns
+        for a, i, j in np.ndindex(each, lines, columns):
+            y = sigmoid(m[a, i, j])
+            xy = (y[:2] * 2 + np.array([j, i]) - 0.5) * stride
+            wh = (y[2:4] * 2) ** 2 * anchors[level * each + a]
+            conf = y[5:] * y[4]
+            if y[4] > thr and conf.max() > thr:
+                found.append((*(xy - wh / 2), *(xy + wh / 2), conf.max(), conf.argmax()))
+    return found
+
+
+rng = np.random.default_rng(20261134)
+anchors = [(10, 13), (16, 30), (33, 23), (30, 61), (62, 45), (59, 119), (116, 90), (156, 198), (373, 326)]
+maps = [rounded(rng.standard_normal((3, *size, 8)) * 1.5, 3) for size in [(8, 12), (4, 6), (2, 3)]]
+card = f'[head]\nfamily = "darknet"\nstyle = "yolov5"\nanchors = {json.dumps([side for pair in anchors for side in pair])}\n' + names(3)
+case("darknet: layers of YOLOv5", card, [96, 64], [(n, "f32", m[None]) for n, m in zip(["output", "354", "366"], maps)],
+     yolov5_layers(maps, anchors, 96, 64, 0.5), 0.5, nms=batched_nms(0.45, 1000))
+
+# LibreYOLO/libreyolo libreyolo/models/yolo9/utils.py, postprocess: corners in columns, and every class that passes.
+box, s = rounded(corner_boxes(60, 320, 256), 3), scores(60, 4, 0.3)
+case("ssd of LibreYOLO's YOLOv9", '[head]\nfamily = "ssd"\nunit = "pixels"\n' + names(4), [320, 256],
+     [("output", "f32", np.concatenate([box, s], 1).T[None].copy())], multi_label(box.astype(np.float64), s, 0.4, 0), 0.4,
+     nms=batched_nms(0.5, 300))
+
+
+def keras_cv(bins, s, w, h, thr):
+    """keras_cv/models/object_detection/yolo_v8/yolo_v8_detector.py: get_anchors, decode_regression_to_boxes, dist2bbox, and the class of
+    the greatest score as NonMaxSuppression takes it; boxes clipped to the picture as visiond does before NMS."""
+    points = [((x + 0.5), (y + 0.5), stride) for stride in (8, 16, 32) for y in range(h // stride) for x in range(w // stride)]
+    distances = (softmax(bins.astype(np.float64).reshape(-1, 4, 16)) * np.arange(16)).sum(-1)
+    found = []
+    for (x, y, stride), (left, top, right, bottom), row in zip(points, distances, s.astype(np.float64)):
+        if row.max() > thr:
+            found.append((*np.clip([(x - left) * stride, (y - top) * stride, (x + right) * stride, (y + bottom) * stride], 0,
+                                   [w, h, w, h]), row.max(), row.argmax()))
+    return found
+
+
+count = 12 * 8 + 6 * 4 + 3 * 2
+bins, s = rounded(rng.standard_normal((count, 64)) * 2, 3), scores(count, 3, 0.2)
+case("nanodet of KerasCV's YOLOv8", '[head]\nfamily = "nanodet"\nreg_max = 15\nmulti_label = false\n' + names(3), [96, 64],
+     [("boxes", "f32", bins[None]), ("classes", "f32", s[None])], keras_cv(bins, s, 96, 64, 0.4), 0.4, nms=batched_nms(0.6, 100))
+
+
+def efficientdet(regression, classification, size, thr):
+    """zylo117/Yet-Another-EfficientDet-Pytorch efficientdet/utils.py, Anchors, BBoxTransform and ClipBoxes; utils/utils.py, postprocess."""
+    anchors = []
+    for stride in (8, 16, 32, 64, 128):
+        centres = np.arange(stride / 2, size, stride)
+        xv, yv = (grid.reshape(-1) for grid in np.meshgrid(centres, centres))
+        level = []
+        for scale in (1.0, 2 ** (1 / 3), 2 ** (2 / 3)):
+            for rx, ry in ((1.0, 1.0), (1.4, 0.7), (0.7, 1.4)):
+                sx, sy = 4.0 * stride * scale * rx / 2, 4.0 * stride * scale * ry / 2
+                level.append(np.stack([yv - sy, xv - sx, yv + sy, xv + sx], 1)[:, None])
+        anchors.append(np.concatenate(level, 1).reshape(-1, 4))
+    a, r = np.concatenate(anchors), regression.astype(np.float64)
+    assert len(a) == len(r)
+    ha, wa = a[:, 2] - a[:, 0], a[:, 3] - a[:, 1]
+    y, x = r[:, 0] * ha + (a[:, 0] + a[:, 2]) / 2, r[:, 1] * wa + (a[:, 1] + a[:, 3]) / 2
+    h, w = np.exp(r[:, 2]) * ha, np.exp(r[:, 3]) * wa
+    box = np.stack([np.maximum(x - w / 2, 0), np.maximum(y - h / 2, 0), np.minimum(x + w / 2, size), np.minimum(y + h / 2, size)], 1)
+    return [(*b, row.max(), row.argmax()) for b, row in zip(box, classification.astype(np.float64)) if row.max() > thr]
+
+
+count = 9 * (256 + 64 + 16 + 4 + 1)
+regression = rounded(rng.standard_normal((count, 4)) * 0.3, 3)
+classification = np.zeros((count, 3), np.float32)
+hot = rng.permutation(count)[:60]
+classification[hot] = scores(60, 3, 0.5)
+# A box that lies outside the picture has no meaning after ClipBoxes.
+outside = [e[4] for e in efficientdet(regression, classification, 128, 0.4) if e[2] <= e[0] or e[3] <= e[1]]
+classification[[row.max() in [np.float32(score) for score in outside] for row in classification]] = 0
+case("offsets of efficientdet", '[head]\nfamily = "ssd"\nanchors = "efficientdet"\nmulti_label = false\n' + names(3), [128, 128],
+     [("regression", "f32", regression[None]), ("classification", "f32", classification[None])],
+     efficientdet(regression, classification, 128, 0.4), 0.4, nms=batched_nms(0.5, 300))
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

@@ -3,7 +3,7 @@
 //!
 //! Names, shapes and metadata are those of the exporters' own code, which `engine/src/heads/exports.rs` lists.
 
-use crate::networks::{CELLS, Network, OPEN, SIDE, UINT8};
+use crate::networks::{CELLS, INT32, Network, OPEN, SIDE, UINT8};
 use crate::onnx::{FLOAT, INT64, int, number, text};
 
 /// The objects in a picture of [`SIDE`]: left, top, right, bottom, score, class.
@@ -140,6 +140,29 @@ fn yolov5(network: &mut Network, anchors: u64) {
     network.output("output", &joined, FLOAT, &[1, anchors, 25]);
 }
 
+/// YOLOv8's columns or YOLOv6's rows of 20 classes, whose last operators are arithmetic, as a quantised graph's are.
+fn computed(is_yolov6: bool) -> Network {
+    let row = |object: Option<[f32; 6]>| {
+        let mut scores = vec![0.001; 20];
+        if let Some([.., score, class]) = object {
+            scores[class as usize] = score;
+        }
+        let objectness = if is_yolov6 { vec![1.0] } else { Vec::new() };
+        [centre(object, 1.0), objectness, scores].concat()
+    };
+    let mut network = picture();
+    let width = if is_yolov6 { 25 } else { 24 };
+    let table = rows(CELLS, width as usize, row);
+    let (dims, table) =
+        if is_yolov6 { ([1, CELLS, width], table) } else { ([1, width, CELLS], transposed(&table, width as usize)) };
+    let fixed = network.fixed(&dims, &table);
+    let factor = network.floats(&[], &[0.0]);
+    let nothing = network.op("Mul", &["mean", &factor], &[]);
+    let sum = network.op("Add", &[&fixed, &nothing], &[]);
+    network.output(if is_yolov6 { "outputs" } else { "output0" }, &sum, FLOAT, &dims);
+    network
+}
+
 fn names(count: usize) -> String {
     let names: Vec<String> = (0..count).map(|class| format!("{class}: 'c{class}'")).collect();
     format!("{{{}}}", names.join(", "))
@@ -194,6 +217,54 @@ fn detectnet() -> Network {
     network
 }
 
+/// A map of five anchors, four classes and cells of 32 pixels. Objects in the same cell have anchors of their own.
+fn custom_vision_yolov2() -> Network {
+    const LINE: usize = SIDE as usize / 32;
+    const ANCHORS: [[f32; 2]; 5] = [[0.573, 0.677], [1.87, 2.06], [3.34, 5.47], [7.88, 3.53], [9.77, 9.17]];
+    let cells = LINE * LINE;
+    let mut numbers = vec![logit(0.0); 45 * cells];
+    for ([x1, y1, x2, y2, score, class], (index, anchor)) in OBJECTS.into_iter().zip(ANCHORS.into_iter().enumerate()) {
+        let [x, y] = [(x1 + x2) / 64.0, (y1 + y2) / 64.0];
+        let cell = y as usize * LINE + x as usize;
+        let [w, h] = [((x2 - x1) / 32.0 / anchor[0]).ln(), ((y2 - y1) / 32.0 / anchor[1]).ln()];
+        // The objectness is the score, and the softmax of the classes is nearly 1.
+        for (plane, number) in [logit(x.fract()), logit(y.fract()), w, h, logit(score)].into_iter().enumerate() {
+            numbers[(9 * index + plane) * cells + cell] = number;
+        }
+        numbers[(9 * index + 5 + class as usize) * cells + cell] = 20.0;
+    }
+    built(|network| output(network, "model_outputs0", &[1, 45, LINE as u64, LINE as u64], &numbers))
+}
+
+/// Scores, and centres and sizes as fractions, without a batch.
+fn yolov3_archive() -> Network {
+    const ANCHORS: u64 = 3 * CELLS;
+    let mut network = picture();
+    let scores = network.fixed(&[ANCHORS, 4], &rows(ANCHORS, 4, |object| logits(object, 4, 0)));
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    network.output("classes", &scores, FLOAT, &[ANCHORS, 4]);
+    output(&mut network, "boxes", &[ANCHORS, 4], &rows(ANCHORS, 4, |object| centre(object, FRACTION)));
+    network
+}
+
+/// Boxes in pixels, y first, transposed scores, and the indices of those that an NMS has chosen.
+fn keras_yolo3() -> Network {
+    const ANCHORS: u64 = 3 * CELLS;
+    let mut network = picture();
+    network.named_input("image_shape", FLOAT, &["N", "two"]);
+    let boxes = rows(ANCHORS, 4, |object| {
+        let [x1, y1, x2, y2, ..] = object.unwrap_or(ELSEWHERE);
+        vec![y1, x1, y2, x2]
+    });
+    output(&mut network, "yolonms_layer_1/ExpandDims_1:0", &[1, ANCHORS, 4], &boxes);
+    let scores = transposed(&rows(ANCHORS, 20, |object| logits(object, 20, 0)), 20);
+    let scores = network.fixed(&[1, 20, ANCHORS], &scores);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    network.output("yolonms_layer_1/ExpandDims_3:0", &scores, FLOAT, &[1, 20, ANCHORS]);
+    integers(&mut network, "yolonms_layer_1/concat_2:0", INT32, &[2, 3], &[OPEN, 3], &[0.0; 6]);
+    network
+}
+
 /// Maps of three anchors, 20 classes and cells of 32, 16 and 8 pixels, the last of which has the objects, at its first anchor.
 fn darknet() -> Network {
     const LINE: usize = SIDE as usize / 8;
@@ -214,6 +285,75 @@ fn darknet() -> Network {
         }
         output(&mut network, name, &[1, 75, side, side], &numbers);
     }
+    network
+}
+
+/// The layers of YOLOv5, with 20 classes and three anchors: cells of 32, 16 and 8 pixels, the last of which have the objects, at the
+/// largest anchor of their grid.
+fn yolov5_layers() -> Network {
+    const LINE: usize = SIDE as usize / 8;
+    const ANCHOR: [f32; 2] = [33.0, 23.0];
+    let mut network = picture();
+    for (name, side) in [("output", 8), ("354", 4), ("366", 2)] {
+        let cells = (side * side) as usize;
+        let mut numbers = vec![logit(0.0); 3 * cells * 25];
+        for [x1, y1, x2, y2, score, class] in OBJECTS.into_iter().filter(|_| side as usize == LINE) {
+            let [x, y] = [(x1 + x2) / 16.0, (y1 + y2) / 16.0];
+            let row = &mut numbers[25 * (2 * cells + y as usize * LINE + x as usize)..][..25];
+            // Half of a cell more than its fraction, and the root of the size in anchors, are twice the sigmoid.
+            let half = |number: f32| logit(number / 2.0);
+            row[0] = half(x.fract() + 0.5);
+            row[1] = half(y.fract() + 0.5);
+            row[2] = half(((x2 - x1) / ANCHOR[0]).sqrt());
+            row[3] = half(((y2 - y1) / ANCHOR[1]).sqrt());
+            row[4] = 20.0;
+            row[5 + class as usize] = logit(score);
+        }
+        output(&mut network, name, &[1, 3, side, side, 25], &numbers);
+    }
+    network
+}
+
+/// Logits of 16 bins for each side's distance from the middle of a cell, and scores.
+fn keras_cv() -> Network {
+    let mut network = Network::new(&[1, SIDE, SIDE, 3]);
+    let line = SIDE as usize / 8;
+    let (mut bins, mut scores) = (vec![0.0_f32; CELLS as usize * 64], vec![0.001_f32; CELLS as usize * 20]);
+    for [x1, y1, x2, y2, score, class] in OBJECTS {
+        let [column, row] = [(x1 + x2) / 16.0, (y1 + y2) / 16.0].map(|middle| middle as usize);
+        let cell = row * line + column;
+        let [x, y] = [column, row].map(|at| 8.0 * (at as f32 + 0.5));
+        for (side, distance) in [x - x1, y - y1, x2 - x, y2 - y].into_iter().enumerate() {
+            let own = &mut bins[64 * cell + 16 * side..][..16];
+            own.fill(-30.0);
+            let (whole, part) = ((distance / 8.0).floor(), (distance / 8.0).fract());
+            own[whole as usize] = (1.0 - part).ln();
+            own[whole as usize + 1] = part.max(1e-9).ln();
+        }
+        scores[20 * cell + class as usize] = score;
+    }
+    output(&mut network, "boxes", &[1, CELLS, 64], &bins);
+    output(&mut network, "classes", &[1, CELLS, 20], &scores);
+    network
+}
+
+/// Offsets from the first anchor, of 32 pixels, of the cells of 8 pixels in which the objects are.
+fn efficientdet() -> Network {
+    const ROWS: usize = 9 * (64 + 16 + 4 + 1 + 1);
+    let mut network = picture();
+    let line = SIDE as usize / 8;
+    let (mut boxes, mut scores) = (vec![0.0_f32; 4 * ROWS], vec![0.001_f32; 20 * ROWS]);
+    for [x1, y1, x2, y2, score, class] in OBJECTS {
+        let [cx, cy] = [(x1 + x2) / 2.0, (y1 + y2) / 2.0];
+        let [column, row] = [cx, cy].map(|middle| (middle / 8.0) as usize);
+        let [x, y] = [column, row].map(|at| 8.0 * (at as f32 + 0.5));
+        let index = 9 * (row * line + column);
+        let numbers = [(cy - y) / 32.0, (cx - x) / 32.0, ((y2 - y1) / 32.0).ln(), ((x2 - x1) / 32.0).ln()];
+        boxes[4 * index..][..4].copy_from_slice(&numbers);
+        scores[20 * index + class as usize] = score;
+    }
+    output(&mut network, "regression", &[1, ROWS as u64, 4], &boxes);
+    output(&mut network, "classification", &[1, ROWS as u64, 20], &scores);
     network
 }
 
@@ -272,6 +412,8 @@ fn yolos() -> Vec<(&'static str, Network, Wanted)> {
             }),
             Wanted::Card,
         ),
+        ("YOLOv8 with scores that no sigmoid made", computed(false), Wanted::Card),
+        ("YOLOv6 with scores that no sigmoid made", computed(true), Wanted::Card),
         (
             "YOLOv5 with its layers",
             built(|network| {
@@ -316,7 +458,7 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
     });
     let final_names = ["detected_boxes", "detected_classes", "detected_scores"];
     vec![
-        ("LibreYOLO, YOLOv9", with_metadata(yolo9, &libreyolo("yolo9")), Wanted::Refused("LibreYOLO")),
+        ("LibreYOLO, YOLOv9", with_metadata(yolo9, &libreyolo("yolo9")), Wanted::Card),
         ("LibreYOLO, YOLOv9 with NMS", with_metadata(libreyolo_nms(), &libreyolo("yolo9")), Wanted::Card),
         ("LibreYOLO, YOLOX", with_metadata(yolox, &libreyolo("yolox")), Wanted::Card),
         (
@@ -324,11 +466,9 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
             with_metadata(finished(picture(), final_names, FRACTION, 0.0, &[1]), &windows),
             Wanted::Card,
         ),
-        (
-            "Azure Custom Vision, YOLOv2",
-            with_metadata(built(|network| noise(network, "model_outputs0", &[1, 45, 2, 2])), &windows),
-            Wanted::Refused("Azure Custom Vision"),
-        ),
+        ("Azure Custom Vision, YOLOv2", with_metadata(custom_vision_yolov2(), &windows), Wanted::Card),
+        ("YOLOv3 of Ultralytics (archive)", yolov3_archive(), Wanted::Card),
+        ("keras-yolo3", keras_yolo3(), Wanted::Card),
         (
             "torchvision",
             finished(Network::new(&[3, SIDE, SIDE]), ["boxes", "labels", "scores"], 1.0, 1.0, &[]),
@@ -432,6 +572,33 @@ fn finished_rows(name: &str, of: impl Fn([f32; 6]) -> Vec<f32>) -> Network {
     network
 }
 
+/// Rows `[1, 1, N, 7]` with classes from `first`, the last of which are unused, and perhaps their count.
+fn detection_output(names: &[&str], first: f32) -> Network {
+    const ROWS: u64 = 8;
+    let mut network = picture();
+    let numbers = (0..ROWS as usize).flat_map(|row| match OBJECTS.get(row) {
+        Some(object) => [vec![0.0, object[5] + first, object[4]], corners(Some(*object), FRACTION)].concat(),
+        None => vec![-1.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    });
+    output(&mut network, names[0], &[1, 1, ROWS, 7], &numbers.collect::<Vec<f32>>());
+    if let Some(count) = names.get(1) {
+        integers(&mut network, count, INT64, &[1, 1, 1, 1], &[1, 1, 1, 1], &[OBJECTS.len() as f32]);
+    }
+    network
+}
+
+/// Rows with the top first and classes from 1, of a model of bytes.
+fn automl() -> Network {
+    const ROWS: u64 = 8;
+    let mut network = Network::with_picture(UINT8, &[1, SIDE, SIDE, 3]);
+    let row = |object: Option<&[f32; 6]>| {
+        object.map_or(vec![0.0; 7], |&[x1, y1, x2, y2, score, class]| vec![0.0, y1, x1, y2, x2, score, class + 1.0])
+    };
+    let numbers: Vec<f32> = (0..ROWS as usize).flat_map(|index| row(OBJECTS.get(index))).collect();
+    output(&mut network, "detections", &[1, ROWS, 7], &numbers);
+    network
+}
+
 /// Exports whose rows have an order of their own, or need NMS.
 fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     let paddle = || {
@@ -475,12 +642,19 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     let nas = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, x1, y1, x2, y2, score, class];
     let score_first = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, class, score, x1, y1, x2, y2];
     let score_last = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, class, x1, y1, x2, y2, score];
+    let yolov7 = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![0.0, x1, y1, x2, y2, class, score];
+    let class_first = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![class, score, x1, y1, x2, y2];
+    let class_before_score = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![x1, y1, x2, y2, class, score];
+    let fractions = |object: [f32; 6]| [corners(Some(object), FRACTION), vec![object[5], object[4]]].concat();
     vec![
         ("DeepStream-Yolo", deepstream, Wanted::Card),
         ("DeepStream-Yolo, three outputs", three, Wanted::Card),
         ("pytorch-YOLOv4", built(|network| scored(network, "boxes", "confs", FRACTION, false)), Wanted::Card),
         ("DetectNet_v2", detectnet(), Wanted::Card),
         ("Darknet", darknet(), Wanted::Card),
+        ("YOLOv5 without its last layer", yolov5_layers(), Wanted::Card),
+        ("KerasCV", keras_cv(), Wanted::Card),
+        ("EfficientDet", efficientdet(), Wanted::Card),
         (
             "PaddleDetection without NMS",
             built(|network| {
@@ -500,6 +674,15 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
             Wanted::Card,
         ),
         ("PINTO_model_zoo, score last", finished_rows("batchno_classid_x1y1x2y2_score", score_last), Wanted::Card),
+        ("OpenVINO or Caffe", detection_output(&["detection_out"], 1.0), Wanted::Card),
+        ("NVIDIA TAO", detection_output(&["NMS", "NMS_1"], 0.0), Wanted::Card),
+        ("automl's EfficientDet", automl(), Wanted::Card),
+        ("rows of picture, box, class and score", finished_rows("output", yolov7), Wanted::Card),
+        ("rows of picture, box, score and class", finished_rows("output", nas), Wanted::Card),
+        ("rows of picture, class, score and box", finished_rows("output", score_first), Wanted::Card),
+        ("rows of class, score and box", finished_rows("output", class_first), Wanted::Card),
+        ("rows of box, class and score", finished_rows("output", class_before_score), Wanted::Card),
+        ("rows of fractions", finished_rows("output", fractions), Wanted::Card),
     ]
 }
 
@@ -509,24 +692,6 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut add = |name, exporter, make: &dyn Fn(&mut Network)| {
         found.push((name, built(make), Wanted::Refused(exporter)));
     };
-    add("EfficientDet", "EfficientDet", &|network| {
-        noise(network, "regression", &[1, 765, 4]);
-        noise(network, "classification", &[1, 765, 90]);
-    });
-    add("KerasCV", "KerasCV's YOLOv8", &|network| {
-        noise(network, "boxes", &[1, CELLS, 64]);
-        noise(network, "classes", &[1, CELLS, 20]);
-    });
-    add("YOLOv5 without its last layer", "YOLOv5", &|network| {
-        for (name, side) in [("output", 8), ("354", 4), ("366", 2)] {
-            noise(network, name, &[1, 3, side, side, 25]);
-        }
-    });
-    add("keras-yolo3", "keras-yolo3", &|network| {
-        noise(network, "yolonms_layer_1/ExpandDims_1:0", &[1, 252, 4]);
-        noise(network, "yolonms_layer_1/ExpandDims_3:0", &[1, 80, 252]);
-        integers(network, "yolonms_layer_1/concat_2:0", INT64, &[2, 3], &[OPEN, 3], &[0.0; 6]);
-    });
     add("MIT YOLO", "MIT YOLO", &|network| {
         for (grid, side) in [8, 4, 2].into_iter().enumerate() {
             noise(network, &format!("class{grid}"), &[1, 20, side, side]);
@@ -538,6 +703,14 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     output(&mut encoded, "boxes", &[5, 6], &[0.0; 30]);
     found.push(("onnxruntime-extensions", encoded, Wanted::Refused("onnxruntime-extensions")));
     found
+}
+
+/// Returns a network with these rows of six numbers, whose order nothing but themselves shows.
+pub fn of_rows(rows: &[[f32; 6]]) -> Vec<u8> {
+    let mut network = picture();
+    let fixed = network.fixed(&[rows.len() as u64, 6], rows.as_flattened());
+    network.output("output", &fixed, FLOAT, &[OPEN, 6]);
+    network.bytes()
 }
 
 /// YOLOv8's layout, whose scores are high only if the pixels are from 0 to 255.

@@ -121,7 +121,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let why = refused.as_ref().map(|(_, error)| error.as_str());
     let proposals = match card.found {
         true => Proposals { guesses, ..Proposals::default() },
-        false => Proposals::tried(&args.model, &args.trial, guesses),
+        false => Proposals::tried(&args.model, &args.trial, guesses, heads::guess_orders(facts(&file))),
     };
     let why = why.or(proposals.untried.as_deref());
     let export = export.filter(|export| proposals.guesses.is_empty() || !export.is_hint());

@@ -105,6 +105,8 @@ pub struct Findings {
     pub highest: f32,
     /// How many of the boxes have no area.
     pub empty: usize,
+    /// The longest side of the boxes in pixels of the picture; 0 without boxes.
+    pub longest_side: f32,
 }
 
 /// The most cards of a trial, and how long all of them may be in bytes: they are one argument of a process, which has 128 KiB.
@@ -428,10 +430,12 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
         let ran = canary::detect_on(&mut detector, &sample, frames);
         let found = ran.map_err(|error| refuse(CanaryError::Run { sample: "a test picture".to_owned(), error }))?;
         let is_empty = |[x1, y1, x2, y2]: [f32; 4]| !(x2 > x1 && y2 > y1);
+        let longer_side = |[x1, y1, x2, y2]: [f32; 4]| (x2 - x1).max(y2 - y1);
         Ok::<_, ServiceError>(Findings {
             count: found.len(),
             highest: found.iter().map(|one| one.score).fold(0.0, f32::max),
             empty: found.iter().filter_map(|one| one.box_in_source).filter(|corners| is_empty(*corners)).count(),
+            longest_side: found.iter().filter_map(|one| one.box_in_source).map(longer_side).fold(0.0, f32::max),
         })
     };
     let scene = find(canary::portrait())?;

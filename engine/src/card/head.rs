@@ -3,9 +3,9 @@
 use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::sections::{CardSection, number_in};
 use crate::heads::spec::{
-    ACTIVATIONS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec, COLUMNS,
-    Column, DarknetSpec, DbTextSpec, DepthSpec, FACES, FORMATS, FacesSpec, FacesStyle, Family, HeadSpec, HeatmapSpec,
-    HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
+    ACTIVATIONS, ANCHORS, Activation, AttributeKind, AttributeSpec, BACKGROUNDS, BlazefaceSpec, BoxUnit, BoxesSpec,
+    COLUMNS, Column, DarknetSpec, DbTextSpec, DepthSpec, FACES, FORMATS, FacesSpec, FacesStyle, Family, GRID_STYLES,
+    HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
 };
 use crate::nearest::nearest;
 
@@ -69,7 +69,8 @@ fn darknet(head: &mut CardSection<'_>) -> DarknetSpec {
         head.wrong_at("activation", "the numbers of Darknet's layers are no scores: write \"sigmoid\" or \"softmax\"");
     }
     let anchors = anchors.unwrap_or_default().as_chunks::<2>().0.to_vec();
-    DarknetSpec { anchors, scale_x_y, activation }
+    let style = head.choice("style", &GRID_STYLES).unwrap_or_default();
+    DarknetSpec { anchors, scale_x_y, activation, style }
 }
 
 /// Reads what the families of boxes and scores have in common.
@@ -84,6 +85,7 @@ fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
         unit: head.choice("unit", &UNITS),
         background: head.choice("background", &BACKGROUNDS),
         multi_label: head.flag("multi_label"),
+        anchors: None,
     }
 }
 
@@ -175,6 +177,7 @@ fn rows(head: &mut CardSection<'_>) -> RowsSpec {
     let rows = RowsSpec {
         columns,
         nms: head.flag("nms").unwrap_or(false),
+        background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),
         boxes: name(head, "boxes"),
         scores: name(head, "scores"),
         labels: name(head, "labels"),
@@ -330,7 +333,11 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
             cell_centre: head.flag("cell_centre").unwrap_or(true),
             multi_label: head.flag("multi_label").unwrap_or(true),
         }),
-        Family::Ssd => HeadSpec::Ssd(BoxesSpec { count: name(&mut head, "count"), ..boxes(&mut head) }),
+        Family::Ssd => HeadSpec::Ssd(BoxesSpec {
+            count: name(&mut head, "count"),
+            anchors: head.choice("anchors", &ANCHORS),
+            ..boxes(&mut head)
+        }),
         Family::Detr => HeadSpec::Detr(boxes(&mut head)),
         Family::Heatmap => {
             let style = head.choice("style", &STYLES).unwrap_or(HeatmapStyle::CenterNet);

@@ -123,7 +123,8 @@ fn general_remedy(outputs: &[TensorInfo]) -> &'static str {
     match outputs {
         [output] if matches!(width(output), Some(6 | 7)) => {
             "if its rows are finished detections, write `family = \"yolo-nms\"` and the order of their numbers as `columns` under \
-             [head]; otherwise export the model in one of the forms of docs/models.md"
+             [head] (`visiond inspect` tries the known orders on a picture); otherwise export the model in one of the forms of \
+             docs/models.md"
         }
         _ => "export the model in one of the forms of docs/models.md",
     }

@@ -154,7 +154,7 @@ fn every_option_of_a_head_is_heard() {
         ),
         (
             "yolo-nms",
-            "columns = [\"batch\", \"class\", \"score\", \"y1\", \"x1\", \"y2\", \"x2\", \"_\", \"_\"]\nnms = true",
+            "columns = [\"batch\", \"class\", \"score\", \"y1\", \"x1\", \"y2\", \"x2\", \"_\", \"_\"]\nnms = true\nbackground = \"first\"",
             HeadSpec::YoloNms {
                 keypoints: None,
                 unit: BoxUnit::Pixels,
@@ -165,6 +165,7 @@ fn every_option_of_a_head_is_heard() {
                         vec![Batch, Class, Score, Y1, X1, Y2, X2, Skipped, Skipped]
                     }),
                     nms: true,
+                    background: Background::First,
                     ..RowsSpec::default()
                 },
             },
@@ -206,7 +207,23 @@ fn every_option_of_a_head_is_heard() {
                 anchors: vec![[10.0, 13.5], [16.0, 30.0]],
                 scale_x_y: vec![1.2, 1.0],
                 activation: Activation::Softmax,
+                style: GridStyle::Darknet,
             }),
+        ),
+        (
+            "darknet",
+            "anchors = [10, 13]\nstyle = \"yolov5\"",
+            HeadSpec::Darknet(DarknetSpec {
+                anchors: vec![[10.0, 13.0]],
+                scale_x_y: Vec::new(),
+                activation: Activation::Sigmoid,
+                style: GridStyle::Yolov5,
+            }),
+        ),
+        (
+            "ssd",
+            "anchors = \"efficientdet\"",
+            HeadSpec::Ssd(BoxesSpec { anchors: Some(AnchorKind::EfficientDet), ..BoxesSpec::default() }),
         ),
         ("blazeface", "", HeadSpec::Blazeface(BlazefaceSpec { strides: None })),
         ("blazeface", "strides = [4]", HeadSpec::Blazeface(BlazefaceSpec { strides: Some(vec![4]) })),

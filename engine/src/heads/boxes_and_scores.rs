@@ -16,6 +16,8 @@
 //!     `num_detections`. With `background = "first"`, labels count from 1.
 //!   - `detr`: RT-DETR and D-FINE as exported for deployment. Boxes are in pixels of what was fed as `orig_target_sizes`: give
 //!     that as `"input-size"` under `[extra_inputs]`.
+//! - `ssd`, one output `[1, 4 + classes, N]` or `[1, N, 4 + classes]`: a box and its scores (LibreYOLO's YOLOv9).
+//! - `ssd` with `anchors`: boxes are offsets from these ([`super::anchors`]), and clipped to the input before NMS. Decoded on the CPU.
 //! - `detr`, one output `[1, N, 4 + classes]`: RT-DETR of Ultralytics: centre and size as fractions of the input, scores after
 //!   the sigmoid; a query stands for its best class.
 //!
@@ -36,6 +38,7 @@ use visiond_kernels::filter::{Choice, FilterSpec, Record, Values};
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::Overlap;
 
+use super::anchors::{self, Anchor};
 use super::decoded::Decoded;
 use super::end_to_end::{EndToEndOutputs, OutputEncoding, ROLES};
 use super::gpu_filter::{best_of, known, plain_box, rows_of, score_code, table};
@@ -61,6 +64,8 @@ pub(super) struct BoxesAndScores {
     scores: Vec<f32>,
     /// Transposed scores, row by row; the memory is reused.
     rows: Vec<f32>,
+    /// The anchors, and the input's size that they belong to.
+    anchors: (Vec<Anchor>, (u32, u32)),
 }
 
 pub(super) enum BoxesLayout {
@@ -106,7 +111,8 @@ fn to_rows(values: &[f32], classes: usize, out: &mut Vec<f32>) {
 
 impl BoxesAndScores {
     pub(super) fn new(class_count: usize, spec: BoxesSpec, queries: bool) -> Self {
-        Self { class_count, spec, queries, scores: Vec::new(), rows: Vec::new() }
+        let anchors = (Vec::new(), (0, 0));
+        Self { class_count, spec, queries, scores: Vec::new(), rows: Vec::new(), anchors }
     }
 
     fn encoding(&self) -> OutputEncoding {
@@ -145,6 +151,9 @@ impl BoxesAndScores {
             let boxes = input.outputs[boxes].tensor.to_f32();
             (boxes.as_chunks::<4>().0.to_vec(), (values, width))
         };
+        if self.spec.anchors.is_some() {
+            return wrong_activation(&scores.0, scores.1, activation);
+        }
         wrong_activation(&scores.0, scores.1, activation)
             .or_else(|| wrong_unit(&boxes, unit, UNIT))
             .or_else(|| wrong_format(&boxes, format, unit, input.input_size))
@@ -156,7 +165,7 @@ impl BoxesAndScores {
         let activation = self.spec.activation.unwrap_or(if logits { Activation::Sigmoid } else { Activation::None });
         let softmax = logits && activation == Activation::Softmax;
         let background = self.spec.background.unwrap_or(if softmax { Background::Last } else { Background::None });
-        let multi_label = self.spec.multi_label.unwrap_or(!joint && !softmax);
+        let multi_label = self.spec.multi_label.unwrap_or(!(joint && self.queries) && !softmax);
         (activation, if joint { Background::None } else { background }, multi_label)
     }
 }
@@ -169,7 +178,8 @@ impl Decoder for BoxesAndScores {
             "boxes [1, Q, 4] and logits [1, Q, classes], or labels [1, Q], boxes [1, Q, 4] and scores [1, Q], or one output \
              [1, Q, 4 + classes]"
         } else {
-            "boxes [1, N, 4] and scores [1, N, classes] or [1, classes, N], or boxes [N, 4], labels [N] and scores [N]"
+            "boxes [1, N, 4] and scores [1, N, classes] or [1, classes, N], or boxes [N, 4], labels [N] and scores [N], or one output \
+             [1, 4 + classes, N] or its transpose"
         }
     }
 
@@ -181,7 +191,25 @@ impl Decoder for BoxesAndScores {
                 Ok(BoxesLayout::Rows(Rows { boxes: output, scores: output, width, joint: true, transposed: false }))
             });
         }
-        if let Some(found) = EndToEndOutputs::find(outputs, &self.spec)? {
+        if outputs.count() == 1 && self.spec.anchors.is_none() {
+            return outputs.table(|output, [a, b]| {
+                let wanted = 4 + self.class_count;
+                let planes = if self.class_count > 0 && may_be(a, wanted) != may_be(b, wanted) {
+                    may_be(a, wanted)
+                } else {
+                    !matches!((a, b), (Some(a), Some(b)) if b < a)
+                };
+                let width = if planes { a } else { b };
+                classes_in(width, 4, self.class_count, if planes { "columns" } else { "rows" })?;
+                let (boxes, width) = (output, width.unwrap_or(0));
+                Ok(BoxesLayout::Rows(Rows { boxes, scores: output, width, joint: true, transposed: planes }))
+            });
+        }
+        let end_to_end = match self.spec.anchors {
+            None => EndToEndOutputs::find(outputs, &self.spec)?,
+            Some(_) => None,
+        };
+        if let Some(found) = end_to_end {
             found.check_chosen(outputs, input_size, "write `family = \"yolo-nms\"` and `nms = true` under [head]")?;
             return Ok(BoxesLayout::EndToEnd(found));
         }
@@ -213,6 +241,14 @@ impl Decoder for BoxesAndScores {
             ));
         }
         let (width, transposed) = score_table(outputs.shape(scores), rows).unwrap_or_default();
+        if let Some((kind, rows)) = self.spec.anchors.zip(rows) {
+            let wanted = anchors::count(kind, input_size);
+            if rows != wanted {
+                let (name, (w, h)) = (outputs.name(boxes), input_size);
+                let problem = format!("`{name}` has {rows} rows instead of the {wanted} anchors of {w}x{h} pixels");
+                return Err(Misfit::at("head.anchors", problem, "remove `anchors` under [head], or correct `family`"));
+            }
+        }
         let (_, background, _) = self.score_rules(false);
         classes_with_background(width, background, self.class_count)
             .map_err(|problem| format!("`{}` {problem}", outputs.name(scores)))?;
@@ -236,6 +272,10 @@ impl Decoder for BoxesAndScores {
         let (activation, background, multi_label) = self.score_rules(joint);
         let threshold = input.score_threshold;
         let floor = logit_floor(threshold);
+        if let Some(kind) = self.spec.anchors.filter(|_| self.anchors.1 != input.input_size) {
+            anchors::write(kind, input.input_size, &mut self.anchors.0);
+            self.anchors.1 = input.input_size;
+        }
         for (row, numbers) in values.chunks_exact(step).enumerate() {
             let raw = &numbers[first_score..];
             let classes = class_columns(background, raw.len());
@@ -255,7 +295,13 @@ impl Decoder for BoxesAndScores {
                 _ => continue,
             };
             let Some(numbers) = four(boxes, row * box_step) else { continue };
-            let corners = corners(numbers, format, unit, input.input_size);
+            let corners = match self.spec.anchors {
+                None => corners(numbers, format, unit, input.input_size),
+                Some(_) => {
+                    let Some(anchor) = self.anchors.0.get(row) else { continue };
+                    anchor.corners(numbers)
+                }
+            };
             let mut add = |column: usize, score: f32| {
                 if let Some(class) = class_of(column as u32, background, 0) {
                     out.push(row, class, score, corners);
@@ -310,14 +356,21 @@ impl Decoder for BoxesAndScores {
             BoxesLayout::EndToEnd(found) => return found.filter(self.encoding(), outputs, input_size),
             BoxesLayout::Rows(rows) => rows,
         };
+        if self.spec.anchors.is_some() {
+            return None;
+        }
         let (scores, rows, width) = if transposed {
             let [width, rows] = known(outputs.shape(scores))?;
             (Values::planes(scores, width, rows), rows, width)
         } else {
             rows_of(outputs, scores)?
         };
-        let [box_rows, width_of_box] = box_table(outputs.shape(boxes))?;
-        let boxes = Values::rows(boxes, box_rows?, width_of_box?);
+        let boxes = if joint {
+            scores
+        } else {
+            let [box_rows, width_of_box] = box_table(outputs.shape(boxes))?;
+            Values::rows(boxes, box_rows?, width_of_box?)
+        };
         let first_score = if joint { 4 } else { 0 };
         let score_columns = width.checked_sub(first_score)?;
         let (activation, background, multi_label) = self.score_rules(joint);
@@ -348,5 +401,9 @@ impl Decoder for BoxesAndScores {
             BoxesLayout::Rows(_) if !self.queries => Suppression::Best(Overlap::Points),
             _ => Suppression::None,
         }
+    }
+
+    fn clips(&self) -> bool {
+        self.spec.anchors.is_some()
     }
 }

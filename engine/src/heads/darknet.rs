@@ -1,15 +1,19 @@
 //! Darknet's YOLO before the decoding of boxes: YOLOv2, YOLOv3, YOLOv4 and their tiny ones.
 //!
-//! Reads one map per grid, `[1, anchors * (5 + classes), h, w]`: for each anchor x, y, width, height, objectness and the scores of
+//! Reads one map per grid, `[1, anchors * (5 + classes), h, w]` or `[1, anchors, h, w, 5 + classes]`: for each anchor x, y, width, height, objectness and the scores of
 //! the classes, all as they come from the last convolution. The card has the anchors of all grids, in pixels of the input, beginning
 //! with the grid of the smallest cells, and for YOLOv4 the `scale_x_y` of each grid. A box has its centre at `(cell + sigmoid(x) *
 //! scale - (scale - 1) / 2)` cells and the size `anchor * exp(w)`. A box is a candidate for every class of which the product of
 //! objectness and score passes; `activation = "softmax"` is YOLOv2's.
 //!
+//! With `style = "yolov5"` the centre is at `(cell + 2 * sigmoid(x) - 0.5)` cells, the size is `anchor * (2 * sigmoid(w))^2`, and a box has
+//! its best class: the layers of YOLOv5 and YOLOv7.
+//!
 //! The GPU's filter takes no logarithm of an objectness, so these outputs are copied and decoded on the CPU: 3.6 MB per frame of
 //! YOLOv3 at 416x416.
 //!
-//! Source: AlexeyAB/darknet `src/yolo_layer.c` (`forward_yolo_layer`, `get_yolo_box`, `get_yolo_detections`) and `region_layer.c`.
+//! Source: AlexeyAB/darknet `src/yolo_layer.c` (`forward_yolo_layer`, `get_yolo_box`, `get_yolo_detections`) and `region_layer.c`;
+//! `Detect` in ultralytics/yolov5 `models/yolo.py`.
 
 use visiond_kernels::filter::FilterSpec;
 
@@ -18,8 +22,8 @@ use super::head::{Decoder, HeadInput};
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, classes_in};
 use super::raw_numbers::{Numbers, not_logits};
-use super::rows::{corners, logit_floor, sigmoid, softmax};
-use super::spec::{Activation, BoxFormat, BoxUnit, DarknetSpec};
+use super::rows::{best_class, corners, logit_floor, sigmoid, softmax};
+use super::spec::{Activation, BoxFormat, BoxUnit, DarknetSpec, GridStyle};
 
 pub(super) struct Darknet {
     /// The number of named classes, or 0.
@@ -31,6 +35,15 @@ struct GridMap {
     output: usize,
     lines: usize,
     columns: usize,
+    /// Whether the numbers of a cell are side by side, and not planes.
+    in_rows: bool,
+}
+
+impl GridMap {
+    /// Returns where the first number of a cell is, and how far apart its numbers are, in the numbers of one anchor.
+    fn place(&self, cell: usize, width: usize) -> (usize, usize) {
+        if self.in_rows { (cell * width, 1) } else { (cell, self.lines * self.columns) }
+    }
 }
 
 pub(super) struct DarknetLayout {
@@ -44,14 +57,23 @@ impl Decoder for Darknet {
     type Layout = DarknetLayout;
 
     fn reads(&self) -> &'static str {
-        "a map of each grid, [1, anchors * (5 + classes), h, w]"
+        "a map of each grid, [1, anchors * (5 + classes), h, w] or [1, anchors, h, w, 5 + classes]"
     }
 
     fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<DarknetLayout, Misfit> {
         const KEY: &str = "head.anchors";
-        let maps: Vec<(usize, [Option<usize>; 3])> =
-            (0..outputs.count()).filter_map(|index| Some((index, outputs.shape(index).last::<3>()?))).collect();
-        let Some((first, [planes, ..])) = maps.first().copied() else {
+        // Planes, lines, columns, and whether a cell's numbers are side by side; anchors times numbers are as many as planes.
+        let map = |index: usize| {
+            let shape = outputs.shape(index);
+            if let Some([planes, lines, columns]) = shape.last::<3>().filter(|_| !shape.has_rank(5)) {
+                return Some((index, [planes, lines, columns], false));
+            }
+            let [anchors, lines, columns, width] = shape.last::<4>()?;
+            let planes = anchors.zip(width).map(|(anchors, width)| anchors.saturating_mul(width));
+            Some((index, [planes, lines, columns], true))
+        };
+        let maps: Vec<(usize, [Option<usize>; 3], bool)> = (0..outputs.count()).filter_map(map).collect();
+        let Some((first, [planes, ..], _)) = maps.first().copied() else {
             return Err("no output is [1, anchors * (5 + classes), h, w]".into());
         };
         let all = self.spec.anchors.len();
@@ -60,7 +82,7 @@ impl Decoder for Darknet {
             let problem = format!("the card has {all} anchors for {} grids", maps.len());
             return Err(Misfit::at(KEY, problem, "write as many pairs of width and height for each grid"));
         }
-        if let Some((other, _)) = maps.iter().find(|(_, [other, ..])| other.is_some() && *other != planes) {
+        if let Some((other, ..)) = maps.iter().find(|(_, [other, ..], _)| other.is_some() && *other != planes) {
             let [one, other] = [first, *other].map(|index| outputs.name(index));
             return Err(format!("`{one}` and `{other}` have different numbers of planes").into());
         }
@@ -69,12 +91,21 @@ impl Decoder for Darknet {
                 format!("`{}` has {planes} planes, which {anchors} anchors cannot share", outputs.name(first));
             return Err(Misfit::at(KEY, problem, "write the anchors of the model's .cfg, as many for each grid"));
         }
+        let of_rows = |(index, _, in_rows): &(usize, [Option<usize>; 3], bool)| {
+            let own = outputs.shape(*index).last::<4>().and_then(|[own, ..]| own).filter(|_| *in_rows)?;
+            (own != anchors).then_some((*index, own))
+        };
+        if let Some((index, own)) = maps.iter().find_map(of_rows) {
+            let problem = format!("`{}` has {own} anchors, but the card {anchors} for each grid", outputs.name(index));
+            return Err(Misfit::at(KEY, problem, "write as many pairs of width and height for each grid"));
+        }
         let classes = classes_in(planes.map(|planes| planes / anchors), 5, self.class_count, "anchors")
             .map_err(|problem| format!("`{}` {problem}", outputs.name(first)))?;
-        let grid = |(output, [_, lines, columns]): (usize, [Option<usize>; 3])| GridMap {
+        let grid = |(output, [_, lines, columns], in_rows): (usize, [Option<usize>; 3], bool)| GridMap {
             output,
             lines: lines.unwrap_or(0),
             columns: columns.unwrap_or(0),
+            in_rows,
         };
         let mut grids: Vec<GridMap> = maps.into_iter().map(grid).collect();
         grids.sort_by_key(|grid| std::cmp::Reverse(grid.lines.saturating_mul(grid.columns)));
@@ -89,7 +120,8 @@ impl Decoder for Darknet {
         for (level, grid) in grids.iter().enumerate() {
             let values = input.outputs[grid.output].tensor.to_f32();
             let cells = grid.lines * grid.columns;
-            let scale = self.spec.scale_x_y.get(level).copied().unwrap_or(1.0);
+            let usual = if self.spec.style == GridStyle::Yolov5 { 2.0 } else { 1.0 };
+            let scale = self.spec.scale_x_y.get(level).copied().unwrap_or(usual);
             let cell_size = [
                 input.input_size.0 as f32 / grid.columns.max(1) as f32,
                 input.input_size.1 as f32 / grid.lines.max(1) as f32,
@@ -98,7 +130,8 @@ impl Decoder for Darknet {
             let planes = values.chunks_exact(((5 + classes) * cells).max(1));
             for (&[anchor_w, anchor_h], planes) in own.zip(planes) {
                 for cell in 0..cells {
-                    let number = |plane: usize| planes[plane * cells + cell];
+                    let (at, step) = grid.place(cell, 5 + classes);
+                    let number = |plane: usize| planes[at + plane * step];
                     let row = first_row + cell;
                     let objectness = number(4);
                     if objectness.is_nan() || objectness < floor || sigmoid(objectness) < threshold {
@@ -116,13 +149,24 @@ impl Decoder for Darknet {
                     let centre = |plane: usize, at: usize, side: f32| {
                         (at as f32 + sigmoid(number(plane)) * scale - (scale - 1.0) / 2.0) * side
                     };
+                    let size = |plane: usize, anchor: f32| match self.spec.style {
+                        GridStyle::Darknet => number(plane).exp() * anchor,
+                        GridStyle::Yolov5 => (2.0 * sigmoid(number(plane))).powi(2) * anchor,
+                    };
                     let numbers = [
                         centre(0, cell % grid.columns, cell_size[0]),
                         centre(1, cell / grid.columns, cell_size[1]),
-                        number(2).exp() * anchor_w,
-                        number(3).exp() * anchor_h,
+                        size(2, anchor_w),
+                        size(3, anchor_h),
                     ];
                     let corners = corners(numbers, BoxFormat::Cxcywh, BoxUnit::Pixels, input.input_size);
+                    if self.spec.style == GridStyle::Yolov5 {
+                        scores.iter_mut().for_each(|score| *score *= objectness);
+                        if let Some((class, score)) = best_class(&scores, threshold) {
+                            out.push(row, class, score, corners);
+                        }
+                        continue;
+                    }
                     for (class, score) in scores.iter().map(|score| score * objectness).enumerate() {
                         if score >= threshold {
                             out.push(row, class as u32, score, corners);
@@ -140,7 +184,8 @@ impl Decoder for Darknet {
             let values = input.outputs[grid.output].tensor.to_f32();
             let cells = grid.lines * grid.columns;
             for planes in values.chunks_exact(((5 + layout.classes) * cells).max(1)) {
-                found.extend_from_slice(&planes[4 * cells..5 * cells]);
+                let width = 5 + layout.classes;
+                found.extend((0..cells).map(|cell| grid.place(cell, width)).map(|(at, step)| planes[at + 4 * step]));
             }
         }
         not_logits(Numbers::of(&found), FAMILY, "export the model without the sigmoids after its last layers")

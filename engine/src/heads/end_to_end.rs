@@ -37,6 +37,15 @@ pub(super) struct OutputEncoding {
 }
 
 impl OutputEncoding {
+    /// Describes to the GPU's filter which class a label is.
+    pub(super) fn label_code(self) -> LabelCode {
+        match (self.background, u32::try_from(self.class_count)) {
+            (Background::First, _) => LabelCode::FromOne,
+            (Background::Last, Ok(count @ 1..)) => LabelCode::Below(count),
+            _ => LabelCode::Plain,
+        }
+    }
+
     pub(super) fn check(self, score_threshold: f32, input_size: (u32, u32)) -> RowCheck {
         let Self { background, class_count, .. } = self;
         RowCheck { score_threshold, background, class_count, input_size }
@@ -237,11 +246,7 @@ impl EndToEndOutputs {
         };
         let rows = box_rows.min(score_rows).min(label_rows);
         let table = Table { labels: Some(labels), valid_rows, ..table(rows, scores, boxes) };
-        let labels = match (encoding.background, u32::try_from(encoding.class_count)) {
-            (Background::First, _) => LabelCode::FromOne,
-            (Background::Last, Ok(count @ 1..)) => LabelCode::Below(count),
-            _ => LabelCode::Plain,
-        };
+        let labels = encoding.label_code();
         let boxes = plain_box(encoding.format, encoding.unit, input_size);
         Some(FilterSpec { labels, ..best_of(vec![table], 0..1, boxes) })
     }

@@ -8,8 +8,13 @@
 //! - Azure Custom Vision and Windows ML: `Image.*` of onnx `docs/MetadataProps.md`; `predict.py` in Custom Vision's exports.
 //! - InsightFace `detection/scrfd/tools/scrfd2onnx.py`; opencv_zoo `face_detection_yunet`; biubug6/Pytorch_Retinaface
 //!   `convert_to_onnx.py`; deepcam-cn/yolov5-face `export.py`; WongKinYiu/yolov7 (branch pose) `models/export.py`.
-//! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/infer_lib.py`.
-//! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive); marcoslucianops/DeepStream-Yolo `utils`.
+//! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/postprocess.py`, `generate_detections_from_nms_output`.
+//! - Caffe SSD `src/caffe/layers/detection_output_layer.cpp`; OpenVINO `DetectionOutput-8`; deepstream_tao_apps
+//!   `nvdsinfer_custombboxparser_tao`, `NvDsInferParseCustomNMSTLT`.
+//! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive) `models.py`, `ONNX_EXPORT`;
+//!   marcoslucianops/DeepStream-Yolo `utils`.
+//! - YOLOv5 `models/yolov5n.yaml`; YOLOv7 has other anchors in the same layers; jkjung-avt/tensorrt_demos `yolo/yolo_to_onnx.py`, whose
+//!   outputs have the numbers of Darknet's layers.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
 //! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
@@ -19,10 +24,11 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
+use super::anchors;
 use super::model_facts::ModelFacts;
 use super::spec::{
-    Activation, Background, BoxUnit, BoxesSpec, Column, DarknetSpec, HeadSpec, HeatmapSpec, HeatmapStyle, RowsSpec,
-    YoloxSpec,
+    Activation, AnchorKind, Background, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, GridStyle, HeadSpec,
+    HeatmapSpec, HeatmapStyle, NanodetSpec, RowsSpec, YoloxSpec,
 };
 use crate::backend::{Dim, TensorInfo, one_line, picture_size};
 
@@ -233,10 +239,14 @@ fn libreyolo(metadata: &BTreeMap<String, String>, shapes: &Shapes<'_>) -> Option
             Some(Export { input, ..Export::named(NAME, Reading::Head(spec, None), note) })
         }
         (family, [_, Some(width), rows]) if family.starts_with("yolo9") && rows.is_none_or(|rows| rows > *width) => {
-            Export::refused(
-                NAME,
-                "the four numbers of its boxes are corners in columns, which no head reads: export with `nms=True`",
-            )
+            let unit = Some(BoxUnit::Pixels);
+            let spec = BoxesSpec { format: Some(BoxFormat::Xyxy), unit, ..BoxesSpec::default() };
+            let note =
+                "YOLOv9 whose boxes are corners in columns, and whose pictures lie at the top left; it needs a card";
+            let input = ["preprocess = \"megvii-yolox\"", "order = \"rgb\"", "scale = \"1/255\""];
+            let input = input.map(str::to_owned).to_vec();
+            let reading = Reading::Head(HeadSpec::Ssd(spec), width.checked_sub(4));
+            Some(Export { input, ..Export::named(NAME, reading, note) })
         }
         _ => Some(Export::named(
             NAME,
@@ -288,6 +298,54 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
     None
 }
 
+/// The anchors of public YOLOs, the grid of the smallest cells first: those that the `mask` of each grid in the .cfg of AlexeyAB/darknet
+/// names; YOLOv5's are YOLOv3's.
+const YOLOV3: [[u16; 2]; 9] =
+    [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119], [116, 90], [156, 198], [373, 326]];
+const YOLOV3_TINY: [[u16; 2]; 6] = [[10, 14], [23, 27], [37, 58], [81, 82], [135, 169], [344, 319]];
+const YOLOV4: [[u16; 2]; 9] =
+    [[12, 16], [19, 36], [40, 28], [36, 75], [76, 55], [72, 146], [142, 110], [192, 243], [459, 401]];
+const YOLOV4_TINY: [[u16; 2]; 6] = [[23, 27], [37, 58], [81, 82], [81, 82], [135, 169], [344, 319]];
+/// Those of YOLOv5's models with four grids, `models/hub/yolov5n6.yaml`.
+const YOLOV5_P6: [[u16; 2]; 12] = [
+    [19, 27],
+    [44, 40],
+    [38, 94],
+    [96, 68],
+    [86, 152],
+    [180, 137],
+    [140, 301],
+    [303, 264],
+    [238, 542],
+    [436, 615],
+    [739, 380],
+    [925, 792],
+];
+
+fn grid_spec(anchors: &[[u16; 2]], style: GridStyle) -> DarknetSpec {
+    let anchors = anchors.iter().map(|pair| pair.map(f32::from)).collect();
+    DarknetSpec { anchors, scale_x_y: Vec::new(), activation: Activation::Sigmoid, style }
+}
+
+/// The layers of YOLOv5 or YOLOv7, `[1, 3, h, w, 5 + classes]`.
+fn yolov5_layers(grids: usize, classes: Option<usize>) -> Export {
+    const NAME: &str = "YOLOv5 or YOLOv7 without its last layer";
+    let anchors = match grids {
+        3 => &YOLOV3[..],
+        4 => &YOLOV5_P6,
+        _ => {
+            let note = "these are the layers before the decoding of boxes, of grids whose anchors are not known: write \
+                        `family = \"darknet\"`, `style = \"yolov5\"` and the `anchors` of its .yaml under [head] of a card";
+            return Export::named(NAME, Reading::Hint, note);
+        }
+    };
+    let spec = grid_spec(anchors, GridStyle::Yolov5);
+    let note = "these are the layers before the decoding of boxes; the card has the anchors of YOLOv5, so compare `anchors` with the \
+                model's .yaml: YOLOv7's are others";
+    let input = vec!["preprocess = \"yolov5\"".to_owned()];
+    Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), note) }
+}
+
 /// Layers of a YOLO before their decoding.
 fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let all = shapes.outputs.len();
@@ -295,10 +353,8 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let raw = |[_, anchors, h, w, width]: &[Option<usize>; 5]| {
         *anchors == Some(3) && width.is_some_and(|width| width > 5) && shapes.is_grid([*h, *w])
     };
-    if (2..=4).contains(&all) && !fives.is_empty() && fives.iter().all(raw) {
-        let note = "these are the layers before the decoding of boxes: export with it, `export.py --include onnx` \
-                    of YOLOv5, or without `--no-decode`";
-        return Export::refused("YOLOv5 or YOLOv7 without its last layer", note);
+    if (2..=4).contains(&all) && fives.len() == all && fives.iter().all(raw) {
+        return Some(yolov5_layers(all, fives[0][4].and_then(|width| width.checked_sub(5))));
     }
     let fours = shapes.last::<4>().unwrap_or_default();
     let darknet = |[_, channels, h, w]: &[Option<usize>; 4]| {
@@ -314,15 +370,21 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
                         the `anchors` of the model's .cfg";
             return Some(Export::named(NAME, Reading::Hint, note));
         }
-        let tiny = [[10, 14], [23, 27], [37, 58], [81, 82], [135, 169], [344, 319]];
-        let full = [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119], [116, 90], [156, 198], [373, 326]];
-        let anchors = if all == 2 { &tiny[..] } else { &full };
-        let anchors = anchors.iter().map(|pair| pair.map(|side| side as f32)).collect();
-        let spec = DarknetSpec { anchors, scale_x_y: Vec::new(), activation: Activation::Sigmoid };
+        // The layers' numbers are those of the .cfg.
+        let has = |layer: &str| shapes.outputs.iter().any(|output| output.name.starts_with(layer));
+        let (whose, anchors, scale_x_y): (_, &[[u16; 2]], &[f32]) = match all {
+            2 if has("030_") && has("037_") => ("YOLOv4-tiny", &YOLOV4_TINY, &[1.05, 1.05]),
+            2 => ("YOLOv3-tiny", &YOLOV3_TINY, &[]),
+            _ if has("139_") && has("161_") => ("YOLOv4", &YOLOV4, &[1.2, 1.1, 1.05]),
+            _ => ("YOLOv3", &YOLOV3, &[]),
+        };
+        let spec = DarknetSpec { scale_x_y: scale_x_y.to_vec(), ..grid_spec(anchors, GridStyle::Darknet) };
         let classes = fours[0][1].and_then(|planes| (planes / 3).checked_sub(5));
-        let note = "these are the layers before the decoding of boxes; the card has the anchors of YOLOv3, so compare `anchors` and \
-                    `scale_x_y` with the model's .cfg";
-        return Some(Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), note));
+        let note = format!(
+            "these are the layers before the decoding of boxes; the card has the anchors of {whose}, so compare `anchors` and \
+             `scale_x_y` with the model's .cfg"
+        );
+        return Some(Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), &note));
     }
     if let ([output], [[_, lines, columns, Some(classes @ 2..)]], Some([_, .., Some(1 | 3)])) =
         (shapes.outputs, &fours[..], shapes.inputs.first().map(Shapes::dims).as_deref())
@@ -337,10 +399,18 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let named = shapes.outputs.iter().all(|output| output.name.starts_with("model_outputs"));
     if let ([[_, Some(channels), _, _]], true) = (&fours[..], named)
         && channels.is_multiple_of(5)
+        && *channels > 25
     {
-        let note = "this is YOLOv2's layer before the decoding of boxes, which no head decodes: train with a domain whose export has \
-                    the outputs `detected_boxes`, `detected_scores` and `detected_classes`";
-        return Export::refused("Azure Custom Vision", note);
+        // `ANCHORS` of the exported `python/object_detection.py`, in cells of 32 pixels.
+        let anchors = [[0.573, 0.677], [1.87, 2.06], [3.34, 5.47], [7.88, 3.53], [9.77, 9.17]];
+        let anchors = anchors.map(|pair: [f32; 2]| pair.map(|side| (side * 32_000.0).round() / 1000.0)).to_vec();
+        let (activation, style) = (Activation::Softmax, GridStyle::Darknet);
+        let spec = DarknetSpec { anchors, scale_x_y: Vec::new(), activation, style };
+        let note = "YOLOv2's layer before the decoding of boxes, with the anchors of the code that Custom Vision exports; the file has no \
+                    names, so take those of its `labels.txt`";
+        let input = vec!["fit = \"stretch\"".to_owned()];
+        let reading = Reading::Head(HeadSpec::Darknet(spec), (channels / 5).checked_sub(5));
+        return Some(Export { input, ..Export::named("Azure Custom Vision", reading, note) });
     }
     let covers = shapes.outputs.iter().any(|output| output.name.starts_with("output_cov"));
     let grids = shapes.last::<3>().unwrap_or_default();
@@ -362,14 +432,41 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     })
 }
 
+/// Offsets from EfficientDet's anchors, and scores after the sigmoid.
+fn efficientdet(shapes: &Shapes<'_>) -> Export {
+    const NAME: &str = "EfficientDet (Yet-Another-EfficientDet-Pytorch)";
+    let rows = shapes.output("regression").and_then(|dims| dims[1]);
+    if shapes.size.zip(rows).is_some_and(|(size, rows)| rows != anchors::count(AnchorKind::EfficientDet, size)) {
+        let note = "its boxes are offsets from other anchors than those of its D0 to D6: use an export with the decoding and NMS inside";
+        return Export::named(NAME, Reading::Refused, note);
+    }
+    // D7 has the grids of D6 and larger anchors.
+    if shapes.size == Some((1536, 1536)) {
+        let note = "D7 has anchors of its own, which no head decodes: use an export with the decoding and NMS inside, or D0 to D6";
+        return Export::named(NAME, Reading::Refused, note);
+    }
+    let anchors = Some(AnchorKind::EfficientDet);
+    let spec = BoxesSpec { anchors, multi_label: Some(false), ..BoxesSpec::default() };
+    let note = "offsets from anchors of the usual sizes and aspect ratios; if it was trained with others, boxes have wrong sides";
+    // `preprocess` of its `utils/utils.py`: bars are 0 after the mean is subtracted, so they have the mean's colour.
+    let input = [
+        "preprocess = \"damo-yolo\"",
+        "pad = 116",
+        "scale = \"1/255\"",
+        "mean = [0.485, 0.456, 0.406]",
+        "std = [0.229, 0.224, 0.225]",
+    ];
+    let classes = shapes.output("classification").and_then(|dims| *dims.last()?);
+    let input = input.map(str::to_owned).to_vec();
+    Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Ssd(spec), classes), note) }
+}
+
 /// Boxes that are offsets or bins, beside their scores.
 fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
     let is_boxes = |dims: &Vec<Option<usize>>| matches!(dims[..], [_, _, Some(4)]);
     if shapes.are_named(&["regression", "classification"]) && shapes.output("regression").as_ref().is_some_and(is_boxes)
     {
-        let note =
-            "its boxes are offsets from anchors, which no head decodes: use an export with the decoding and NMS inside";
-        return Export::refused("EfficientDet (Yet-Another-EfficientDet-Pytorch)", note);
+        return Some(efficientdet(shapes));
     }
     let [first, second] = shapes.outputs else { return None };
     let dims = [Shapes::dims(first), Shapes::dims(second)];
@@ -377,9 +474,30 @@ fn anchors(shapes: &Shapes<'_>) -> Option<Export> {
     if shapes.are_named(&["boxes", "classes"])
         && shapes.output("boxes").is_some_and(|dims| bins(&dims) && shapes.are_cells(dims[1], 1))
     {
-        let note = "its boxes are 4 x 16 bins that nothing has decoded: export a model whose last layer is the decoded box, \
-                    as `decode_predictions` gives it";
-        return Export::refused("KerasCV's YOLOv8", note);
+        let spec = NanodetSpec {
+            strides: STRIDES.to_vec(),
+            reg_max: 15,
+            sigmoid: false,
+            cell_centre: true,
+            multi_label: false,
+        };
+        let note = "4 x 16 bins of distances from the cells, and scores; whether pixels are from 0 to 1 or to 255 is its backbone's";
+        let classes = shapes.output("classes").and_then(|dims| *dims.last()?);
+        let reading = Reading::Head(HeadSpec::Nanodet(spec), classes);
+        let input = ["preprocess = \"tensorflow\"", "scale = 1", "mean = 0", "std = 1"].map(str::to_owned).to_vec();
+        return Some(Export { input, ..Export::named("KerasCV's YOLOv8", reading, note) });
+    }
+    if shapes.are_named(&["boxes", "classes"])
+        && let [Some([rows, Some(4)]), Some([others, classes])] =
+            ["boxes", "classes"].map(|name| shapes.output(name).and_then(|dims| <[_; 2]>::try_from(dims).ok()))
+        && rows == others
+    {
+        let spec =
+            BoxesSpec { format: Some(BoxFormat::Cxcywh), unit: Some(BoxUnit::Normalized), ..BoxesSpec::default() };
+        let note = "scores, and centres and sizes as fractions of the input, without a batch";
+        let input = vec!["preprocess = \"yolov5\"".to_owned()];
+        let reading = Reading::Head(HeadSpec::Ssd(spec), classes);
+        return Some(Export { input, ..Export::named("YOLOv3 of Ultralytics (archive)", reading, note) });
     }
     let single = dims.iter().any(|dims| matches!(dims[..], [_, _, Some(1), Some(4)]));
     let classes = shapes.output("confs").and_then(|dims| *dims.last()?);
@@ -415,9 +533,8 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         let reading = boxes(BoxUnit::Normalized, Background::First);
         return Some(Export { input, ..Export::named("MLPerf's SSD-ResNet34", reading, note) });
     }
-    if shapes.outputs.iter().any(|output| output.name.starts_with("yolonms_layer")) {
-        let note = "its last output has indices into the others, which no head reads: use an export with final boxes";
-        return Export::refused("keras-yolo3 (ONNX's model zoo)", note);
+    if let Some(export) = keras_yolo3(shapes) {
+        return Some(export);
     }
     if zoo("detected_boxes") && zoo("detected_scores") && zoo("detected_classes") {
         let note = "final boxes as fractions of the input; the file has no names, so take those of its `labels.txt`";
@@ -438,10 +555,70 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
     None
 }
 
+/// Boxes and transposed scores of all anchors, and the indices of those that NMS has chosen.
+fn keras_yolo3(shapes: &Shapes<'_>) -> Option<Export> {
+    const NAME: &str = "keras-yolo3 (ONNX's model zoo)";
+    if !shapes.outputs.iter().any(|output| output.name.starts_with("yolonms_layer")) {
+        return None;
+    }
+    let of = |is: fn(&[Option<usize>]) -> bool| shapes.outputs.iter().find(|output| is(&Shapes::dims(output)));
+    let boxes = of(|dims| matches!(dims, [_, _, Some(4)]));
+    let scores = of(|dims| matches!(dims, [_, Some(5..), None | Some(100..)]));
+    let (Some(boxes), Some(scores)) = (boxes, scores) else {
+        return Export::refused(NAME, "its outputs are not the boxes and the scores of all anchors");
+    };
+    let spec = BoxesSpec {
+        boxes: Some(boxes.name.clone()),
+        scores: Some(scores.name.clone()),
+        format: Some(BoxFormat::Yxyx),
+        unit: Some(BoxUnit::Pixels),
+        ..BoxesSpec::default()
+    };
+    let note = "boxes and scores of all anchors; its last output has the indices of an NMS of its own, which visiond does itself";
+    // `letterbox_image` of keras-yolo3's `yolo3/utils.py`.
+    let mut input = vec!["preprocess = \"yolov5\"".to_owned(), "pad = 128".to_owned()];
+    if shapes.size.is_none() {
+        input.insert(0, "size = [416, 416]  # width, height: the model leaves them open".to_owned());
+    }
+    let classes = Shapes::dims(scores).get(1).copied().flatten();
+    Some(Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Ssd(spec), classes), note) })
+}
+
 /// Rows that the model has chosen, in the order of `columns`, and whether NMS is left.
 fn rows_spec(columns: Option<&[Column]>, nms: bool) -> HeadSpec {
     let rows = RowsSpec { columns: columns.map(<[Column]>::to_vec), nms, ..RowsSpec::default() };
     HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows }
+}
+
+/// Rows that the model has chosen, with numbers of classes among which is the background's.
+fn background_rows(columns: &[Column], unit: BoxUnit, background: Background) -> HeadSpec {
+    let rows = RowsSpec { columns: Some(columns.to_vec()), background, ..RowsSpec::default() };
+    HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows }
+}
+
+/// Rows `[1, 1, N, 7]` of the layer of that name.
+fn detection_output(shapes: &Shapes<'_>) -> Option<Export> {
+    use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
+    let is_rows = |output: &&TensorInfo| matches!(Shapes::dims(output)[..], [_, Some(1), _, Some(7)]);
+    let is_count = |output: &&TensorInfo| matches!(Shapes::dims(output)[..], [_, Some(1), Some(1), Some(1)]);
+    let found = shapes.outputs.iter().find(is_rows)?;
+    let counts = shapes.outputs.iter().filter(is_count).count();
+    if shapes.outputs.len() > 1 + counts {
+        return None;
+    }
+    let is_tao = found.name.starts_with("NMS");
+    let (exporter, background, note) = if is_tao {
+        let note = "rows of picture, class, score and box as fractions of the input; classes have the places of its labels file, \
+                    whose first is often the background";
+        ("NVIDIA TAO", Background::None, note)
+    } else {
+        let note =
+            "rows of picture, class, score and box as fractions of the input, of which class 0 is the background";
+        ("OpenVINO or Caffe (DetectionOutput)", Background::First, note)
+    };
+    let spec = background_rows(&[Batch, Class, Score, X1, Y1, X2, Y2], BoxUnit::Normalized, background);
+    let input = vec!["fit = \"stretch\"".to_owned()];
+    Some(Export { input, ..Export::named(exporter, Reading::Head(spec, None), note) })
 }
 
 /// Returns the number of classes of boxes `[1, N, 4]` and scores `[1, classes, N]`.
@@ -457,7 +634,6 @@ fn transposed_scores(shapes: &Shapes<'_>) -> Option<usize> {
 /// Candidates before NMS, and rows with columns of their own.
 fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
-    let named = |exporter, note: &str| Some(Export::named(exporter, Reading::Guessed, note));
     let read = |exporter, spec, note: &str| Some(Export::named(exporter, Reading::Head(spec, None), note));
     let rows = shapes.last::<2>().unwrap_or_default();
     let is_row = |output: &&TensorInfo| Shapes::dims(output).last() == Some(&Some(6));
@@ -521,14 +697,15 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
             return read(exporter, rows_spec(Some(&columns), false), note);
         }
     }
-    let four = shapes.last::<4>().unwrap_or_default();
-    if four.iter().any(|dims| dims[0] == Some(1) && dims[1] == Some(1) && dims[3] == Some(7)) {
-        let note =
-            "its rows are picture, class, score, left, top, right and bottom, with two dimensions of 1 before them";
-        return named("OpenVINO, Caffe or TAO (DetectionOutput)", note);
+    if let Some(export) = detection_output(shapes) {
+        return Some(export);
     }
-    if shapes.output("detections").is_some_and(|dims| dims.last() == Some(&Some(7))) {
-        return named("automl's EfficientDet", "its rows are picture, top, left, bottom, right, score and class");
+    if let ([output], [[_, Some(7)]]) = (shapes.outputs, &rows[..])
+        && output.name == "detections"
+    {
+        let spec = background_rows(&[Batch, Y1, X1, Y2, X2, Score, Class], BoxUnit::Pixels, Background::First);
+        let note = "rows of picture, top, left, bottom, right, score and class from 1";
+        return read("automl's EfficientDet", spec, note);
     }
     let is_joint = shapes.output("dets").is_some_and(|dims| dims.last() == Some(&Some(5)));
     if shapes.are_named(&["dets", "labels"]) && is_joint {

@@ -178,6 +178,12 @@ pub(super) const BOX_SCORE_CLASS: RowColumns = RowColumns { box_at: [0, 1, 2, 3]
 /// Frame of the batch, box, class, score.
 pub(super) const BATCH_BOX_CLASS_SCORE: RowColumns = RowColumns { box_at: [1, 2, 3, 4], score: 6, class: 5, width: 7 };
 
+/// The orders of public exports that a card need not write: Ultralytics; YOLOv7.
+const USUAL_ORDERS: [&[Column]; 2] = {
+    use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
+    [&[X1, Y1, X2, Y2, Score, Class], &[Batch, X1, Y1, X2, Y2, Class, Score]]
+};
+
 /// The other orders of public exports: PaddleDetection; YOLO-NAS flat; PINTO_model_zoo, two kinds.
 const OTHER_ORDERS: [&[Column]; 5] = {
     use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
@@ -203,6 +209,16 @@ impl RowColumns {
     pub(super) fn four(&self, row: &[f32]) -> [f32; 4] {
         self.box_at.map(|column| row[column])
     }
+}
+
+/// Returns the known orders of rows of `width` numbers.
+pub(super) fn orders_of(width: usize) -> impl Iterator<Item = &'static [Column]> {
+    USUAL_ORDERS.into_iter().chain(OTHER_ORDERS).filter(move |columns| columns.len() == width)
+}
+
+/// Returns an order as a card has it; `None` for one that it need not write.
+pub(super) fn written_order(columns: &[Column]) -> Option<Vec<Column>> {
+    (!USUAL_ORDERS.contains(&columns)).then(|| columns.to_vec())
 }
 
 /// Returns what to write for rows that contradict the card: their order, if it is the only known one that fits all of them.

@@ -154,8 +154,10 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
     for (index, strides) in GRIDS.into_iter().enumerate() {
         let Some(size) = size else { break };
         let (unusual, count) = (u8::from(index > 1), cells(size, strides));
-        // A walk that did not see every path may have missed the sigmoid; the usual grids speak for a YOLO all the same.
-        let scored = scored || index == 0 && !tail.known;
+        // A walk that did not see every path may have missed the sigmoid, and a quantised one has other operators; the usual grids
+        // speak for a YOLO all the same, and a run shows whether its scores are none.
+        let computed = !tail.is_raw() && !tail.softmax && rows != RowParts::Other && columns != RowParts::Other;
+        let scored = scored || index == 0 && (!tail.known || computed);
         let (of_cells, of_anchors) = (a == Some(count), a == Some(3 * count));
         if let Some(b) = b.filter(|_| of_cells) {
             propose_nanodet(evidence, &tail, b, strides, unusual, &format!("one row for each of {count} cells"));
@@ -173,6 +175,12 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
         let apart = matches!(rows, RowParts::BoxFirst { exp: false, objectness: true, .. });
         if let Some(b) = b.filter(|_| of_cells && apart && rows.may_be_yolov5(masks)) {
             propose_yolov5(evidence, &tail, b, 1 + unusual, &format!("one row for each of {count} cells"));
+        }
+        // The same where the graph shows nothing of the parts.
+        let hidden = rows == RowParts::Hidden && tail.known && tail.arithmetic && !tail.exp;
+        if let Some(b) = b.filter(|&b| scored && of_cells && hidden && b > 5) {
+            let rank = rank_of(b - 5, 3, 5) + unusual;
+            propose_yolov5(evidence, &tail, b, rank, &format!("one row for each of {count} cells"));
         }
         if let Some(b) = b.filter(|&b| scored && of_anchors && b > 5 && rows.may_be_yolov5(masks)) {
             propose_yolov5(evidence, &tail, b, 1 + unusual, &format!("one row for each of {} anchors", 3 * count));

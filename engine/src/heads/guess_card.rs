@@ -53,6 +53,9 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
     let Some(picture) = picture(inputs) else { return text };
     let mut lines: Vec<String> = size_text(spec, facts, usual).into_iter().collect();
     let known = export.map(|export| &export.input[..]).unwrap_or_default();
+    if known.iter().any(|line| line.starts_with("size")) {
+        lines.clear();
+    }
     lines.extend_from_slice(known);
     let dims: Vec<Option<usize>> = picture.shape.iter().flatten().map(Dim::fixed).collect();
     let channels = dims.len().checked_sub(3).map(|first| [dims[first], dims[first + 2]]);
@@ -79,8 +82,8 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
         let key = if plain { name.clone() } else { format!("{name:?}") };
         let numbers = input.shape.as_ref().map_or(1, |dims| dims.iter().skip(1).filter_map(Dim::fixed).product());
         let fill = match numbers {
-            // PaddleDetection's inputs.
-            _ if name == "im_shape" => "\"input-size-hw\"".to_owned(),
+            // Those of PaddleDetection and keras-yolo3.
+            _ if name == "im_shape" || name == "image_shape" => "\"input-size-hw\"".to_owned(),
             2 if name == "scale_factor" => "[1, 1]".to_owned(),
             2 => "\"input-size\"  # width, height".to_owned(),
             count @ 0..=64 => format!("{:?}", vec![1; count.max(1)]),

@@ -1,7 +1,7 @@
 //! NanoDet and NanoDet-Plus: class scores and distance distributions on grids.
 //!
 //! Reads one output `[1, N, classes + 4 * (reg_max + 1)]`, f32 or f16, or two outputs per stride, `[1, n, classes]` and `[1, n,
-//! 4 * (reg_max + 1)]`. N counts the cells of the grids of all strides (ceil of size by stride), row by row. Scores are after
+//! 4 * (reg_max + 1)]`, or two for all of them (KerasCV's YOLOv8). N counts the cells of the grids of all strides (ceil of size by stride), row by row. Scores are after
 //! the sigmoid, unless the card sets `sigmoid = true`. The distance of a side is the expected bin of the softmax over `reg_max
 //! + 1` logits, times the stride; left, top, right, bottom, from `(x + 0.5) * stride` (`cell_centre = true`: NanoDet,
 //! NanoDet-g) or from `x * stride` (NanoDet-Plus). Boxes are clipped to the input.
@@ -10,7 +10,8 @@
 //! class, as in NanoDet's C++ demos.
 //!
 //! Source: `get_bboxes` in `nanodet/model/head/gfl_head.py` and `nanodet_plus_head.py` of RangiLyu/nanodet, and `multiclass_nms` in
-//! `nanodet/model/module/nms.py`.
+//! `nanodet/model/module/nms.py`; `decode_regression_to_boxes`, `get_anchors` and `dist2bbox` in keras_cv
+//! `models/object_detection/yolo_v8/yolo_v8_detector.py`.
 //!
 //! A frame costs one pass over the scores, eight at a time; a box is computed only for a row that passes.
 
@@ -37,6 +38,8 @@ pub(super) enum NanodetLayout {
     Joint { output: usize, width: usize, classes: usize },
     /// A pair of scores and distances per stride.
     Split { outputs: Vec<(usize, usize)>, classes: usize },
+    /// A pair of scores and distances for all strides.
+    Pair { scores: usize, distances: usize, classes: usize },
 }
 
 /// Returns the cells of a grid along x and y.
@@ -63,19 +66,46 @@ impl Nanodet {
         }
         Some(NanodetLayout::Split { outputs: pairs, classes: self.class_count })
     }
+
+    /// Finds the distances of all cells in an output of their own, and the scores in the other.
+    fn pair(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Option<NanodetLayout>, Misfit> {
+        let table = |index: usize| outputs.shape(index).last::<2>();
+        let [Some([rows, first]), Some([others, second])] = [table(0), table(1)] else { return Ok(None) };
+        let is_distances = |width: Option<usize>| width == Some(4 * self.bins());
+        let named = |index: usize| outputs.name(index).to_ascii_lowercase().contains("box");
+        let distances = match (is_distances(first), is_distances(second)) {
+            (true, true) => usize::from(named(1)),
+            (true, false) => 0,
+            (false, true) => 1,
+            (false, false) => return Ok(None),
+        };
+        let (scores, width) = if distances == 0 { (1, second) } else { (0, first) };
+        for rows in [rows, others] {
+            check_cells(rows, |stride| cells(input_size, stride), &self.spec.strides, input_size)
+                .map_err(|problem| format!("`{}` {problem}", outputs.name(distances)))?;
+        }
+        let classes = classes_in(width, 0, self.class_count, "rows")
+            .map_err(|problem| format!("`{}` {problem}", outputs.name(scores)))?;
+        Ok(Some(NanodetLayout::Pair { scores, distances, classes: classes.unwrap_or(0) }))
+    }
 }
 
 impl Decoder for Nanodet {
     type Layout = NanodetLayout;
 
     fn reads(&self) -> &'static str {
-        "one output [1, cells of all grids, classes + 4 * (reg_max + 1)], or two a stride, [1, cells, classes] and [1, cells, 4 * (reg_max + 1)]"
+        "one output [1, cells of all grids, classes + 4 * (reg_max + 1)], or two a stride or for all, [1, cells, classes] and [1, cells, 4 * (reg_max + 1)]"
     }
 
     fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<NanodetLayout, Misfit> {
         if outputs.count() >= 2 * self.spec.strides.len()
             && self.class_count > 0
             && let Some(layout) = self.split(outputs, input_size)
+        {
+            return Ok(layout);
+        }
+        if outputs.count() == 2
+            && let Some(layout) = self.pair(outputs, input_size)?
         {
             return Ok(layout);
         }
@@ -93,7 +123,12 @@ impl Decoder for Nanodet {
         let (bins, read) = (self.bins(), |index: usize| input.outputs[index].tensor.to_f32());
         let joint = match layout {
             &NanodetLayout::Joint { output, .. } => read(output),
+            &NanodetLayout::Pair { scores, .. } => read(scores),
             NanodetLayout::Split { .. } => Cow::default(),
+        };
+        let apart = match layout {
+            &NanodetLayout::Pair { distances, .. } => read(distances),
+            _ => Cow::default(),
         };
         let mut first_row = 0;
         for (level, &stride) in self.spec.strides.iter().enumerate() {
@@ -104,6 +139,11 @@ impl Decoder for Nanodet {
                 &NanodetLayout::Joint { width, classes, .. } => {
                     let rows = joint.get(first_row * width..).unwrap_or(&[]);
                     (classes, rows, width.max(1), rows.get(classes..).unwrap_or(&[]), width.max(1))
+                }
+                &NanodetLayout::Pair { classes, .. } => {
+                    let scores = joint.get(first_row * classes..).unwrap_or(&[]);
+                    let distances = apart.get(first_row * 4 * bins..).unwrap_or(&[]);
+                    (classes, scores, classes.max(1), distances, 4 * bins)
                 }
                 NanodetLayout::Split { outputs, classes } => {
                     split = (read(outputs[level].0), read(outputs[level].1));
@@ -145,6 +185,7 @@ impl Decoder for Nanodet {
             &NanodetLayout::Joint { output, width, classes } => {
                 read(output).chunks_exact(width.max(1)).flat_map(|row| &row[..classes]).copied().collect()
             }
+            &NanodetLayout::Pair { scores, .. } => read(scores).into_owned(),
             NanodetLayout::Split { outputs, .. } => {
                 outputs.iter().flat_map(|(scores, _)| read(*scores).into_owned()).collect()
             }
@@ -177,6 +218,16 @@ impl Decoder for Nanodet {
                     let rows = grid.columns * grid.lines;
                     add(rows, grid, values, values.from_column(classes));
                     values = values.from_row(rows);
+                }
+                classes
+            }
+            &NanodetLayout::Pair { scores, distances, classes } => {
+                let (mut scores, ..) = rows_of(outputs, scores)?;
+                let (mut boxes, ..) = rows_of(outputs, distances)?;
+                for grid in self.spec.strides.iter().map(|&stride| grid(stride)) {
+                    let rows = grid.columns * grid.lines;
+                    add(rows, grid, scores, boxes);
+                    (scores, boxes) = (scores.from_row(rows), boxes.from_row(rows));
                 }
                 classes
             }

@@ -127,6 +127,25 @@ pub struct DarknetSpec {
     pub scale_x_y: Vec<f32>,
     /// How raw numbers become scores: the sigmoid, or the softmax of YOLOv2.
     pub activation: Activation,
+    /// How raw numbers become boxes.
+    pub style: GridStyle,
+}
+
+/// How the raw numbers of a grid's cells become boxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GridStyle {
+    /// exp(x) of sizes, and every class that passes: Darknet.
+    #[default]
+    Darknet,
+    /// Squares of sigmoids, and the best class: YOLOv5, YOLOv7.
+    Yolov5,
+}
+
+/// Boxes that are the offsets from anchors of a known kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnchorKind {
+    /// Nine a cell on grids of strides 8 to 128: EfficientDet.
+    EfficientDet,
 }
 
 /// Options of [`Family::Nanodet`].
@@ -180,6 +199,8 @@ pub struct RowsSpec {
     pub columns: Option<Vec<Column>>,
     /// Whether the model has only chosen a class for each box, and NMS is left.
     pub nms: bool,
+    /// Where the background class is among the class numbers.
+    pub background: Background,
     /// The output with the boxes, if scores and classes have outputs of their own; found by name or shape if not given.
     pub boxes: Option<String>,
     /// The output with the scores.
@@ -209,6 +230,8 @@ pub struct BoxesSpec {
     pub background: Option<Background>,
     /// Whether one box may have several classes; `None` is no for softmax and single outputs of `Detr`, otherwise yes.
     pub multi_label: Option<bool>,
+    /// The anchors from which boxes are offsets; `Ssd` only.
+    pub anchors: Option<AnchorKind>,
 }
 
 /// The kind of heat map.
@@ -572,6 +595,10 @@ pub(crate) const COLUMNS: [(&str, Column); 8] = [
     ("y2", Column::Y2),
     ("_", Column::Skipped),
 ];
+/// The words of cards for how raw numbers become boxes.
+pub(crate) const GRID_STYLES: [(&str, GridStyle); 2] = [("darknet", GridStyle::Darknet), ("yolov5", GridStyle::Yolov5)];
+/// The words of cards for kinds of anchors.
+pub(crate) const ANCHORS: [(&str, AnchorKind); 1] = [("efficientdet", AnchorKind::EfficientDet)];
 /// The words of cards for the end of a depth map that is near.
 pub(crate) const NEARER: [(&str, Nearer); 2] = [("smaller", Nearer::Smaller), ("larger", Nearer::Larger)];
 
@@ -613,6 +640,7 @@ impl HeadSpec {
                 set("oriented", *oriented),
                 rows.columns.as_ref().map(|columns| ("columns", Column::list(columns))),
                 set("nms", rows.nms),
+                (rows.background != Background::None).then(|| ("background", word(&BACKGROUNDS, &rows.background))),
                 name("boxes", &rows.boxes),
                 name("scores", &rows.scores),
                 name("labels", &rows.labels),
@@ -626,6 +654,7 @@ impl HeadSpec {
                 Some(("anchors", format!("{:?}", spec.anchors.as_flattened()))),
                 (!spec.scale_x_y.is_empty()).then(|| ("scale_x_y", format!("{:?}", spec.scale_x_y))),
                 (spec.activation != Activation::Sigmoid).then(|| ("activation", word(&ACTIVATIONS, &spec.activation))),
+                (spec.style != GridStyle::Darknet).then(|| ("style", word(&GRID_STYLES, &spec.style))),
             ],
             Self::Nanodet(spec) => vec![
                 Some(("strides", format!("{:?}", spec.strides))),
@@ -644,6 +673,7 @@ impl HeadSpec {
                 spec.unit.map(|unit| ("unit", word(&UNITS, &unit))),
                 spec.background.map(|background| ("background", word(&BACKGROUNDS, &background))),
                 spec.multi_label.map(|several| ("multi_label", several.to_string())),
+                spec.anchors.map(|anchors| ("anchors", word(&ANCHORS, &anchors))),
             ],
             Self::Heatmap(spec) => vec![
                 Some(("style", word(&STYLES, &spec.style))),

@@ -744,7 +744,8 @@ fn every_guess_comes_with_a_card_that_builds_its_head() {
 
 fn darknet(anchors: usize, scales: usize) -> DarknetSpec {
     let scale_x_y = vec![1.1; scales];
-    DarknetSpec { anchors: vec![[10.0, 13.0]; anchors], scale_x_y, activation: Activation::Sigmoid }
+    let style = if scales == 1 { GridStyle::Yolov5 } else { GridStyle::Darknet };
+    DarknetSpec { anchors: vec![[10.0, 13.0]; anchors], scale_x_y, activation: Activation::Sigmoid, style }
 }
 
 pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
@@ -757,24 +758,27 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
     prop_oneof![
         (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov5 { keypoints, masks }),
         (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov8 { keypoints, masks, oriented: false }),
-        (keypoints(), unit(), any::<bool>()).prop_map(|(keypoints, unit, nms)| {
-            let rows = RowsSpec { nms, ..RowsSpec::default() };
+        (keypoints(), unit(), any::<bool>(), background()).prop_map(|(keypoints, unit, nms, background)| {
+            let rows = RowsSpec { nms, background, ..RowsSpec::default() };
             HeadSpec::YoloNms { keypoints, unit, oriented: false, rows }
         }),
-        (Just(COLUMNS.map(|(_, column)| column).to_vec()).prop_shuffle(), unit()).prop_map(|(columns, unit)| {
-            let rows = RowsSpec { columns: Some(columns), ..RowsSpec::default() };
-            HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows }
-        }),
+        (Just(COLUMNS.map(|(_, column)| column).to_vec()).prop_shuffle(), unit(), background()).prop_map(
+            |(columns, unit, background)| {
+                let rows = RowsSpec { columns: Some(columns), background, ..RowsSpec::default() };
+                HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows }
+            }
+        ),
         Just(HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true }),
         Just(HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() }),
         (any::<bool>(), strides()).prop_map(|(decoded, strides)| HeadSpec::Yolox(YoloxSpec { decoded, strides })),
         (strides(), 0..3_usize, any::<bool>(), any::<bool>()).prop_map(|(strides, reg_max, sigmoid, multi_label)| {
             HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true, multi_label })
         }),
-        (background(), activation(), prop::option::of(any::<bool>())).prop_map(
-            |(background, activation, multi_label)| {
+        (background(), activation(), prop::option::of(any::<bool>()), prop::bool::weighted(0.2)).prop_map(
+            |(background, activation, multi_label, offsets)| {
                 HeadSpec::Ssd(BoxesSpec {
                     multi_label,
+                    anchors: offsets.then_some(AnchorKind::EfficientDet),
                     background: Some(background),
                     activation: Some(activation),
                     ..BoxesSpec::default()
@@ -902,6 +906,10 @@ pub(super) fn right_outputs(
         HeadSpec::Nanodet(spec) if variant == 0 => {
             vec![tensor("output", &[1, cells(&spec.strides, true), classes + 4 * (spec.reg_max + 1)])]
         }
+        HeadSpec::Nanodet(spec) if variant == 1 => {
+            let n = cells(&spec.strides, true);
+            vec![tensor("boxes", &[1, n, 4 * (spec.reg_max + 1)]), tensor("cls", &[1, n, classes])]
+        }
         HeadSpec::Nanodet(spec) => spec
             .strides
             .iter()
@@ -924,6 +932,11 @@ pub(super) fn right_outputs(
             };
             widths.iter().flat_map(of_width).collect()
         }
+        HeadSpec::Darknet(spec) if spec.style == GridStyle::Yolov5 => {
+            let anchors = spec.anchors.len() / (variant + 1);
+            let dims = |grid: usize| [1, anchors, rows, grid + 1, 5 + classes];
+            (0..=variant).map(|grid| tensor(&format!("o{grid}"), &dims(grid))).collect()
+        }
         HeadSpec::Darknet(spec) => {
             let planes = (spec.anchors.len() / (variant + 1)) * (5 + classes);
             (0..=variant).map(|grid| tensor(&format!("o{grid}"), &[1, planes, rows, grid + 1])).collect()
@@ -931,6 +944,11 @@ pub(super) fn right_outputs(
         HeadSpec::Fomo => vec![tensor("output", &[1, rows, 3, classes + 1])],
         HeadSpec::Movenet if variant == 0 => vec![tensor("output", &[1, 1, 17, 3])],
         HeadSpec::Movenet => vec![tensor("output", &[1, rows, 56])],
+        HeadSpec::Ssd(BoxesSpec { anchors: Some(kind), background, .. }) => {
+            let n = anchors::count(*kind, size);
+            let width = classes + background_columns(background.unwrap_or_default());
+            vec![tensor("regression", &[1, n, 4]), tensor("classification", &[1, n, width])]
+        }
         HeadSpec::Ssd(spec) if variant == 0 => {
             scored(classes + background_columns(spec.background.unwrap_or_default()))
         }
@@ -938,6 +956,7 @@ pub(super) fn right_outputs(
             let width = classes + background_columns(spec.background.unwrap_or_default());
             vec![tensor("boxes", &[1, rows, 1, 4]), tensor("scores", &[1, width, rows])]
         }
+        HeadSpec::Ssd(_) if variant == 2 => vec![tensor("output", &[1, 4 + classes, rows])],
         HeadSpec::Ssd(_) => chosen(),
         HeadSpec::Detr(spec) => match variant {
             0 => {

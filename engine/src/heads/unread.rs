@@ -53,6 +53,10 @@ pub(super) fn unread(spec: &HeadSpec, classes: usize, outputs: &[TensorInfo], si
     }
     let of = |kept: &[usize]| kept.iter().map(|&index| outputs[index].clone()).collect::<Vec<_>>();
     let reads = |kept: &[usize]| {
+        // One output alone is another layout of this family, and no proof that the others are not read.
+        if matches!(spec, HeadSpec::Ssd(_)) && kept.len() == 1 {
+            return None;
+        }
         let outputs = of(kept);
         let head = build(spec, &outputs, size, classes).ok()?;
         Some((head.masks(&outputs, size).is_some(), head.keypoints()))

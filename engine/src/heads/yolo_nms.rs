@@ -9,7 +9,8 @@
 //! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
 //!   EfficientNMS, YOLOv7 and YOLOv8 exports with it); three without the number; two with `[1, N, 5]` of boxes and scores
 //!   (MMDeploy, OpenVINO's training extensions).
-//! - rows of any other order, which the card has as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS.
+//! - rows of any other order, which the card has as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS; `[1, 1, N, 7]` of
+//!   DetectionOutput (Caffe, OpenVINO, TAO).
 //!
 //! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. Needs no NMS unless the card sets `nms = true`:
 //! then the model has only chosen the best class of each cell (DeepStream-Yolo, Qualcomm AI Hub).
@@ -30,7 +31,7 @@ use super::masks;
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, may_be};
 use super::raw_numbers::{Numbers, not_probabilities, not_radians, wrong_labels, wrong_unit};
-use super::rows::{class_number, corners};
+use super::rows::{class_number, class_of, corners};
 use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints, RowsSpec};
 
 pub(super) struct YoloNms {
@@ -148,7 +149,7 @@ impl YoloNms {
         OutputEncoding {
             format: self.format(),
             unit: self.unit,
-            background: Background::None,
+            background: self.rows.background,
             class_count: self.class_count,
         }
     }
@@ -197,7 +198,8 @@ impl Decoder for YoloNms {
             if score.is_nan() || score < input.score_threshold {
                 continue;
             }
-            let Some(class) = class_number(row[at.class]) else { continue };
+            let class = class_number(row[at.class]).and_then(|n| class_of(n, self.rows.background, self.class_count));
+            let Some(class) = class else { continue };
             let added = out.push(index, class, score, corners(at.four(row), self.format(), unit, size)) && with_rest;
             if added && self.oriented {
                 out.push_angle(index, row[6]);
@@ -260,7 +262,8 @@ impl Decoder for YoloNms {
         let used = rows().filter(|row| row[at.score] > 0.0);
         let boxes: Vec<[f32; 4]> = used.map(|row| at.four(row)).collect();
         let found = rows().map(|row| (row[at.score], row[at.class]));
-        wrong_labels(found, 0, self.class_count, input.score_threshold)
+        let first = u32::from(self.rows.background == Background::First);
+        wrong_labels(found, first, self.class_count, input.score_threshold)
             .or_else(|| wrong_unit(&boxes, self.unit, UNIT))
             .or_else(|| not_radians(rows().filter(|row| self.oriented && row[at.score] > 0.0).map(|row| &row[6])))
     }
@@ -296,7 +299,8 @@ impl Decoder for YoloNms {
             points: points.map(|_| values.from_column(6)),
             ..table(rows, scores, values.from_column(first))
         };
-        Some(FilterSpec { points, ..best_of(vec![table], 0..1, plain_box(format, self.unit, input_size)) })
+        let labels = self.encoding().label_code();
+        Some(FilterSpec { points, labels, ..best_of(vec![table], 0..1, plain_box(format, self.unit, input_size)) })
     }
 
     fn suppression(&self, _layout: &YoloNmsLayout) -> Suppression {

@@ -8,9 +8,9 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
-    Activation, AttributeKind, AttributeSpec, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column,
-    DarknetSpec, DbTextSpec, DepthSpec, FacesSpec, FacesStyle, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints,
-    NanodetSpec, Nearer, RowsSpec, YoloxSpec,
+    Activation, AnchorKind, AttributeKind, AttributeSpec, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec,
+    Column, DarknetSpec, DbTextSpec, DepthSpec, FacesSpec, FacesStyle, GridStyle, HeadSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
 use visiond_kernels::letterbox::{Fit, Mapping};
@@ -45,6 +45,7 @@ fn boxes(u: &mut Unstructured<'_>) -> Result<BoxesSpec> {
         unit: option(u, |u| u.choose(&UNITS).copied())?,
         background: option(u, |u| u.choose(&BACKGROUNDS).copied())?,
         multi_label: option(u, |u| u.arbitrary())?,
+        anchors: option(u, |_| Ok(AnchorKind::EfficientDet))?,
         ..BoxesSpec::default()
     })
 }
@@ -75,7 +76,7 @@ fn rows(u: &mut Unstructured<'_>) -> Result<RowsSpec> {
         columns.rotate_left(u.int_in_range(0..=5)?);
         Ok(columns)
     })?;
-    Ok(RowsSpec { columns, nms: u.arbitrary()?, ..RowsSpec::default() })
+    Ok(RowsSpec { columns, nms: u.arbitrary()?, background: *u.choose(&BACKGROUNDS)?, ..RowsSpec::default() })
 }
 
 fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
@@ -115,6 +116,7 @@ fn spec(u: &mut Unstructured<'_>) -> Result<HeadSpec> {
             anchors: vec![[10.0, 13.0]; u.int_in_range(0..=6)?],
             scale_x_y: vec![1.1; u.int_in_range(0..=3)?],
             activation: *u.choose(&ACTIVATIONS)?,
+            style: *u.choose(&[GridStyle::Darknet, GridStyle::Yolov5])?,
         }),
         9 => HeadSpec::Movenet,
         10 => HeadSpec::Semantic {

@@ -134,8 +134,11 @@ pub fn fit_lines(guesses: &[HeadGuess], outputs: &[TensorInfo]) -> String {
     let fits = |guess: &HeadGuess| line("fits", format!("{}: {}", guess.family.name(), guess.reason));
     let mut lines: String = guesses.iter().map(fits).collect();
     let tied: Vec<&str> = guesses.iter().filter(|guess| guess.tied).map(|guess| guess.family.name()).collect();
-    if let [_, _, ..] = tied[..] {
-        let families = tied.join(" and ");
+    if let [first, others @ ..] = &tied[..]
+        && !others.is_empty()
+    {
+        let is_one_family = others.iter().all(|other| other == first);
+        let families = if is_one_family { format!("these ways to read {first}") } else { tied.join(" and ") };
         lines +=
             &line("tie", format!("{families} fit equally well: its documentation decides, or a picture that you know"));
     }

@@ -55,6 +55,9 @@ const WAYS: [&[&str]; 5] = [
     &["order = \"bgr\"", "scale = 1", "mean = 0", "std = 1"],
 ];
 
+/// Boxes whose sides are all shorter than this in pixels are none: they are read in another unit.
+const LEAST_SIDE: f32 = 2.0;
+
 /// A score that shows that a model sees what it was trained for.
 const SURE: f32 = 0.5;
 
@@ -62,8 +65,17 @@ const SURE: f32 = 0.5;
 const FEW: usize = 20;
 
 impl Proposals {
-    /// Runs the model with the card of each guess, and keeps those that do not contradict it.
-    pub fn tried(path: &Path, limits: &LoadLimits, guesses: Vec<HeadGuess>) -> Self {
+    /// Runs the model with the card of each guess, and keeps those that do not contradict it. If none is left, `orders` are tried:
+    /// guesses that a run must speak for.
+    pub fn tried(path: &Path, limits: &LoadLimits, guesses: Vec<HeadGuess>, orders: Vec<HeadGuess>) -> Self {
+        let mut found = Self::of_guesses(path, limits, guesses);
+        if found.guesses.is_empty() && found.untried.is_none() && !orders.is_empty() {
+            found.try_orders(path, limits, &orders);
+        }
+        found
+    }
+
+    fn of_guesses(path: &Path, limits: &LoadLimits, guesses: Vec<HeadGuess>) -> Self {
         let cards: Vec<String> = guesses.iter().map(|guess| guess.card.clone()).collect();
         let trials = match trials(path, limits, &cards) {
             Ok(Some(trials)) => trials,
@@ -89,6 +101,49 @@ impl Proposals {
         }
         found
     }
+
+    /// Keeps the orders of finished rows that a run shows: those with which the model finds something, and nothing contradicts
+    /// itself. Where the assumed preprocess finds nothing, others are tried.
+    fn try_orders(&mut self, path: &Path, limits: &LoadLimits, orders: &[HeadGuess]) {
+        let mut problem = None;
+        for lines in [&[][..]].into_iter().chain(WAYS) {
+            let fed = |guess: &HeadGuess| match lines {
+                [] => Some(guess.card.clone()),
+                lines => fed_like(&guess.card, lines),
+            };
+            let Some(cards) = orders.iter().map(fed).collect::<Option<Vec<String>>>() else { break };
+            let tried = match trials(path, limits, &cards) {
+                Ok(tried) => tried.unwrap_or_default(),
+                Err(error) => {
+                    self.untried = Some(error);
+                    return;
+                }
+            };
+            for ((guess, card), trial) in orders.iter().zip(cards).zip(tried) {
+                match objection_to_order(&trial) {
+                    None => self.guesses.push(HeadGuess { card, ..guess.clone() }),
+                    // What another preprocess makes of the numbers says nothing of their order.
+                    Some(reason) if lines.is_empty() => problem = problem.or(reason),
+                    Some(_) => {}
+                }
+            }
+            if !self.guesses.is_empty() {
+                break;
+            }
+        }
+        if let [only] = &mut self.guesses[..] {
+            only.tied = false;
+        }
+        if self.guesses.is_empty() {
+            let reason = match problem {
+                Some(problem) => format!("none of the known orders of `columns` fits: {problem}"),
+                None => "no test picture gives a row, so nothing shows the order of its numbers: write it as `columns` under [head] \
+                         (docs/models.md)"
+                    .to_owned(),
+            };
+            self.rejected.push(Rejected { family: "yolo-nms", reason });
+        }
+    }
 }
 
 /// Runs the model with each of the cards.
@@ -103,9 +158,7 @@ fn trials(path: &Path, limits: &LoadLimits, cards: &[String]) -> Result<Option<V
 
 /// Returns the preprocess with which a model finds most, if it does with another than the one that its card assumes.
 fn better(path: &Path, limits: &LoadLimits, card: &str) -> Option<Better> {
-    let (before, after) = card.split_once("[input]\n# Assumed")?;
-    let with = |lines: &[&str]| format!("{before}[input]\n{}\n# Assumed{after}", lines.join("\n"));
-    let cards: Vec<String> = WAYS.iter().map(|lines| with(lines)).collect();
+    let cards: Vec<String> = WAYS.iter().map(|lines| fed_like(card, lines)).collect::<Option<_>>()?;
     let tried = trials(path, limits, &cards).ok()??;
     let mut found = WAYS.iter().zip(tried).filter_map(|(lines, trial)| match trial {
         CardTrial::Ran { scene, noise } if scene.highest >= SURE && noise.count <= FEW => {
@@ -116,6 +169,29 @@ fn better(path: &Path, limits: &LoadLimits, card: &str) -> Option<Better> {
     // Of those that are alike, the first.
     let first = found.next()?;
     Some(found.fold(first, |best, other| if other.highest > best.highest { other } else { best }))
+}
+
+/// Returns a card with other lines of `[input]`; `None` for one that assumes none.
+fn fed_like(card: &str, lines: &[&str]) -> Option<String> {
+    let (before, after) = card.split_once("[input]\n# Assumed")?;
+    Some(format!("{before}[input]\n{}\n# Assumed{after}", lines.join("\n")))
+}
+
+/// Returns why an order of rows is not proposed: `Some(None)` if no picture has shown a row.
+fn objection_to_order(trial: &CardTrial) -> Option<Option<String>> {
+    if let Some(reason) = objection(trial) {
+        return Some(Some(reason));
+    }
+    let CardTrial::Ran { scene, noise } = trial else { return Some(None) };
+    let empty = scene.empty + noise.empty;
+    if scene.count + noise.count == 0 {
+        return Some(None);
+    }
+    if empty > 0 {
+        return Some(Some(format!("{empty} of its boxes have no area")));
+    }
+    let side = scene.longest_side.max(noise.longest_side);
+    (side < LEAST_SIDE).then(|| Some(format!("no side of its boxes is longer than {side:.1} pixels")))
 }
 
 /// Returns why a head that fits cannot be right.
@@ -156,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_objected_to() {
-        let few = Findings { count: 3, highest: 0.9, empty: 0 };
+        let few = Findings { count: 3, highest: 0.9, empty: 0, longest_side: 90.0 };
         let ran = |scene, noise| objection(&CardTrial::Ran { scene, noise });
         assert_eq!(ran(few, few), None);
         assert_eq!(ran(Findings { count: 900, ..few }, few), None, "a scene may be crowded");
@@ -167,5 +243,21 @@ mod tests {
         let text = "net.toml:2:10: head `ssd` reads boxes, but many of its boxes end before they begin; the model has `a`: write x\n 2 |";
         let contradicted = objection(&CardTrial::Contradicted(text.to_owned()));
         assert_eq!(contradicted.unwrap(), "many of its boxes end before they begin");
+    }
+
+    #[test]
+    fn an_order_of_rows_needs_a_row_that_speaks_for_it() {
+        let few = Findings { count: 3, highest: 0.9, empty: 0, longest_side: 90.0 };
+        let none = Findings { count: 0, highest: 0.0, empty: 0, longest_side: 0.0 };
+        let of = |scene, noise| objection_to_order(&CardTrial::Ran { scene, noise });
+        assert_eq!(of(few, none), None);
+        assert_eq!(of(none, few), None);
+        assert_eq!(of(none, none), Some(None));
+        assert_eq!(of(Findings { empty: 1, ..few }, none).unwrap().unwrap(), "1 of its boxes have no area");
+        let small = of(Findings { longest_side: 0.5, ..few }, none);
+        assert_eq!(small.unwrap().unwrap(), "no side of its boxes is longer than 0.5 pixels");
+        let text = "net.toml:2:10: head `yolo-nms` reads rows, but row 0 of `a` is wrong; the model has `a`: write x";
+        let contradicted = objection_to_order(&CardTrial::Contradicted(text.to_owned()));
+        assert_eq!(contradicted.unwrap().unwrap(), "row 0 of `a` is wrong");
     }
 }
