@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts, of_bytes};
+use visiond_tests::exports::{BODY, Layout, OBJECTS, Wanted, layouts, of_bytes, points_of, poses};
 use visiond_tests::networks::SIDE;
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
 
@@ -35,6 +35,29 @@ fn detect(folder: &Path) -> Result<Vec<Value>, String> {
 
 /// Whether the detections are the objects, and no others.
 fn are_objects(found: &[Value]) -> bool {
+    are(found, &OBJECTS)
+}
+
+/// Whether the detections are the objects as people, with the keypoints of each.
+fn are_people(found: &[Value]) -> bool {
+    let scale = PICTURE_SIDE / SIDE as f64;
+    let people = OBJECTS.map(|[x1, y1, x2, y2, score, _]| [x1, y1, x2, y2, score, 0.0]);
+    let has_points = |one: &Value| {
+        let of = |object: &&[f32; 6]| (one["score"].as_f64().unwrap() - f64::from(object[4])).abs() < 0.03;
+        let Some(object) = people.iter().find(of) else { return false };
+        let points = one["keypoints"].as_array().cloned().unwrap_or_default();
+        let near = |found: &Value, wanted: f32, limit: f64| (found.as_f64().unwrap() - f64::from(wanted)).abs() < limit;
+        let is = |found: &Value, [x, y, score]: [f32; 3]| {
+            let scale = scale as f32;
+            near(&found["x"], x * scale, 4.0) && near(&found["y"], y * scale, 4.0) && near(&found["score"], score, 0.03)
+        };
+        points.len() == BODY && points.iter().zip(points_of(*object, BODY)).all(|(found, wanted)| is(found, wanted))
+    };
+    are(found, &people) && found.iter().all(has_points)
+}
+
+/// Whether the detections are these objects, and no others.
+fn are(found: &[Value], objects: &[[f32; 6]]) -> bool {
     let scale = PICTURE_SIDE / SIDE as f64;
     let is = |object: &[f32; 6], one: &Value| {
         let [x1, y1, x2, y2, score, class] = object.map(f64::from);
@@ -47,7 +70,7 @@ fn are_objects(found: &[Value]) -> bool {
             && (one["score"].as_f64().unwrap() - score).abs() < 0.03
             && one["class_id"].as_f64() == Some(class)
     };
-    found.len() == OBJECTS.len() && OBJECTS.iter().all(|object| found.iter().any(|one| is(object, one)))
+    found.len() == objects.len() && objects.iter().all(|object| found.iter().any(|one| is(object, one)))
 }
 
 /// Follows what an error says to write: keys under a table, the first of alternatives. `None` if it says nothing of that kind.
@@ -68,10 +91,10 @@ fn followed(card: &str, error: &str) -> Option<String> {
 }
 
 /// Returns what comes of an export when a user does as visiond says: the outcome, and how it went.
-fn outcome(folder: &Path, layout: &Layout) -> (String, Option<Wanted>) {
+fn outcome(folder: &Path, layout: &Layout, is_right: fn(&[Value]) -> bool) -> (String, Option<Wanted>) {
     std::fs::write(folder.join("net.onnx"), &layout.bytes).unwrap();
     let _ = std::fs::remove_file(folder.join("net.toml"));
-    let judged = |found: Vec<Value>, right| match are_objects(&found) {
+    let judged = |found: Vec<Value>, right| match is_right(&found) {
         true => ("right".to_owned(), Some(right)),
         false => (format!("WRONG: {found:?}"), None),
     };
@@ -147,7 +170,7 @@ fn every_export_is_read_rightly_or_refused_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         loop {
             let Some(layout) = rest.lock().unwrap().next() else { break };
-            let (mut text, mut found) = outcome(folder.path(), layout);
+            let (mut text, mut found) = outcome(folder.path(), layout, are_objects);
             if let Some(wrong) = undocumented(layout, &text) {
                 (found, text) = (None, wrong);
             }
@@ -160,4 +183,14 @@ fn every_export_is_read_rightly_or_refused_by_its_name() {
     println!("{}", lines.join("\n"));
     assert_eq!(table.len(), layouts.len());
     assert!(table.iter().all(|(_, ok, _)| *ok), "\n{}", lines.join("\n"));
+}
+
+#[test]
+fn people_with_keypoints_are_read_rightly_with_the_card_that_inspect_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    for layout in poses() {
+        let (text, found) = outcome(folder.path(), &layout, are_people);
+        assert_eq!(found, Some(layout.wanted), "{}: {text}", layout.name);
+        assert_eq!(undocumented(&layout, &text), None, "{}", layout.name);
+    }
 }

@@ -917,6 +917,19 @@ for name, anchors, scales, sizes, extra, act in [
     outputs = [(f"{i}_convolutional", "f32", m[None]) for i, m in enumerate(maps)][::-1]
     case(name.replace("darknet's", "darknet:"), card, [96, 64], outputs, found, 0.55, nms=batched_nms(0.45, 1000))
 
+# --- Poses: keypoints in an output of their own ---------------------------------------------------------------------------------------
+# open-mmlab/mmdeploy codebase/mmpose/models/heads/rtmo_head.py, predict; Tau-J/rtmlib tools/pose_estimation/rtmo.py, postprocess:
+# `dets` are corners and score, `keypoints` x, y and score of each; the model has run NMS.
+rng = np.random.default_rng(20261201)
+for each, unused in [(17, 2), (5, 0)]:
+    dets = np.concatenate([corner_boxes(12, 640, 480), rounded(rng.random((12, 1)))], 1)
+    dets[12 - unused:] = 0
+    kps = rounded(rng.random((12, each, 3)) * [640, 480, 1], 3)
+    hot = [i for i in range(12) if dets[i, 4] > 0.3]
+    case(f"rtmo of {each}", f'[head]\nfamily = "yolo-nms"\nkeypoints = [{each}, 3]\n[classes]\nnames = ["person"]\n', [640, 480],
+         [("dets", "f32", dets[None]), ("keypoints", "f32", kps[None])], [(*dets[i].astype(np.float64), 0) for i in hot], 0.3,
+         [list(kps[i].astype(np.float64)) for i in hot])
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

@@ -503,6 +503,37 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     ]
 }
 
+/// The keypoints of each object, as parts of its box: x, y, score.
+pub fn points_of([x1, y1, x2, y2, score, _]: [f32; 6], count: usize) -> Vec<[f32; 3]> {
+    let part = |index: usize, step: f32| (index as f32 * step).fract();
+    let at = |index: usize| [x1 + (x2 - x1) * part(index, 0.31), y1 + (y2 - y1) * part(index, 0.17), score];
+    (0..count).map(at).collect()
+}
+
+/// The points of COCO's bodies.
+pub const BODY: usize = 17;
+
+/// Finished people with their keypoints in an output of its own, as MMDeploy exports RTMO.
+fn rtmo() -> Network {
+    let dets: Vec<f32> =
+        OBJECTS.iter().flat_map(|object| [corners(Some(*object), 1.0), vec![object[4]]].concat()).collect();
+    let points: Vec<f32> = OBJECTS.iter().flat_map(|object| points_of(*object, BODY).into_flattened()).collect();
+    let mut network = picture();
+    for (name, dims, numbers) in [("dets", &[1, 5, 5][..], &dets), ("keypoints", &[1, 5, BODY as u64, 3], &points)] {
+        let fixed = network.fixed(dims, numbers);
+        let declared: Vec<u64> =
+            dims.iter().enumerate().map(|(axis, &dim)| if axis == 1 { OPEN } else { dim }).collect();
+        network.output(name, &fixed, FLOAT, &declared);
+    }
+    network
+}
+
+/// Exports of people with keypoints, all of the first class.
+pub fn poses() -> Vec<Layout> {
+    let all = [("RTMO", rtmo(), Wanted::Card)];
+    all.into_iter().map(|(name, network, wanted)| Layout { name, bytes: network.bytes(), wanted }).collect()
+}
+
 /// Exports that no head reads.
 fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut found = Vec::new();

@@ -13,6 +13,8 @@
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
 //! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
+//! - mmdeploy `configs/mmpose/pose-detection_rtmo_onnxruntime_dynamic.py`; pictures are those of Tau-J/rtmlib
+//!   `tools/pose_estimation/rtmo.py`.
 //! - torchvision `models/detection`: class 0 is the background. transformers `DetrImageProcessor`.
 
 use std::collections::BTreeMap;
@@ -432,8 +434,9 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         return Some(Export { input, ..Export::named("Hugging Face's DETR", Reading::Guessed, note) });
     }
     if shapes.are_named(&["dets", "keypoints"]) {
-        let note = "its keypoints are a separate output of final boxes, which no head reads: use a YOLOv8 pose model";
-        return Export::refused("RTMO (mmdeploy)", note);
+        let note = "its rows of `dets` are a box and its score, and `keypoints` has the points of each";
+        let input = vec!["preprocess = \"megvii-yolox\"".to_owned()];
+        return Some(Export { input, ..Export::named("RTMO or YOLOX-Pose (mmdeploy)", Reading::Guessed, note) });
     }
     None
 }

@@ -11,6 +11,7 @@ use super::guess_values::{guess_values, named_like_no_scores};
 use super::model_facts::{ModelFacts, likely_size, picture};
 use super::movenet;
 use super::outputs::{ModelOutputs, four_columns, two_dimensions};
+use super::posed_rows::keypoints_in;
 use super::row_parts::RowParts;
 use super::semantic::covers;
 use super::spec::{
@@ -379,6 +380,12 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
         (0..outputs.len()).filter_map(|index| Some((index, shape(index).last()?))).collect();
     if propose_faces(evidence, &tables) {
         return;
+    }
+    if let Some(points) = keypoints_in(ModelOutputs::Declared(outputs)) {
+        let unit = BoxUnit::Pixels;
+        let spec = HeadSpec::YoloNms { keypoints: Some(points), unit, oriented: false, rows: RowsSpec::default() };
+        let reason = format!("rows of box and score, and {} keypoints of each in another output", points.count);
+        return evidence.add(1, spec, Some(1), reason);
     }
     if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
         let [rows, _] = ModelOutputs::Declared(outputs).rows_and_columns(found.boxes);

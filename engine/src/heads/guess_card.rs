@@ -4,7 +4,7 @@ use visiond_kernels::preprocess::ChannelOrder;
 
 use super::exports::Export;
 use super::model_facts::{ModelFacts, likely_size, picture, picture_sides};
-use super::spec::{FACE_POINTS, Family, HeadSpec};
+use super::spec::{FACE_POINTS, Family, HeadSpec, Keypoints};
 use crate::backend::Dim;
 use crate::card::Card;
 use crate::onnx::OutputTail;
@@ -131,6 +131,12 @@ fn is_of_faces(spec: &HeadSpec) -> bool {
     matches!(spec, HeadSpec::Faces(_) | HeadSpec::Yolov5 { keypoints: Some(FACE_POINTS), .. })
 }
 
+/// Whether a head reads people and nothing else: MoveNet's, and one class with COCO's points.
+fn is_of_people(spec: &HeadSpec) -> bool {
+    const BODY: Keypoints = Keypoints { count: 17, scored: true };
+    matches!(spec, HeadSpec::Movenet | HeadSpec::YoloNms { keypoints: Some(BODY), .. })
+}
+
 /// Returns a card to start from. `usual` is the size that the metadata names.
 pub(super) fn card_text(
     spec: &HeadSpec,
@@ -148,7 +154,7 @@ pub(super) fn card_text(
     let classes = match classes {
         _ if named.is_some() && !spec.family().gives_values() => named.unwrap_or_default(),
         Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
-        _ if spec.family() == Family::Movenet => "names = [\"person\"]".to_owned(),
+        Some(1) if is_of_people(spec) => "names = [\"person\"]".to_owned(),
         Some(1) if spec.family() == Family::DbText => "names = [\"text\"]".to_owned(),
         Some(1) if is_of_faces(spec) => "names = [\"face\"]".to_owned(),
         Some(1) => "names = [\"object\"]  # the name of its one class".to_owned(),

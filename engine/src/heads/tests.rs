@@ -601,6 +601,8 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     assert_eq!(one(&[1, 1, 17, 3], 192), (Family::Movenet, Some(1)));
     assert_eq!(one(&[1, 6, 56], 256), (Family::Movenet, Some(1)));
     let two = |a: TensorInfo, b: TensorInfo, side| first_guess(&[a, b], side);
+    let posed = two(tensor("dets", &[1, 50, 5]), tensor("keypoints", &[1, 50, 17, 3]), 640);
+    assert_eq!(posed, (Family::YoloNms, Some(1)));
     assert_eq!(two(tensor("logits", &[1, 300, 80]), tensor("pred_boxes", &[1, 300, 4]), 640), (Family::Detr, Some(80)));
     assert_eq!(two(tensor("scores", &[1, 4420, 2]), tensor("boxes", &[1, 4420, 4]), 320), (Family::Ssd, Some(1)));
     let faces = [1, 2, 2, 10].map(|c| tensor(&format!("o{c}"), &[1, c, 120, 160]));
@@ -891,6 +893,14 @@ pub(super) fn right_outputs(
         HeadSpec::YoloNms { oriented: true, .. } => vec![tensor("output", &[1, rows, 7])],
         HeadSpec::YoloNms { rows: RowsSpec { columns: Some(columns), .. }, .. } => {
             vec![tensor("output", &[rows, columns.len()])]
+        }
+        HeadSpec::YoloNms {
+            keypoints: Some(points @ Keypoints { count: 1.., scored }),
+            rows: RowsSpec { columns: None, .. },
+            ..
+        } if variant == 2 => {
+            let each = if *scored { 3 } else { 2 };
+            vec![tensor("dets", &[1, rows, 5]), tensor("keypoints", &[1, rows, points.count, each])]
         }
         HeadSpec::YoloNms { keypoints, .. } => match variant {
             0 => vec![tensor("output", &[1, rows, 6 + points(*keypoints)])],
