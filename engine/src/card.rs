@@ -95,6 +95,7 @@ impl Card {
                 FacesStyle::Retinaface => Way::RETINAFACE,
             },
             HeadSpec::Movenet => Way::MOVENET,
+            HeadSpec::Pose => Way::MMPOSE,
             HeadSpec::Semantic { .. } => Way::DETR,
             HeadSpec::DbText(_) => Way::PADDLE_OCR,
             HeadSpec::Classifier { .. } => Way::TORCHVISION,
@@ -148,6 +149,8 @@ impl Card {
             Family::Darknet => Self { max_detections: NO_LIMIT, ..yolo },
             Family::Fomo => Self { score_threshold: 0.5, max_detections: NO_LIMIT, ..yolo },
             Family::Movenet => Self { score_threshold: 0.11, ..yolo },
+            // mmpose's `kpt_thr`.
+            Family::Pose => Self { score_threshold: 0.3, ..yolo },
             // Every class that covers a pixel.
             Family::Semantic => Self { score_threshold: 0.0, max_detections: NO_LIMIT, ..yolo },
             Family::DbText => Self { score_threshold: 0.6, max_detections: NO_LIMIT, ..yolo },

@@ -38,6 +38,7 @@ mod model_facts;
 mod movenet;
 mod nanodet;
 mod outputs;
+mod pose;
 mod posed_rows;
 mod raw_numbers;
 mod remedy;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use visiond_tests::exports::{BODY, Layout, OBJECTS, Wanted, layouts, of_bytes, points_of, poses};
+use visiond_tests::exports::{BODY, Layout, OBJECTS, Wanted, body, layouts, of_bytes, one_person, points_of, poses};
 use visiond_tests::networks::SIDE;
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
 
@@ -54,6 +54,30 @@ fn are_people(found: &[Value]) -> bool {
         points.len() == BODY && points.iter().zip(points_of(*object, BODY)).all(|(found, wanted)| is(found, wanted))
     };
     are(found, &people) && found.iter().all(has_points)
+}
+
+/// Whether the only detection is the person, with its points.
+fn is_the_person(found: &[Value]) -> bool {
+    let scale = PICTURE_SIDE / SIDE as f64;
+    let side = |axis: usize| {
+        let places = || body().into_iter().map(move |point| f64::from(point[axis]) * scale);
+        [places().fold(f64::INFINITY, f64::min), places().fold(0.0, f64::max)]
+    };
+    let near =
+        |found: &Value, wanted: f64, limit: f64| found.as_f64().is_some_and(|found| (found - wanted).abs() < limit);
+    let ([x1, x2], [y1, y2]) = (side(0), side(1));
+    let [one] = found else { return false };
+    let points = one["keypoints"].as_array().cloned().unwrap_or_default();
+    let is = |(found, [x, y, score]): (&Value, [f32; 3])| {
+        let [x, y, score] = [x, y, score].map(f64::from);
+        near(&found["x"], x * scale, 4.0) && near(&found["y"], y * scale, 4.0) && near(&found["score"], score, 0.01)
+    };
+    let corners = [("x", x1), ("y", y1), ("width", x2 - x1), ("height", y2 - y1)];
+    corners.iter().all(|(key, wanted)| near(&one["box"][key], *wanted, 4.0))
+        && near(&one["score"], 0.9, 0.01)
+        && one["label"] == "person"
+        && points.len() == BODY
+        && points.iter().zip(body()).all(is)
 }
 
 /// Whether the detections are these objects, and no others.
@@ -190,6 +214,16 @@ fn people_with_keypoints_are_read_rightly_with_the_card_that_inspect_prints() {
     let folder = tempfile::tempdir().unwrap();
     for layout in poses() {
         let (text, found) = outcome(folder.path(), &layout, are_people);
+        assert_eq!(found, Some(layout.wanted), "{}: {text}", layout.name);
+        assert_eq!(undocumented(&layout, &text), None, "{}", layout.name);
+    }
+}
+
+#[test]
+fn the_points_of_one_person_are_read_rightly_with_the_card_that_inspect_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    for layout in one_person() {
+        let (text, found) = outcome(folder.path(), &layout, is_the_person);
         assert_eq!(found, Some(layout.wanted), "{}: {text}", layout.name);
         assert_eq!(undocumented(&layout, &text), None, "{}", layout.name);
     }

@@ -534,6 +534,46 @@ pub fn poses() -> Vec<Layout> {
     all.into_iter().map(|(name, network, wanted)| Layout { name, bytes: network.bytes(), wanted }).collect()
 }
 
+/// The points of one person, in places that whole cells of four pixels have: x, y, score.
+pub fn body() -> Vec<[f32; 3]> {
+    (0..BODY)
+        .map(|index| [4 * (index * 5 % 13 + 1), 4 * (index * 7 % 14 + 1)])
+        .map(|[x, y]| [x as f32, y as f32, 0.9])
+        .collect()
+}
+
+/// One person, as mmpose exports RTMPose: scores of half pixels on each axis.
+fn rtmpose() -> Network {
+    const PLACES: usize = 2 * SIDE as usize;
+    built(|network| {
+        for (axis, name) in ["simcc_x", "simcc_y"].into_iter().enumerate() {
+            let mut numbers = vec![0.01; BODY * PLACES];
+            for (index, point) in body().into_iter().enumerate() {
+                numbers[index * PLACES + 2 * point[axis] as usize] = point[2];
+            }
+            output(network, name, &[1, BODY as u64, PLACES as u64], &numbers);
+        }
+    })
+}
+
+/// One person in a heat map for each point.
+fn hrnet() -> Network {
+    const CELLS: usize = SIDE as usize / 4;
+    built(|network| {
+        let mut numbers = vec![0.01; BODY * CELLS * CELLS];
+        for (map, [x, y, score]) in numbers.chunks_exact_mut(CELLS * CELLS).zip(body()) {
+            map[y as usize / 4 * CELLS + x as usize / 4] = score;
+        }
+        output(network, "output", &[1, BODY as u64, CELLS as u64, CELLS as u64], &numbers);
+    })
+}
+
+/// Exports of the points of one person.
+pub fn one_person() -> Vec<Layout> {
+    let all = [("RTMPose", rtmpose()), ("HRNet, SimpleBaseline, ViTPose", hrnet())];
+    all.into_iter().map(|(name, network)| Layout { name, bytes: network.bytes(), wanted: Wanted::Card }).collect()
+}
+
 /// Exports that no head reads.
 fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut found = Vec::new();

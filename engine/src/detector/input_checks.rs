@@ -106,6 +106,7 @@ fn grid_stride(head: &HeadSpec) -> Option<usize> {
         | HeadSpec::Blazeface(_)
         | HeadSpec::Fomo
         | HeadSpec::Movenet
+        | HeadSpec::Pose
         | HeadSpec::Classifier { .. }
         | HeadSpec::Attributes(_)
         | HeadSpec::Embedding { .. }

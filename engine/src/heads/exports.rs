@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 use visiond_kernels::tensor::DType;
 
 use super::model_facts::ModelFacts;
+use super::outputs::ModelOutputs;
+use super::pose::{PoseKind, kind_of};
 use super::spec::{
     Activation, Background, BoxUnit, BoxesSpec, Column, DarknetSpec, HeadSpec, HeatmapSpec, HeatmapStyle, RowsSpec,
     YoloxSpec,
@@ -432,6 +434,17 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
             "pictures have ImageNet's mean and deviation, and `pixel_mask` is 1 where the picture is: everywhere";
         let input = vec!["preprocess = \"detr\"".to_owned()];
         return Some(Export { input, ..Export::named("Hugging Face's DETR", Reading::Guessed, note) });
+    }
+    let pose = |exporter, what: &str| {
+        let note = format!("{what} of one person, who should fill the picture: it is made for a detector's crops");
+        Some(Export::named(exporter, Reading::Guessed, &note))
+    };
+    match kind_of(ModelOutputs::Declared(shapes.outputs), shapes.size) {
+        Some(PoseKind::Axes) => {
+            return pose("RTMPose or another SimCC model (mmpose)", "scores of the places of each point");
+        }
+        Some(PoseKind::Maps) => return pose("HRNet, SimpleBaseline or ViTPose", "a heat map for each point"),
+        None => {}
     }
     if shapes.are_named(&["dets", "keypoints"]) {
         let note = "its rows of `dets` are a box and its score, and `keypoints` has the points of each";

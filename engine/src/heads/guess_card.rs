@@ -131,10 +131,10 @@ fn is_of_faces(spec: &HeadSpec) -> bool {
     matches!(spec, HeadSpec::Faces(_) | HeadSpec::Yolov5 { keypoints: Some(FACE_POINTS), .. })
 }
 
-/// Whether a head reads people and nothing else: MoveNet's, and one class with COCO's points.
+/// Whether a head reads people and nothing else, or hardly ever: MoveNet's, poses, and one class with COCO's points.
 fn is_of_people(spec: &HeadSpec) -> bool {
     const BODY: Keypoints = Keypoints { count: 17, scored: true };
-    matches!(spec, HeadSpec::Movenet | HeadSpec::YoloNms { keypoints: Some(BODY), .. })
+    matches!(spec, HeadSpec::Movenet | HeadSpec::Pose | HeadSpec::YoloNms { keypoints: Some(BODY), .. })
 }
 
 /// Returns a card to start from. `usual` is the size that the metadata names.
