@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use visiond_tests::exports::{BODY, Layout, OBJECTS, Wanted, body, layouts, of_bytes, one_person, points_of, poses};
+use visiond_tests::exports::{
+    BODY, Layout, OBJECTS, Wanted, body, layouts, of_bytes, one_person, points_of, poses, prompted, prompts,
+};
 use visiond_tests::networks::SIDE;
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
 
@@ -227,4 +229,41 @@ fn the_points_of_one_person_are_read_rightly_with_the_card_that_inspect_prints()
         assert_eq!(found, Some(layout.wanted), "{}: {text}", layout.name);
         assert_eq!(undocumented(&layout, &text), None, "{}", layout.name);
     }
+}
+
+#[test]
+fn a_detector_of_any_class_finds_what_the_prompts_in_a_file_beside_its_card_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = prompted();
+    let write = |classes: &[usize], half| {
+        std::fs::write(folder.path().join("txt_feats.npy"), prompts(classes, half)).unwrap();
+    };
+    write(&[0, 1, 2, 3], false);
+    let (text, found) = outcome(folder.path(), &layout, are_objects);
+    assert_eq!(found, Some(layout.wanted), "{text}");
+    assert_eq!(undocumented(&layout, &text), None);
+    let card = std::fs::read_to_string(folder.path().join("net.toml")).unwrap();
+    // Other prompts, in another order: no other file changes but the names.
+    for half in [false, true] {
+        write(&[3, 0], half);
+        let named = card.replace("# names = [...]", "names = [\"cat\", \"person\"]");
+        std::fs::write(folder.path().join("net.toml"), named).unwrap();
+        let found = detect(folder.path()).unwrap();
+        let labels: Vec<&str> = found.iter().filter_map(|one| one["label"].as_str()).collect();
+        assert_eq!(labels, ["person", "cat"], "{found:?}");
+        let wanted = [OBJECTS[1], OBJECTS[3]]
+            .map(|[x1, y1, x2, y2, score, class]| [x1, y1, x2, y2, score, if class == 3.0 { 0.0 } else { 1.0 }]);
+        assert!(are(&found, &wanted), "{found:?}");
+    }
+    let refused = |card: &str, words: &str| {
+        std::fs::write(folder.path().join("net.toml"), card).unwrap();
+        let error = detect(folder.path()).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    };
+    let three = card.replace("# names = [...]", "names = [\"a\", \"b\", \"c\"]");
+    refused(&three, "has columns of 6 numbers instead of 7");
+    refused(&card.replace("txt_feats.npy", "../txt_feats.npy"), "it is not in the folder of the card; copy it there");
+    refused(&card.replace("txt_feats.npy", "other.npy"), "cannot read the extra input `txt_feats` from other.npy");
+    std::fs::write(folder.path().join("txt_feats.npy"), prompts(&[0], false).split_at(200).0).unwrap();
+    refused(&card, "it is no file of numpy.save, or not all of it; save it again");
 }

@@ -574,6 +574,38 @@ pub fn one_person() -> Vec<Layout> {
     all.into_iter().map(|(name, network)| Layout { name, bytes: network.bytes(), wanted: Wanted::Card }).collect()
 }
 
+/// Numbers of an embedding.
+const EMBEDDING: usize = 128;
+
+/// A detector of any class: the scores of a class are those of [`OBJECTS`] that its embedding picks.
+pub fn prompted() -> Layout {
+    let mut network = picture();
+    network.input("txt_feats", FLOAT, &[1, OPEN, EMBEDDING as u64]);
+    let scores = rows(CELLS, EMBEDDING, |object| logits(object, EMBEDDING, 0));
+    let scores = network.fixed(&[1, EMBEDDING as u64, CELLS], &transposed(&scores, EMBEDDING));
+    let scores = network.op("MatMul", &["txt_feats", &scores], &[]);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    let boxes = rows(CELLS, 4, |object| centre(object, 1.0));
+    let boxes = network.fixed(&[1, 4, CELLS], &transposed(&boxes, 4));
+    let joined = network.concat(&[&boxes, &scores], 1);
+    network.output("output0", &joined, FLOAT, &[1, OPEN, CELLS]);
+    Layout { name: "YOLO-World, YOLOE with prompts", bytes: network.bytes(), wanted: Wanted::Card }
+}
+
+/// The file of NumPy with the embeddings of these classes of [`OBJECTS`], in this order, of f32 or f16.
+pub fn prompts(classes: &[usize], half: bool) -> Vec<u8> {
+    let kind = if half { "<f2" } else { "<f4" };
+    let shape = format!("(1, {}, {EMBEDDING})", classes.len());
+    let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
+    let header = format!("{header:117}\n");
+    let is_one = classes.iter().flat_map(|class| (0..EMBEDDING).map(move |number| number == *class));
+    let numbers: Vec<u8> = match half {
+        true => is_one.flat_map(|one| (if one { 0x3c00_u16 } else { 0 }).to_le_bytes()).collect(),
+        false => is_one.flat_map(|one| (if one { 1.0_f32 } else { 0.0 }).to_le_bytes()).collect(),
+    };
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &numbers].concat()
+}
+
 /// Exports that no head reads.
 fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut found = Vec::new();

@@ -15,6 +15,8 @@
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
 //! - mmdeploy `configs/mmpose/pose-detection_rtmo_onnxruntime_dynamic.py`; pictures are those of Tau-J/rtmlib
 //!   `tools/pose_estimation/rtmo.py`.
+//! - YOLO-World and YOLOE with prompts: the programs that export ultralytics' `WorldModel` with the input `txt_feats`;
+//!   wkentaro/yolo-world-onnx `export_onnx.py`.
 //! - torchvision `models/detection`: class 0 is the background. transformers `DetrImageProcessor`.
 
 use std::collections::BTreeMap;
@@ -155,6 +157,7 @@ pub fn recognise(facts: ModelFacts<'_>) -> Option<Export> {
     }
     let shapes = Shapes { inputs, outputs, size: picture_size(inputs) };
     encoded(&shapes)
+        .or_else(|| prompted(&shapes))
         .or_else(|| libreyolo(metadata, &shapes))
         .or_else(|| faces(&shapes))
         .or_else(|| raw_grids(&shapes))
@@ -211,6 +214,33 @@ fn encoded(shapes: &Shapes<'_>) -> Option<Export> {
             "its input takes the bytes of a JPEG file, not a picture: export it without pre- and post-processing";
         Export::named("onnxruntime-extensions", Reading::Refused, note)
     })
+}
+
+/// Detectors of any class: the embeddings of the classes are an input.
+fn prompted(shapes: &Shapes<'_>) -> Option<Export> {
+    const NAMES: [&str; 6] =
+        ["txt_feats", "text_feats", "text_features", "text_embeddings", "prompt_embeddings", "tpe"];
+    let is_prompt = |input: &&TensorInfo| NAMES.contains(&&*input.name) && Shapes::dims(input).len() >= 2;
+    let prompts = shapes.inputs.iter().find(is_prompt)?;
+    let note = format!(
+        "the embeddings of its classes are the input `{}`: save them with NumPy beside the card, and name the classes in the same order",
+        prompts.name
+    );
+    // The number of classes is open, and only the columns of YOLOv8 are as many as cells.
+    let columns =
+        |output: &TensorInfo| matches!(Shapes::dims(output)[..], [_, None, rows] if shapes.are_cells(rows, 1));
+    let reading = match shapes.outputs {
+        [first, rest @ ..] if columns(first) => {
+            let masks = rest.iter().find_map(|output| match Shapes::dims(output)[..] {
+                [_, Some(planes), _, _] => Some(planes),
+                _ => None,
+            });
+            let spec = HeadSpec::Yolov8 { keypoints: None, masks: masks.unwrap_or(0), oriented: false };
+            Reading::Head(spec, None)
+        }
+        _ => Reading::Guessed,
+    };
+    Some(Export::named("YOLO-World or YOLOE with prompts", reading, &note))
 }
 
 /// LibreYOLO, whose metadata looks like that of Ultralytics.

@@ -5,7 +5,7 @@ use visiond_kernels::preprocess::ChannelOrder;
 use super::exports::Export;
 use super::model_facts::{ModelFacts, likely_size, picture, picture_sides};
 use super::spec::{FACE_POINTS, Family, HeadSpec, Keypoints};
-use crate::backend::Dim;
+use crate::backend::{Dim, dims_text};
 use crate::card::Card;
 use crate::onnx::OutputTail;
 use crate::ultralytics::class_names;
@@ -84,7 +84,10 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
             2 if name == "scale_factor" => "[1, 1]".to_owned(),
             2 => "\"input-size\"  # width, height".to_owned(),
             count @ 0..=64 => format!("{:?}", vec![1; count.max(1)]),
-            count => format!("[]  # {count} numbers"),
+            _ => {
+                let file = if plain { name } else { "numbers" };
+                format!("\"{file}.npy\"  # a file of NumPy beside the card: {}", dims_text(&input.shape))
+            }
         };
         format!("{key} = {fill}\n")
     });
