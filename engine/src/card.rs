@@ -9,12 +9,14 @@ mod error;
 mod head;
 mod keypoints;
 mod load;
+mod numpy_file;
 mod preprocess;
 mod presets;
 mod sections;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use visiond_kernels::letterbox::Placement;
@@ -30,6 +32,7 @@ pub(crate) use error::CardPlaces;
 pub use error::{CardError, CardProblem};
 pub(crate) use keypoints::SettledKeypoints;
 pub use keypoints::{KeypointCard, has_coco_keypoints};
+pub use numpy_file::NumpyArray;
 pub use presets::{coco_class, has_coco_classes};
 
 /// A model card: what a model's file does not say about itself.
@@ -95,6 +98,7 @@ impl Card {
                 FacesStyle::Retinaface => Way::RETINAFACE,
             },
             HeadSpec::Movenet => Way::MOVENET,
+            HeadSpec::Pose => Way::MMPOSE,
             HeadSpec::Semantic { .. } => Way::DETR,
             HeadSpec::DbText(_) => Way::PADDLE_OCR,
             HeadSpec::Classifier { .. } => Way::TORCHVISION,
@@ -148,6 +152,8 @@ impl Card {
             Family::Darknet => Self { max_detections: NO_LIMIT, ..yolo },
             Family::Fomo => Self { score_threshold: 0.5, max_detections: NO_LIMIT, ..yolo },
             Family::Movenet => Self { score_threshold: 0.11, ..yolo },
+            // mmpose's `kpt_thr`.
+            Family::Pose => Self { score_threshold: 0.3, ..yolo },
             // Every class that covers a pixel.
             Family::Semantic => Self { score_threshold: 0.0, max_detections: NO_LIMIT, ..yolo },
             Family::DbText => Self { score_threshold: 0.6, max_detections: NO_LIMIT, ..yolo },
@@ -188,8 +194,23 @@ pub struct InputCard {
 pub enum ExtraInput {
     /// These numbers, in the input's own type and shape.
     Values(Vec<f64>),
+    /// Those of a NumPy file, of its shape, in the input's own type.
+    Array(NumpyArray),
     /// Width and height of the model's picture input.
     InputSize,
     /// Height and width of the model's picture input.
     InputSizeHw,
+}
+
+impl ExtraInput {
+    /// Returns the numbers, for a picture input of this width and height; they are repeated until the input is full.
+    pub(crate) fn values(&self, (width, height): (u32, u32)) -> Cow<'_, [f64]> {
+        let (width, height) = (f64::from(width), f64::from(height));
+        match self {
+            Self::Values(values) => Cow::Borrowed(values),
+            Self::Array(array) => Cow::Borrowed(&array.values),
+            Self::InputSize => Cow::Owned(vec![width, height]),
+            Self::InputSizeHw => Cow::Owned(vec![height, width]),
+        }
+    }
 }

@@ -40,6 +40,8 @@ mod movenet;
 mod nanodet;
 mod order_guesses;
 mod outputs;
+mod pose;
+mod posed_rows;
 mod raw_numbers;
 mod remedy;
 mod row_parts;

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use visiond_tests::exports::{Layout, OBJECTS, Wanted, layouts, of_bytes, of_rows};
+use visiond_tests::exports::{
+    BODY, Layout, OBJECTS, Wanted, body, layouts, of_bytes, of_rows, one_person, points_of, poses, prompted, prompts,
+};
 use visiond_tests::networks::SIDE;
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
 
@@ -35,6 +37,53 @@ fn detect(folder: &Path) -> Result<Vec<Value>, String> {
 
 /// Whether the detections are the objects, and no others.
 fn are_objects(found: &[Value]) -> bool {
+    are(found, &OBJECTS)
+}
+
+/// Whether the detections are the objects as people, with the keypoints of each.
+fn are_people(found: &[Value]) -> bool {
+    let scale = PICTURE_SIDE / SIDE as f64;
+    let people = OBJECTS.map(|[x1, y1, x2, y2, score, _]| [x1, y1, x2, y2, score, 0.0]);
+    let has_points = |one: &Value| {
+        let of = |object: &&[f32; 6]| (one["score"].as_f64().unwrap() - f64::from(object[4])).abs() < 0.03;
+        let Some(object) = people.iter().find(of) else { return false };
+        let points = one["keypoints"].as_array().cloned().unwrap_or_default();
+        let near = |found: &Value, wanted: f32, limit: f64| (found.as_f64().unwrap() - f64::from(wanted)).abs() < limit;
+        let is = |found: &Value, [x, y, score]: [f32; 3]| {
+            let scale = scale as f32;
+            near(&found["x"], x * scale, 4.0) && near(&found["y"], y * scale, 4.0) && near(&found["score"], score, 0.03)
+        };
+        points.len() == BODY && points.iter().zip(points_of(*object, BODY)).all(|(found, wanted)| is(found, wanted))
+    };
+    are(found, &people) && found.iter().all(has_points)
+}
+
+/// Whether the only detection is the person, with its points.
+fn is_the_person(found: &[Value]) -> bool {
+    let scale = PICTURE_SIDE / SIDE as f64;
+    let side = |axis: usize| {
+        let places = || body().into_iter().map(move |point| f64::from(point[axis]) * scale);
+        [places().fold(f64::INFINITY, f64::min), places().fold(0.0, f64::max)]
+    };
+    let near =
+        |found: &Value, wanted: f64, limit: f64| found.as_f64().is_some_and(|found| (found - wanted).abs() < limit);
+    let ([x1, x2], [y1, y2]) = (side(0), side(1));
+    let [one] = found else { return false };
+    let points = one["keypoints"].as_array().cloned().unwrap_or_default();
+    let is = |(found, [x, y, score]): (&Value, [f32; 3])| {
+        let [x, y, score] = [x, y, score].map(f64::from);
+        near(&found["x"], x * scale, 4.0) && near(&found["y"], y * scale, 4.0) && near(&found["score"], score, 0.01)
+    };
+    let corners = [("x", x1), ("y", y1), ("width", x2 - x1), ("height", y2 - y1)];
+    corners.iter().all(|(key, wanted)| near(&one["box"][key], *wanted, 4.0))
+        && near(&one["score"], 0.9, 0.01)
+        && one["label"] == "person"
+        && points.len() == BODY
+        && points.iter().zip(body()).all(is)
+}
+
+/// Whether the detections are these objects, and no others.
+fn are(found: &[Value], objects: &[[f32; 6]]) -> bool {
     let scale = PICTURE_SIDE / SIDE as f64;
     let is = |object: &[f32; 6], one: &Value| {
         let [x1, y1, x2, y2, score, class] = object.map(f64::from);
@@ -47,7 +96,7 @@ fn are_objects(found: &[Value]) -> bool {
             && (one["score"].as_f64().unwrap() - score).abs() < 0.03
             && one["class_id"].as_f64() == Some(class)
     };
-    found.len() == OBJECTS.len() && OBJECTS.iter().all(|object| found.iter().any(|one| is(object, one)))
+    found.len() == objects.len() && objects.iter().all(|object| found.iter().any(|one| is(object, one)))
 }
 
 /// Follows what an error says to write: keys under a table, the first of alternatives. `None` if it says nothing of that kind.
@@ -68,10 +117,10 @@ fn followed(card: &str, error: &str) -> Option<String> {
 }
 
 /// Returns what comes of an export when a user does as visiond says: the outcome, and how it went.
-fn outcome(folder: &Path, layout: &Layout) -> (String, Option<Wanted>) {
+fn outcome(folder: &Path, layout: &Layout, is_right: fn(&[Value]) -> bool) -> (String, Option<Wanted>) {
     std::fs::write(folder.join("net.onnx"), &layout.bytes).unwrap();
     let _ = std::fs::remove_file(folder.join("net.toml"));
-    let judged = |found: Vec<Value>, right| match are_objects(&found) {
+    let judged = |found: Vec<Value>, right| match is_right(&found) {
         true => ("right".to_owned(), Some(right)),
         false => (format!("WRONG: {found:?}"), None),
     };
@@ -165,7 +214,7 @@ fn every_export_is_read_rightly_or_refused_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         loop {
             let Some(layout) = rest.lock().unwrap().next() else { break };
-            let (mut text, mut found) = outcome(folder.path(), layout);
+            let (mut text, mut found) = outcome(folder.path(), layout, are_objects);
             if let Some(wrong) = undocumented(layout, &text) {
                 (found, text) = (None, wrong);
             }
@@ -178,4 +227,61 @@ fn every_export_is_read_rightly_or_refused_by_its_name() {
     println!("{}", lines.join("\n"));
     assert_eq!(table.len(), layouts.len());
     assert!(table.iter().all(|(_, ok, _)| *ok), "\n{}", lines.join("\n"));
+}
+
+#[test]
+fn people_with_keypoints_are_read_rightly_with_the_card_that_inspect_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    for layout in poses() {
+        let (text, found) = outcome(folder.path(), &layout, are_people);
+        assert_eq!(found, Some(layout.wanted), "{}: {text}", layout.name);
+        assert_eq!(undocumented(&layout, &text), None, "{}", layout.name);
+    }
+}
+
+#[test]
+fn the_points_of_one_person_are_read_rightly_with_the_card_that_inspect_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    for layout in one_person() {
+        let (text, found) = outcome(folder.path(), &layout, is_the_person);
+        assert_eq!(found, Some(layout.wanted), "{}: {text}", layout.name);
+        assert_eq!(undocumented(&layout, &text), None, "{}", layout.name);
+    }
+}
+
+#[test]
+fn a_detector_of_any_class_finds_what_the_prompts_in_a_file_beside_its_card_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = prompted();
+    let write = |classes: &[usize], half| {
+        std::fs::write(folder.path().join("txt_feats.npy"), prompts(classes, half)).unwrap();
+    };
+    write(&[0, 1, 2, 3], false);
+    let (text, found) = outcome(folder.path(), &layout, are_objects);
+    assert_eq!(found, Some(layout.wanted), "{text}");
+    assert_eq!(undocumented(&layout, &text), None);
+    let card = std::fs::read_to_string(folder.path().join("net.toml")).unwrap();
+    // Other prompts, in another order: no other file changes but the names.
+    for half in [false, true] {
+        write(&[3, 0], half);
+        let named = card.replace("# names = [...]", "names = [\"cat\", \"person\"]");
+        std::fs::write(folder.path().join("net.toml"), named).unwrap();
+        let found = detect(folder.path()).unwrap();
+        let labels: Vec<&str> = found.iter().filter_map(|one| one["label"].as_str()).collect();
+        assert_eq!(labels, ["person", "cat"], "{found:?}");
+        let wanted = [OBJECTS[1], OBJECTS[3]]
+            .map(|[x1, y1, x2, y2, score, class]| [x1, y1, x2, y2, score, if class == 3.0 { 0.0 } else { 1.0 }]);
+        assert!(are(&found, &wanted), "{found:?}");
+    }
+    let refused = |card: &str, words: &str| {
+        std::fs::write(folder.path().join("net.toml"), card).unwrap();
+        let error = detect(folder.path()).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    };
+    let three = card.replace("# names = [...]", "names = [\"a\", \"b\", \"c\"]");
+    refused(&three, "has columns of 6 numbers instead of 7");
+    refused(&card.replace("txt_feats.npy", "../txt_feats.npy"), "it is not in the folder of the card; copy it there");
+    refused(&card.replace("txt_feats.npy", "other.npy"), "cannot read the extra input `txt_feats` from other.npy");
+    std::fs::write(folder.path().join("txt_feats.npy"), prompts(&[0], false).split_at(200).0).unwrap();
+    refused(&card, "it is no file of numpy.save, or not all of it; save it again");
 }

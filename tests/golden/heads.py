@@ -1062,6 +1062,78 @@ classification[[row.max() in [np.float32(score) for score in outside] for row in
 case("offsets of efficientdet", '[head]\nfamily = "ssd"\nanchors = "efficientdet"\nmulti_label = false\n' + names(3), [128, 128],
      [("regression", "f32", regression[None]), ("classification", "f32", classification[None])],
      efficientdet(regression, classification, 128, 0.4), 0.4, nms=batched_nms(0.5, 300))
+# --- Poses: keypoints in an output of their own ---------------------------------------------------------------------------------------
+# open-mmlab/mmdeploy codebase/mmpose/models/heads/rtmo_head.py, predict; Tau-J/rtmlib tools/pose_estimation/rtmo.py, postprocess:
+# `dets` are corners and score, `keypoints` x, y and score of each; the model has run NMS.
+rng = np.random.default_rng(20261201)
+for each, unused in [(17, 2), (5, 0)]:
+    dets = np.concatenate([corner_boxes(12, 640, 480), rounded(rng.random((12, 1)))], 1)
+    dets[12 - unused:] = 0
+    kps = rounded(rng.random((12, each, 3)) * [640, 480, 1], 3)
+    hot = [i for i in range(12) if dets[i, 4] > 0.3]
+    case(f"rtmo of {each}", f'[head]\nfamily = "yolo-nms"\nkeypoints = [{each}, 3]\n[classes]\nnames = ["person"]\n', [640, 480],
+         [("dets", "f32", dets[None]), ("keypoints", "f32", kps[None])], [(*dets[i].astype(np.float64), 0) for i in hot], 0.3,
+         [list(kps[i].astype(np.float64)) for i in hot])
+
+
+# --- One person: open-mmlab/mmpose codecs/utils/post_processing.py, codecs/utils/refinement.py, evaluation/metrics/coco_metric.py ------
+def whole(points, scores, thr):
+    """The box around the points that count for the score in `compute_metrics` (keypoint_score_thr=0.2), and the mean of their scores,
+    which may not pass 1 here."""
+    scores = np.clip(scores, 0, 1)
+    valid = scores > 0.2
+    if not valid.any() or scores[valid].mean() < thr:
+        return [], []
+    box = (*points[valid].min(0), *points[valid].max(0))
+    return [(*box, scores[valid].mean(), 0)], [list(np.concatenate([points, scores[:, None]], 1))]
+
+
+def simcc(x, y, ratio):
+    """get_simcc_maximum, and SimCCLabel.decode with its simcc_split_ratio."""
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    vals = np.minimum(x.max(1), y.max(1))
+    locs = np.stack([x.argmax(1), y.argmax(1)], 1).astype(np.float64)
+    locs[vals <= 0] = -1
+    return locs / ratio, vals
+
+
+def heat_maps(maps, w, h):
+    """get_heatmap_maximum, refine_keypoints, and the scale_factor of MSRAHeatmap.decode."""
+    maps = maps.astype(np.float64)
+    k, lines, columns = maps.shape
+    flat = maps.reshape(k, -1)
+    vals = flat.max(1)
+    locs = np.stack(np.unravel_index(flat.argmax(1), (lines, columns))[::-1], 1).astype(np.float64)
+    locs[vals <= 0] = -1
+    for i, (x, y) in enumerate(locs.astype(int)):
+        dx = np.sign(maps[i, y, x + 1] - maps[i, y, x - 1]) if 1 < x < columns - 1 and 0 < y < lines else 0
+        dy = np.sign(maps[i, y + 1, x] - maps[i, y - 1, x]) if 1 < y < lines - 1 and 0 < x < columns else 0
+        locs[i] += 0.25 * np.array([dx, dy])
+    return locs * [w / columns, h / lines], vals
+
+
+rng = np.random.default_rng(20261202)
+person = '[head]\nfamily = "pose"\n[classes]\nnames = ["person"]\n'
+x, y = rounded(rng.random((17, 2 * 48)) * 0.9, 3), rounded(rng.random((17, 2 * 64)) * 0.9, 3)
+# A place without a score, the first and the last place, a tie, and two points that do not count.
+x[2], x[3, 0], y[3, 0], x[4, -1], y[4, -1], x[5, [7, 90]] = -0.1, 0.97, 0.98, 0.96, 0.99, 0.95
+x[6], y[7] = rounded(x[6] * 0.15), rounded(y[7] * 0.2)
+points, s = simcc(x, y, 2)
+found, points = whole(points, s, 0.3)
+case("pose of SimCC", person, [48, 64], [("simcc_x", "f32", x[None]), ("simcc_y", "f32", y[None])], found, 0.3, points, least=1)
+case("pose of SimCC, y first", person, [48, 64], [("simcc_y", "f32", y[None]), ("simcc_x", "f32", x[None])], found, 0.3, points, least=1)
+maps = rounded(rng.random((17, 16, 12)) * 0.6, 3)
+peaks = [(0, 0), (11, 15), (1, 5), (2, 5), (10, 5), (9, 5), (5, 1), (5, 2), (5, 14), (5, 13), (0, 5), (11, 7), (7, 0), (7, 15), (6, 6)]
+for i, (px, py) in enumerate(peaks):
+    maps[i, py, px] = 0.7 + 0.02 * i
+maps[1, 15, 11], maps[15], maps[16] = 1.03, -0.01, rounded(maps[16] * 0.2)
+points, s = heat_maps(maps, 48, 64)
+found, points = whole(points, s, 0.3)
+case("pose of heat maps", person, [48, 64], [("output", "f32", maps[None])], found, 0.3, points, least=1)
+half = maps.astype(np.float16).astype(np.float32)
+points, s = heat_maps(half, 48, 64)
+found, points = whole(points, s, 0.3)
+case("pose of heat maps in f16", person, [48, 64], [("output", "f16", half[None])], found, 0.3, points, least=1)
 
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")

@@ -1,4 +1,4 @@
-"""Model cards, and the files of class names that they name."""
+"""Model cards, and the files of class names and of numbers that they name."""
 
 import os
 
@@ -87,12 +87,39 @@ def class_files(folder, good):
         yield f"classes-{name}", base + f'file = "{file}"'.encode()
 
 
+def number_files(folder, rng, good):
+    """Cards whose extra input stands in a file of NumPy."""
+    head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4, 8), }\n"
+    right = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(128)
+    make = {
+        "fifo": os.mkfifo, "folder": os.mkdir, "device": lambda path: os.symlink("/dev/zero", path), "circle": lambda path: os.symlink(path, path),
+        "outside": lambda path: os.symlink("/etc/passwd", path), "memory": lambda path: os.symlink("/proc/self/mem", path),
+    }  # fmt: skip
+    contents = {f"cut-{at:02}": content for at, content in enumerate(cut(right, rng, 8))}
+    contents |= {f"damaged-{at:02}": content for at, content in enumerate(damaged(right, rng, 24))}
+    contents |= {
+        "right": right, "empty": b"", "20MB": right + bytes(20 << 20), "length": b"\x93NUMPY\x02\x00" + b"\xff" * 8,
+        "shape-huge": right.replace(b"(1, 4, 8)", b"(18446744073709551615, 18446744073709551615)"),
+        "shape-deep": b"\x93NUMPY\x02\x00" + (1 << 20).to_bytes(4, "little") + b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"1," * (1 << 19),
+        "nan": right[:-4] + b"\0\0\xc0\x7f",
+    }  # fmt: skip
+    for name, content in contents.items():
+        make[name] = lambda path, content=content: path.write_bytes(content)
+    for name, made in make.items():
+        made(folder / f"{name}.npy")
+        yield f"numbers-{name}", good + f'[extra_inputs]\nx = "{name}.npy"'.encode()
+    for name, file in {"parent": "../../../../../../etc/x.npy", "absolute": "/proc/self/x.npy", "missing": "missing.npy", "long": "x" * 10_000 + ".npy", "null": "a\\u0000.npy"}.items():
+        yield f"numbers-{name}", good + f'[extra_inputs]\nx = "{file}"'.encode()
+
+
 def cases(folder, rng, model, picture):
     place = folder / "cards"
     place.mkdir()
     good = GOOD.encode()
     paths = []
-    for kind, found in (("a card", contents(rng, good)), ("a card's class names", class_files(place, good))):
+    for kind, found in (
+        ("a card", contents(rng, good)), ("a card's class names", class_files(place, good)), ("a card's numbers", number_files(place, rng, good)),
+    ):  # fmt: skip
         for name, content in found:
             path = place / f"{name}.toml"
             path.write_bytes(content)

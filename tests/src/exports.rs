@@ -686,6 +686,109 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     ]
 }
 
+/// The keypoints of each object, as parts of its box: x, y, score.
+pub fn points_of([x1, y1, x2, y2, score, _]: [f32; 6], count: usize) -> Vec<[f32; 3]> {
+    let part = |index: usize, step: f32| (index as f32 * step).fract();
+    let at = |index: usize| [x1 + (x2 - x1) * part(index, 0.31), y1 + (y2 - y1) * part(index, 0.17), score];
+    (0..count).map(at).collect()
+}
+
+/// The points of COCO's bodies.
+pub const BODY: usize = 17;
+
+/// Finished people with their keypoints in an output of its own, as MMDeploy exports RTMO.
+fn rtmo() -> Network {
+    let dets: Vec<f32> =
+        OBJECTS.iter().flat_map(|object| [corners(Some(*object), 1.0), vec![object[4]]].concat()).collect();
+    let points: Vec<f32> = OBJECTS.iter().flat_map(|object| points_of(*object, BODY).into_flattened()).collect();
+    let mut network = picture();
+    for (name, dims, numbers) in [("dets", &[1, 5, 5][..], &dets), ("keypoints", &[1, 5, BODY as u64, 3], &points)] {
+        let fixed = network.fixed(dims, numbers);
+        let declared: Vec<u64> =
+            dims.iter().enumerate().map(|(axis, &dim)| if axis == 1 { OPEN } else { dim }).collect();
+        network.output(name, &fixed, FLOAT, &declared);
+    }
+    network
+}
+
+/// Exports of people with keypoints, all of the first class.
+pub fn poses() -> Vec<Layout> {
+    let all = [("RTMO", rtmo(), Wanted::Card)];
+    all.into_iter().map(|(name, network, wanted)| Layout { name, bytes: network.bytes(), wanted }).collect()
+}
+
+/// The points of one person, in places that whole cells of four pixels have: x, y, score.
+pub fn body() -> Vec<[f32; 3]> {
+    (0..BODY)
+        .map(|index| [4 * (index * 5 % 13 + 1), 4 * (index * 7 % 14 + 1)])
+        .map(|[x, y]| [x as f32, y as f32, 0.9])
+        .collect()
+}
+
+/// One person, as mmpose exports RTMPose: scores of half pixels on each axis.
+fn rtmpose() -> Network {
+    const PLACES: usize = 2 * SIDE as usize;
+    built(|network| {
+        for (axis, name) in ["simcc_x", "simcc_y"].into_iter().enumerate() {
+            let mut numbers = vec![0.01; BODY * PLACES];
+            for (index, point) in body().into_iter().enumerate() {
+                numbers[index * PLACES + 2 * point[axis] as usize] = point[2];
+            }
+            output(network, name, &[1, BODY as u64, PLACES as u64], &numbers);
+        }
+    })
+}
+
+/// One person in a heat map for each point.
+fn hrnet() -> Network {
+    const CELLS: usize = SIDE as usize / 4;
+    built(|network| {
+        let mut numbers = vec![0.01; BODY * CELLS * CELLS];
+        for (map, [x, y, score]) in numbers.chunks_exact_mut(CELLS * CELLS).zip(body()) {
+            map[y as usize / 4 * CELLS + x as usize / 4] = score;
+        }
+        output(network, "output", &[1, BODY as u64, CELLS as u64, CELLS as u64], &numbers);
+    })
+}
+
+/// Exports of the points of one person.
+pub fn one_person() -> Vec<Layout> {
+    let all = [("RTMPose", rtmpose()), ("HRNet, SimpleBaseline, ViTPose", hrnet())];
+    all.into_iter().map(|(name, network)| Layout { name, bytes: network.bytes(), wanted: Wanted::Card }).collect()
+}
+
+/// Numbers of an embedding.
+const EMBEDDING: usize = 128;
+
+/// A detector of any class: the scores of a class are those of [`OBJECTS`] that its embedding picks.
+pub fn prompted() -> Layout {
+    let mut network = picture();
+    network.input("txt_feats", FLOAT, &[1, OPEN, EMBEDDING as u64]);
+    let scores = rows(CELLS, EMBEDDING, |object| logits(object, EMBEDDING, 0));
+    let scores = network.fixed(&[1, EMBEDDING as u64, CELLS], &transposed(&scores, EMBEDDING));
+    let scores = network.op("MatMul", &["txt_feats", &scores], &[]);
+    let scores = network.op("Sigmoid", &[&scores], &[]);
+    let boxes = rows(CELLS, 4, |object| centre(object, 1.0));
+    let boxes = network.fixed(&[1, 4, CELLS], &transposed(&boxes, 4));
+    let joined = network.concat(&[&boxes, &scores], 1);
+    network.output("output0", &joined, FLOAT, &[1, OPEN, CELLS]);
+    Layout { name: "YOLO-World, YOLOE with prompts", bytes: network.bytes(), wanted: Wanted::Card }
+}
+
+/// The file of NumPy with the embeddings of these classes of [`OBJECTS`], in this order, of f32 or f16.
+pub fn prompts(classes: &[usize], half: bool) -> Vec<u8> {
+    let kind = if half { "<f2" } else { "<f4" };
+    let shape = format!("(1, {}, {EMBEDDING})", classes.len());
+    let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
+    let header = format!("{header:117}\n");
+    let is_one = classes.iter().flat_map(|class| (0..EMBEDDING).map(move |number| number == *class));
+    let numbers: Vec<u8> = match half {
+        true => is_one.flat_map(|one| (if one { 0x3c00_u16 } else { 0 }).to_le_bytes()).collect(),
+        false => is_one.flat_map(|one| (if one { 1.0_f32 } else { 0.0 }).to_le_bytes()).collect(),
+    };
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &numbers].concat()
+}
+
 /// Exports that no head reads.
 fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut found = Vec::new();

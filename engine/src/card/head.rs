@@ -356,6 +356,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
         Family::Faces => HeadSpec::Faces(faces(&mut head)),
         Family::Fomo => HeadSpec::Fomo,
         Family::Movenet => HeadSpec::Movenet,
+        Family::Pose => HeadSpec::Pose,
         Family::Semantic => HeadSpec::Semantic {
             activation: head.choice("activation", &ACTIVATIONS),
             background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),

@@ -12,8 +12,8 @@ use super::error::{CardError, CardPlaces};
 use super::keypoints::{KeypointCard, MAX_LINES, MAX_POINTS};
 use super::preprocess::Way;
 use super::sections::{self, CardSection, CardSource, number_in};
-use super::{Card, ExtraInput, InputCard, head, presets};
-use crate::backend::{TensorInfo, read_small_text};
+use super::{Card, ExtraInput, InputCard, head, numpy_file, presets};
+use crate::backend::{TensorInfo, one_line, read_small_text};
 use crate::heads::{HeadSpec, ModelFacts, guess_heads, recognise};
 use crate::onnx::file::OnnxFile;
 
@@ -401,18 +401,28 @@ fn read_sides(section: &mut CardSection<'_>, key: &'static str, wanted: &str) ->
 }
 
 fn read_extra_inputs(source: &CardSource<'_>, section: CardSection<'_>) -> BTreeMap<String, ExtraInput> {
-    const WANTED: &str = "a list of numbers, \"input-size\" (width, height) or \"input-size-hw\" (height, width)";
-    let read = |value: &DeValue<'_>| match value {
-        DeValue::Array(values) => {
-            values.iter().map(|value| number_in(value.get_ref())).collect::<Option<_>>().map(ExtraInput::Values)
-        }
-        DeValue::String(text) if text == "input-size" => Some(ExtraInput::InputSize),
-        DeValue::String(text) if text == "input-size-hw" => Some(ExtraInput::InputSizeHw),
-        other => number_in(other).map(|number| ExtraInput::Values(vec![number])),
-    };
+    const WANTED: &str = "a list of numbers, \"input-size\" (width, height), \"input-size-hw\" (height, width) or a file of \
+                          NumPy beside the card, as in \"prompts.npy\"";
+    let folder = source.path.parent().unwrap_or(Path::new(""));
     let mut inputs = BTreeMap::new();
     for (name, value) in section.entries() {
-        match read(value.get_ref()) {
+        let read = match value.get_ref() {
+            DeValue::Array(values) => {
+                values.iter().map(|value| number_in(value.get_ref())).collect::<Option<_>>().map(ExtraInput::Values)
+            }
+            DeValue::String(text) if text == "input-size" => Some(ExtraInput::InputSize),
+            DeValue::String(text) if text == "input-size-hw" => Some(ExtraInput::InputSizeHw),
+            DeValue::String(file) if file.ends_with(".npy") => match numpy_file::read(folder, file) {
+                Ok(array) => Some(ExtraInput::Array(array)),
+                Err(error) => {
+                    let file = one_line(file);
+                    source.wrong(value.span(), format!("cannot read the extra input `{name}` from {file}: {error}"));
+                    continue;
+                }
+            },
+            other => number_in(other).map(|number| ExtraInput::Values(vec![number])),
+        };
+        match read {
             Some(input) => drop(inputs.insert(name.to_owned(), input)),
             None => source.wrong(value.span(), format!("the extra input `{name}` must be {WANTED}")),
         }

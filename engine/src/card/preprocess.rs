@@ -145,6 +145,11 @@ impl Way {
         ..Self::ULTRALYTICS
     };
 
+    /// mmpose's top-down models on the whole frame: its aspect ratio kept, black around it. Source: open-mmlab/mmpose
+    /// `datasets/transforms/topdown_transforms.py`, `TopdownAffine`, without the margin of a detector's box.
+    pub(crate) const MMPOSE: Self =
+        Self { order: ChannelOrder::Rgb, scale: 1.0, ..Self::CENTERNET }.normalised(IMAGENET_RGB_BYTES);
+
     /// `tf.image.resize` and Keras' `Resizing`.
     const TENSORFLOW: Self =
         Self { scale: 1.0 / 127.5, ..Self::STRETCH.sampled(Sampling::Exact) }.normalised(([1.0; 3], [1.0; 3]));
@@ -197,7 +202,7 @@ impl Way {
     pub(crate) const RETINAFACE: Self = Self::YUNET.normalised(([104.0, 117.0, 123.0], [1.0; 3]));
 
     /// Every way by its name in cards.
-    pub(crate) const ALL: [(&'static str, Self); 30] = [
+    pub(crate) const ALL: [(&'static str, Self); 31] = [
         ("ultralytics", Self::ULTRALYTICS),
         ("ultralytics-8.4", Self::ULTRALYTICS_8_4),
         ("ultralytics-8.0", Self::ULTRALYTICS_8_0),
@@ -213,6 +218,7 @@ impl Way {
         ("centernet", Self::CENTERNET),
         ("ttfnet", Self::TTFNET),
         ("centerface", Self::CENTERFACE),
+        ("mmpose", Self::MMPOSE),
         ("ultraface", Self::ULTRAFACE),
         ("scrfd", Self::SCRFD),
         ("yunet", Self::YUNET),

@@ -17,8 +17,8 @@ use crate::backend::Dim;
 use crate::backend::TensorInfo;
 use crate::heads::build;
 use crate::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, DepthSpec, FacesSpec,
-    FacesStyle, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
+    Activation, AnchorKind, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, DepthSpec,
+    FacesSpec, FacesStyle, GridStyle, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use crate::heads::{Family, HeadSpec};
 
@@ -566,7 +566,8 @@ fn the_cards_that_come_with_visiond_are_right() {
 fn the_manual_has_every_key_and_its_examples_are_cards() {
     let manual = std::fs::read_to_string(folder().join("../../docs/models.md")).unwrap();
     for example in manual.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
-        card(example);
+        // The file of the example is the reader's.
+        card(&example.replace("\"prompts.npy\"", "1"));
     }
     // A key that is like no other is answered with all that there are.
     let mut cards = vec!["0 = 0\n[head]\nfamily = \"yolov8\"\n".to_owned()];

@@ -106,6 +106,7 @@ fn grid_stride(head: &HeadSpec) -> Option<usize> {
         | HeadSpec::Blazeface(_)
         | HeadSpec::Fomo
         | HeadSpec::Movenet
+        | HeadSpec::Pose
         | HeadSpec::Classifier { .. }
         | HeadSpec::Attributes(_)
         | HeadSpec::Embedding { .. }
@@ -200,6 +201,12 @@ pub(super) fn missing(card: &Card, info: &TensorInfo) -> DetectorError {
     DetectorError::at(card, "extra_inputs", text)
 }
 
+/// More numbers than a card lists.
+const MOST_LISTED: usize = 64;
+
+/// A file of NumPy, for an example.
+const FILE: &str = "numbers.npy";
+
 /// Returns what a card may say of an extra input.
 pub(super) fn example(info: &TensorInfo) -> String {
     let dims = info.shape.as_deref().unwrap_or(&[]);
@@ -210,6 +217,7 @@ pub(super) fn example(info: &TensorInfo) -> String {
     match count {
         2 => format!("`{name} = \"input-size\"`"),
         1 => format!("`{name} = 1`"),
+        count if count > MOST_LISTED => format!("`{name} = \"{FILE}\"`, a file of NumPy beside the card"),
         count => format!("`{name} = [...]` of {count} numbers"),
     }
 }
@@ -219,13 +227,9 @@ pub(super) fn extra_type(
     card: &Card,
     info: &TensorInfo,
     fill: &ExtraInput,
-    (width, height): (u32, u32),
+    size: (u32, u32),
 ) -> Result<(), DetectorError> {
-    let sides = [f64::from(width), f64::from(height)];
-    let values: &[f64] = match fill {
-        ExtraInput::Values(values) => values,
-        ExtraInput::InputSize | ExtraInput::InputSizeHw => &sides,
-    };
+    let values = fill.values(size);
     let whole = |value: f64, least: f64, most: f64| value.fract() == 0.0 && (least..=most).contains(&value);
     let (holds, wanted): (&dyn Fn(f64) -> bool, _) = match info.dtype {
         DType::U8 => (&|v| whole(v, 0.0, 255.0), "whole numbers from 0 to 255"),

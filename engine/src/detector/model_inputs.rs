@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use half::f16;
 use visiond_kernels::preprocess::{PreprocessSpec, TensorLayout};
-use visiond_kernels::tensor::{DType, TensorMut};
+use visiond_kernels::tensor::{DType, ShapeText, TensorMut};
 
 use super::error::DetectorError;
 use super::input_checks;
@@ -240,6 +240,7 @@ impl PictureSides<'_> {
 fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) -> Result<Vec<usize>, DetectorError> {
     let given = match fill {
         ExtraInput::Values(values) => values.len(),
+        ExtraInput::Array(array) => return array_shape(info, &array.dims, batch, card),
         ExtraInput::InputSize | ExtraInput::InputSizeHw => 2,
     };
     let count_error = || {
@@ -282,14 +283,39 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
     if total > 0 && (given == 1 || total == given || total == given * batch) { Ok(shape) } else { Err(count_error()) }
 }
 
-/// Fills an extra input; the card's values are repeated until it is full.
-pub(super) fn fill(tensor: &mut TensorMut<'_>, extra: &ExtraInput, (width, height): (u32, u32)) {
-    let (width, height) = (f64::from(width), f64::from(height));
-    let values: &[f64] = match extra {
-        ExtraInput::Values(values) => values,
-        ExtraInput::InputSize => &[width, height],
-        ExtraInput::InputSizeHw => &[height, width],
+/// Returns the shape of an extra input that a file fills: the file's, but for dimensions of 1 before the others. A first
+/// dimension that is open is the batch, if the file has the numbers of one frame.
+fn array_shape(info: &TensorInfo, dims: &[usize], batch: usize, card: &Card) -> Result<Vec<usize>, DetectorError> {
+    let Some(wanted) = &info.shape else { return Ok(dims.to_vec()) };
+    let first = dims.iter().take_while(|dim| **dim == 1).count().min(dims.len().saturating_sub(wanted.len()));
+    let missing = wanted.len().saturating_sub(dims.len());
+    let mut shape: Vec<usize> = std::iter::repeat_n(1, missing).chain(dims.iter().skip(first).copied()).collect();
+    let fits = |(axis, (dim, found)): (usize, (&Dim, &mut usize))| match dim.fixed() {
+        // The numbers of one frame are repeated.
+        Some(fixed) if axis == 0 && *found == 1 && fixed == batch => {
+            *found = batch;
+            true
+        }
+        Some(fixed) => *found == fixed,
+        None => {
+            *found = if axis == 0 && *found == 1 { batch } else { *found };
+            true
+        }
     };
+    if shape.len() == wanted.len() && wanted.iter().zip(&mut shape).enumerate().all(fits) {
+        return Ok(shape);
+    }
+    let (name, found) = (&info.name, ShapeText(dims));
+    let text = format!(
+        "the file that the card names has the shape {found}, but the input `{info}` takes {}: save an array of that shape",
+        dims_text(&info.shape)
+    );
+    Err(DetectorError::at(card, &format!("extra_inputs.{name}"), text))
+}
+
+/// Fills an extra input; the card's values are repeated until it is full.
+pub(super) fn fill(tensor: &mut TensorMut<'_>, extra: &ExtraInput, input_size: (u32, u32)) {
+    let values = extra.values(input_size);
     let dtype = tensor.dtype();
     let each = tensor.bytes().chunks_exact_mut(dtype.size_bytes()).zip(values.iter().cycle());
     for (bytes, &value) in each {
@@ -317,6 +343,7 @@ mod tests {
     use visiond_kernels::tensor::TensorRef;
 
     use super::*;
+    use crate::card::NumpyArray;
 
     /// An input whose dimensions are open where they are 0.
     fn input(name: &str, dtype: DType, dims: Option<&[usize]>) -> TensorInfo {
@@ -430,6 +457,34 @@ mod tests {
         }
         let size = extra_shape(&input("n", DType::I64, Some(&[0, 2])), &ExtraInput::InputSize, 3, &card(""));
         assert_eq!(size.unwrap(), [3, 2]);
+    }
+
+    #[test]
+    fn the_shape_of_a_file_is_that_of_the_input_but_for_leading_ones() {
+        // The declared dimensions, the file's, the frames in a run; then the shape.
+        for (dims, file, batch, wanted) in [
+            (Some(&[1, 0, 512][..]), &[1, 3, 512][..], 1, Some(vec![1, 3, 512])),
+            (Some(&[1, 0, 512]), &[3, 512], 1, Some(vec![1, 3, 512])),
+            (Some(&[3, 512]), &[1, 1, 3, 512], 1, Some(vec![3, 512])),
+            (Some(&[0, 0, 512]), &[1, 3, 512], 4, Some(vec![4, 3, 512])),
+            (Some(&[0, 0, 512]), &[3, 512], 4, Some(vec![4, 3, 512])),
+            (Some(&[4, 3, 512]), &[3, 512], 4, Some(vec![4, 3, 512])),
+            (Some(&[0, 3, 512]), &[2, 3, 512], 1, Some(vec![2, 3, 512])),
+            (Some(&[1, 0, 512]), &[1, 3, 256], 1, None),
+            (Some(&[1, 80, 512]), &[1, 3, 512], 1, None),
+            (Some(&[2, 80, 512]), &[80, 512], 1, None),
+            (Some(&[80, 512]), &[2, 80, 512], 1, None),
+            (Some(&[1]), &[], 1, Some(vec![1])),
+            (None, &[3, 512], 2, Some(vec![3, 512])),
+        ] {
+            let values = std::iter::repeat_n(0.5, file.iter().product()).collect();
+            let array = ExtraInput::Array(NumpyArray { dims: file.to_vec(), values });
+            let found = extra_shape(&input("n", DType::F32, dims), &array, batch, &card(""));
+            assert_eq!(found.as_ref().ok(), wanted.as_ref(), "{dims:?} {file:?} {batch}: {found:?}");
+            if let Err(error) = found {
+                assert!(error.to_string().contains("save an array of that shape"), "{error}");
+            }
+        }
     }
 
     #[test]

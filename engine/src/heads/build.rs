@@ -15,6 +15,7 @@ use super::head::{Head, HeadError, checked};
 use super::heatmap::Heatmap;
 use super::movenet::Movenet;
 use super::nanodet::Nanodet;
+use super::pose::Pose;
 use super::semantic::Semantic;
 use super::spec::{HeadSpec, Keypoints};
 use super::yolo_nms::YoloNms;
@@ -59,6 +60,7 @@ pub fn build(
         HeadSpec::Faces(spec) => checked(Faces { class_count, spec }, family, outputs, size),
         HeadSpec::Fomo => checked(Fomo { class_count, objects: Vec::new() }, family, outputs, size),
         HeadSpec::Movenet => checked(Movenet { class_count }, family, outputs, size),
+        HeadSpec::Pose => checked(Pose { class_count }, family, outputs, size),
         HeadSpec::Semantic { activation, background } => {
             checked(Semantic::new(class_count, activation, background), family, outputs, size)
         }

@@ -18,6 +18,10 @@
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
 //! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
+//! - mmdeploy `configs/mmpose/pose-detection_rtmo_onnxruntime_dynamic.py`; pictures are those of Tau-J/rtmlib
+//!   `tools/pose_estimation/rtmo.py`.
+//! - YOLO-World and YOLOE with prompts: the programs that export ultralytics' `WorldModel` with the input `txt_feats`;
+//!   wkentaro/yolo-world-onnx `export_onnx.py`.
 //! - torchvision `models/detection`: class 0 is the background. transformers `DetrImageProcessor`.
 
 use std::collections::BTreeMap;
@@ -26,6 +30,8 @@ use visiond_kernels::tensor::DType;
 
 use super::anchors;
 use super::model_facts::ModelFacts;
+use super::outputs::ModelOutputs;
+use super::pose::{PoseKind, kind_of};
 use super::spec::{
     Activation, AnchorKind, Background, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, GridStyle, HeadSpec,
     HeatmapSpec, HeatmapStyle, NanodetSpec, RowsSpec, YoloxSpec,
@@ -157,6 +163,7 @@ pub fn recognise(facts: ModelFacts<'_>) -> Option<Export> {
     }
     let shapes = Shapes { inputs, outputs, size: picture_size(inputs) };
     encoded(&shapes)
+        .or_else(|| prompted(&shapes))
         .or_else(|| libreyolo(metadata, &shapes))
         .or_else(|| faces(&shapes))
         .or_else(|| raw_grids(&shapes))
@@ -213,6 +220,33 @@ fn encoded(shapes: &Shapes<'_>) -> Option<Export> {
             "its input takes the bytes of a JPEG file, not a picture: export it without pre- and post-processing";
         Export::named("onnxruntime-extensions", Reading::Refused, note)
     })
+}
+
+/// Detectors of any class: the embeddings of the classes are an input.
+fn prompted(shapes: &Shapes<'_>) -> Option<Export> {
+    const NAMES: [&str; 6] =
+        ["txt_feats", "text_feats", "text_features", "text_embeddings", "prompt_embeddings", "tpe"];
+    let is_prompt = |input: &&TensorInfo| NAMES.contains(&&*input.name) && Shapes::dims(input).len() >= 2;
+    let prompts = shapes.inputs.iter().find(is_prompt)?;
+    let note = format!(
+        "the embeddings of its classes are the input `{}`: save them with NumPy beside the card, and name the classes in the same order",
+        prompts.name
+    );
+    // The number of classes is open, and only the columns of YOLOv8 are as many as cells.
+    let columns =
+        |output: &TensorInfo| matches!(Shapes::dims(output)[..], [_, None, rows] if shapes.are_cells(rows, 1));
+    let reading = match shapes.outputs {
+        [first, rest @ ..] if columns(first) => {
+            let masks = rest.iter().find_map(|output| match Shapes::dims(output)[..] {
+                [_, Some(planes), _, _] => Some(planes),
+                _ => None,
+            });
+            let spec = HeadSpec::Yolov8 { keypoints: None, masks: masks.unwrap_or(0), oriented: false };
+            Reading::Head(spec, None)
+        }
+        _ => Reading::Guessed,
+    };
+    Some(Export::named("YOLO-World or YOLOE with prompts", reading, &note))
 }
 
 /// LibreYOLO, whose metadata looks like that of Ultralytics.
@@ -548,9 +582,21 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         let input = vec!["preprocess = \"detr\"".to_owned()];
         return Some(Export { input, ..Export::named("Hugging Face's DETR", Reading::Guessed, note) });
     }
+    let pose = |exporter, what: &str| {
+        let note = format!("{what} of one person, who should fill the picture: it is made for a detector's crops");
+        Some(Export::named(exporter, Reading::Guessed, &note))
+    };
+    match kind_of(ModelOutputs::Declared(shapes.outputs), shapes.size) {
+        Some(PoseKind::Axes) => {
+            return pose("RTMPose or another SimCC model (mmpose)", "scores of the places of each point");
+        }
+        Some(PoseKind::Maps) => return pose("HRNet, SimpleBaseline or ViTPose", "a heat map for each point"),
+        None => {}
+    }
     if shapes.are_named(&["dets", "keypoints"]) {
-        let note = "its keypoints are a separate output of final boxes, which no head reads: use a YOLOv8 pose model";
-        return Export::refused("RTMO (mmdeploy)", note);
+        let note = "its rows of `dets` are a box and its score, and `keypoints` has the points of each";
+        let input = vec!["preprocess = \"megvii-yolox\"".to_owned()];
+        return Some(Export { input, ..Export::named("RTMO or YOLOX-Pose (mmdeploy)", Reading::Guessed, note) });
     }
     None
 }

@@ -11,6 +11,8 @@ use super::guess_values::{guess_values, named_like_no_scores};
 use super::model_facts::{ModelFacts, likely_size, picture};
 use super::movenet;
 use super::outputs::{ModelOutputs, four_columns, two_dimensions};
+use super::pose::{PoseKind, kind_of};
+use super::posed_rows::keypoints_in;
 use super::row_parts::RowParts;
 use super::semantic::covers;
 use super::spec::{
@@ -387,6 +389,12 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
         (0..outputs.len()).filter_map(|index| Some((index, shape(index).last()?))).collect();
     if propose_faces(evidence, &tables) {
         return;
+    }
+    if let Some(points) = keypoints_in(ModelOutputs::Declared(outputs)) {
+        let unit = BoxUnit::Pixels;
+        let spec = HeadSpec::YoloNms { keypoints: Some(points), unit, oriented: false, rows: RowsSpec::default() };
+        let reason = format!("rows of box and score, and {} keypoints of each in another output", points.count);
+        return evidence.add(1, spec, Some(1), reason);
     }
     if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
         let [rows, _] = ModelOutputs::Declared(outputs).rows_and_columns(found.boxes);
@@ -787,6 +795,19 @@ fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {
     found
 }
 
+/// Adds the guess of a person's points. Returns whether it did: no other head reads such outputs.
+fn propose_pose(evidence: &mut Evidence<'_>) -> bool {
+    let kind = kind_of(ModelOutputs::Declared(evidence.facts.outputs), evidence.size);
+    let reason = match kind {
+        Some(PoseKind::Axes) => "scores of places on both axes for each point of a person",
+        // A softmax over planes is one of classes.
+        Some(PoseKind::Maps) if !evidence.tail(0).softmax => "a heat map for each point of a person",
+        _ => return false,
+    };
+    evidence.add(0, HeadSpec::Pose, Some(1), reason);
+    true
+}
+
 /// Returns the heads that fit the outputs for an input of `size`, the likeliest first. `named` is the number of classes that a
 /// card names, or 0.
 pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: usize) -> Vec<HeadProposal> {
@@ -799,7 +820,7 @@ pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: 
         (fixed && !(outputs.len() > 1 && four_columns(ModelOutputs::Declared(outputs).shape(index))))
             .then_some((index, [a, b]))
     };
-    let is_map = propose_class_numbers(&mut evidence) || propose_db_text(&mut evidence);
+    let is_map = propose_class_numbers(&mut evidence) || propose_db_text(&mut evidence) || propose_pose(&mut evidence);
     if let Some((index, dims)) = outputs.iter().enumerate().find_map(is_table).filter(|_| !is_map) {
         propose_from_table(&mut evidence, index, dims);
     }

@@ -4,8 +4,8 @@ use visiond_kernels::preprocess::ChannelOrder;
 
 use super::exports::Export;
 use super::model_facts::{ModelFacts, likely_size, picture, picture_sides};
-use super::spec::{FACE_POINTS, Family, HeadSpec};
-use crate::backend::Dim;
+use super::spec::{FACE_POINTS, Family, HeadSpec, Keypoints};
+use crate::backend::{Dim, dims_text};
 use crate::card::Card;
 use crate::onnx::OutputTail;
 use crate::ultralytics::class_names;
@@ -87,7 +87,10 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
             2 if name == "scale_factor" => "[1, 1]".to_owned(),
             2 => "\"input-size\"  # width, height".to_owned(),
             count @ 0..=64 => format!("{:?}", vec![1; count.max(1)]),
-            count => format!("[]  # {count} numbers"),
+            _ => {
+                let file = if plain { name } else { "numbers" };
+                format!("\"{file}.npy\"  # a file of NumPy beside the card: {}", dims_text(&input.shape))
+            }
         };
         format!("{key} = {fill}\n")
     });
@@ -134,6 +137,12 @@ fn is_of_faces(spec: &HeadSpec) -> bool {
     matches!(spec, HeadSpec::Faces(_) | HeadSpec::Yolov5 { keypoints: Some(FACE_POINTS), .. })
 }
 
+/// Whether a head reads people and nothing else, or hardly ever: MoveNet's, poses, and one class with COCO's points.
+fn is_of_people(spec: &HeadSpec) -> bool {
+    const BODY: Keypoints = Keypoints { count: 17, scored: true };
+    matches!(spec, HeadSpec::Movenet | HeadSpec::Pose | HeadSpec::YoloNms { keypoints: Some(BODY), .. })
+}
+
 /// Returns a card to start from. `usual` is the size that the metadata names.
 pub(super) fn card_text(
     spec: &HeadSpec,
@@ -151,7 +160,7 @@ pub(super) fn card_text(
     let classes = match classes {
         _ if named.is_some() && !spec.family().gives_values() => named.unwrap_or_default(),
         Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
-        _ if spec.family() == Family::Movenet => "names = [\"person\"]".to_owned(),
+        Some(1) if is_of_people(spec) => "names = [\"person\"]".to_owned(),
         Some(1) if spec.family() == Family::DbText => "names = [\"text\"]".to_owned(),
         Some(1) if is_of_faces(spec) => "names = [\"face\"]".to_owned(),
         Some(1) => "names = [\"object\"]  # the name of its one class".to_owned(),

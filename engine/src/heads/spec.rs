@@ -29,6 +29,8 @@ pub enum Family {
     Fomo,
     /// MoveNet: bodies of 17 points.
     Movenet,
+    /// The points of one person that fills the picture: RTMPose, HRNet, SimpleBaseline, ViTPose.
+    Pose,
     /// Semantic segmentation, a class for each pixel: SegFormer, DeepLab, FCN, BiSeNet, PP-LiteSeg.
     Semantic,
     /// A map of text: PaddleOCR's text detection.
@@ -441,6 +443,8 @@ pub enum HeadSpec {
     Fomo,
     /// See [`Family::Movenet`].
     Movenet,
+    /// See [`Family::Pose`].
+    Pose,
     /// See [`Family::Semantic`].
     Semantic {
         /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise takes the softmax.
@@ -472,7 +476,7 @@ pub enum HeadSpec {
 
 impl Family {
     /// Every family with its name in cards, in the order of the variants.
-    pub const ALL: [(&'static str, Self); 19] = [
+    pub const ALL: [(&'static str, Self); 20] = [
         (Self::Yolov5.name(), Self::Yolov5),
         (Self::Yolov8.name(), Self::Yolov8),
         (Self::YoloNms.name(), Self::YoloNms),
@@ -486,6 +490,7 @@ impl Family {
         (Self::Faces.name(), Self::Faces),
         (Self::Fomo.name(), Self::Fomo),
         (Self::Movenet.name(), Self::Movenet),
+        (Self::Pose.name(), Self::Pose),
         (Self::Semantic.name(), Self::Semantic),
         (Self::DbText.name(), Self::DbText),
         (Self::Classifier.name(), Self::Classifier),
@@ -510,6 +515,7 @@ impl Family {
             Self::Faces => "faces",
             Self::Fomo => "fomo",
             Self::Movenet => "movenet",
+            Self::Pose => "pose",
             Self::Semantic => "semantic",
             Self::DbText => "db-text",
             Self::Classifier => "classifier",
@@ -547,6 +553,7 @@ impl HeadSpec {
             Self::Faces(_) => Family::Faces,
             Self::Fomo => Family::Fomo,
             Self::Movenet => Family::Movenet,
+            Self::Pose => Family::Pose,
             Self::Semantic { .. } => Family::Semantic,
             Self::DbText(_) => Family::DbText,
             Self::Classifier { .. } => Family::Classifier,
@@ -696,7 +703,7 @@ impl HeadSpec {
                     (*sizes != plain.min_sizes).then(|| ("min_sizes", format!("{sizes:?}"))),
                 ]
             }
-            Self::Fomo | Self::Movenet => Vec::new(),
+            Self::Fomo | Self::Movenet | Self::Pose => Vec::new(),
             Self::DbText(spec) => {
                 let plain = DbTextSpec::default();
                 let other = |key, number: f32, usual: f32| (number != usual).then(|| (key, format!("{number}")));
@@ -740,6 +747,8 @@ impl HeadSpec {
             Self::Blazeface(_) => (128, 128),
             Self::Fomo => (96, 96),
             Self::Movenet => (256, 256),
+            // Width and height of mmpose's bodies.
+            Self::Pose => (192, 256),
             Self::Semantic { .. } => (512, 512),
             // PaddleOCR's `limit_side_len`.
             Self::DbText(_) => (960, 960),

@@ -564,6 +564,7 @@ fn a_refusal_says_what_the_head_reads() {
         (HeadSpec::Darknet(darknet(3, 1)), "a map of each grid"),
         (HeadSpec::Fomo, "one output [1, h, w, classes + 1]"),
         (HeadSpec::Movenet, "one output [1, 1, 17, 3] or [1, N, 56]"),
+        (HeadSpec::Pose, "two outputs [1, points, W] and [1, points, H]"),
         (HeadSpec::Classifier { activation: None, background: Background::None }, "[1, classes]"),
         (HeadSpec::Embedding { output: None, normalize: true }, "one output [1, D]"),
         (HeadSpec::Depth(DepthSpec::default()), "one output [1, h, w], [1, 1, h, w] or [1, h, w, 1]"),
@@ -601,6 +602,12 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     assert_eq!(one(&[1, 1, 17, 3], 192), (Family::Movenet, Some(1)));
     assert_eq!(one(&[1, 6, 56], 256), (Family::Movenet, Some(1)));
     let two = |a: TensorInfo, b: TensorInfo, side| first_guess(&[a, b], side);
+    let axis = |name: &str| tensor(name, &[1, 133, 512]);
+    assert_eq!(two(axis("simcc_x"), axis("simcc_y"), 256), (Family::Pose, Some(1)));
+    assert_eq!(first_guess(&[tensor("output", &[1, 17, 64, 64])], 256), (Family::Pose, Some(1)));
+    assert_eq!(first_guess(&[tensor("heatmaps", &[1, 21, 64, 64])], 256), (Family::Pose, Some(1)));
+    let posed = two(tensor("dets", &[1, 50, 5]), tensor("keypoints", &[1, 50, 17, 3]), 640);
+    assert_eq!(posed, (Family::YoloNms, Some(1)));
     assert_eq!(two(tensor("logits", &[1, 300, 80]), tensor("pred_boxes", &[1, 300, 4]), 640), (Family::Detr, Some(80)));
     assert_eq!(two(tensor("scores", &[1, 4420, 2]), tensor("boxes", &[1, 4420, 4]), 320), (Family::Ssd, Some(1)));
     let faces = [1, 2, 2, 10].map(|c| tensor(&format!("o{c}"), &[1, c, 120, 160]));
@@ -800,6 +807,7 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
         (0..7_usize, 0..3_usize).prop_map(|(anchors, scales)| HeadSpec::Darknet(darknet(anchors, scales))),
         Just(HeadSpec::Fomo),
         Just(HeadSpec::Movenet),
+        Just(HeadSpec::Pose),
         (0.0..1.0_f32, 0.0..4.0_f32, 1..9_usize, any::<bool>()).prop_map(
             |(thresh, unclip_ratio, max_candidates, sigmoid)| {
                 HeadSpec::DbText(DbTextSpec { thresh, unclip_ratio, max_candidates, sigmoid })
@@ -896,6 +904,14 @@ pub(super) fn right_outputs(
         HeadSpec::YoloNms { rows: RowsSpec { columns: Some(columns), .. }, .. } => {
             vec![tensor("output", &[rows, columns.len()])]
         }
+        HeadSpec::YoloNms {
+            keypoints: Some(points @ Keypoints { count: 1.., scored }),
+            rows: RowsSpec { columns: None, .. },
+            ..
+        } if variant == 2 => {
+            let each = if *scored { 3 } else { 2 };
+            vec![tensor("dets", &[1, rows, 5]), tensor("keypoints", &[1, rows, points.count, each])]
+        }
         HeadSpec::YoloNms { keypoints, .. } => match variant {
             0 => vec![tensor("output", &[1, rows, 6 + points(*keypoints)])],
             1 => vec![tensor("output", &[rows, 7])],
@@ -949,6 +965,11 @@ pub(super) fn right_outputs(
             let width = classes + background_columns(background.unwrap_or_default());
             vec![tensor("regression", &[1, n, 4]), tensor("classification", &[1, n, width])]
         }
+        HeadSpec::Pose if variant == 0 => {
+            let axis = |name: &str, side: u32| tensor(name, &[1, rows, 2 * side as usize]);
+            vec![axis("simcc_x", size.0), axis("simcc_y", size.1)]
+        }
+        HeadSpec::Pose => vec![tensor("output", &[1, rows, 3 + variant, 4])],
         HeadSpec::Ssd(spec) if variant == 0 => {
             scored(classes + background_columns(spec.background.unwrap_or_default()))
         }

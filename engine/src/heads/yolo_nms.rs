@@ -11,6 +11,7 @@
 //!   (MMDeploy, OpenVINO's training extensions).
 //! - rows of any other order, which the card has as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS; `[1, 1, N, 7]` of
 //!   DetectionOutput (Caffe, OpenVINO, TAO).
+//! - boxes with scores, and the keypoints of each in a second output ([`super::posed_rows`]): RTMO.
 //!
 //! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. Needs no NMS unless the card sets `nms = true`:
 //! then the model has only chosen the best class of each cell (DeepStream-Yolo, Qualcomm AI Hub).
@@ -30,6 +31,7 @@ use super::head::{Decoder, HeadInput, Suppression};
 use super::masks;
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, may_be};
+use super::posed_rows::{CORRECT_FAMILY, PosedRows};
 use super::raw_numbers::{Numbers, not_probabilities, not_radians, wrong_labels, wrong_unit};
 use super::rows::{class_number, class_of, corners};
 use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints, RowsSpec};
@@ -53,6 +55,7 @@ pub(super) enum YoloNmsLayout {
         with_rest: bool,
     },
     EndToEnd(EndToEndOutputs),
+    Posed(PosedRows),
 }
 
 /// What to write for turned boxes whose rows contradict the card: there is one order.
@@ -107,6 +110,9 @@ impl YoloNms {
                 .map_err(|misfit| {
                     Misfit::at(KEY, misfit.problem, "write a name for each number of a row as `columns`")
                 });
+        }
+        if let Some(found) = PosedRows::find(outputs, self.keypoints)? {
+            return Ok(YoloNmsLayout::Posed(found));
         }
         let RowsSpec { boxes, scores, labels, .. } = self.rows.clone();
         if let Some(found) =
@@ -166,7 +172,7 @@ impl Decoder for YoloNms {
             return "one output [1, N, columns] or [N, columns]";
         }
         "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or several: count [1, 1] or none, boxes [1, N, 4], scores [1, N] and \
-         classes [1, N]"
+         classes [1, N]; or boxes with scores [1, N, 5] and keypoints [1, N, points, 2 or 3]"
     }
 
     fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<YoloNmsLayout, Misfit> {
@@ -174,7 +180,7 @@ impl Decoder for YoloNms {
         match &found {
             _ if self.rows.nms => {}
             YoloNmsLayout::EndToEnd(found) => found.check_chosen(outputs, input_size, NMS)?,
-            &YoloNmsLayout::Rows { output, .. } => {
+            &YoloNmsLayout::Rows { output, .. } | &YoloNmsLayout::Posed(PosedRows { boxes: output, .. }) => {
                 let [rows, _] = outputs.rows_and_columns(output);
                 not_all_cells(outputs.name(output), rows, input_size, NMS)?;
             }
@@ -183,11 +189,10 @@ impl Decoder for YoloNms {
     }
 
     fn decode(&mut self, layout: &YoloNmsLayout, input: &HeadInput<'_>, out: &mut Decoded) {
-        let &YoloNmsLayout::Rows { output, width, at, with_rest } = layout else {
-            if let YoloNmsLayout::EndToEnd(found) = layout {
-                found.decode(self.encoding(), input, out);
-            }
-            return;
+        let (output, width, at, with_rest) = match *layout {
+            YoloNmsLayout::Rows { output, width, at, with_rest } => (output, width, at, with_rest),
+            YoloNmsLayout::EndToEnd(ref found) => return found.decode(self.encoding(), input, out),
+            YoloNmsLayout::Posed(ref found) => return found.decode(self.encoding(), input, out),
         };
         let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
@@ -214,9 +219,10 @@ impl Decoder for YoloNms {
     }
 
     fn contradiction(&self, layout: &YoloNmsLayout, input: &HeadInput<'_>) -> Option<Misfit> {
-        let &YoloNmsLayout::Rows { output, width, at, .. } = layout else {
-            let YoloNmsLayout::EndToEnd(found) = layout else { return None };
-            return found.contradiction(self.encoding(), input);
+        let (output, width, at) = match *layout {
+            YoloNmsLayout::Rows { output, width, at, .. } => (output, width, at),
+            YoloNmsLayout::EndToEnd(ref found) => return found.contradiction(self.encoding(), input),
+            YoloNmsLayout::Posed(ref found) => return found.contradiction(self.encoding(), input),
         };
         let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
@@ -240,15 +246,17 @@ impl Decoder for YoloNms {
             &YoloNmsLayout::Rows { output, .. } if self.oriented => (output, ORIENTED.to_owned()),
             &YoloNmsLayout::Rows { output, width, at, .. } => (output, any_order(width.max(at.width))),
             YoloNmsLayout::EndToEnd(found) => (found.boxes, ROLES.to_owned()),
+            YoloNmsLayout::Posed(found) => (found.boxes, CORRECT_FAMILY.to_owned()),
         };
         Some(check.misfit(outputs.name(output), fault, remedy))
     }
 
     fn doubt(&self, layout: &YoloNmsLayout, input: &HeadInput<'_>) -> Option<Misfit> {
         const UNIT: &str = "head.unit";
-        let &YoloNmsLayout::Rows { output, width, at, .. } = layout else {
-            let YoloNmsLayout::EndToEnd(found) = layout else { return None };
-            return found.doubt(self.encoding(), UNIT, input);
+        let (output, width, at) = match *layout {
+            YoloNmsLayout::Rows { output, width, at, .. } => (output, width, at),
+            YoloNmsLayout::EndToEnd(ref found) => return found.doubt(self.encoding(), UNIT, input),
+            YoloNmsLayout::Posed(ref found) => return found.doubt(self.encoding(), UNIT, input),
         };
         let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
@@ -276,9 +284,10 @@ impl Decoder for YoloNms {
     }
 
     fn filter(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
-        let &YoloNmsLayout::Rows { output, at, with_rest, .. } = layout else {
-            let YoloNmsLayout::EndToEnd(found) = layout else { return None };
-            return found.filter(self.encoding(), outputs, input_size);
+        let (output, at, with_rest) = match *layout {
+            YoloNmsLayout::Rows { output, at, with_rest, .. } => (output, at, with_rest),
+            YoloNmsLayout::EndToEnd(ref found) => return found.filter(self.encoding(), outputs, input_size),
+            YoloNmsLayout::Posed(ref found) => return found.filter(self.encoding(), outputs, input_size),
         };
         // The filter reads the four numbers of a box from its first on.
         let first = at.box_at[0].min(at.box_at[1]);
@@ -314,6 +323,7 @@ impl Decoder for YoloNms {
     fn keypoints(&self, layout: &YoloNmsLayout) -> Option<usize> {
         Some(match layout {
             YoloNmsLayout::Rows { with_rest: true, .. } => self.keypoints.map_or(0, |points| points.count),
+            YoloNmsLayout::Posed(found) => found.count(),
             YoloNmsLayout::Rows { .. } | YoloNmsLayout::EndToEnd(_) => 0,
         })
     }

@@ -91,8 +91,8 @@ fn same(a: &Path, b: &Path) -> bool {
     a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
-/// Copies the card and its file of class names, and adds both to `made`. Never replaces an existing file, because it is the
-/// user's.
+/// Copies the card and the files that it names, of class names and of inputs, and adds them to `made`. Never replaces an existing
+/// file, because it is the user's.
 fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<(), ExitError> {
     let text = fs::read_to_string(source)
         .map_err(|error| ExitError::new(Exit::Config, format!("cannot read {}: {error}", source.display())))?;
@@ -106,12 +106,16 @@ fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<()
         }
         return Ok(());
     }
-    let names = toml::from_str::<toml::Table>(&text).ok().and_then(|card| {
-        let file = card.get("classes")?.get("file")?.as_str()?;
-        Path::new(file).is_relative().then(|| PathBuf::from(file))
-    });
-    if let (Some(names), Some(from), Some(to)) = (names, source.parent(), target.parent()) {
-        let (from, to) = (from.join(&names), to.join(&names));
+    let card = toml::from_str::<toml::Table>(&text).unwrap_or_default();
+    let names = card.get("classes").and_then(|classes| classes.get("file")?.as_str());
+    let inputs = card.get("extra_inputs").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values);
+    // Reading the card refuses a file past its folder.
+    let is_beside = |file: &&str| file.ends_with(".npy") && !file.contains("..");
+    let inputs = inputs.filter_map(toml::Value::as_str).filter(is_beside);
+    let parent = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
+    let (folder, new_folder) = (parent(source), parent(target));
+    for file in names.into_iter().chain(inputs).filter(|file| Path::new(file).is_relative()) {
+        let (from, to) = (folder.join(file), new_folder.join(file));
         if !to.exists() {
             let folder = to.parent().map_or(Ok(()), fs::create_dir_all);
             made.push(to.clone());
