@@ -573,6 +573,30 @@ class RfDetr(RtDetr):
         return [(int(k), float(s), *map(float, b)) for k, s, b in rows if s >= self.threshold]
 
 
+class UltralyticsRtDetr(Head):
+    name = "yolo-nms: RT-DETR of Ultralytics 8.4.190, `RTDETRDecoder.postprocess`, `RTDETRPredictor.postprocess`"
+    head = 'family = "yolo-nms"\nunit = "normalized"\ncolumns = ["cx", "cy", "w", "h", "score", "class"]'
+    fit, input = "stretch", 'fit = "stretch"\nscale = 1'
+
+    def outputs(self, rng, at, boxes, scores):
+        best = np.argsort(-scores.max(1), kind="stable")[:300]
+        detect = ultralytics("nn/modules/head.py", "Detect._grouped_topk")
+        file, names = "nn/modules/head.py", {"Detect": detect}
+        decoder = ultralytics(file, "RTDETRDecoder.postprocess", **names)
+        this = types.SimpleNamespace(export=True, num_queries=300, max_det=300, dynamic=False, format="onnx", nc=self.classes)
+        parts = [torch.from_numpy(f32(part[None])) for part in (cxcywh(boxes[best]) / np.tile(self.size, 2), scores[best])]
+        return {"output0": decoder.postprocess(this, *parts).numpy()}
+
+    def peer(self, outputs, source):
+        ops = ultralytics("utils/ops.py", "empty_like", "xywh2xyxy")
+        names = {"ops": ops, "Results": lambda *_, boxes, **__: boxes}
+        predictor = ultralytics("models/rtdetr/predict.py", "RTDETRPredictor.postprocess", **names)
+        args = types.SimpleNamespace(conf=self.threshold, classes=None, max_det=300)
+        this = types.SimpleNamespace(args=args, batch=[[""]], model=types.SimpleNamespace(names=None))
+        picture = np.broadcast_to(np.uint8(0), (*source[::-1], 3))
+        return found_in(predictor.postprocess(this, tensor(outputs["output0"]), None, [picture])[0])
+
+
 # --- Heat maps --------------------------------------------------------------------------------------------------------------
 class HeatMap(Head):
     stride, strides, threshold = 4, (4,), 0.3
@@ -760,7 +784,7 @@ class RetinaFace(Head):
 
 # --- The comparison ---------------------------------------------------------------------------------------------------------
 HEADS = [YoloV8, YoloV8Crop, YoloV8Pose, YoloV5, YoloV7, YoloV5Face, YoloNms, PaddleRows, RtmDet, YoloX, NanoDet, NanoDetPlus]
-HEADS += [UltraFace, PytorchYoloV4, YoloNas, PpYoloE, TorchvisionSsd, TensorFlow, Detr, Yolos, RtDetr, DeformableDetr, RfDetr]
+HEADS += [UltraFace, PytorchYoloV4, YoloNas, PpYoloE, TorchvisionSsd, TensorFlow, Detr, Yolos, RtDetr, DeformableDetr, RfDetr, UltralyticsRtDetr]
 HEADS += [CenterNet, TtfNet, CenterFace, Scrfd, YuNet, RetinaFace]
 
 

@@ -9,7 +9,8 @@
 //! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
 //!   EfficientNMS, YOLOv7 and YOLOv8 exports with it); three without the number; two with `[1, N, 5]` of boxes and scores
 //!   (MMDeploy, OpenVINO's training extensions).
-//! - rows of any other order, which the card has as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS.
+//! - rows of any other order, which the card has as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS;
+//!   with centre and size in place of corners, Ultralytics' RT-DETR.
 //!
 //! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. Needs no NMS unless the card sets `nms = true`:
 //! then the model has only chosen the best class of each cell (DeepStream-Yolo, Qualcomm AI Hub).
@@ -139,9 +140,11 @@ impl YoloNms {
         Ok(found)
     }
 
-    /// The rows of oriented models: `OBB` in ultralytics `nn/modules/head.py`, `NMSModel` in `engine/exporter.py`.
+    /// Centre and size for oriented models, `OBB` in ultralytics `nn/modules/head.py` and `NMSModel` in `engine/exporter.py`; of
+    /// others what `columns` has, or corners.
     fn format(&self) -> BoxFormat {
-        if self.oriented { BoxFormat::Cxcywh } else { BoxFormat::Xyxy }
+        let of_columns = || self.rows.columns.as_deref().and_then(RowColumns::of).map(|at| at.format);
+        if self.oriented { BoxFormat::Cxcywh } else { of_columns().unwrap_or(BoxFormat::Xyxy) }
     }
 
     fn encoding(&self) -> OutputEncoding {
@@ -190,7 +193,7 @@ impl Decoder for YoloNms {
         };
         let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
-        let (unit, size) = (self.unit, input.input_size);
+        let (format, unit, size) = (self.format(), self.unit, input.input_size);
         let [kx, ky] = scale_of(unit, size);
         for (index, row) in values.chunks_exact(width).enumerate() {
             let score = row[at.score];
@@ -198,7 +201,7 @@ impl Decoder for YoloNms {
                 continue;
             }
             let Some(class) = class_number(row[at.class]) else { continue };
-            let added = out.push(index, class, score, corners(at.four(row), self.format(), unit, size)) && with_rest;
+            let added = out.push(index, class, score, corners(at.four(row), format, unit, size)) && with_rest;
             if added && self.oriented {
                 out.push_angle(index, row[6]);
             } else if let (true, Some(points)) = (added, self.keypoints) {
@@ -219,7 +222,8 @@ impl Decoder for YoloNms {
         let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
         let check = self.encoding().check(input.score_threshold, input.input_size);
-        let corners = |numbers: [f32; 4]| corners(numbers, self.format(), self.unit, input.input_size);
+        let format = self.format();
+        let corners = |numbers: [f32; 4]| corners(numbers, format, self.unit, input.input_size);
         let rows = values.chunks_exact(width).map(|row| (row[at.score], row[at.class], row));
         let fault = check.first_fault(rows, |row| corners(at.four(row)))?;
         let remedy = if self.oriented { ORIENTED.to_owned() } else { order_of(&values, width, corners, &check) };
@@ -281,7 +285,7 @@ impl Decoder for YoloNms {
         let first = at.box_at[0].min(at.box_at[1]);
         let format = match at.box_at.map(|column| column.wrapping_sub(first)) {
             [0, 1, 2, 3] => self.format(),
-            [1, 0, 3, 2] => BoxFormat::Yxyx,
+            [1, 0, 3, 2] if self.format() == BoxFormat::Xyxy => BoxFormat::Yxyx,
             _ => return None,
         };
         let (values, rows, _) = rows_of(outputs, output)?;
