@@ -26,6 +26,7 @@ decoded here in numpy, and marked so.
 import argparse
 import functools
 import importlib
+import itertools
 import json
 import math
 import pathlib
@@ -44,7 +45,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import placement
 from framework_boxes import Tally, boxes_of
-from nanodet_peer import suppress
+from nanodet_peer import overlap, suppress
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COUNT = 60  # pictures
@@ -73,7 +74,7 @@ def objects(rng, area, classes):
     found = []
     for _ in range(rng.integers(2, 6)):
         middle, kind = rng.uniform((x1, y1), (x2, y2)), rng.integers(0, classes)
-        side = np.exp(rng.uniform(np.log(8), np.log(max(min(x2 - x1, y2 - y1), 12) * 0.6)))
+        side = np.exp(rng.uniform(np.log(8), np.log(max(min(x2 - x1, y2 - y1), 16) * 0.6)))
         for _ in range(rng.integers(1, 7)):
             centre = np.clip(middle + rng.normal(0, side, 2), (x1, y1), (x2, y2))
             size = side * np.exp(rng.normal(0, 0.3, 2))
@@ -95,8 +96,9 @@ def cells(size, strides, each=1, centre=0.5):
 def dense(rng, area, at, threshold, classes=CLASSES, ties=True):
     """Boxes x1, y1, x2, y2 and scores of every cell, as a detector that looks everywhere gives them."""
     scores = rng.random((len(at), classes)) ** 3 * threshold * 0.9
-    near = rng.random(len(at)) < 8 / len(at)
-    scores[near, rng.integers(0, classes, near.sum())] = threshold + rng.choice((-1, 1), near.sum()) * rng.uniform(0.002, 0.03, near.sum())
+    near = np.flatnonzero(rng.random(len(at)) < 8 / len(at))
+    off = rng.choice((-1, 1), len(near)) * rng.uniform(0.002, 0.03, len(near))
+    scores[near, rng.integers(0, classes, len(near))] = threshold + off
     size = at[:, 2:3] * np.exp(rng.normal(1, 0.4, (len(at), 2)))
     centre = at[:, :2] + rng.normal(0, 0.3, (len(at), 2)) * at[:, 2:3]
     for cx, cy, w, h, kind, best in objects(rng, area, classes):
@@ -176,7 +178,8 @@ def tensor(array):
 
 
 def code(package, file, *names, **more):
-    return placement.compiled(package, file, *names, torch=torch, torchvision=torchvision, time=time, cv2=cv2, math=math, **more)
+    modules = {"torch": torch, "torchvision": torchvision, "time": time, "cv2": cv2, "math": math}
+    return placement.compiled(package, file, *names, **modules, **more)
 
 
 def found_in(rows):
@@ -191,6 +194,7 @@ class Head:
     numpy = False  # whether the code is this file's
     ties = True  # whether its order of equal scores is known: `argsort` of numpy and PyTorch does not say which is first
     input = "pad = 0\nscale = 1"  # what keeps the grey as it is
+    centre = 0.5  # of a cell, in cells
     head = detect = ""
 
     def card(self):
@@ -199,8 +203,9 @@ class Head:
         return f"[input]\n{self.input}\n[head]\n{self.head}\n[detect]\n{limit}\n[classes]\nnames = [{names}]\n"
 
     def scene(self, rng, source):
-        at = cells(self.size, self.strides)
-        return self.outputs(rng, at, *dense(rng, placed(source, self.size, self.fit), at, self.threshold, self.classes, self.ties))
+        at = cells(self.size, self.strides, 1, self.centre)
+        area = placed(source, self.size, self.fit)
+        return self.outputs(rng, at, *dense(rng, area, at, self.threshold, self.classes, self.ties))
 
 
 # --- YOLO -------------------------------------------------------------------------------------------------------------------
@@ -249,6 +254,23 @@ class YoloV8Pose(YoloV8):
     def outputs(self, rng, at, boxes, scores):
         points = rng.uniform(0, self.size[1], (len(at), 51))
         return {"output0": f32(np.concatenate([cxcywh(boxes), scores, points], 1).T[None])}
+
+
+class YoloV8Obb(YoloV8):
+    ties = False
+    name, head = "yolov8 oriented: the same, the upright boxes around the turned ones", 'family = "yolov8"\noriented = true'
+
+    def outputs(self, rng, at, boxes, scores):
+        angles = rng.uniform(-0.78, 2.35, (len(at), 1))
+        return {"output0": f32(np.concatenate([cxcywh(boxes), scores, angles], 1).T[None])}
+
+    def peer(self, outputs, source):
+        limits = {"max_det": 300, "nc": self.classes, "rotated": True}
+        rows = ultralytics_nms()(tensor(outputs["output0"]), self.threshold, 0.7, **limits)[0]
+        rows[:, :4] = scale_boxes()(self.size[::-1], rows[:, :4], source[::-1], xywh=True)
+        sides, sin, cos = rows[:, 2:4] / 2, rows[:, 6:].sin().abs(), rows[:, 6:].cos().abs()
+        half = sides * cos + sides[:, [1, 0]] * sin
+        return found_in(torch.cat([rows[:, :2] - half, rows[:, :2] + half, rows[:, 4:6]], 1))
 
 
 class YoloV5(Head):
@@ -362,12 +384,8 @@ class YoloX(Head):
 # --- NanoDet ----------------------------------------------------------------------------------------------------------------
 class NanoDet(Head):
     name, head = "nanodet: nanodet, `GFLHead.get_bboxes`, `warp_boxes`", 'family = "nanodet"\nreg_max = 7\nsigmoid = true'
-    file, kind, threshold, centre, plus = "gfl_head", "GFLHead", 0.35, 0.5, False
+    file, kind, threshold, plus = "gfl_head", "GFLHead", 0.35, False
     input = "scale = 1\nmean = 0\nstd = 1"
-
-    def scene(self, rng, source):
-        at = cells(self.size, self.strides, 1, self.centre)
-        return self.outputs(rng, at, *dense(rng, placed(source, self.size, self.fit), at, self.threshold, self.classes, self.ties))
 
     def outputs(self, rng, at, boxes, scores):
         # A distance is the mean of the bins 0 to 7; two neighbours share it.
@@ -452,9 +470,8 @@ class YoloNas(Head):
 
     def peer(self, outputs, source):
         folder = "super_gradients/training"
-        callback = code(
-            "super-gradients", f"{folder}/models/detection_models/pp_yolo_e/post_prediction_callback.py", "PPYoloEPostPredictionCallback"
-        ).PPYoloEPostPredictionCallback  # fmt: skip
+        file = f"{folder}/models/detection_models/pp_yolo_e/post_prediction_callback.py"
+        callback = code("super-gradients", file, "PPYoloEPostPredictionCallback").PPYoloEPostPredictionCallback
         limits = {"score_threshold": self.threshold, "nms_threshold": 0.7, "nms_top_k": 100_000, "max_predictions": 300}
         rows = callback(**limits).forward((tensor(outputs["boxes"]), tensor(outputs["scores"])))[0].numpy()
         # DetectionLongestMaxSizeRescale and DetectionCenterPadding.
@@ -510,8 +527,8 @@ class TensorFlow(Head):
         rows = rows_of(boxes.clip(0, np.tile(self.size, 2)), scores, 100, self.threshold)
         part = rows[:, [1, 0, 3, 2]] / np.tile(self.size[::-1], 2)
         count = f32([(rows[:, 4] > 0).sum()])
-        parts = {"detection_boxes": part[None], "detection_scores": rows[None, :, 4], "detection_classes": rows[None, :, 5] + 1}
-        return {name: f32(array) for name, array in parts.items()} | {"num_detections": count}
+        parts = {"boxes": part, "scores": rows[:, 4], "classes": rows[:, 5] + 1}
+        return {f"detection_{name}": f32(array[None]) for name, array in parts.items()} | {"num_detections": count}
 
     def peer(self, outputs, source):
         boxes, scores, kinds, count = (array[0] for array in outputs.values())
@@ -524,7 +541,7 @@ class Detr(Head):
     """Queries that stand where a detector that looks everywhere finds the most."""
 
     name, queries = "detr: DETR, transformers 5.24.0, `post_process_object_detection`", 100
-    head, fit, threshold, input = 'family = "detr"\nactivation = "softmax"', "stretch", 0.5, "scale = 1\nmean = 0\nstd = 1"
+    head, fit, threshold = 'family = "detr"\nactivation = "softmax"', "stretch", 0.5
     input = 'preprocess = "detr"\nscale = 1\nmean = 0\nstd = 1'
     module, kind, none = "detr", "DetrImageProcessor", 1
 
@@ -707,7 +724,8 @@ class Scrfd(Head):
         made = code("insightface", file, "distance2bbox", "distance2kps", "SCRFD", DEFAULT_DET_SIZES=None).SCRFD
         this = object.__new__(made)
         vars(this).update(fmc=3, _feat_stride_fpn=self.strides, _num_anchors=2, batched=False, use_kps=True, center_cache={})
-        vars(this).update(nms_thresh=0.4, det_thresh=self.threshold, static_input_size=self.size, output_names=None, input_name="")
+        vars(this).update(nms_thresh=0.4, det_thresh=self.threshold, static_input_size=self.size)
+        vars(this).update(output_names=None, input_name="")
         this._prepare_input_blob = lambda _picture, size: np.zeros((1, 3, *size[::-1]))
         this._session_for_input_size = lambda _: types.SimpleNamespace(run=lambda *_: list(outputs.values()))
         rows = this.detect(np.zeros((*source[::-1], 3), np.uint8))[0]
@@ -757,16 +775,16 @@ class RetinaFace(Head):
     def scene(self, rng, source):
         at = cells(self.size, self.strides, 2)
         boxes, scores = dense(rng, placed(source, self.size, self.fit), at, self.threshold, 1, self.ties)
-        prior = np.concatenate([np.tile(sides, (at[:, 2] == stride).sum() // 2) for stride, sides in zip(self.strides, self.sides)])
+        many = [(at[:, 2] == stride).sum() // 2 for stride in self.strides]
+        prior = np.concatenate([np.tile(sides, count) for sides, count in zip(self.sides, many)])
         raw = cxcywh(boxes)
         raw = np.concatenate([(raw[:, :2] - at[:, :2]) / prior[:, None] / 0.1, np.log(raw[:, 2:] / prior[:, None]) / 0.2], 1)
         parts = {"loc": raw, "conf": np.concatenate([1 - scores, scores], 1), "landms": rng.normal(0, 1, (len(at), 10))}
         return {name: f32(array[None]) for name, array in parts.items()}
 
     def peer(self, outputs, source):
-        import itertools
-
-        priors = code("Pytorch_Retinaface", "layers/functions/prior_box.py", "PriorBox", product=itertools.product, ceil=math.ceil)
+        names = {"product": itertools.product, "ceil": math.ceil}
+        priors = code("Pytorch_Retinaface", "layers/functions/prior_box.py", "PriorBox", **names)
         settings = {"min_sizes": self.sides, "steps": self.strides, "clip": False}
         settings = priors.PriorBox(settings, image_size=self.size[::-1]).forward()
         decode = code("Pytorch_Retinaface", "utils/box_utils.py", "decode").decode
@@ -782,10 +800,162 @@ class RetinaFace(Head):
         return [(0, float(r[4]), *(r[:4] / scale)) for r in rows if r[4] >= self.threshold]
 
 
+# --- What projects have in C++ or in runtimes of their own ------------------------------------------------------------------
+class Darknet(Head):
+    name = "darknet: OpenCV 4.14.0, `readNetFromDarknet`, and NMS in numpy"
+    anchors, ties = ((10, 14), (23, 27), (37, 58), (81, 82), (135, 169), (344, 319)), False
+    head = f'family = "darknet"\nanchors = {[side for pair in anchors for side in pair]}\nscale_x_y = [1.05, 1.2]'
+    strides, fit, input = (16, 32), "stretch", "scale = 1"
+
+    def scene(self, rng, source):
+        at, sides, parts = cells(self.size, self.strides, 3), np.array(self.anchors, np.float64).reshape(2, 3, 2), {}
+        boxes, scores = dense(rng, placed(source, self.size, self.fit), at, self.threshold, self.classes, self.ties)
+        for stride, scale, anchors in zip(self.strides, (1.05, 1.2), sides):
+            here = at[:, 2] == stride
+            (x, y, w, h), best = cxcywh(boxes[here]).T, np.sqrt(scores[here].max(1, keepdims=True))
+            cell = np.floor(at[here, :2] / stride)
+            middle = (np.stack([x, y], 1) / stride - cell + 0.5 * (scale - 1)) / scale
+            raw = [logit(middle.clip(0.01, 0.99)), np.log(np.stack([w, h], 1) / np.tile(anchors, (len(cell) // 3, 1)))]
+            rows = np.concatenate([*raw, logit(best), logit(scores[here] / best)], 1)
+            lines, columns = self.size[1] // stride, self.size[0] // stride
+            parts[f"map_{stride}"] = f32(rows.reshape(1, lines, columns, -1).transpose(0, 3, 1, 2))
+        return parts
+
+    def peer(self, outputs, source):
+        rows = []
+        for (name, array), scale, first in zip(outputs.items(), (1.05, 1.2), (0, 3)):
+            _, channels, lines, columns = array.shape
+            stride = self.size[0] / columns
+            anchors = ",".join(str(side / stride) for pair in self.anchors[first : first + 3] for side in pair)
+            config = f"[net]\nwidth={columns}\nheight={lines}\nchannels={channels}\n[yolo]\nmask=0,1,2\nanchors={anchors}\n"
+            config += f"classes={self.classes}\nnum=3\nscale_x_y={scale}\nthresh={self.threshold}\nnms_threshold=0\n"
+            net = cv2.dnn.readNetFromDarknet(np.frombuffer(config.encode(), np.uint8), np.zeros(20, np.uint8))
+            net.setInput(array)
+            rows.append(net.forward())
+        rows = np.concatenate(rows).reshape(-1, 5 + self.classes)
+        which, kinds = np.nonzero(rows[:, 5:] > self.threshold)
+        scores, boxes = rows[which, 5 + kinds], rows[which, :4] * np.tile(self.size, 2)
+        boxes = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], 1)
+        back = np.tile(np.divide(source, self.size), 2)
+        return [(int(kinds[i]), float(scores[i]), *(boxes[i] * back)) for i in suppress(boxes, scores, kinds, 0.45, 1000)]
+
+
+class DetectNet(HeatMap):
+    name, numpy = "heatmap: DetectNet_v2, DeepStream's `NvDsInferParseCustomResnet` without its last pixel", True
+    head, stride, strides, threshold = 'family = "heatmap"\nstyle = "detectnet"', 16, (16,), 0.4
+    fit, input, ties = "stretch", "scale = 1", False
+
+    def outputs(self, rng, area):
+        heat, (bw, bh), (x, y) = self.maps(rng, area, False)
+        # Distances from a cell to the box's sides, in 35 pixels.
+        sides = np.stack([bw / 2 - x, bh / 2 - y, bw / 2 + x, bh / 2 + y]) * 16 / 35
+        return {"output_bbox": f32(np.tile(sides, (self.classes, 1, 1))[None]), "output_cov": f32(heat[None])}
+
+    def peer(self, outputs, source):
+        bbox, cov = (array[0] for array in outputs.values())
+        kinds, y, x = np.nonzero(cov >= self.threshold)
+        cx, cy = ((side * 16 + 0.5) / 35 for side in (x, y))
+        left, top, right, bottom = (bbox[4 * kinds + number, y, x] for number in range(4))
+        boxes = np.stack([cx - left, cy - top, cx + right, cy + bottom], 1) * 35
+        boxes, scores = boxes.clip(0, np.tile(self.size, 2)), cov[kinds, y, x]
+        back = np.tile(np.divide(source, self.size), 2)
+        return [(int(kinds[i]), float(scores[i]), *(boxes[i] * back)) for i in suppress(boxes, scores, kinds, 0.5, 1000)]
+
+
+class BlazeFace(Head):
+    name, numpy = "blazeface: MediaPipe's calculators", True
+    head, size, classes, threshold = 'family = "blazeface"', (128, 128), 1, 0.5
+    fit, input, ties = "letterbox", "scale = 1\nmean = 0\nstd = 1", False
+
+    def anchors(self):
+        return np.concatenate([cells(self.size, (8,), 2), cells(self.size, (16,), 6)])
+
+    def scene(self, rng, source):
+        at = self.anchors()
+        boxes, scores = dense(rng, placed(source, self.size, self.fit), at, self.threshold, 1, self.ties)
+        raw = cxcywh(boxes)
+        raw[:, :2] -= at[:, :2]
+        rows = np.concatenate([raw, rng.normal(0, 10, (len(at), 12))], 1)
+        return {"regressors": f32(rows[None]), "classificators": f32(logit(scores)[None])}
+
+    def peer(self, outputs, source):
+        raw, at = outputs["regressors"][0].astype(np.float64), self.anchors()
+        scores = 1 / (1 + np.exp(-outputs["classificators"][0, :, 0].astype(np.float64)))
+        centre, half = raw[:, :2] + at[:, :2], raw[:, 2:4] / 2
+        boxes, found = np.concatenate([centre - half, centre + half], 1), []
+        left = [i for i in np.argsort(-scores, kind="stable") if scores[i] >= self.threshold]
+        side = max(source)
+        while left:
+            # What overlaps the best is averaged by score.
+            same = [i for i in left if i == left[0] or overlap(boxes[left[0]], boxes[i]) > 0.3]
+            box = (boxes[same] * scores[same, None]).sum(0) / scores[same].sum() * side / 128
+            found.append((0, float(scores[left[0]]), *(box - np.tile([(side - each) / 2 for each in source], 2))))
+            left = [i for i in left if i not in same]
+        return found
+
+
+class Fomo(Head):
+    name, numpy = "fomo: `fill_result_struct_f32_fomo` of edge-impulse-sdk", True
+    head, fit, input, threshold, classes = 'family = "fomo"', "stretch", "scale = 1", 0.5, 3
+
+    def scene(self, rng, source):
+        found = np.zeros((self.size[1] // 8, self.size[0] // 8, self.classes))
+        for cx, cy, w, h, kind, score in objects(rng, placed(source, self.size, self.fit), self.classes):
+            x, y = int(min(cx, self.size[0] - 1) / 8), int(min(cy, self.size[1] - 1) / 8)
+            found[y : y + int(min(h / 40, 3)) + 1, x : x + int(min(w / 40, 3)) + 1] = 0
+            found[y : y + int(min(h / 40, 3)) + 1, x : x + int(min(w / 40, 3)) + 1, kind] = score
+        return {"scores": f32(np.concatenate([1 - found.sum(2, keepdims=True), found], 2)[None])}
+
+    def peer(self, outputs, source):
+        def merged(cubes):
+            kept = []
+            for one in cubes:
+                x1, y1, x2, y2, kind, score = one
+                for cube in kept:
+                    if cube[4] == kind and cube[0] <= x2 and cube[2] >= x1 and cube[1] <= y2 and cube[3] >= y1:
+                        # The SDK moves the near sides and leaves the sizes as they are, then moves the far sides.
+                        w, h = cube[2] - cube[0], cube[3] - cube[1]
+                        cube[0], cube[1] = min(cube[0], x1), min(cube[1], y1)
+                        cube[2], cube[3] = max(cube[0] + w, x2), max(cube[1] + h, y2)
+                        cube[5] = max(cube[5], score)
+                        break
+                else:
+                    kept.append(list(one))
+            return kept
+
+        data = outputs["scores"][0]
+        hot = np.argwhere(data[..., 1:] >= self.threshold)
+        cubes = merged([(x, y, x + 1, y + 1, kind, float(data[y, x, kind + 1])) for y, x, kind in hot])
+        back = 8 * np.tile(np.divide(source, self.size), 2)
+        return [(int(cube[4]), cube[5], *(np.array(cube[:4]) * back)) for cube in merged(cubes)]
+
+
+class MoveNet(Head):
+    name, numpy = "movenet: `_postprocess` of movenet_multipose.py in tensorflow/examples", True
+    head, size, classes, threshold = 'family = "movenet"', (256, 256), 1, 0.11
+    input = "pad = 0"
+
+    def scene(self, rng, source):
+        x1, y1, x2, y2 = np.array(placed(source, self.size, self.fit)) / 256
+        rows = rng.random((6, 56))
+        for row in rows:
+            (top, bottom), (left, right) = np.sort(rng.uniform(y1, y2, 2)), np.sort(rng.uniform(x1, x2, 2))
+            row[51:] = top, left, bottom, right, rng.choice((0.05, 0.3, 0.7)) * rng.uniform(0.9, 1.1)
+        return {"output_0": f32(rows[None])}
+
+    def peer(self, outputs, source):
+        # The frame is padded to a square, then resized: `keep_aspect_ratio` of the same file's `detect`.
+        side, (w, h) = max(source), source
+        shift = np.array([(side - w) // 2, (side - h) // 2] * 2)
+        rows = [r for r in outputs["output_0"][0] if r[55] >= self.threshold]
+        return [(0, float(r[55]), *(r[[52, 51, 54, 53]] * side - shift)) for r in rows]
+
+
 # --- The comparison ---------------------------------------------------------------------------------------------------------
-HEADS = [YoloV8, YoloV8Crop, YoloV8Pose, YoloV5, YoloV7, YoloV5Face, YoloNms, PaddleRows, RtmDet, YoloX, NanoDet, NanoDetPlus]
-HEADS += [UltraFace, PytorchYoloV4, YoloNas, PpYoloE, TorchvisionSsd, TensorFlow, Detr, Yolos, RtDetr, DeformableDetr, RfDetr, UltralyticsRtDetr]
-HEADS += [CenterNet, TtfNet, CenterFace, Scrfd, YuNet, RetinaFace]
+HEADS = [YoloV8, YoloV8Crop, YoloV8Pose, YoloV8Obb, YoloV5, YoloV7, YoloV5Face, YoloNms, UltralyticsRtDetr, PaddleRows, RtmDet]
+HEADS += [YoloX, NanoDet, NanoDetPlus, UltraFace, PytorchYoloV4, YoloNas, PpYoloE, TorchvisionSsd, TensorFlow, Detr, Yolos]
+HEADS += [RtDetr, DeformableDetr, RfDetr, CenterNet, TtfNet, CenterFace, DetectNet, Scrfd, YuNet, RetinaFace, BlazeFace]
+HEADS += [Darknet, Fomo, MoveNet]
 
 
 def pictures(folder):
