@@ -14,7 +14,8 @@
 //! | detect | `[1, 4 + classes, N]` | yolov8 |
 //! | detect | `[1, N, 5 + classes]` | yolov5 |
 //! | detect | `[1, N, 6]`, end to end or `nms=True` | yolo-nms |
-//! | detect | `[1, Q, 4 + classes]` | detr (Ultralytics' RT-DETR), stretched |
+//! | detect | `[1, Q, 4 + classes]` | detr (Ultralytics' RT-DETR up to 8.4.46), stretched |
+//! | detect | `[1, Q, 6]` of the head RTDETRDecoder | yolo-nms of centre, size, score, class (RT-DETR since), stretched |
 //! | pose | as detect, and `kpt_shape` numbers more | with keypoints |
 //! | segment | as detect, and mask coefficients more; then `[1, 32, H, W]` | with masks |
 //! | obb | as detect, and an angle more | with `oriented` |
@@ -34,7 +35,7 @@ use visiond_kernels::preprocess::ChannelOrder;
 use self::python::PythonValue;
 use crate::backend::{TensorInfo, picture_size};
 use crate::card::{Card, InputCard, KeypointCard, MAX_NAME_CHARS, Way, is_too_long};
-use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints, RowsSpec};
+use crate::heads::spec::{BoxUnit, BoxesSpec, Column, HeadSpec, Keypoints, RowsSpec};
 use crate::heads::{Family, two_dimensions};
 
 /// Why an export's metadata cannot be used.
@@ -211,11 +212,15 @@ fn boxes_head(
     let suppressed =
         HeadSpec::YoloNms { keypoints: points, unit: BoxUnit::Pixels, oriented, rows: RowsSpec::default() };
     let rows_of_choice = b.is_some_and(|b| b == 6 + extra || (segment && b > 6));
+    let decoder = metadata.get("head").is_some_and(|head| head.trim() == "RTDETRDecoder");
+    if decoder || described.contains("rt-detr") || described.contains("rtdetr") {
+        let chosen = version(metadata).is_some_and(|version| version >= RT_DETR_CHOOSES);
+        // With two classes, both have six numbers.
+        let rows = b.map_or(chosen, |b| b == 6 && (classes != 2 || chosen));
+        return Ok(if rows { rt_detr_rows() } else { HeadSpec::Detr(BoxesSpec::default()) });
+    }
     if suppresses(metadata) && (b.is_none() || rows_of_choice) {
         return Ok(suppressed);
-    }
-    if described.contains("rt-detr") || described.contains("rtdetr") {
-        return Ok(HeadSpec::Detr(BoxesSpec::default()));
     }
     let v8_width = 4 + classes + extra;
     match (a, b) {
@@ -239,17 +244,33 @@ fn boxes_head(
     }
 }
 
+/// The first version whose RT-DETR gives the best pairs of query and class: `RTDETRDecoder.postprocess`.
+const RT_DETR_CHOOSES: (u32, u32, u32) = (8, 4, 47);
+
+/// Returns the head of RT-DETR's rows: centre, size, score, class, in fractions of the input.
+fn rt_detr_rows() -> HeadSpec {
+    use Column::{CenterX, CenterY, Class, Height, Score, Width};
+    let columns = Some(vec![CenterX, CenterY, Width, Height, Score, Class]);
+    let rows = RowsSpec { columns, ..RowsSpec::default() };
+    HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Normalized, oriented: false, rows }
+}
+
+/// Returns the version that wrote the metadata; `None` if there is none or it cannot be read.
+fn version(metadata: &BTreeMap<String, String>) -> Option<(u32, u32, u32)> {
+    let mut numbers = metadata.get("version")?.trim().split('.').map_while(|number| number.parse::<u32>().ok());
+    let (major, minor) = (numbers.next()?, numbers.next()?);
+    Some((major, minor, numbers.next().unwrap_or(0)))
+}
+
 /// Returns how the version that made the export feeds its networks and puts their boxes.
 ///
 /// YOLOv5 writes no version. One that cannot be read counts as the newest.
 fn boxes_way(metadata: &BTreeMap<String, String>) -> Way {
-    let Some(version) = metadata.get("version") else {
+    if !metadata.contains_key("version") {
         return if is_by_ultralytics(metadata) { Way::ULTRALYTICS } else { Way::YOLOV5 };
-    };
-    let mut numbers = version.trim().split('.').map_while(|number| number.parse::<u32>().ok());
-    let numbers: [Option<u32>; 3] = std::array::from_fn(|_| numbers.next());
-    let [Some(major), Some(minor), patch] = numbers else { return Way::ULTRALYTICS };
-    match (major, minor, patch.unwrap_or(0)) {
+    }
+    let Some(version) = version(metadata) else { return Way::ULTRALYTICS };
+    match version {
         version if version <= (8, 0, 107) => Way::YOLOV5,
         version if version <= (8, 4, 24) => Way::ULTRALYTICS_8_0,
         version if version <= (8, 4, 173) => Way::ULTRALYTICS_8_4,
@@ -299,6 +320,7 @@ fn make(
     let way = match head.family() {
         Family::Classifier => Way::ULTRALYTICS_CLASSIFY,
         Family::Detr => Way::STRETCH,
+        _ if head == rt_detr_rows() => Way::STRETCH,
         _ => boxes_way(metadata),
     };
     let grey = metadata.get("channels").is_some_and(|channels| channels.trim() == "1");

@@ -113,6 +113,8 @@ pub enum WayBack {
     RatioFromMiddle,
     /// The same with this `left` rounded, `round((input - source * ratio) / 2 - 0.1)`: Ultralytics 8.0.108 to 8.4.24.
     RatioFromRoundedMiddle,
+    /// Both axes by what the rounded height left: `(x - left) * source_height / height`. InsightFace.
+    Height,
 }
 
 /// How a frame is placed in a model's input.
@@ -388,8 +390,16 @@ fn letterbox(placement: &Placement, source: (u32, u32), input: (u32, u32)) -> [A
         ];
     }
     let ratio = (iw / sw).min(ih / sh);
-    let axis = |source: u32, input: u32| {
-        let resized = (placement.rounding.of(f64::from(source) * ratio) as u32).clamp(1, input);
+    let (width, height) = match placement.way_back {
+        // InsightFace's order of operations, which decides where a side is whole but for rounding errors.
+        WayBack::Height if sh / sw > ih / iw => (ih / (sh / sw), ih),
+        WayBack::Height => (iw, iw * (sh / sw)),
+        _ => (sw * ratio, sh * ratio),
+    };
+    let whole = |side: f64, input: u32| (placement.rounding.of(side) as u32).clamp(1, input);
+    let by_height = f64::from(whole(height, input.1)) / sh;
+    let axis = |source: u32, side: f64, input: u32| {
+        let resized = whole(side, input);
         let mut map = AxisMap::whole(source, resized, before(input, resized));
         if placement.step == Step::Ratio {
             map.step = 1.0 / ratio;
@@ -397,15 +407,17 @@ fn letterbox(placement: &Placement, source: (u32, u32), input: (u32, u32)) -> [A
         // Where a centred picture of unrounded size begins.
         let middle = if centred { (f64::from(input) - f64::from(source) * ratio) / 2.0 } else { 0.0 };
         let divide = |left| Back::Divide { divisor: ratio, left };
+        let left = f64::from(map.at);
         match placement.way_back {
             WayBack::Axes => {}
-            WayBack::Ratio => map.back = divide(f64::from(map.at)),
+            WayBack::Ratio => map.back = divide(left),
             WayBack::RatioFromMiddle => map.back = divide(middle),
             WayBack::RatioFromRoundedMiddle => map.back = divide((middle - 0.1).round_ties_even()),
+            WayBack::Height => map.back = Back::Divide { divisor: by_height, left },
         }
         map
     };
-    [axis(source.0, input.0), axis(source.1, input.1)]
+    [axis(source.0, width, input.0), axis(source.1, height, input.1)]
 }
 
 #[cfg(test)]
@@ -505,6 +517,18 @@ mod tests {
     }
 
     #[test]
+    fn the_height_brings_back_both_axes() {
+        let placement =
+            Placement { way_back: WayBack::Height, rounding: Rounding::Down, ..Fit::LetterboxTopLeft.into() };
+        // 90 * (416 / 1600) = 23.4
+        let map = Mapping::new(placement, (1600, 90), (416, 416));
+        assert_eq!((map.placed(), map.to_source(23.0, 23.0)), ([0, 0, 416, 23], (90.0, 90.0)));
+        // InsightFace's order of operations: 416 * (1080 / 1440) is 312, 1080 * (416 / 1440) is less.
+        assert_eq!(Mapping::new(placement, (1440, 1080), (416, 320)).placed(), [0, 0, 416, 312]);
+        assert_eq!(Mapping::new(placement, (1080, 1440), (320, 416)).placed(), [0, 0, 312, 416]);
+    }
+
+    #[test]
     fn padding_may_come_before_the_resize() {
         let placement = Placement { pad_first: true, ..Fit::LetterboxTopLeft.into() };
         let map = Mapping::new(placement, (640, 480), (320, 320));
@@ -541,7 +565,8 @@ mod tests {
             Just(WayBack::Axes),
             Just(WayBack::Ratio),
             Just(WayBack::RatioFromMiddle),
-            Just(WayBack::RatioFromRoundedMiddle)
+            Just(WayBack::RatioFromRoundedMiddle),
+            Just(WayBack::Height)
         ];
         (fit, rounding, step, way_back, any::<bool>()).prop_map(|(fit, rounding, step, way_back, pad_first)| {
             Placement { fit, rounding, step, way_back, pad_first }
@@ -570,8 +595,16 @@ mod tests {
             prop_assert!(w >= 1 && h >= 1 && x + w <= iw && y + h <= ih);
             for (axis, back) in map.axes().iter().zip([map.source_per_input().0, map.source_per_input().1]) {
                 prop_assert!(axis.first + axis.count <= axis.resized && axis.lead + axis.source <= axis.canvas);
-                // Half a pixel of rounding is the most that sampling and the way back may differ by.
-                prop_assert!((axis.step - back).abs() * f64::from(axis.resized) <= 1.01 * axis.step.max(back));
+                // Half a pixel of rounding is the most that sampling and the way back may differ by, a pixel of the height where
+                // columns go back by it.
+                let by_height = match (placement.way_back, placement.fit) {
+                    (WayBack::Height, Fit::Letterbox | Fit::LetterboxTopLeft) => {
+                        f64::from(axis.resized) / f64::from(map.axes()[1].resized)
+                    }
+                    _ => 0.0,
+                };
+                let most = (1.01 + by_height) * axis.step.max(back);
+                prop_assert!((axis.step - back).abs() * f64::from(axis.resized) <= most);
             }
             let clipped = map.box_to_source([-10.0, -10.0, iw as f32 + 10.0, ih as f32 + 10.0]);
             prop_assert!(clipped[0] >= 0.0 && clipped[2] <= sw as f32 && clipped[3] <= sh as f32);

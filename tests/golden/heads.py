@@ -1134,6 +1134,14 @@ half = maps.astype(np.float16).astype(np.float32)
 points, s = heat_maps(half, 48, 64)
 found, points = whole(points, s, 0.3)
 case("pose of heat maps in f16", person, [48, 64], [("output", "f16", half[None])], found, 0.3, points, least=1)
+# --- Rows with centre and size: ultralytics nn/modules/head.py, RTDETRDecoder.postprocess; models/rtdetr/predict.py -------------------
+rng = np.random.default_rng(20261133)
+p = np.concatenate([detr_boxes(30), scores(30, 1, 0.5), rng.integers(0, 3, (30, 1)).astype(np.float32)], 1)
+box = xywh2xyxy(p[:, :4].astype(np.float64)) * np.array([640, 480, 640, 480])
+for name, order in [("rt-detr", [0, 1, 2, 3, 4, 5]), ("another order", [5, 4, 0, 1, 2, 3])]:
+    columns = json.dumps([("cx", "cy", "w", "h", "score", "class")[i] for i in order])
+    case(f"columns of {name}, centre and size", f'[head]\nfamily = "yolo-nms"\nunit = "normalized"\ncolumns = {columns}\n' + names(3),
+         [640, 480], [("output0", "f32", p[None][..., order].copy())], [(*b, r[4], r[5]) for b, r in zip(box, p) if r[4] > 0.25], 0.25)
 
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")

@@ -216,20 +216,28 @@ fn columns(head: &mut CardSection<'_>) -> Option<Vec<Column>> {
         head.wrong_at(KEY, format!("`{KEY}` has more than {MAX_COLUMNS} numbers: remove some"));
         return None;
     }
+    let is_centre =
+        |column: &Column| matches!(column, Column::CenterX | Column::CenterY | Column::Width | Column::Height);
+    let centred = columns.iter().any(is_centre);
     for (name, column) in COLUMNS {
         let count = columns.iter().filter(|other| **other == column).count();
         let right = match column {
             Column::Skipped => true,
             Column::Batch => count <= 1,
-            _ => count == 1,
+            Column::Class | Column::Score => count == 1,
+            // Of corners, or centre and size, one is there.
+            _ => count == usize::from(is_centre(&column) == centred),
         };
         if !right {
-            let found = if count == 0 { "has no".to_owned() } else { format!("has {count} times") };
+            let found = match count {
+                0 => "has no".to_owned(),
+                1 => "also has".to_owned(),
+                _ => format!("has {count} times"),
+            };
+            let four = if centred { "cx, cy, w, h" } else { "x1, y1, x2, y2" };
             head.wrong_at(
                 KEY,
-                format!(
-                    "`{KEY}` {found} `{name}`: write each of class, score, x1, y1, x2, y2 once, and `_` for others"
-                ),
+                format!("`{KEY}` {found} `{name}`: write each of class, score, {four} once, and `_` for others"),
             );
             return None;
         }

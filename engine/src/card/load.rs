@@ -314,6 +314,7 @@ fn read_placement(section: &mut CardSection<'_>, input: &mut InputCard) {
         ("ratio", WayBack::Ratio),
         ("ratio-from-middle", WayBack::RatioFromMiddle),
         ("ratio-from-rounded-middle", WayBack::RatioFromRoundedMiddle),
+        ("height", WayBack::Height),
     ];
     set(&mut placement.way_back, section.choice("way_back", &ways_back));
     set(&mut placement.pad_first, section.flag("pad_first"));

@@ -188,7 +188,11 @@ impl Way {
 
     /// InsightFace's SCRFD: the frame in the top left corner, sizes rounded down, black around it.
     pub(crate) const SCRFD: Self = Self {
-        placement: Placement { rounding: Rounding::Down, ..Placement::new(Fit::LetterboxTopLeft) },
+        placement: Placement {
+            rounding: Rounding::Down,
+            way_back: WayBack::Height,
+            ..Placement::new(Fit::LetterboxTopLeft)
+        },
         pad: 0.0,
         scale: 1.0,
         ..Self::ULTRALYTICS
@@ -196,7 +200,8 @@ impl Way {
     .normalised(([127.5; 3], [128.0; 3]));
 
     /// YuNet. OpenCV pads a frame of any size on the right and at the bottom; an input of a fixed size resizes it first.
-    pub(crate) const YUNET: Self = Self { order: ChannelOrder::Bgr, ..Self::SCRFD }.normalised(([0.0; 3], [1.0; 3]));
+    pub(crate) const YUNET: Self =
+        Self { order: ChannelOrder::Bgr, ..Self::SCRFD }.back(WayBack::Axes).normalised(([0.0; 3], [1.0; 3]));
 
     /// biubug6's RetinaFace, which feeds frames of any size.
     pub(crate) const RETINAFACE: Self = Self::YUNET.normalised(([104.0, 117.0, 123.0], [1.0; 3]));

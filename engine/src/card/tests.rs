@@ -518,6 +518,11 @@ fn the_columns_of_a_row_have_each_number_once() {
             r#"columns = ["class", "scor", "x1", "y1", "x2", "y2"]"#,
             "net.toml:3:21: `columns` has no `scor`: did you mean `score`?",
         ),
+        (
+            r#"columns = ["class", "score", "cx", "cy", "w", "h", "x1"]"#,
+            "`columns` also has `x1`: write each of class, score, cx",
+        ),
+        (r#"columns = ["class", "score", "cx", "cy", "w"]"#, "`columns` has no `h`"),
         (r#"columns = [0, 1]"#, "`columns` must be a list of the numbers of a row"),
         (r#"columns = "class""#, "`columns` is a text, not a list of the numbers of a row"),
         (&format!("{all}\nkeypoints = [17, 3]"), "`columns` cannot go with `keypoints`"),

@@ -10,7 +10,7 @@ use visiond_kernels::filter::Record;
 use super::misfit::Misfit;
 use super::outputs::classes_text;
 use super::rows::class_of;
-use super::spec::{Background, Column};
+use super::spec::{Background, BoxFormat, Column};
 
 /// The greatest score, with the rounding of f16.
 const MOST_SCORE: f32 = 1.001;
@@ -165,8 +165,9 @@ const UNNAMED: &str = "the card names fewer classes";
 /// Where a row has which number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowColumns {
-    /// Left, top, right, bottom; or the four numbers of another format.
+    /// The four numbers of the format.
     pub(super) box_at: [usize; 4],
+    pub(super) format: BoxFormat,
     pub(super) score: usize,
     pub(super) class: usize,
     /// The numbers that it has at least.
@@ -174,9 +175,11 @@ pub(super) struct RowColumns {
 }
 
 /// Box, score, class.
-pub(super) const BOX_SCORE_CLASS: RowColumns = RowColumns { box_at: [0, 1, 2, 3], score: 4, class: 5, width: 6 };
+pub(super) const BOX_SCORE_CLASS: RowColumns =
+    RowColumns { box_at: [0, 1, 2, 3], format: BoxFormat::Xyxy, score: 4, class: 5, width: 6 };
 /// Frame of the batch, box, class, score.
-pub(super) const BATCH_BOX_CLASS_SCORE: RowColumns = RowColumns { box_at: [1, 2, 3, 4], score: 6, class: 5, width: 7 };
+pub(super) const BATCH_BOX_CLASS_SCORE: RowColumns =
+    RowColumns { box_at: [1, 2, 3, 4], format: BoxFormat::Xyxy, score: 6, class: 5, width: 7 };
 
 /// The orders of public exports that a card need not write: Ultralytics; YOLOv7.
 const USUAL_ORDERS: [&[Column]; 2] = {
@@ -200,8 +203,15 @@ impl RowColumns {
     /// Returns the places of `columns`; `None` if one of the numbers is not there.
     pub(super) fn of(columns: &[Column]) -> Option<Self> {
         let at = |wanted: Column| columns.iter().position(|column| *column == wanted);
-        let box_at = [at(Column::X1)?, at(Column::Y1)?, at(Column::X2)?, at(Column::Y2)?];
-        Some(Self { box_at, score: at(Column::Score)?, class: at(Column::Class)?, width: columns.len() })
+        let all = |columns: [Column; 4]| {
+            let [a, b, c, d] = columns.map(at);
+            Some([a?, b?, c?, d?])
+        };
+        let (box_at, format) = match all([Column::X1, Column::Y1, Column::X2, Column::Y2]) {
+            Some(corners) => (corners, BoxFormat::Xyxy),
+            None => (all([Column::CenterX, Column::CenterY, Column::Width, Column::Height])?, BoxFormat::Cxcywh),
+        };
+        Some(Self { box_at, format, score: at(Column::Score)?, class: at(Column::Class)?, width: columns.len() })
     }
 
     /// Returns the four numbers of a row's box.

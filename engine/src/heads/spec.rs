@@ -182,6 +182,14 @@ pub enum Column {
     X2,
     /// The box's bottom.
     Y2,
+    /// The x of the box's centre.
+    CenterX,
+    /// The y of the box's centre.
+    CenterY,
+    /// The box's width.
+    Width,
+    /// The box's height.
+    Height,
     /// A number that is not read.
     Skipped,
 }
@@ -592,7 +600,7 @@ pub(crate) const STYLES: [(&str, HeatmapStyle); 4] = [
 pub(crate) const FACES: [(&str, FacesStyle); 3] =
     [("scrfd", FacesStyle::Scrfd), ("yunet", FacesStyle::Yunet), ("retinaface", FacesStyle::Retinaface)];
 /// The words of cards for the numbers of a row.
-pub(crate) const COLUMNS: [(&str, Column); 8] = [
+pub(crate) const COLUMNS: [(&str, Column); 12] = [
     ("batch", Column::Batch),
     ("class", Column::Class),
     ("score", Column::Score),
@@ -600,6 +608,10 @@ pub(crate) const COLUMNS: [(&str, Column); 8] = [
     ("y1", Column::Y1),
     ("x2", Column::X2),
     ("y2", Column::Y2),
+    ("cx", Column::CenterX),
+    ("cy", Column::CenterY),
+    ("w", Column::Width),
+    ("h", Column::Height),
     ("_", Column::Skipped),
 ];
 /// The words of cards for how raw numbers become boxes.

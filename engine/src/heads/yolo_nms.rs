@@ -10,7 +10,7 @@
 //!   EfficientNMS, YOLOv7 and YOLOv8 exports with it); three without the number; two with `[1, N, 5]` of boxes and scores
 //!   (MMDeploy, OpenVINO's training extensions).
 //! - rows of any other order, which the card has as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS; `[1, 1, N, 7]` of
-//!   DetectionOutput (Caffe, OpenVINO, TAO).
+//!   DetectionOutput (Caffe, OpenVINO, TAO); with centre and size in place of corners, Ultralytics' RT-DETR.
 //! - boxes with scores, and the keypoints of each in a second output ([`super::posed_rows`]): RTMO.
 //!
 //! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. Needs no NMS unless the card sets `nms = true`:
@@ -146,9 +146,11 @@ impl YoloNms {
         Ok(found)
     }
 
-    /// The rows of oriented models: `OBB` in ultralytics `nn/modules/head.py`, `NMSModel` in `engine/exporter.py`.
+    /// Centre and size for oriented models, `OBB` in ultralytics `nn/modules/head.py` and `NMSModel` in `engine/exporter.py`; of
+    /// others what `columns` has, or corners.
     fn format(&self) -> BoxFormat {
-        if self.oriented { BoxFormat::Cxcywh } else { BoxFormat::Xyxy }
+        let of_columns = || self.rows.columns.as_deref().and_then(RowColumns::of).map(|at| at.format);
+        if self.oriented { BoxFormat::Cxcywh } else { of_columns().unwrap_or(BoxFormat::Xyxy) }
     }
 
     fn encoding(&self) -> OutputEncoding {
@@ -196,7 +198,7 @@ impl Decoder for YoloNms {
         };
         let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
-        let (unit, size) = (self.unit, input.input_size);
+        let (format, unit, size) = (self.format(), self.unit, input.input_size);
         let [kx, ky] = scale_of(unit, size);
         for (index, row) in values.chunks_exact(width).enumerate() {
             let score = row[at.score];
@@ -205,7 +207,7 @@ impl Decoder for YoloNms {
             }
             let class = class_number(row[at.class]).and_then(|n| class_of(n, self.rows.background, self.class_count));
             let Some(class) = class else { continue };
-            let added = out.push(index, class, score, corners(at.four(row), self.format(), unit, size)) && with_rest;
+            let added = out.push(index, class, score, corners(at.four(row), format, unit, size)) && with_rest;
             if added && self.oriented {
                 out.push_angle(index, row[6]);
             } else if let (true, Some(points)) = (added, self.keypoints) {
@@ -227,7 +229,8 @@ impl Decoder for YoloNms {
         let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
         let check = self.encoding().check(input.score_threshold, input.input_size);
-        let corners = |numbers: [f32; 4]| corners(numbers, self.format(), self.unit, input.input_size);
+        let format = self.format();
+        let corners = |numbers: [f32; 4]| corners(numbers, format, self.unit, input.input_size);
         let rows = values.chunks_exact(width).map(|row| (row[at.score], row[at.class], row));
         let fault = check.first_fault(rows, |row| corners(at.four(row)))?;
         let remedy = if self.oriented { ORIENTED.to_owned() } else { order_of(&values, width, corners, &check) };
@@ -293,7 +296,7 @@ impl Decoder for YoloNms {
         let first = at.box_at[0].min(at.box_at[1]);
         let format = match at.box_at.map(|column| column.wrapping_sub(first)) {
             [0, 1, 2, 3] => self.format(),
-            [1, 0, 3, 2] => BoxFormat::Yxyx,
+            [1, 0, 3, 2] if self.format() == BoxFormat::Xyxy => BoxFormat::Yxyx,
             _ => return None,
         };
         let (values, rows, _) = rows_of(outputs, output)?;

@@ -91,6 +91,17 @@ fn each_task_and_shape_finds_its_head() {
     assert_eq!(head_of(&[all, detect, ("description", "Ultralytics rtdetr-l model")], &[&[1, 300, 84]]), detr);
     assert_eq!(head_of(&[two, detect, ("description", "Ultralytics RT-DETR-l model")], &[&[1, 300, 6]]), detr);
 
+    // From 8.4.47 on, rows of centre, size, score and class; with two classes, only the version tells them apart.
+    let rows = rt_detr_rows();
+    let description = ("description", "Ultralytics rtdetr-l model");
+    let [before, since] = ["8.4.46", "8.4.47"].map(|version| ("version", version));
+    assert_eq!(head_of(&[all, detect, description], &[&[1, 300, 6]]), rows);
+    assert_eq!(head_of(&[two, detect, description, before], &[&[1, 300, 6]]), detr);
+    assert_eq!(head_of(&[two, detect, description, since], &[&[1, 300, 6]]), rows);
+    assert_eq!(head_of(&[all, detect, description, since], &[&[-1, -1, -1]]), rows);
+    let retrained = [all, detect, ("description", "Ultralytics best model"), ("head", "RTDETRDecoder"), since];
+    assert_eq!(head_of(&retrained, &[&[1, 300, 6]]), rows);
+
     let segment = ("task", "segment");
     let masks: &[i32] = &[1, 32, 160, 160];
     assert_eq!(
@@ -128,6 +139,8 @@ fn a_classifier_sees_the_centre_and_rt_detr_the_whole_stretched() {
     assert_eq!(classifier.input.std, [1.0; 3]);
     let described = [("names", names.as_str()), ("description", "Ultralytics rtdetr-l model")];
     let rtdetr = card_of(&described, FIXED, &[&[1, 300, 84]]).unwrap();
+    let chosen = card_of(&described, FIXED, &[&[1, 300, 6]]).unwrap();
+    assert_eq!((chosen.input.placement.fit, chosen.score_threshold), (Fit::Stretch, 0.25));
     let placement = rtdetr.input.placement;
     assert_eq!((placement.fit, rtdetr.score_threshold, rtdetr.max_detections), (Fit::Stretch, 0.25, 300));
 }
