@@ -355,8 +355,52 @@ fn messages_that_the_broker_refused_arrive_once_it_allows_them() {
     first.sort_unstable();
     let sequence = [&first, rest].concat();
     assert!(sequence.windows(2).all(|pair| pair[0] + 1 == pair[1]), "in order, without a gap: {order:?}");
-    daemon.wait_for_log("the broker accepts messages again");
+    daemon.wait_for_log("sink mqtt: the broker accepts the messages of camera door again");
     log_after(daemon);
+}
+
+/// The same with a second camera, yard.
+fn with_yard(text: &str) -> String {
+    format!(
+        "{text}[[camera]]\nname = \"yard\"\nsource = {{ type = \"pattern\", width = 128, height = 64, fps = 20 }}\n"
+    )
+}
+
+#[test]
+fn a_camera_that_the_broker_refuses_holds_up_no_other_and_costs_two_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let durable = format!("durable = true\nspool_directory = \"{}\"\n", folder.path().join("spool").display());
+    for keys in ["queue = 20\n", &durable] {
+        let broker = Mosquitto::start_with(|folder| {
+            let rights =
+                "topic read #\ntopic write visiond/gate/availability\ntopic write visiond/gate/cameras/door/#\n";
+            std::fs::write(folder.join("rights"), rights).unwrap();
+            format!("allow_anonymous true\nacl_file {}\n", folder.join("rights").display())
+        });
+        let reader = broker.reader("visiond/gate/#", &[]);
+        let mut daemon = Daemon::start(&with_yard(&config(&format!("{}{keys}", url(&broker)))));
+        // For longer than several attempts at yard take, and with many more messages than may be in flight.
+        daemon.wait_until("messages of door", |_| reader.under("door/detections").len() > 300);
+        assert!(reader.under("yard/detections").is_empty());
+        let log = daemon.log();
+        let refused = "sink mqtt: the broker refuses a message to visiond/gate/cameras/yard/detections: not authorized; \
+                       allow this user to publish there; the messages of camera yard wait";
+        assert_eq!((log.matches(refused).count(), log.matches("again").count()), (1, 0), "{log}");
+        assert_eq!(log.matches("the broker refuses").count(), 2, "and one line for states and pictures\n{log}");
+
+        std::fs::write(broker.path("rights"), "topic readwrite #\n").unwrap();
+        broker.signal(libc::SIGHUP);
+        daemon.wait_for_log("sink mqtt: the broker accepts the messages of camera yard again");
+        // With a spool nothing of it is lost.
+        let most = if keys == durable { 300 } else { 20 };
+        daemon.wait_until("messages of yard", |_| reader.under("yard/detections").len() > most);
+        let of_yard: Vec<_> =
+            reader.under("yard/detections").iter().map(|one| one.json()["sequence"].as_u64()).collect();
+        assert!(of_yard.is_sorted() && (keys != durable || of_yard[0] < Some(20)), "{of_yard:?}");
+        daemon.wait_for_log("sink mqtt: the broker accepts states and pictures again");
+        let log = log_after(daemon);
+        assert_eq!((log.matches("refuses").count(), log.matches("again").count()), (2, 2), "{log}");
+    }
 }
 
 /// Returns the data for Home Assistant, by topic.

@@ -288,19 +288,27 @@ fn a_missing_stream_is_reported_once_with_a_remedy() {
     log_with(&config(&url(bare.port), ""), without_a_stream);
 
     let server = NatsServer::start();
-    for (keys, words) in [
-        ("stream = \"visiond\"\n", "there is no stream visiond: create it (`nats stream add`), or set `create_stream`"),
-        ("", "no stream accepts the messages of camera door: make one"),
-    ] {
-        let between = Middleman::start(server.port);
-        let mut daemon = Daemon::start(&config(&url(between.port), keys));
-        daemon.wait_for_log(words);
-        // Before a third attempt it has failed once more.
-        let before = between.count();
-        daemon.wait_until("further attempts", |_| between.count() >= before + 2);
-        let log = terminated(daemon).log;
-        assert_eq!(log.matches(words).count(), 1, "once an outage\n{log}");
-    }
+    let words = "there is no stream visiond: create it (`nats stream add`), or set `create_stream`";
+    let between = Middleman::start(server.port);
+    let mut daemon = Daemon::start(&config(&url(between.port), "stream = \"visiond\"\n"));
+    daemon.wait_for_log(words);
+    // Before a third attempt it has failed once more.
+    let before = between.count();
+    daemon.wait_until("further attempts", |_| between.count() >= before + 2);
+    let log = terminated(daemon).log;
+    assert_eq!(log.matches(words).count(), 1, "once an outage\n{log}");
+
+    let words = "no stream accepts the messages of camera door: make one";
+    let between = Middleman::start(server.port);
+    let mut daemon = Daemon::start(&config(&url(between.port), ""));
+    daemon.wait_for_log(words);
+    // One message is sent every five seconds.
+    let first = ids_in(&between.said()).swap_remove(0);
+    let attempts = || ids_in(&between.said()).iter().filter(|id| **id == first).count();
+    daemon.wait_until("further attempts", |_| attempts() >= 3);
+    assert_eq!(between.count(), 1, "over the same connection");
+    let log = terminated(daemon).log;
+    assert_eq!(log.matches(words).count(), 1, "once an outage\n{log}");
 
     let nobody = Port::reserve();
     let refused = format!("nats://127.0.0.1:{}: Connection refused", nobody.number);
@@ -416,4 +424,60 @@ fn a_changed_sink_reconnects_and_loses_nothing() {
     assert_as_in_the_file(&mut daemon, server.port);
     let ended = terminated(daemon);
     assert_in_order_and_once(&stored(server.port), &ended.log);
+}
+
+/// The same with a second camera, yard.
+fn with_yard(text: &str) -> String {
+    format!(
+        "{text}[[camera]]\nname = \"yard\"\nsource = {{ type = \"pattern\", width = 128, height = 64, fps = 20 }}\n"
+    )
+}
+
+fn make_stream(port: u16, subjects: &[&str]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let jetstream = async_nats::jetstream::new(async_nats::connect(url(port)).await.unwrap());
+        let subjects = subjects.iter().map(|subject| (*subject).to_owned()).collect();
+        let config = async_nats::jetstream::stream::Config { name: "visiond".into(), subjects, ..Default::default() };
+        jetstream.create_or_update_stream(config).await.unwrap();
+    });
+}
+
+#[test]
+fn a_camera_whose_subject_is_refused_holds_up_no_other() {
+    const DOOR: &str = "visiond.gate.door.detections";
+    let no_right = |_: &Path| {
+        format!(
+            "authorization {{ users = [ {{ user: jet, password: s3cret, permissions: {{ publish: [\"{DOOR}\"], subscribe: \"_INBOX.>\" }} }}, \
+             {{ user: all, password: all }} ] }}\nno_auth_user: all\n"
+        )
+    };
+    let no_stream = NatsServer::start();
+    let no_right = NatsServer::start_with(no_right);
+    std::fs::write(no_right.path("login"), "jet:s3cret\n").unwrap();
+    let login = format!("login = \"{}\"\n", no_right.path("login").display());
+    for (server, streams, keys, words) in [
+        (&no_stream, &[DOOR][..], "", "no stream accepts the messages of camera yard"),
+        (&no_right, &["visiond.>"], &*login, "Permissions Violation for Publish to \"visiond.gate.yard.detections\""),
+    ] {
+        make_stream(server.port, streams);
+        let between = Middleman::start(server.port);
+        let mut daemon = Daemon::start(&with_yard(&config(&url(between.port), keys)));
+        daemon.wait_until("messages of door", |_| stored(server.port).len() > 300);
+        assert!(stored(server.port).iter().all(|message| message.subject == DOOR));
+        assert_eq!(between.count(), 1, "{}", daemon.log());
+        if keys.is_empty() {
+            make_stream(server.port, &["visiond.>"]);
+            daemon.wait_for_log("sink nats: the broker accepts the messages of camera yard again");
+            daemon
+                .wait_until("messages of yard", |_| stored(server.port).iter().any(|message| message.subject != DOOR));
+        }
+        let log = terminated(daemon).log;
+        assert_eq!(
+            (log.matches(words).count(), log.matches("; the messages of camera yard wait").count()),
+            (1, 1),
+            "{log}"
+        );
+        assert!(!log.contains("connection lost"), "{log}");
+    }
 }

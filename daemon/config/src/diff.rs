@@ -346,6 +346,7 @@ mod tests {
         ("cameras", "[\"door\"]", "[\"yard\"]"),
         ("only_detections", "false", "true"),
         ("queue", "1", "2"),
+        ("queue_bytes", "\"1 MiB\"", "\"2 MiB\""),
         ("when_full", "\"drop_oldest\"", "\"drop_newest\""),
         ("max_rate", "1.0", "2.0"),
     ];

@@ -415,17 +415,44 @@ pub fn rfc3339(timestamp: Timestamp) -> String {
     }
 }
 
+impl Message {
+    /// Returns about how many bytes its line has, without writing it. Costs a few nanoseconds for each detection.
+    fn about_bytes(&self) -> usize {
+        let of_detection = |detection: &DetectionMessage| {
+            let segments = detection.segments.iter().flatten().map(|segment| segment.len() * COORDINATE_BYTES + 2);
+            let mask = detection.mask.as_ref().map_or(0, |mask| mask.rle.counts.len() + 50);
+            DETECTION_BYTES + detection.keypoints.len() * KEYPOINT_BYTES + segments.sum::<usize>() + mask
+        };
+        let embedding = self.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes);
+        let depth = self.depth.as_ref().map_or(0, DepthMessage::about_bytes);
+        MESSAGE_BYTES + self.detections.iter().map(of_detection).sum::<usize>() + embedding + depth
+    }
+}
+
+/// About how many bytes a message without detections has as JSON, a detection, a keypoint, and a number of an outline.
+const MESSAGE_BYTES: usize = 500;
+const DETECTION_BYTES: usize = 160;
+const KEYPOINT_BYTES: usize = 60;
+const COORDINATE_BYTES: usize = 6;
+
 /// A message to publish, with the line that all sinks share.
 #[derive(Debug)]
 pub struct Published {
     message: Arc<Message>,
+    about_bytes: usize,
     line: OnceLock<Bytes>,
 }
 
 impl Published {
     /// Wraps a message; its line is not serialized yet.
     pub fn new(message: Arc<Message>) -> Self {
-        Self { message, line: OnceLock::new() }
+        let about_bytes = message.about_bytes();
+        Self { message, about_bytes, line: OnceLock::new() }
+    }
+
+    /// Returns about how many bytes the line has; always the same, whether it is serialized or not.
+    pub fn about_bytes(&self) -> usize {
+        self.about_bytes
     }
 
     /// Returns the JSON line with its line end. The first caller serializes it.

@@ -11,7 +11,8 @@ use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use crate::clock::{SystemClock, now};
 use crate::frame::{Frame, FramePool};
 use crate::message::{
-    AttributesMessage, BoxMessage, DetectionMessage, FrameFacts, Message, MessageModel, SCHEMA, Timings, next_id,
+    AttributesMessage, BoxMessage, DetectionMessage, FrameFacts, MaskMessage, Message, MessageModel, RleMessage,
+    SCHEMA, Timings, next_id,
 };
 
 /// Returns a message with one detection per label.
@@ -81,4 +82,12 @@ pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
 /// Returns a pool of buffers for [`frame`].
 pub fn pool(buffers: usize) -> FramePool {
     FramePool::new(&Memory::host(), buffers, 8).unwrap()
+}
+
+/// A message of a camera whose line has about so many bytes more than a small one, as a large mask makes it.
+pub fn sized_message(camera: &str, sequence: u64, bytes: usize) -> Arc<Message> {
+    let rle = RleMessage { size: [1, 1], counts: "0".repeat(bytes) };
+    let detection = DetectionMessage { mask: Some(MaskMessage { rle }), ..DetectionMessage::default() };
+    let message = Arc::unwrap_or_clone(door_message(sequence, 0));
+    Arc::new(Message { camera: camera.into(), detections: vec![detection], ..message })
 }

@@ -14,6 +14,8 @@ use visiond_flow::message::Published;
 
 /// How many messages are kept for slow readers: four seconds of eight cameras at 30 frames a second.
 const RING: usize = 1024;
+/// How many bytes they have, and one message.
+const RING_BYTES: usize = 32 << 20;
 
 /// The messages of all cameras, for any number of readers.
 #[derive(Debug, Default)]
@@ -40,6 +42,7 @@ struct Messages {
 #[derive(Debug, Default)]
 struct Ring {
     messages: VecDeque<Arc<Published>>,
+    bytes: usize,
     /// The number of the oldest message.
     first: u64,
     /// How many came before that one, by camera; what a slow reader lost is computed from it.
@@ -192,8 +195,19 @@ impl Ring {
 
     /// Adds a message, and returns the oldest if the ring was full.
     fn push(&mut self, published: &Arc<Published>) -> Option<Arc<Published>> {
-        let oldest = if self.messages.len() < RING { None } else { self.messages.pop_front() };
+        let mut oldest = None;
+        while self.messages.len() >= RING || self.bytes > RING_BYTES {
+            oldest = self.pop_front();
+        }
+        self.bytes += published.about_bytes();
+        self.messages.push_back(Arc::clone(published));
+        oldest
+    }
+
+    fn pop_front(&mut self) -> Option<Arc<Published>> {
+        let oldest = self.messages.pop_front();
         if let Some(oldest) = &oldest {
+            self.bytes -= oldest.about_bytes();
             let message = oldest.message();
             let gone = match self.gone.get_mut(&message.camera) {
                 Some(gone) => gone,
@@ -203,7 +217,6 @@ impl Ring {
             gone.with_detections += u64::from(!message.is_empty());
             self.first += 1;
         }
-        self.messages.push_back(Arc::clone(published));
         oldest
     }
 
@@ -217,6 +230,7 @@ impl Ring {
     fn clear(&mut self) -> VecDeque<Arc<Published>> {
         self.first = self.end();
         self.gone.clear();
+        self.bytes = 0;
         std::mem::take(&mut self.messages)
     }
 }

@@ -1,11 +1,12 @@
 //! The parts that the MQTT and the NATS sink share.
 //!
-//! A protocol implements [`BrokerClient`]; [`BrokerSink`] is the sink around it. Messages go out in order, and each is kept until
-//! the broker has acknowledged it. After a lost connection the sink sends the unacknowledged messages again, in order and with
-//! the same ids.
+//! A protocol implements [`BrokerClient`]; [`BrokerSink`] is the sink around it. A camera's messages go out in order, and each is
+//! kept until the broker has acknowledged it. After a lost connection the sink sends the unacknowledged messages again, in order
+//! and with the same ids. Messages that the broker refuses wait alone: those of other cameras go on.
 
 mod outbox;
 mod queue_reader;
+mod refused;
 mod sink;
 mod spool_writer;
 pub mod tls;
@@ -23,6 +24,9 @@ pub use spool_writer::SpoolWriter;
 
 /// How many messages may be in flight: sent, and not yet acknowledged.
 pub const WINDOW: usize = 256;
+
+/// How many bytes they may have, and one message.
+pub const WINDOW_BYTES: usize = 8 << 20;
 
 /// How often the sink calls [`BrokerClient::tick`].
 pub const TICK: Duration = Duration::from_millis(250);
@@ -70,7 +74,10 @@ pub enum BrokerEvent {
     Acknowledged(u64),
     /// The broker can never accept the message of this number, or one of the client's own, and why. The sink gives it up and logs
     /// it, once in a while, because the same may hold for every message.
-    Refused(Option<u64>, String),
+    Impossible(Option<u64>, String),
+    /// The broker does not accept the message of this number now, and why: a sentence that names the camera or topic, and the
+    /// remedy. The sink keeps it, and the later ones of its camera, and tries again.
+    Refused(u64, String),
     /// The connection is lost. The sink sends every unacknowledged message again after the next [`BrokerClient::connect`].
     Lost(Loss),
     /// Something that concerns the client alone.

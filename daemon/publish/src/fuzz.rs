@@ -150,11 +150,13 @@ async fn session(mut client: impl BrokerClient) {
         for _ in 0..EVENTS {
             client.tick();
             match client.event().await {
-                BrokerEvent::Acknowledged(number) | BrokerEvent::Refused(Some(number), _) => {
+                BrokerEvent::Acknowledged(number)
+                | BrokerEvent::Refused(number, _)
+                | BrokerEvent::Impossible(Some(number), _) => {
                     assert!(open.remove(&number), "{number} is not sent, or done already");
                 }
                 BrokerEvent::Lost(loss) => return assert!(!loss.reason.is_empty()),
-                BrokerEvent::Refused(None, _) | BrokerEvent::Nothing => {}
+                BrokerEvent::Impossible(None, _) | BrokerEvent::Nothing => {}
             }
         }
         panic!("{EVENTS} events, and no end");

@@ -119,7 +119,16 @@ impl BrokerClient for MqttClient {
         let Some(session) = &mut self.session else { return BrokerEvent::Lost(NOT_CONNECTED.to_owned().into()) };
         match session.next_event().await {
             SessionEvent::Acknowledged(number) => BrokerEvent::Acknowledged(number),
-            SessionEvent::Impossible(number, reason) => BrokerEvent::Refused(number, reason),
+            SessionEvent::Impossible(number, reason) => BrokerEvent::Impossible(number, reason),
+            SessionEvent::Refused(number, topic, reason) => BrokerEvent::Refused(number, refused(&topic, &reason)),
+            SessionEvent::OwnRefused(topic, reason) => {
+                log::error!("sink {}: {}", self.sink, refused(&topic, &reason));
+                BrokerEvent::Nothing
+            }
+            SessionEvent::OwnAccepted => {
+                log::info!("sink {}: the broker accepts states and pictures again", self.sink);
+                BrokerEvent::Nothing
+            }
             SessionEvent::Incoming(message) => {
                 self.cameras.incoming(session, &message);
                 BrokerEvent::Nothing
@@ -167,6 +176,10 @@ impl BrokerClient for MqttClient {
             self.cameras.tick(session, now);
         }
     }
+}
+
+fn refused(topic: &str, reason: &str) -> String {
+    format!("the broker refuses a message to {topic}: {reason}; allow this user to publish there")
 }
 
 const NOT_CONNECTED: &str = "there is no connection";
@@ -363,8 +376,8 @@ mod tests {
             let message = QueuedMessage { number: 7, id: "0-7".into(), camera: "door".into(), line: Bytes::new() };
             client.send(&message).await.unwrap();
             // The state of visiond is too long as well.
-            assert!(matches!(client.event().await, BrokerEvent::Refused(None, _)));
-            assert!(matches!(client.event().await, BrokerEvent::Refused(Some(7), _)));
+            assert!(matches!(client.event().await, BrokerEvent::Impossible(None, _)));
+            assert!(matches!(client.event().await, BrokerEvent::Impossible(Some(7), _)));
         });
     }
 

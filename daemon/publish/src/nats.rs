@@ -24,17 +24,17 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::{NatsSinkConfig, SinkConfig, SinkKind};
 
-use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, tls};
+use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, WINDOW_BYTES, tls};
 use crate::sink::{SinkContext, SinkError};
 use auth::ClientAuth;
-use connection::NatsConnection;
+use connection::{Answer, NatsConnection};
 use stream::Subjects;
 
 /// A server that is killed may lose what it acknowledged in its last moments, because it acknowledges before the system has the
 /// data. Messages that were acknowledged this shortly before the connection broke are sent again.
 const RESEND_ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How many of them are sent again at most.
+/// How many of them are sent again at most, and no more than [`WINDOW_BYTES`] and one.
 const MOST_RECENT: usize = 512;
 
 pub struct NatsClient {
@@ -45,8 +45,6 @@ pub struct NatsClient {
     connection: Option<NatsConnection>,
     /// Messages that were acknowledged within [`RESEND_ACKNOWLEDGED_WITHIN`], and when; oldest first.
     recent: VecDeque<(Instant, QueuedMessage)>,
-    /// A message that no stream accepted; nothing else is sent before a stream accepts it.
-    unclaimed: Option<QueuedMessage>,
 }
 
 impl NatsClient {
@@ -60,7 +58,6 @@ impl NatsClient {
             subjects: Subjects::new(&config.subject, &context.device),
             connection: None,
             recent: VecDeque::new(),
-            unclaimed: None,
         })
     }
 
@@ -78,8 +75,9 @@ impl NatsClient {
         let is_old = |(acknowledged, _): &(Instant, QueuedMessage)| {
             now.duration_since(*acknowledged) > RESEND_ACKNOWLEDGED_WITHIN
         };
-        while self.recent.len() >= MOST_RECENT || self.recent.front().is_some_and(is_old) {
-            self.recent.pop_front();
+        let mut bytes: usize = self.recent.iter().map(|(_, message)| message.line.len()).sum();
+        while self.recent.len() >= MOST_RECENT || bytes > WINDOW_BYTES || self.recent.front().is_some_and(is_old) {
+            bytes -= self.recent.pop_front().map_or(bytes, |(_, message)| message.line.len());
         }
         self.recent.push_back((now, message));
     }
@@ -97,12 +95,6 @@ impl BrokerClient for NatsClient {
         for message in again {
             connection.send(self.subjects.of(&message.camera), message, false).await;
         }
-        // The server refuses a camera's messages in order, so none before this one is unacknowledged.
-        if let Some(message) = &self.unclaimed {
-            connection.send(self.subjects.of(&message.camera), message, false).await;
-            connection.settle().await?;
-        }
-        self.unclaimed = None;
         self.connection = Some(connection);
         Ok(())
     }
@@ -120,19 +112,17 @@ impl BrokerClient for NatsClient {
     async fn event(&mut self) -> BrokerEvent {
         let Some(connection) = &mut self.connection else { return pending().await };
         if let Some((number, reason)) = connection.left_out.pop_front() {
-            return BrokerEvent::Refused(number, reason);
+            return BrokerEvent::Impossible(number, reason);
         }
         match connection.next().await {
-            Ok(Some(message)) => {
+            Ok(Answer::Acknowledged(message)) => {
                 let number = message.number;
                 self.remember(message);
                 BrokerEvent::Acknowledged(number)
             }
-            Ok(None) => BrokerEvent::Nothing,
-            Err(reason) => {
-                self.unclaimed = connection.unclaimed.take();
-                BrokerEvent::Lost(Loss { reason, remedy: Some("see the server's log".to_owned()) })
-            }
+            Ok(Answer::Refused(number, reason)) => BrokerEvent::Refused(number, reason),
+            Ok(Answer::Nothing) => BrokerEvent::Nothing,
+            Err(reason) => BrokerEvent::Lost(Loss { reason, remedy: Some("see the server's log".to_owned()) }),
         }
     }
 
@@ -151,7 +141,6 @@ impl BrokerClient for NatsClient {
         if !same {
             // Another stream never had these messages.
             self.recent.clear();
-            self.unclaimed = None;
         }
         same
     }

@@ -14,6 +14,7 @@ use visiond_config::diff::same_output;
 use visiond_config::types::{SinkConfig, SinkKind};
 use visiond_flow::message::{Message, Published};
 use visiond_flow::sink_counts::SinkCounts;
+use visiond_system::backoff::RateLimit;
 use visiond_system::logging::{self, Subject};
 use visiond_system::outage::IfUnusable;
 use visiond_system::priority::{Rank, give_way};
@@ -22,7 +23,7 @@ use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
 use crate::broker::{BrokerSink, SpoolWriter};
-use crate::queue::{Counters, Queue};
+use crate::queue::{Counters, Queue, TooLarge};
 use crate::sink::{Sink, SinkContext, SinkEnd, SinkError};
 use crate::wake_thread::WakeThread;
 use crate::{file, mqtt, nats, stdout, unix};
@@ -91,7 +92,12 @@ struct SinkHandle {
     queue: Arc<Queue>,
     gone: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Limits the lines about messages that are too large.
+    too_large: Mutex<RateLimit>,
 }
+
+/// How often to log that messages are too large.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The sinks of a new configuration; those that do not run yet are open.
 pub struct PreparedSinks(Vec<(SinkConfig, Option<Box<dyn Sink>>)>);
@@ -195,7 +201,9 @@ impl Publisher {
         let published = Arc::new(Published::new(Arc::clone(message)));
         let mut wanted = false;
         for sink in self.shared.sinks().iter().filter(|sink| sink.wants(message)) {
-            sink.handle.queue.push(&published, || self.wake_thread.call());
+            if let Some(too_large) = sink.handle.queue.push(&published, || self.wake_thread.call()) {
+                sink.report_too_large(&message.camera, &too_large);
+            }
             wanted = true;
         }
         wanted |= self.shared.context.live.messages().publish(&published);
@@ -267,7 +275,15 @@ impl Publisher {
             sink: config.name.clone(),
             error: SinkError::certain("type", format!("cannot start its thread: {error}")),
         })?;
-        Ok(RunningSink { config, handle: Arc::new(SinkHandle { queue, gone, thread: Mutex::new(Some(thread)) }) })
+        Ok(RunningSink {
+            config,
+            handle: Arc::new(SinkHandle {
+                queue,
+                gone,
+                thread: Mutex::new(Some(thread)),
+                too_large: Mutex::new(RateLimit::new(QUIET)),
+            }),
+        })
     }
 }
 
@@ -336,7 +352,7 @@ impl RunningSink {
             name: self.config.name.clone(),
             kind: kind(&self.config).to_owned(),
             to: place(&self.config),
-            waiting: queue.waiting() as u64,
+            waiting: queue.waiting() as u64 + read(&counters.refused),
             capacity: self.config.queue as u64,
             queued: read(&counters.queued),
             written: read(&counters.written),
@@ -353,6 +369,17 @@ impl RunningSink {
             resent: read(&counters.resent),
             outage: counters.outage.lock().clone(),
             spool,
+        }
+    }
+
+    fn report_too_large(&self, camera: &str, TooLarge { bytes, limit }: &TooLarge) {
+        if let Some(held_back) = self.handle.too_large.lock().pass(Instant::now()) {
+            let more = if held_back > 0 { format!(" (and {held_back} more)") } else { String::new() };
+            log::error!(
+                "sink {}: a message of camera {camera} has about {bytes} bytes, the queue holds {limit}: dropped{more}; raise \
+                 queue_bytes, or lower max_detections",
+                self.config.name
+            );
         }
     }
 

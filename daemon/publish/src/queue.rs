@@ -36,6 +36,8 @@ pub struct Counters {
     pub connected: AtomicU64,
     pub reconnects: AtomicU64,
     pub resent: AtomicU64,
+    /// Messages in memory of cameras that the broker refuses.
+    pub refused: AtomicU64,
     pub outage: Mutex<Option<String>>,
     /// Durable: messages sent without being on disk, because the disk refused them.
     pub memory_only: AtomicU64,
@@ -84,8 +86,9 @@ pub struct Queue {
 
 #[derive(Debug)]
 struct QueueState {
-    waiting: VecDeque<Arc<Published>>,
+    waiting: WaitingMessages,
     capacity: usize,
+    capacity_bytes: usize,
     when_full: WhenFull,
     /// Set if the sink has a `max_rate`.
     rate_limit: Option<CameraRateLimit>,
@@ -97,18 +100,101 @@ struct QueueState {
     dead: bool,
 }
 
+/// Messages in their order, and how many bytes they have.
+#[derive(Debug, Default)]
+struct WaitingMessages {
+    messages: VecDeque<Arc<Published>>,
+    /// The bytes of each camera that has messages.
+    cameras: Vec<(Arc<str>, usize)>,
+    bytes: usize,
+}
+
+impl WaitingMessages {
+    fn push_back(&mut self, message: Arc<Published>) {
+        let (camera, bytes) = (&message.message().camera, message.about_bytes());
+        match self.cameras.iter_mut().find(|(known, _)| known == camera) {
+            Some((_, of_camera)) => *of_camera += bytes,
+            None => self.cameras.push((Arc::clone(camera), bytes)),
+        }
+        self.bytes += bytes;
+        self.messages.push_back(message);
+    }
+
+    fn pop_front(&mut self) -> Option<Arc<Published>> {
+        let message = self.messages.pop_front()?;
+        self.removed(&message);
+        Some(message)
+    }
+
+    /// Drops the oldest message of the camera that has the most bytes, so that a camera with large messages does not push out the
+    /// others' small ones.
+    fn drop_of_largest(&mut self) {
+        let Some((camera, _)) = self.cameras.iter().max_by_key(|(_, bytes)| *bytes) else { return };
+        let place = self.messages.iter().position(|message| message.message().camera == *camera);
+        if let Some(message) = place.and_then(|place| self.messages.remove(place)) {
+            self.removed(&message);
+        }
+    }
+
+    fn removed(&mut self, message: &Published) {
+        let (camera, bytes) = (&message.message().camera, message.about_bytes());
+        self.bytes -= bytes;
+        if let Some(place) = self.cameras.iter().position(|(known, _)| known == camera) {
+            let of_camera = &mut self.cameras[place].1;
+            // A message has some bytes at least, so none is left without any.
+            *of_camera -= bytes;
+            if *of_camera == 0 {
+                self.cameras.swap_remove(place);
+            }
+        }
+    }
+}
+
+/// What [`Queue::push`] did with a message that can never be queued.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    pub bytes: usize,
+    pub limit: usize,
+}
+
+impl QueueState {
+    /// Makes room for a message of this size; returns `false` if it has to wait or to be dropped.
+    fn make_room(&mut self, bytes: usize, counters: &Counters) -> bool {
+        loop {
+            let full = self.waiting.messages.len() >= self.capacity;
+            let full_bytes = self.waiting.bytes + bytes > self.capacity_bytes;
+            if !full && !full_bytes || self.waiting.messages.is_empty() {
+                return true;
+            }
+            if self.when_full != WhenFull::DropOldest {
+                return false;
+            }
+            if full {
+                drop(self.waiting.pop_front())
+            } else {
+                self.waiting.drop_of_largest()
+            }
+            Counters::add(&counters.dropped_full, 1);
+        }
+    }
+}
+
 impl Queue {
     pub fn of(config: &SinkConfig, stop: &Stop) -> Self {
         let queue = Self::new(config.queue, config.when_full, stop);
-        queue.inner.lock().rate_limit = config.max_rate.map(CameraRateLimit::new);
+        let mut inner = queue.inner.lock();
+        inner.capacity_bytes = limit_bytes(config);
+        inner.rate_limit = config.max_rate.map(CameraRateLimit::new);
+        drop(inner);
         queue
     }
 
     /// Creates an empty queue. A push that waits for room gives up once `stop` is raised.
     pub fn new(capacity: usize, when_full: WhenFull, stop: &Stop) -> Self {
         let inner = QueueState {
-            waiting: VecDeque::new(),
+            waiting: WaitingMessages::default(),
             capacity: capacity.max(1),
+            capacity_bytes: usize::MAX,
             when_full,
             rate_limit: None,
             configured: None,
@@ -127,10 +213,15 @@ impl Queue {
     }
 
     /// Adds a message, which the sink learns about from [`Queue::wake`]. Returns at once unless `when_full` is `Block`; calls
-    /// `waits` before it waits.
-    pub fn push(&self, message: &Arc<Published>, waits: impl Fn()) {
+    /// `waits` before it waits. Drops a message that has more bytes than all may have, and returns its size.
+    pub fn push(&self, message: &Arc<Published>, waits: impl Fn()) -> Option<TooLarge> {
         let mut inner = self.inner.lock();
         let open = inner.deadline.is_none() && !inner.dead;
+        let (bytes, limit) = (message.about_bytes(), inner.capacity_bytes);
+        if open && bytes > limit {
+            Counters::add(&self.counters.dropped_full, 1);
+            return Some(TooLarge { bytes, limit });
+        }
         if let Some(rate_limit) = inner.rate_limit.as_mut().filter(|_| open) {
             let offered = rate_limit.offer(message, Instant::now());
             Counters::add(&self.counters.thinned, u64::from(offered.replaces));
@@ -140,38 +231,32 @@ impl Queue {
                     // The sink must wake at the camera's next interval.
                     self.unannounced.store(true, Ordering::Release);
                 }
-                return;
+                return None;
             }
         }
-        while inner.waiting.len() >= inner.capacity && inner.deadline.is_none() && !inner.dead {
-            match inner.when_full {
-                WhenFull::DropOldest => {
-                    inner.waiting.pop_front();
-                    Counters::add(&self.counters.dropped_full, 1);
-                }
-                WhenFull::Block if !self.stop.is_raised() => {
-                    waits();
-                    // Bounded, because raising `stop` does not wake a condition variable.
-                    self.room.wait_for(&mut inner, Duration::from_millis(50));
-                }
-                WhenFull::Block | WhenFull::DropNewest => {
-                    Counters::add(&self.counters.dropped_full, 1);
-                    return;
-                }
+        while inner.deadline.is_none() && !inner.dead && !inner.make_room(bytes, &self.counters) {
+            if inner.when_full == WhenFull::Block && !self.stop.is_raised() {
+                waits();
+                // Bounded, because raising `stop` does not wake a condition variable.
+                self.room.wait_for(&mut inner, Duration::from_millis(50));
+            } else {
+                Counters::add(&self.counters.dropped_full, 1);
+                return None;
             }
         }
         if inner.dead {
             Counters::add(&self.counters.failed, 1);
-            return;
+            return None;
         }
         if inner.deadline.is_some() {
             Counters::add(&self.counters.unsent, 1);
-            return;
+            return None;
         }
         inner.waiting.push_back(Arc::clone(message));
         Counters::add(&self.counters.queued, 1);
         drop(inner);
         self.unannounced.store(true, Ordering::Release);
+        None
     }
 
     /// Wakes the sink if there are messages that it was not woken for.
@@ -185,6 +270,7 @@ impl Queue {
     pub fn configure(&self, config: &SinkConfig) {
         let mut inner = self.inner.lock();
         (inner.capacity, inner.when_full) = (config.queue.max(1), config.when_full);
+        inner.capacity_bytes = limit_bytes(config);
         match (config.max_rate, &mut inner.rate_limit) {
             (Some(rate), Some(rate_limit)) => rate_limit.set_rate(rate),
             (Some(rate), none) => *none = Some(CameraRateLimit::new(rate)),
@@ -254,7 +340,7 @@ impl Queue {
     }
 
     pub fn waiting(&self) -> usize {
-        self.inner.lock().waiting.len()
+        self.inner.lock().waiting.messages.len()
     }
 
     /// Closes the queue to new messages; the sink has until `deadline` to write the rest. An earlier deadline stays in force.
@@ -275,7 +361,7 @@ impl Queue {
     pub fn abandon(&self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
         let mut inner = self.inner.lock();
         inner.dead = true;
-        let rest = std::mem::take(&mut inner.waiting).len();
+        let rest = std::mem::take(&mut inner.waiting).messages.len();
         drop(inner);
         Counters::add(counter(&self.counters), rest as u64);
         self.room.notify_all();
@@ -289,14 +375,23 @@ impl Queue {
     /// Moves held-back messages into the queue: those that are due, or all of them.
     fn release(&self, inner: &mut QueueState, all: bool) {
         let Some(rate_limit) = &mut inner.rate_limit else { return };
-        let before = inner.waiting.len();
-        if all {
-            inner.waiting.extend(rate_limit.rest());
+        let due: Vec<_> = if all {
+            rate_limit.rest().collect()
         } else if rate_limit.next_turn().is_some() {
             let now = Instant::now();
-            inner.waiting.extend(std::iter::from_fn(|| rate_limit.due(now)));
+            std::iter::from_fn(|| rate_limit.due(now)).collect()
+        } else {
+            return;
+        };
+        for message in due {
+            // With `block` the lane has gone on already, and each camera has one such message at most.
+            if inner.make_room(message.about_bytes(), &self.counters) || inner.when_full == WhenFull::Block {
+                inner.waiting.push_back(message);
+                Counters::add(&self.counters.queued, 1);
+            } else {
+                Counters::add(&self.counters.dropped_full, 1);
+            }
         }
-        Counters::add(&self.counters.queued, (inner.waiting.len() - before) as u64);
     }
 
     fn notify(&self) {
@@ -307,11 +402,16 @@ impl Queue {
     }
 }
 
+/// Returns the most bytes that a sink's messages in memory may have.
+pub fn limit_bytes(config: &SinkConfig) -> usize {
+    usize::try_from(config.queue_bytes).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use visiond_flow::testing::door_message;
+    use visiond_flow::testing::{door_message, sized_message};
     use visiond_system::testing::{hang, never};
 
     use super::*;
@@ -348,6 +448,60 @@ mod tests {
         let newest = queue(WhenFull::DropNewest, 5);
         assert_eq!((newest.waiting(), rest(&newest), counts(&newest)), (3, vec![0, 1, 2], [3, 3, 2, 0, 0]));
         assert!(matches!(newest.pop(Some(Duration::ZERO)), Popped::TimedOut));
+    }
+
+    const MIB: usize = 1 << 20;
+
+    fn config(queue: usize, queue_bytes: usize, when_full: WhenFull) -> SinkConfig {
+        SinkConfig { queue, queue_bytes: queue_bytes as u64, when_full, ..SinkConfig::default() }
+    }
+
+    fn push_sized(queue: &Queue, camera: &str, sequence: u64, bytes: usize) -> Option<TooLarge> {
+        queue.push(&Arc::new(Published::new(sized_message(camera, sequence, bytes))), || ())
+    }
+
+    #[test]
+    fn a_camera_with_large_messages_pushes_out_its_own_alone() {
+        let stop = Stop::new().unwrap();
+        let queue = Queue::of(&config(100, 32 * MIB, WhenFull::DropOldest), &stop);
+        for sequence in 0..10 {
+            assert_eq!(push_sized(&queue, "door", 100 + sequence, 0), None);
+            assert_eq!(push_sized(&queue, "yard", 200 + sequence, 15 * MIB), None);
+        }
+        let kept: Vec<_> = (100..109).chain([208, 109, 209]).collect();
+        assert_eq!((rest(&queue), counts(&queue)), (kept, [20, 12, 8, 0, 0]));
+        let newest = Queue::of(&config(100, 32 * MIB, WhenFull::DropNewest), &stop);
+        (0..10).for_each(|sequence| drop(push_sized(&newest, "yard", sequence, 15 * MIB)));
+        assert_eq!((rest(&newest), counts(&newest)), (vec![0, 1], [2, 2, 8, 0, 0]));
+    }
+
+    #[test]
+    fn a_message_larger_than_the_queue_is_dropped_and_the_others_stay() {
+        for when_full in [WhenFull::DropOldest, WhenFull::DropNewest, WhenFull::Block] {
+            let queue = Queue::of(&config(3, MIB, when_full), &Stop::new().unwrap());
+            push(&queue, 0);
+            let too_large = push_sized(&queue, "yard", 1, 2 * MIB);
+            assert!(too_large.is_some_and(|one| one.limit == MIB && one.bytes > 2 * MIB));
+            assert_eq!((rest(&queue), counts(&queue)), (vec![0], [1, 1, 1, 0, 0]));
+            queue.configure(&config(3, 4 * MIB, when_full));
+            assert_eq!(push_sized(&queue, "yard", 1, 2 * MIB), None);
+        }
+    }
+
+    #[test]
+    fn what_a_rate_holds_back_does_not_overfill_the_queue() {
+        for (when_full, bytes) in
+            [(WhenFull::DropOldest, 0), (WhenFull::DropNewest, 0), (WhenFull::DropNewest, 9 * MIB)]
+        {
+            let sink = SinkConfig { max_rate: Some(1000.0), ..config(3, 32 * MIB, when_full) };
+            let queue = Queue::of(&sink, &Stop::new().unwrap());
+            for sequence in 0..50 {
+                push_sized(&queue, "door", sequence, bytes);
+                std::thread::sleep(Duration::from_millis(1));
+                queue.release_due();
+                assert!(queue.waiting() <= 3, "{}", queue.waiting());
+            }
+        }
     }
 
     #[test]

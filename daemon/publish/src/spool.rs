@@ -32,6 +32,7 @@ use segment::{Segment, SegmentReader, SegmentWriter};
 use visiond_system::preflight::{may_make, may_open_or_create};
 
 pub use lock::OpenError;
+pub use record::MOST_BYTES;
 
 /// About how many segments a full spool has. When it is full, the oldest segment is deleted.
 const SEGMENTS: u64 = 32;
@@ -39,6 +40,8 @@ const SEGMENTS: u64 = 32;
 const LONGEST_SEGMENT: u64 = 8 << 20;
 /// How many bytes may wait for a sync. They are kept in memory.
 const MOST_UNSYNCED: usize = 16 << 20;
+/// How many bytes of messages are read again at once, and one message.
+const READ_AGAIN_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub struct Spool {
@@ -287,6 +290,38 @@ impl Spool {
             }
         }
         Ok(None)
+    }
+
+    /// Reads messages again of which `numbers`, which rise, are those that are wanted: some of the first ones. Returns those that
+    /// it found, and how many of the numbers that settles: what is missing of these is lost.
+    pub fn read_again(&mut self, numbers: &[u64]) -> io::Result<(Vec<QueuedMessage>, usize)> {
+        let Some(first) = numbers.first() else { return Ok((Vec::new(), 0)) };
+        let after = self.segments.partition_point(|segment| segment.first <= *first);
+        let end = self.segments.get(after).map_or(self.next_number, |next| next.first);
+        let mut settled = numbers.partition_point(|number| *number < end);
+        let Some(&segment) = after.checked_sub(1).and_then(|at| self.segments.get(at)) else {
+            return Ok((Vec::new(), settled));
+        };
+        let mut reader = SegmentReader::open(&self.directory, segment)?;
+        let (mut found, mut bytes): (Vec<QueuedMessage>, _) = (Vec::new(), 0);
+        while bytes < READ_AGAIN_BYTES
+            && let Some(message) = reader.next(segment.bytes)?
+        {
+            let is_next = found.last().is_none_or(|last| last.number < message.number);
+            let Some(at) = numbers.binary_search(&message.number).ok().filter(|_| is_next) else { continue };
+            bytes += message.line.len();
+            found.push(message);
+            if bytes >= READ_AGAIN_BYTES || at + 1 == settled {
+                settled = at + 1;
+                break;
+            }
+        }
+        Ok((found, settled))
+    }
+
+    /// Returns the first number of the oldest segment.
+    pub fn first_number(&self) -> Option<u64> {
+        self.segments.front().map(|segment| segment.first)
     }
 
     /// Goes on without the segment at this index, which cannot be read because of `error`.

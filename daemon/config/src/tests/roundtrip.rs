@@ -285,13 +285,14 @@ fn sink_kind() -> impl Strategy<Value = SinkKind> {
 prop_compose! {
     fn sink()(
         kind in sink_kind(), cameras in vec(0_usize..8, 0..3), only_detections: bool, queue in 1..=1_000_000_usize,
+        queue_bytes in 1_u64 << 20..=1 << 40,
         when_full in select(vec![WhenFull::DropOldest, WhenFull::DropNewest]),
         max_rate in of(select(vec![0.001, 0.5, 30.0, 1000.0])), spool_directory in of(path()),
         spool_bytes in 1_u64 << 20..=1 << 40, spool_sync in prop_oneof![Just(Duration::ZERO), duration(10, 3_600_000)],
     ) -> (Vec<usize>, SinkConfig) {
         let (name, durable) = (String::new(), false);
         (cameras, SinkConfig {
-            name, kind, cameras: Vec::new(), only_detections, queue, when_full, max_rate, durable, spool_directory, spool_bytes,
+            name, kind, cameras: Vec::new(), only_detections, queue, queue_bytes, when_full, max_rate, durable, spool_directory, spool_bytes,
             spool_sync,
         })
     }

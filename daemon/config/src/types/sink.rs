@@ -22,6 +22,9 @@ section! {
         only_detections: bool as flag() => default(false),
         /// Maximum number of waiting messages.
         queue: usize as whole(1..=1_000_000) => default(256),
+        /// Maximum bytes of waiting messages; when they are full, the camera with the most of them loses its oldest. A larger
+        /// message is dropped. Masks make messages of several MiB.
+        queue_bytes: u64 as size(MIB..=1 << 40) => default(32 * MIB),
         /// What to do when the queue is full. "block" stops the lane, and is allowed only if every camera of the sink has a
         /// source that can wait: pace "fastest", or pictures without `fps`.
         when_full: WhenFull as word() => default(WhenFull::DropOldest),

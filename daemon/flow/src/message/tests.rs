@@ -122,6 +122,20 @@ fn close(written: &Value, meant: f32, tolerance: f64) -> bool {
     (written.as_f64().unwrap() - f64::from(meant)).abs() <= tolerance + f64::from(meant.abs()) * 1e-7
 }
 
+#[test]
+fn the_size_of_a_line_is_known_before_it_is_written() {
+    use crate::testing::{door_message, sized_message};
+    let segments = Some(vec![vec![123.5; 4000], vec![77.25; 2000]]);
+    let mut outlines = Arc::unwrap_or_clone(door_message(1, 1));
+    outlines.detections[0].segments = segments;
+    for message in [door_message(1, 0), door_message(1, 100), sized_message("door", 1, 100_000), Arc::new(outlines)] {
+        let published = Published::new(message);
+        let (about, bytes) = (published.about_bytes(), published.line().len());
+        assert!(about < bytes * 2 && bytes < about * 2, "{about} for {bytes}");
+        assert_eq!(published.about_bytes(), about, "also once it is written");
+    }
+}
+
 proptest! {
     #[test]
     fn any_message_is_one_line_that_the_schema_allows((message, seen) in message()) {

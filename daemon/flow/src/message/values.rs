@@ -80,6 +80,18 @@ pub struct DepthMessage {
     pub median: Vec<Option<f32>>,
 }
 
+impl EmbeddingMessage {
+    pub(super) fn about_bytes(&self) -> usize {
+        self.f16.len() + 40
+    }
+}
+
+impl DepthMessage {
+    pub(super) fn about_bytes(&self) -> usize {
+        (self.nearest.len() + self.median.len()) * super::COORDINATE_BYTES + 60
+    }
+}
+
 impl Serialize for AttributesMessage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, attribute)| (name, attribute)))

@@ -4,7 +4,7 @@
 
 use tokio::time::timeout;
 use visiond_flow::message::{EmbeddingMessage, Message};
-use visiond_flow::testing::message;
+use visiond_flow::testing::{message, sized_message};
 use visiond_system::testing::{HANG, at_once};
 
 use super::*;
@@ -71,6 +71,21 @@ fn a_reader_that_is_too_slow_loses_the_oldest_is_told_and_costs_the_others_nothi
         let second = slow.next().await;
         assert_eq!((second.message.message().sequence, second.lost), (41, 0));
     });
+}
+
+#[test]
+fn large_messages_do_not_fill_the_memory_for_a_slow_reader() {
+    let live = Live::new();
+    let feed = live.messages();
+    let mut reader = feed.subscribe(Filter::default());
+    for sequence in 0..20 {
+        feed.publish(&Arc::new(Published::new(sized_message("door", sequence, 10 << 20))));
+    }
+    let first = reader.try_next().unwrap();
+    assert_eq!((first.lost, first.message.message().sequence), (16, 16), "four of 10 MiB are kept");
+    assert_eq!(feed.messages.lock().ring.bytes, 4 * first.message.about_bytes());
+    drop((first, reader));
+    assert_eq!(feed.messages.lock().ring.bytes, 0);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use visiond_flow::message::Published;
 use visiond_system::outage::IfUnusable;
 
 use super::spool_writer::SpoolWriter;
-use super::{QueuedMessage, WINDOW};
+use super::{QueuedMessage, WINDOW, WINDOW_BYTES};
 use crate::queue::Counters;
 use crate::sink::SinkError;
 use crate::spool::Spool;
@@ -53,12 +53,16 @@ impl Outbox {
     /// A spool accepts any number. While the disk refuses, a durable sink behaves like one without a spool: it accepts what can
     /// be sent at once, and leaves the rest in its queue.
     pub fn may_take(&self, room: usize) -> usize {
-        let Some(writer) = &self.spool_writer else { return room.saturating_sub(self.fresh.len()) };
+        let Some(writer) = &self.spool_writer else {
+            let full = bytes(self.fresh.iter()) >= WINDOW_BYTES;
+            return if full { 0 } else { room.saturating_sub(self.fresh.len()) };
+        };
         match &writer.spool {
             // What is on disk goes first, and is not known yet.
             None => 0,
             Some(_) if writer.unwritten.is_empty() => usize::MAX,
             Some(spool) if spool.unread() > 0 => 0,
+            Some(_) if bytes(writer.unwritten.iter().map(|(message, _)| message)) >= WINDOW_BYTES => 0,
             Some(_) => room.saturating_sub(self.fresh.len() + writer.unwritten.len()),
         }
     }
@@ -72,7 +76,14 @@ impl Outbox {
             let queued = queued(self.next_number, message);
             self.next_number += 1;
             match &mut self.spool_writer {
-                Some(writer) => writer.unwritten.push_back((queued, message.message().sequence)),
+                Some(writer) => {
+                    if !writer.fits(&queued) {
+                        Counters::add(&counters.failed, 1);
+                        continue;
+                    }
+                    writer.unwritten.push_back((queued, message.message().sequence));
+                }
+
                 None => self.fresh.push_back(queued),
             }
         }
@@ -117,12 +128,34 @@ impl Outbox {
         Some(message)
     }
 
-    /// Notes that the broker has the message of this number and, with `through`, everything up to that number.
-    pub fn acknowledge(&mut self, number: u64, through: Option<u64>) {
+    /// Notes that the broker has the message of this number, and everything up to `through`.
+    pub fn acknowledge(&mut self, number: u64, through: u64) {
         let Some(writer) = &mut self.spool_writer else { return };
         writer.memory_only.remove(&number);
-        if let (Some(spool), Some(through)) = (&mut writer.spool, through) {
+        if let Some(spool) = &mut writer.spool {
             spool.acknowledge(through);
+        }
+    }
+
+    /// Whether a message that was taken is on disk, too.
+    pub fn is_on_disk(&self, number: u64) -> bool {
+        self.spool_writer.as_ref().is_some_and(|writer| !writer.memory_only.contains(&number))
+    }
+
+    /// Reads messages again that were taken before: see [`Spool::read_again`]. `None` if they cannot be read now.
+    pub fn read_again(&mut self, numbers: &[u64]) -> Option<(Vec<QueuedMessage>, usize)> {
+        self.spool_writer.as_mut()?.read_again(numbers)
+    }
+
+    /// Returns the smallest number that the spool still has.
+    pub fn first_number(&self) -> Option<u64> {
+        self.spool_writer.as_ref()?.spool.as_ref()?.first_number()
+    }
+
+    /// Counts messages that were taken before, and that the spool has dropped since.
+    pub fn count_dropped(&mut self, dropped: u64) {
+        if let Some(spool) = self.spool_writer.as_mut().and_then(|writer| writer.spool.as_mut()) {
+            spool.dropped += dropped;
         }
     }
 
@@ -157,6 +190,7 @@ impl Outbox {
         if let Some(spool) = &mut writer.spool
             && was_read
             && self.fresh.len() + writer.unwritten.len() <= WINDOW
+            && bytes(self.fresh.iter()) + bytes(writer.unwritten.iter().map(|(message, _)| message)) <= WINDOW_BYTES
         {
             spool.pass_over();
             self.fresh.extend(writer.unwritten.drain(..).map(|(message, _)| message));
@@ -164,6 +198,10 @@ impl Outbox {
         writer.unwritten.clear();
         writer.report(counters);
     }
+}
+
+fn bytes<'m>(messages: impl Iterator<Item = &'m QueuedMessage>) -> usize {
+    messages.map(|message| message.line.len()).sum()
 }
 
 fn queued(number: u64, published: &Published) -> QueuedMessage {
@@ -223,8 +261,8 @@ mod tests {
         assert_eq!(first.may_take(0), usize::MAX);
         put(&mut first, 0..5);
         assert_eq!((first.waiting(), taken(&mut first)), (5, vec![1, 2, 3, 4, 5]));
-        first.acknowledge(1, Some(1));
-        first.acknowledge(2, Some(2));
+        first.acknowledge(1, 1);
+        first.acknowledge(2, 2);
         first.settle();
         assert_eq!(first.close(3), 0, "they are on disk");
         let mut next = outbox(Some(&directory));
@@ -275,7 +313,7 @@ mod tests {
         let memory_only =
             |outbox: &Outbox| outbox.spool_writer.as_ref().unwrap().memory_only.iter().copied().collect::<Vec<_>>();
         assert_eq!(memory_only(&outbox), [3, 4, 5]);
-        outbox.acknowledge(4, None);
+        outbox.acknowledge(4, 0);
         assert_eq!(memory_only(&outbox), [3, 5]);
         put(&mut outbox, 5..6);
         assert_eq!(taken(&mut outbox), [6], "numbers go on");

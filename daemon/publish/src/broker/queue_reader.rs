@@ -17,6 +17,9 @@ use crate::queue::{Popped, Queue};
 /// How many messages it takes from the queue at once.
 const BATCH: usize = 64;
 
+/// How many bytes of messages it takes at once, and one message.
+const BATCH_BYTES: usize = 4 << 20;
+
 /// How long a durable sink keeps sending when it is to end.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -74,9 +77,13 @@ impl<'q> QueueReader<'q> {
         self.outbox.attend(&self.queue.counters);
         loop {
             let limit = self.outbox.may_take(room).min(BATCH);
-            while self.batch.len() < limit {
+            let mut bytes = 0;
+            while self.batch.len() < limit && bytes < BATCH_BYTES {
                 match self.queue.pop(Some(Duration::ZERO)) {
-                    Popped::Message(message) => self.batch.push(message),
+                    Popped::Message(message) => {
+                        bytes += message.about_bytes();
+                        self.batch.push(message);
+                    }
                     Popped::Configured(config) => self.configured = Some(config),
                     Popped::TimedOut => break,
                     Popped::Closed => {

@@ -1,5 +1,6 @@
 //! The sink around a broker's client: connects, sends, receives acknowledgements, and connects again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,9 @@ use visiond_system::outage::IfUnusable;
 
 use super::outbox::Outbox;
 use super::queue_reader::{CLOSE_TIMEOUT, QueueReader};
+use super::refused::{Due, RefusedCameras};
 use super::window::Window;
-use super::{BrokerClient, BrokerEvent, Loss, TICK, WINDOW};
+use super::{BrokerClient, BrokerEvent, Loss, QueuedMessage, TICK, WINDOW};
 use crate::queue::{Counters, Queue};
 use crate::sink::{Sink, SinkEnd, SinkError};
 
@@ -28,12 +30,14 @@ pub struct BrokerSink<C> {
     name: String,
     client: C,
     outbox: Outbox,
+    refused: RefusedCameras,
 }
 
 impl<C: BrokerClient> BrokerSink<C> {
     /// Opens the sink; its thread connects.
     pub fn open(config: &SinkConfig, client: C, if_unusable: IfUnusable) -> Result<Self, SinkError> {
-        Ok(Self { name: config.name.clone(), client, outbox: Outbox::open(config, if_unusable)? })
+        let (name, refused) = (config.name.clone(), RefusedCameras::new(config));
+        Ok(Self { name, client, outbox: Outbox::open(config, if_unusable)?, refused })
     }
 }
 
@@ -50,15 +54,25 @@ impl<C: BrokerClient> Sink for BrokerSink<C> {
 impl<C: BrokerClient> BrokerSink<C> {
     /// Runs until the queue is closed and empty, or its deadline has passed. Fails if the system gives no runtime.
     fn run_to_end(self, queue: &Queue) -> std::io::Result<()> {
-        let Self { name, client, outbox } = self;
+        let Self { name, client, outbox, refused } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let result = runtime.block_on(async {
             let queue_reader = QueueReader::new(queue, outbox)?;
             let now = Instant::now();
             let (window, connection, counters) = (Window::default(), ConnectionState::new(), &queue.counters);
-            let refusals = RateLimit::new(QUIET);
-            let (ticked, moved) = (now, now);
-            let sink = SinkLoop { name, client, queue_reader, window, connection, counters, refusals, ticked, moved };
+            let sink = SinkLoop {
+                name,
+                client,
+                queue_reader,
+                window,
+                refused,
+                taken: 0,
+                connection,
+                counters,
+                left_out: RateLimit::new(QUIET),
+                ticked: now,
+                moved: now,
+            };
             sink.run().await;
             Ok(())
         });
@@ -82,10 +96,13 @@ struct SinkLoop<'q, C> {
     client: C,
     queue_reader: QueueReader<'q>,
     window: Window,
+    refused: RefusedCameras,
+    /// The number of the last message that came from the outbox.
+    taken: u64,
     connection: ConnectionState,
     counters: &'q Counters,
     /// Limits the lines about messages that the broker can never accept.
-    refusals: RateLimit,
+    left_out: RateLimit,
     ticked: Instant,
     /// When the broker last accepted or acknowledged something, or had nothing to do.
     moved: Instant,
@@ -107,7 +124,8 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             }
         }
         self.report_connected(false);
-        let unsent = self.queue_reader.outbox.close(self.window.outstanding() as u64);
+        let unsent = self.queue_reader.outbox.close((self.window.outstanding() + self.refused.len()) as u64);
+        self.counters.refused.store(0, Ordering::Relaxed);
         Counters::add(&self.counters.unsent, unsent);
     }
 
@@ -144,7 +162,8 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             };
             match attempt {
                 Some(Ok(Ok(()))) => {
-                    let waiting = self.window.outstanding() as u64 + self.queue_reader.waiting();
+                    let waiting = self.window.outstanding() + self.refused.len();
+                    let waiting = waiting as u64 + self.queue_reader.waiting();
                     if self.connection.connected(&self.name, waiting, Instant::now()) {
                         Counters::add(&self.counters.reconnects, 1);
                     }
@@ -168,17 +187,24 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     async fn run_connected(&mut self) -> EndOfConnection {
         self.window.rewind();
         self.moved = Instant::now();
+        self.refused.try_all(self.moved);
         loop {
-            self.queue_reader.fill_outbox(WINDOW - self.window.len());
+            self.queue_reader.fill_outbox(self.window.room());
             if let Some(config) = self.queue_reader.configured.take()
                 && !self.configure(*config)
             {
                 return EndOfConnection::Renew;
             }
-            while self.window.len() < WINDOW
+            self.send_refused();
+            while self.window.room() > 0
                 && let Some(message) = self.queue_reader.outbox.take(self.counters)
             {
-                self.window.push(message);
+                self.taken = message.number;
+                if self.refused.contains(&message.camera) {
+                    self.hold(Arc::new(message));
+                } else {
+                    self.window.push(Arc::new(message));
+                }
             }
             self.queue_reader.outbox.settle();
             let all_out =
@@ -190,6 +216,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             if now >= self.ticked + TICK {
                 self.ticked = now;
                 self.client.tick();
+                self.forget_dropped();
                 self.connection.check_lasting(&self.name, now);
             }
             if !self.window.awaits() {
@@ -248,7 +275,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     /// Waits for the next event, message or tick.
     async fn listen(&mut self) -> Option<EndOfConnection> {
         let tick = tokio::time::Instant::from_std(self.ticked + TICK);
-        let room = WINDOW - self.window.len();
+        let room = self.window.room();
         let event = tokio::select! {
             event = self.client.event() => event,
             () = self.queue_reader.wait_and_fill(room) => BrokerEvent::Nothing,
@@ -260,22 +287,94 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     fn handle_event(&mut self, event: BrokerEvent) -> Option<EndOfConnection> {
         let (number, counter) = match event {
             BrokerEvent::Acknowledged(number) => (number, &self.counters.written),
-            BrokerEvent::Refused(number, reason) => {
-                if let Some(held_back) = self.refusals.pass(Instant::now()) {
+            BrokerEvent::Impossible(number, reason) => {
+                if let Some(held_back) = self.left_out.pass(Instant::now()) {
                     let more = if held_back > 0 { format!(" (and {held_back} more)") } else { String::new() };
                     log::error!("sink {}: cannot send a message, leaving it out: {reason}{more}", self.name);
                 }
                 (number?, &self.counters.failed)
             }
+            BrokerEvent::Refused(number, reason) => {
+                self.refuse(number, &reason);
+                return None;
+            }
             BrokerEvent::Lost(loss) => return Some(EndOfConnection::Lost(loss)),
             BrokerEvent::Nothing => return None,
         };
         // A message that was removed before counts once.
-        let through = self.window.acknowledge(number)?;
-        self.queue_reader.outbox.acknowledge(number, through);
-        self.moved = Instant::now();
-        Counters::add(counter, 1);
+        if self.window.acknowledge(number) {
+            self.refused.done(number, std::ptr::eq(counter, &self.counters.written));
+            self.moved = Instant::now();
+            Counters::add(counter, 1);
+            self.done(number);
+        }
         None
+    }
+
+    /// Takes a message that the broker refuses out of the window, with the later ones of its camera.
+    fn refuse(&mut self, number: u64, reason: &str) {
+        let taken = self.window.take_refused(number);
+        let Some(first) = taken.first() else { return };
+        self.moved = Instant::now();
+        if self.refused.refuse(&first.camera, number, reason, self.moved) {
+            log::error!("sink {}: {reason}; the messages of camera {} wait", self.name, first.camera);
+        }
+        taken.into_iter().for_each(|message| self.hold(message));
+        self.report_connected(true);
+    }
+
+    /// Keeps a message of a refused camera.
+    fn hold(&mut self, message: Arc<QueuedMessage>) {
+        let is_on_disk = self.queue_reader.outbox.is_on_disk(message.number);
+        for dropped in self.refused.hold(message, is_on_disk) {
+            Counters::add(&self.counters.failed, 1);
+            self.done(dropped);
+        }
+        self.report_refused();
+    }
+
+    /// Moves the messages of refused cameras that are due into the window.
+    fn send_refused(&mut self) {
+        let now = Instant::now();
+        while self.window.room() > 0
+            && let Some(due) = self.refused.due(now)
+        {
+            match due {
+                Due::Send(message) => self.window.push(message),
+                Due::Read(camera, numbers) => match self.queue_reader.outbox.read_again(&numbers) {
+                    Some((found, settled)) => {
+                        let lost = self.refused.read_again(&camera, found, settled);
+                        self.queue_reader.outbox.count_dropped(lost.len() as u64);
+                    }
+                    None => self.refused.postpone(&camera, now),
+                },
+            }
+        }
+        for camera in self.refused.accepted() {
+            log::info!("sink {}: the broker accepts the messages of camera {camera} again", self.name);
+            self.report_connected(true);
+        }
+        self.report_refused();
+    }
+
+    /// Forgets the messages of refused cameras that a full spool has dropped.
+    fn forget_dropped(&mut self) {
+        if let Some(first) = self.queue_reader.outbox.first_number() {
+            let dropped = self.refused.forget_below(first);
+            self.queue_reader.outbox.count_dropped(dropped.len() as u64);
+        }
+    }
+
+    /// Notes that the message of this number is done with.
+    fn done(&mut self, number: u64) {
+        let first = [self.window.first_number(), self.refused.first_number()].into_iter().flatten().min();
+        let through = first.map_or(self.taken, |first| first.saturating_sub(1));
+        self.queue_reader.outbox.acknowledge(number, through);
+    }
+
+    fn report_refused(&self) {
+        let in_memory = if self.queue_reader.outbox.is_durable() { 0 } else { self.refused.len() };
+        self.counters.refused.store(in_memory as u64, Ordering::Relaxed);
     }
 
     /// Whether a sink that ends does so without another attempt to connect.
@@ -302,13 +401,14 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     fn configure(&mut self, config: SinkConfig) -> bool {
         let goes_on = self.client.configure(&config);
         self.queue_reader.outbox.configure(&config);
+        self.refused.configure(&config);
         self.name = config.name;
         goes_on
     }
 
     fn report_connected(&self, connected: bool) {
         self.counters.connected.store(if connected { 2 } else { 1 }, Ordering::Relaxed);
-        let outage = self.connection.outage().filter(|_| !connected).map(str::to_owned);
+        let outage = if connected { self.refused.outage() } else { self.connection.outage().map(str::to_owned) };
         *self.counters.outage.lock() = outage;
     }
 }

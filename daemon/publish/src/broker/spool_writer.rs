@@ -17,7 +17,7 @@ use visiond_system::preflight::Certainty;
 use super::QueuedMessage;
 use crate::queue::Counters;
 use crate::sink::SinkError;
-use crate::spool::{OpenError, Spool, Unsynced};
+use crate::spool::{MOST_BYTES, OpenError, Spool, Unsynced};
 
 /// How long to wait before retrying a spool that another sink of this process still holds.
 const HANDOVER: Duration = Duration::from_millis(20);
@@ -52,6 +52,7 @@ pub struct SpoolWriter {
     sync_failure: Option<String>,
     complaints: RateLimit,
     unreadable: RateLimit,
+    too_large: RateLimit,
     /// For the log: messages that count as accepted once they are synced.
     unaccepted: Vec<String>,
     full: RateLimit,
@@ -89,6 +90,7 @@ impl SpoolWriter {
             sync_failure: None,
             complaints: RateLimit::new(QUIET),
             unreadable: RateLimit::new(QUIET),
+            too_large: RateLimit::new(QUIET),
             unaccepted: Vec::new(),
             full: RateLimit::new(QUIET),
             logged_dropped: 0,
@@ -184,15 +186,39 @@ impl SpoolWriter {
         true
     }
 
+    /// Whether the spool can hold a message of this size; logs it if not.
+    pub fn fits(&mut self, message: &QueuedMessage) -> bool {
+        let (bytes, limit) = (message.line.len(), self.limit_bytes.min(MOST_BYTES as u64));
+        let fits = bytes as u64 <= limit;
+        if !fits && self.too_large.pass(Instant::now()).is_some() {
+            log::error!(
+                "sink {}: a message of camera {} has {bytes} bytes, the spool holds {limit}: dropped; raise spool_bytes, or \
+                 lower max_detections",
+                self.name,
+                message.camera
+            );
+        }
+        fits
+    }
+
     pub fn read(&mut self) -> Option<QueuedMessage> {
+        self.try_read(Spool::read)?
+    }
+
+    /// Reads messages again: see [`Spool::read_again`].
+    pub fn read_again(&mut self, numbers: &[u64]) -> Option<(Vec<QueuedMessage>, usize)> {
+        self.try_read(|spool| spool.read_again(numbers))
+    }
+
+    fn try_read<T>(&mut self, read: impl FnOnce(&mut Spool) -> io::Result<T>) -> Option<T> {
         let spool = self.spool.as_mut()?;
         if self.read_failure.as_ref().is_some_and(|(_, again)| Instant::now() < *again) {
             return None;
         }
-        match spool.read() {
+        match read(spool) {
             Ok(found) => {
                 self.read_failure = None;
-                found
+                Some(found)
             }
             Err(error) => {
                 let reason = explain(&error);

@@ -31,6 +31,9 @@ struct Broker {
     hangs: bool,
     /// A connection breaks after this many messages, the last few of which are lost; 0: never.
     breaks_after: u64,
+    /// It refuses the messages of these cameras.
+    refuses: Vec<&'static str>,
+    refusals: u64,
     connections: u64,
     /// Each arrival: camera, id, line.
     arrivals: Vec<(String, String, Bytes)>,
@@ -43,12 +46,20 @@ struct Fake {
     sent: u64,
     connection: u64,
     to_acknowledge: VecDeque<u64>,
+    to_refuse: VecDeque<u64>,
 }
 
 impl Fake {
     fn new(broker: &Arc<Mutex<Broker>>) -> Self {
         let broker = Arc::clone(broker);
-        Self { broker, random: 0x9e37_79b9_7f4a_7c15, sent: 0, connection: 0, to_acknowledge: VecDeque::new() }
+        Self {
+            broker,
+            random: 0x9e37_79b9_7f4a_7c15,
+            sent: 0,
+            connection: 0,
+            to_acknowledge: VecDeque::new(),
+            to_refuse: VecDeque::new(),
+        }
     }
 
     fn draw(&mut self, below: usize) -> usize {
@@ -73,6 +84,7 @@ impl BrokerClient for Fake {
         broker.connections += 1;
         (self.connection, self.sent) = (broker.connections, 0);
         self.to_acknowledge.clear();
+        self.to_refuse.clear();
         Ok(())
     }
 
@@ -86,6 +98,11 @@ impl BrokerClient for Fake {
         self.sent += 1;
         let unlucky = self.draw(8) as u64;
         let mut broker = self.broker.lock().unwrap();
+        if broker.refuses.contains(&&*message.camera) {
+            broker.refusals += 1;
+            self.to_refuse.push_back(message.number);
+            return Ok(());
+        }
         // To the client, the last few before the break look sent; they never arrive.
         if broker.breaks_after == 0 || self.sent + unlucky.min(4) < broker.breaks_after {
             broker.arrivals.push((message.camera.to_string(), message.id.to_string(), message.line.clone()));
@@ -100,6 +117,9 @@ impl BrokerClient for Fake {
         let breaks = self.broker.lock().unwrap().breaks_after;
         if self.is_broken() || breaks > 0 && self.sent >= breaks {
             return BrokerEvent::Lost("test: reset by peer".to_owned().into());
+        }
+        if let Some(number) = self.to_refuse.pop_front() {
+            return BrokerEvent::Refused(number, "test: no right".to_owned());
         }
         if self.to_acknowledge.is_empty() || self.draw(3) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -251,6 +271,76 @@ fn a_durable_sink_keeps_what_came_without_a_broker_over_restarts_in_order() {
     assert_all(&broker, 0..1600);
     assert_eq!(queue.counters.spool.lock().as_ref().unwrap().records, 0);
     assert_eq!(broker.lock().unwrap().arrivals.len(), 1600, "each once: nothing was acknowledged and sent again");
+}
+
+/// Returns how many messages of a camera have arrived.
+fn arrived(broker: &Mutex<Broker>, camera: &str) -> usize {
+    broker.lock().unwrap().arrivals.iter().filter(|(of, ..)| of == camera).count()
+}
+
+#[test]
+fn a_refused_camera_holds_up_no_other_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for spool in [None, Some(folder.path())] {
+        let broker = Arc::new(Mutex::new(Broker { refuses: vec!["yard"], ..Broker::default() }));
+        let sink = Running::start(&config(spool), &broker);
+        // Many more than the window holds.
+        sink.publish(0..3000);
+        wait_until("the others", || sink.written() == 2000);
+        assert_eq!((arrived(&broker, "yard"), sink.queue.waiting()), (0, 0));
+        assert_eq!(sink.queue.counters.outage.lock().as_deref(), Some("test: no right"));
+        broker.lock().unwrap().refuses.clear();
+        sink.publish(3000..3300);
+        wait_until("all of it", || sink.written() == 3300);
+        wait_until("the end of the refusal", || sink.queue.counters.outage.lock().is_none());
+        sink.close();
+        assert_all(&broker, 0..3300);
+        assert_eq!(broker.lock().unwrap().arrivals.len(), 3300, "each once");
+    }
+}
+
+#[test]
+fn what_is_refused_without_a_spool_is_dropped_as_the_queue_does() {
+    for (when_full, kept) in [(WhenFull::DropOldest, 270..300), (WhenFull::DropNewest, 0..30)] {
+        let broker = Arc::new(Mutex::new(Broker { refuses: vec!["yard"], ..Broker::default() }));
+        let sink = Running::start(&SinkConfig { queue: 10, when_full, ..config(None) }, &broker);
+        let failed = || sink.queue.counters.failed.load(Ordering::Relaxed);
+        for sequence in 0..300 {
+            sink.publish(sequence..sequence + 1);
+            wait_until("room", || sink.queue.waiting() == 0);
+        }
+        wait_until("the others", || sink.written() == 200 && failed() == 90);
+        broker.lock().unwrap().refuses.clear();
+        wait_until("what was kept", || sink.written() == 210);
+        let queue = sink.close();
+        assert_eq!(
+            (queue.counters.failed.load(Ordering::Relaxed), queue.counters.unsent.load(Ordering::Relaxed)),
+            (90, 0)
+        );
+        let kept: Vec<_> = kept.filter(|sequence| sequence % 3 == 1).collect();
+        let broker = broker.lock().unwrap();
+        let of_yard = broker.arrivals.iter().filter(|(camera, ..)| camera == "yard");
+        let of_yard: Vec<u64> = of_yard.map(|(_, id, _)| id.rsplit_once('-').unwrap().1.parse().unwrap()).collect();
+        assert_eq!(of_yard, kept);
+    }
+}
+
+#[test]
+fn what_is_refused_stays_in_the_spool_over_a_restart_and_a_lost_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Arc::new(Mutex::new(Broker { refuses: vec!["yard"], breaks_after: 300, ..Broker::default() }));
+    let sink = Running::start(&config(Some(folder.path())), &broker);
+    sink.publish(0..900);
+    wait_until("the others", || sink.written() == 600);
+    sink.close();
+    broker.lock().unwrap().refuses = vec!["yard", "door"];
+    let sink = Running::start(&config(Some(folder.path())), &broker);
+    sink.publish(900..1200);
+    wait_until("the last camera", || arrived(&broker, "gate") >= 400);
+    broker.lock().unwrap().refuses.clear();
+    wait_until("all of it", || sink.queue.counters.spool.lock().as_ref().is_some_and(|spool| spool.records == 0));
+    sink.close();
+    assert_all(&broker, 0..1200);
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::QueuedMessage;
+use super::{QueuedMessage, WINDOW, WINDOW_BYTES};
 
 #[derive(Debug, Default)]
 pub struct Window {
     /// Numbers rise. The first is never acknowledged.
     entries: VecDeque<InFlight>,
-    /// Entries before this one were sent over the current connection.
+    /// Entries before this one are acknowledged or on their way.
     next: usize,
 }
 
@@ -17,14 +17,23 @@ pub struct Window {
 struct InFlight {
     message: Arc<QueuedMessage>,
     acknowledged: bool,
+    /// Sent over this connection.
+    on_its_way: bool,
     /// Sent before, over this connection or an earlier one.
     sent: bool,
 }
 
 impl Window {
-    pub fn push(&mut self, message: QueuedMessage) {
-        debug_assert!(self.entries.back().is_none_or(|last| last.message.number < message.number));
-        self.entries.push_back(InFlight { message: Arc::new(message), acknowledged: false, sent: false });
+    /// Adds a message, which usually has a larger number than all others.
+    pub fn push(&mut self, message: Arc<QueuedMessage>) {
+        let place = match self.entries.back() {
+            Some(last) if last.message.number > message.number => {
+                self.place(message.number).unwrap_or_else(|place| place)
+            }
+            _ => self.entries.len(),
+        };
+        self.entries.insert(place, InFlight { message, acknowledged: false, on_its_way: false, sent: false });
+        self.next = self.next.min(place);
     }
 
     /// Returns the number of entries, including those that were acknowledged out of turn.
@@ -32,22 +41,34 @@ impl Window {
         self.entries.len()
     }
 
+    /// Returns how many more messages it has room for.
+    pub fn room(&self) -> usize {
+        let bytes: usize = self.entries.iter().map(|entry| entry.message.line.len()).sum();
+        if bytes < WINDOW_BYTES { WINDOW.saturating_sub(self.entries.len()) } else { 0 }
+    }
+
     pub fn outstanding(&self) -> usize {
         self.entries.iter().filter(|entry| !entry.acknowledged).count()
     }
 
+    /// Returns the smallest number that is not acknowledged.
+    pub fn first_number(&self) -> Option<u64> {
+        self.entries.front().map(|entry| entry.message.number)
+    }
+
     /// Whether a message that was sent over this connection is unacknowledged.
     pub fn awaits(&self) -> bool {
-        self.next > 0
+        self.entries.iter().any(|entry| entry.on_its_way && !entry.acknowledged)
     }
 
     /// Starts over on a new connection: every unacknowledged message is sent again.
     pub fn rewind(&mut self) {
         self.next = 0;
+        self.entries.iter_mut().for_each(|entry| entry.on_its_way = false);
     }
 
     pub fn next(&mut self) -> Option<Arc<QueuedMessage>> {
-        while self.entries.get(self.next).is_some_and(|entry| entry.acknowledged) {
+        while self.entries.get(self.next).is_some_and(|entry| entry.acknowledged || entry.on_its_way) {
             self.next += 1;
         }
         self.entries.get(self.next).map(|entry| Arc::clone(&entry.message))
@@ -57,24 +78,45 @@ impl Window {
     pub fn sent(&mut self) -> bool {
         let Some(entry) = self.entries.get_mut(self.next) else { return false };
         self.next += 1;
+        entry.on_its_way = true;
         std::mem::replace(&mut entry.sent, true)
     }
 
-    /// Acknowledges the message of this number; returns `None` if it was acknowledged before or is unknown, otherwise the number
-    /// up to which everything is acknowledged now, if that number has risen.
-    pub fn acknowledge(&mut self, number: u64) -> Option<Option<u64>> {
-        let at = self.entries.binary_search_by_key(&number, |entry| entry.message.number).ok()?;
-        let entry = self.entries.get_mut(at)?;
-        if std::mem::replace(&mut entry.acknowledged, true) {
-            return None;
-        }
-        let mut through = None;
-        while let Some(first) = self.entries.front().filter(|first| first.acknowledged) {
-            through = Some(first.message.number);
-            self.entries.pop_front();
+    /// Acknowledges the message of this number; returns `false` if it was acknowledged before or is unknown.
+    pub fn acknowledge(&mut self, number: u64) -> bool {
+        let Some(entry) = self.place(number).ok().and_then(|at| self.entries.get_mut(at)) else { return false };
+        let is_news = !std::mem::replace(&mut entry.acknowledged, true);
+        self.drop_acknowledged();
+        is_news
+    }
+
+    /// Takes the message of this number out, which the broker refuses, and those of its camera that are not on their way.
+    pub fn take_refused(&mut self, number: u64) -> Vec<Arc<QueuedMessage>> {
+        let refused =
+            self.place(number).ok().filter(|at| self.entries.get(*at).is_some_and(|entry| !entry.acknowledged));
+        let Some(first) = refused.and_then(|at| self.entries.remove(at)) else { return Vec::new() };
+        let camera = Arc::clone(&first.message.camera);
+        let mut taken = vec![first.message];
+        self.entries.retain(|entry| {
+            let stays = entry.acknowledged || entry.on_its_way || entry.message.camera != camera;
+            if !stays {
+                taken.push(Arc::clone(&entry.message));
+            }
+            stays
+        });
+        self.next = 0;
+        self.drop_acknowledged();
+        taken
+    }
+
+    fn place(&self, number: u64) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&number, |entry| entry.message.number)
+    }
+
+    fn drop_acknowledged(&mut self) {
+        while self.entries.pop_front_if(|first| first.acknowledged).is_some() {
             self.next = self.next.saturating_sub(1);
         }
-        Some(through)
     }
 }
 
@@ -84,10 +126,12 @@ mod tests {
 
     fn window(numbers: std::ops::Range<u64>) -> Window {
         let mut window = Window::default();
-        for number in numbers {
-            window.push(QueuedMessage { number, id: "".into(), camera: "".into(), line: Default::default() });
-        }
+        numbers.for_each(|number| window.push(message(number, "")));
         window
+    }
+
+    fn message(number: u64, camera: &str) -> Arc<QueuedMessage> {
+        Arc::new(QueuedMessage { number, id: "".into(), camera: camera.into(), line: Default::default() })
     }
 
     fn send_all(window: &mut Window) -> Vec<(u64, bool)> {
@@ -102,15 +146,11 @@ mod tests {
     fn acknowledgements_may_come_in_any_order_and_count_once() {
         let mut window = window(10..14);
         assert_eq!(send_all(&mut window), [(10, false), (11, false), (12, false), (13, false)]);
-        assert_eq!(window.acknowledge(12), Some(None));
-        assert_eq!(window.acknowledge(12), None);
-        assert_eq!(window.acknowledge(11), Some(None));
-        assert_eq!((window.len(), window.outstanding()), (4, 2));
-        assert_eq!(window.acknowledge(10), Some(Some(12)));
-        assert_eq!(window.acknowledge(10), None);
-        assert_eq!(window.acknowledge(99), None);
-        assert!(window.awaits());
-        assert_eq!(window.acknowledge(13), Some(Some(13)));
+        assert!(window.acknowledge(12) && !window.acknowledge(12) && window.acknowledge(11));
+        assert_eq!((window.len(), window.outstanding(), window.first_number()), (4, 2, Some(10)));
+        assert!(window.acknowledge(10) && !window.acknowledge(10) && !window.acknowledge(99));
+        assert_eq!((window.awaits(), window.first_number()), (true, Some(13)));
+        assert!(window.acknowledge(13));
         assert!(window.len() == 0 && !window.awaits());
     }
 
@@ -123,10 +163,33 @@ mod tests {
         }
         window.acknowledge(1);
         window.rewind();
+        assert!(!window.awaits());
         assert_eq!(send_all(&mut window), [(0, true), (2, true), (3, false)]);
         // An acknowledgement that arrives before its message is sent again.
         window.rewind();
         window.acknowledge(0);
         assert_eq!(send_all(&mut window), [(2, true), (3, true)]);
+    }
+
+    #[test]
+    fn a_refused_message_leaves_with_those_of_its_camera_that_are_not_on_their_way() {
+        let mut window = Window::default();
+        for (number, camera) in [(1, "door"), (2, "yard"), (3, "yard"), (4, "door"), (5, "yard"), (6, "door")] {
+            window.push(message(number, camera));
+        }
+        for _ in 0..3 {
+            window.next();
+            window.sent();
+        }
+        window.acknowledge(1);
+        let numbers = |taken: Vec<Arc<QueuedMessage>>| taken.iter().map(|message| message.number).collect::<Vec<_>>();
+        assert_eq!((numbers(window.take_refused(2)), window.first_number()), (vec![2, 5], Some(3)));
+        assert_eq!(send_all(&mut window), [(4, false), (6, false)]);
+        assert_eq!(numbers(window.take_refused(3)), [3]);
+        assert!(window.take_refused(3).is_empty() && window.take_refused(1).is_empty());
+        // One is tried again.
+        window.push(message(2, "yard"));
+        assert_eq!((send_all(&mut window), window.first_number()), (vec![(2, false)], Some(2)));
+        assert!(window.acknowledge(4) && window.acknowledge(2) && window.acknowledge(6) && window.len() == 0);
     }
 }

@@ -21,6 +21,8 @@ use crate::sink::SinkContext;
 
 /// How many retained messages may wait to be sent before states and pictures wait too, because the broker accepts nothing.
 const MOST_WAITING: usize = 256;
+/// How many bytes they may have.
+const MOST_BYTES: usize = 8 << 20;
 /// How many of them may wait before visiond clears nothing more of what the broker retained earlier: the next session does.
 const MOST_CLEARED: usize = 4 * MOST_WAITING;
 /// Longer topics are not visiond's, in bytes.
@@ -111,7 +113,7 @@ impl RetainedCameras {
 
     /// Publishes what is due.
     pub fn tick(&mut self, session: &mut MqttSession, now: Instant) {
-        if session.own_waiting() > MOST_WAITING {
+        if session.own_waiting() > MOST_WAITING || session.own_bytes() > MOST_BYTES {
             return;
         }
         let snapshots = std::mem::take(&mut *self.snapshots.lock());

@@ -19,7 +19,11 @@ use crate::broker::{TcpOrTls, UNASKED_BYTES, unasked};
 
 /// How many bytes may wait for the socket before the session makes no more packets.
 const OUTPUT_BYTES: usize = 256 << 10;
-/// How long to wait before a refused message is sent again.
+/// How many topics of refused states and pictures the session remembers.
+const MOST_REFUSED: usize = 1024;
+/// Larger refused messages are pictures: the next one replaces them.
+const MOST_KEPT_BYTES: usize = 64 << 10;
+/// How long to wait before a refused state is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +31,12 @@ pub enum SessionEvent {
     Acknowledged(u64),
     /// The broker can never accept the message of this number, or a state or picture, and why.
     Impossible(Option<u64>, String),
+    /// The broker refuses the message of this number, which has this topic, and why.
+    Refused(u64, String, String),
+    /// The broker refuses a state or a picture for this topic, and why; it refused none before.
+    OwnRefused(String, String),
+    /// The broker accepts states and pictures for every topic again that it refused before.
+    OwnAccepted,
     /// A message on a subscribed topic.
     Incoming(Incoming),
     Lost(String),
@@ -77,11 +87,9 @@ pub struct MqttSession {
     subscribed: bool,
     /// Bytes since the last answer to something that visiond sent.
     unasked: usize,
-    /// Why the broker refused the last message.
-    refusal: Option<String>,
-    /// Whether a refused state or picture was logged.
-    complained: bool,
-    /// Messages wait until then, because the broker refused one.
+    /// The topics of states and pictures that the broker refused, with the newest state.
+    refused: BTreeMap<String, Option<Publish>>,
+    /// When to send one of them again.
     refused_until: Option<Instant>,
 }
 
@@ -119,8 +127,7 @@ impl MqttSession {
             pinged: false,
             subscribed: false,
             unasked: 0,
-            refusal: None,
-            complained: false,
+            refused: BTreeMap::new(),
             refused_until: None,
         };
         // Packets may have come together with CONNACK.
@@ -132,12 +139,21 @@ impl MqttSession {
 
     /// Queues a state or a picture, ahead of the sink's messages.
     pub fn publish(&mut self, publish: Publish) {
+        if let Some(refused) = self.refused.get_mut(&publish.topic) {
+            *refused = to_keep(&publish);
+        }
         self.own.push_back(publish);
     }
 
     /// Returns the number of states and pictures that wait to be sent, or for their acknowledgement.
     pub fn own_waiting(&self) -> usize {
         self.own.len() + self.in_flight.values().filter(|sent| sent.number.is_none()).count()
+    }
+
+    /// Returns how many bytes they have.
+    pub fn own_bytes(&self) -> usize {
+        let sent = self.in_flight.values().filter(|sent| sent.number.is_none()).map(|sent| &sent.publish);
+        self.own.iter().chain(sent).map(|publish| publish.payload.len()).sum()
     }
 
     /// Subscribes to topic filters, or unsubscribes from them.
@@ -172,6 +188,8 @@ impl MqttSession {
         let since = |then: Instant| now.saturating_duration_since(then);
         if self.refused_until.is_some_and(|until| now >= until) {
             self.refused_until = None;
+            // One tells whether the broker accepts them now.
+            self.own.extend(self.refused.values().flatten().next().cloned());
         }
         match self.pinged_at {
             Some(pinged_at) if since(pinged_at) >= self.keep_alive => {
@@ -274,8 +292,8 @@ impl MqttSession {
     /// Makes packets of the queued messages, as far as the broker's limit and the output buffer have room.
     fn pack(&mut self) {
         while self.output.len() < OUTPUT_BYTES {
-            let message = self.refused_until.is_none().then(|| self.messages.front()).flatten();
-            let Some(next) = self.own.front().or(message.map(|(_, publish)| publish)) else { return };
+            let message = self.messages.front().map(|(_, publish)| publish);
+            let Some(next) = self.own.front().or(message) else { return };
             if next.qos > 0 && self.in_flight.len() >= usize::from(self.limits.in_flight) {
                 return;
             }
@@ -354,11 +372,12 @@ impl MqttSession {
             Packet::PubAck(id, Ok(())) | Packet::PubComp(id) => {
                 let Some(sent) = self.in_flight.remove(&id) else { return };
                 self.unasked = 0;
-                if let Some(number) = sent.number {
-                    if self.refusal.take().is_some() {
-                        log::info!("the broker accepts messages again");
-                    }
-                    self.events.push_back(SessionEvent::Acknowledged(number));
+                match sent.number {
+                    Some(number) => self.events.push_back(SessionEvent::Acknowledged(number)),
+                    None if self.refused.remove(&sent.publish.topic).is_none() => {}
+                    None if self.refused.is_empty() => self.events.push_back(SessionEvent::OwnAccepted),
+                    // Perhaps the others are accepted too.
+                    None => self.refused_until = Some(self.now),
                 }
             }
             // Once for each message, so that a broker that repeats itself and reads nothing fills no memory.
@@ -391,25 +410,27 @@ impl MqttSession {
         }
     }
 
-    /// Puts a refused message back into the queue and pauses sending; drops a refused state or picture.
+    /// Reports a refused message, which the sink sends again, or a refused state or picture.
     fn refused(&mut self, number: Option<u64>, publish: Publish, reason: String) {
-        let is_logged = match number {
-            Some(_) => self.refusal.as_ref() == Some(&reason),
-            None => std::mem::replace(&mut self.complained, true),
-        };
-        if !is_logged {
-            log::error!(
-                "the broker refuses a message to {}: {reason}; allow this user to publish there",
-                publish.topic
-            );
-        }
-        if let Some(number) = number {
-            self.refusal = Some(reason);
-            let place = self.messages.partition_point(|(other, _)| *other < number);
-            self.messages.insert(place, (number, publish));
-            self.refused_until.get_or_insert_with(|| self.now + REFUSED_WAIT);
+        match number {
+            Some(number) => self.events.push_back(SessionEvent::Refused(number, publish.topic, reason)),
+            None => {
+                if self.refused.is_empty() {
+                    self.events.push_back(SessionEvent::OwnRefused(publish.topic.clone(), reason));
+                }
+                self.refused_until.get_or_insert(self.now + REFUSED_WAIT);
+                if self.refused.len() < MOST_REFUSED && !self.refused.contains_key(&publish.topic) {
+                    let kept = to_keep(&publish);
+                    self.refused.insert(publish.topic, kept);
+                }
+            }
         }
     }
+}
+
+/// Returns what to send again if the broker refuses a state: its picture is replaced by the next one.
+fn to_keep(publish: &Publish) -> Option<Publish> {
+    (publish.payload.len() <= MOST_KEPT_BYTES).then(|| publish.clone())
 }
 
 /// Describes an error of the connection.

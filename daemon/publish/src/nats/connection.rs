@@ -52,8 +52,8 @@ pub struct NatsConnection {
     in_flight: BTreeMap<u64, InFlight>,
     /// Messages that are too large for this server: their numbers, unless the sink has its acknowledgement already, and why.
     pub left_out: VecDeque<(Option<u64>, String)>,
-    /// The message that no stream accepted, for which the connection is given up.
-    pub unclaimed: Option<QueuedMessage>,
+    /// When the newest message was sent that a stream has acknowledged.
+    acknowledged_of: Option<Instant>,
     /// The headers of one message, here to be used again.
     headers: String,
     /// Bytes since the last answer to something that visiond sent.
@@ -65,11 +65,28 @@ pub struct NatsConnection {
     pinged: bool,
 }
 
+/// What the server said about a message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    Acknowledged(QueuedMessage),
+    /// No stream accepts the message of this number now, and why.
+    Refused(u64, String),
+    /// The sink does not wait for it.
+    Nothing,
+}
+
 struct InFlight {
     message: QueuedMessage,
+    subject: Box<str>,
     /// Whether the sink waits for the acknowledgement.
     news: bool,
     sent: Instant,
+}
+
+impl InFlight {
+    fn refused(self, reason: String) -> Answer {
+        if self.news { Answer::Refused(self.message.number, reason) } else { Answer::Nothing }
+    }
 }
 
 impl NatsConnection {
@@ -100,7 +117,7 @@ impl NatsConnection {
             last_reply: 0,
             in_flight: BTreeMap::new(),
             left_out: VecDeque::new(),
-            unclaimed: None,
+            acknowledged_of: None,
             headers: String::new(),
             unasked: 0,
             received_at: Instant::now(),
@@ -121,7 +138,8 @@ impl NatsConnection {
         }
         let reply = self.reply_subject();
         protocol::publish(subject, &reply, &self.headers, &message.line, &mut self.output);
-        self.in_flight.insert(self.last_reply, InFlight { message: message.clone(), news, sent: Instant::now() });
+        let (message, subject) = (message.clone(), subject.into());
+        self.in_flight.insert(self.last_reply, InFlight { message, subject, news, sent: Instant::now() });
         poll_fn(|context| {
             // `next` reports the error.
             let _ = self.write(context);
@@ -130,32 +148,30 @@ impl NatsConnection {
         .await;
     }
 
-    /// Returns the next message that the stream has acknowledged; `None` if the sink does not wait for it. The future may be
-    /// dropped at any time.
-    pub async fn next(&mut self) -> Result<Option<QueuedMessage>, String> {
+    /// Returns what the server says next about a message. The future may be dropped at any time.
+    pub async fn next(&mut self) -> Result<Answer, String> {
         loop {
             let until = self.in_flight.values().next().map(|oldest| oldest.sent + self.ack_timeout);
             let Some((number, reply)) = self.reply(until).await? else {
-                return Err(self.at(&format!("no acknowledgement within {} s", self.ack_timeout.as_secs_f32())));
+                let late = format!("no acknowledgement within {} s", self.ack_timeout.as_secs_f32());
+                // If the server acknowledges other messages, only this one's subject has no stream that answers.
+                let others = self.acknowledged_of;
+                let oldest =
+                    self.in_flight.pop_first().filter(|(_, oldest)| others.is_some_and(|of| of >= oldest.sent));
+                let Some((_, oldest)) = oldest else { return Err(self.at(&late)) };
+                let reason = self.at(&format!("the messages of camera {}: {late}", oldest.message.camera));
+                return Ok(oldest.refused(reason));
             };
-            let Some(InFlight { message, news, .. }) = self.in_flight.remove(&number) else { continue };
+            let Some(answered) = self.in_flight.remove(&number) else { continue };
             self.unasked = 0;
-            return match self.refusal(&message, &reply) {
-                None => Ok(news.then_some(message)),
-                Some(reason) => {
-                    self.unclaimed = Some(message);
-                    Err(self.at(&reason))
+            return Ok(match self.refusal(&answered, reply) {
+                None => {
+                    self.acknowledged_of = self.acknowledged_of.max(Some(answered.sent));
+                    if answered.news { Answer::Acknowledged(answered.message) } else { Answer::Nothing }
                 }
-            };
+                Some(reason) => answered.refused(self.at(&reason)),
+            });
         }
-    }
-
-    /// Waits until the stream has acknowledged everything that was sent.
-    pub async fn settle(&mut self) -> Result<(), String> {
-        while !self.in_flight.is_empty() {
-            self.next().await?;
-        }
-        Ok(())
     }
 
     /// Asks a service of the server, while no message is in flight; `None` if it does not answer in time, or does not exist.
@@ -166,7 +182,7 @@ impl NatsConnection {
         while let Some((number, reply)) = self.reply(Some(until)).await? {
             if number == wanted {
                 self.unasked = 0;
-                return Ok((reply.status != Some(NO_RESPONDERS)).then_some(reply.payload));
+                return Ok(reply.ok().filter(|reply| reply.status != Some(NO_RESPONDERS)).map(|reply| reply.payload));
             }
         }
         Ok(None)
@@ -194,8 +210,12 @@ impl NatsConnection {
     }
 
     /// Returns why the stream does not accept a message; `None` if it does.
-    fn refusal(&self, message: &QueuedMessage, reply: &Reply) -> Option<String> {
-        let camera = &message.camera;
+    fn refusal(&self, answered: &InFlight, reply: Result<Reply, String>) -> Option<String> {
+        let camera = &answered.message.camera;
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(words) => return Some(words),
+        };
         if reply.status == Some(NO_RESPONDERS) {
             return Some(format!(
                 "no stream accepts the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
@@ -207,7 +227,7 @@ impl NatsConnection {
     }
 
     /// Returns the next answer and its number; `None` if there is none until then. Pings a silent server meanwhile.
-    async fn reply(&mut self, until: Option<Instant>) -> Result<Option<(u64, Reply)>, String> {
+    async fn reply(&mut self, until: Option<Instant>) -> Result<Option<(u64, Result<Reply, String>)>, String> {
         loop {
             let ping_at = self.received_at + PING_INTERVAL * (self.pings + 1);
             let wake_at = until.map_or(ping_at, |until| until.min(ping_at));
@@ -230,7 +250,7 @@ impl NatsConnection {
         }
     }
 
-    fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<(u64, Reply), String>> {
+    fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<(u64, Result<Reply, String>), String>> {
         loop {
             while let Some(op) = decode(&mut self.input)? {
                 if let Some(answer) = self.received(op)? {
@@ -251,20 +271,35 @@ impl NatsConnection {
         }
     }
 
-    /// Handles an operation; returns an answer with its number.
-    fn received(&mut self, op: ServerOp) -> Result<Option<(u64, Reply)>, String> {
+    /// Handles an operation; returns an answer with its number, or that this login may not publish the message of that number.
+    fn received(&mut self, op: ServerOp) -> Result<Option<(u64, Result<Reply, String>)>, String> {
         match op {
             ServerOp::Message(reply) => {
                 let number = reply.subject.strip_prefix(&self.inbox).and_then(|number| number.parse().ok());
-                return Ok(number.map(|number| (number, reply)));
+                return Ok(number.map(|number| (number, Ok(reply))));
             }
             ServerOp::Ping if self.output.len() < MOST_UNREAD => self.output.extend_from_slice(PONG),
             ServerOp::Pong if self.pinged => (self.pinged, self.unasked) = (false, 0),
             ServerOp::Info(info) => self.max_payload = info.max_payload,
-            ServerOp::Error(error) => return Err(explain_server(&error)),
+            // The server goes on; it says so once for each message.
+            ServerOp::Error(error) => match self.forbidden(&error) {
+                Some(number) => return Ok(Some((number, Err(explain_server(&error))))),
+                None => return Err(explain_server(&error)),
+            },
             ServerOp::Ping | ServerOp::Pong | ServerOp::Ok => {}
         }
         Ok(None)
+    }
+
+    /// Returns the oldest message that the server does not let this login publish, if that is what the error says.
+    fn forbidden(&self, error: &str) -> Option<u64> {
+        let (_, subject) = error.split_once("Permissions Violation for Publish to \"")?;
+        let is_it = |found: &str| match subject.strip_suffix('"') {
+            Some(subject) => found == subject,
+            // A long one is cut.
+            None => subject.strip_suffix("...").is_some_and(|start| found.starts_with(start)),
+        };
+        self.in_flight.iter().find(|(_, sent)| is_it(&sent.subject)).map(|(number, _)| *number)
     }
 
     /// Reads once.

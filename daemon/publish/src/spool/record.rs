@@ -21,6 +21,8 @@ const FIXED: usize = 11;
 pub const LARGEST_NUMBER: u64 = u64::MAX >> 1;
 /// The longest body; anything longer is not a record.
 const LONGEST_BODY: usize = 64 << 20;
+/// The longest line of a message; the rest is for its other texts.
+pub const MOST_BYTES: usize = LONGEST_BODY - (128 << 10);
 
 /// The record that some bytes start with.
 #[derive(Debug, PartialEq, Eq)]

@@ -107,8 +107,12 @@ fn the_brokers_window_is_kept_and_what_is_our_own_goes_first() {
     });
 }
 
+fn refusal(number: u64, reason: &str) -> Option<SessionEvent> {
+    Some(SessionEvent::Refused(number, "t".to_owned(), reason.to_owned()))
+}
+
 #[test]
-fn what_is_refused_is_sent_again_later_in_its_order() {
+fn what_is_refused_is_reported_and_the_others_go_on() {
     run(async {
         let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
         for number in 0..3 {
@@ -116,12 +120,44 @@ fn what_is_refused_is_sent_again_later_in_its_order() {
         }
         assert_eq!(got(&mut broker).await, ["1 0", "2 1", "3 2"]);
         // Not authorized, quota exceeded; in another order.
-        says(&mut broker, &[0x40, 4, 0, 2, 0x87, 0, 0x40, 4, 0, 1, 0x97, 0]).await;
+        says(&mut broker, &[0x40, 4, 0, 2, 0x87, 0, 0x40, 4, 0, 1, 0x97, 0, 0x40, 2, 0, 3]).await;
+        assert_eq!(now(&mut session).await, refusal(1, "not authorized"));
+        assert_eq!(now(&mut session).await, refusal(0, "quota exceeded"));
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(2)));
+        assert_eq!(now(&mut session).await, None);
+        session.send(3, publish("3", 1)).await;
+        assert_eq!(got(&mut broker).await, ["4 3"]);
+    });
+}
+
+#[test]
+fn refused_states_are_reported_once_and_when_all_of_them_are_accepted() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        let own = |topic: &str| Publish { topic: topic.into(), ..publish("own", 1) };
+        ["a", "b", "c"].into_iter().for_each(|topic| session.publish(own(topic)));
+        assert_eq!(now(&mut session).await, None);
+        says(&mut broker, &[0x40, 4, 0, 1, 0x87, 0, 0x40, 4, 0, 2, 0x87, 0, 0x40, 2, 0, 3]).await;
+        assert_eq!(now(&mut session).await, Some(SessionEvent::OwnRefused("a".into(), "not authorized".into())));
+        assert_eq!(now(&mut session).await, None, "one line for all");
+        assert_eq!(got(&mut broker).await, ["1 own", "2 own", "3 own"]);
+        session.publish(Publish { payload: Bytes::from_static(b"newer"), ..own("b") });
+        assert_eq!(now(&mut session).await, None);
+        says(&mut broker, &[0x40, 4, 0, 4, 0x87, 0]).await;
+        let later = Instant::now() + REFUSED_WAIT;
+        session.tick(later);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["4 newer", "5 own"], "one is sent again");
+        says(&mut broker, &[0x40, 2, 0, 5]).await;
+        assert_eq!(now(&mut session).await, None, "another one is still refused");
+        session.tick(later);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["6 newer"]);
+        says(&mut broker, &[0x40, 2, 0, 6]).await;
+        assert_eq!(now(&mut session).await, Some(SessionEvent::OwnAccepted));
+        session.tick(later + REFUSED_WAIT);
         assert_eq!(now(&mut session).await, None);
         assert_eq!(got(&mut broker).await, [""; 0]);
-        session.tick(Instant::now() + REFUSED_WAIT);
-        assert_eq!(now(&mut session).await, None);
-        assert_eq!(got(&mut broker).await, ["4 0", "5 1"]);
     });
 }
 
@@ -145,17 +181,16 @@ fn a_packet_id_is_used_again_only_once_it_is_free() {
 }
 
 #[test]
-fn an_exactly_once_message_that_is_refused_is_not_released_but_sent_again() {
+fn an_exactly_once_message_that_is_refused_is_not_released() {
     run(async {
         let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
         session.send(7, publish("a", 2)).await;
         assert_eq!(got(&mut broker).await, ["1 a"]);
         // PUBREC: quota exceeded.
         says(&mut broker, &[0x50, 4, 0, 1, 0x97, 0]).await;
-        assert_eq!(now(&mut session).await, None);
+        assert_eq!(now(&mut session).await, refusal(7, "quota exceeded"));
         assert_eq!(got(&mut broker).await, [""; 0]);
-        session.tick(Instant::now() + REFUSED_WAIT);
-        assert_eq!(now(&mut session).await, None);
+        session.send(7, publish("a", 2)).await;
         assert_eq!(got(&mut broker).await, ["2 a"]);
         says(&mut broker, &[0x50, 2, 0, 2, 0x70, 2, 0, 2]).await;
         assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(7)));

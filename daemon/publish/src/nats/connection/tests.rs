@@ -40,7 +40,19 @@ async fn got(server: &mut DuplexStream) -> String {
 
 /// Returns the number of the next acknowledged message; `None` if nothing is ready.
 async fn acknowledged(connection: &mut NatsConnection) -> Option<Result<Option<u64>, String>> {
-    Some(at_once(connection.next()).await?.map(|message| message.map(|message| message.number)))
+    Some(at_once(connection.next()).await?.map(|answer| match answer {
+        Answer::Acknowledged(message) => Some(message.number),
+        Answer::Nothing => None,
+        refused => panic!("{refused:?}"),
+    }))
+}
+
+/// Returns the number of the next message that the server refuses, and why.
+async fn refused(connection: &mut NatsConnection) -> (u64, String) {
+    match at_once(connection.next()).await {
+        Some(Ok(Answer::Refused(number, reason))) => (number, reason),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn run(test: impl Future<Output = ()>) {
@@ -80,7 +92,7 @@ fn messages_are_acknowledged_in_any_order_and_by_their_own_answers() {
 }
 
 #[test]
-fn a_message_that_no_stream_accepts_is_kept_and_the_reason_said() {
+fn a_message_that_no_stream_accepts_is_refused_and_the_connection_goes_on() {
     run(async {
         for (said, words) in [
             (
@@ -92,14 +104,36 @@ fn a_message_that_no_stream_accepts_is_kept_and_the_reason_said() {
                 "of camera door: no (code 400",
             ),
             (answer(1, "{}"), "its answer is no acknowledgement"),
+            ("-ERR 'Permissions Violation for Publish to \"a\"'\r\n".to_owned(), "allow this login to publish"),
         ] {
             let (mut connection, mut server) = connection_with(1 << 16);
             connection.send("a", &message(7, "{}"), true).await;
+            connection.send("b", &message(8, "{}"), true).await;
             says(&mut server, &said).await;
-            let reason = acknowledged(&mut connection).await.unwrap().unwrap_err();
-            assert!(reason.starts_with("nats://test: ") && reason.contains(words), "{reason}");
-            assert_eq!(connection.unclaimed.map(|message| message.number), Some(7));
+            let (number, reason) = refused(&mut connection).await;
+            assert!(number == 7 && reason.starts_with("nats://test: ") && reason.contains(words), "{reason}");
+            says(&mut server, &answer(2, ACKNOWLEDGED)).await;
+            assert_eq!(acknowledged(&mut connection).await, Some(Ok(Some(8))));
         }
+    });
+}
+
+#[test]
+fn a_subject_whose_messages_are_not_acknowledged_is_refused_if_others_are() {
+    run(async {
+        let (mut connection, mut server) = connection_with(1 << 16);
+        connection.ack_timeout = Duration::from_secs(3600);
+        connection.send("a", &message(7, "{}"), true).await;
+        connection.send("b", &message(8, "{}"), true).await;
+        says(&mut server, &answer(2, ACKNOWLEDGED)).await;
+        assert_eq!(acknowledged(&mut connection).await, Some(Ok(Some(8))));
+        connection.ack_timeout = Duration::ZERO;
+        assert!(
+            matches!(connection.next().await, Ok(Answer::Refused(7, reason)) if reason.contains("camera door: no ack"))
+        );
+        // Nothing is acknowledged: another server of the cluster may do better.
+        connection.send("a", &message(9, "{}"), true).await;
+        assert!(connection.next().await.is_err());
     });
 }
 
@@ -108,13 +142,12 @@ fn the_servers_own_reason_comes_before_the_end() {
     run(async {
         let (mut connection, mut server) = connection_with(1 << 16);
         connection.send("a", &message(7, "{}"), true).await;
-        says(&mut server, "-ERR 'Permissions Violation for Publish to \"a\"'\r\n").await;
+        says(&mut server, "-ERR 'Permissions Violation for Publish to \"b\"'\r\n").await;
         drop(server);
         connection.send("a", &message(8, "{}"), true).await;
         let reason = acknowledged(&mut connection).await.unwrap().unwrap_err();
-        let words = "nats://test: the server says: Permissions Violation for Publish to \"a\"; allow this login";
+        let words = "nats://test: the server says: Permissions Violation for Publish to \"b\"; allow this login";
         assert!(reason.starts_with(words), "{reason}");
-        assert_eq!(connection.unclaimed, None);
         let (mut connection, server) = connection_with(1 << 16);
         drop(server);
         let ended = "nats://test: the server has ended the connection".to_owned();
@@ -211,6 +244,5 @@ fn a_stream_that_does_not_acknowledge_in_time_is_given_up() {
         connection.in_flight.values_mut().for_each(|sent| sent.sent -= ack_timeout);
         let given_up = format!("nats://test: no acknowledgement within {} s", ack_timeout.as_secs_f32());
         assert_eq!(connection.next().await, Err(given_up));
-        assert_eq!(connection.unclaimed, None);
     });
 }

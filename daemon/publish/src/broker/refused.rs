@@ -1,0 +1,343 @@
+//! The cameras whose messages the broker refuses for now: no right to publish there, no stream for the subject, a quota.
+//!
+//! Their messages wait here, so that those of the other cameras go on. One of them is sent every [`TRY_AGAIN`]; once the broker
+//! accepts it, the others follow in their order, and new ones come after them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use visiond_config::types::{SinkConfig, WhenFull};
+
+use super::QueuedMessage;
+use crate::queue::limit_bytes;
+
+/// How long to wait before another message of a refused camera is sent.
+pub const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// Refused cameras, and their messages that are not on their way.
+#[derive(Debug)]
+pub struct RefusedCameras {
+    cameras: BTreeMap<Arc<str>, Refused>,
+    /// The messages that are not on disk.
+    in_memory: Amount,
+    most: Amount,
+    drops_oldest: bool,
+}
+
+#[derive(Debug)]
+struct Refused {
+    reason: String,
+    /// Numbers rise.
+    waiting: VecDeque<Waiting>,
+    /// Those that are not on disk.
+    in_memory: Amount,
+    /// The number of the message that is sent to find out whether the broker accepts it now.
+    trial: Option<u64>,
+    next_try: Instant,
+    /// The broker accepts this camera's messages again: those that wait are sent.
+    accepted: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Amount {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Amount {
+    fn add(&mut self, waiting: &Waiting) {
+        let (messages, bytes) = waiting.in_memory();
+        (self.messages, self.bytes) = (self.messages + messages, self.bytes + bytes);
+    }
+
+    fn remove(&mut self, waiting: &Waiting) {
+        let (messages, bytes) = waiting.in_memory();
+        (self.messages, self.bytes) = (self.messages - messages, self.bytes - bytes);
+    }
+}
+
+impl Waiting {
+    /// Returns 1 and its bytes if it is in memory alone.
+    fn in_memory(&self) -> (usize, usize) {
+        let message = self.message.as_ref().filter(|_| !self.is_on_disk);
+        message.map_or((0, 0), |message| (1, message.line.len()))
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    /// `None` if only the spool has it.
+    message: Option<Arc<QueuedMessage>>,
+    is_on_disk: bool,
+}
+
+/// A message of a refused camera that is due.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    Send(Arc<QueuedMessage>),
+    /// First the messages of these numbers have to be read from the spool, at least the first, for
+    /// [`RefusedCameras::read_again`].
+    Read(Arc<str>, Vec<u64>),
+}
+
+impl RefusedCameras {
+    /// Creates an empty set with a sink's limits.
+    pub fn new(config: &SinkConfig) -> Self {
+        let mut this = Self {
+            cameras: BTreeMap::new(),
+            in_memory: Amount::default(),
+            most: Amount::default(),
+            drops_oldest: true,
+        };
+        this.configure(config);
+        this
+    }
+
+    /// Applies new limits; what waits already stays.
+    pub fn configure(&mut self, config: &SinkConfig) {
+        self.most = Amount { messages: config.queue.max(1), bytes: limit_bytes(config) };
+        // `block` would hold up cameras whose messages the broker accepts.
+        self.drops_oldest = config.when_full == WhenFull::DropOldest;
+    }
+
+    pub fn contains(&self, camera: &str) -> bool {
+        self.cameras.contains_key(camera)
+    }
+
+    /// Notes that the broker refuses a camera's messages; returns whether it accepted them before.
+    pub fn refuse(&mut self, camera: &Arc<str>, number: u64, reason: &str, now: Instant) -> bool {
+        let is_new = !self.cameras.contains_key(camera);
+        let refused = self.cameras.entry(Arc::clone(camera)).or_insert_with(|| Refused {
+            reason: String::new(),
+            waiting: VecDeque::new(),
+            in_memory: Amount::default(),
+            trial: None,
+            next_try: now + TRY_AGAIN,
+            accepted: false,
+        });
+        if refused.accepted || refused.trial == Some(number) {
+            (refused.accepted, refused.trial, refused.next_try) = (false, None, now + TRY_AGAIN);
+        }
+        reason.clone_into(&mut refused.reason);
+        is_new
+    }
+
+    /// Keeps a message of a refused camera; returns the numbers of those that are dropped because too many wait.
+    pub fn hold(&mut self, message: Arc<QueuedMessage>, is_on_disk: bool) -> Vec<u64> {
+        let Some(refused) = self.cameras.get_mut(&message.camera) else { return Vec::new() };
+        let place = refused.waiting.partition_point(|other| other.number < message.number);
+        let number = message.number;
+        // The first one stays in memory too, because it is sent again and again.
+        let message = (place == 0 || !is_on_disk).then_some(message);
+        let waiting = Waiting { number, message, is_on_disk };
+        refused.in_memory.add(&waiting);
+        self.in_memory.add(&waiting);
+        refused.waiting.insert(place, waiting);
+        let mut dropped = Vec::new();
+        while (self.in_memory.messages > self.most.messages || self.in_memory.bytes > self.most.bytes)
+            && let Some(number) = self.drop_one()
+        {
+            dropped.push(number);
+        }
+        dropped
+    }
+
+    /// Drops a message of the camera of which the most wait, so that one camera does not push out the others' messages.
+    fn drop_one(&mut self) -> Option<u64> {
+        let by_messages = self.in_memory.messages > self.most.messages;
+        let amount = |Amount { messages, bytes }: Amount| if by_messages { messages } else { bytes };
+        let most = self.cameras.values_mut().max_by_key(|refused| amount(refused.in_memory))?;
+        let mut places = most.waiting.iter().enumerate().filter(|(_, waiting)| !waiting.is_on_disk);
+        let (place, _) = if self.drops_oldest { places.next() } else { places.next_back() }?;
+        let dropped = most.waiting.remove(place)?;
+        most.in_memory.remove(&dropped);
+        self.in_memory.remove(&dropped);
+        Some(dropped.number)
+    }
+
+    /// Returns the next message to send, if one is due.
+    pub fn due(&mut self, now: Instant) -> Option<Due> {
+        let is_due = |refused: &Refused| refused.accepted || (refused.trial.is_none() && now >= refused.next_try);
+        let (camera, refused) =
+            self.cameras.iter_mut().find(|(_, refused)| is_due(refused) && !refused.waiting.is_empty())?;
+        let first = refused.waiting.pop_front()?;
+        refused.in_memory.remove(&first);
+        self.in_memory.remove(&first);
+        if let Some(message) = first.message {
+            if !refused.accepted {
+                refused.trial = Some(message.number);
+            }
+            return Some(Due::Send(message));
+        }
+        refused.waiting.push_front(first);
+        let numbers = refused.waiting.iter().take_while(|waiting| waiting.message.is_none());
+        // A trial needs one, so that cameras that are refused for good hold little memory.
+        let most = if refused.accepted { MOST_READ } else { 1 };
+        Some(Due::Read(Arc::clone(camera), numbers.map(|waiting| waiting.number).take(most).collect()))
+    }
+
+    /// Takes what was read from the spool of the first `settled` messages of a camera. Those that were not found are lost; returns
+    /// their numbers.
+    pub fn read_again(&mut self, camera: &str, found: Vec<QueuedMessage>, settled: usize) -> Vec<u64> {
+        let Some(refused) = self.cameras.get_mut(camera) else { return Vec::new() };
+        let settled = settled.min(refused.waiting.len());
+        let lost = refused.waiting.drain(..settled).map(|waiting| waiting.number);
+        let lost =
+            lost.filter(|number| found.binary_search_by_key(number, |message| message.number).is_err()).collect();
+        for message in found.into_iter().rev() {
+            let (number, message) = (message.number, Some(Arc::new(message)));
+            refused.waiting.push_front(Waiting { number, message, is_on_disk: true });
+        }
+        lost
+    }
+
+    /// Waits before the next trial of a camera whose messages cannot be read from the spool.
+    pub fn postpone(&mut self, camera: &str, now: Instant) {
+        if let Some(refused) = self.cameras.get_mut(camera) {
+            (refused.accepted, refused.next_try) = (false, now + TRY_AGAIN);
+        }
+    }
+
+    /// Notes that the broker has the message of this number, or can never accept it.
+    pub fn done(&mut self, number: u64, is_accepted: bool) {
+        let tried = self.cameras.values_mut().find(|refused| refused.trial == Some(number));
+        if let Some(refused) = tried {
+            (refused.trial, refused.accepted) = (None, is_accepted);
+        }
+    }
+
+    /// Tries every camera at once, over a new connection.
+    pub fn try_all(&mut self, now: Instant) {
+        self.cameras.values_mut().for_each(|refused| refused.next_try = now);
+    }
+
+    /// Returns the cameras whose messages are all on their way again, and forgets them.
+    pub fn accepted(&mut self) -> Vec<Arc<str>> {
+        let is_over = |refused: &Refused| refused.accepted && refused.waiting.is_empty();
+        let over = self.cameras.iter().filter(|(_, refused)| is_over(refused)).map(|(camera, _)| Arc::clone(camera));
+        let over: Vec<_> = over.collect();
+        over.iter().for_each(|camera| drop(self.cameras.remove(camera)));
+        over
+    }
+
+    /// Forgets what the spool has dropped: the messages below `first`; returns their numbers.
+    pub fn forget_below(&mut self, first: u64) -> Vec<u64> {
+        let mut lost = Vec::new();
+        for refused in self.cameras.values_mut() {
+            let gone = |waiting: &Waiting| waiting.number < first && waiting.message.is_none();
+            // Only the first of them may be in memory.
+            if refused.waiting.iter().take(2).any(gone) {
+                lost.extend(refused.waiting.iter().filter(|waiting| gone(waiting)).map(|waiting| waiting.number));
+                refused.waiting.retain(|waiting| !gone(waiting));
+            }
+        }
+        lost
+    }
+
+    /// Returns the smallest number that waits.
+    pub fn first_number(&self) -> Option<u64> {
+        self.cameras.values().filter_map(|refused| refused.waiting.front()).map(|first| first.number).min()
+    }
+
+    /// Returns how many messages wait.
+    pub fn len(&self) -> usize {
+        self.cameras.values().map(|refused| refused.waiting.len()).sum()
+    }
+
+    /// Returns why a camera is refused, and how many other cameras are.
+    pub fn outage(&self) -> Option<String> {
+        let (_, refused) = self.cameras.iter().find(|(_, refused)| !refused.accepted)?;
+        let others = self.cameras.values().filter(|refused| !refused.accepted).count() - 1;
+        let others = if others > 0 { format!(" (and {others} other cameras)") } else { String::new() };
+        Some(format!("{}{others}", refused.reason))
+    }
+}
+
+/// How many messages are read from the spool at once.
+const MOST_READ: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn message(camera: &str, number: u64) -> Arc<QueuedMessage> {
+        let line = Bytes::from_static(b"{}");
+        Arc::new(QueuedMessage { number, id: number.to_string().into(), camera: camera.into(), line })
+    }
+
+    fn refused(queue: usize, when_full: WhenFull, cameras: &[&str], now: Instant) -> RefusedCameras {
+        let mut refused = RefusedCameras::new(&SinkConfig { queue, when_full, ..SinkConfig::default() });
+        for camera in cameras {
+            assert!(refused.refuse(&(*camera).into(), 0, "no right", now));
+        }
+        refused
+    }
+
+    fn sent(due: Option<Due>) -> u64 {
+        let Some(Due::Send(message)) = due else { panic!("{due:?}") };
+        message.number
+    }
+
+    #[test]
+    fn one_message_is_tried_and_the_others_follow_in_order_once_it_is_accepted() {
+        let now = Instant::now();
+        let mut refused = refused(10, WhenFull::DropOldest, &["door"], now);
+        for number in [3, 1, 2] {
+            assert!(refused.hold(message("door", number), false).is_empty());
+        }
+        assert_eq!(refused.due(now), None, "not yet");
+        let later = now + TRY_AGAIN;
+        assert_eq!((sent(refused.due(later)), refused.due(later)), (1, None), "one alone");
+        // Refused again.
+        assert!(!refused.refuse(&"door".into(), 1, "no right", later));
+        refused.hold(message("door", 1), false);
+        assert_eq!((refused.due(later), refused.first_number()), (None, Some(1)));
+        assert_eq!(sent(refused.due(later + TRY_AGAIN)), 1);
+        refused.done(1, true);
+        assert_eq!((sent(refused.due(later)), refused.accepted().len()), (2, 0));
+        assert_eq!((sent(refused.due(later)), refused.due(later)), (3, None));
+        assert_eq!(refused.accepted(), ["door".into()]);
+        assert!(!refused.contains("door") && refused.outage().is_none());
+    }
+
+    #[test]
+    fn a_noisy_camera_pushes_out_its_own_messages_alone() {
+        let now = Instant::now();
+        for (when_full, dropped) in [(WhenFull::DropOldest, 10), (WhenFull::DropNewest, 14), (WhenFull::Block, 14)] {
+            let mut refused = refused(5, when_full, &["quiet", "noisy"], now);
+            assert!(refused.hold(message("quiet", 1), false).is_empty());
+            for number in 10..14 {
+                assert!(refused.hold(message("noisy", number), false).is_empty());
+            }
+            assert_eq!((refused.hold(message("noisy", 14), false), refused.len()), (vec![dropped], 5), "{when_full:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_on_disk_waits_there_but_for_the_one_that_is_tried() {
+        let now = Instant::now();
+        let mut refused = refused(2, WhenFull::DropOldest, &["door"], now);
+        for number in 1..=100 {
+            assert!(refused.hold(message("door", number), true).is_empty());
+        }
+        let in_memory = refused.cameras.values().flat_map(|camera| &camera.waiting).filter(|one| one.message.is_some());
+        assert_eq!((in_memory.count(), refused.len()), (1, 100));
+        let later = now + TRY_AGAIN;
+        assert_eq!(sent(refused.due(later)), 1);
+        refused.done(1, true);
+        let Some(Due::Read(camera, numbers)) = refused.due(later) else { panic!() };
+        assert_eq!((&*camera, numbers), ("door", (2..66).collect()));
+        // The spool has read four of them, and of these one is damaged.
+        let found = [2, 4, 5].map(|number| Arc::unwrap_or_clone(message("door", number)));
+        assert_eq!(refused.read_again("door", found.to_vec(), 4), [3]);
+        assert_eq!([0; 3].map(|_| sent(refused.due(later))), [2, 4, 5]);
+        assert_eq!(refused.forget_below(10), (6..10).collect::<Vec<_>>());
+        assert_eq!((refused.first_number(), refused.len()), (Some(10), 91));
+    }
+}
