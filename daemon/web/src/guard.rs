@@ -252,7 +252,7 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
             let answer = if path == "/" && request.method() == Method::GET {
                 (StatusCode::UNAUTHORIZED, page::login("")).into_response()
             } else {
-                let why = "the token is missing or wrong: send it as `Authorization: Bearer TOKEN`, or log in at /";
+                let why = "the token is missing or wrong: send it as `Authorization: Bearer TOKEN`, or log in on the live page";
                 Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
             };
             return ([BEARER, CLOSE], answer).into_response();
@@ -291,10 +291,10 @@ pub fn is_health(method: &Method, uri: &Uri) -> bool {
 }
 
 fn to_page(cookie: Option<&str>) -> Response {
-    let cookie = cookie.map(|cookie| {
-        [(SET_COOKIE, format!("{COOKIE_NAME}={cookie}; Path=/; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"))]
-    });
-    (StatusCode::SEE_OTHER, [(LOCATION, "/")], cookie, ()).into_response()
+    // Without a path, the cookie is for the folder of /login, and the page is in that folder: also below a proxy's /cam/.
+    let cookie = cookie
+        .map(|cookie| [(SET_COOKIE, format!("{COOKIE_NAME}={cookie}; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"))]);
+    (StatusCode::SEE_OTHER, [(LOCATION, "./")], cookie, ()).into_response()
 }
 
 fn digest(bytes: &[u8]) -> [u8; 32] {
