@@ -12,6 +12,7 @@ mod by_hand;
 mod canary;
 mod capture;
 mod cards;
+mod certificates;
 mod check;
 mod children;
 mod commands;

@@ -17,7 +17,7 @@ import unittest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-from running import Daemon, absent, free_port, pattern
+from running import Daemon, Proxy, absent, free_port, pattern
 
 MOST_BYTES = 100_000
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "daemon/web/src/page"
@@ -92,7 +92,8 @@ class LivePage(unittest.TestCase):
         self.addCleanup(context.close)
         page = context.new_page()
         page.set_default_timeout(PATIENCE_S * 1000)
-        page.complaints, page.requested = [], []
+        page.complaints, page.requested, page.sockets = [], [], []
+        page.on("websocket", lambda opened: page.sockets.append(opened.url))
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("console", lambda said: said.type == "error" and page.complaints.append(said.text))
         page.on("request", lambda request: page.requested.append(request.url))
@@ -585,6 +586,40 @@ class LivePage(unittest.TestCase):
         page.fill("#token", "a-secret-of-this-test")
         page.click("button")
         wait("boxes on the picture", lambda: self.boxes(page))
+
+
+    def test_below_a_path_of_a_proxy_all_of_it_works(self):
+        daemon = Daemon(pattern("bars"))
+        secret = daemon.path("token")
+        secret.write_text("a-secret-of-this-test\n")
+        secret.chmod(0o600)
+        daemon.http += f'token = "{secret}"\n'
+        daemon.write(pattern("bars"))
+        self.entered(daemon)
+        proxy = Proxy("/cam/", daemon.port)
+        self.addCleanup(proxy.close)
+        page = self.open(proxy, wanted=False)
+        page.fill("#token", "not the token")
+        page.click("button")
+        self.assertIn("Wrong token", self.text(page, "#refused"))
+        page.fill("#token", "a-secret-of-this-test")
+        page.click("button")
+        wait("boxes on the picture", lambda: self.boxes(page))
+        self.assertEqual(page.url, proxy.url)
+        [cookie] = page.context.cookies()
+        self.assertEqual(cookie["path"], "/cam")
+        wait("lines of the log", lambda: page.locator("#log > *").count())
+        page.click("#reload")
+        wait("what came of the reload", lambda: page.locator("#outcome").is_visible() and self.text(page, "#outcome-text"))
+        wait("the camera's links", lambda: page.locator("#inspector a").count())
+        links = page.locator("#inspector a, footer a").evaluate_all("(all) => all.map((one) => one.href)")
+        for link in links:
+            if "stream.mjpeg" not in link:
+                self.assertEqual(page.request.get(link).status, 200, link)
+        self.assertGreater(len(links), 5)
+        self.assertEqual([url for url in page.requested + links if not url.startswith((proxy.url, "blob:", "data:"))], [])
+        self.assertTrue(any(opened.startswith(proxy.url.replace("http", "ws", 1)) for opened in page.sockets), page.sockets)
+        self.assertEqual(proxy.elsewhere, [])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -53,6 +54,65 @@ name = "{name}"
 type = "v4l2"
 device = "/dev/v4l/by-id/usb-nothing-video-index0"
 """
+
+
+class Proxy:
+    """A reverse proxy that serves the daemon at `port` below `path`, as nginx does by `location PATH { proxy_pass http://DAEMON/; }`.
+
+    Hands the Host header on and rewrites nothing in answers. `elsewhere` has the requests that were outside of the path.
+    """
+
+    def __init__(self, path, port):
+        self.path, self.upstream, self.elsewhere = path, port, []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}{path}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def close(self):
+        # Wakes the thread that accepts.
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        """One request, whose connection ends after it unless it becomes a WebSocket."""
+        with client:
+            data = b""
+            while b"\r\n\r\n" not in data:
+                more = client.recv(65536)
+                if not more:
+                    return
+                data += more
+            head, body = data.split(b"\r\n\r\n", 1)
+            line, *headers = head.decode("latin-1").split("\r\n")
+            method, target, version = line.split(" ")
+            if not target.startswith(self.path):
+                self.elsewhere.append(target)
+                client.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                return
+            if not any(header.lower().startswith("upgrade:") for header in headers):
+                headers = [header for header in headers if not header.lower().startswith("connection:")] + ["Connection: close"]
+            request = "\r\n".join([f"{method} /{target.removeprefix(self.path)} {version}", *headers]) + "\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", self.upstream)) as upstream:
+                upstream.sendall(request.encode("latin-1") + body)
+                threading.Thread(target=self.relay, args=(client, upstream), daemon=True).start()
+                self.relay(upstream, client)
+
+    @staticmethod
+    def relay(source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
 
 
 class Daemon:

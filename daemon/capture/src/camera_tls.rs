@@ -24,7 +24,9 @@ use rustls::{
 };
 use sha2::{Digest, Sha256};
 use visiond_config::types::{Fingerprint, MjpegConfig, RtspConfig, SnapshotConfig};
+use visiond_system::certificate_fault::{CertificateFault, WallClock};
 use visiond_system::preflight::Certainty;
+use visiond_system::regular_file;
 
 use super::source::{SourceError, SourceFault};
 
@@ -111,6 +113,7 @@ impl CameraTls {
             .with_no_client_auth();
         // A camera that resumes a session shows no certificate, and the TLS of some breaks there.
         config.resumption = Resumption::disabled();
+        config.time_provider = Arc::new(WallClock);
         Ok(Self { config: Arc::new(config), server, host: name.to_owned(), redirect: None, verifier })
     }
 
@@ -172,23 +175,17 @@ impl CameraTls {
                 };
                 format!("{certificate} {which}: {set} {pin}, or `ca`")
             }
-            Error::InvalidCertificate(Wrong::NotValidForName | Wrong::NotValidForNameContext { .. }) => {
-                let host = &self.host;
-                format!("{certificate} is not for {host}: use a name of the certificate in `url`, or {set} {pin}")
-            }
-            Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
-                format!("{certificate} has expired: renew it, correct this machine's clock, or {set} {pin}")
-            }
-            Error::InvalidCertificate(Wrong::NotValidYet | Wrong::NotValidYetContext { .. }) => {
-                format!("{certificate} is not valid yet: correct this machine's clock, or {set} {pin}")
-            }
             Error::InvalidCertificate(Wrong::BadSignature) => "the camera does not prove that it has the key of its \
                  certificate: restart it and update its firmware; if it stays, find out who answers in its place"
                 .to_owned(),
             Error::General(reason) if reason == UNUSABLE_KEY => UNUSABLE_KEY.to_owned(),
-            Error::InvalidCertificate(error) => {
-                format!("{certificate} is not one that the rules for TLS allow ({error}): {set} {pin}")
-            }
+            Error::InvalidCertificate(error) => match CertificateFault::of(error, &self.host) {
+                Some(CertificateFault { fault, remedy, is_clock: true }) => format!("{certificate} {fault}: {remedy}"),
+                Some(CertificateFault { fault, remedy, .. }) => {
+                    format!("{certificate} {fault}: {set} {pin}; or {remedy}")
+                }
+                None => format!("{certificate} is not one that the rules for TLS allow ({error}): {set} {pin}"),
+            },
             Error::AlertReceived(
                 AlertDescription::CertificateRequired
                 | AlertDescription::BadCertificate
@@ -218,6 +215,8 @@ impl CameraTls {
     }
 }
 
+/// The largest file of `ca`, in bytes: ten times the CAs of all browsers.
+const MOST_CA_BYTES: u64 = 4 << 20;
 /// The most certificates that were warned of and are remembered.
 const MOST_WARNED: usize = 1024;
 
@@ -467,8 +466,9 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, (SourceErro
         let reason = "it has no certificate in PEM format (-----BEGIN CERTIFICATE-----)";
         (SourceError::permanent(format!("cannot use `ca` {shown}: {reason}")), Certainty::Certain)
     };
-    let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
-    let all = read.map_err(|error| match error {
+    let read = regular_file::read(path, MOST_CA_BYTES).map_err(pem::Error::Io);
+    let all = read.and_then(|bytes| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>());
+    let all = all.map_err(|error| match error {
         pem::Error::Io(error) => {
             let message = format!("cannot read `ca` {shown}: {error}");
             // It may come later.

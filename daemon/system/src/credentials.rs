@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +14,7 @@ use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::preflight::Certainty;
+use crate::regular_file;
 
 /// All but the unreserved characters of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -199,14 +199,15 @@ fn read_secret(
 fn read(key: &str, path: &Path) -> io::Result<String> {
     /// Files that were warned of: a login is read at each connection.
     static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    let file = File::open(path)?;
+    let file = regular_file::open(path)?;
     let is_public = file.metadata()?.permissions().mode() & 0o004 != 0;
     if is_public && WARNED.lock().insert(path.to_owned()) {
         log::warn!("every user of this machine may read the {key} {}: chmod 400, owner visiond", path.display());
     }
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
-    Ok(text)
+    // The byte order mark that some editors write is no part of a user's name.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 #[cfg(test)]
@@ -232,6 +233,27 @@ mod tests {
         assert_eq!(url, "rtsp://admin:p%40ss%3Aw%2F%C3%B6%20rd%25@camera:554/1?x=@");
         assert_eq!(Login::read_from(&folder.path().join("gate"), None).unwrap(), login, "a file by its path");
         assert_eq!(login.into_url("/film.mp4"), "/film.mp4");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_and_a_pipe_is_refused() {
+        let folder = folder_with("\u{feff}admin:secret\r\n");
+        let login = Login::read_from(Path::new("gate"), Some(folder.path())).unwrap();
+        assert_eq!(login.into_parts(), ("admin".to_owned(), "secret".to_owned()));
+        let folder = folder_with("\u{feff}0123456789abcdef");
+        assert_eq!(Secret::token_from(Path::new("gate"), Some(folder.path())).unwrap().as_str(), "0123456789abcdef");
+        let fifo = folder.path().join("fifo");
+        crate::testing::make_fifo(&fifo);
+        for path in [&fifo, Path::new("/dev/zero")] {
+            let [login, token] = [Login::read_from(path, None).err(), Secret::token_from(path, None).err()];
+            for error in [login.unwrap(), token.unwrap()] {
+                assert!(
+                    error.to_string().ends_with("it is a device or a pipe, not a file: copy it into one"),
+                    "{error}"
+                );
+                assert_eq!(error.certainty(), Certainty::Certain);
+            }
+        }
     }
 
     #[test]

@@ -184,7 +184,11 @@ fn a_chain_needs_the_ca_the_name_and_the_dates() {
     assert_eq!(shake_hands(&tls(&ca(&files, "root"), "cam.test"), &server), Ok(()));
     let said = |keys: &TlsKeys, host: &str| shake_hands(&tls(keys, host), &server).unwrap_err();
     let wrong_name = said(&ca(&files, "root"), "192.0.2.1");
-    assert!(wrong_name.starts_with("the camera's certificate is not for 192.0.2.1: use a name"), "{wrong_name}");
+    assert!(
+        wrong_name.starts_with("the camera's certificate is not for 192.0.2.1 but for cam.test: set"),
+        "{wrong_name}"
+    );
+    assert!(wrong_name.contains("or use a name of the certificate in `url`"), "{wrong_name}");
     let unknown = said(&ca(&files, "other"), "cam.test");
     assert!(unknown.contains("nor signed by it: correct `ca`, or set `fingerprint = \""), "{unknown}");
     let unknown = said(&TlsKeys::default(), "cam.test");
@@ -195,8 +199,33 @@ fn a_chain_needs_the_ca_the_name_and_the_dates() {
     );
     let expired = files.server("leaf");
     let said = shake_hands(&tls(&ca(&files, "root"), "cam.test"), &expired).unwrap_err();
-    assert!(said.starts_with("the camera's certificate has expired: renew it"), "{said}");
+    assert!(
+        said.starts_with("the camera's certificate has expired") && said.contains("; or renew it, or correct"),
+        "{said}"
+    );
     assert_eq!(shake_hands(&tls(&pin(&files, "leaf"), "cam.test"), &expired), Ok(()));
+}
+
+#[test]
+fn a_wrong_certificate_is_said_in_words_and_so_is_a_clock_of_1970() {
+    let files = Certificates::new();
+    files.self_signed("root", "");
+    files.signed_by("root", "leaf", "-days 2");
+    files.openssl("x509 -req -in leaf.csr -CA root.pem -CAkey root.key -set_serial 9 -out leaf.pem -days 2");
+    let said = shake_hands(&tls(&ca(&files, "root"), "cam.test"), &files.server("leaf")).unwrap_err();
+    assert!(said.starts_with("the camera's certificate is of X.509 version 1, which openssl makes without"), "{said}");
+    assert!(said.contains("set `fingerprint = \"") && said.contains("; or make one with `openssl req"), "{said}");
+    files.signed_by("root", "leaf", "-days 2");
+    let tls = tls(&ca(&files, "root"), "cam.test");
+    let board = UnixTime::since_unix_epoch(std::time::Duration::from_secs(60));
+    let leaf = files.keys("leaf").cert;
+    let refused = tls.verifier.verify_server_cert(&leaf[0], &[], &tls.server, &[], board).unwrap_err();
+    let said = tls.failure(&refused);
+    assert!(
+        said.contains("this machine's clock says 1970-01-01, which is before visiond was built: set the clock"),
+        "{said}"
+    );
+    assert!(!said.contains("fingerprint"), "a pin does not correct the clock: {said}");
 }
 
 #[test]

@@ -8,9 +8,14 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error, RootCertStore};
 use visiond_config::types::{MqttSinkConfig, NatsSinkConfig};
+use visiond_system::certificate_fault::{CertificateFault, WallClock};
 use visiond_system::preflight::Certainty;
+use visiond_system::regular_file;
 
 use crate::sink::SinkError;
+
+/// The largest file of certificates, in bytes: ten times the CAs of all browsers.
+const MOST_PEM_BYTES: u64 = 4 << 20;
 
 /// The files for TLS that a sink's configuration names.
 pub struct TlsFiles<'a> {
@@ -52,10 +57,12 @@ pub fn client(files: &TlsFiles<'_>) -> Result<Arc<ClientConfig>, SinkError> {
         .with_safe_default_protocol_versions()
         .map_err(|error| SinkError::certain("url", format!("cannot set up TLS: {error}")))?
         .with_root_certificates(roots);
-    let client = match (files.certificate, files.key) {
+    let mut client = match (files.certificate, files.key) {
         (Some(certificate), Some(key)) => {
             let chain = certificates("certificate", certificate)?;
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("key", key, "key", &error))?;
+            let secret = read_pem(key)
+                .and_then(|pem| PrivateKeyDer::from_pem_slice(&pem))
+                .map_err(|error| unreadable("key", key, "key", &error))?;
             builder.with_client_auth_cert(chain, secret).map_err(|error| {
                 let (certificate, key) = (certificate.display(), key.display());
                 SinkError::certain("key", format!("{certificate} and {key} do not belong together: {error}"))
@@ -63,17 +70,24 @@ pub fn client(files: &TlsFiles<'_>) -> Result<Arc<ClientConfig>, SinkError> {
         }
         _ => builder.with_no_client_auth(),
     };
+    client.time_provider = Arc::new(WallClock);
     Ok(Arc::new(client))
 }
 
 fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, SinkError> {
     let read = |error| unreadable(key, path, "certificate", &error);
-    let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
+    let pem = read_pem(path).map_err(read)?;
+    let all: Vec<_> = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(read)?;
     if all.is_empty() {
         let reason = format!("{} has no certificate in PEM format (-----BEGIN CERTIFICATE-----)", path.display());
         return Err(SinkError::certain(key, reason));
     }
     Ok(all)
+}
+
+/// Reads a file of certificates or of a key: not a pipe, for which the sink would wait.
+fn read_pem(path: &Path) -> Result<Vec<u8>, pem::Error> {
+    regular_file::read(path, MOST_PEM_BYTES).map_err(pem::Error::Io)
 }
 
 fn unreadable(key: &'static str, path: &Path, what: &str, error: &pem::Error) -> SinkError {
@@ -94,14 +108,17 @@ pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "unknown certificate issuer: set `ca` to the signing CA".to_owned()
         }
-        Error::InvalidCertificate(
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => format!("the broker's certificate is not for {host}: use a name of the certificate in `url`"),
-        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-            "the broker's certificate has expired: renew it, or correct this machine's clock".to_owned()
+        Error::InvalidCertificate(CertificateError::BadSignature) => {
+            "the broker's certificate has a wrong signature: copy the broker's CA to `ca` again, which may be another one of the same name; if \
+             it stays, the broker has the key of another certificate"
+                .to_owned()
         }
-        Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
-            "the broker's certificate is not valid yet: check this machine's clock".to_owned()
+        Error::InvalidCertificate(error) => match CertificateFault::of(error, host) {
+            Some(CertificateFault { fault, remedy, .. }) => format!("the broker's certificate {fault}: {remedy}"),
+            None => format!("the broker's certificate breaks the rules of TLS ({error}): make one as docs/certificates.md shows"),
+        },
+        Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "the broker rejects this device's certificate, which has expired: renew `certificate`".to_owned()
         }
         Error::AlertReceived(
             AlertDescription::CertificateRequired
@@ -109,6 +126,7 @@ pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
             | AlertDescription::BadCertificate
             | AlertDescription::UnknownCA
             | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate
             | AlertDescription::AccessDenied,
         ) => format!("the broker rejects this device's certificate ({error}): set `certificate` and `key`"),
         Error::InvalidMessage(_) => format!("no TLS at that port: use {plain}:// in `url`, or the TLS port"),
@@ -128,7 +146,7 @@ mod tests {
             (Error::InvalidCertificate(UnknownIssuer), "unknown certificate issuer: set `ca`"),
             (Error::InvalidCertificate(NotValidForName), "the broker's certificate is not for gate: use a name"),
             (Error::InvalidCertificate(Expired), "the broker's certificate has expired: renew it"),
-            (Error::InvalidCertificate(NotValidYet), "is not valid yet: check this machine's clock"),
+            (Error::InvalidCertificate(NotValidYet), "is not valid yet: correct this machine's clock"),
             (Error::AlertReceived(AlertDescription::CertificateRequired), "rejects this device's certificate"),
             (Error::AlertReceived(AlertDescription::UnknownCA), "set `certificate` and `key`"),
             (Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType), "no TLS at that port: use mqtt:// in"),

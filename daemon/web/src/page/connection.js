@@ -9,7 +9,7 @@ const LAST_RETRY_MS = 2000;
 /** A hidden tab closes the stream after this time. */
 const HIDDEN_MS = 10_000;
 
-/** Requests JSON. Reloads the page if the token is missing, which shows the login form. */
+/** Requests JSON from a path relative to the page, which a proxy may serve below a path of its own. Reloads the page if the token is missing, which shows the login form. */
 export async function ask(path, options = {}) {
   const signal = AbortSignal.timeout(options.timeout ?? TIMEOUT_MS);
   const response = await fetch(path, { cache: 'no-store', signal, ...options });
@@ -39,7 +39,7 @@ export async function followStatus(arrived, lost) {
     let trouble = null;
     let answer = null;
     try {
-      answer = await ask('/api/v1/status');
+      answer = await ask('api/v1/status');
       if (!answer.ok || !answer.body) trouble = answer.body?.detail ?? `The status request failed with ${answer.status}`;
     } catch {
       trouble = 'No answer from visiond';
@@ -87,7 +87,7 @@ export class Stream {
 
   #open() {
     clearTimeout(this.#timer);
-    const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}/api/v1/stream`);
+    const socket = new WebSocket(new URL('api/v1/stream', location.href).href.replace(/^http/, 'ws'));
     this.#socket = socket;
     socket.onopen = () => {
       this.#retry = FIRST_RETRY_MS;

@@ -190,7 +190,7 @@ function previewText({ phase, reason, width, height }) {
 }
 
 function links(name) {
-  const at = `/cameras/${encodeURIComponent(name)}`;
-  const targets = [['Snapshot', `${at}/snapshot.jpg?overlay=1`], ['Video', `${at}/stream.mjpeg?overlay=1`], ['Detections', `/api/v1${at}/detections`]];
+  const at = `cameras/${encodeURIComponent(name)}`;
+  const targets = [['Snapshot', `${at}/snapshot.jpg?overlay=1`], ['Video', `${at}/stream.mjpeg?overlay=1`], ['Detections', `api/v1/${at}/detections`]];
   keep(byId('links'), targets, ([text, href]) => text + href, ([textContent, href]) => element('a', { textContent, href }), () => {});
 }

@@ -32,7 +32,7 @@ export class Log {
     for (;;) {
       try {
         const from = this.#after;
-        const answer = await ask(`/api/v1/log?after=${from}`);
+        const answer = await ask(`api/v1/log?after=${from}`);
         if (answer.ok && from === this.#after) this.#take(answer.body);
       } catch {
         // The status shows that the daemon does not answer.

@@ -188,7 +188,7 @@ export class Pictures {
     screen.underWay = true;
     screen.next = performance.now() + INTERVAL_MS;
     try {
-      const path = `/cameras/${encodeURIComponent(screen.name)}/snapshot.jpg`;
+      const path = `cameras/${encodeURIComponent(screen.name)}/snapshot.jpg`;
       const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS) });
       if (!response.ok) throw new Error(`${path}: ${response.status}`);
       const sequence = response.headers.get('X-Visiond-Sequence');

@@ -14,7 +14,7 @@ export function startReload() {
     button.disabled = true;
     showOutcome('Reloading', 'quiet', [element('p', { textContent: 'Reading and checking the configuration. The running one stays in force meanwhile.' })]);
     try {
-      const answer = await ask('/api/v1/reload', { method: 'POST', timeout: TIMEOUT_MS });
+      const answer = await ask('api/v1/reload', { method: 'POST', timeout: TIMEOUT_MS });
       outcome(answer);
     } catch {
       showOutcome('No answer', 'bad', [element('p', { textContent: 'visiond did not answer. Its log has the outcome of the reload.' })]);
