@@ -389,6 +389,18 @@ mod tests {
     }
 
     #[test]
+    fn a_blend_that_cannot_be_added_up_leaves_the_survivors_box() {
+        let large = [0.0, 0.0, f32::MAX, f32::MAX];
+        let candidates = [candidate(large, 2.0, 0, 0), candidate(large, 2.0, 0, 1)];
+        for found in [candidates, candidates.map(|one| Candidate { score: 0.0, ..one })] {
+            let mut found = found.to_vec();
+            let options = NmsOptions { score_threshold: 0.0, ..OPTIONS };
+            Nms::default().blend(&mut found, &options, &mut Vec::new());
+            assert!(found.iter().all(|one| one.box_in_input == large), "{found:?}");
+        }
+    }
+
+    #[test]
     fn the_limits_hold() {
         let far = |i: u32| [i as f32 * 20.0, 0.0, i as f32 * 20.0 + 10.0, 10.0];
         let all: Vec<_> = (0..10).map(|i| candidate(far(i), i as f32 / 10.0, 0, i)).collect();

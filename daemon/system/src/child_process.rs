@@ -626,6 +626,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_child_left_behind_ends_with_it_although_the_child_ended_before() {
+        let stop = Stop::new().unwrap();
+        let mut child = sh("trap '' TERM; sleep 3600 & printf '%08d' $!");
+        let mut digits = [0; 8];
+        assert_eq!(child.fill(&mut digits, &stop, hang()).unwrap(), Filled::Full);
+        let left: i32 = std::str::from_utf8(&digits).unwrap().parse().unwrap();
+        let leader = child.process.id() as i32;
+        wait_until("the leader to have ended", || !is_alive(leader));
+        assert!(is_alive(left));
+        finishes("the end of the child", move || drop(child));
+        wait_until("what it left to be gone", || !is_alive(left));
+    }
+
+    #[test]
     fn a_child_outlives_the_thread_that_opened_it() {
         let stop = Stop::new().unwrap();
         let mut child = std::thread::spawn(|| sh("sleep 0.2; printf done")).join().unwrap();

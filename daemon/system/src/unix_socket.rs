@@ -128,3 +128,24 @@ impl Drop for SocketFile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_socket_of_another_that_took_the_place_of_ours_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("d.sock");
+        let (_listener, ours) = bind(&path, 0o600).unwrap();
+        // Kept, so that the next file cannot have its number.
+        fs::rename(&path, folder.path().join("before")).unwrap();
+        let (_other, other) = bind(&path, 0o600).unwrap();
+        drop(ours);
+        assert!(path.exists());
+        drop(other);
+        assert!(!path.exists());
+    }
+}

@@ -65,15 +65,27 @@ pub fn choose(node: &Node, config: &V4l2Config) -> Result<FormatRequest, SourceE
     }
     let (width, height) = (config.width.unwrap_or(current.width), config.height.unwrap_or(current.height));
     let choice = |&(fourcc, format): &(FourCc, CameraFormat)| FormatRequest { fourcc, format, width, height };
-    let has = |choice: &FormatRequest| {
+    let has_size = |choice: &FormatRequest| {
         let tried = node.try_format(&request(choice));
-        let has_size = tried.is_ok_and(|pix| pix.fourcc == choice.fourcc && (pix.width, pix.height) == (width, height));
-        let rate = config.fps.and_then(|fps| Some((fps, formats::highest_rate(node, choice.fourcc, width, height)?)));
-        has_size && rate.is_none_or(|(fps, highest)| is_fast_enough(highest, fps))
+        tried.is_ok_and(|pix| pix.fourcc == choice.fourcc && (pix.width, pix.height) == (width, height))
     };
-    // A webcam has its larger sizes and higher rates only in MJPEG. If no format fits, the first one is as good as any.
-    let best = candidates.iter().map(choice).find(has);
+    let highest_rate = |choice: &FormatRequest| formats::highest_rate(node, choice.fourcc, width, height);
+    let best = first_that_fits(candidates.iter().map(choice), config.fps, has_size, highest_rate);
     Ok(best.unwrap_or_else(|| choice(&candidates[0])))
+}
+
+/// Returns the first choice with the wanted size and rate: a webcam has its larger sizes and higher rates only in MJPEG. `None` if
+/// none fits, so that one is as good as any.
+fn first_that_fits(
+    mut choices: impl Iterator<Item = FormatRequest>,
+    fps: Option<f64>,
+    has_size: impl Fn(&FormatRequest) -> bool,
+    highest_rate: impl Fn(&FormatRequest) -> Option<f64>,
+) -> Option<FormatRequest> {
+    choices.find(|choice| {
+        let rate = || fps.and_then(|fps| Some((fps, highest_rate(choice)?)));
+        has_size(choice) && rate().is_none_or(|(fps, highest)| is_fast_enough(highest, fps))
+    })
 }
 
 /// Returns the format that the driver would send for `config`: what it answers to TRY_FMT. If the node is `idle`, the control of
@@ -253,6 +265,24 @@ mod tests {
 
     use super::super::device::rate;
     use super::*;
+
+    #[test]
+    fn a_webcam_that_is_fast_enough_in_mjpeg_alone_is_asked_for_that() {
+        let request = |fourcc: &FourCc, format| FormatRequest { fourcc: *fourcc, format, width: 1920, height: 1080 };
+        let yuyv = request(b"YUYV", CameraFormat::Raw(PixelFormat::Yuyv));
+        let mjpeg = request(b"MJPG", CameraFormat::Mjpeg);
+        let chosen = |fps, sizes: [bool; 2], rates: [Option<f64>; 2]| {
+            let at = |choice: &FormatRequest| usize::from(*choice == mjpeg);
+            first_that_fits([yuyv, mjpeg].into_iter(), fps, |one| sizes[at(one)], |one| rates[at(one)])
+        };
+        let rates = [Some(5.0), Some(30.0)];
+        assert_eq!(chosen(Some(30.0), [true, true], rates), Some(mjpeg));
+        assert_eq!(chosen(Some(5.0), [true, true], rates), Some(yuyv));
+        assert_eq!(chosen(None, [true, true], rates), Some(yuyv));
+        assert_eq!(chosen(None, [false, true], rates), Some(mjpeg));
+        assert_eq!(chosen(Some(30.0), [true, true], [None, Some(30.0)]), Some(yuyv), "a driver without a list");
+        assert_eq!(chosen(Some(60.0), [true, true], rates), None);
+    }
 
     #[test]
     fn configured_colours_win_and_jpeg_becomes_rgb() {

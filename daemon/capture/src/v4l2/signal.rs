@@ -266,6 +266,9 @@ mod tests {
         assert_eq!(hd.rate(), Some(60.0));
         assert!(hd.is_like(&SignalTimings { pixel_clock: 148_350_000, ..hd }));
         assert!(!hd.is_like(&SignalTimings { pixel_clock: 74_250_000, ..hd }));
+        // 59.5 Hz, by the pixels a frame.
+        assert!(!hd.is_like(&SignalTimings { total_pixels: 2218 * 1125, ..hd }));
+        assert!(!hd.is_like(&SignalTimings { pixel_clock: 147_500_000, ..hd }));
         assert!(!hd.is_like(&SignalTimings { is_interlaced: true, ..hd }));
         assert!(!hd.is_like(&SignalTimings { height: 720, ..hd }));
     }

@@ -193,14 +193,12 @@ impl Stream {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             result => *result?,
         };
-        let seconds = u64::try_from(buffer.timestamp.tv_sec).unwrap_or(0);
-        let micros = u64::try_from(buffer.timestamp.tv_usec).unwrap_or(0);
         Ok(Some(FilledBuffer {
             index: buffer.index,
             used: raw.used(),
             flags: buffer.flags,
             sequence: buffer.sequence,
-            timestamp_ns: seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1000)),
+            timestamp_ns: nanoseconds(buffer.timestamp.tv_sec, buffer.timestamp.tv_usec),
         }))
     }
 
@@ -260,6 +258,12 @@ impl Drop for Stream {
             self.node.keep(mem::take(&mut self.buffers));
         }
     }
+}
+
+/// Returns the time of a buffer: the driver has seconds and microseconds.
+fn nanoseconds(seconds: i64, micros: i64) -> u64 {
+    let [seconds, micros] = [seconds, micros].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1000))
 }
 
 #[cfg(test)]

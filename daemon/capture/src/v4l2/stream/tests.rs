@@ -18,6 +18,13 @@ pub fn filled(index: u32) -> FilledBuffer {
 }
 
 #[test]
+fn a_buffers_time_is_in_nanoseconds() {
+    assert_eq!(nanoseconds(12, 345_678), 12_345_678_000);
+    assert_eq!(nanoseconds(-1, 5), 5_000, "a driver's fault, no time before the start");
+    assert_eq!(nanoseconds(i64::MAX, 999_999), u64::MAX);
+}
+
+#[test]
 fn a_lent_buffer_can_be_read_after_its_stream_has_ended() {
     let mut stream = stream(2);
     let lent = stream.lend(filled(1)).unwrap();
