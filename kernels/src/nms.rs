@@ -390,7 +390,8 @@ mod tests {
 
     #[test]
     fn a_blend_that_cannot_be_added_up_leaves_the_survivors_box() {
-        let large = [0.0, 0.0, f32::MAX, f32::MAX];
+        // Twice that, by scores of 2, is beyond f32; its area is not.
+        let large = [0.0, 0.0, 1.5e38, 1.0];
         let candidates = [candidate(large, 2.0, 0, 0), candidate(large, 2.0, 0, 1)];
         for found in [candidates, candidates.map(|one| Candidate { score: 0.0, ..one })] {
             let mut found = found.to_vec();
