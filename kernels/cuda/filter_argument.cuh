@@ -10,9 +10,9 @@ enum Number { F32, F16, U8, I8, I32, I64, BOOLEAN };
 enum Score { PLAIN_SCORE, SIGMOID, SOFTMAX };
 enum Choice { BEST_RAW, BEST_SCORE, EVERY };
 enum Label { PLAIN_LABEL, FROM_ONE, BELOW };
-enum Box { PLAIN_BOX, DISTANCES, CELL_EXP, ANCHOR, PEAK, FACE, SIDES };
+enum Box { PLAIN_BOX, DISTANCES, CELL_EXP, ANCHOR, PEAK, FACE, SIDES, CELL_SIDES };
 enum Corners { XYXY, YXYX, CXCYWH, XYWH };
-enum Point { PLAIN_POINT, ANCHOR_POINT, FACE_POINT };
+enum Point { PLAIN_POINT, ANCHOR_POINT, FACE_POINT, CELL_POINT };
 
 // Rows and columns of numbers in one output; distances in elements.
 struct Values {

@@ -39,7 +39,7 @@ INLINE float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32
         return t.offsets.address == 0 ? 0.5f : number(t.offsets, frame, row, k - 2);
     }
     float value = number(t.boxes, frame, row, k);
-    if (f.box_code == PEAK) return value * t.stride;
+    if (f.box_code == PEAK || f.box_code == CELL_SIDES) return value * t.stride;
     if (f.box_code == FACE) return exponential(value) * t.stride;
     if (f.box_code == CELL_EXP) {
         u32 cell = row / t.rows_per_cell;
@@ -65,7 +65,7 @@ INLINE bool make_box(const Filter& f, const Table& t, Candidate& c) {
     u32 cell = c.row / t.rows_per_cell;
     float column = (float)(cell % t.columns), line = (float)(cell / t.columns);
     u32 corners = f.box_code == PLAIN_BOX ? f.corners : CXCYWH;
-    if (f.box_code == DISTANCES || f.box_code == SIDES) {
+    if (f.box_code == DISTANCES || f.box_code == SIDES || f.box_code == CELL_SIDES) {
         float x = (column + t.offset) * t.stride, y = (line + t.offset) * t.stride;
         n0 = x - n0;
         n1 = y - n1;
@@ -120,5 +120,10 @@ INLINE float point_number(const Filter& f, const Table& t, u32 frame, const Cand
     float value = number(t.points, frame, c.row, f.point_code == FACE_POINT ? k ^ 1 : k);
     if (f.point_code == FACE_POINT) return axis == 0 ? value * c.numbers[1] + c.box[0] : value * c.numbers[0] + c.box[1];
     if (f.point_code == ANCHOR_POINT) return (axis == 0 ? middle_x(f, t, c.row) : middle_y(f, t, c.row)) + value;
+    if (f.point_code == CELL_POINT) {
+        u32 cell = c.row / t.rows_per_cell;
+        float place = (float)(axis == 0 ? cell % t.columns : cell / t.columns);
+        return (place + t.offset) * t.stride + value * t.stride;
+    }
     return axis == 0 ? value * f.point_scale_x : axis == 1 ? value * f.point_scale_y : value;
 }

@@ -8,8 +8,8 @@ use std::time::Instant;
 use half::f16;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxUnit, BoxesSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec,
-    RowsSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxUnit, BoxesSpec, FacesSpec, HeatmapSpec, HeatmapStyle, Keypoints,
+    NanodetSpec, RowsSpec, YoloxSpec,
 };
 use visiond_engine::heads::{self, Decoded, Head, HeadInput, HeadSpec, NamedOutput};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceAddress, DeviceBuffer, Event};
@@ -450,6 +450,8 @@ fn cases() -> Vec<Case> {
     let face = HeadSpec::Yolov5 { keypoints: Some(Keypoints { count: 5, scored: false }), masks: 0 };
     let yolox = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8, 16, 32] });
     let faces = vec![("scores", vec![1, 896, 1]), ("boxes", vec![1, 896, 16])];
+    let grids = [1, 4, 10].into_iter().flat_map(|width| [12_800, 3200, 800].map(|rows| ("o", vec![rows, width])));
+    let scrfd: Vec<_> = grids.collect();
     let of_512 = |case: Case| Case { size: (512, 384), ..case };
     vec![
         Case { threshold: 0.99, ..nanodet() },
@@ -470,6 +472,7 @@ fn cases() -> Vec<Case> {
         case("yolox", yolox, vec![("o", vec![1, 8400, 85])], 640, 80, (0.0, 1.0), 0.95),
         case("every class, sigmoid", ssd(Activation::Sigmoid), pair(3000, 21), 320, 20, (-8.0, 6.0), 0.995),
         case("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, (-8.0, 3.0), 0.95),
+        case("scrfd", HeadSpec::Faces(FacesSpec::default()), scrfd, 640, 1, (0.0, 1.0), 0.97),
         case("blazeface", HeadSpec::Blazeface(BlazefaceSpec::default()), faces, 128, 1, (-4.0, 4.0), 0.9),
         of_512(case("peaks", map(HeatmapStyle::CenterNet), maps(20), 0, 20, (-8.0, 3.0), 0.948)),
         of_512(case("faces", map(HeatmapStyle::CenterFace), maps(1), 0, 1, (-8.0, 3.0), 0.9)),

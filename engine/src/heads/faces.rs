@@ -20,10 +20,11 @@
 
 use std::iter::zip;
 
-use visiond_kernels::filter::FilterSpec;
+use visiond_kernels::filter::{self, BoxCode, FilterSpec, PointCode, Points, Table};
 use visiond_kernels::nms::Overlap;
 
 use super::decoded::{Decoded, InputKeypoint};
+use super::gpu_filter::{best_of, rows_of, table};
 use super::head::{Decoder, HeadInput, Suppression};
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, Roles, classes_text, may_be};
@@ -286,9 +287,28 @@ impl Decoder for Faces {
         not_probabilities(Numbers::of(scores.iter().flat_map(|part| part.iter())), FAMILY, remedy)
     }
 
-    /// The filter's description has neither square roots nor prior boxes, so the outputs are copied: a megabyte at 640x640.
-    fn filter(&self, _layout: &FacesLayout, _outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<FilterSpec> {
-        None
+    /// The filter's description has neither square roots nor prior boxes, so the outputs of YuNet and RetinaFace are copied: a
+    /// megabyte at 640x640.
+    fn filter(&self, layout: &FacesLayout, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<FilterSpec> {
+        if self.spec.style != FacesStyle::Scrfd {
+            return None;
+        }
+        let (mut tables, mut first_row) = (Vec::new(), 0);
+        for part in &layout.parts {
+            let [grid] = &part.grids[..] else { return None };
+            let values = |output: usize| rows_of(outputs, output).map(|(values, ..)| values);
+            let points = match part.points {
+                Some(points) => Some(values(points)?),
+                None => None,
+            };
+            let &Grid { columns, lines, stride, ref anchors } = grid;
+            let cells = filter::Grid { columns, lines, rows_per_cell: anchors.len(), stride, offset: 0.0 };
+            let table = table(grid.rows(), values(part.scores)?, values(part.boxes)?);
+            tables.push(Table { first_row, points, grid: cells, ..table });
+            first_row += grid.rows();
+        }
+        let points = layout.has_points().then_some(Points { count: POINTS, code: PointCode::Cell });
+        Some(FilterSpec { points, ..best_of(tables, 0..1, BoxCode::CellSides) })
     }
 
     fn suppression(&self, _layout: &FacesLayout) -> Suppression {

@@ -129,6 +129,8 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
     let peaks = |style| HeadSpec::Heatmap(HeatmapSpec { style, stride: 4, sigmoid: true, ..HeatmapSpec::default() });
     let sides = vec![tensor("hm", &[1, 20, 40, 48]), tensor("wh", &[1, 4, 40, 48])];
     let maps = vec![tensor("hm", &[1, 20, 40, 48]), tensor("wh", &[1, 2, 40, 48]), tensor("reg", &[1, 2, 40, 48])];
+    let grids = [1, 4, 10].into_iter().flat_map(|width| [3200, 800, 200].map(|rows| tensor("o", &[rows, width])));
+    let scrfd: Vec<TensorInfo> = grids.collect();
     let cases = [
         ("nanodet", nanodet(false, true), vec![tensor("o", &[1, 3549, 124])], 416, 80, 0.0..1.0, 0.999),
         ("nanodet's best class", nanodet(false, false), vec![tensor("o", &[1, 3549, 124])], 416, 80, 0.0..1.0, 0.99),
@@ -158,6 +160,7 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ),
         ("yolov5 face", points_of_v5(5, false), vec![tensor("o", &[1, 6300, 16])], 320, 1, 0.0..1.0, 0.7),
         ("yolov7 pose", points_of_v5(17, true), vec![tensor("o", &[1, 6375, 57])], 320, 1, 0.0..1.0, 0.7),
+        ("scrfd", HeadSpec::Faces(FacesSpec::default()), scrfd, 320, 1, 0.0..1.0, 0.95),
         ("yolox", raw, vec![tensor("o", &[1, 2100, 85])], 320, 80, 0.0..1.0, 0.9),
         ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),
         ("every class", softmax(Activation::Sigmoid), pair(3000, 21), 320, 20, -8.0..6.0, 0.995),

@@ -126,6 +126,7 @@ impl Launch {
             BoxCode::Peak => a.box_code = 4,
             BoxCode::Face => a.box_code = 5,
             BoxCode::Sides => a.box_code = 6,
+            BoxCode::CellSides => a.box_code = 7,
         }
         // The kernel divides by it.
         a.point_values = 2;
@@ -136,6 +137,7 @@ impl Launch {
                 PointCode::Plain { scale, .. } => (0, scale),
                 PointCode::Anchor => (1, [1.0; 2]),
                 PointCode::Face => (2, [1.0; 2]),
+                PointCode::Cell => (3, [1.0; 2]),
                 // The x of a plain point that has nothing else.
                 PointCode::Angle => (0, [1.0; 2]),
             };

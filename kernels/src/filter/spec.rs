@@ -191,6 +191,8 @@ pub enum BoxCode {
     },
     /// The distances from the reference point to the left, top, right and bottom, in pixels.
     Sides,
+    /// The same in strides.
+    CellSides,
     /// The centre relative to the reference point, in strides; width and height as exp(x) strides.
     CellExp,
     /// The centre relative to the middle of the cell, in pixels; width and height in pixels, at least 0. The middle is `(x +
@@ -208,7 +210,7 @@ impl BoxCode {
         match self {
             Self::Distances { bins } => 4 * bins,
             Self::Peak | Self::Face => 2,
-            Self::Plain { .. } | Self::Sides | Self::CellExp | Self::Anchor => 4,
+            Self::Plain { .. } | Self::Sides | Self::CellSides | Self::CellExp | Self::Anchor => 4,
         }
     }
 }
@@ -225,6 +227,8 @@ pub enum PointCode {
     },
     /// x and y relative to the middle of the cell, as in [`BoxCode::Anchor`].
     Anchor,
+    /// x and y relative to the reference point, in strides.
+    Cell,
     /// y and x in sizes of the box, from its corner, for [`BoxCode::Face`].
     Face,
     /// One number, which is left as it is: the angle of a turned box.
@@ -245,7 +249,7 @@ impl Points {
     pub const fn values(self) -> usize {
         let each = match self.code {
             PointCode::Plain { scored: true, .. } => 3,
-            PointCode::Plain { scored: false, .. } | PointCode::Anchor | PointCode::Face => 2,
+            PointCode::Plain { scored: false, .. } | PointCode::Anchor | PointCode::Cell | PointCode::Face => 2,
             PointCode::Angle => 1,
         };
         self.count * each
