@@ -1063,6 +1063,33 @@ case("offsets of efficientdet", '[head]\nfamily = "ssd"\nanchors = "efficientdet
      [("regression", "f32", regression[None]), ("classification", "f32", classification[None])],
      efficientdet(regression, classification, 128, 0.4), 0.4, nms=batched_nms(0.5, 300))
 
+
+def mit_yolo(grids, w, h, thr):
+    """MultimediaTechLab/YOLO yolo/utils/bounding_box_utils.py, generate_anchors, Vec2Box and bbox_nms up to NMS; boxes clipped to the
+    picture as visiond does before NMS."""
+    found = []
+    for stride, cls, vector in grids:
+        for i, j in np.ndindex(h // stride, w // stride):
+            x, y, row = j * stride + stride // 2, i * stride + stride // 2, sigmoid(cls[:, i, j])
+            left, top, right, bottom = vector[:, i, j].astype(np.float64) * stride
+            box = np.clip([x - left, y - top, x + right, y + bottom], 0, [w, h, w, h])
+            found += [(*box, row[k], k) for k in range(len(row)) if row[k] > thr]
+    return found
+
+
+rng = np.random.default_rng(20261135)
+grids = [(s, rounded(rng.standard_normal((3, 64 // s, 96 // s)) * 1.5 - 1.5, 3), rounded(0.2 + 3 * rng.random((4, 64 // s, 96 // s)), 3))
+         for s in (8, 16, 32)]
+outputs = []
+# The auxiliary branch follows, with other numbers.
+for branch in (0, 1):
+    for s, cls, vector in grids:
+        bins = rounded(rng.standard_normal((16, 4, *cls.shape[1:])), 2)
+        outputs += [cls - 2 * branch, bins, vector + branch]
+case("maps of MIT YOLO", '[head]\nfamily = "nanodet"\nreg_max = 0\nsigmoid = true\n' + names(3), [96, 64],
+     [(f"output{i}", "f32", a[None].astype(np.float32)) for i, a in enumerate(outputs)], mit_yolo(grids, 96, 64, 0.5), 0.5,
+     nms=batched_nms(0.6, 100))
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

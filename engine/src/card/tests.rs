@@ -17,8 +17,8 @@ use crate::backend::Dim;
 use crate::backend::TensorInfo;
 use crate::heads::build;
 use crate::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, DepthSpec, FacesSpec,
-    FacesStyle, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
+    Activation, AnchorKind, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Column, DarknetSpec, DepthSpec,
+    FacesSpec, FacesStyle, GridStyle, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use crate::heads::{Family, HeadSpec};
 
