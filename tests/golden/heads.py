@@ -1143,6 +1143,33 @@ for name, order in [("rt-detr", [0, 1, 2, 3, 4, 5]), ("another order", [5, 4, 0,
     case(f"columns of {name}, centre and size", f'[head]\nfamily = "yolo-nms"\nunit = "normalized"\ncolumns = {columns}\n' + names(3),
          [640, 480], [("output0", "f32", p[None][..., order].copy())], [(*b, r[4], r[5]) for b, r in zip(box, p) if r[4] > 0.25], 0.25)
 
+
+def mit_yolo(grids, w, h, thr):
+    """MultimediaTechLab/YOLO yolo/utils/bounding_box_utils.py, generate_anchors, Vec2Box and bbox_nms up to NMS; boxes clipped to the
+    picture as visiond does before NMS."""
+    found = []
+    for stride, cls, vector in grids:
+        for i, j in np.ndindex(h // stride, w // stride):
+            x, y, row = j * stride + stride // 2, i * stride + stride // 2, sigmoid(cls[:, i, j])
+            left, top, right, bottom = vector[:, i, j].astype(np.float64) * stride
+            box = np.clip([x - left, y - top, x + right, y + bottom], 0, [w, h, w, h])
+            found += [(*box, row[k], k) for k in range(len(row)) if row[k] > thr]
+    return found
+
+
+rng = np.random.default_rng(20261135)
+grids = [(s, rounded(rng.standard_normal((3, 64 // s, 96 // s)) * 1.5 - 1.5, 3), rounded(0.2 + 3 * rng.random((4, 64 // s, 96 // s)), 3))
+         for s in (8, 16, 32)]
+outputs = []
+# The auxiliary branch follows, with other numbers.
+for branch in (0, 1):
+    for s, cls, vector in grids:
+        bins = rounded(rng.standard_normal((16, 4, *cls.shape[1:])), 2)
+        outputs += [cls - 2 * branch, bins, vector + branch]
+case("maps of MIT YOLO", '[head]\nfamily = "nanodet"\nreg_max = 0\nsigmoid = true\n' + names(3), [96, 64],
+     [(f"output{i}", "f32", a[None].astype(np.float32)) for i, a in enumerate(outputs)], mit_yolo(grids, 96, 64, 0.5), 0.5,
+     nms=batched_nms(0.6, 100))
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

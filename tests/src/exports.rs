@@ -337,6 +337,28 @@ fn keras_cv() -> Network {
     network
 }
 
+/// Scores, bins and distances of cells of 8, 16 and 32 pixels, the first of which have the objects.
+fn mit_yolo() -> Network {
+    let mut network = picture();
+    for side in [8, 4, 2] {
+        let cells = side * side;
+        let (mut scores, mut sides) = (vec![logit(0.0); 20 * cells], vec![1.0; 4 * cells]);
+        for [x1, y1, x2, y2, score, class] in OBJECTS.into_iter().filter(|_| side == 8) {
+            let [column, line] = [(x1 + x2) / 16.0, (y1 + y2) / 16.0].map(|middle| middle as usize);
+            let [x, y] = [column, line].map(|at| 8.0 * (at as f32 + 0.5));
+            scores[class as usize * cells + line * side + column] = logit(score);
+            for (plane, distance) in [x - x1, y - y1, x2 - x, y2 - y].into_iter().enumerate() {
+                sides[plane * cells + line * side + column] = distance / 8.0;
+            }
+        }
+        let of_grid = side as u64;
+        output(&mut network, &format!("class{side}"), &[1, 20, of_grid, of_grid], &scores);
+        noise(&mut network, &format!("bins{side}"), &[1, 16, 4, of_grid, of_grid]);
+        output(&mut network, &format!("box{side}"), &[1, 4, of_grid, of_grid], &sides);
+    }
+    network
+}
+
 /// Offsets from the first anchor, of 32 pixels, of the cells of 8 pixels in which the objects are.
 fn efficientdet() -> Network {
     const ROWS: usize = 9 * (64 + 16 + 4 + 1 + 1);
@@ -654,6 +676,7 @@ fn chosen() -> Vec<(&'static str, Network, Wanted)> {
         ("Darknet", darknet(), Wanted::Card),
         ("YOLOv5 without its last layer", yolov5_layers(), Wanted::Card),
         ("KerasCV", keras_cv(), Wanted::Card),
+        ("MIT YOLO", mit_yolo(), Wanted::Card),
         ("EfficientDet", efficientdet(), Wanted::Card),
         (
             "PaddleDetection without NMS",
@@ -791,21 +814,15 @@ pub fn prompts(classes: &[usize], half: bool) -> Vec<u8> {
 
 /// Exports that no head reads.
 fn unread() -> Vec<(&'static str, Network, Wanted)> {
-    let mut found = Vec::new();
-    let mut add = |name, exporter, make: &dyn Fn(&mut Network)| {
-        found.push((name, built(make), Wanted::Refused(exporter)));
-    };
-    add("MIT YOLO", "MIT YOLO", &|network| {
-        for (grid, side) in [8, 4, 2].into_iter().enumerate() {
-            noise(network, &format!("class{grid}"), &[1, 20, side, side]);
-            noise(network, &format!("bins{grid}"), &[1, 16, 4, side, side]);
-            noise(network, &format!("box{grid}"), &[1, 4, side, side]);
-        }
-    });
     let mut encoded = Network::with_picture(UINT8, &[OPEN]);
     output(&mut encoded, "boxes", &[5, 6], &[0.0; 30]);
-    found.push(("onnxruntime-extensions", encoded, Wanted::Refused("onnxruntime-extensions")));
-    found
+    let mut other = picture();
+    noise(&mut other, "regression", &[1, 700, 4]);
+    noise(&mut other, "classification", &[1, 700, 90]);
+    vec![
+        ("onnxruntime-extensions", encoded, Wanted::Refused("onnxruntime-extensions")),
+        ("EfficientDet with other anchors", other, Wanted::Refused("EfficientDet")),
+    ]
 }
 
 /// Returns a network with these rows of six numbers, whose order nothing but themselves shows.

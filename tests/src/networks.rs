@@ -6,7 +6,7 @@ use crate::onnx::{BOOL, FLOAT, INT64, field, int, named_value, node, number, ten
 
 /// An element type of ONNX.
 pub(crate) const UINT8: u64 = 2;
-pub const INT32: u64 = 6;
+pub(crate) const INT32: u64 = 6;
 
 /// A dimension that the model leaves open; any other is fixed.
 pub const OPEN: u64 = 0;

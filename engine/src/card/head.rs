@@ -336,7 +336,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
         Family::Darknet => HeadSpec::Darknet(darknet(&mut head)),
         Family::Nanodet => HeadSpec::Nanodet(NanodetSpec {
             strides: strides(&mut head).unwrap_or_else(|| vec![8, 16, 32]),
-            reg_max: head.whole("reg_max", 1, 256).unwrap_or(7) as usize,
+            reg_max: head.whole("reg_max", 0, 256).unwrap_or(7) as usize,
             sigmoid: head.flag("sigmoid").unwrap_or(false),
             cell_centre: head.flag("cell_centre").unwrap_or(true),
             multi_label: head.flag("multi_label").unwrap_or(true),

@@ -165,7 +165,7 @@ impl BoxesAndScores {
         let activation = self.spec.activation.unwrap_or(if logits { Activation::Sigmoid } else { Activation::None });
         let softmax = logits && activation == Activation::Softmax;
         let background = self.spec.background.unwrap_or(if softmax { Background::Last } else { Background::None });
-        let multi_label = self.spec.multi_label.unwrap_or(!(joint && self.queries) && !softmax);
+        let multi_label = self.spec.multi_label.unwrap_or(!(softmax || joint && self.queries));
         (activation, if joint { Background::None } else { background }, multi_label)
     }
 }

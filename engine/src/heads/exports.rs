@@ -15,7 +15,8 @@
 //!   marcoslucianops/DeepStream-Yolo `utils`.
 //! - YOLOv5 `models/yolov5n.yaml`; YOLOv7 has other anchors in the same layers; jkjung-avt/tensorrt_demos `yolo/yolo_to_onnx.py`, whose
 //!   outputs have the numbers of Darknet's layers.
-//! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`.
+//! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`,
+//!   `yolo/utils/deploy_utils.py`.
 //! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
 //! - mmdeploy `configs/mmpose/pose-detection_rtmo_onnxruntime_dynamic.py`; pictures are those of Tau-J/rtmlib
@@ -398,19 +399,23 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let same = fours.windows(2).all(|pair| pair[0][1] == pair[1][1] && pair[0][2] != pair[1][2]);
     if (2..=3).contains(&all) && same && !fours.is_empty() && fours.iter().all(darknet) {
         const NAME: &str = "Darknet's YOLO";
-        // Maps of classes have such shapes, too.
-        if !shapes.outputs.iter().all(|output| output.name.contains("convolutional")) {
+        // The layers' numbers are those of the .cfg. Maps of classes have such shapes, too.
+        let are = |layers: &[&str]| {
+            let is = |output: &TensorInfo| layers.iter().any(|layer| output.name == format!("{layer}_convolutional"));
+            shapes.outputs.iter().all(is)
+        };
+        let known: Option<(_, &[[u16; 2]], &[f32])> = match all {
+            2 if are(&["016", "023"]) => Some(("YOLOv3-tiny", &YOLOV3_TINY, &[])),
+            2 if are(&["030", "037"]) => Some(("YOLOv4-tiny", &YOLOV4_TINY, &[1.05, 1.05])),
+            3 if are(&["082", "094", "106"]) => Some(("YOLOv3", &YOLOV3, &[])),
+            3 if are(&["089", "101", "113"]) => Some(("YOLOv3-spp", &YOLOV3, &[])),
+            3 if are(&["139", "150", "161"]) => Some(("YOLOv4", &YOLOV4, &[1.2, 1.1, 1.05])),
+            _ => None,
+        };
+        let Some((whose, anchors, scale_x_y)) = known else {
             let note = "these may be its layers before the decoding of boxes: write `family = \"darknet\"` under [head] of a card, and \
                         the `anchors` of the model's .cfg";
             return Some(Export::named(NAME, Reading::Hint, note));
-        }
-        // The layers' numbers are those of the .cfg.
-        let has = |layer: &str| shapes.outputs.iter().any(|output| output.name.starts_with(layer));
-        let (whose, anchors, scale_x_y): (_, &[[u16; 2]], &[f32]) = match all {
-            2 if has("030_") && has("037_") => ("YOLOv4-tiny", &YOLOV4_TINY, &[1.05, 1.05]),
-            2 => ("YOLOv3-tiny", &YOLOV3_TINY, &[]),
-            _ if has("139_") && has("161_") => ("YOLOv4", &YOLOV4, &[1.2, 1.1, 1.05]),
-            _ => ("YOLOv3", &YOLOV3, &[]),
         };
         let spec = DarknetSpec { scale_x_y: scale_x_y.to_vec(), ..grid_spec(anchors, GridStyle::Darknet) };
         let classes = fours[0][1].and_then(|planes| (planes / 3).checked_sub(5));
@@ -457,13 +462,29 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
         let note = "scores of cells, and distances from these to the sides of boxes; pictures are stretched";
         return Some(Export::named(NAME, Reading::Head(HeadSpec::Heatmap(spec), planes.min()), note));
     }
-    let ranks = shapes.outputs.iter().map(|output| Shapes::dims(output).len());
-    let fives = ranks.filter(|rank| *rank == 5).count();
-    (all >= 9 && all == 3 * fives).then(|| {
-        let note = "these are the layers before the decoding of boxes: export with the decoding, as `deploy` of YOLO-MIT's \
-                    converter does";
-        Export::named("MIT YOLO (MultimediaTechLab/YOLO)", Reading::Refused, note)
-    })
+    mit_yolo(shapes)
+}
+
+/// The scores, bins and distances of each grid, and again those of the auxiliary branch.
+fn mit_yolo(shapes: &Shapes<'_>) -> Option<Export> {
+    const NAME: &str = "MIT YOLO (MultimediaTechLab/YOLO)";
+    let dims: Vec<Vec<Option<usize>>> = shapes.outputs.iter().map(Shapes::dims).collect();
+    let fives = dims.iter().filter(|dims| dims.len() == 5).count();
+    if dims.len() < 9 || dims.len() != 3 * fives {
+        return None;
+    }
+    let is_grid = |grid: &[Vec<Option<usize>>]| matches!(grid, [scores, bins, sides] if scores.len() == 4 && bins.len() == 5 && sides.len() == 4 && sides[1] == Some(4));
+    let classes = dims[0].get(1).copied().flatten();
+    if !matches!(dims.len(), 9 | 18) || !dims.chunks(3).all(is_grid) {
+        let note = "these are the layers before the decoding of boxes, in an order that no head reads: export with the decoding";
+        return Export::refused(NAME, note);
+    }
+    let spec =
+        NanodetSpec { strides: STRIDES.to_vec(), reg_max: 0, sigmoid: true, cell_centre: true, multi_label: true };
+    let note =
+        "the scores of each grid and the distances to the sides of boxes; bins and the auxiliary branch are not read";
+    let input = vec!["preprocess = \"yolov5\"".to_owned()];
+    Some(Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Nanodet(spec), classes), note) })
 }
 
 /// Offsets from EfficientDet's anchors, and scores after the sigmoid.

@@ -434,8 +434,18 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
     assert_eq!(exporter(&maps), (None, Some(Family::Semantic)));
     // An age and a class.
     assert_eq!(exporter(&[tensor("regression", &[1, 1]), tensor("classification", &[1, 8])]), (None, None));
-    let efficientdet = [tensor("regression", &[1, 76_725, 4]), tensor("classification", &[1, 76_725, 90])];
-    assert_eq!(exporter(&efficientdet), (Some("EfficientDet (Yet-Another-EfficientDet-Pytorch)"), None));
+    // As many rows as EfficientDet's anchors, and others.
+    for (rows, family) in [(76_725, Some(Family::Ssd)), (76_700, None)] {
+        let efficientdet = [tensor("regression", &[1, rows, 4]), tensor("classification", &[1, rows, 90])];
+        assert_eq!(exporter(&efficientdet), (Some("EfficientDet (Yet-Another-EfficientDet-Pytorch)"), family));
+    }
+    // Darknet's layers whose numbers are those of a public .cfg.
+    let darknet = |names: [&str; 3]| {
+        let layer = |(name, side): (&str, usize)| tensor(&format!("{name}_convolutional"), &[1, 255, side, side]);
+        exporter(&names.into_iter().zip([20, 40, 80]).map(layer).collect::<Vec<_>>())
+    };
+    assert_eq!(darknet(["139", "150", "161"]), (Some("Darknet's YOLO"), Some(Family::Darknet)));
+    assert_eq!(darknet(["030", "037", "044"]), (None, None));
 }
 
 #[test]

@@ -155,7 +155,7 @@ pub enum AnchorKind {
 pub struct NanodetSpec {
     /// Input pixels per grid cell, one entry per grid.
     pub strides: Vec<u32>,
-    /// The last bin of a distance's distribution.
+    /// The last bin of a distance's distribution; 0 if the outputs have the distances themselves.
     pub reg_max: usize,
     /// Whether the scores still need the sigmoid.
     pub sigmoid: bool,

@@ -922,6 +922,13 @@ pub(super) fn right_outputs(
         HeadSpec::Nanodet(spec) if variant == 0 => {
             vec![tensor("output", &[1, cells(&spec.strides, true), classes + 4 * (spec.reg_max + 1)])]
         }
+        HeadSpec::Nanodet(spec) if variant == 2 => {
+            let map = |stride: u32, planes: usize| {
+                tensor("map", &[1, planes, size.1.div_ceil(stride) as usize, size.0.div_ceil(stride) as usize])
+            };
+            let strides = spec.strides.iter().map(|&stride| stride.max(1));
+            strides.flat_map(|stride| [map(stride, classes), map(stride, 4 * (spec.reg_max + 1))]).collect()
+        }
         HeadSpec::Nanodet(spec) if variant == 1 => {
             let n = cells(&spec.strides, true);
             vec![tensor("boxes", &[1, n, 4 * (spec.reg_max + 1)]), tensor("cls", &[1, n, classes])]
