@@ -136,7 +136,8 @@ fn the_form_exchanges_the_token_for_a_cookie() {
     assert_eq!(wrong.status, 401);
     assert!(wrong.text().contains("Wrong token") && wrong.header("set-cookie").is_none());
     let foreign = place.ask("POST", "/login", &["Origin: http://evil.example"], &format!("token={TOKEN}"));
-    assert_ne!(foreign.status, 303, "a page elsewhere cannot log a browser in: {foreign:?}");
+    assert_eq!(foreign.status, 403, "a page elsewhere cannot log a browser in: {foreign:?}");
+    assert!(foreign.json()["detail"].as_str().unwrap().starts_with("the request comes from a page of another origin"));
     let right = place.ask("POST", "/login", &form, &format!("token={TOKEN}"));
     assert_eq!((right.status, right.header("location")), (303, Some("./")));
     let cookie = right.header("set-cookie").unwrap();

@@ -49,6 +49,9 @@ const WAITING: usize = 4;
 const BEARER: (HeaderName, &str) = (WWW_AUTHENTICATE, "Bearer realm=\"visiond\"");
 /// A client without the token does not keep its connection.
 const CLOSE: (HeaderName, &str) = (CONNECTION, "close");
+/// Why a request that a page elsewhere made is refused.
+const OTHER_ORIGIN: &str = "the request comes from a page of another origin: open the page that visiond serves; a proxy must pass on the \
+                            Host header";
 /// The shortest time between two log lines about wrong tokens.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -109,10 +112,7 @@ impl Rules {
         }
         let changes = !matches!(*method, Method::GET | Method::HEAD) || headers.contains_key(UPGRADE);
         if changes && !by_header && !is_same_origin(headers) {
-            return Verdict::Elsewhere(
-                "the request comes from a page of another origin: open the page that visiond serves; a proxy must pass on the Host \
-                 header",
-            );
+            return Verdict::Elsewhere(OTHER_ORIGIN);
         }
         Verdict::Welcome
     }
@@ -240,7 +240,11 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
     match verdict {
         Verdict::Welcome => {}
         _ if is_health => {}
-        Verdict::Unknown if is_login && is_same_origin(request.headers()) => {}
+        Verdict::Unknown if is_login => {
+            if !is_same_origin(request.headers()) {
+                return Problem::new(StatusCode::FORBIDDEN, OTHER_ORIGIN).into_response();
+            }
+        }
         Verdict::Elsewhere(why) => return Problem::new(StatusCode::FORBIDDEN, why).into_response(),
         Verdict::Unknown | Verdict::Wrong => {
             guard.http.unauthorized.fetch_add(1, Ordering::Relaxed);
