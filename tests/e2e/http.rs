@@ -141,8 +141,8 @@ fn the_form_exchanges_the_token_for_a_cookie() {
     let right = place.ask("POST", "/login", &form, &format!("token={TOKEN}"));
     assert_eq!((right.status, right.header("location")), (303, Some("./")));
     let cookie = right.header("set-cookie").unwrap();
-    assert!(
     assert!(!cookie.contains("Path="), "it is for the folder of the page, whatever a proxy calls that: {cookie}");
+    assert!(
         cookie.contains("; HttpOnly") && cookie.contains("; SameSite=Strict") && !cookie.contains(TOKEN),
         "{cookie}"
     );
@@ -153,6 +153,41 @@ fn the_form_exchanges_the_token_for_a_cookie() {
     let place = Place::Tcp(address);
     let ours = format!("Origin: http://{address}");
     assert_eq!(place.ask("POST", "/api/v1/reload", &[&cookie, &ours], "").json()["applied"], true);
+    end(daemon);
+}
+
+#[test]
+fn text_is_compressed_for_a_client_that_asks_for_it_and_streams_are_not() {
+    let (mut daemon, place) = start("");
+    goes_on(&mut daemon);
+    let asks = ["Accept-Encoding: gzip, deflate"];
+    for path in ["/", "/metrics", "/api/v1/status", "/api/v1/openapi.json"] {
+        let plain = place.get(path);
+        assert_eq!((plain.header("content-encoding"), plain.header("vary")), (None, Some("accept-encoding")), "{path}");
+        let packed = place.ask("GET", path, &asks, "");
+        assert_eq!((packed.status, packed.header("content-encoding")), (200, Some("gzip")), "{path}: {packed:?}");
+        assert_eq!(packed.header("content-length"), Some(&*packed.body.len().to_string()), "{path}");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&packed.body[..]).read_to_string(&mut text).unwrap();
+        assert!(packed.body.len() < text.len() / 2, "{path}: {} of {} bytes", packed.body.len(), text.len());
+        let begin: String = plain.text().chars().take(40).collect();
+        assert!(text.starts_with(&begin), "{path}: {text}");
+        let head = place.ask("HEAD", path, &asks, "");
+        assert_eq!((head.status, head.header("content-encoding"), head.body.len()), (200, Some("gzip"), 0), "{head:?}");
+    }
+    for path in ["/healthz", "/cameras/bars/snapshot.jpg"] {
+        let answer = place.ask("GET", path, &asks, "");
+        assert_eq!((answer.status, answer.header("content-encoding")), (200, None), "{path}: {answer:?}");
+    }
+    let mut stream = place.connect();
+    stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n").unwrap();
+    let mut begin = Vec::new();
+    while !String::from_utf8_lossy(&begin).contains("\"schema\":\"visiond/1\"") {
+        let mut part = [0; 4096];
+        let read = stream.read(&mut part).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&begin));
+        begin.extend_from_slice(&part[..read]);
+    }
     end(daemon);
 }
 

@@ -3,13 +3,14 @@
 //! - [`server`]: the thread that serves everything; [`state`]: what its handlers work with.
 //! - [`listen`]: addresses, sockets, connections and their limits.
 //! - [`guard`]: access control and login.
-//! - [`routes`]: the router, and the headers and limits of every answer; [`errors`]: errors as problem+json.
+//! - [`routes`]: the router, and the headers and limits of every answer; [`errors`]: errors as problem+json; [`compress`]: gzip.
 //! - [`api`]: the API and health.
 //! - [`status`]: the daemon's state at one instant; [`metrics`]: the same for Prometheus.
 //! - [`stream`], [`pictures`]: messages and pictures for as long as a client watches.
 //! - [`page`]: the live page and the login page.
 
 mod api;
+mod compress;
 mod errors;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;

@@ -16,6 +16,7 @@ use axum::routing::{get, post};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
+use crate::compress::compress;
 use crate::errors::{Problem, as_problem};
 use crate::guard::{self, Guard, Trusted};
 use crate::state::AppState;
@@ -67,6 +68,7 @@ pub fn router(state: AppState, guard: &Arc<Guard>) -> Router {
         .layer(from_fn(with_whole_body))
         .layer(from_fn_with_state(Arc::clone(guard), guard::check))
         .layer(from_fn(with_headers))
+        .layer(from_fn(compress))
 }
 
 /// Reads the body of a request before its handler runs, so that a slow or endless body holds up only its own client.
