@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use visiond_tests::Daemon;
+use visiond_tests::{Daemon, wait_until};
 
 /// What systemd passes the service, and one variable of the user's own.
 const VARIABLES: [(&str, &str); 11] = [
@@ -71,6 +71,27 @@ fn a_command_gets_no_variable_and_no_descriptor_of_the_service() {
     let camera = "[[camera]]\nname = \"c\"\n[camera.source]\ntype = \"command\"\ncommand = [\"{tools}/ffmpeg\"]\n";
     let daemon = daemon(camera, &script);
     has_nothing_of_the_service(&daemon.terminate().log);
+}
+
+#[test]
+fn what_a_command_has_started_does_not_outlive_a_daemon_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = folder.path().join("numbers");
+    let script = format!(
+        "sleep 3600 & sh -c 'sleep 3600 & echo $! >>{0}.new; wait' &\necho $! >>{0}.new\n\
+         until [ $(wc -l <{0}.new) = 2 ]; do sleep 0.01; done\nmv {0}.new {0}\necho the program is done >&2; wait",
+        numbers.display()
+    );
+    let camera = "[[camera]]\nname = \"c\"\n[camera.source]\ntype = \"command\"\ncommand = [\"{tools}/ffmpeg\"]\n";
+    let daemon = daemon(camera, &script);
+    let numbers: Vec<u32> = fs::read_to_string(&numbers).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    let is_alive = |number: &u32| {
+        // A zombie is dead; nothing may have asked for it yet.
+        fs::read_to_string(format!("/proc/{number}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    assert!(numbers.len() == 2 && numbers.iter().all(is_alive), "{numbers:?}");
+    daemon.signal(libc::SIGKILL);
+    wait_until("the end of what the command has started", || !numbers.iter().any(is_alive));
 }
 
 #[test]

@@ -85,7 +85,12 @@ impl CommandSource {
         };
         let mut command = Command::new(program);
         command.args(args);
-        let launch = Launch { label: &self.label, on_descriptor_3: self.config.fd == 3, ..Launch::default() };
+        let launch = Launch {
+            label: &self.label,
+            on_descriptor_3: self.config.fd == 3,
+            has_children: true,
+            ..Launch::default()
+        };
         let child = Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))?;
         self.child = Some(child);
         self.has_header = false;

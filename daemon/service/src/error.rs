@@ -154,6 +154,17 @@ pub enum TrialError {
         /// `load_memory_bytes`, with its unit.
         limit: String,
     },
+    /// The service may use less memory than the process needs.
+    #[error(
+        "cannot use {path}: it needs more than the {left} that the service's memory limit leaves; raise MemoryMax= in the unit \
+         (`systemctl edit visiond`), or end what uses the memory"
+    )]
+    ServiceMemory {
+        /// The model.
+        path: PathBuf,
+        /// What was left, with its unit.
+        left: String,
+    },
     /// The process did not end in time.
     #[error(
         "cannot use {path}: it did not load and run once within {} s; it is too slow or never ends: use a smaller model, or \
@@ -179,7 +190,11 @@ impl TrialError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Refused { exit, .. } => *exit,
-            Self::Ended { .. } | Self::Memory { .. } | Self::TooSlow { .. } | Self::Changed(_) => Exit::Model,
+            Self::Ended { .. }
+            | Self::Memory { .. }
+            | Self::ServiceMemory { .. }
+            | Self::TooSlow { .. }
+            | Self::Changed(_) => Exit::Model,
             Self::Start(_) => Exit::Failure,
         }
     }

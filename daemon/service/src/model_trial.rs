@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +60,9 @@ const FRAME_SIZE: (u32, u32) = (128, 96);
 /// The same of the picture of noise.
 const NOISE_SIZE: (u32, u32) = (640, 480);
 
+/// As wait(2) has it.
+const SIGKILL: i32 = 9;
+
 /// Maximum length of the printed line, and of the error in it. Names from the file may be as long as the file.
 const ANSWER_BYTES: usize = 64 << 10;
 const TEXT_CHARS: usize = 4_000;
@@ -67,6 +70,9 @@ const TEXT_CHARS: usize = 4_000;
 /// What libraries print when memory runs out: Rust's allocator, C++'s, ONNX Runtime's arena, the C library.
 const OUT_OF_MEMORY: [&str; 4] =
     ["memory allocation of ", "bad_alloc", "Failed to allocate memory", "Cannot allocate memory"];
+
+/// Begins the line that the process prints if the service's limit leaves less than the trial may use; then come bytes.
+const SERVICE_LEAVES: &str = "memory that the service's limit leaves: ";
 
 /// What to load, and how; paths are arguments of their own, because JSON has only text.
 #[derive(Debug, Serialize, Deserialize)]
@@ -253,7 +259,11 @@ fn judge(
     status: Option<ExitStatus>,
     said: &[String],
 ) -> Result<Reply, TrialError> {
-    let too_large = || TrialError::Memory { path: path.to_owned(), limit: format_size(engine.load_memory_bytes) };
+    let left: Option<u64> = said.iter().find_map(|line| line.strip_prefix(SERVICE_LEAVES)?.parse().ok());
+    let too_large = || match left {
+        Some(left) => TrialError::ServiceMemory { path: path.to_owned(), left: format!("{} MiB", left >> 20) },
+        None => TrialError::Memory { path: path.to_owned(), limit: format_size(engine.load_memory_bytes) },
+    };
     match serde_json::from_slice(line) {
         Ok(Answer::Sound { sha256 }) if status.is_some_and(|status| status.success()) => Ok(Reply::Sound(sha256)),
         Ok(Answer::Tried { cards }) if status.is_some_and(|status| status.success()) => Ok(Reply::Tried(cards)),
@@ -263,6 +273,8 @@ fn judge(
             Err(TrialError::Refused { text, exit: Exit::from_code(exit).unwrap_or(Exit::Model), certainty })
         }
         _ if said.iter().any(|line| is_out_of_memory(line)) => Err(too_large()),
+        // The kernel's choice where memory of the service ran out.
+        _ if left.is_some() && status.and_then(|status| status.signal()) == Some(SIGKILL) => Err(too_large()),
         _ => {
             let how = status.map_or_else(|| "did not end".to_owned(), how_it_ended);
             let said = said.last().map(|line| format!(" ({line})")).unwrap_or_default();
@@ -360,7 +372,10 @@ fn load_and_run_in_thread(
         };
         let size = std::fs::metadata(&model.path).map_or(0, |metadata| metadata.len());
         limit(size)?;
-        limit(size.saturating_add(external_bytes(&model.path)))?;
+        if let Some(left) = limit(size.saturating_add(external_bytes(&model.path)))? {
+            // The daemon reads it if memory runs out.
+            eprintln!("{SERVICE_LEAVES}{left}");
+        }
         run(&model, &engine)
     };
     let thread = std::thread::Builder::new().name("trial".to_owned()).stack_size(TRIAL_STACK_BYTES).spawn(work);
@@ -474,8 +489,6 @@ impl From<RunError> for TrialRunError {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::os::unix::process::ExitStatusExt;
-
     use super::*;
 
     #[test]
@@ -531,6 +544,16 @@ mod tests {
         assert_eq!(refused("ONNX Runtime cannot load it: std::bad_alloc"), too_large);
         let said = ["memory allocation of 400000000000 bytes failed", "Aborted"];
         assert_eq!(judged("", SIGABRT, &said).unwrap_err(), too_large);
+        // Of a service whose MemoryMax= leaves less than that, another key is the remedy.
+        let leaves = format!("{SERVICE_LEAVES}{}", 40 << 20);
+        for (status, said) in [(SIGABRT, said[0]), (SIGKILL, "")] {
+            let error = judged("", status, &[&leaves, said]).unwrap_err();
+            assert!(
+                error.starts_with("cannot use net.onnx: it needs more than the 40 MiB that the service's"),
+                "{error}"
+            );
+            assert!(error.contains("raise MemoryMax="), "{error}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A program that writes to a pipe: started in its own process group, read with time limits, always ended.
 //!
 //! The program ends when its [`Child`] is dropped (SIGTERM to the group, after a grace period SIGKILL) and when visiond dies
-//! (parent-death signal). Its standard error goes to the log at level debug. The last lines are kept, because they explain
+//! (parent-death signal; [`GroupGuard`] for programs that it has started). When memory runs out, it ends before visiond. Its standard error goes to the log at level debug. The last lines are kept, because they explain
 //! a failure.
 //!
 //! No program gets descriptors of visiond, or the variables by which systemd passes secrets, sockets and duties to the service
@@ -99,6 +99,8 @@ pub struct Launch<'a> {
     pub is_fed: bool,
     /// What it may do; `None`: what visiond may.
     pub confinement: Option<Confinement>,
+    /// Whether it starts programs of its own, which must not outlive visiond either: a shell waits to kill its group then.
+    pub has_children: bool,
 }
 
 /// A running program.
@@ -110,6 +112,7 @@ pub struct Child {
     /// `None` once closed.
     output: Option<ChildStdout>,
     errors: ErrorLines,
+    guard: Option<GroupGuard>,
     /// Set once the process was waited for; from then on its number may belong to another process.
     status: Option<ExitStatus>,
 }
@@ -117,7 +120,7 @@ pub struct Child {
 impl Child {
     /// Starts `command` with its output on a pipe.
     pub fn spawn(mut command: Command, launch: &Launch<'_>) -> io::Result<Self> {
-        let Launch { label, on_descriptor_3, is_fed, confinement } = launch;
+        let Launch { label, on_descriptor_3, is_fed, confinement, has_children } = launch;
         let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let secrets = hidden_in_arguments(arguments.iter().map(String::as_str));
         let input = if *is_fed { Stdio::piped() } else { Stdio::null() };
@@ -128,6 +131,7 @@ impl Child {
             move_output(&mut command);
         }
         die_with_parent(&mut command);
+        die_before_parent(&mut command);
         if let Some(confinement) = confinement {
             confine(&mut command, confinement)?;
             log::debug!("{label}: confined by {}", confinement::available());
@@ -143,7 +147,8 @@ impl Child {
             Ok((output, errors)) => {
                 // If the system refuses, the default size stays.
                 let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_BYTES);
-                Ok(Self { process, input, output: Some(output), errors, status: None })
+                let guard = has_children.then(|| GroupGuard::start(process.id())).flatten();
+                Ok(Self { process, input, output: Some(output), errors, guard, status: None })
             }
             Err(error) => {
                 signal_group(process.id(), Signal::KILL);
@@ -229,6 +234,8 @@ impl Child {
                 std::thread::sleep(backoff.pause());
             }
         }
+        // Before the group's number may belong to another one.
+        self.guard = None;
         // Also when the first process has ended, because others of its group may run. Its number is still taken (see
         // `has_exited`), so this is no other program's group.
         signal_group(self.process.id(), Signal::KILL);
@@ -331,6 +338,56 @@ fn move_output(command: &mut Command) {
     };
     // SAFETY: between fork and exec the hook makes only async-signal-safe calls, allocates nothing and takes no lock.
     unsafe { command.pre_exec(hook) };
+}
+
+/// Makes the kernel kill the program before visiond when memory runs out: visiond reports that and starts it again.
+fn die_before_parent(command: &mut Command) {
+    const ADJUSTMENT: &[u8] = b"900";
+    let hook = || {
+        // SAFETY: open(2) reads a NUL-terminated constant; it is async-signal-safe.
+        let file = unsafe { libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+        if file >= 0 {
+            // It is only a wish; without /proc it stays one.
+            // SAFETY: write(2) reads a constant of this length; `file` is open. Async-signal-safe.
+            let _ = unsafe { libc::write(file, ADJUSTMENT.as_ptr().cast(), ADJUSTMENT.len()) };
+            // SAFETY: close(2) takes a number; `file` was opened here and is used no more. Async-signal-safe.
+            unsafe { libc::close(file) };
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the hook makes only async-signal-safe calls, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hook) };
+}
+
+/// A shell that kills a process group when visiond ends in any way. The parent-death signal reaches one process, and not those that it
+/// has started.
+#[derive(Debug)]
+struct GroupGuard {
+    shell: std::process::Child,
+    /// Its end shows the shell that visiond is gone.
+    _alive: ChildStdin,
+}
+
+impl GroupGuard {
+    /// Starts it for the group that `leader` leads. Without a shell, there is none.
+    fn start(leader: u32) -> Option<Self> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "read -r line; kill -s KILL -- \"-$1\"", "sh", &leader.to_string()]);
+        // In a group of its own, so that Ctrl-C in a terminal leaves it to its work.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).env_clear().process_group(0);
+        isolate(&mut command);
+        let mut shell = command.spawn().ok()?;
+        let alive = shell.stdin.take();
+        Some(Self { shell, _alive: alive? })
+    }
+}
+
+impl Drop for GroupGuard {
+    fn drop(&mut self) {
+        // Before its input ends, which would make it kill.
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
 }
 
 /// Makes the kernel kill the program when the thread that starts it ends.
@@ -637,6 +694,26 @@ mod tests {
         assert!(is_alive(left));
         finishes("the end of the child", move || drop(child));
         wait_until("what it left to be gone", || !is_alive(left));
+    }
+
+    #[test]
+    fn a_program_is_ended_for_its_memory_before_this_process() {
+        let stop = Stop::new().unwrap();
+        let mut child = sh("cat /proc/self/oom_score_adj");
+        let mut digits = [0; 3];
+        assert_eq!(child.fill(&mut digits, &stop, hang()).unwrap(), Filled::Full);
+        assert_eq!(&digits, b"900");
+    }
+
+    #[test]
+    fn a_guard_that_is_dropped_kills_nothing() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf begun; exec sleep 3600"]);
+        let mut child = Child::spawn(command, &Launch { has_children: true, ..Launch::default() }).unwrap();
+        assert_eq!(child.fill(&mut [0; 5], &Stop::new().unwrap(), hang()).unwrap(), Filled::Full);
+        let guard = child.guard.take().unwrap();
+        drop(guard);
+        assert!(!child.has_exited() && is_alive(child.process.id() as i32));
     }
 
     #[test]

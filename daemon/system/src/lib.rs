@@ -8,6 +8,7 @@ pub mod board;
 pub mod cache;
 pub mod caught_panic;
 pub mod certificate_fault;
+pub mod cgroup_memory;
 pub mod child_process;
 pub mod confinement;
 pub mod credentials;

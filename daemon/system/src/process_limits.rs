@@ -8,6 +8,8 @@ use std::process::Command;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::system::sysinfo;
 
+use crate::cgroup_memory;
+
 /// Stack of every thread of a process after [`limit_stack`], unless the thread asks for another.
 pub const STACK_BYTES: u64 = 2 << 20;
 
@@ -42,20 +44,22 @@ pub fn limit_data(command: &mut Command, bytes: u64) {
 /// Lets this process, for the rest of its life, use at most `bytes` of memory of its own, and leave no core dump.
 ///
 /// The limit is that of RLIMIT_DATA: private memory that can be written. Address space would be the wrong measure, because
-/// allocators and thread stacks reserve more than they use. Memory of the machine is the upper bound. If it runs out all the
-/// same, the kernel ends this process first.
+/// allocators and thread stacks reserve more than they use. Memory of the machine and what the control groups leave are the upper
+/// bounds: returns that of the groups if it is lower than `bytes`. If memory runs out all the same, the kernel ends this process first.
 ///
 /// # Errors
 /// The system refuses a limit.
-pub fn limit_process(bytes: u64) -> io::Result<()> {
+pub fn limit_process(bytes: u64) -> io::Result<Option<u64>> {
     let machine = sysinfo();
     let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
+    let left = cgroup_memory::left().filter(|left| *left < bytes.min(all));
     // It is only a wish; without /proc it stays one. Before the process is no longer dumpable, which takes /proc/self from it.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
-    limit(Resource::Data, bytes.min(all))?;
+    limit(Resource::Data, left.unwrap_or(bytes.min(all)))?;
     limit(Resource::Core, 0)?;
     // A core dump that goes to a program ignores the limit.
-    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(left)
 }
 
 /// Sets a soft limit, no higher than the hard one.

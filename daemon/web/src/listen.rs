@@ -18,7 +18,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Router;
 use axum::body::Body;
@@ -41,6 +41,7 @@ use tokio::time::{sleep, timeout};
 use visiond_config::is_loopback;
 use visiond_config::types::{Address, HttpConfig};
 use visiond_service::HttpError;
+use visiond_system::backoff::RateLimit;
 use visiond_system::credentials::Secret;
 use visiond_system::systemd;
 use visiond_system::unix_socket::{self, SocketFile};
@@ -58,6 +59,8 @@ const BACKLOG: i32 = 128;
 const HEAD_BYTES: usize = 32 << 10;
 /// Pause before the next accept after the process ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+/// The shortest time between two log lines about that. Each connection that ends lets one in, after which the next error comes.
+const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The most files that the daemon itself opens: cameras, files, sinks, libraries.
 const OWN_DESCRIPTORS: u64 = 512;
 /// How many clients at a time are answered when all connections are taken; further ones are closed without an answer.
@@ -379,22 +382,38 @@ async fn accept(
     ending: watch::Receiver<()>,
     connections: Arc<Connections>,
 ) {
-    let mut complained = false;
+    let mut limit = RateLimit::new(ACCEPT_LOG_INTERVAL);
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                complained = false;
-                connections.let_in(stream, peer, ending.clone());
+            // The header `Date` cannot show such a time, at which hyper panics.
+            Ok(_) if SystemTime::now() < SystemTime::UNIX_EPOCH => {
+                if limit.pass(Instant::now()).is_some() {
+                    log::error!("http: cannot answer while this machine's clock is before 1970: set the clock");
+                }
             }
+            Ok((stream, peer)) => connections.let_in(stream, peer, ending.clone()),
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
             Err(error) => {
-                if !std::mem::replace(&mut complained, true) {
-                    log::error!("http: cannot accept connections: {error}");
+                if let Some(line) = limit.pass(Instant::now()).map(|more| cannot_accept(&error, more)) {
+                    log::error!("{line}");
                 }
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
+}
+
+/// Returns the line about an error of accept(2), after which `more` were not logged.
+fn cannot_accept(error: &io::Error, more: u64) -> String {
+    let remedy = match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => {
+            "; raise LimitNOFILE= in the unit (`systemctl edit visiond`; `ulimit -n` in a shell), or lower `http.max_connections`"
+        }
+        Some(Errno::NFILE) => "; the whole machine has none left: end other programs, or raise `sysctl fs.file-max`",
+        _ => "",
+    };
+    let more = if more > 0 { format!(" ({more} more such errors since the last line)") } else { String::new() };
+    format!("http: cannot accept connections: {error}{remedy}{more}")
 }
 
 impl Connections {
@@ -458,4 +477,24 @@ async fn serve(connections: Arc<Connections>, stream: Connection, client: Client
 fn all_taken() -> Response<Body> {
     let why = "all connections are taken: try again later, or raise http.max_connections";
     ([(RETRY_AFTER, "5")], Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_accept_has_its_remedy_and_what_was_not_logged() {
+        let said = |errno: Errno, more| cannot_accept(&io::Error::from_raw_os_error(errno.raw_os_error()), more);
+        let full = said(Errno::MFILE, 0);
+        assert!(
+            full.contains("Too many open files") && full.contains("LimitNOFILE=") && !full.contains("more such"),
+            "{full}"
+        );
+        let machine = said(Errno::NFILE, 119);
+        assert!(
+            machine.contains("fs.file-max") && machine.ends_with("(119 more such errors since the last line)"),
+            "{machine}"
+        );
+    }
 }

@@ -215,7 +215,7 @@ fn a_client_without_the_token_gets_the_login_page_health_and_nothing_else() {
             ("POST /healthz", vec![], 401, "the token is missing or wrong"),
             ("GET /", vec![&*bearer], 200, "trusted: true"),
             ("GET /healthz", vec![&*bearer], 200, "trusted: true"),
-            ("POST /login", vec!["origin: http://evil.example", "host: gate"], 401, "the token is missing or wrong"),
+            ("POST /login", vec!["origin: http://evil.example", "host: gate"], 403, "of another origin"),
             ("GET /login", vec![], 401, "the token is missing or wrong"),
         ];
         let mut refused = 0;
