@@ -141,7 +141,7 @@ fn check_filter(
     let infos: Vec<TensorInfo> = tensors.iter().map(|t| t.info.clone()).collect();
     let Some(spec) = head.filter(&infos, input_size, score_threshold) else {
         assert!(
-            ["classifier", "movenet", "pose", "faces", "detectnet", "fomo", "darknet", "offsets", "maps"]
+            ["classifier", "movenet", "pose", "rtmo", "faces", "detectnet", "fomo", "darknet", "offsets", "maps"]
                 .iter()
                 .any(|family| name.starts_with(family)),
             "{name} has no filter"

@@ -112,9 +112,6 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
     let turned = HeadSpec::Yolov8 { keypoints: None, masks: 0, oriented: true };
     let turned_rows =
         HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: true, rows: RowsSpec::default() };
-    let body = Keypoints { count: 17, scored: true };
-    let posed =
-        HeadSpec::YoloNms { keypoints: Some(body), unit: BoxUnit::Pixels, oriented: false, rows: RowsSpec::default() };
     let points_of_v5 = |count, scored| HeadSpec::Yolov5 { keypoints: Some(Keypoints { count, scored }), masks: 0 };
     let raw = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8, 16, 32] });
     let softmax = |activation| {
@@ -139,15 +136,6 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ("yolov8, turned", V8, vec![tensor("o", &[1, 8400, 84])], 640, 80, 0.0..1.0, 0.999),
         ("pose", pose, vec![tensor("o", &[1, 56, 2100])], 320, 1, 0.0..1.0, 0.9),
         ("oriented", turned, vec![tensor("o", &[1, 20, 8400])], 640, 15, 0.0..1.0, 0.99),
-        (
-            "rows with points of their own",
-            posed,
-            vec![tensor("dets", &[1, 300, 5]), tensor("keypoints", &[1, 300, 17, 3])],
-            640,
-            1,
-            0.0..1.0,
-            0.5,
-        ),
         ("oriented rows", turned_rows, vec![tensor("o", &[1, 300, 7])], 640, 15, 0.0..1.0, 0.5),
         (
             "yolov5",

@@ -7,11 +7,9 @@
 //!
 //! Source: open-mmlab/mmdeploy `codebase/mmpose/models/heads/rtmo_head.py`, `yolox_pose_head.py`.
 
-use visiond_kernels::filter::{FilterSpec, Table, Values};
-
 use super::decoded::{Decoded, InputKeypoint};
 use super::end_to_end::OutputEncoding;
-use super::gpu_filter::{best_of, known, plain_box, plain_points, rows_of, scale_of, table};
+use super::gpu_filter::scale_of;
 use super::head::HeadInput;
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, OutputShape, Roles, may_agree, may_be};
@@ -122,21 +120,5 @@ impl PosedRows {
         let used = values.chunks_exact(ROW).filter(|row| row[ROW - 1] > 0.0);
         let boxes: Vec<[f32; 4]> = used.filter_map(|row| four(row, 0)).collect();
         wrong_unit(&boxes, encoding.unit, unit_key)
-    }
-
-    /// Describes `decode` to the GPU's filter.
-    pub(super) fn filter(
-        &self,
-        encoding: OutputEncoding,
-        outputs: ModelOutputs<'_>,
-        input_size: (u32, u32),
-    ) -> Option<FilterSpec> {
-        let (values, rows, _) = rows_of(outputs, self.boxes)?;
-        let [of_points, ..] = known::<3>(outputs.shape(self.points))?;
-        let points = Values::rows(self.points, of_points, self.keypoints.values());
-        let table = Table { points: Some(points), ..table(rows.min(of_points), values.from_column(ROW - 1), values) };
-        let points = Some(plain_points(self.keypoints, encoding.unit, input_size));
-        let boxes = plain_box(BoxFormat::Xyxy, encoding.unit, input_size);
-        Some(FilterSpec { points, ..best_of(vec![table], 0..1, boxes) })
     }
 }
