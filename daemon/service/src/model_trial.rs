@@ -105,6 +105,8 @@ pub struct Findings {
     pub highest: f32,
     /// How many of the boxes have no area.
     pub empty: usize,
+    /// The class of the highest score.
+    pub best: Option<u32>,
 }
 
 /// The most cards of a trial, and how long all of them may be in bytes: they are one argument of a process, which has 128 KiB.
@@ -426,6 +428,7 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
         Ok::<_, ServiceError>(Findings {
             count: found.len(),
             highest: found.iter().map(|one| one.score).fold(0.0, f32::max),
+            best: found.iter().max_by(|a, b| a.score.total_cmp(&b.score)).map(|one| one.class_id),
             empty: found.iter().filter_map(|one| one.box_in_source).filter(|corners| is_empty(*corners)).count(),
         })
     };
