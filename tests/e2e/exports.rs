@@ -6,9 +6,10 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use visiond_tests::exports::{
-    BODY, Layout, OBJECTS, Wanted, body, layouts, of_bytes, of_rows, one_person, points_of, poses, prompted, prompts,
+    BODY, Layout, OBJECTS, Wanted, body, classifier_of_bytes, layouts, of_bytes, of_rows, one_person, points_of, poses,
+    prompted, prompts,
 };
-use visiond_tests::networks::SIDE;
+use visiond_tests::networks::{SIDE, network};
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
 
 const CONFIG: i32 = 3;
@@ -284,4 +285,19 @@ fn a_detector_of_any_class_finds_what_the_prompts_in_a_file_beside_its_card_name
     refused(&card.replace("txt_feats.npy", "other.npy"), "cannot read the extra input `txt_feats` from other.npy");
     std::fs::write(folder.path().join("txt_feats.npy"), prompts(&[0], false).split_at(200).0).unwrap();
     refused(&card, "it is no file of numpy.save, or not all of it; save it again");
+}
+
+#[test]
+fn inspect_lists_what_a_classifier_answers_with_each_preprocess_where_that_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("net.onnx"), classifier_of_bytes()).unwrap();
+    let text = String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap();
+    let said = "this one says of a picture of a person: class 0 (0.95) with the card below, ";
+    assert!(text.contains(said), "{text}");
+    assert!(text.contains("class 1 (0.95) with `scale = 1`, `mean = 0`, `std = 1`"), "{text}");
+    assert!(text.contains("Nothing shows it if\n# that is wrong: compare with the code"), "{text}");
+    // One that does not look at its pixels gives no reason to compare.
+    std::fs::write(folder.path().join("net.onnx"), network("classifier")).unwrap();
+    let text = String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap();
+    assert!(text.contains("fits       classifier") && !text.contains("compare    "), "{text}");
 }

@@ -850,6 +850,21 @@ pub fn of_bytes() -> Vec<u8> {
     network.bytes()
 }
 
+/// A classifier of two classes, which finds the second only in pixels from 0 to 255.
+pub fn classifier_of_bytes() -> Vec<u8> {
+    let mut network = picture();
+    let (least, most, zero) =
+        (network.floats(&[], &[0.0]), network.floats(&[], &[6.0]), network.floats(&[1, 1], &[0.0]));
+    let bright = network.op("Max", &["feature", &least], &[]);
+    let bright = network.op("Min", &[&bright, &most], &[]);
+    let half = network.floats(&[], &[3.0]);
+    let bright = network.op("Sub", &[&bright, &half], &[]);
+    let joined = network.concat(&[&zero, &bright], 1);
+    let scores = network.op("Softmax", &[&joined], &[int("axis", 1)]);
+    network.output("prob", &scores, FLOAT, &[1, 2]);
+    network.bytes()
+}
+
 /// Returns the layout of each exporter.
 pub fn layouts() -> Vec<Layout> {
     let all = yolos().into_iter().chain(others()).chain(chosen()).chain(unread());

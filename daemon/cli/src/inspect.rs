@@ -27,7 +27,7 @@ use crate::load_limits::LoadLimits;
 use crate::output::print_report;
 use description::{CardDescription, card_lines, file_lines, fit_lines, guess_json, line, metadata_lines, tensor_json};
 use engine::EngineDescription;
-use proposals::{Better, Proposals, Rejected};
+use proposals::{Answer, Better, Proposals, Rejected};
 
 /// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
@@ -89,6 +89,8 @@ struct OnnxDescription<'a> {
     rejected: &'a [Rejected],
     /// A preprocess with which the first head finds something, where it finds nothing with the card's.
     better: Option<&'a Better>,
+    /// What a classifier answers with the card's preprocess and with others, where the answers differ.
+    answers: &'a [Answer],
 }
 
 /// Prints the description of the file.
@@ -187,6 +189,7 @@ fn description<'a>(
         heads: proposals.guesses.iter().map(guess_json).collect(),
         rejected: &proposals.rejected,
         better: proposals.better.as_ref(),
+        answers: &proposals.answers,
     }
 }
 
@@ -224,6 +227,22 @@ fn text(
         );
         line("try", text)
     }));
+    if !proposals.answers.is_empty() {
+        let answer = |answer: &Answer| {
+            let with = match answer.lines.is_empty() {
+                true => "with the card below".to_owned(),
+                false => format!("with `{}`", answer.lines.join("`, `")),
+            };
+            format!("class {} ({:.2}) {with}", answer.class_id, answer.score)
+        };
+        let answers: Vec<String> = proposals.answers.iter().map(answer).collect();
+        let text = format!(
+            "a classifier answers to pixels of any range, and this one says of a picture of a person: {}; compare with the code that it \
+             was trained with",
+            answers.join(", ")
+        );
+        out += &line("compare", text);
+    }
     if let Some(guess) = proposals.guesses.first().filter(|_| !card.found) {
         let target = file.file.path.with_extension("toml");
         out += &format!("\nTemplate for a model card, to save as {}:\n\n", target.display());

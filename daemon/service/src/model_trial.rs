@@ -113,6 +113,8 @@ pub struct Findings {
     pub empty: usize,
     /// The longest side of the boxes in pixels of the picture; 0 without boxes.
     pub longest_side: f32,
+    /// The class of the highest score.
+    pub best: Option<u32>,
 }
 
 /// The most cards of a trial, and how long all of them may be in bytes: they are one argument of a process, which has 128 KiB.
@@ -449,6 +451,7 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
         Ok::<_, ServiceError>(Findings {
             count: found.len(),
             highest: found.iter().map(|one| one.score).fold(0.0, f32::max),
+            best: found.iter().max_by(|a, b| a.score.total_cmp(&b.score)).map(|one| one.class_id),
             empty: found.iter().filter_map(|one| one.box_in_source).filter(|corners| is_empty(*corners)).count(),
             longest_side: found.iter().filter_map(|one| one.box_in_source).map(longer_side).fold(0.0, f32::max),
         })

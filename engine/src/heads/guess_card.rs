@@ -126,10 +126,19 @@ fn assumed(spec: &HeadSpec) -> String {
         ChannelOrder::Bgr => "BGR",
         ChannelOrder::Grey => "grey",
     };
-    format!(
-        "# Assumed, since the file does not say it: {order} {range}. If little or nothing is found, try\n\
-         # `scale = 1` (0 to 255), `order = \"bgr\"`, or a `preprocess` of docs/models.md"
-    )
+    let remedy = match spec.family() {
+        // Any pixels have an answer.
+        family if family == Family::Classifier || family.gives_values() => {
+            "Nothing shows it if\n\
+             # that is wrong: compare with the code that it was trained with, and try `scale = 1` (0 to 255),\n\
+             # `order = \"bgr\"`, or a `preprocess` of docs/models.md, such as \"caffe\", \"timm\" or \"tensorflow\""
+        }
+        _ => {
+            "If little or nothing is found, try\n\
+             # `scale = 1` (0 to 255), `order = \"bgr\"`, or a `preprocess` of docs/models.md"
+        }
+    };
+    format!("# Assumed, since the file does not say it: {order} {range}. {remedy}")
 }
 
 /// Whether a head reads faces and nothing else.

@@ -168,3 +168,30 @@ fn precision_text(built: &Built, args: &Args) -> String {
     };
     if args.int8 { format!("int8, {layers}") } else { layers }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_card_is_copied_with_the_files_that_it_names_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let card = "[extra_inputs]\na = \"in/a.npy\"\nb = \"input-size\"\nc = 1\nd = \"../d.npy\"\n[classes]\nfile = \"n.txt\"\n";
+        for name in ["from/in", "to"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        for (name, text) in [("from/net.toml", card), ("from/in/a.npy", "a"), ("from/n.txt", "n"), ("d.npy", "d")] {
+            fs::write(at(name), text).unwrap();
+        }
+        let mut made = Vec::new();
+        copy_card(&at("from/net.toml"), &at("to/net.toml"), &mut made).unwrap();
+        for (name, text) in [("to/net.toml", card), ("to/in/a.npy", "a"), ("to/n.txt", "n")] {
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), text, "{name}");
+        }
+        made.sort();
+        assert_eq!(made, [at("to/in/a.npy"), at("to/n.txt"), at("to/net.toml")]);
+    }
+}

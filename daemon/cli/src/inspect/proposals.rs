@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use visiond_config::types::{EngineConfig, ModelConfig};
-use visiond_engine::heads::HeadGuess;
+use visiond_engine::heads::{Family, HeadGuess};
 use visiond_service::ServiceError;
 use visiond_service::model_trial::{self, CardTrial};
 use visiond_system::stop::Stop;
@@ -33,6 +33,8 @@ pub struct Proposals {
     pub untried: Option<String>,
     /// Another preprocess than the first card's, with which the model finds something.
     pub better: Option<Better>,
+    /// What a classifier answers with the preprocess that its card assumes and with others, where the answers differ.
+    pub answers: Vec<Answer>,
 }
 
 /// A preprocess with which a model finds what it does not find with the one that its card assumes.
@@ -46,6 +48,17 @@ pub struct Better {
     pub highest: f32,
 }
 
+/// What a classifier answers to a picture of a person.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Answer {
+    /// The lines of `[input]`; none for those of the card.
+    pub lines: Vec<&'static str>,
+    /// The class of the highest score.
+    pub class_id: u32,
+    /// That score.
+    pub score: f32,
+}
+
 /// How networks are fed that are not fed as their head's usual ones, as lines of `[input]`.
 const WAYS: [&[&str]; 5] = [
     &["scale = 1", "mean = 0", "std = 1"],
@@ -57,6 +70,12 @@ const WAYS: [&[&str]; 5] = [
 
 /// Boxes whose sides are all shorter than this in pixels are none: they are read in another unit.
 const LEAST_SIDE: f32 = 2.0;
+
+/// The same for classifiers, which may be fed like Caffe's, too.
+const CAFFE: &[&str] = &["preprocess = \"caffe\""];
+
+/// How far the scores of one answer may be apart.
+const SAME: f32 = 0.05;
 
 /// A score that shows that a model sees what it was trained for.
 const SURE: f32 = 0.5;
@@ -95,6 +114,11 @@ impl Proposals {
         let sees_nothing = matches!(first, Some(CardTrial::Ran { scene, .. }) if scene.count == 0);
         if let Some(guess) = found.guesses.first().filter(|_| sees_nothing) {
             found.better = better(path, limits, &guess.card);
+        }
+        if let (Some(guess), Some(trial)) = (found.guesses.first(), first)
+            && guess.family == Family::Classifier
+        {
+            found.answers = answers(path, limits, &guess.card, &trial);
         }
         if let [only] = &mut found.guesses[..] {
             only.tied = false;
@@ -158,9 +182,7 @@ fn trials(path: &Path, limits: &LoadLimits, cards: &[String]) -> Result<Option<V
 
 /// Returns the preprocess with which a model finds most, if it does with another than the one that its card assumes.
 fn better(path: &Path, limits: &LoadLimits, card: &str) -> Option<Better> {
-    let cards: Vec<String> = WAYS.iter().map(|lines| fed_like(card, lines)).collect::<Option<_>>()?;
-    let tried = trials(path, limits, &cards).ok()??;
-    let mut found = WAYS.iter().zip(tried).filter_map(|(lines, trial)| match trial {
+    let mut found = other_ways(path, limits, card, &WAYS)?.into_iter().filter_map(|(lines, trial)| match trial {
         CardTrial::Ran { scene, noise } if scene.highest >= SURE && noise.count <= FEW => {
             Some(Better { lines: lines.to_vec(), count: scene.count, highest: scene.highest })
         }
@@ -192,6 +214,46 @@ fn objection_to_order(trial: &CardTrial) -> Option<Option<String>> {
     }
     let side = scene.longest_side.max(noise.longest_side);
     (side < LEAST_SIDE).then(|| Some(format!("no side of its boxes is longer than {side:.1} pixels")))
+}
+
+/// Runs the model with each of `ways` in place of what its card assumes; `None` if the card assumes nothing.
+fn other_ways(
+    path: &Path,
+    limits: &LoadLimits,
+    card: &str,
+    ways: &[&'static [&'static str]],
+) -> Option<Vec<(&'static [&'static str], CardTrial)>> {
+    let cards: Vec<String> = ways.iter().map(|lines| fed_like(card, lines)).collect::<Option<_>>()?;
+    let tried = trials(path, limits, &cards).ok()??;
+    Some(ways.iter().copied().zip(tried).collect())
+}
+
+/// Returns what a classifier answers with what its card assumes and with other ways, if one of these differs: any of them may be
+/// right, as it answers to any pixels.
+fn answers(path: &Path, limits: &LoadLimits, card: &str, assumed: &CardTrial) -> Vec<Answer> {
+    let answer = |lines: &[&'static str], trial: &CardTrial| match trial {
+        CardTrial::Ran { scene, .. } => {
+            Some(Answer { lines: lines.to_vec(), class_id: scene.best?, score: scene.highest })
+        }
+        CardTrial::Contradicted(_) => None,
+    };
+    let ways: Vec<&'static [&'static str]> = WAYS.into_iter().chain([CAFFE]).collect();
+    let tried = other_ways(path, limits, card, &ways).unwrap_or_default();
+    let first = answer(&[], assumed);
+    let others = tried.iter().filter_map(|(lines, trial)| answer(lines, trial));
+    differing(first.into_iter().chain(others).collect())
+}
+
+/// Returns the answers without those that are like one before them; none if all are alike.
+fn differing(answers: Vec<Answer>) -> Vec<Answer> {
+    let alike = |a: &Answer, b: &Answer| a.class_id == b.class_id && (a.score - b.score).abs() <= SAME;
+    let mut kept: Vec<Answer> = Vec::new();
+    for answer in answers {
+        if !kept.iter().any(|other| alike(other, &answer)) {
+            kept.push(answer);
+        }
+    }
+    if kept.len() > 1 { kept } else { Vec::new() }
 }
 
 /// Returns why a head that fits cannot be right.
@@ -231,8 +293,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn answers_that_are_like_an_earlier_one_are_left_out() {
+        let answer = |class_id, score| Answer { lines: Vec::new(), class_id, score };
+        let of = |answers: &[(u32, f32)]| {
+            let found = differing(answers.iter().map(|&(class_id, score)| answer(class_id, score)).collect());
+            found.iter().map(|answer| (answer.class_id, answer.score)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[(1, 0.5), (1, 0.98), (0, 0.5), (1, 0.52)]), [(1, 0.5), (1, 0.98), (0, 0.5)]);
+        assert_eq!(of(&[(1, 0.5), (1, 0.52)]), []);
+        assert_eq!(of(&[]), []);
+    }
+
+    #[test]
     fn what_contradicts_itself_is_objected_to() {
-        let few = Findings { count: 3, highest: 0.9, empty: 0, longest_side: 90.0 };
+        let few = Findings { count: 3, highest: 0.9, empty: 0, longest_side: 90.0, best: Some(0) };
         let ran = |scene, noise| objection(&CardTrial::Ran { scene, noise });
         assert_eq!(ran(few, few), None);
         assert_eq!(ran(Findings { count: 900, ..few }, few), None, "a scene may be crowded");
@@ -247,8 +321,8 @@ mod tests {
 
     #[test]
     fn an_order_of_rows_needs_a_row_that_speaks_for_it() {
-        let few = Findings { count: 3, highest: 0.9, empty: 0, longest_side: 90.0 };
-        let none = Findings { count: 0, highest: 0.0, empty: 0, longest_side: 0.0 };
+        let few = Findings { count: 3, highest: 0.9, empty: 0, longest_side: 90.0, best: Some(0) };
+        let none = Findings { count: 0, highest: 0.0, empty: 0, longest_side: 0.0, best: None };
         let of = |scene, noise| objection_to_order(&CardTrial::Ran { scene, noise });
         assert_eq!(of(few, none), None);
         assert_eq!(of(none, few), None);
