@@ -191,7 +191,8 @@ impl Decoder for BoxesAndScores {
                 Ok(BoxesLayout::Rows(Rows { boxes: output, scores: output, width, joint: true, transposed: false }))
             });
         }
-        if outputs.count() == 1 && self.spec.anchors.is_none() {
+        // A row of numbers is a classifier's.
+        if outputs.count() == 1 && self.spec.anchors.is_none() && !outputs.is_vector(0) {
             return outputs.table(|output, [a, b]| {
                 let wanted = 4 + self.class_count;
                 let planes = if self.class_count > 0 && may_be(a, wanted) != may_be(b, wanted) {
