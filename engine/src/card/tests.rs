@@ -310,6 +310,7 @@ fn a_value_of_another_type_is_told_by_its_kind() {
         ("[input]\ncrop_fraction = 0.5", "`crop_fraction` applies to `fit = \"resize-crop\"` and `\"crop\"` only"),
         ("[extra_inputs]\na = true", "the extra input `a` must be a list of numbers"),
         ("[extra_inputs]\na = [\"x\"]", "the extra input `a` must be a list of numbers"),
+        ("[extra_inputs]\na = \"input-size-wh\"", "the extra input `a` must be a list of numbers"),
         ("[classes]\nnames = [1]", "`names` is a number, not a text in quotes"),
         ("[classes]\nnames = [\"a\"]\npreset = \"coco80\"", "the classes are given more than once"),
         ("[classes]\nfile = \"f\"\npreset = \"coco80\"", "the classes are given more than once"),

@@ -18,6 +18,11 @@ fn tensor(name: &str, shape: &[usize]) -> TensorInfo {
     TensorInfo { name: name.to_owned(), dtype: DType::F32, shape: Some(shape.iter().map(dim).collect()) }
 }
 
+/// The shape again; an open dimension is 0.
+fn shape_of(info: &TensorInfo) -> Vec<usize> {
+    info.shape.iter().flatten().map(|dim| dim.fixed().unwrap_or(0)).collect()
+}
+
 /// The tail of an output whose rows have these parts.
 fn row(parts: &[(usize, PartKind)]) -> OutputTail {
     let part = |&(width, kind): &(usize, PartKind)| Part { width, kind, sigmoid: kind == Sigmoid, exp: false };
@@ -432,6 +437,13 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
     // A map of 21 classes on three scales, as deep as three anchors of two classes.
     let maps = [80, 40, 20].map(|side| tensor(&format!("seg{side}"), &[1, 21, side, side]));
     assert_eq!(exporter(&maps), (None, Some(Family::Semantic)));
+    // Layers of a YOLO have the grids of its strides.
+    let layers = |sides: [usize; 3]| {
+        let [a, b, c] = sides.map(|side| tensor("output", &[1, 3, side, side, 85]));
+        exporter(&[a, b, c]).0
+    };
+    assert_eq!(layers([80, 40, 20]), Some("YOLOv5 or YOLOv7 without its last layer"));
+    assert_eq!(layers([81, 41, 21]), None);
     // An age and a class.
     assert_eq!(exporter(&[tensor("regression", &[1, 1]), tensor("classification", &[1, 8])]), (None, None));
     // As many rows as EfficientDet's anchors, and others.
@@ -464,4 +476,85 @@ fn a_fomo_is_known_by_its_name_and_its_cells_of_eight_pixels() {
     assert!(lines.iter().all(|line| found.card.contains(line)), "{}", found.card);
     assert_eq!(card("output", [12, 20, 3]), None);
     assert_eq!(card("StatefulPartitionedCall:0", [6, 10, 3]), None);
+}
+
+#[test]
+fn every_kind_of_row_gets_the_heads_that_it_had() {
+    let exp = |mut tail: OutputTail| {
+        for part in tail.parts.values_mut().flatten().skip(1).take(1) {
+            part.exp = true;
+        }
+        OutputTail { exp: true, ..tail }
+    };
+    let chosen = |tail: OutputTail| OutputTail { chosen: true, ..tail };
+    let mut found = String::new();
+    let mut note = |what: &str, outputs: &[(TensorInfo, OutputTail)]| {
+        let shapes: Vec<String> = outputs.iter().map(|(info, _)| format!("{:?}", shape_of(info))).collect();
+        let mut guesses = String::new();
+        for guess in self::guesses(outputs, 320, 320) {
+            let options = guess.card.split_once("[head]\nfamily = ").map_or("", |(_, text)| text);
+            let options = options.split_once("\n[classes]").map_or(options, |(text, _)| text);
+            let classes = guess.class_count.map_or("any".to_owned(), |count| count.to_string());
+            let tied = if guess.tied { ", tied" } else { "" };
+            guesses += &format!("  {}: {classes}{tied}\n", options.trim().replace('\n', ", "));
+        }
+        if !guesses.is_empty() {
+            found += &format!("{what} {}\n{guesses}", shapes.join(" "));
+        }
+    };
+    for classes in [1, 2, 80] {
+        let scores = (classes, Sigmoid);
+        let tails = [
+            ("unknown", OutputTail::default(), 4 + classes),
+            ("unknown", OutputTail::default(), 5 + classes),
+            ("unknown", OutputTail::default(), 4 + classes + 32),
+            ("straight from a layer", row(&[(4 + classes, Raw)]), 4 + classes),
+            ("logits, distances", row(&[(classes, Raw), (32, Raw)]), classes + 32),
+            ("scores, distances", row(&[scores, (32, Raw)]), classes + 32),
+            ("raw box, objectness, scores", row(&[(4, Raw), (1, Sigmoid), scores]), 5 + classes),
+            (
+                "exp box, objectness, scores",
+                exp(row(&[(2, Computed), (2, Computed), (1, Sigmoid), scores])),
+                5 + classes,
+            ),
+            ("box, objectness with scores", row(&[(2, Computed), (2, Computed), (1 + classes, Sigmoid)]), 5 + classes),
+            ("box, scores", row(&[(4, Computed), scores]), 4 + classes),
+            ("box, scores, points", row(&[(4, Computed), scores, (34, Computed)]), 4 + classes + 34),
+            ("box, scores, angle", row(&[(4, Computed), scores, (1, Computed)]), 5 + classes),
+            ("fractions, scores", row(&[(4, Sigmoid), scores]), 4 + classes),
+            ("chosen", chosen(row(&[(6, Computed)])), 6),
+            ("chosen with more", chosen(row(&[(6 + 3 * classes, Computed)])), 6 + 3 * classes),
+        ];
+        for (what, tail, width) in tails {
+            for rows in [2100, 2125, 6300, 6375, 300, 1001, 0] {
+                for shape in [[1, rows, width], [1, width, rows]] {
+                    note(what, &[(tensor("output", &shape), tail.clone())]);
+                }
+            }
+        }
+        let of_scores =
+            [("unknown", OutputTail::default()), ("logits", row(&[(classes, Raw)])), ("sigmoid", row(&[scores]))];
+        let softmax = ("softmax", row(&[(classes, Softmax)]));
+        for (what, tail) in of_scores.into_iter().chain([softmax]) {
+            for rows in [300, 1001, 2100, 0] {
+                let boxes = (tensor("boxes", &[1, rows, 4]), row(&[(4, Computed)]));
+                let table = (tensor("scores", &[1, rows, classes]), tail.clone());
+                note(&format!("boxes, {what}"), &[boxes.clone(), table.clone()]);
+                note(&format!("{what}, boxes"), &[table, boxes]);
+            }
+        }
+    }
+    if std::env::var_os("VISIOND_REGENERATE").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/heads/guess_rows.txt"), &found).unwrap();
+    }
+    let wanted = include_str!("guess_rows.txt");
+    for (line, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
+        assert_eq!(
+            found,
+            wanted,
+            "line {} of guess_rows.txt; after a change that means it, VISIOND_REGENERATE=1",
+            line + 1
+        );
+    }
+    assert_eq!(found.lines().count(), wanted.lines().count());
 }
