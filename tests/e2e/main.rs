@@ -15,6 +15,7 @@ mod cards;
 mod certificates;
 mod check;
 mod children;
+mod clear_login;
 mod commands;
 mod detect;
 mod documents;
