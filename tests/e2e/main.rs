@@ -16,6 +16,7 @@ mod certificates;
 mod check;
 mod children;
 mod clear_login;
+mod clock;
 mod commands;
 mod detect;
 mod documents;
