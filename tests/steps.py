@@ -273,6 +273,7 @@ def lints(after=()):
         Step("links", [sys.executable, "tests/links.py"], title="links in the documents"),
         Step("messages", [sys.executable, "tests/messages.py"], title="messages in the documents"),
         Step("remedies", [sys.executable, "tests/remedies.py"], title="errors have remedies"),
+        Step("skips", [sys.executable, "tests/skips.py"], title="no test ends early unnoticed"),
         Step("imports", [sys.executable, "tests/imports.py"], title="no imports in circles"),
         Step("crates", deny, after, title="crates: bans, licences, sources, duplicates", skipped=no_deny()),
         Step("advisories", [sys.executable, "tests/advisories.py"], after, title="crates: known vulnerabilities", skipped=no_deny()),

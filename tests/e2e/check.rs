@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::SystemTime;
 
-use visiond_tests::{Daemon, assert_no_panic, certificates, fill, root, run, stderr, visiond};
+use visiond_tests::{Daemon, assert_no_panic, certificates, fill, root, run, skip, stderr, visiond};
 
 /// Runs `visiond COMMAND c.toml` in `folder`, as a user does who is there.
 fn in_folder(folder: &Path, command: &str) -> Output {
@@ -44,8 +44,10 @@ fn a_library_named_without_a_folder_is_beside_the_configuration() {
         assert_eq!(output.status.code(), Some(if command == "run" { 4 } else { 3 }));
         assert!(said(&output).contains("./libc.so.6: cannot open shared object file"), "{}", said(&output));
     }
-    // Run only where tests have ONNX Runtime.
-    let Some(library) = std::env::var_os("ORT_DYLIB_PATH") else { return };
+    let Some(library) = std::env::var_os("ORT_DYLIB_PATH") else {
+        skip("ORT_DYLIB_PATH names no library of ONNX Runtime");
+        return;
+    };
     std::os::unix::fs::symlink(library, folder.path().join("ort.so")).unwrap();
     write("ort.so");
     for command in ["check", "run"] {

@@ -15,6 +15,8 @@ mod cards;
 mod certificates;
 mod check;
 mod children;
+mod clear_login;
+mod clock;
 mod commands;
 mod detect;
 mod documents;

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
-use visiond_tests::{root, run, stderr, visiond};
+use visiond_tests::{root, run, skip, stderr, visiond};
 
 const NAMESPACE: [&str; 3] = ["--user", "--map-root-user", "--net"];
 
@@ -13,7 +13,7 @@ const NAMESPACE: [&str; 3] = ["--user", "--map-root-user", "--net"];
 fn probe_among(devices: &[&str], args: &[&str]) -> Option<(Output, String)> {
     let may = Command::new("unshare").args(NAMESPACE).args(["ip", "link", "set", "lo", "up"]).output();
     if !may.is_ok_and(|output| output.status.success()) {
-        println!("skipped: this user may not make a network namespace (unshare --user --net), or `ip` is missing");
+        skip("this user may not make a network namespace (unshare --user --net), or `ip` is missing");
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -137,11 +137,11 @@ fn nothing_is_sent_unless_it_is_asked_for() {
 #[test]
 fn without_a_network_it_says_so() {
     let mut command = Command::new("unshare");
-    let Ok(output) = command.args(NAMESPACE).arg(visiond()).args(["probe", "--discover"]).output() else { return };
-    if stderr(&output).contains("unshare:") {
-        println!("skipped: this user may not make a network namespace (unshare --user --net)");
+    let output = command.args(NAMESPACE).arg(visiond()).args(["probe", "--discover"]).output();
+    let Some(output) = output.ok().filter(|output| !stderr(output).contains("unshare:")) else {
+        skip("this user may not make a network namespace (unshare --user --net)");
         return;
-    }
+    };
     assert_eq!(output.status.code(), Some(5));
     assert!(stderr(&output).contains("no network interface is up"), "{}", stderr(&output));
 }

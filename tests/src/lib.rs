@@ -43,9 +43,19 @@ pub fn wait_until_or_show(what: &str, mut ready: impl FnMut() -> bool, log: impl
     }
 }
 
-/// The binary under test: `VISIOND_BIN`, else the development build.
+/// Reports that the running test cannot test what it should, so that `tests/steps.py` counts it as skipped: what a test prints with
+/// macros, the runner keeps to itself.
+pub fn skip(reason: &str) {
+    use std::io::Write as _;
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
+}
+
+/// The binary under test: `VISIOND_BIN`, else the development build. A relative path is one of the checkout, because cargo runs tests
+/// in the folder of their package.
 pub fn visiond() -> PathBuf {
-    let path = std::env::var_os("VISIOND_BIN").map_or_else(|| root().join("target/debug/visiond"), PathBuf::from);
+    let named = std::env::var_os("VISIOND_BIN").map(PathBuf::from);
+    let path = root().join(named.unwrap_or_else(|| PathBuf::from("target/debug/visiond")));
     assert!(path.is_file(), "{} is missing: run `cargo build -p visiond`", path.display());
     path
 }

@@ -1,9 +1,12 @@
 //! The address of a network camera, and its login: in the URL, or in a file that may have changed since.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
-use url::Url;
+use url::{Host, Url};
+use visiond_config::is_loopback;
 use visiond_system::credentials::{CredentialError, Login};
 
 use super::ffprobe::shown;
@@ -38,6 +41,42 @@ pub fn read_login(login: Option<&Path>) -> Result<Option<Login>, SourceError> {
         CredentialError::Unreadable { is_missing: true, .. } => SourceError::transient(error.to_string()),
         error => SourceError::permanent(error.to_string()),
     })
+}
+
+/// The most hosts that were warned of and are remembered.
+const MOST_WARNED: usize = 1024;
+
+/// Warns, once for each host, that a login goes over the network as it is: `url` is without TLS, and the camera asks for Basic. As for
+/// brokers, this machine itself is no network.
+pub fn warn_of_clear_login(url: &Url) {
+    static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let host = url.host_str().unwrap_or_default();
+    if !crosses_network(url) || !is_first(&WARNED, host) {
+        return;
+    }
+    log::warn!(
+        "user and password for {host} go over the network in clear, because the camera asks for basic authentication: set it to digest, \
+         or use {}s:// in `url`",
+        url.scheme()
+    );
+}
+
+fn crosses_network(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name != "localhost" && !name.parse().is_ok_and(is_loopback),
+        Some(Host::Ipv4(ip)) => !is_loopback(ip.into()),
+        Some(Host::Ipv6(ip)) => !is_loopback(ip.into()),
+        None => true,
+    }
+}
+
+/// Whether the host is new. A hostile camera may redirect to ever new hosts.
+fn is_first(warned: &Mutex<BTreeSet<String>>, host: &str) -> bool {
+    let mut warned = warned.lock();
+    if warned.len() >= MOST_WARNED {
+        warned.clear();
+    }
+    warned.insert(host.to_owned())
 }
 
 fn split(text: &str) -> Result<(Url, Option<Login>), SourceError> {
@@ -78,6 +117,25 @@ mod tests {
             assert_eq!((found.as_str(), login.unwrap().into_parts().0.as_str()), (plain, "file"));
         }
         assert!(camera_address("rtsp://cam/", None).unwrap().1.is_none());
+    }
+
+    #[test]
+    fn a_login_in_clear_is_warned_of_once_for_each_host_of_the_network() {
+        for (url, wanted) in [
+            ("rtsp://cam/", true),
+            ("rtsp://192.0.2.7:554/", true),
+            ("http://[2001:db8::1]/", true),
+            ("rtsp://localhost/", false),
+            ("rtsp://127.0.0.1:8554/", false),
+            ("http://127.0.0.9/", false),
+            ("http://[::1]/", false),
+        ] {
+            assert_eq!(crosses_network(&Url::parse(url).unwrap()), wanted, "{url}");
+        }
+        let warned = Mutex::default();
+        assert!(is_first(&warned, "cam") && !is_first(&warned, "cam") && is_first(&warned, "gate"));
+        (0..2 * MOST_WARNED).for_each(|number| assert!(is_first(&warned, &number.to_string())));
+        assert!(warned.lock().len() <= MOST_WARNED);
     }
 
     #[test]

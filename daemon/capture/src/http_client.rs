@@ -25,7 +25,7 @@ use self::body::Body;
 use self::connection::{Connection, Received};
 use self::content_coding::ContentCoding;
 pub use self::failure::Failure;
-use super::camera_address::{camera_address, check_login, check_url};
+use super::camera_address::{camera_address, check_login, check_url, warn_of_clear_login};
 use super::camera_tls::{CameraTls, TlsKeys};
 use super::ffprobe::shown;
 use super::source::{SourceError, SourceFault};
@@ -382,6 +382,9 @@ impl HttpClient {
                 )));
             }
             is_answered = true;
+            if url.scheme() == "http" && login.sends_password() {
+                warn_of_clear_login(url);
+            }
             self.skip_body(&mut answer, stop, deadline)?;
         }
         Err(Failure::Refused("the camera refuses every nonce that it gives (401): restart it".to_owned()))

@@ -278,6 +278,7 @@ impl SessionTarget {
             shown: shown(&config.url),
             login,
             tls: config.into(),
+            require_digest: config.require_digest,
             transport: config.transport,
             key_frames_only: config.key_frames_only,
             timeout: config.timeout,

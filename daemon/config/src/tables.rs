@@ -78,7 +78,12 @@ impl<'a, 'i> TableReader<'a, 'i> {
 
     /// Reads a key with a default. Returns the default after an error too, so that reading continues.
     pub fn or_default<T>(&mut self, name: &'static str, doc: &str, kind: &KeyKind<T>, default: T) -> T {
-        self.item(name, &note(doc, &format!("default {}", kind.inline(&default))), kind).unwrap_or(default)
+        // Tables that may be missing have no default in a line.
+        let shown = match kind.inline(&default).as_str() {
+            "" => "optional".to_owned(),
+            text => format!("default {text}"),
+        };
+        self.item(name, &note(doc, &shown), kind).unwrap_or(default)
     }
 
     /// Reads an optional key.

@@ -716,6 +716,15 @@ fn a_relative_device_is_written_so_that_it_reads_as_a_path() {
 }
 
 #[test]
+fn a_table_in_place_of_a_list_of_tables_has_a_whole_sentence() {
+    for name in ["model", "camera", "sink"] {
+        let errors = Config::parse(&format!("[{name}]\nname = \"m\"\n"), Path::new("v.toml")).unwrap_err().to_string();
+        assert!(errors.contains(&format!("write `[[{name}]]`")) && errors.contains("(optional)"), "{errors}");
+        assert!(!errors.contains("(default )"), "{errors}");
+    }
+}
+
+#[test]
 fn a_login_in_clear_is_warned_of_where_the_network_sees_it() {
     for (url, is_warned) in [
         ("mqtt://192.0.2.7", true),
@@ -724,9 +733,17 @@ fn a_login_in_clear_is_warned_of_where_the_network_sees_it() {
         ("mqtt://localhost", false),
         ("mqtt://127.0.0.1:1883", false),
         ("mqtt://[::1]", false),
+        ("nats://192.0.2.7", true),
+        ("nats://localhost\", \"nats://nats.lan:4222", true),
+        ("nats://localhost", false),
+        ("tls://nats.lan", false),
     ] {
         let camera = "[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
-        let text = format!("{MODEL}{camera}[[sink]]\ntype = \"mqtt\"\nurl = \"{url}\"\nlogin = \"broker\"\n");
+        let sink = match url.starts_with("mqtt") {
+            true => format!("type = \"mqtt\"\nurl = \"{url}\"\n"),
+            false => format!("type = \"nats\"\nurl = [\"{url}\"]\n"),
+        };
+        let text = format!("{MODEL}{camera}[[sink]]\n{sink}login = \"broker\"\n");
         let mut diagnostics = diagnostics::Diagnostics::default();
         Document::parse(&text, &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics).unwrap();
         let found = diagnostics.into_findings(Path::new("v.toml"), &text);

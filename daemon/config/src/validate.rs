@@ -207,9 +207,16 @@ fn encryption(sink: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
     let url = sink.text("url").map(|(url, _)| url);
     let plain = url.is_some_and(|url| url.starts_with("mqtt://"));
     let host = url.and_then(split_broker).map(|(_, host, _)| host);
-    let here = host.is_none_or(|host| host == "localhost" || host.parse().is_ok_and(is_loopback));
-    if let Some((_, span)) = sink.text("login").filter(|_| plain && !here) {
-        diagnostics.warning(span, "user and password go over the network in clear: use mqtts:// in `url`");
+    let is_here = |host: &str| host == "localhost" || host.parse().is_ok_and(is_loopback);
+    let here = host.is_none_or(is_here);
+    // Each server of a cluster gets the login. A key of TLS makes NATS require it whatever the URL says.
+    let requires_tls = sink.has("ca") || sink.has("certificate");
+    let is_nats = sink.is("type", "nats") && !requires_tls;
+    let mut servers = sink.texts("url").filter_map(|(url, _)| split_broker(url));
+    let nats_in_clear = is_nats && servers.any(|(scheme, host, _)| scheme == "nats" && !is_here(host));
+    if let Some((_, span)) = sink.text("login").filter(|_| plain && !here || nats_in_clear) {
+        let secure = if nats_in_clear { "tls" } else { "mqtts" };
+        diagnostics.warning(span, format!("user and password go over the network in clear: use {secure}:// in `url`"));
     }
     for (key, other) in [("ca", None), ("certificate", Some("key")), ("key", Some("certificate"))] {
         let Some((_, span)) = sink.text(key) else { continue };

@@ -136,8 +136,8 @@ fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write; both clocks exist on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &mut time) };
-    // Neither clock is negative: one starts at boot, the other in 1970.
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    // A wall clock before 1970, as of a board whose battery is empty, stays at 1970 here.
+    u64::try_from(time.tv_sec).map_or(0, |seconds| seconds.saturating_mul(1_000_000_000) + time.tv_nsec as u64)
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -17,6 +17,8 @@ pub struct Authenticator {
     user: String,
     password: String,
     challenge: Option<Challenge>,
+    /// Whether Basic is no answer.
+    is_digest_only: bool,
     /// How many requests the nonce has served.
     nonce_count: u32,
 }
@@ -64,7 +66,22 @@ impl fmt::Debug for Authenticator {
 impl Authenticator {
     /// Makes one that sends nothing before the first challenge.
     pub fn new(user: String, password: String) -> Self {
-        Self { user, password, challenge: None, nonce_count: 0 }
+        Self { user, password, challenge: None, is_digest_only: false, nonce_count: 0 }
+    }
+
+    /// Answers no challenge of Basic from now on, which sends the password as it is.
+    pub fn require_digest(&mut self) {
+        self.is_digest_only = true;
+    }
+
+    /// Whether Basic is no answer.
+    pub fn is_digest_only(&self) -> bool {
+        self.is_digest_only
+    }
+
+    /// Whether requests have the password as it is, which everyone on the way can read where there is no TLS.
+    pub fn sends_password(&self) -> bool {
+        self.challenge == Some(Challenge::Basic)
     }
 
     /// Takes the values of the `WWW-Authenticate` headers of a 401, and chooses the strongest that it can answer. Returns false if it
@@ -75,6 +92,7 @@ impl Authenticator {
             Challenge::Digest(digest) => Some(digest.algorithm),
         };
         let offered = values.into_iter().flat_map(|value| challenges(&String::from_utf8_lossy(value)));
+        let offered = offered.filter(|challenge| !self.is_digest_only || *challenge != Challenge::Basic);
         let Some(best) = offered.max_by_key(strength) else { return false };
         // A server that knew Digest does not want the password in the clear: somebody on the way does.
         if best == Challenge::Basic && matches!(self.challenge, Some(Challenge::Digest(_))) {

@@ -57,6 +57,12 @@ pub enum ClientError {
     /// A login was refused with a nonce of that very answer.
     #[error("the camera refuses the user or password (401): correct `login`")]
     LoginRefused,
+    /// The camera offers no Digest, which the login requires.
+    #[error(
+        "the camera offers no digest authentication, which `require_digest` demands: set it in the camera, or use rtsps:// in `url` \
+         and remove `require_digest`"
+    )]
+    DigestRequired,
     /// The camera asks for a login in a way that is not known here.
     #[error(
         "the camera requires a kind of authentication that visiond does not know ({0}): set Digest or Basic in the camera"
@@ -90,7 +96,9 @@ impl ClientError {
     /// Returns the status of the answer, if that is what failed.
     pub const fn status(&self) -> Option<u16> {
         match self {
-            Self::LoginRequired | Self::LoginRefused | Self::UnknownAuthentication(_) => Some(401),
+            Self::LoginRequired | Self::LoginRefused | Self::DigestRequired | Self::UnknownAuthentication(_) => {
+                Some(401)
+            }
             Self::Refused { status, .. } => Some(*status),
             Self::Message(_) | Self::NoStream | Self::Multicast | Self::UdpOnly | Self::TcpOnly => None,
         }
@@ -277,6 +285,18 @@ impl Client {
         // Some cameras describe nothing before they were asked for their methods.
         this.request(Method::Options, this.url.to_string(), Vec::new());
         this
+    }
+
+    /// Answers no challenge of Basic, which sends the password as it is.
+    pub fn require_digest(&mut self) {
+        if let Some(authenticator) = &mut self.authenticator {
+            authenticator.require_digest();
+        }
+    }
+
+    /// Whether requests have the password as it is.
+    pub fn sends_password(&self) -> bool {
+        self.authenticator.as_ref().is_some_and(Authenticator::sends_password)
     }
 
     /// Returns where the session is.
@@ -545,6 +565,7 @@ impl Client {
                 }
                 match is_answerable {
                     true => ClientError::LoginRefused,
+                    false if authenticator.is_digest_only() => ClientError::DigestRequired,
                     false => {
                         let schemes = headers.all("www-authenticate").map(|value| {
                             let text = String::from_utf8_lossy(value);

@@ -29,7 +29,14 @@ fn noise(count: usize) -> Vec<f32> {
 }
 
 fn judge() -> Option<Backend> {
-    backends().into_iter().find(|backend| *backend == Backend::OnnxRuntime)
+    let found = backends().into_iter().find(|backend| *backend == Backend::OnnxRuntime);
+    if found.is_none() {
+        use std::io::Write as _;
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test");
+        let _ = writeln!(std::io::stderr(), "skipped: {test}: ONNX Runtime is not there: set ORT_DYLIB_PATH");
+    }
+    found
 }
 
 /// The first output of a model over noise.

@@ -21,6 +21,7 @@ use visiond_rtsp::sdp::StreamDescription;
 use visiond_system::credentials::Login;
 use visiond_system::redact::redact_line;
 
+use super::super::camera_address::warn_of_clear_login;
 use super::super::camera_connection::{CameraConnection, Lookup, begin_connection, connection_result};
 use super::super::camera_tls::CameraTls;
 use super::datagram_ports::DatagramPorts;
@@ -100,6 +101,8 @@ struct Talk {
     client: Client,
     /// Whether the login is meant for this server.
     may_have_login: bool,
+    /// Whether it was looked at whether the login goes over the network in clear.
+    has_warned: bool,
     /// When bytes came last.
     last_bytes: Instant,
 }
@@ -370,12 +373,17 @@ impl Session {
         }
         let may_have_login = self.may_have_login(address);
         let login = self.target.login.clone().filter(|_| may_have_login);
+        let mut client = Client::new(self.url.clone(), login.map(Login::into_parts));
+        if self.target.require_digest {
+            client.require_digest();
+        }
         self.stage = Stage::Talking(Box::new(Talk {
             connection,
             tls,
             ports: None,
-            client: Client::new(self.url.clone(), login.map(Login::into_parts)),
+            client,
             may_have_login,
+            has_warned: false,
             last_bytes: Instant::now(),
         }));
         Ok(())
@@ -392,6 +400,10 @@ impl Session {
 
     fn talk(&mut self, until: Instant, receive: &mut dyn FnMut(Received)) -> Result<(), Failure> {
         let Stage::Talking(talk) = &mut self.stage else { return Ok(()) };
+        if !talk.has_warned && talk.tls.is_none() && talk.client.sends_password() {
+            talk.has_warned = true;
+            warn_of_clear_login(&self.url);
+        }
         talk.send()?;
         let is_playing = *talk.client.phase() == Phase::Playing;
         let until = talk.client.due().map_or(until, |due| due.min(until));

@@ -17,6 +17,8 @@ pub struct SessionTarget {
     pub shown: String,
     pub login: Option<Login>,
     pub tls: TlsKeys,
+    /// Whether the login may not be sent as it is.
+    pub require_digest: bool,
     pub transport: RtspTransport,
     pub key_frames_only: bool,
     pub timeout: Duration,

@@ -407,6 +407,15 @@ fn a_login_answers_as_the_camera_requests_and_a_wrong_one_is_named_but_not_shown
         assert!(!error.contains("wr0ng"), "{error}");
         let (_, _, error) = read_all(&of(None));
         assert!(error.contains("requires a user and password (401): set `login`"), "{error}");
+        let strict = RtspConfig { require_digest: true, ..of(login("gate:s3cret:w@rd")) };
+        let (frames, _, error) = read_all(&strict);
+        let wanted = if auth == "digest" { 30 } else { 0 };
+        assert_eq!(frames.len(), wanted, "{auth}: {error}");
+        assert_eq!(
+            error.contains("the camera offers no digest authentication, which `require_digest`"),
+            wanted == 0,
+            "{error}"
+        );
         let with_user = server.url().replace("//", "//gate:s3cret%3Aw%40rd@");
         let (frames, _, error) = read_all(&config(&with_user));
         assert_eq!(frames.len(), 30, "{auth}: {error}");

@@ -138,7 +138,7 @@ prop_compose! {
         path in "[a-z0-9/?=_.]{0,20}", preview_url in of(Just("rtsp://10.0.0.1:554/PREVIEW".to_owned())),
         (tls, (ca, fingerprint, insecure)) in tls(),
         login_transport in (of(prop_oneof![path(), Just(PathBuf::from("gate"))]), word()),
-        key_frames_only: bool, damaged in word(), decoder in word(), ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))],
+        require_digest: bool, key_frames_only: bool, damaged in word(), decoder in word(), ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))],
         confined: bool,
         max_memory_bytes in (16_u64 << 20)..=1 << 40, pixels in word(), color_matrix in of(word()), color_range in of(word()),
         timeout in duration(100, 3_600_000),
@@ -146,7 +146,7 @@ prop_compose! {
         let scheme = if tls { "rtsps" } else { "rtsp" };
         let (url, (login, transport)) = (format!("{scheme}://10.0.0.1:554/{path}"), login_transport);
         RtspConfig {
-            url, preview_url, login, ca, fingerprint, insecure, transport, key_frames_only, damaged, decoder, ffmpeg, confined, max_memory_bytes, pixels, color_matrix,
+            url, preview_url, login, require_digest, ca, fingerprint, insecure, transport, key_frames_only, damaged, decoder, ffmpeg, confined, max_memory_bytes, pixels, color_matrix,
             color_range, timeout,
         }
     }

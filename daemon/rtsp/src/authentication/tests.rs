@@ -29,6 +29,18 @@ fn responses_are_those_of_the_standards() {
 }
 
 #[test]
+fn a_login_for_digest_alone_answers_no_basic() {
+    let (basic, digest) = (&b"Basic realm=\"a\""[..], &b"Digest realm=\"a\", nonce=\"1\""[..]);
+    let mut open = Authenticator::new("me".into(), "p:w".into());
+    assert!(!open.sends_password() && open.challenge([basic]) && open.sends_password());
+    let mut strict = Authenticator::new("me".into(), "p:w".into());
+    strict.require_digest();
+    assert!(!strict.challenge([basic]) && strict.authorization("DESCRIBE", "rtsp://h/").is_none());
+    assert!(strict.challenge([basic, digest]) && !strict.sends_password());
+    assert!(strict.authorization("DESCRIBE", "rtsp://h/").unwrap().starts_with("Digest "));
+}
+
+#[test]
 fn the_strongest_challenge_is_answered() {
     let mut authenticator = Authenticator::new("me".into(), "p:w".into());
     assert_eq!(authenticator.authorization("DESCRIBE", "rtsp://h/"), None);
