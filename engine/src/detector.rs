@@ -475,7 +475,7 @@ fn wanted_classes(asked: &[String], names: &[String]) -> Result<Option<Vec<u32>>
 }
 
 /// Returns a hint with the nearest class names.
-fn class_hint(name: &str, names: &[String]) -> String {
+pub fn class_hint(name: &str, names: &[String]) -> String {
     if names.is_empty() {
         return ": its card names no classes; use their numbers".to_owned();
     }

@@ -420,3 +420,25 @@ fn with_the_shipped_configuration_nothing_would_run() {
         assert!(said(&output).contains(words), "{command}: {}", said(&output));
     }
 }
+
+#[test]
+fn a_label_to_count_that_no_model_has_is_a_warning_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink =
+        |labels: &str| format!("[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1\"\ncount_labels = [{labels}]\n");
+    for (labels, words) in
+        [("\"Person\", \"car\"", Some("no model has the class `Person`: did you mean `person`?")), ("\"car\"", None)]
+    {
+        fs::write(folder.path().join("c.toml"), fill(&format!("{MODEL}{PATTERN}{}", sink(labels)), folder.path()))
+            .unwrap();
+        let output = in_folder(folder.path(), "check");
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(
+            said(&output).matches("no model has the class").count(),
+            usize::from(words.is_some()),
+            "{}",
+            said(&output)
+        );
+        assert!(words.is_none_or(|words| said(&output).contains(words)), "{}", said(&output));
+    }
+}

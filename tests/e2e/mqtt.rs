@@ -492,3 +492,89 @@ fn a_missing_camera_is_published_with_its_reason() {
     let reason = state["reason"].as_str().unwrap();
     assert!(reason.contains("video-nowhere"), "{reason}");
 }
+
+#[test]
+fn a_broker_without_retained_messages_or_with_a_lower_quality_gets_the_detections() {
+    for (setting, words) in [
+        ("retain_available false\n", "the broker retains nothing: a reader"),
+        ("max_qos 0\n", "the broker has QoS 0 only: messages"),
+        ("retain_available false\nmax_qos 0\n", "the broker retains nothing and has QoS 0 only"),
+    ] {
+        for protocol in ["5", "3.1.1"] {
+            let broker = Mosquitto::start_with(|_| format!("allow_anonymous true\n{setting}"));
+            let reader = broker.reader("visiond/gate/#", &["-q", "0"]);
+            let sink = format!("{}protocol = \"{protocol}\"\nqos_detections = 2\n", url(&broker));
+            let mut daemon = Daemon::start(&config(&sink));
+            daemon.wait_until("messages", |_| reader.under("/detections").len() >= 20);
+            daemon.wait_until("the state", |_| !reader.under("/state").is_empty());
+            let log = daemon.log();
+            assert_eq!(log.matches(words).count(), 1, "{setting} {protocol}:\n{log}");
+            daemon.signal(libc::SIGKILL);
+            wait_until("the will", || last(&reader.under("/availability")).as_deref() == Some("offline"));
+        }
+    }
+}
+
+#[test]
+fn what_a_reload_switches_off_does_not_stay_at_the_broker() {
+    let broker = Mosquitto::start();
+    let on = format!("{}retain = true\nsnapshot_interval = \"1s\"\n", url(&broker));
+    let mut daemon = Daemon::start(&config(&on));
+    let kept = || {
+        let kept =
+            broker.retained("#").into_iter().map(|message| message.topic).filter(|topic| !topic.starts_with('$'));
+        let mut kept: Vec<_> = kept.collect();
+        kept.sort_unstable();
+        kept
+    };
+    let [availability, detections, snapshot, state] =
+        ["availability", "cameras/door/detections", "cameras/door/snapshot", "cameras/door/state"];
+    let under =
+        |prefix: &str, topics: &[&str]| topics.iter().map(|topic| format!("{prefix}/gate/{topic}")).collect::<Vec<_>>();
+    daemon.wait_until("everything", |_| kept() == under("visiond", &[availability, detections, snapshot, state]));
+    daemon.reconfigure(&config(&url(&broker)));
+    daemon.wait_until("it to be cleared", |_| kept() == under("visiond", &[availability, state]));
+    daemon.reconfigure(&config(&on));
+    daemon.wait_until("everything", |_| kept() == under("visiond", &[availability, detections, snapshot, state]));
+    daemon.reconfigure(&config(&format!("{on}topic_prefix = \"other\"\n")));
+    daemon
+        .wait_until("the new prefix alone", |_| kept() == under("other", &[availability, detections, snapshot, state]));
+    // Another name, and switched off over a restart.
+    log_after(daemon);
+    let renamed = config(&format!("{}topic_prefix = \"other\"\n", url(&broker))).replace("\"door\"", "\"porch\"");
+    let mut daemon = Daemon::start(&renamed);
+    daemon.wait_until("the new name alone", |_| kept() == under("other", &[availability, "cameras/porch/state"]));
+    log_after(daemon);
+}
+
+#[test]
+fn however_many_cameras_there_are_none_stays_in_home_assistant_that_is_gone() {
+    for (cameras, gone) in [(1, 1), (80, 300)] {
+        // The tests' own reader gets everything at QoS 2.
+        let broker = Mosquitto::start_with(|_| "allow_anonymous true\nmax_queued_messages 0\n".to_owned());
+        let mut left = Vec::new();
+        for number in 0..gone {
+            let entities = (0..12).map(|entity| {
+                (
+                    format!("homeassistant/sensor/visiond_gate/old{number}_{entity}/config"),
+                    "{\"origin\":{\"name\":\"visiond\"}}".to_owned(),
+                )
+            });
+            left.extend(entities);
+            left.push((format!("visiond/gate/cameras/old{number}/state"), "{}".to_owned()));
+        }
+        broker.keep(&left);
+        let labels = "count_labels = [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\"]\n";
+        let mut text = config(&format!("{}home_assistant = true\n{labels}", url(&broker)));
+        for number in 1..cameras {
+            text += &format!(
+                "[[camera]]\nname = \"c{number}\"\nsource = {{ type = \"pattern\", width = 64, height = 48, fps = 0.05 }}\n"
+            );
+        }
+        let mut daemon = Daemon::start(&text);
+        let kept = |of: &str| broker.retained("#").iter().filter(|message| message.topic.contains(of)).count();
+        daemon.wait_until("the old ones to be gone", |_| kept("/old") == 0);
+        daemon.wait_until("the others", |_| kept("homeassistant/") == cameras * 13);
+        log_after(daemon);
+    }
+}

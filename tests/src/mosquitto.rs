@@ -1,6 +1,6 @@
 //! Mosquitto, the broker that the MQTT sink is tested with, and `mosquitto_sub`, which reads what arrived there.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -93,6 +93,26 @@ impl Mosquitto {
         let subscribed = format!(": {id} ");
         wait_until_or_show("the broker to subscribe a reader", || self.log().contains(&subscribed), || self.log());
         reader
+    }
+
+    /// Makes the broker keep these messages, as another client left them. For brokers that let everybody in.
+    pub fn keep(&self, messages: &[(String, String)]) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        // CONNECT of MQTT 3.1.1, clean, with the client id "k".
+        let mut bytes = vec![0x10, 13, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 1, b'k'];
+        for (topic, payload) in messages {
+            let length = 2 + topic.len() + payload.len();
+            // PUBLISH, retained, QoS 0, of less than 16 KiB.
+            bytes.extend([0x31, (length % 128) as u8 | 0x80, (length / 128) as u8, 0, topic.len() as u8]);
+            bytes.extend(topic.bytes().chain(payload.bytes()));
+        }
+        // PINGREQ, whose answer comes after all of them, and DISCONNECT.
+        bytes.extend([0xC0, 0]);
+        stream.write_all(&bytes).expect("the broker reads");
+        let mut answer = [0; 6];
+        stream.read_exact(&mut answer).expect("CONNACK and PINGRESP");
+        assert_eq!(answer, [0x20, 2, 0, 0, 0xD0, 0]);
+        stream.write_all(&[0xE0, 0]).expect("the broker reads");
     }
 
     /// What the broker keeps under `topic` now. For brokers that let everybody in.

@@ -127,7 +127,8 @@ impl Annotator {
             folder.open().map_err(|error| cannot_write(config, camera, &error))?;
         }
         let counters = Arc::new(Counters::default());
-        let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()));
+        let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()))
+            .costing("pictures are lost");
         let converter = RgbConverter::default();
         let slot = Arc::<Slot>::default();
         let mut drawer = Drawer { counters: Arc::clone(&counters), slot: Arc::clone(&slot), folder, outage, converter };

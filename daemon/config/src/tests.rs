@@ -505,6 +505,21 @@ fn words_that_are_no_types_have_the_types_that_are_meant() {
 }
 
 #[test]
+fn a_url_with_a_variable_says_that_none_is_replaced() {
+    let words = "contains ${CAMERA_PASSWORD}, and visiond replaces no variables: write the value";
+    for (source, url) in [
+        ("rtsp", "rtsp://me:${CAMERA_PASSWORD}@h/1"),
+        ("mjpeg", "http://h/1?p=${CAMERA_PASSWORD}"),
+        ("video", "https://me:${CAMERA_PASSWORD}@h/1.m3u8"),
+    ] {
+        let text = format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"{source}\", url = \"{url}\" }}\n");
+        assert!(sentences(&text).join("|").contains(words), "{source}");
+    }
+    let broker = "[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://${CAMERA_PASSWORD}\"\n";
+    assert!(sentences(&format!("{MODEL}{broker}")).join("|").contains(words));
+}
+
+#[test]
 fn a_preview_is_another_stream_of_an_rtsp_camera() {
     let camera = |keys: &str| format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ url = \"rtsp://h/1\", {keys} }}\n");
     let said = |keys: &str| sentences(&camera(keys)).join("|");

@@ -419,7 +419,7 @@ impl Message {
     /// Returns about how many bytes its line has, without writing it. Costs a few nanoseconds for each detection.
     fn about_bytes(&self) -> usize {
         let of_detection = |detection: &DetectionMessage| {
-            let segments = detection.segments.iter().flatten().map(|segment| segment.len() * COORDINATE_BYTES + 2);
+            let segments = detection.segments.iter().flatten().map(|segment| segment.len() * values::NUMBER_BYTES + 2);
             let mask = detection.mask.as_ref().map_or(0, |mask| mask.rle.counts.len() + 50);
             DETECTION_BYTES + detection.keypoints.len() * KEYPOINT_BYTES + segments.sum::<usize>() + mask
         };
@@ -429,11 +429,10 @@ impl Message {
     }
 }
 
-/// About how many bytes a message without detections has as JSON, a detection, a keypoint, and a number of an outline.
+/// About how many bytes a message without detections has as JSON, a detection, and a keypoint.
 const MESSAGE_BYTES: usize = 500;
 const DETECTION_BYTES: usize = 160;
 const KEYPOINT_BYTES: usize = 60;
-const COORDINATE_BYTES: usize = 6;
 
 /// A message to publish, with the line that all sinks share.
 #[derive(Debug)]

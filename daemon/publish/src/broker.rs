@@ -118,6 +118,13 @@ pub trait BrokerClient: Send {
     /// Ends the session with the broker, within that time.
     fn close(&mut self, within: Duration) -> impl Future<Output = ()>;
 
+    /// Ends the session with the broker because a reload has removed the sink, and clears what the broker retains for it.
+    /// `shares_discovery`: another sink may announce the same cameras.
+    fn remove(&mut self, within: Duration, shares_discovery: bool) -> impl Future<Output = ()> {
+        let _ = shares_discovery;
+        self.close(within)
+    }
+
     /// Applies new settings; returns `false` if the client has to connect again for them.
     fn configure(&mut self, config: &SinkConfig) -> bool;
 

@@ -14,11 +14,12 @@ mod topics;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use visiond_config::types::{MqttSinkConfig, SinkConfig, SinkKind};
+use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_system::credentials::Login;
 
 use self::cameras::RetainedCameras;
-use self::codec::{Connect, JSON, Publish};
+use self::codec::{Connect, JSON, Publish, SessionRefusal, WillDelivery};
+use self::connect::NoSession;
 use self::session::{MqttSession, SessionEvent};
 use self::topics::Topics;
 use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, tls};
@@ -32,7 +33,24 @@ pub struct MqttClient {
     topics: Topics,
     cameras: RetainedCameras,
     session: Option<MqttSession>,
+    /// The strongest will that the broker accepts.
+    will_delivery: WillDelivery,
+    /// The one of the last session.
+    accepted_will: WillDelivery,
+    /// How many connections in a row the broker closed without an answer.
+    closed: u32,
 }
+
+/// So many such connections in a row may mean that a broker of MQTT 3.1.1 does not accept the will: then weaker ones are tried.
+const CLOSED_FOR_WILL: u32 = 3;
+
+/// The wills that are tried, strongest first.
+const WILLS: [WillDelivery; 4] = [
+    WillDelivery { retain: true, qos: 1 },
+    WillDelivery { retain: false, qos: 1 },
+    WillDelivery { retain: true, qos: 0 },
+    WillDelivery { retain: false, qos: 0 },
+];
 
 impl MqttClient {
     /// Reads the files that the configuration names, as each connection does.
@@ -51,7 +69,17 @@ impl MqttClient {
         Self::check(config)?;
         let topics = Topics::new(&config.topic_prefix, &context.device);
         let cameras = RetainedCameras::new(sink, config, &context, &topics);
-        Ok(Self { sink: sink.name.clone(), config: config.clone(), context, topics, cameras, session: None })
+        Ok(Self {
+            sink: sink.name.clone(),
+            config: config.clone(),
+            context,
+            topics,
+            cameras,
+            session: None,
+            will_delivery: WILLS[0],
+            accepted_will: WILLS[0],
+            closed: 0,
+        })
     }
 
     fn connect_packet(&self) -> Result<Connect, String> {
@@ -61,7 +89,66 @@ impl MqttClient {
             keep_alive_seconds: u16::try_from(self.config.keep_alive.as_secs()).unwrap_or(u16::MAX),
             login,
             will: Some((self.topics.availability(), Bytes::from_static(b"offline"))),
+            will_delivery: self.will_delivery,
         })
+    }
+
+    /// Starts a session, with a weaker will if the broker does not accept this one.
+    async fn open_session(&mut self) -> Result<MqttSession, NoSession> {
+        if self.config.protocol == MqttProtocol::V5 {
+            // The broker says what it does not accept, which may have changed.
+            self.will_delivery = WILLS[0];
+        }
+        for _ in WILLS {
+            let connect = self.connect_packet()?;
+            let before = self.will_delivery;
+            match connect::open(&self.config, &connect).await {
+                Err(NoSession::Will(SessionRefusal::Retain)) if before.retain => self.will_delivery.retain = false,
+                Err(NoSession::Will(_)) if before.qos > 0 => self.will_delivery.qos = 0,
+                other => {
+                    self.note_end(&other);
+                    return other;
+                }
+            }
+        }
+        Err("the broker accepts no will".into())
+    }
+
+    /// Notes how an attempt ended. A broker that closes one connection after the other without an answer gets another will next time.
+    fn note_end(&mut self, end: &Result<MqttSession, NoSession>) {
+        match end {
+            Err(NoSession::Closed(_)) if self.config.protocol == MqttProtocol::V3 => {
+                self.closed += 1;
+                let weaker = self.closed.checked_sub(CLOSED_FOR_WILL).map_or(0, |more| more as usize + 1);
+                self.will_delivery = WILLS[weaker % WILLS.len()];
+            }
+            Ok(_) => {
+                self.closed = 0;
+                if std::mem::replace(&mut self.accepted_will, self.will_delivery) != self.will_delivery {
+                    self.warn_of_will();
+                }
+            }
+            Err(_) if self.closed > 0 => (self.will_delivery, self.closed) = (WILLS[0], 0),
+            Err(_) => {}
+        }
+    }
+
+    fn warn_of_will(&self) {
+        let WillDelivery { retain, qos } = self.will_delivery;
+        let lacks = match (retain, qos) {
+            (true, 1) => return,
+            (false, 1) => "retains nothing: a reader that connects later gets no state, picture or availability",
+            (true, _) => "has QoS 0 only: messages in flight are lost when the connection breaks",
+            (false, _) => {
+                "retains nothing and has QoS 0 only: a reader that connects later gets no state, picture or availability, and \
+                 messages in flight are lost when the connection breaks"
+            }
+        };
+        log::warn!(
+            "sink {}: {}: the broker {lacks}; allow retained messages and QoS 1 there",
+            self.sink,
+            self.config.url
+        );
     }
 
     fn client_id(&self) -> String {
@@ -100,8 +187,7 @@ impl MqttClient {
 impl BrokerClient for MqttClient {
     async fn connect(&mut self) -> Result<(), String> {
         self.session = None;
-        let connect = self.connect_packet()?;
-        let mut session = connect::open(&self.config, &connect).await?;
+        let mut session = self.open_session().await.map_err(|error| error.describe(&self.config.url))?;
         session.publish(self.availability("online"));
         self.cameras.begin(&mut session, Instant::now());
         self.session = Some(session);
@@ -130,7 +216,7 @@ impl BrokerClient for MqttClient {
                 BrokerEvent::Nothing
             }
             SessionEvent::Incoming(message) => {
-                self.cameras.incoming(session, &message);
+                self.cameras.incoming(&message);
                 BrokerEvent::Nothing
             }
             SessionEvent::Lost(reason) => {
@@ -155,6 +241,37 @@ impl BrokerClient for MqttClient {
         }
     }
 
+    async fn remove(&mut self, within: Duration, shares_discovery: bool) {
+        let gone = self.availability("");
+        let removed = async {
+            let mut session = self.session.take();
+            loop {
+                let is_last = session.is_none();
+                let mut open = match session.take() {
+                    Some(session) => session,
+                    // The sink that replaces this one may have taken the session over.
+                    None => {
+                        let mut connect = self.connect_packet().ok()?;
+                        (connect.client_id, connect.will) = (format!("{}-removed", connect.client_id), None);
+                        connect::open(&self.config, &connect).await.ok()?
+                    }
+                };
+                self.cameras.removed(&mut open, !shares_discovery);
+                open.publish(gone.clone());
+                if open.close(within).await {
+                    return Some(());
+                } else if is_last {
+                    return None;
+                }
+            }
+        };
+        let cleared = tokio::time::timeout(within, removed).await;
+        if !matches!(cleared, Ok(Some(()))) {
+            let (sink, url, topics) = (&self.sink, &self.config.url, self.topics.all());
+            log::warn!("sink {sink}: {url}: cannot clear what the broker retains at {topics}; see docs/mqtt.md");
+        }
+    }
+
     fn configure(&mut self, config: &SinkConfig) -> bool {
         let SinkKind::Mqtt(new) = &config.kind else { return true };
         let before = std::mem::replace(&mut self.config, new.clone());
@@ -163,6 +280,9 @@ impl BrokerClient for MqttClient {
                 config.clone();
             (url, protocol, login, ca, certificate, key, client_id, keep_alive)
         };
+        if (&before.url, before.protocol) != (&new.url, new.protocol) {
+            (self.will_delivery, self.accepted_will, self.closed) = (WILLS[0], WILLS[0], 0);
+        }
         let same_name = self.sink == config.name || new.client_id.is_some();
         self.sink.clone_from(&config.name);
         self.cameras.configure(config, new, &self.context, &self.topics);
@@ -314,9 +434,10 @@ mod tests {
             client.context.live.set_lanes(vec![LaneView { lane: Arc::new(LaneMetrics::new("m".into())), cameras }]);
             client.tick();
             assert!(at_once(client.event()).await.is_none());
+            assert!(matches!(packet(&mut broker).await, v5::Packet::Subscribe(_)), "what is retained");
             let v5::Packet::Publish(got) = packet(&mut broker).await else { panic!() };
             assert_eq!(text(&got.topic), "visiond/gate/cameras/door/state");
-            broker.write_all(&[0x40, 2, 0, 3]).await.unwrap();
+            broker.write_all(&[0x40, 2, 0, got.pkid as u8]).await.unwrap();
             let end = async {
                 let v5::Packet::Publish(got) = packet(&mut broker).await else { panic!() };
                 assert_eq!(

@@ -23,7 +23,7 @@ use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
 use crate::broker::{BrokerSink, SpoolWriter};
-use crate::queue::{Counters, Queue, TooLarge};
+use crate::queue::{Counters, Queue, Removed, TooLarge};
 use crate::sink::{Sink, SinkContext, SinkEnd, SinkError};
 use crate::wake_thread::WakeThread;
 use crate::{file, mqtt, nats, stdout, unix};
@@ -190,6 +190,9 @@ impl Publisher {
         }
         let stays = |sink: &&RunningSink| sinks.iter().any(|after| Arc::ptr_eq(&after.handle, &sink.handle));
         let gone: Vec<_> = before.iter().filter(|sink| !stays(sink)).cloned().collect();
+        let announces = |sink: &RunningSink| matches!(&sink.config.kind, SinkKind::Mqtt(mqtt) if mqtt.home_assistant);
+        let removed = Removed { shares_discovery: sinks.iter().any(announces) };
+        gone.iter().for_each(|sink| sink.handle.queue.remove(removed));
         self.shared.ending.lock().retired.clone_from(&gone);
         *self.shared.sinks.lock() = Arc::new(sinks);
         self.shared.end_without_readers();

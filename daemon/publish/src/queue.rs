@@ -61,6 +61,13 @@ impl Counters {
     }
 }
 
+/// A reload has removed the sink.
+#[derive(Debug, Clone, Copy)]
+pub struct Removed {
+    /// Another sink may announce the same cameras to Home Assistant.
+    pub shares_discovery: bool,
+}
+
 /// The result of [`Queue::pop`].
 #[derive(Debug)]
 pub enum Popped {
@@ -80,6 +87,7 @@ pub struct Queue {
     /// There are messages that the sink was not woken for.
     unannounced: AtomicBool,
     stop: Stop,
+    removed: OnceLock<Removed>,
     /// Counts of the messages by their fate.
     pub counters: Counters,
 }
@@ -208,6 +216,7 @@ impl Queue {
             wake_pipe: OnceLock::new(),
             unannounced: AtomicBool::new(false),
             stop: stop.clone(),
+            removed: OnceLock::new(),
             counters: Counters::default(),
         }
     }
@@ -352,6 +361,16 @@ impl Queue {
         self.notify();
     }
 
+    /// Notes that a reload has removed the sink; its queue is closed next.
+    pub fn remove(&self, removed: Removed) {
+        // The first reload that does so is the only one.
+        let _ = self.removed.set(removed);
+    }
+
+    pub fn removed(&self) -> Option<Removed> {
+        self.removed.get().copied()
+    }
+
     /// Whether the queue is closed and its deadline has passed.
     pub fn is_overdue(&self) -> bool {
         self.inner.lock().deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -471,7 +490,9 @@ mod tests {
         let kept: Vec<_> = (100..109).chain([208, 109, 209]).collect();
         assert_eq!((rest(&queue), counts(&queue)), (kept, [20, 12, 8, 0, 0]));
         let newest = Queue::of(&config(100, 32 * MIB, WhenFull::DropNewest), &stop);
-        (0..10).for_each(|sequence| drop(push_sized(&newest, "yard", sequence, 15 * MIB)));
+        for sequence in 0..10 {
+            assert_eq!(push_sized(&newest, "yard", sequence, 15 * MIB), None);
+        }
         assert_eq!((rest(&newest), counts(&newest)), (vec![0, 1], [2, 2, 8, 0, 0]));
     }
 

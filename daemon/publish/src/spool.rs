@@ -147,6 +147,10 @@ impl Spool {
         }
         spool.read_newest()?;
         spool.forget_acknowledged();
+        for segment in &mut spool.segments {
+            // What cannot be read now is not counted; reading it says why.
+            let _ = segment.count(directory);
+        }
         let next_number = spool.next_number;
         spool.next_to_read = spool.segments.front().map_or(next_number, |oldest| spool.next_to_read.max(oldest.first));
         Ok(spool)
@@ -155,9 +159,11 @@ impl Spool {
     /// Finds out the next message's number. Removes or sets aside newest segments without a readable record, which would be in the
     /// way of a new one of that name.
     fn read_newest(&mut self) -> Result<(), OpenError> {
-        while let Some(&newest) = self.segments.back() {
+        while let Some(newest) = self.segments.back_mut() {
             self.next_number = self.next_number.max(newest.first);
-            match newest.last(&self.directory) {
+            let counted = newest.count(&self.directory);
+            let newest = *newest;
+            match counted {
                 Ok(Some(last)) => {
                     self.next_number = self.next_number.max(last + 1);
                     if last <= self.cursor.number {
@@ -185,8 +191,10 @@ impl Spool {
     pub fn append<'a>(&mut self, messages: impl Iterator<Item = &'a QueuedMessage>) -> io::Result<()> {
         let mut records = Vec::new();
         let mut numbers: Option<(u64, u64)> = None;
+        let mut count = 0;
         for message in messages {
             if record::encode(message, &mut records) {
+                count += 1;
                 numbers = Some((numbers.map_or(message.number, |(first, _)| first), message.number));
             }
         }
@@ -219,6 +227,7 @@ impl Spool {
         }
         if let Some(segment) = self.segments.back_mut() {
             segment.bytes = writer.bytes;
+            (segment.records, segment.last) = (segment.records + count, last);
             self.unsynced.add(segment.first, &writer.file, start, &records);
         }
         self.writer = Some(writer);
@@ -240,7 +249,7 @@ impl Spool {
             }
             other => other,
         }?;
-        self.segments.push_back(Segment { first, bytes: writer.bytes });
+        self.segments.push_back(Segment { first, bytes: writer.bytes, ..Segment::default() });
         self.unsynced.folders.insert(self.directory.clone());
         self.unsynced.add(first, &writer.file, 0, segment::HEAD);
         Ok(writer)
@@ -342,7 +351,7 @@ impl Spool {
         if files::is_passing(&error) {
             return Err(error);
         }
-        let path = Segment { first, bytes: 0 }.path(&self.directory);
+        let path = Segment { first, ..Segment::default() }.path(&self.directory);
         match files::set_aside(&path, &error) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
                 log::error!("cannot read {}: {error}; its messages are lost", path.display());
@@ -413,14 +422,18 @@ impl Spool {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Returns the number of unacknowledged messages, if none is damaged.
+    /// Returns the number of unacknowledged messages. While the broker refuses a camera, what it has of the others since then counts.
     pub fn records(&self) -> u64 {
-        let oldest = self.segments.front().map_or(self.next_number, |oldest| oldest.first);
-        self.next_number - (self.cursor.number + 1).max(oldest).min(self.next_number)
+        self.records_from(self.cursor.number + 1)
     }
 
+    /// Returns how many messages were not read yet, as far as they are known: 0 does not mean that everything was read.
     pub fn unread(&self) -> u64 {
-        self.next_number.saturating_sub(self.next_to_read)
+        self.records_from(self.next_to_read)
+    }
+
+    fn records_from(&self, number: u64) -> u64 {
+        self.segments.iter().map(|segment| segment.records_from(number)).sum()
     }
 
     /// Moves on from the segment at this index, which was read to its end.
@@ -440,8 +453,7 @@ impl Spool {
         let Some(oldest) = self.segments.pop_front() else { return };
         let next = self.segments.front().map_or(next_first, |next| next.first);
         if self.next_to_read < next {
-            let unread_from = self.next_to_read.max(oldest.first);
-            self.dropped += next.min(self.next_number).saturating_sub(unread_from);
+            self.dropped += oldest.records_from(self.next_to_read);
             self.next_to_read = next;
         }
         if self.reader.as_ref().is_some_and(|reader| reader.first == oldest.first) {

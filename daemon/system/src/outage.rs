@@ -11,8 +11,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// Longest pause before a retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Consequence for messages without a spool.
-const LOST: &str = "lost";
+/// Consequence of an outage without a spool.
+const LOST: &str = "messages are lost";
 
 /// What to do about an output that cannot be used as it is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum IfUnusable {
 pub struct Outage {
     /// Name of the output in the log.
     what: String,
-    /// Consequence for the messages during the outage.
+    /// Consequence of the outage.
     cost: &'static str,
     current: Option<Current>,
 }
@@ -49,7 +49,7 @@ impl Outage {
         Self { what, cost: LOST, current: None }
     }
 
-    /// Sets the consequence for messages during an outage; the default is `lost`.
+    /// Sets the consequence of an outage; the default is `messages are lost`.
     pub fn costing(self, cost: &'static str) -> Self {
         Self { cost, ..self }
     }
@@ -85,11 +85,7 @@ impl Outage {
                 current.next_try = now + current.backoff.pause();
             }
             None => {
-                log::error!(
-                    "{} cannot be written: {reason}; until it works again, messages are {}",
-                    self.what,
-                    self.cost
-                );
+                log::error!("{} cannot be written: {reason}; until it works again, {}", self.what, self.cost);
                 let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
                 let next_try = now + backoff.pause();
                 self.current = Some(Current { reason: reason.to_owned(), since: now, backoff, next_try, lost: 0 });
@@ -109,7 +105,7 @@ impl Outage {
         if let Some(current) = self.current.take() {
             let seconds = now.saturating_duration_since(current.since).as_secs_f32();
             let what = &self.what;
-            if self.cost == LOST {
+            if self.cost.ends_with("lost") {
                 log::info!("{what} is written again after {seconds:.1} s; {} lost meanwhile", current.lost);
             } else {
                 log::info!("{what} is written again after {seconds:.1} s");

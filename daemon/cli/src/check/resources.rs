@@ -15,7 +15,10 @@ use visiond_capture::Buffers;
 use visiond_capture::v4l2::device::Node;
 use visiond_capture::v4l2::{controls, find_camera};
 use visiond_config::diagnostics::Diagnostics;
-use visiond_config::types::{Address, CameraConfig, Config, HttpConfig, ModelConfig, SourceConfig, V4l2Config};
+use visiond_config::types::{
+    Address, CameraConfig, Config, HttpConfig, ModelConfig, SinkKind, SourceConfig, V4l2Config,
+};
+use visiond_engine::detector::class_hint;
 use visiond_publish::PublishError;
 use visiond_service::model_trial;
 use visiond_service::{HttpError, ServiceError};
@@ -29,9 +32,21 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     let mut report = Report { path, report };
     let entry = |name, index| root.get(name).and_then(|item| item.get_ref().as_array()?.get(index));
     check_http(&config.http, root.get("http"), &mut report);
+    // `None` if a model cannot be loaded or its classes have no names.
+    let mut labels = Some(Vec::new());
     for (index, model) in config.models.iter().enumerate() {
-        if let Err(error) = check_model(model, config) {
-            report.refusal(span(entry("model", index), &["path"]), error.to_string(), &error.certainty());
+        match check_model(model, config) {
+            Ok(names) if !names.is_empty() => labels.iter_mut().for_each(|labels| labels.extend(names.iter().cloned())),
+            Ok(_) => labels = None,
+            Err(error) => {
+                labels = None;
+                report.refusal(span(entry("model", index), &["path"]), error.to_string(), &error.certainty());
+            }
+        }
+    }
+    for (index, sink) in config.sinks.iter().enumerate() {
+        if let (SinkKind::Mqtt(mqtt), Some(labels)) = (&sink.kind, &labels) {
+            check_labels(&mqtt.count_labels, labels, entry("sink", index), report.report);
         }
     }
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
@@ -44,11 +59,20 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     }
 }
 
-/// Loads the model and makes its detector and buffers as `run` does.
-fn check_model(model: &ModelConfig, config: &Config) -> Result<(), ServiceError> {
+/// Loads the model and makes its detector and buffers as `run` does; returns the names of its classes.
+fn check_model(model: &ModelConfig, config: &Config) -> Result<Vec<String>, ServiceError> {
     let loaded = model_trial::load(model, &config.engine, &Stop::new().map_err(ServiceError::System)?)?;
-    loaded.required_detector()?;
-    Buffers::new(&config.buffers, loaded.device()).map(drop).map_err(ServiceError::Buffers)
+    let detector = loaded.required_detector()?;
+    Buffers::new(&config.buffers, loaded.device()).map_err(ServiceError::Buffers)?;
+    Ok(detector.labels().iter().map(|label| label.to_string()).collect())
+}
+
+/// Warns of labels that no model gives: their count stays 0.
+fn check_labels(wanted: &[String], labels: &[String], entry: TableEntry<'_, '_>, report: &mut Diagnostics) {
+    for label in wanted.iter().filter(|label| !labels.contains(label)) {
+        let hint = class_hint(label, labels);
+        report.warning(span(entry, &["count_labels"]), format!("no model has the class `{label}`{hint}"));
+    }
 }
 
 /// The findings about a file.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use super::text::resolve_without_home;
+use super::text::{no_variable, resolve_without_home};
 use super::{Refusal, filled, quote, string, value};
 use crate::schema::KeyKind;
 
@@ -72,6 +72,7 @@ pub fn broker(schemes: &'static [&'static str]) -> KeyKind<String> {
             let sentence = "contains a user, which everyone who can read this file would see: use `login`";
             return Err(Refusal::Sentence(sentence.to_owned()));
         }
+        no_variable(text)?;
         let (scheme, ..) = split_broker(text).ok_or("")?;
         if schemes.contains(&scheme) { Ok(text.to_owned()) } else { Err("".into()) }
     })
@@ -109,6 +110,7 @@ pub fn http_url() -> KeyKind<String> {
 fn camera_url(description: &str, schemes: &'static [&'static str]) -> KeyKind<String> {
     string(description, move |item, _| {
         let text = filled(item)?;
+        no_variable(text)?;
         let (scheme, rest) = text.split_once("://").ok_or("")?;
         let is_known = schemes.contains(&scheme.to_ascii_lowercase().as_str());
         let is_plain = text.chars().all(|c| !c.is_control() && !c.is_whitespace());

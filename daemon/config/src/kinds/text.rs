@@ -81,10 +81,21 @@ pub(super) fn resolve_without_home(base: &Path, text: &str) -> Result<PathBuf, R
 /// Returns the kind of paths and URLs. A relative path starts at the folder of the file.
 pub fn location() -> KeyKind<String> {
     string("a path or a URL", |item, context| match filled(item)? {
-        url if is_url(url) => Ok(url.to_owned()),
+        url if is_url(url) => no_variable(url).map(|()| url.to_owned()),
         // TOML is UTF-8. A folder that is not becomes U+FFFD here and is not found, which the error of the source says.
         path => Ok(resolve_without_home(context.base, path)?.to_string_lossy().into_owned()),
     })
+}
+
+/// Refuses `${NAME}`, which other programs replace by a variable of the environment.
+pub fn no_variable(text: &str) -> Result<(), Refusal> {
+    let variable = text.split_once("${").and_then(|(_, rest)| Some(rest.split_once('}')?.0));
+    match variable {
+        Some(name) => Err(Refusal::Sentence(format!(
+            "contains ${{{name}}}, and visiond replaces no variables: write the value, and a password into the file of `login`"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Returns whether ffmpeg treats `text` as a URL: a scheme stands before the first colon.

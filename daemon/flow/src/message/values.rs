@@ -80,6 +80,9 @@ pub struct DepthMessage {
     pub median: Vec<Option<f32>>,
 }
 
+/// About how many bytes a number has as JSON.
+pub(super) const NUMBER_BYTES: usize = 6;
+
 impl EmbeddingMessage {
     pub(super) fn about_bytes(&self) -> usize {
         self.f16.len() + 40
@@ -88,7 +91,7 @@ impl EmbeddingMessage {
 
 impl DepthMessage {
     pub(super) fn about_bytes(&self) -> usize {
-        (self.nearest.len() + self.median.len()) * super::COORDINATE_BYTES + 60
+        (self.nearest.len() + self.median.len()) * NUMBER_BYTES + 60
     }
 }
 

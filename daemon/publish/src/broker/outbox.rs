@@ -61,7 +61,7 @@ impl Outbox {
             // What is on disk goes first, and is not known yet.
             None => 0,
             Some(_) if writer.unwritten.is_empty() => usize::MAX,
-            Some(spool) if spool.unread() > 0 => 0,
+            Some(spool) if !spool.is_read() => 0,
             Some(_) if bytes(writer.unwritten.iter().map(|(message, _)| message)) >= WINDOW_BYTES => 0,
             Some(_) => room.saturating_sub(self.fresh.len() + writer.unwritten.len()),
         }
@@ -183,7 +183,7 @@ impl Outbox {
     /// Writes new messages to disk. What can be sent at once stays in memory as well.
     fn write(&mut self, counters: &Counters) {
         let Some(writer) = &mut self.spool_writer else { return };
-        let was_read = writer.spool.as_ref().is_none_or(|spool| spool.unread() == 0);
+        let was_read = writer.spool.as_ref().is_none_or(Spool::is_read);
         if writer.unwritten.is_empty() || !writer.write() {
             return;
         }

@@ -12,7 +12,7 @@ use visiond_flow::message::Published;
 use visiond_system::wake_pipe::WakePipe;
 
 use super::outbox::Outbox;
-use crate::queue::{Popped, Queue};
+use crate::queue::{Popped, Queue, Removed};
 
 /// How many messages it takes from the queue at once.
 const BATCH: usize = 64;
@@ -98,6 +98,16 @@ impl<'q> QueueReader<'q> {
             self.outbox.put(&self.batch, &self.queue.counters);
             self.batch.clear();
         }
+    }
+
+    /// Returns whether a reload has removed the sink.
+    pub fn removed(&self) -> Option<Removed> {
+        self.queue.removed()
+    }
+
+    /// Returns how much time is left until the deadline.
+    pub fn left(&self) -> Duration {
+        self.queue.deadline().map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     pub fn is_closing(&self) -> bool {

@@ -15,7 +15,7 @@ use super::queue_reader::{CLOSE_TIMEOUT, QueueReader};
 use super::refused::{Due, RefusedCameras};
 use super::window::Window;
 use super::{BrokerClient, BrokerEvent, Loss, QueuedMessage, TICK, WINDOW};
-use crate::queue::{Counters, Queue};
+use crate::queue::{Counters, Queue, Removed};
 use crate::sink::{Sink, SinkEnd, SinkError};
 
 /// How long an attempt to connect may take.
@@ -82,6 +82,9 @@ impl<C: BrokerClient> BrokerSink<C> {
     }
 }
 
+/// How long clearing may take what the broker retains for a sink that a reload has removed: a second for a thousand messages.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Why the sink leaves a connection.
 enum EndOfConnection {
     Lost(Loss),
@@ -117,11 +120,15 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
                     self.client.close(CLOSE_TIMEOUT).await;
                     self.connection.left(Instant::now());
                 }
-                EndOfConnection::End => {
-                    self.client.close(CLOSE_TIMEOUT).await;
-                    break;
-                }
+                EndOfConnection::End => break,
             }
+        }
+        match self.queue_reader.removed() {
+            Some(Removed { shares_discovery }) => {
+                let within = self.queue_reader.left().clamp(CLOSE_TIMEOUT, REMOVE_TIMEOUT);
+                self.client.remove(within, shares_discovery).await;
+            }
+            None => self.client.close(CLOSE_TIMEOUT).await,
         }
         self.report_connected(false);
         let unsent = self.queue_reader.outbox.close((self.window.outstanding() + self.refused.len()) as u64);
@@ -342,11 +349,11 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             match due {
                 Due::Send(message) => self.window.push(message),
                 Due::Read(camera, numbers) => match self.queue_reader.outbox.read_again(&numbers) {
-                    Some((found, settled)) => {
+                    Some((found, settled)) if settled > 0 => {
                         let lost = self.refused.read_again(&camera, found, settled);
                         self.queue_reader.outbox.count_dropped(lost.len() as u64);
                     }
-                    None => self.refused.postpone(&camera, now),
+                    _ => self.refused.postpone(&camera, now),
                 },
             }
         }

@@ -76,7 +76,7 @@ impl SpoolWriter {
         let directory = folder(config)?;
         let mut writer = Self {
             name: config.name.clone(),
-            outage: Outage::new(label(&config.name, &directory)).costing("kept in memory only"),
+            outage: Outage::new(label(&config.name, &directory)).costing("messages are kept in memory only"),
             directory,
             limit_bytes: config.spool_bytes,
             sync_every: config.spool_sync,

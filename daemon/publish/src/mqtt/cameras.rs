@@ -7,28 +7,35 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
-use visiond_config::types::{MqttSinkConfig, SinkConfig};
+use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig};
 use visiond_flow::message::ModelValues;
 use visiond_flow::metrics::{CameraMetrics, Phase};
 use visiond_live::{Live, PictureStream};
 
 use super::camera_state::StateTracker;
 use super::codec::{Incoming, JSON, Publish};
-use super::discovery::{self, Discovery};
+use super::discovery::{self, Discovery, Ids};
 use super::session::MqttSession;
-use super::topics::Topics;
+use super::topics::{DETECTIONS, SNAPSHOT, STATE, Topics};
 use crate::sink::SinkContext;
 
 /// How many retained messages may wait to be sent before states and pictures wait too, because the broker accepts nothing.
 const MOST_WAITING: usize = 256;
 /// How many bytes they may have.
 const MOST_BYTES: usize = 8 << 20;
-/// How many of them may wait before visiond clears nothing more of what the broker retained earlier: the next session does.
-const MOST_CLEARED: usize = 4 * MOST_WAITING;
+/// How many topics that the broker retained earlier visiond remembers to clear them; the next session clears the others. Enough for
+/// 1,000 cameras with ten labels.
+const MOST_CLEARED: usize = 16 << 10;
+/// How many bytes they may have.
+const MOST_CLEARED_BYTES: usize = 2 << 20;
+/// How many topics a camera may have that only its model decides about.
+const MOST_UNDECIDED: usize = 1024;
 /// Longer topics are not visiond's, in bytes.
 const LONGEST_TOPIC: usize = 1024;
-/// How long to receive what the broker retained earlier.
+/// How long to receive what the broker retained earlier, after the last of it.
 const RETAINED_SCAN: Duration = Duration::from_secs(3);
+/// How long to receive it at most.
+const LONGEST_SCAN: Duration = Duration::from_secs(60);
 /// How long to wait for a camera's next frame, to publish it as a picture.
 const NEXT_FRAME: Duration = Duration::from_secs(5);
 
@@ -52,6 +59,9 @@ pub struct RetainedCameras {
     next_snapshots: BTreeMap<Arc<str>, Instant>,
     snapshots: Arc<Mutex<Snapshots>>,
     retained_scan: RetainedScan,
+    /// Topics that the broker retains, to be cleared, and their bytes.
+    to_clear: BTreeSet<String>,
+    to_clear_bytes: usize,
 }
 
 /// What is known of a camera.
@@ -60,6 +70,8 @@ struct Known {
     model: Arc<str>,
     /// What its model gives, by its last message; `None` before the first.
     values: Option<ModelValues>,
+    /// The form of its ids in Home Assistant; `None` until the search for what the broker retains has ended, if that decides.
+    ids: Option<Ids>,
     /// Discovery topics that the broker retained, of which only the model says whether they are its.
     undecided: BTreeSet<String>,
     tracker: StateTracker,
@@ -69,8 +81,12 @@ struct Known {
 enum RetainedScan {
     /// Waits until the cameras are known.
     Pending,
-    /// Subscribed to these topics, until then.
-    Receiving(Vec<String>, Instant),
+    Receiving {
+        topics: Vec<String>,
+        since: Instant,
+        /// When the last retained message came.
+        last: Instant,
+    },
     Done,
 }
 
@@ -89,13 +105,23 @@ impl RetainedCameras {
             next_snapshots: BTreeMap::new(),
             snapshots: Arc::default(),
             retained_scan: RetainedScan::Pending,
+            to_clear: BTreeSet::new(),
+            to_clear_bytes: 0,
         }
     }
 
     /// Applies new settings.
     pub fn configure(&mut self, sink: &SinkConfig, config: &MqttSinkConfig, context: &SinkContext, topics: &Topics) {
-        self.config = config.clone();
+        let before = std::mem::replace(&mut self.config, config.clone());
         self.chosen.clone_from(&sink.cameras);
+        for camera in self.known.keys().cloned().collect::<Vec<_>>() {
+            if before.retain && !config.retain {
+                self.clear_later(self.topics.detections(&camera));
+            }
+            if !before.snapshot_interval.is_zero() && config.snapshot_interval.is_zero() {
+                self.clear_later(self.topics.snapshot(&camera));
+            }
+        }
         self.discovery = Discovery::new(config, &context.device, topics);
         self.stale = true;
     }
@@ -107,7 +133,7 @@ impl RetainedCameras {
         self.snapshots.lock().clear();
         self.announced.clear();
         self.stale = true;
-        self.retained_scan = RetainedScan::Pending;
+        self.retained_scan = if session.retains() { RetainedScan::Pending } else { RetainedScan::Done };
         self.tick(session, now);
     }
 
@@ -118,7 +144,8 @@ impl RetainedCameras {
         }
         let snapshots = std::mem::take(&mut *self.snapshots.lock());
         for (camera, jpeg) in snapshots {
-            if self.known.contains_key(&camera) {
+            // One may arrive after pictures were switched off.
+            if self.known.contains_key(&camera) && !self.config.snapshot_interval.is_zero() {
                 let publish = self.retained(self.topics.snapshot(&camera), jpeg, "image/jpeg");
                 session.publish(publish);
             }
@@ -142,49 +169,136 @@ impl RetainedCameras {
             self.announce(session);
         }
         self.scan_retained(session, now);
+        while session.own_waiting() <= MOST_WAITING
+            && let Some(topic) = self.to_clear.pop_first()
+        {
+            self.to_clear_bytes -= topic.len();
+            session.publish(self.retained(topic, Bytes::new(), JSON));
+        }
     }
 
-    /// Handles a message that the broker retained earlier: clears it if its camera is gone.
-    pub fn incoming(&mut self, session: &mut MqttSession, message: &Incoming) {
+    /// Handles a message that the broker retained earlier: clears it if its camera is gone, or does not publish there any more.
+    pub fn incoming(&mut self, message: &Incoming) {
         let is_ours = message.retained && !message.payload.is_empty() && message.topic.len() <= LONGEST_TOPIC;
-        if !is_ours || session.own_waiting() > MOST_CLEARED {
+        if !is_ours {
             return;
         }
-        match self.topics.camera_of_state(&message.topic) {
-            Some(camera) if !self.known.contains_key(camera) => self.clear(session, camera),
-            Some(_) => {}
-            None if self.keep_undecided(&message.topic) => {}
-            None if !self.announced.contains_key(&message.topic) && discovery::is_ours(&message.payload) => {
-                session.publish(self.retained(message.topic.clone(), Bytes::new(), JSON));
+        if let RetainedScan::Receiving { last, .. } = &mut self.retained_scan {
+            *last = Instant::now();
+        }
+        let topic = &message.topic;
+        match self.topics.camera_of(topic) {
+            Some((camera, what)) => {
+                let stays = self.known.contains_key(camera)
+                    && match what {
+                        DETECTIONS => self.config.retain,
+                        SNAPSHOT => !self.config.snapshot_interval.is_zero(),
+                        _ => true,
+                    };
+                if !stays {
+                    self.clear_later(topic.clone());
+                }
+                // The other topics of a camera that is gone: some brokers or rights do not show them.
+                if !stays && what == STATE {
+                    let (snapshot, detections) = (self.topics.snapshot(camera), self.topics.detections(camera));
+                    self.clear_later(snapshot);
+                    if self.config.retain {
+                        self.clear_later(detections);
+                    }
+                }
+            }
+            None if self.keep_first_ids(message) => {}
+            None if self.keep_undecided(topic) => {}
+            None if !self.announced.contains_key(topic) && discovery::is_ours(&message.payload) => {
+                self.clear_later(topic.clone());
             }
             None => {}
         }
+    }
+
+    /// Clears what the broker retains there, once there is room.
+    fn clear_later(&mut self, topic: String) {
+        let bytes = topic.len();
+        if self.to_clear.len() < MOST_CLEARED
+            && self.to_clear_bytes + bytes <= MOST_CLEARED_BYTES
+            && self.to_clear.insert(topic)
+        {
+            self.to_clear_bytes += bytes;
+        }
+    }
+
+    /// Clears what the broker retains about every camera, because the sink is removed: also the discovery, unless another sink
+    /// announces it.
+    pub fn removed(&self, session: &mut MqttSession, clears_discovery: bool) {
+        self.known.keys().for_each(|camera| self.clear(session, camera));
+        for topic in self.announced.keys().filter(|_| clears_discovery) {
+            session.publish(self.retained(topic.clone(), Bytes::new(), JSON));
+        }
+    }
+
+    /// Whether this announces one of the cameras with ids of the first form, which it then keeps.
+    fn keep_first_ids(&mut self, message: &Incoming) -> bool {
+        let Some(discovery) = &self.discovery else { return false };
+        let mut open = self
+            .known
+            .iter_mut()
+            .filter(|(camera, known)| known.ids != Some(Ids::Distinct) && discovery.is_ambiguous(camera));
+        let found = open.find(|(camera, _)| discovery.has_first_ids(camera, &message.payload));
+        let Some((_, known)) = found else { return false };
+        known.ids = Some(Ids::First);
+        if known.undecided.len() < MOST_UNDECIDED {
+            known.undecided.insert(message.topic.clone());
+        }
+        true
     }
 
     /// Whether only the model of a camera says if it has this discovery topic, and that model is not known yet.
     fn keep_undecided(&mut self, topic: &str) -> bool {
         let Some(discovery) = &self.discovery else { return false };
         let mut open = self.known.iter_mut().filter(|(_, known)| known.values.is_none());
-        let Some((_, known)) = open.find(|(camera, _)| discovery.depends_on_model(camera, topic)) else { return false };
-        if known.undecided.len() < MOST_CLEARED {
+        let ids = |known: &Known| known.ids.unwrap_or(Ids::Distinct);
+        let found = open.find(|(camera, known)| discovery.depends_on_model(camera, ids(known), topic));
+        let Some((_, known)) = found else { return false };
+        if known.undecided.len() < MOST_UNDECIDED {
             known.undecided.insert(topic.to_owned());
         }
         true
     }
 
-    /// Subscribes to what the broker retained earlier, once a session, where Home Assistant discovery is on.
+    /// Subscribes to what the broker retained earlier, once a session, when what this session retains has gone out.
     fn scan_retained(&mut self, session: &mut MqttSession, now: Instant) {
-        match (&self.retained_scan, &self.discovery) {
-            (RetainedScan::Pending, Some(discovery)) if !self.known.is_empty() => {
-                let topics = vec![discovery.everywhere(), self.topics.state("+")];
+        match &self.retained_scan {
+            RetainedScan::Pending if !session.has_wildcards() => self.end_scan(),
+            RetainedScan::Pending if !self.known.is_empty() && session.own_waiting() <= MOST_WAITING => {
+                let mut topics: Vec<_> = self.discovery.iter().map(Discovery::everywhere).collect();
+                topics.push(self.topics.state("+"));
+                // With 3.1.1 the broker would send this client's own detections, and pictures larger than it accepts.
+                if self.config.protocol == MqttProtocol::V5 {
+                    let snapshots = self.config.snapshot_interval.is_zero().then(|| self.topics.snapshot("+"));
+                    topics.extend(snapshots);
+                    topics.extend((!self.config.retain).then(|| self.topics.detections("+")));
+                }
                 session.subscribe(&topics, true);
-                self.retained_scan = RetainedScan::Receiving(topics, now + RETAINED_SCAN);
+                self.retained_scan = RetainedScan::Receiving { topics, since: now, last: now };
             }
-            (RetainedScan::Receiving(topics, until), _) if now >= *until => {
+            RetainedScan::Receiving { topics, since, last }
+                if now >= *last + RETAINED_SCAN || now >= *since + LONGEST_SCAN =>
+            {
                 session.subscribe(topics, false);
-                self.retained_scan = RetainedScan::Done;
+                self.end_scan();
             }
             _ => {}
+        }
+    }
+
+    /// Notes that everything is known that the broker retained.
+    fn end_scan(&mut self) {
+        self.retained_scan = RetainedScan::Done;
+        if let Some(discovery) = &self.discovery {
+            for (camera, known) in self.known.iter_mut().filter(|(_, known)| known.ids.is_none()) {
+                known.ids = Some(Ids::Distinct);
+                self.stale |= discovery.is_ambiguous(camera);
+            }
         }
     }
 
@@ -234,12 +348,20 @@ impl RetainedCameras {
 
     /// Publishes the discovery of every camera, and clears the discovery of cameras that are gone.
     fn announce(&mut self, session: &mut MqttSession) {
+        let is_decided = matches!(self.retained_scan, RetainedScan::Done);
         let wanted: BTreeMap<String, Value> = match &self.discovery {
             Some(discovery) => {
                 let known = self.known.iter();
-                known
-                    .flat_map(|(camera, known)| discovery.camera(camera, &known.model, known.values.as_ref()))
-                    .collect()
+                let announced = known.flat_map(|(camera, known)| {
+                    let ids = match known.ids {
+                        Some(ids) => ids,
+                        // An earlier version may have announced it with ids of the first form.
+                        None if discovery.is_ambiguous(camera) && !is_decided => return Vec::new(),
+                        None => Ids::Distinct,
+                    };
+                    discovery.camera(camera, ids, &known.model, known.values.as_ref())
+                });
+                announced.collect()
             }
             None => BTreeMap::new(),
         };
@@ -296,15 +418,26 @@ mod tests {
         let (stream, _broker) = tokio::io::duplex(1);
         let (codec, limits, keep_alive) = (Codec(MqttProtocol::V5), BrokerLimits::default(), Duration::from_secs(20));
         let mut session = MqttSession::new(Box::new(stream), codec, limits, keep_alive, BytesMut::new());
-        let mut invent = |camera: &str| {
+        let invent = |cameras: &mut RetainedCameras, camera: &str| {
             let (topic, payload) = (topics.state(camera), Bytes::from_static(b"{}"));
-            cameras.incoming(&mut session, &Incoming { topic, payload, retained: true });
-            session.own_waiting()
+            cameras.incoming(&Incoming { topic, payload, retained: true });
+            cameras.to_clear.len()
         };
-        assert_eq!(invent(&"x".repeat(LONGEST_TOPIC)), 0);
-        assert_eq!(invent("gone"), 2, "its state and its picture are cleared");
-        let most = (0..10_000).map(|number| invent(&format!("gone-{number}"))).max().unwrap();
-        assert_eq!(most, 1026);
+        assert_eq!(invent(&mut cameras, &"x".repeat(LONGEST_TOPIC)), 0);
+        assert_eq!(invent(&mut cameras, "gone"), 2, "its state and its picture are cleared");
+        for number in 0..10_000 {
+            invent(&mut cameras, &format!("gone-{number}"));
+        }
+        assert_eq!(cameras.to_clear.len(), MOST_CLEARED);
+        cameras.tick(&mut session, Instant::now());
+        assert_eq!(
+            (session.own_waiting(), cameras.to_clear.len()),
+            (MOST_WAITING + 1, MOST_CLEARED - MOST_WAITING - 1)
+        );
+        for number in 0..10_000 {
+            invent(&mut cameras, &format!("{}-{number}", "x".repeat(900)));
+        }
+        assert!(cameras.to_clear_bytes <= MOST_CLEARED_BYTES);
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -445,7 +578,7 @@ mod tests {
             let said = bench.tick(start + 13 * SECOND).await;
             assert!(topics_of(&said).contains(&"cameras/yard/state"), "{said:?}");
             let cleared: Vec<_> = said.iter().filter(|(_, payload)| payload.is_empty()).collect();
-            assert_eq!((discovery(&said).len(), cleared.len()), (4, 4));
+            assert_eq!((discovery(&said).len(), cleared.len()), (4, 5), "the discovery and the picture");
             assert!(!bench.cameras.next_snapshots.contains_key("yard"));
             // The door is gone.
             bench.run("faces", &[&yard]);
@@ -455,7 +588,7 @@ mod tests {
             assert_eq!(bench.tick(start + 13 * SECOND).await, []);
             // A new session gets everything again.
             bench.cameras.begin(&mut bench.session, start + 13 * SECOND);
-            assert_eq!(topics_of(&bench.said().await), ["cameras/yard/state"]);
+            assert_eq!(topics_of(&bench.said().await), ["subscribe", "cameras/yard/state"]);
         });
     }
 
@@ -465,13 +598,18 @@ mod tests {
             let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
             let door = Arc::new(CameraMetrics::new("door".into()));
             bench.run("objects", &[&door]);
-            bench.tick(Instant::now()).await;
+            let start = Instant::now();
+            bench.tick(start).await;
             let ours = r#"{"origin":{"name":"visiond"}}"#;
             let config = |entity: &str| format!("homeassistant/sensor/visiond_gate/{entity}/config");
             let state = |camera: &str| bench.topics.state(camera);
             let longest = "x".repeat(LONGEST_TOPIC - state("").len());
             let cases = [
                 (state("gone"), "{}", true, 2),
+                (bench.topics.snapshot("gone"), "jpeg", true, 1),
+                (bench.topics.snapshot("door"), "jpeg", true, 0),
+                (bench.topics.detections("door"), "{}", true, 1),
+                (bench.topics.detections("door"), "{}", false, 0),
                 (state("gone"), "{}", false, 0),
                 (state("gone"), "", true, 0),
                 (state("door"), "{}", true, 0),
@@ -485,13 +623,78 @@ mod tests {
             for (topic, payload, retained, wanted) in cases {
                 let message =
                     Incoming { topic: topic.clone(), payload: Bytes::from_static(payload.as_bytes()), retained };
-                bench.cameras.incoming(&mut bench.session, &message);
-                let said = bench.said().await;
+                bench.cameras.incoming(&message);
+                let said = bench.tick(start).await;
                 assert!(
                     said.len() == wanted && said.iter().all(|(_, payload)| payload.is_empty()),
                     "{topic}: {said:?}"
                 );
             }
+        });
+    }
+
+    #[test]
+    fn what_is_switched_off_is_cleared_and_a_removed_sink_leaves_nothing() {
+        run(async {
+            let mut bench = Bench::new(&SinkConfig::default(), &everything());
+            let door = Arc::new(CameraMetrics::new("door".into()));
+            bench.run("objects", &[&door]);
+            let start = Instant::now();
+            bench.tick(start).await;
+            let off = MqttSinkConfig { retain: false, snapshot_interval: Duration::ZERO, ..everything() };
+            bench.cameras.configure(&SinkConfig::default(), &off, &bench.context, &bench.topics);
+            bench.cameras.snapshots.lock().push(("door".into(), Bytes::from_static(b"late")));
+            let said = bench.tick(start).await;
+            let cleared = ["door_snapshot/config", "cameras/door/detections", "cameras/door/snapshot"];
+            assert_eq!(topics_of(&said), cleared, "{said:?}");
+            assert!(said.iter().all(|(_, payload)| payload.is_empty()), "{said:?}");
+            bench.cameras.removed(&mut bench.session, true);
+            let said = bench.said().await;
+            assert_eq!((topics_of(&said)[0], said.len()), ("cameras/door/state", 5), "{said:?}");
+            assert!(said.iter().all(|(_, payload)| payload.is_empty()), "{said:?}");
+        });
+    }
+
+    #[test]
+    fn a_camera_that_an_earlier_version_announced_keeps_its_ids() {
+        run(async {
+            let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
+            let cameras = ["north_door", "south_door", "yard"].map(|name| Arc::new(CameraMetrics::new(name.into())));
+            bench.run("objects", &[&cameras[0], &cameras[1], &cameras[2]]);
+            let start = Instant::now();
+            let ids = |said: &[(String, String)]| {
+                let entities = said.iter().filter(|(topic, _)| topic.ends_with("_fps/config"));
+                let id =
+                    |json: &str| serde_json::from_str::<Value>(json).unwrap()["unique_id"].as_str().unwrap().to_owned();
+                entities.map(|(_, json)| id(json)).collect::<Vec<_>>()
+            };
+            assert_eq!(ids(&bench.tick(start).await), ["visiond_gate_yard_fps"], "the others are not decided yet");
+            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "objects", None);
+            for (topic, entity) in old {
+                let payload = entity.to_string().into();
+                bench.cameras.incoming(&Incoming { topic, payload, retained: true });
+            }
+            assert_eq!(ids(&bench.tick(start).await), [""; 0]);
+            let later = Instant::now() + LONGEST_SCAN;
+            assert_eq!(bench.tick(later).await[0].0, "unsubscribe");
+            let said = bench.tick(later).await;
+            assert_eq!(ids(&said), ["visiond_gate_north_door_fps", "visiond/gate/south_door/fps"]);
+            assert!(said.iter().all(|(topic, payload)| !topic.ends_with("/config") || !payload.is_empty()), "{said:?}");
+        });
+    }
+
+    #[test]
+    fn a_broker_without_wildcards_is_not_asked_what_it_retains() {
+        run(async {
+            let mut bench = Bench::new(&SinkConfig::default(), &everything());
+            let limits = BrokerLimits { wildcards: false, ..BrokerLimits::default() };
+            let (stream, broker) = duplex(1 << 20);
+            let codec = Codec(MqttProtocol::V5);
+            bench.session = MqttSession::new(Box::new(stream), codec, limits, 20 * SECOND, BytesMut::new());
+            bench.broker = broker;
+            bench.run("objects", &[&Arc::new(CameraMetrics::new("door".into()))]);
+            let said = bench.tick(Instant::now()).await;
+            assert!(said.len() > 1 && !topics_of(&said).contains(&"subscribe"), "{said:?}");
         });
     }
 
@@ -507,7 +710,7 @@ mod tests {
             for entity in ["attribute_age", "attribute_hat", "share_road"] {
                 let topic = format!("homeassistant/sensor/visiond_gate/door_{entity}/config");
                 let payload = Bytes::from_static(br#"{"origin":{"name":"visiond"}}"#);
-                bench.cameras.incoming(&mut bench.session, &Incoming { topic, payload, retained: true });
+                bench.cameras.incoming(&Incoming { topic, payload, retained: true });
             }
             assert_eq!(bench.said().await, []);
             door.enter(Phase::Streaming);

@@ -35,8 +35,23 @@ pub struct Connect {
     pub keep_alive_seconds: u16,
     /// User and password.
     pub login: Option<Login>,
-    /// The will: topic and payload that the broker publishes, retained, when the connection breaks.
+    /// The will: topic and payload that the broker publishes when the connection breaks.
     pub will: Option<(String, Bytes)>,
+    pub will_delivery: WillDelivery,
+}
+
+/// What the broker has to support for the will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WillDelivery {
+    pub retain: bool,
+    /// 0 or 1.
+    pub qos: u8,
+}
+
+impl Default for WillDelivery {
+    fn default() -> Self {
+        Self { retain: true, qos: 1 }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -67,6 +82,8 @@ pub struct BrokerLimits {
     pub qos: u8,
     pub retain: bool,
     pub keep_alive_seconds: Option<u16>,
+    /// Whether it allows subscriptions with wildcards.
+    pub wildcards: bool,
 }
 
 impl Default for BrokerLimits {
@@ -79,6 +96,7 @@ impl Default for BrokerLimits {
             qos: 2,
             retain: true,
             keep_alive_seconds: None,
+            wildcards: true,
         }
     }
 }
@@ -123,6 +141,10 @@ pub enum SessionRefusal {
     Login,
     ClientId,
     Version,
+    /// It retains nothing, so it does not accept a retained will.
+    Retain,
+    /// It has no quality of service 1, so it does not accept such a will.
+    Qos,
     /// Any other reason, in the broker's own words.
     Other(String),
 }
@@ -135,15 +157,15 @@ impl Codec {
     /// Writes CONNECT into an empty buffer.
     pub fn connect(self, connect: &Connect, out: &mut BytesMut) -> Result<(), String> {
         debug_assert!(out.is_empty(), "rumqttc sets flags at a fixed place of the buffer");
-        let Connect { client_id, keep_alive_seconds: keep_alive, login, will } = connect.clone();
+        let Connect { client_id, keep_alive_seconds: keep_alive, login, will, will_delivery } = connect.clone();
         match self.0 {
             MqttProtocol::V3 => {
                 let mut connect = v4::Connect::new(client_id);
                 connect.keep_alive = keep_alive;
                 connect.login =
                     login.map(Login::into_parts).map(|(username, password)| v4::Login { username, password });
-                connect.last_will = will
-                    .map(|(topic, text)| v4::LastWill::new(topic, text, rumqttc::mqttbytes::QoS::AtLeastOnce, true));
+                let qos = rumqttc::mqttbytes::qos(will_delivery.qos).map_err(|error| error.to_string())?;
+                connect.last_will = will.map(|(topic, text)| v4::LastWill::new(topic, text, qos, will_delivery.retain));
                 v4::Packet::Connect(connect).write(out, usize::MAX).map(drop).map_err(|error| error.to_string())
             }
             MqttProtocol::V5 => {
@@ -151,8 +173,9 @@ impl Codec {
                 properties.max_packet_size = u32::try_from(MAX_INCOMING).ok();
                 let connect = v5::Connect { keep_alive, client_id, clean_start: true, properties: Some(properties) };
                 let login = login.map(Login::into_parts).map(|(username, password)| v5::Login { username, password });
-                let qos = rumqttc::v5::mqttbytes::QoS::AtLeastOnce;
-                let will = will.map(|(topic, text)| v5::LastWill::new(topic, text, qos, true, None));
+                let qos =
+                    rumqttc::v5::mqttbytes::qos(will_delivery.qos).ok_or("there is no such quality of service")?;
+                let will = will.map(|(topic, text)| v5::LastWill::new(topic, text, qos, will_delivery.retain, None));
                 v5::Packet::Connect(connect, will, login).write(out, None).map(drop).map_err(|error| error.to_string())
             }
         }
@@ -270,6 +293,8 @@ fn packet_v5(packet: v5::Packet) -> Packet {
             Code::BadUserNamePassword | Code::NotAuthorized => Packet::Refused(SessionRefusal::Login),
             Code::BadClientId | Code::ClientIdentifierNotValid => Packet::Refused(SessionRefusal::ClientId),
             Code::RefusedProtocolVersion | Code::UnsupportedProtocolVersion => Packet::Refused(SessionRefusal::Version),
+            Code::RetainNotSupported => Packet::Refused(SessionRefusal::Retain),
+            Code::QoSNotSupported => Packet::Refused(SessionRefusal::Qos),
             code => {
                 let words = ack.properties.and_then(|properties| properties.reason_string);
                 Packet::Refused(SessionRefusal::Other(describe(code, words)))
@@ -315,6 +340,7 @@ fn limits(properties: Option<&v5::ConnAckProperties>) -> BrokerLimits {
         qos: said.max_qos.map_or(default.qos, |max| max.min(2)),
         retain: said.retain_available != Some(0),
         keep_alive_seconds: said.server_keep_alive,
+        wildcards: said.wildcard_subscription_available != Some(0),
     }
 }
 
@@ -402,6 +428,8 @@ mod tests {
             (&[0x25, 1], default),
             (&[0x27, 0, 0, 1, 0], BrokerLimits { packet_bytes: 256, ..default }),
             (&[0x13, 0, 9], BrokerLimits { keep_alive_seconds: Some(9), ..default }),
+            (&[0x28, 0], BrokerLimits { wildcards: false, ..default }),
+            (&[0x28, 1], default),
             (&[], default),
         ] {
             let bytes = property.len() as u8;

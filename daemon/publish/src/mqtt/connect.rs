@@ -10,16 +10,45 @@ use tokio_rustls::TlsConnector;
 use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig};
 
-use super::codec::{Codec, Connect, Packet, SessionRefusal};
+use super::codec::{Codec, Connect, Packet, SessionRefusal, WillDelivery};
 use super::session::{MqttSession, describe_io_error};
 use crate::broker::{TcpOrTls, tls};
 
-/// Starts a session. The error is a sentence that names the broker.
-pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, String> {
-    start(config, connect).await.map_err(|reason| format!("{}: {reason}", config.url))
+/// Why there is no session.
+#[derive(Debug)]
+pub enum NoSession {
+    /// The broker does not accept this will.
+    Will(SessionRefusal),
+    /// The broker closed the connection without an answer: those of MQTT 3.1.1 do so if they do not accept the will.
+    Closed(String),
+    Other(String),
 }
 
-async fn start(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, String> {
+impl From<String> for NoSession {
+    fn from(reason: String) -> Self {
+        Self::Other(reason)
+    }
+}
+
+impl From<&str> for NoSession {
+    fn from(reason: &str) -> Self {
+        Self::Other(reason.to_owned())
+    }
+}
+
+impl NoSession {
+    /// Returns the reason as a sentence that names the broker.
+    pub fn describe(self, url: &str) -> String {
+        match self {
+            Self::Will(SessionRefusal::Retain) => format!("{url}: the broker retains nothing"),
+            Self::Will(_) => format!("{url}: the broker has a lower maximum QoS than 1"),
+            Self::Closed(reason) | Self::Other(reason) => format!("{url}: {reason}"),
+        }
+    }
+}
+
+/// Starts a session.
+pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, NoSession> {
     let (scheme, host, port) = split_broker(&config.url).ok_or("is not a broker's URL")?;
     let encrypted = scheme == "mqtts";
     let port = port.unwrap_or(if encrypted { 8883 } else { 1883 });
@@ -46,20 +75,30 @@ async fn start(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession
     let mut input = BytesMut::new();
     loop {
         match codec.decode(&mut input) {
-            Ok(Some(Packet::ConnAck(limits))) => {
+            Ok(Some(Packet::ConnAck(mut limits))) => {
+                if config.protocol == MqttProtocol::V3 {
+                    // The broker cannot announce what it accepts, but it did not accept a stronger will.
+                    let WillDelivery { retain, qos } = connect.will_delivery;
+                    limits.retain = retain;
+                    limits.qos = if qos == 0 { 0 } else { limits.qos };
+                }
                 return Ok(MqttSession::new(stream, codec, limits, config.keep_alive, input));
             }
-            Ok(Some(Packet::Refused(refusal))) => return Err(refused(refusal, config, other_version)),
-            Ok(Some(_)) => return Err("the server is not an MQTT broker: check the port".to_owned()),
+            Ok(Some(Packet::Refused(refusal @ (SessionRefusal::Retain | SessionRefusal::Qos)))) => {
+                return Err(NoSession::Will(refusal));
+            }
+            Ok(Some(Packet::Refused(refusal))) => return Err(refused(refusal, config, other_version).into()),
+            Ok(Some(_)) => return Err("the server is not an MQTT broker: check the port".into()),
             Err(error) => {
-                return Err(format!(
+                return Err(NoSession::Other(format!(
                     "the server is not an MQTT broker, or speaks another version ({error}): {other_version}"
-                ));
+                )));
             }
             Ok(None) => {}
         }
         if stream.read_buf(&mut input).await.map_err(broken)? == 0 {
-            return Err(format!("the broker closed the connection without an answer: {other_version}"));
+            let closed = format!("the broker closed the connection without an answer: {other_version}");
+            return Err(NoSession::Closed(closed));
         }
     }
 }
@@ -72,8 +111,13 @@ fn refused(refusal: SessionRefusal, config: &MqttSinkConfig, other_version: &str
             }
             None => "the broker requires a user and a password: set `login`".to_owned(),
         },
+        SessionRefusal::ClientId if config.protocol == MqttProtocol::V3 => {
+            // Mosquitto says so of a keep-alive that is longer than its own limit.
+            "the broker rejects the client id: set another `client_id`, or a shorter `keep_alive`".to_owned()
+        }
         SessionRefusal::ClientId => "the broker rejects the client id: set another `client_id`".to_owned(),
         SessionRefusal::Version => format!("the broker does not speak this version of MQTT: {other_version}"),
+        SessionRefusal::Retain | SessionRefusal::Qos => "the broker does not accept the will".to_owned(),
         SessionRefusal::Other(words) => format!("the broker refuses the session: {words}"),
     }
 }

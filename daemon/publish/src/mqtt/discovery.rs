@@ -34,11 +34,12 @@ impl Discovery {
 
     /// Returns the discovery messages of a camera, by topic; the broker retains them. `values` is what its model gives; `None` if
     /// that is not known yet.
-    pub fn camera(&self, camera: &str, model: &str, values: Option<&ModelValues>) -> Vec<(String, Value)> {
+    pub fn camera(&self, camera: &str, ids: Ids, model: &str, values: Option<&ModelValues>) -> Vec<(String, Value)> {
         let mut all = Vec::new();
+        let (device_id, object) = (self.device_id(camera, ids), object(camera, ids));
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
-            let topic = format!("{}/{component}/visiond_{}/{camera}_{entity}/config", self.prefix, self.device);
-            all.push((topic, self.entity(camera, model, entity, name, more)));
+            let topic = format!("{}/{component}/visiond_{}/{object}_{entity}/config", self.prefix, self.device);
+            all.push((topic, self.entity(camera, &device_id, model, entity, name, more)));
         };
         let state = self.topics.state(camera);
         let sensor = |icon: &str, template: &str| json!({ "icon": icon, "state_class": "measurement", "state_topic": state, "value_template": template });
@@ -90,16 +91,36 @@ impl Discovery {
     }
 
     /// Whether only the model of this camera says if there is such a topic.
-    pub fn depends_on_model(&self, camera: &str, topic: &str) -> bool {
-        let start = format!("{}/sensor/visiond_{}/{camera}_", self.prefix, self.device);
+    pub fn depends_on_model(&self, camera: &str, ids: Ids, topic: &str) -> bool {
+        let start = format!("{}/sensor/visiond_{}/{}_", self.prefix, self.device, object(camera, ids));
         topic.strip_prefix(&start).is_some_and(|entity| entity.starts_with(SHARE) || entity.starts_with(ATTRIBUTE))
     }
 
-    fn entity(&self, camera: &str, model: &str, entity: &str, name: &str, more: Value) -> Value {
-        let id = format!("visiond_{}_{camera}", self.device);
+    /// Whether another device and camera, or another entity, could have the same ids of the first form.
+    pub fn is_ambiguous(&self, camera: &str) -> bool {
+        self.device.contains('_') || camera.contains('_')
+    }
+
+    /// Whether this is a discovery message of the camera with ids of the first form.
+    pub fn has_first_ids(&self, camera: &str, payload: &[u8]) -> bool {
+        let Ok(entity) = serde_json::from_slice::<Value>(payload) else { return false };
+        let id = self.device_id(camera, Ids::First);
+        entity["device"]["identifiers"][0] == id && entity["availability"][0]["topic"] == self.topics.availability()
+    }
+
+    fn device_id(&self, camera: &str, ids: Ids) -> String {
+        match ids {
+            // Names have no slash.
+            Ids::Distinct if self.is_ambiguous(camera) => format!("visiond/{}/{camera}", self.device),
+            _ => format!("visiond_{}_{camera}", self.device),
+        }
+    }
+
+    fn entity(&self, camera: &str, id: &str, model: &str, entity: &str, name: &str, more: Value) -> Value {
+        let separator = if id.contains('/') { '/' } else { '_' };
         let mut all = json!({
             "name": name,
-            "unique_id": format!("{id}_{entity}"),
+            "unique_id": format!("{id}{separator}{entity}"),
             "availability": [
                 { "topic": self.topics.availability() },
                 {
@@ -121,6 +142,24 @@ impl Discovery {
             all.extend(more);
         }
         all
+    }
+}
+
+/// The form of a camera's ids in Home Assistant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ids {
+    /// Names joined by `_`. Device `gate` with camera `north_door` has the ids of device `gate_north` with camera `door`.
+    First,
+    /// The same where no name has a `_`; no two are equal.
+    Distinct,
+}
+
+/// Returns the part of a discovery topic that names the camera; `_` and the entity follow, which does not begin with `_`.
+fn object(camera: &str, ids: Ids) -> String {
+    match ids {
+        Ids::First => camera.to_owned(),
+        // Camera `door_count` with the entity `fps` is not camera `door` with the entity `count_fps`.
+        Ids::Distinct => camera.replace('_', "__"),
     }
 }
 
@@ -158,7 +197,7 @@ mod tests {
         };
         let topics = Topics::new("visiond", "gate");
         let discovery = Discovery::new(&config, "gate", &topics).unwrap();
-        let announced = discovery.camera("door", "objects", None);
+        let announced = discovery.camera("door", Ids::Distinct, "objects", None);
         let topics: Vec<_> = announced.iter().map(|(topic, _)| topic.as_str()).collect();
         assert_eq!(
             topics,
@@ -178,19 +217,60 @@ mod tests {
             assert_eq!(entity["availability"][0]["topic"], "visiond/gate/availability");
         }
         let attributes = [("age".into(), true), ("hair \"colour\"".into(), false)].into();
-        assert_eq!(discovery.camera("door", "objects", Some(&ModelValues::default())), announced);
-        let more = discovery.camera("door", "objects", Some(&ModelValues { attributes, fractions: true }));
+        assert_eq!(discovery.camera("door", Ids::Distinct, "objects", Some(&ModelValues::default())), announced);
+        let more =
+            discovery.camera("door", Ids::Distinct, "objects", Some(&ModelValues { attributes, fractions: true }));
         let new: Vec<_> = more.iter().filter(|one| !announced.contains(one)).collect();
         let names = ["Share of person", "Share of traffic light", "Share of a\"b", "age", "hair \"colour\""];
         assert_eq!(new.iter().map(|(_, entity)| entity["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
         assert_eq!(new[3].0, "homeassistant/sensor/visiond_gate/door_attribute_age/config");
-        assert!(new.iter().all(|(topic, _)| discovery.depends_on_model("door", topic)));
-        assert!(!announced.iter().any(|(topic, _)| discovery.depends_on_model("door", topic)));
+        assert!(new.iter().all(|(topic, _)| discovery.depends_on_model("door", Ids::Distinct, topic)));
+        assert!(!announced.iter().any(|(topic, _)| discovery.depends_on_model("door", Ids::Distinct, topic)));
         assert_eq!((&new[3].1["state_class"], &new[4].1["state_class"]), (&"measurement".into(), &Value::Null));
         let template =
             r#"{{ (value_json.attributes | default({})).get("hair \"colour\"", '') | truncate(255, true, '...', 0) }}"#;
         assert_eq!(new[4].1["value_template"], template);
         let config = MqttSinkConfig { home_assistant: false, ..config };
         assert!(Discovery::new(&config, "gate", &Topics::new("visiond", "gate")).is_none());
+    }
+
+    #[test]
+    fn no_two_cameras_share_an_id_or_a_topic_unless_they_did_before() {
+        let config = MqttSinkConfig {
+            home_assistant: true,
+            count_labels: vec!["fps".to_owned(), "_fps".to_owned()],
+            ..MqttSinkConfig::default()
+        };
+        let announced = |device: &str, camera: &str, ids: Ids| {
+            let discovery = Discovery::new(&config, device, &Topics::new("visiond", device)).unwrap();
+            discovery.camera(camera, ids, "objects", None)
+        };
+        let cameras = [
+            ("gate", "door"),
+            ("gate", "door_"),
+            ("gate", "door_count"),
+            ("gate", "door__count"),
+            ("gate", "north_door"),
+            ("gate_north", "door"),
+            ("gate_", "door"),
+            ("gate", "_door"),
+            ("gate-north", "door"),
+        ];
+        let all: Vec<_> =
+            cameras.iter().flat_map(|(device, camera)| announced(device, camera, Ids::Distinct)).collect();
+        let distinct = |of: &dyn Fn(&(String, Value)) -> String| {
+            all.iter().map(of).collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!(distinct(&|(topic, _)| topic.clone()), all.len());
+        assert_eq!(distinct(&|(_, entity)| entity["unique_id"].to_string()), all.len());
+        assert_eq!(distinct(&|(_, entity)| entity["device"]["identifiers"][0].to_string()), cameras.len());
+        // Without `_` nothing changes.
+        for (device, camera) in [("gate", "door"), ("gate-north", "door")] {
+            assert_eq!(announced(device, camera, Ids::Distinct), announced(device, camera, Ids::First));
+        }
+        let first = announced("gate", "north_door", Ids::First);
+        assert_eq!(first[0].0, "homeassistant/binary_sensor/visiond_gate/north_door_occupancy/config");
+        assert_eq!(first[0].1["unique_id"], "visiond_gate_north_door_occupancy");
+        assert_eq!(first[0].1["unique_id"], announced("gate_north", "door", Ids::First)[0].1["unique_id"]);
     }
 }

@@ -19,6 +19,9 @@ use crate::broker::{TcpOrTls, UNASKED_BYTES, unasked};
 
 /// How many bytes may wait for the socket before the session makes no more packets.
 const OUTPUT_BYTES: usize = 256 << 10;
+/// How many bytes a broker may send for a subscription: what it retains for a thousand cameras.
+const SUBSCRIBED_BYTES: usize = 64 << 20;
+const SUBSCRIBED_MESSAGES: usize = 64 << 10;
 /// How many topics of refused states and pictures the session remembers.
 const MOST_REFUSED: usize = 1024;
 /// Larger refused messages are pictures: the next one replaces them.
@@ -83,8 +86,8 @@ pub struct MqttSession {
     pinged_at: Option<Instant>,
     /// Whether the broker owes a PINGRESP.
     pinged: bool,
-    /// Whether there is a subscription that the broker has not ended yet.
-    subscribed: bool,
+    /// How many bytes and messages the broker may still send for a subscription.
+    subscribed: (usize, usize),
     /// Bytes since the last answer to something that visiond sent.
     unasked: usize,
     /// The topics of states and pictures that the broker refused, with the newest state.
@@ -125,7 +128,7 @@ impl MqttSession {
             sent_at: now,
             pinged_at: None,
             pinged: false,
-            subscribed: false,
+            subscribed: (0, 0),
             unasked: 0,
             refused: BTreeMap::new(),
             refused_until: None,
@@ -150,6 +153,16 @@ impl MqttSession {
         self.own.len() + self.in_flight.values().filter(|sent| sent.number.is_none()).count()
     }
 
+    /// Whether the broker allows subscriptions with wildcards.
+    pub fn has_wildcards(&self) -> bool {
+        self.limits.wildcards
+    }
+
+    /// Whether the broker retains messages.
+    pub fn retains(&self) -> bool {
+        self.limits.retain
+    }
+
     /// Returns how many bytes they have.
     pub fn own_bytes(&self) -> usize {
         let sent = self.in_flight.values().filter(|sent| sent.number.is_none()).map(|sent| &sent.publish);
@@ -163,7 +176,9 @@ impl MqttSession {
         if self.codec.subscribe(topics, listen, number, &mut self.output).is_err() {
             self.output.truncate(before);
         }
-        self.subscribed |= listen;
+        if listen {
+            self.subscribed = (SUBSCRIBED_BYTES, SUBSCRIBED_MESSAGES);
+        }
     }
 
     /// Queues a message and writes what the socket accepts now.
@@ -211,16 +226,18 @@ impl MqttSession {
     }
 
     /// Sends the queued states and pictures and ends the session with DISCONNECT, so that the broker does not publish the will.
-    pub async fn close(mut self, within: Duration) {
+    /// Returns whether the broker has them.
+    pub async fn close(mut self, within: Duration) -> bool {
         let ended = async {
             if !poll_fn(|context| self.poll_own_sent(context)).await {
-                return;
+                return false;
             }
             self.output.extend_from_slice(&DISCONNECT);
             let _ = poll_fn(|context| self.write(context)).await;
             let _ = poll_fn(|context| Pin::new(&mut *self.stream).poll_shutdown(context)).await;
+            true
         };
-        let _ = tokio::time::timeout(within, ended).await;
+        tokio::time::timeout(within, ended).await.unwrap_or(false)
     }
 
     /// Waits until the broker has the queued states and pictures; `false` if the session ends before that.
@@ -394,15 +411,17 @@ impl MqttSession {
                     self.refused(number, publish, reason);
                 }
             }
-            Packet::UnsubAck => self.subscribed = false,
+            Packet::UnsubAck => self.subscribed = (0, 0),
             Packet::PingResp if self.pinged => (self.pinged, self.unasked) = (false, 0),
             Packet::Disconnect(reason) => {
                 self.lost = Some(SessionEvent::Lost(format!("the broker ended the session: {reason}")));
             }
             Packet::TakenOver => self.lost = Some(SessionEvent::TakenOver),
             Packet::Publish(message) => {
-                if self.subscribed {
-                    self.unasked = 0;
+                // A broker that never stops is given up, also if it does not end the subscription.
+                let (bytes, messages) = self.subscribed;
+                if let (Some(bytes), Some(messages)) = (bytes.checked_sub(self.unasked), messages.checked_sub(1)) {
+                    (self.subscribed, self.unasked) = ((bytes, messages), 0);
                 }
                 self.events.push_back(SessionEvent::Incoming(message));
             }

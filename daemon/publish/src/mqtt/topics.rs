@@ -1,5 +1,10 @@
 //! Names the MQTT topics: see docs/mqtt.md.
 
+// The last levels of a camera's topics.
+pub const STATE: &str = "state";
+pub const SNAPSHOT: &str = "snapshot";
+pub const DETECTIONS: &str = "detections";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topics {
     base: String,
@@ -16,22 +21,28 @@ impl Topics {
         format!("{}/availability", self.base)
     }
 
+    /// Returns the filter of all these topics.
+    pub fn all(&self) -> String {
+        format!("{}/#", self.base)
+    }
+
     pub fn detections(&self, camera: &str) -> String {
-        self.of(camera, "detections")
+        self.of(camera, DETECTIONS)
     }
 
     /// Returns the topic of a camera's state; `+` stands for every camera.
     pub fn state(&self, camera: &str) -> String {
-        self.of(camera, "state")
+        self.of(camera, STATE)
     }
 
     pub fn snapshot(&self, camera: &str) -> String {
-        self.of(camera, "snapshot")
+        self.of(camera, SNAPSHOT)
     }
 
-    /// Returns the camera whose state has this topic.
-    pub fn camera_of_state<'t>(&self, topic: &'t str) -> Option<&'t str> {
-        topic.strip_prefix(&self.base)?.strip_prefix("/cameras/")?.strip_suffix("/state")
+    /// Returns the camera that has this topic, and which of its topics it is.
+    pub fn camera_of<'t>(&self, topic: &'t str) -> Option<(&'t str, &'t str)> {
+        let (camera, what) = topic.strip_prefix(&self.base)?.strip_prefix("/cameras/")?.rsplit_once('/')?;
+        [STATE, SNAPSHOT, DETECTIONS].contains(&what).then_some((camera, what))
     }
 
     fn of(&self, camera: &str, what: &str) -> String {
@@ -46,8 +57,9 @@ mod tests {
     #[test]
     fn a_state_tells_its_camera() {
         let topics = Topics::new("a/b", "gate");
-        assert_eq!(topics.camera_of_state(&topics.state("door")), Some("door"));
-        assert_eq!(topics.camera_of_state("a/b/gate7/cameras/door/state"), None);
-        assert_eq!(topics.camera_of_state(&topics.detections("door")), None);
+        assert_eq!(topics.camera_of(&topics.state("door")), Some(("door", STATE)));
+        assert_eq!(topics.camera_of(&topics.detections("door")), Some(("door", DETECTIONS)));
+        assert_eq!(topics.camera_of("a/b/gate7/cameras/door/state"), None);
+        assert_eq!(topics.camera_of("a/b/gate/cameras/door/other"), None);
     }
 }

@@ -65,6 +65,9 @@ pub struct NatsConnection {
     pinged: bool,
 }
 
+/// The number of a message and the answer to it, or why this login may not publish it.
+type Numbered = (u64, Result<Reply, String>);
+
 /// What the server said about a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -227,7 +230,7 @@ impl NatsConnection {
     }
 
     /// Returns the next answer and its number; `None` if there is none until then. Pings a silent server meanwhile.
-    async fn reply(&mut self, until: Option<Instant>) -> Result<Option<(u64, Result<Reply, String>)>, String> {
+    async fn reply(&mut self, until: Option<Instant>) -> Result<Option<Numbered>, String> {
         loop {
             let ping_at = self.received_at + PING_INTERVAL * (self.pings + 1);
             let wake_at = until.map_or(ping_at, |until| until.min(ping_at));
@@ -250,7 +253,7 @@ impl NatsConnection {
         }
     }
 
-    fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<(u64, Result<Reply, String>), String>> {
+    fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Numbered, String>> {
         loop {
             while let Some(op) = decode(&mut self.input)? {
                 if let Some(answer) = self.received(op)? {
@@ -271,8 +274,8 @@ impl NatsConnection {
         }
     }
 
-    /// Handles an operation; returns an answer with its number, or that this login may not publish the message of that number.
-    fn received(&mut self, op: ServerOp) -> Result<Option<(u64, Result<Reply, String>)>, String> {
+    /// Handles an operation; returns an answer.
+    fn received(&mut self, op: ServerOp) -> Result<Option<Numbered>, String> {
         match op {
             ServerOp::Message(reply) => {
                 let number = reply.subject.strip_prefix(&self.inbox).and_then(|number| number.parse().ok());

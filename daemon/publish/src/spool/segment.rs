@@ -18,12 +18,15 @@ pub const HEAD: &[u8; 16] = b"visiond spool 1\n";
 const SUFFIX: &str = ".spool";
 const CHUNK: usize = 256 << 10;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Segment {
     /// No number in it is smaller.
     pub first: u64,
     /// Its length, as far as it has records.
     pub bytes: u64,
+    /// How many whole records it has, and the number of the last.
+    pub records: u64,
+    pub last: u64,
 }
 
 impl Segment {
@@ -46,20 +49,26 @@ impl Segment {
 
     /// Finds the segment whose first number is `first`.
     pub fn find(directory: &Path, first: u64) -> io::Result<Self> {
-        let mut segment = Self { first, bytes: 0 };
+        let mut segment = Self { first, ..Self::default() };
         let found = fs::symlink_metadata(segment.path(directory))?;
         segment.bytes = found.len();
         if found.is_file() { Ok(segment) } else { Err(files::not_a_file()) }
     }
 
-    /// Returns the largest number in it; `None` if it has no whole record.
-    pub fn last(&self, directory: &Path) -> io::Result<Option<u64>> {
+    /// Counts its records; returns the largest number in it, or `None` if it has no whole record.
+    pub fn count(&mut self, directory: &Path) -> io::Result<Option<u64>> {
         let mut reader = SegmentReader::open(directory, *self)?;
-        let mut last = None;
+        (self.records, self.last) = (0, 0);
         while let Some(message) = reader.next(self.bytes)? {
-            last = last.max(Some(message.number));
+            self.records += 1;
+            self.last = self.last.max(message.number);
         }
-        Ok(last)
+        Ok((self.records > 0).then_some(self.last))
+    }
+
+    /// Returns how many of its records have a number of at least `from`. Numbers may be missing.
+    pub fn records_from(&self, from: u64) -> u64 {
+        (self.last + 1).saturating_sub(from.max(self.first)).min(self.records)
     }
 }
 
@@ -72,7 +81,7 @@ pub struct SegmentWriter {
 impl SegmentWriter {
     /// Creates a segment whose first record will have the number `first`.
     pub fn create(directory: &Path, first: u64) -> io::Result<Self> {
-        let segment = Segment { first, bytes: HEAD.len() as u64 };
+        let segment = Segment { first, bytes: HEAD.len() as u64, ..Segment::default() };
         let path = segment.path(directory);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         if let Err(error) = file.write_all_at(HEAD, 0) {

@@ -230,6 +230,59 @@ fn a_record_that_belongs_behind_later_segments_hides_none_of_theirs() {
 }
 
 #[test]
+fn messages_are_counted_and_not_the_gaps_between_their_numbers() {
+    const FAR: u64 = 1 << 32;
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    append(&mut spool, 1..4);
+    drop(spool);
+    // A file from elsewhere, and the numbers go on after it.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut other = open(elsewhere.path());
+    append(&mut other, FAR..FAR + 2);
+    drop(other);
+    let name = Segment { first: FAR, ..Segment::default() }.path(Path::new(""));
+    fs::copy(elsewhere.path().join(&name), folder.path().join(&name)).unwrap();
+    let mut spool = open(folder.path());
+    append(&mut spool, FAR + 2..FAR + 3);
+    assert_eq!((spool.records(), spool.unread()), (6, 6));
+    assert_eq!((spool.read().unwrap().unwrap().number, spool.unread()), (1, 5));
+    spool.acknowledge(1);
+    assert_eq!((spool.records(), read_all(&mut spool)), (5, vec![2, 3, FAR, FAR + 1, FAR + 2]));
+    spool.acknowledge(FAR);
+    assert_eq!((spool.records(), spool.unread()), (2, 0));
+    spool.write_cursor().unwrap();
+    drop(spool);
+    // A full spool counts what it drops likewise.
+    let mut spool = open(folder.path());
+    assert_eq!(spool.records(), 2);
+    spool.limit_bytes = 120;
+    append(&mut spool, FAR + 1000..FAR + 1001);
+    assert_eq!((spool.dropped, spool.records()), (2, 1));
+}
+
+#[test]
+fn messages_are_read_again_by_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    for first in [1, 5, 9] {
+        append(&mut open(folder.path()), first..first + 4);
+    }
+    let mut spool = open(folder.path());
+    read_all(&mut spool);
+    let again = |spool: &mut Spool, numbers: &[u64]| {
+        let (found, settled) = spool.read_again(numbers).unwrap();
+        (found.iter().map(|message| message.number).collect::<Vec<_>>(), settled)
+    };
+    assert_eq!(again(&mut spool, &[2, 4, 5, 6]), (vec![2, 4], 2), "of one file");
+    assert_eq!(again(&mut spool, &[5, 6, 100]), (vec![5, 6], 2));
+    assert_eq!(again(&mut spool, &[100]), (vec![], 0));
+    assert_eq!(again(&mut spool, &[]), (vec![], 0));
+    spool.acknowledge(8);
+    assert_eq!(again(&mut spool, &[2, 9]), (vec![], 1), "deleted");
+    assert!(spool.is_read());
+}
+
+#[test]
 fn a_spool_has_one_user() {
     let folder = tempfile::tempdir().unwrap();
     let spool = open(folder.path());
