@@ -68,11 +68,11 @@ const WAYS: [&[&str]; 5] = [
     &["order = \"bgr\"", "scale = 1", "mean = 0", "std = 1"],
 ];
 
-/// Boxes whose sides are all shorter than this in pixels are none: they are read in another unit.
-const LEAST_SIDE: f32 = 2.0;
-
 /// The same for classifiers, which may be fed like Caffe's, too.
 const CAFFE: &[&str] = &["preprocess = \"caffe\""];
+
+/// Boxes whose sides are all shorter than this in pixels are none: they are read in another unit.
+const LEAST_SIDE: f32 = 2.0;
 
 /// How far the scores of one answer may be apart.
 const SAME: f32 = 0.05;
