@@ -96,6 +96,7 @@ pub(crate) fn config(url: &str) -> RtspConfig {
         url: url.to_owned(),
         preview_url: None,
         login: None,
+        require_digest: false,
         ca: None,
         fingerprint: None,
         insecure: false,
