@@ -112,7 +112,7 @@ fn refused(refusal: SessionRefusal, config: &MqttSinkConfig, other_version: &str
             None => "the broker requires a user and a password: set `login`".to_owned(),
         },
         SessionRefusal::ClientId if config.protocol == MqttProtocol::V3 => {
-            // Mosquitto says so of a keep-alive that is longer than its own limit.
+            // Some brokers say so of a keep-alive that is longer than their own limit.
             "the broker rejects the client id: set another `client_id`, or a shorter `keep_alive`".to_owned()
         }
         SessionRefusal::ClientId => "the broker rejects the client id: set another `client_id`".to_owned(),
