@@ -370,14 +370,15 @@ fn load_and_run_in_thread(
     let work = move || {
         let limit = |size: u64| {
             let bytes = fixed.saturating_add(size.saturating_mul(MEMORY_PER_BYTE));
-            limit_process(bytes).map_err(ServiceError::System)
+            if let Some(left) = limit_process(bytes).map_err(ServiceError::System)? {
+                // The daemon reads it if memory runs out.
+                eprintln!("{SERVICE_LEAVES}{left}");
+            }
+            Ok::<_, ServiceError>(())
         };
         let size = std::fs::metadata(&model.path).map_or(0, |metadata| metadata.len());
         limit(size)?;
-        if let Some(left) = limit(size.saturating_add(external_bytes(&model.path)))? {
-            // The daemon reads it if memory runs out.
-            eprintln!("{SERVICE_LEAVES}{left}");
-        }
+        limit(size.saturating_add(external_bytes(&model.path)))?;
         run(&model, &engine)
     };
     let thread = std::thread::Builder::new().name("trial".to_owned()).stack_size(TRIAL_STACK_BYTES).spawn(work);
