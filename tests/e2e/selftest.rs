@@ -82,7 +82,12 @@ fn the_report_identifies_no_person_and_is_shown_as_it_was_written() {
         let mut text = String::new();
         entry.read_to_string(&mut text).unwrap();
         let words: Vec<_> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
-        assert!(!words.contains(&host.as_str()), "{} names the host:\n{text}", names[names.len() - 1]);
+        // A short name is a part of other words, and stays.
+        assert!(
+            host.len() < 4 || !words.contains(&host.as_str()),
+            "{} names the host:\n{text}",
+            names[names.len() - 1]
+        );
         assert!(!text.contains("10.1.2.3"), "an address:\n{text}");
     }
     assert!(names.contains(&"visiond-selftest/report.json".to_owned()), "{names:?}");
@@ -91,7 +96,8 @@ fn the_report_identifies_no_person_and_is_shown_as_it_was_written() {
     let shown = run(["selftest", "--show", file.to_str().unwrap()]);
     assert_eq!(shown.status.code(), Some(1), "as the test itself");
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("/dev/<host>: opens") && shown.contains("/dev/<ip>: opens"), "{shown}");
+    let name = if host.len() < 4 { &host } else { "<host>" };
+    assert!(shown.contains(&format!("/dev/{name}: opens")) && shown.contains("/dev/<ip>: opens"), "{shown}");
     // For the run in the sandbox it is not redacted, or rows of one name would have two.
     let raw = json(&run(["selftest", "--inner=85000ms", "--only", "cameras", &camera]));
     assert_eq!(rows(&raw, "cameras"), [(format!("/dev/{host}: opens").as_str(), "fail")]);

@@ -3,11 +3,10 @@
 //! The outputs here hang for good, so a daemon that waits for one of them does not end. None of these tests measures how long a
 //! stop takes: the daemon says so itself when the orderly end took too long ([`CUT`]).
 
-use std::ffi::CString;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -304,13 +303,14 @@ fn sigterm_shortens_the_end_of_a_sink_that_a_reload_removed_and_its_losses_are_l
 #[test]
 fn sigterm_ends_a_start_that_hangs() {
     let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
-    let name = CString::new(token.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the path ends with a zero, and mkfifo(3) does not keep it.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    // Nobody opens the FIFO for writing, so the daemon never gets past opening it.
-    let http = format!("[http]\nlisten = [\"127.0.0.1:0\"]\ntoken = {token:?}\n");
-    let mut daemon = Daemon::start(&config(&http));
+    let path = folder.path().join("d.sock");
+    let served = UnixListener::bind(&path).unwrap();
+    // SAFETY: a socket that is open.
+    assert_eq!(unsafe { libc::listen(served.as_raw_fd(), 0) }, 0);
+    // Nobody accepts, so the daemon, which asks whether the socket is served, waits behind this connection.
+    let _first = UnixStream::connect(&path).unwrap();
+    let served = format!("[[sink]]\nname = \"served\"\ntype = \"unix\"\npath = {path:?}\n");
+    let mut daemon = Daemon::start(&config(&served));
     daemon.wait_until("the daemon to handle signals", |daemon| {
         let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
