@@ -341,6 +341,103 @@ fn other_inputs_are_filled_by_the_card() {
     }
 }
 
+/// A model whose one box of the whole picture has the brightness and the numbers of its other input as scores: for each frame its
+/// own if `by_frame`, otherwise all numbers, of which rows of four are one.
+fn sees_numbers(picture: D, numbers: Vec<D>, by_frame: bool) -> ModelProto {
+    let axes = if numbers.len() == 1 { vec![] } else { vec![int("keepdims", 0), ints("axes", &[-1])] };
+    let mut rows = node(if axes.is_empty() { "Identity" } else { "ReduceMean" }, &["numbers"], &["rows"]);
+    rows.attribute = axes;
+    let mut nodes = brightness("x");
+    let to = if by_frame {
+        let mut join = node("Concat", &["score", "strengths"], &["scores"]);
+        join.attribute = vec![int("axis", 2)];
+        let numbers = if numbers.len() == 2 { "numbers" } else { "rows" };
+        nodes.extend([rows, node("Reshape", &[numbers, "to"], &["strengths"]), join]);
+        vec![0, 1, -1]
+    } else {
+        let mut join = node("Concat", &["score", "product"], &["scores"]);
+        join.attribute = vec![int("axis", 2)];
+        let product = node("Mul", &["score", "strengths"], &["product"]);
+        nodes.extend([rows, node("Reshape", &["rows", "to"], &["strengths"]), product, join]);
+        vec![1, 1, -1]
+    };
+    nodes.extend([node("Mul", &["score", "zero"], &["nothing"]), node("Add", &["nothing", "place"], &["boxes"])]);
+    let outputs = vec![
+        value("boxes", DataType::FLOAT, Some(vec![D::Open, D::Is(1), D::Is(4)])),
+        value("scores", DataType::FLOAT, Some(vec![D::Open, D::Is(1), D::Open])),
+    ];
+    let mut graph = graph(nodes, vec![images(picture), value("numbers", DataType::FLOAT, Some(numbers))], outputs);
+    let to = TensorProto { name: Some("to".to_owned()), int64_data: to, ..to_rows() };
+    let place = weights("place", &[1, 1, 4], &[0.0, 0.0, 4.0, 4.0]);
+    graph.initializer = vec![to_rows(), to, weights("zero", &[1], &[0.0]), place];
+    model(graph)
+}
+
+/// Writes what `numpy.save` makes of rows of four equal numbers.
+fn save_rows(path: &Path, dims: &str, rows: &[f32]) {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {dims}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(rows.iter().flat_map(|row| [*row; 4]).flat_map(f32::to_le_bytes));
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn an_input_that_is_no_batch_keeps_its_shape_whatever_the_number_of_frames() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("m.onnx");
+    let rows = directory.path().join("rows.npy");
+    const FILE: &str = "\"rows.npy\"";
+    let open = || D::Named("b");
+    let table = || vec![D::Named("n"), D::Is(4)];
+    let stack = || vec![D::Named("b"), D::Named("n"), D::Is(4)];
+    // The batch of the picture, the other input, whether it has a part for each frame, what fills it, and the runs' frames.
+    let cases = [
+        ("prompts, one picture", D::Is(1), table(), false, FILE, "(3, 4)", &[0.9, 0.6, 0.3][..], &[1][..]),
+        ("prompts", open(), table(), false, FILE, "(3, 4)", &[0.9, 0.6, 0.3], &[4, 1, 2]),
+        ("one prompt", open(), table(), false, FILE, "(1, 4)", &[0.9], &[2, 1]),
+        ("prompts by frame", open(), stack(), true, FILE, "(1, 3, 4)", &[0.9, 0.6, 0.3], &[2, 1]),
+        ("prompts, fixed batch", D::Is(2), table(), false, FILE, "(3, 4)", &[0.9, 0.6, 0.3], &[1, 2]),
+        ("a list", open(), vec![D::Named("n")], false, "[0.9, 0.6, 0.3]", "(0, 4)", &[0.9, 0.6, 0.3], &[4, 1]),
+        ("values by frame", open(), vec![D::Named("b"), D::Is(2)], true, "[0.9, 0.6]", "(0, 4)", &[0.9, 0.6], &[2, 1]),
+        ("fixed batch", D::Is(2), vec![D::Open, D::Is(2)], true, "[0.9, 0.6]", "(0, 4)", &[0.9, 0.6], &[1, 2]),
+    ];
+    for (case, picture, numbers, by_frame, fill, dims, wanted, runs) in cases {
+        std::fs::write(&path, encode(&sees_numbers(picture, numbers, by_frame))).unwrap();
+        save_rows(&rows, dims, if fill == FILE { wanted } else { &[] });
+        let names: Vec<String> = (0..=wanted.len()).map(|class| format!("\"{class}\"")).collect();
+        let text = format!(
+            "[input]\nfit = \"stretch\"\n[extra_inputs]\nnumbers = {fill}\n[head]\nfamily = \"ssd\"\nunit = \"pixels\"\n\
+             multi_label = true\n[detect]\nscore_threshold = 0.1\n[classes]\nnames = [{}]\n",
+            names.join(", ")
+        );
+        let card = Card::from_toml(&text, &directory.path().join("m.toml")).unwrap_or_else(|error| panic!("{error}"));
+        for backend in backends() {
+            let max_batch = runs.iter().copied().max().unwrap();
+            let options = DetectorOptions { max_batch, ..DetectorOptions::default() };
+            let mut detector = Detector::new(&load(backend, &path), &card, &options)
+                .unwrap_or_else(|error| panic!("{case}, {backend}: {error}"));
+            for &frames in runs {
+                let shades = &[255, 204, 153, 230][..frames];
+                let run_id = run_shades(&mut detector, shades)
+                    .unwrap_or_else(|error| panic!("{case}, {backend}, {frames} frames: {error}"));
+                for (slot, shade) in shades.iter().enumerate() {
+                    let shade = f32::from(*shade) / 255.0;
+                    let factor = if by_frame { 1.0 } else { shade };
+                    let wanted: Vec<f32> = [shade].into_iter().chain(wanted.iter().map(|row| row * factor)).collect();
+                    let mut found = detections(&mut detector, run_id, slot);
+                    found.sort_by_key(|one| one.class_id);
+                    let scores: Vec<f32> = found.iter().map(|one| one.score).collect();
+                    let same = scores.len() == wanted.len()
+                        && scores.iter().zip(&wanted).all(|(score, wanted)| (score - wanted).abs() < 1e-5);
+                    assert!(same, "{case}, {backend}, frame {slot} of {frames}: {scores:?}, not {wanted:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_card_that_does_not_fit_is_told_what_would() {
     let directory = tempfile::tempdir().unwrap();

@@ -25,9 +25,10 @@ pub(super) struct ModelInputs {
     pub(super) spec: PreprocessSpec,
     /// The maximum number of frames in a run.
     pub(super) batch: usize,
-    /// The shape of every input.
+    /// The shape of every input in a run of `batch` frames.
     pub(super) shapes: BTreeMap<String, Vec<usize>>,
-    /// The indices of inputs whose first dimension is the batch and may be smaller than `batch`.
+    /// The indices of inputs whose first dimension is the number of frames in a run: `batch` in `shapes`, and smaller in smaller
+    /// runs. Empty if the picture is not among them.
     pub(super) open_batch: Vec<usize>,
     /// Whether the picture's tensor has a batch dimension.
     pub(super) has_batch_dim: bool,
@@ -105,16 +106,18 @@ pub(super) fn plan(
         shape.insert(0, batch);
     }
     let mut shapes = BTreeMap::from([(info.name.clone(), shape)]);
+    let run = Batch { frames: batch, is_open: has_batch_dim && declared(0).is_none() };
     let mut open_batch = Vec::new();
-    if has_batch_dim && declared(0).is_none() {
+    if run.is_open {
         open_batch.push(picture);
     }
     for (index, extra) in inputs.iter().enumerate().filter(|(index, _)| *index != picture) {
         let fill = card.extra_inputs.get(&extra.name).ok_or_else(|| input_checks::missing(card, extra))?;
         input_checks::extra_type(card, extra, fill, (side(width), side(height)))?;
         let sides = PictureSides { info, axes: [height_axis, width_axis], pixels: [height, width] };
-        shapes.insert(extra.name.clone(), extra_shape(&sides.settle(extra), fill, batch, card)?);
-        if extra.shape.as_ref().and_then(|dims| dims.first()).is_some_and(|dim| dim.fixed().is_none()) {
+        let (shape, has_frames) = extra_shape(&sides.settle(extra), fill, run, card)?;
+        shapes.insert(extra.name.clone(), shape);
+        if run.is_open && has_frames {
             open_batch.push(index);
         }
     }
@@ -235,12 +238,27 @@ impl PictureSides<'_> {
     }
 }
 
-/// Returns the shape of an extra input: the first open dimension is the batch, another follows from the card's number of
-/// values.
-fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) -> Result<Vec<usize>, DetectorError> {
+/// The batch of the picture.
+#[derive(Clone, Copy)]
+struct Batch {
+    /// The maximum number of frames in a run.
+    frames: usize,
+    /// Whether a run of fewer frames has a smaller batch.
+    is_open: bool,
+}
+
+/// Returns the shape of an extra input, and whether its first dimension is open and the batch. Another open dimension follows from
+/// the card's number of values.
+fn extra_shape(
+    info: &TensorInfo,
+    fill: &ExtraInput,
+    run: Batch,
+    card: &Card,
+) -> Result<(Vec<usize>, bool), DetectorError> {
+    let batch = run.frames;
     let given = match fill {
         ExtraInput::Values(values) => values.len(),
-        ExtraInput::Array(array) => return array_shape(info, &array.dims, batch, card),
+        ExtraInput::Array(array) => return array_shape(info, &array.dims, run, card),
         ExtraInput::InputSize | ExtraInput::InputSizeHw => 2,
     };
     let count_error = || {
@@ -252,14 +270,15 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
         DetectorError::at(card, &format!("extra_inputs.{name}"), text)
     };
     let Some(dims) = &info.shape else {
-        return Ok(if given == 1 { Vec::new() } else { vec![batch, given] });
+        return Ok(if given == 1 { (Vec::new(), false) } else { (vec![batch, given], true) });
     };
     let mut shape: Vec<usize> = dims.iter().map(|dim| dim.fixed().unwrap_or(0)).collect();
     let open: Vec<usize> = (0..dims.len()).filter(|&axis| matches!(dims[axis], Dim::Dynamic(_))).collect();
     // A first open dimension is the batch, unless it is the only dimension and there are several values.
+    let has_frames = open.first() == Some(&0) && (dims.len() > 1 || given == 1);
     match open[..] {
         [] => {}
-        [0] if dims.len() > 1 || given == 1 => shape[0] = batch,
+        [0] if has_frames => shape[0] = batch,
         [axis] | [0, axis] => {
             if open.len() == 2 {
                 shape[0] = batch;
@@ -280,30 +299,32 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
     }
     let total: usize = shape.iter().product();
     // The values fill the tensor once, or once per frame; one value fills all of it.
-    if total > 0 && (given == 1 || total == given || total == given * batch) { Ok(shape) } else { Err(count_error()) }
+    let fits = total > 0 && (given == 1 || total == given || total == given * batch);
+    if fits { Ok((shape, has_frames)) } else { Err(count_error()) }
 }
 
-/// Returns the shape of an extra input that a file fills: the file's, but for dimensions of 1 before the others. A first
-/// dimension that is open is the batch, if the file has the numbers of one frame.
-fn array_shape(info: &TensorInfo, dims: &[usize], batch: usize, card: &Card) -> Result<Vec<usize>, DetectorError> {
-    let Some(wanted) = &info.shape else { return Ok(dims.to_vec()) };
+/// Returns the shape of an extra input that a file fills, and whether its first dimension is open and the batch. The shape is the
+/// file's, but for dimensions of 1 before the others.
+fn array_shape(
+    info: &TensorInfo,
+    dims: &[usize],
+    run: Batch,
+    card: &Card,
+) -> Result<(Vec<usize>, bool), DetectorError> {
+    let Some(wanted) = &info.shape else { return Ok((dims.to_vec(), false)) };
     let first = dims.iter().take_while(|dim| **dim == 1).count().min(dims.len().saturating_sub(wanted.len()));
     let missing = wanted.len().saturating_sub(dims.len());
     let mut shape: Vec<usize> = std::iter::repeat_n(1, missing).chain(dims.iter().skip(first).copied()).collect();
-    let fits = |(axis, (dim, found)): (usize, (&Dim, &mut usize))| match dim.fixed() {
-        // The numbers of one frame are repeated.
-        Some(fixed) if axis == 0 && *found == 1 && fixed == batch => {
-            *found = batch;
-            true
-        }
-        Some(fixed) => *found == fixed,
-        None => {
-            *found = if axis == 0 && *found == 1 { batch } else { *found };
-            true
-        }
-    };
-    if shape.len() == wanted.len() && wanted.iter().zip(&mut shape).enumerate().all(fits) {
-        return Ok(shape);
+    // The numbers of one frame are repeated where the first dimension is the picture's batch, open or fixed like it. That of a
+    // table is no batch: prompts `[n, 512]` are as many as the file has.
+    let is_batch = |dim: &Dim| dim.fixed() == (!run.is_open).then_some(run.frames);
+    let has_frames = wanted.len() > 2 && shape.first() == Some(&1) && wanted.first().is_some_and(is_batch);
+    if has_frames {
+        shape[0] = run.frames;
+    }
+    let fits = |(dim, found): (&Dim, &usize)| dim.fixed().is_none_or(|fixed| fixed == *found);
+    if shape.len() == wanted.len() && wanted.iter().zip(&shape).all(fits) {
+        return Ok((shape, has_frames && run.is_open));
     }
     let (name, found) = (&info.name, ShapeText(dims));
     let text = format!(
@@ -450,37 +471,56 @@ mod tests {
             (Some(&[1]), 0, 1, None),
         ] {
             let values = ExtraInput::Values(vec![0.5; given]);
-            let found = extra_shape(&input("n", DType::F32, dims), &values, batch, &card("")).ok();
+            let run = Batch { frames: batch, is_open: true };
+            let found = extra_shape(&input("n", DType::F32, dims), &values, run, &card("")).ok();
             // Without declared dimensions, several values are those of a frame.
             let wanted = if dims.is_none() && given > 1 { Some(vec![batch, given]) } else { wanted };
-            assert_eq!(found, wanted, "{dims:?} {given} {batch}");
+            // A list of several values is no batch.
+            let has_frames = match dims {
+                None => given > 1,
+                Some([0]) => given == 1,
+                Some(dims) => dims[0] == 0,
+            };
+            assert_eq!(found, wanted.map(|shape| (shape, has_frames)), "{dims:?} {given} {batch}");
         }
-        let size = extra_shape(&input("n", DType::I64, Some(&[0, 2])), &ExtraInput::InputSize, 3, &card(""));
-        assert_eq!(size.unwrap(), [3, 2]);
+        let run = Batch { frames: 3, is_open: true };
+        let size = extra_shape(&input("n", DType::I64, Some(&[0, 2])), &ExtraInput::InputSize, run, &card(""));
+        assert_eq!(size.unwrap(), (vec![3, 2], true));
     }
 
     #[test]
     fn the_shape_of_a_file_is_that_of_the_input_but_for_leading_ones() {
-        // The declared dimensions, the file's, the frames in a run; then the shape.
-        for (dims, file, batch, wanted) in [
-            (Some(&[1, 0, 512][..]), &[1, 3, 512][..], 1, Some(vec![1, 3, 512])),
-            (Some(&[1, 0, 512]), &[3, 512], 1, Some(vec![1, 3, 512])),
-            (Some(&[3, 512]), &[1, 1, 3, 512], 1, Some(vec![3, 512])),
-            (Some(&[0, 0, 512]), &[1, 3, 512], 4, Some(vec![4, 3, 512])),
-            (Some(&[0, 0, 512]), &[3, 512], 4, Some(vec![4, 3, 512])),
-            (Some(&[4, 3, 512]), &[3, 512], 4, Some(vec![4, 3, 512])),
-            (Some(&[0, 3, 512]), &[2, 3, 512], 1, Some(vec![2, 3, 512])),
-            (Some(&[1, 0, 512]), &[1, 3, 256], 1, None),
-            (Some(&[1, 80, 512]), &[1, 3, 512], 1, None),
-            (Some(&[2, 80, 512]), &[80, 512], 1, None),
-            (Some(&[80, 512]), &[2, 80, 512], 1, None),
-            (Some(&[1]), &[], 1, Some(vec![1])),
-            (None, &[3, 512], 2, Some(vec![3, 512])),
+        // The declared dimensions, the file's, the frames in a run, fixed or not; then the shape, and whether it has these frames.
+        let (fixed, open) = (|frames| Batch { frames, is_open: false }, |frames| Batch { frames, is_open: true });
+        for (dims, file, run, wanted) in [
+            (Some(&[1, 0, 512][..]), &[1, 3, 512][..], fixed(1), Some((vec![1, 3, 512], false))),
+            (Some(&[1, 0, 512]), &[3, 512], open(1), Some((vec![1, 3, 512], false))),
+            (Some(&[3, 512]), &[1, 1, 3, 512], open(1), Some((vec![3, 512], false))),
+            (Some(&[0, 0, 512]), &[1, 3, 512], open(4), Some((vec![4, 3, 512], true))),
+            (Some(&[0, 0, 512]), &[3, 512], open(4), Some((vec![4, 3, 512], true))),
+            (Some(&[0, 0, 512]), &[3, 512], fixed(4), Some((vec![1, 3, 512], false))),
+            (Some(&[4, 3, 512]), &[3, 512], fixed(4), Some((vec![4, 3, 512], false))),
+            (Some(&[4, 3, 512]), &[3, 512], open(4), None),
+            (Some(&[0, 3, 512]), &[2, 3, 512], open(1), Some((vec![2, 3, 512], false))),
+            (Some(&[0, 3, 512]), &[2, 3, 512], open(4), Some((vec![2, 3, 512], false))),
+            // A table has a row for each prompt.
+            (Some(&[0, 512]), &[3, 512], open(4), Some((vec![3, 512], false))),
+            (Some(&[0, 512]), &[1, 512], open(4), Some((vec![1, 512], false))),
+            (Some(&[0, 512]), &[512], open(4), Some((vec![1, 512], false))),
+            (Some(&[0]), &[1], open(4), Some((vec![1], false))),
+            (Some(&[4, 512]), &[512], fixed(4), None),
+            (Some(&[1, 0, 512]), &[1, 3, 256], open(1), None),
+            (Some(&[1, 80, 512]), &[1, 3, 512], open(1), None),
+            (Some(&[2, 80, 512]), &[80, 512], open(1), None),
+            (Some(&[80, 512]), &[2, 80, 512], open(1), None),
+            (Some(&[1]), &[], open(1), Some((vec![1], false))),
+            (None, &[3, 512], open(2), Some((vec![3, 512], false))),
         ] {
             let values = std::iter::repeat_n(0.5, file.iter().product()).collect();
             let array = ExtraInput::Array(NumpyArray { dims: file.to_vec(), values });
-            let found = extra_shape(&input("n", DType::F32, dims), &array, batch, &card(""));
-            assert_eq!(found.as_ref().ok(), wanted.as_ref(), "{dims:?} {file:?} {batch}: {found:?}");
+            let found = extra_shape(&input("n", DType::F32, dims), &array, run, &card(""));
+            let frames = run.frames;
+            assert_eq!(found.as_ref().ok(), wanted.as_ref(), "{dims:?} {file:?} {frames}: {found:?}");
             if let Err(error) = found {
                 assert!(error.to_string().contains("save an array of that shape"), "{error}");
             }

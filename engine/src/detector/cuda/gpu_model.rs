@@ -21,8 +21,8 @@ pub(super) struct GpuModel {
     chosen: usize,
     program: Arc<TrtEngine>,
     scratch: Scratch,
-    /// The extra inputs in the engine's order; the picture is in `pictures`.
-    extra_inputs: Vec<Option<DeviceBuffer>>,
+    /// In the engine's order.
+    inputs: Vec<GpuInput>,
     /// One per run in flight.
     pictures: Vec<DeviceBuffer>,
     pub(super) outputs: Vec<GpuOutput>,
@@ -30,13 +30,35 @@ pub(super) struct GpuModel {
     addresses: Vec<Vec<(DeviceAddress, DType)>>,
     /// The outputs as the model declares them.
     pub(super) declared: Vec<TensorInfo>,
-    /// Names, shapes for the whole batch, and whether the first dimension is the batch size.
-    shapes: Vec<(String, Vec<usize>, bool)>,
     picture: usize,
     /// The maximum number of frames in a run.
     pub(super) batch: usize,
     /// The bytes of one picture if the batch is fixed and larger than 1: unused slots are cleared.
     fixed_picture_bytes: Option<usize>,
+}
+
+/// An input in the GPU's memory.
+struct GpuInput {
+    name: String,
+    /// For the whole batch; the memory is as large.
+    whole: Vec<usize>,
+    /// Whether the first dimension is the number of frames in a run.
+    has_frames: bool,
+    /// `None` for the picture, which is in `pictures`.
+    buffer: Option<DeviceBuffer>,
+}
+
+impl GpuInput {
+    /// Returns the shape in a run of so many frames, which fits the memory for any number.
+    fn shape(&self, frames: usize) -> Vec<usize> {
+        let mut shape = self.whole.clone();
+        if self.has_frames
+            && let Some(first) = shape.first_mut()
+        {
+            *first = frames.min(*first);
+        }
+        shape
+    }
 }
 
 /// An output in the GPU's memory.
@@ -68,31 +90,30 @@ impl GpuModel {
         stream: &CudaStream,
     ) -> Result<Self, DetectorError> {
         let device = program.device();
-        let mut shapes = Vec::with_capacity(engine.inputs().len());
-        let mut extra_inputs = Vec::with_capacity(engine.inputs().len());
+        let mut gpu_inputs = Vec::with_capacity(engine.inputs().len());
         let mut pictures = Vec::with_capacity(max_in_flight);
         for (index, info) in engine.inputs().iter().enumerate() {
-            let shape = inputs.shapes.get(&info.name).cloned().unwrap_or_default();
-            let bytes = bytes_of(&shape, info.dtype);
-            shapes.push((info.name.clone(), shape.clone(), inputs.open_batch.contains(&index)));
+            let whole = inputs.shapes.get(&info.name).cloned().unwrap_or_default();
+            let bytes = bytes_of(&whole, info.dtype);
+            let (name, has_frames) = (info.name.clone(), inputs.open_batch.contains(&index));
             if index == inputs.picture {
                 for _ in 0..max_in_flight {
                     pictures.push(DeviceBuffer::new(device, bytes)?);
                 }
-                extra_inputs.push(None);
+                gpu_inputs.push(GpuInput { name, whole, has_frames, buffer: None });
                 continue;
             }
             let buffer = DeviceBuffer::new(device, bytes)?;
             let mut host = vec![0; bytes];
             if let Some(extra) = card.extra_inputs.get(&info.name)
-                && let Ok(mut tensor) = TensorMut::new(info.dtype, &shape, &mut host)
+                && let Ok(mut tensor) = TensorMut::new(info.dtype, &whole, &mut host)
             {
                 model_inputs::fill(&mut tensor, extra, (inputs.spec.width, inputs.spec.height));
             }
             // SAFETY: the buffer is as long as `host`, which lives until the stream was waited for.
             unsafe { stream.copy_to_device(&host, buffer.address()) }?;
             stream.synchronize()?;
-            extra_inputs.push(Some(buffer));
+            gpu_inputs.push(GpuInput { name, whole, has_frames, buffer: Some(buffer) });
         }
         let open = inputs.batch > 1 && !inputs.open_batch.is_empty();
         // With TensorRT 8, only one context may use a profile.
@@ -104,12 +125,11 @@ impl GpuModel {
             chosen: inputs.batch,
             program: Arc::clone(program),
             scratch: if contexts > 1 { program.shared_scratch()? } else { Scratch::Own },
-            extra_inputs,
+            inputs: gpu_inputs,
             pictures,
             outputs: Vec::new(),
             addresses: vec![Vec::new(); max_in_flight],
             declared: engine.outputs().to_vec(),
-            shapes,
             picture: inputs.picture,
             batch: inputs.batch,
             fixed_picture_bytes,
@@ -195,7 +215,7 @@ impl GpuModel {
     }
 
     fn follows_frames(&self) -> bool {
-        self.batch > 1 && self.shapes.iter().any(|(_, _, open)| *open)
+        self.batch > 1 && self.inputs.iter().any(|input| input.has_frames)
     }
 
     /// Queues inference over the first `frames` slots of a run's picture.
@@ -211,7 +231,7 @@ impl GpuModel {
         let address = self.picture(run);
         let context_index = self.context_index(frames);
         let context = self.contexts[context_index].as_mut().ok_or(DetectorError::NotInFlight)?;
-        context.set_address(&self.shapes[self.picture].0, address)?;
+        context.set_address(&self.inputs[self.picture].name, address)?;
         for output in &self.outputs {
             context.set_address(&output.name, output.address(run))?;
         }
@@ -225,25 +245,18 @@ impl GpuModel {
 
     /// Sets the shapes and addresses of a context's inputs for a batch size, and a profile that allows them.
     fn shape(&self, context: &mut TrtContext, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
-        let of = |shape: &[usize], open: bool| {
-            let mut shape = shape.to_vec();
-            if open && let Some(first) = shape.first_mut() {
-                *first = frames;
-            }
-            shape
-        };
-        let shapes: Vec<_> = self.shapes.iter().map(|(name, shape, open)| (name, of(shape, *open))).collect();
-        let wanted: Vec<_> = shapes.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
+        let shapes: Vec<_> = self.inputs.iter().map(|input| (input, input.shape(frames))).collect();
+        let wanted: Vec<_> = shapes.iter().map(|(input, shape)| (input.name.as_str(), shape.as_slice())).collect();
         // If no profile allows them, TensorRT reports it below.
         if self.program.profiles() > 1
             && let Some(profile) = self.program.profile_for(&wanted)
         {
             context.set_profile(profile, stream)?;
         }
-        for ((name, shape), buffer) in shapes.iter().zip(&self.extra_inputs) {
-            context.set_input_shape(name, shape)?;
-            if let Some(buffer) = buffer {
-                context.set_address(name, buffer.address())?;
+        for (input, shape) in &shapes {
+            context.set_input_shape(&input.name, shape)?;
+            if let Some(buffer) = &input.buffer {
+                context.set_address(&input.name, buffer.address())?;
             }
         }
         Ok(context.infer_shapes()?)
