@@ -120,6 +120,11 @@ impl Shapes<'_> {
         self.inputs.iter().any(|input| input.name == name)
     }
 
+    /// Whether the picture has its channels last.
+    fn has_channels_last(&self) -> bool {
+        self.inputs.first().is_some_and(|input| matches!(Self::dims(input)[..], [_, _, _, Some(3)]))
+    }
+
     /// Returns the last `N` dimensions of every output.
     fn last<const N: usize>(&self) -> Option<Vec<[Option<usize>; N]>> {
         self.outputs.iter().map(|output| Self::dims(output).last_chunk().copied()).collect()
@@ -767,8 +772,10 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     if let Some(export) = detection_output(shapes) {
         return Some(export);
     }
-    if let ([output], [[_, Some(7)]]) = (shapes.outputs, &rows[..])
+    if let [output] = shapes.outputs
         && output.name == "detections"
+        && matches!(Shapes::dims(output)[..], [_, _, Some(7)])
+        && shapes.has_channels_last()
     {
         let spec = background_rows(&[Batch, Y1, X1, Y2, X2, Score, Class], BoxUnit::Pixels, Background::First);
         let note = "rows of picture, top, left, bottom, right, score and class from 1";

@@ -461,6 +461,22 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
 }
 
 #[test]
+fn rows_of_seven_named_detections_are_automls_only_behind_a_batch_and_of_channels_last() {
+    let exporter = |input: &[usize], output: &[usize]| {
+        let (inputs, outputs) = ([tensor("images", input)], [tensor("detections", output)]);
+        let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());
+        let facts = ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails };
+        recognise(facts).map(|export| export.exporter)
+    };
+    assert_eq!(exporter(&[1, 512, 512, 3], &[1, 100, 7]), Some("automl's EfficientDet"));
+    assert_eq!(exporter(&[1, 0, 0, 3], &[1, 0, 7]), Some("automl's EfficientDet"));
+    // YOLO-NAS, whose flat rows may have this name.
+    assert_eq!(exporter(&[1, 3, 512, 512], &[100, 7]), None);
+    assert_eq!(exporter(&[1, 512, 512, 3], &[100, 7]), None);
+    assert_eq!(exporter(&[1, 3, 512, 512], &[1, 100, 7]), None);
+}
+
+#[test]
 fn a_fomo_is_known_by_its_name_and_its_cells_of_eight_pixels() {
     let card = |name: &str, cells: [usize; 3]| {
         let outputs = [tensor(name, &[1, cells[0], cells[1], cells[2]])];
