@@ -339,11 +339,11 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
 }
 
 /// The anchors of public YOLOs, the grid of the smallest cells first: those that the `mask` of each grid in the .cfg of AlexeyAB/darknet
-/// names; YOLOv5's are YOLOv3's.
+/// names; YOLOv5's and YOLOv7-tiny's are YOLOv3's, YOLOv7's are YOLOv4's.
 const YOLOV3: [[u16; 2]; 9] =
     [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119], [116, 90], [156, 198], [373, 326]];
 const YOLOV3_TINY: [[u16; 2]; 6] = [[10, 14], [23, 27], [37, 58], [81, 82], [135, 169], [344, 319]];
-const YOLOV4: [[u16; 2]; 9] =
+pub(super) const YOLOV4: [[u16; 2]; 9] =
     [[12, 16], [19, 36], [40, 28], [36, 75], [76, 55], [72, 146], [142, 110], [192, 243], [459, 401]];
 const YOLOV4_TINY: [[u16; 2]; 6] = [[23, 27], [37, 58], [81, 82], [81, 82], [135, 169], [344, 319]];
 /// Those of YOLOv5's models with four grids, `models/hub/yolov5n6.yaml`.
@@ -380,8 +380,16 @@ fn yolov5_layers(grids: usize, classes: Option<usize>) -> Export {
         }
     };
     let spec = grid_spec(anchors, GridStyle::Yolov5);
-    let note = "these are the layers before the decoding of boxes; the card has the anchors of YOLOv5, so compare `anchors` with the \
-                model's .yaml: YOLOv7's are others";
+    let note = match grids {
+        3 => {
+            "these are the layers before the decoding of boxes, and nothing shows whose: the card has the anchors of YOLOv5 and \
+             YOLOv7-tiny, and beside them those of YOLOv7, so compare `anchors` with the model's .yaml"
+        }
+        _ => {
+            "these are the layers before the decoding of boxes; the card has the anchors of YOLOv5, so compare `anchors` with the \
+             model's .yaml"
+        }
+    };
     let input = vec!["preprocess = \"yolov5\"".to_owned()];
     Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), note) }
 }
