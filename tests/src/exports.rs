@@ -819,9 +819,13 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut other = picture();
     noise(&mut other, "regression", &[1, 700, 4]);
     noise(&mut other, "classification", &[1, 700, 90]);
+    let mut keras = Network::new(&[1, SIDE, SIDE, 3]);
+    noise(&mut keras, "regression", &[1, 774, 4]);
+    noise(&mut keras, "classification", &[1, 774, 90]);
     vec![
         ("onnxruntime-extensions", encoded, Wanted::Refused("onnxruntime-extensions")),
         ("EfficientDet with other anchors", other, Wanted::Refused("EfficientDet")),
+        ("RetinaNet or a Keras EfficientDet", keras, Wanted::Refused("RetinaNet or a Keras EfficientDet")),
     ]
 }
 

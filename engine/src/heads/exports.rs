@@ -503,6 +503,11 @@ fn mit_yolo(shapes: &Shapes<'_>) -> Option<Export> {
 /// Offsets from EfficientDet's anchors, and scores after the sigmoid.
 fn efficientdet(shapes: &Shapes<'_>) -> Export {
     const NAME: &str = "EfficientDet (Yet-Another-EfficientDet-Pytorch)";
+    // zylo117's takes channels first. Others have the same names and as many anchors, of other sizes and another order of sides.
+    if shapes.has_channels_last() {
+        let note = "its boxes are offsets from anchors that the file does not show: use an export with the decoding and NMS inside";
+        return Export::named("RetinaNet or a Keras EfficientDet", Reading::Refused, note);
+    }
     let rows = shapes.output("regression").and_then(|dims| dims[1]);
     if shapes.size.zip(rows).is_some_and(|(size, rows)| rows != anchors::count(AnchorKind::EfficientDet, size)) {
         let note = "its boxes are offsets from other anchors than those of its D0 to D6: use an export with the decoding and NMS inside";
