@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use visiond_kernels::tensor::DType;
 
 use super::anchors;
+use super::boxes_and_scores::EFFICIENTDET_D7;
 use super::model_facts::ModelFacts;
 use super::outputs::ModelOutputs;
 use super::pose::{PoseKind, kind_of};
@@ -513,8 +514,7 @@ fn efficientdet(shapes: &Shapes<'_>) -> Export {
         let note = "its boxes are offsets from other anchors than those of its D0 to D6: use an export with the decoding and NMS inside";
         return Export::named(NAME, Reading::Refused, note);
     }
-    // D7 has the grids of D6 and larger anchors.
-    if shapes.size == Some((1536, 1536)) {
+    if shapes.size == Some(EFFICIENTDET_D7) {
         let note = "D7 has anchors of its own, which no head decodes: use an export with the decoding and NMS inside, or D0 to D6";
         return Export::named(NAME, Reading::Refused, note);
     }

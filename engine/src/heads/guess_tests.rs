@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
+use super::build::build;
 use super::exports::recognise;
 use super::guess::{HeadGuess, guess_heads};
 use super::model_facts::ModelFacts;
-use super::spec::{BoxFormat, Family};
+use super::spec::{AnchorKind, BoxFormat, BoxesSpec, Family, HeadSpec};
 use crate::backend::{Dim, TensorInfo};
 use crate::onnx::PartKind::{Computed, Constant, Raw, Sigmoid, Softmax};
 use crate::onnx::{OutputTail, Part, PartKind};
@@ -455,6 +456,12 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
         let efficientdet = [tensor("regression", &[1, rows, 4]), tensor("classification", &[1, rows, 90])];
         assert_eq!(exporter(&efficientdet), (Some("EfficientDet (Yet-Another-EfficientDet-Pytorch)"), family));
     }
+    // D7 of open size has the grids of D6 for 1536x1536.
+    let spec = HeadSpec::Ssd(BoxesSpec { anchors: Some(AnchorKind::EfficientDet), ..BoxesSpec::default() });
+    let open = [tensor("regression", &[1, 0, 4]), tensor("classification", &[1, 0, 90])];
+    assert!(build(&spec, &open, (1280, 1280), 90).is_ok());
+    let error = build(&spec, &open, (1536, 1536), 90).err().unwrap();
+    assert!(error.to_string().contains("1536x1536 pixels is that of D7") && error.key == "head.anchors", "{error}");
     // Darknet's layers whose numbers are those of a public .cfg.
     let darknet = |names: [&str; 3]| {
         let layer = |(name, side): (&str, usize)| tensor(&format!("{name}_convolutional"), &[1, 255, side, side]);
