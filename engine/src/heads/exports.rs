@@ -151,13 +151,14 @@ impl Shapes<'_> {
         rows.zip(cells).is_none_or(|(rows, cells)| rows == anchors * cells)
     }
 
-    /// Whether lines and columns are those of a grid of a usual stride, or open.
+    /// Whether lines and columns are those of a grid of a usual stride, or open. Four outputs have one more, of the stride 64.
     fn is_grid(&self, sides: [Option<usize>; 2]) -> bool {
         let [lines, columns] = sides;
         self.size.is_none()
             || STRIDES
-                .iter()
-                .filter_map(|&stride| self.grid(stride))
+                .into_iter()
+                .chain((self.outputs.len() == 4).then_some(64))
+                .filter_map(|stride| self.grid(stride))
                 .any(|[h, w]| lines.is_none_or(|lines| lines == h) && columns.is_none_or(|columns| columns == w))
     }
 }

@@ -446,6 +446,8 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
     assert_eq!(layers([80, 40, 20]), Some("YOLOv5 or YOLOv7 without its last layer"));
     assert_eq!(layers([81, 41, 21]), None);
     let layer = |side| (tensor(&format!("grid{side}"), &[1, 3, side, side, 85]), OutputTail::default());
+    let found = guesses(&[80, 40, 20, 10].map(layer), 640, 640);
+    assert!(found[0].card.contains("anchors = [19.0, 27.0, "), "{}", found[0].card);
     let found = guesses(&[80, 40, 20].map(layer), 640, 640);
     let yolov7 = "# those of YOLOv5 and YOLOv7-tiny; of YOLOv7: [12, 16, 19, 36, 40, 28, 36, 75, 76, 55, 72, 146, 142, 110, 192, 243, 459, 401]\n";
     assert!(found[0].card.contains(yolov7), "{}", found[0].card);
