@@ -332,7 +332,7 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
         return hint("yolov5-face", "[5, 2]");
     }
     let four_grids = |(width, height): (u32, u32)| {
-        [8, 16, 32, 64].iter().map(|&s| 3 * (width.div_ceil(s) * height.div_ceil(s)) as usize).sum::<usize>()
+        [8, 16, 32, 64].iter().map(|&s| 3 * width.div_ceil(s) as usize * height.div_ceil(s) as usize).sum::<usize>()
     };
     if width == 57 && rows.is_some() && rows == shapes.size.map(four_grids) {
         return hint("YOLOv7-pose", "[17, 3]");

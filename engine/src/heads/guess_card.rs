@@ -80,7 +80,10 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
         let name = &input.name;
         let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
         let key = if plain { name.clone() } else { format!("{name:?}") };
-        let numbers = input.shape.as_ref().map_or(1, |dims| dims.iter().skip(1).filter_map(Dim::fixed).product());
+        let numbers = input
+            .shape
+            .as_ref()
+            .map_or(1, |dims| dims.iter().skip(1).filter_map(Dim::fixed).fold(1, usize::saturating_mul));
         let fill = match numbers {
             // Those of PaddleDetection and keras-yolo3.
             _ if name == "im_shape" || name == "image_shape" => "\"input-size-hw\"".to_owned(),

@@ -490,6 +490,23 @@ fn rows_of_seven_named_detections_are_automls_only_behind_a_batch_and_of_channel
 }
 
 #[test]
+fn dimensions_of_any_size_overflow_nothing() {
+    const HUGE: usize = u32::MAX as usize;
+    let metadata = BTreeMap::new();
+    let tails = BTreeMap::new();
+    let inputs = [tensor("images", &[1, 3, HUGE, HUGE]), tensor("other", &[1, usize::MAX, usize::MAX])];
+    for shape in [[1, HUGE, 57], [1, HUGE, 16], [1, 84, HUGE], [1, 8400, 84]] {
+        let outputs = [tensor("output", &shape)];
+        guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails });
+    }
+    // A picture that a head reads, so that there is a card.
+    let (inputs, outputs) =
+        ([tensor("images", &[1, 3, 640, 640]), inputs[1].clone()], [tensor("output", &[1, 84, 8400])]);
+    let found = guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails });
+    assert!(found[0].card.contains("other = \"other.npy\""), "{}", found[0].card);
+}
+
+#[test]
 fn a_fomo_is_known_by_its_name_and_its_cells_of_eight_pixels() {
     let card = |name: &str, cells: [usize; 3]| {
         let outputs = [tensor(name, &[1, cells[0], cells[1], cells[2]])];
