@@ -6,8 +6,8 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use visiond_tests::exports::{
-    BODY, Layout, OBJECTS, Wanted, body, classifier_of_bytes, layouts, of_bytes, of_rows, one_person, points_of, poses,
-    prompted, prompts,
+    BODY, Layout, OBJECTS, Wanted, body, classifier_of_bytes, layouts, of_bytes, of_person, of_rows, one_person,
+    points_of, poses, prompted, prompts,
 };
 use visiond_tests::networks::{SIDE, network};
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
@@ -183,6 +183,20 @@ fn inspect_proposes_no_order_of_rows_that_no_picture_has_shown_and_shows_a_tie_a
     // A score beyond 1 in every order.
     let text = inspect(&[[8.0, 8.0, 24.0, 32.0, 1.3, 1.4]]);
     assert!(text.contains("not        yolo-nms: none of the known orders of `columns` fits: "), "{text}");
+}
+
+#[test]
+fn inspect_tells_centre_and_size_from_corners_where_both_are_boxes_of_the_whole_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let centre = "columns = [\"cx\", \"cy\", \"w\", \"h\", \"score\", \"class\"]";
+    for (is_centre, unit) in [(true, 1.0), (true, 1.0 / SIDE as f32), (false, 1.0)] {
+        std::fs::write(folder.path().join("net.onnx"), of_person(is_centre, unit)).unwrap();
+        let text = String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap();
+        assert_eq!(text.matches("[head]\n").count(), 1, "{text}");
+        assert_eq!(text.contains(centre), is_centre, "{text}");
+        assert_eq!(text.contains("unit = \"normalized\""), unit < 1.0, "{text}");
+        assert!(text.contains("family = \"yolo-nms\"") && !text.contains("tie        "), "{text}");
+    }
 }
 
 /// Returns what docs/models.md says otherwise about an export: what visiond needs, or a line that the card does not have.

@@ -819,9 +819,13 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     let mut other = picture();
     noise(&mut other, "regression", &[1, 700, 4]);
     noise(&mut other, "classification", &[1, 700, 90]);
+    let mut keras = Network::new(&[1, SIDE, SIDE, 3]);
+    noise(&mut keras, "regression", &[1, 774, 4]);
+    noise(&mut keras, "classification", &[1, 774, 90]);
     vec![
         ("onnxruntime-extensions", encoded, Wanted::Refused("onnxruntime-extensions")),
         ("EfficientDet with other anchors", other, Wanted::Refused("EfficientDet")),
+        ("RetinaNet or a Keras EfficientDet", keras, Wanted::Refused("RetinaNet or a Keras EfficientDet")),
     ]
 }
 
@@ -830,6 +834,48 @@ pub fn of_rows(rows: &[[f32; 6]]) -> Vec<u8> {
     let mut network = picture();
     let fixed = network.fixed(&[rows.len() as u64, 6], rows.as_flattened());
     network.output("output", &fixed, FLOAT, &[OPEN, 6]);
+    network.bytes()
+}
+
+/// A row of box, score and class around all that is not grey: centre and size, or corners, in pixels or as fractions.
+pub fn of_person(centre: bool, unit: f32) -> Vec<u8> {
+    let mut network = picture();
+    let (grey, most) = (network.floats(&[], &[114.0 / 255.0]), network.floats(&[], &[1.0]));
+    let (steep, unit) = (network.floats(&[], &[1000.0]), network.floats(&[], &[unit]));
+    let off = network.op("Sub", &["picture", &grey], &[]);
+    let off = network.op("Abs", &[&off], &[]);
+    let off = network.op("Mul", &[&off, &steep], &[]);
+    let off = network.op("Min", &[&off, &most], &[]);
+    let side = network.floats(&[], &[SIDE as f32]);
+    let numbers: Vec<f32> = (1..=SIDE).map(|number| number as f32).collect();
+    let back: Vec<f32> = numbers.iter().rev().copied().collect();
+    let axes = |axes: &[u64]| {
+        let numbers: Vec<u8> = axes.iter().flat_map(|&axis| number(8, axis)).collect();
+        [text(1, "axes"), numbers, number(20, 7)].concat()
+    };
+    let mut farthest = |dims: &[u64], numbers: &[f32]| {
+        let places = network.floats(dims, numbers);
+        let places = network.op("Mul", &[&off, &places], &[]);
+        let lines = network.op("ReduceMax", &[&places], &[axes(&[1, 2]), int("keepdims", 0)]);
+        network.op("ReduceMax", &[&lines], &[axes(&[1]), int("keepdims", 1)])
+    };
+    let (x2, y2) = (farthest(&[1, 1, 1, SIDE], &numbers), farthest(&[1, 1, SIDE, 1], &numbers));
+    let (left, above) = (farthest(&[1, 1, 1, SIDE], &back), farthest(&[1, 1, SIDE, 1], &back));
+    let first = network.concat(&[&left, &above], 1);
+    let first = network.op("Sub", &[&side, &first], &[]);
+    let mut last = network.concat(&[&x2, &y2], 1);
+    let mut start = first.clone();
+    if centre {
+        let half = network.floats(&[], &[0.5]);
+        let sum = network.op("Add", &[&first, &last], &[]);
+        start = network.op("Mul", &[&sum, &half], &[]);
+        last = network.op("Sub", &[&last, &first], &[]);
+    }
+    let found = network.concat(&[&start, &last], 1);
+    let found = network.op("Mul", &[&found, &unit], &[]);
+    let (score, class) = (network.floats(&[1, 1], &[0.9]), network.floats(&[1, 1], &[0.0]));
+    let joined = network.concat(&[&found, &score, &class], 1);
+    network.output("output", &joined, FLOAT, &[OPEN, 6]);
     network.bytes()
 }
 

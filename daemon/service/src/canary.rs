@@ -43,6 +43,13 @@ pub struct Sample {
     frame: OwnedFrame,
 }
 
+impl Sample {
+    /// Returns the frame's width and height.
+    pub fn size(&self) -> (u32, u32) {
+        (self.frame.layout.width(), self.frame.layout.height())
+    }
+}
+
 /// Tries a model on frames of `cameras`; returns it, warmed up.
 ///
 /// # Errors
@@ -154,6 +161,22 @@ pub fn portrait() -> Result<Sample, CanaryError> {
         *byte = pixel;
     }
     Ok(Sample { name: "a picture of a person".to_owned(), frame: OwnedFrame { layout, buffer } })
+}
+
+/// The side of the picture with the portrait in its lower right, and where that begins.
+const CORNER_SIDE: u32 = 3 * PORTRAIT_SIDE;
+const CORNER_START: u32 = CORNER_SIDE - PORTRAIT_SIDE;
+
+/// Returns the portrait in the lower right of a grey picture: there, centre and size are no corners, and corners are no centre and size.
+pub fn portrait_in_corner() -> Result<Sample, CanaryError> {
+    let Sample { mut frame, .. } = grey((CORNER_SIDE, CORNER_SIDE))?;
+    let lines = frame.buffer.as_mut_slice().chunks_exact_mut(3 * CORNER_SIDE as usize).skip(CORNER_START as usize);
+    for (line, pixels) in lines.zip(PORTRAIT.chunks_exact(3 * PORTRAIT_SIDE as usize)) {
+        for (byte, &pixel) in line.iter_mut().skip(3 * CORNER_START as usize).zip(pixels) {
+            *byte = pixel;
+        }
+    }
+    Ok(Sample { name: "a picture with a person in its lower right".to_owned(), frame })
 }
 
 /// Returns a picture of noise, the same every time: nothing in it is an object.

@@ -93,10 +93,12 @@ struct Request {
 pub enum CardTrial {
     /// It contradicts the model, in these words.
     Contradicted(String),
-    /// It ran on a picture of a person and on one of noise.
+    /// It ran on a picture of a person, on one with that in its lower right, and on one of noise.
     Ran {
         /// What it found in the picture of a person.
         scene: Findings,
+        /// What it found where the person is in the lower right third of each side.
+        corner: Findings,
         /// What it found in noise.
         noise: Findings,
     },
@@ -115,6 +117,8 @@ pub struct Findings {
     pub longest_side: f32,
     /// The class of the highest score.
     pub best: Option<u32>,
+    /// Whether the box of the highest score begins in the right half of the picture and in its lower half.
+    pub is_lower_right: bool,
 }
 
 /// The most cards of a trial, and how long all of them may be in bytes: they are one argument of a process, which has 128 KiB.
@@ -176,7 +180,7 @@ pub fn try_model(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Res
     }
 }
 
-/// Tries cards for a model in a process of its own: each runs on a picture of a person and on one of noise. Returns what each gave,
+/// Tries cards for a model in a process of its own: each runs on pictures of a person and on one of noise. Returns what each gave,
 /// in their order, or `None` where [`try_model`] does and for more or longer cards than a trial takes.
 ///
 /// # Errors
@@ -409,7 +413,7 @@ pub fn load_and_run(model: &ModelConfig, engine: &EngineConfig) -> Result<String
     if run(model, &resized).is_ok() { Err(ServiceError::model(&model.name, size_error)) } else { Err(error) }
 }
 
-/// Loads a model in this process, and runs it with each of `cards` on a picture of a person and on one of noise.
+/// Loads a model in this process, and runs it with each of `cards` on pictures of a person and on one of noise.
 fn load_and_try(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) -> Result<Vec<CardTrial>, ServiceError> {
     let origin = model.path.with_extension("toml");
     let [first, rest @ ..] = cards else { return Ok(Vec::new()) };
@@ -442,23 +446,33 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
         Err(error) => return contradicted(error),
     };
     let frames = detector.batch();
-    let mut find = |sample: Result<canary::Sample, CanaryError>| {
-        let refuse = |error: CanaryError| ServiceError::model(&model.name, error);
+    // An error is what the trial of the card ends with.
+    let mut find = |sample: Result<canary::Sample, CanaryError>| -> Result<Findings, Result<CardTrial, ServiceError>> {
+        let refuse = |error: CanaryError| Err(ServiceError::model(&model.name, error));
         let sample = sample.map_err(refuse)?;
-        let ran = canary::detect_on(&mut detector, &sample, frames);
-        let found = ran.map_err(|error| refuse(CanaryError::Run { sample: "a test picture".to_owned(), error }))?;
+        let (width, height) = sample.size();
+        let found = canary::detect_on(&mut detector, &sample, frames).map_err(|error| match error.contradiction {
+            Some(_) => Ok(CardTrial::Contradicted(shortened(&error.to_string()))),
+            None => refuse(CanaryError::Run { sample: "a test picture".to_owned(), error }),
+        })?;
         let is_empty = |[x1, y1, x2, y2]: [f32; 4]| !(x2 > x1 && y2 > y1);
         let longer_side = |[x1, y1, x2, y2]: [f32; 4]| (x2 - x1).max(y2 - y1);
-        Ok::<_, ServiceError>(Findings {
+        let is_lower_right = |[x1, y1, ..]: [f32; 4]| 2.0 * x1 > width as f32 && 2.0 * y1 > height as f32;
+        let best = found.iter().max_by(|a, b| a.score.total_cmp(&b.score));
+        Ok(Findings {
             count: found.len(),
             highest: found.iter().map(|one| one.score).fold(0.0, f32::max),
-            best: found.iter().max_by(|a, b| a.score.total_cmp(&b.score)).map(|one| one.class_id),
+            best: best.map(|one| one.class_id),
+            is_lower_right: best.and_then(|one| one.box_in_source).is_some_and(is_lower_right),
             empty: found.iter().filter_map(|one| one.box_in_source).filter(|corners| is_empty(*corners)).count(),
             longest_side: found.iter().filter_map(|one| one.box_in_source).map(longer_side).fold(0.0, f32::max),
         })
     };
-    let scene = find(canary::portrait())?;
-    Ok(CardTrial::Ran { scene, noise: find(canary::noise(NOISE_SIZE))? })
+    let mut all = || {
+        let (scene, corner) = (find(canary::portrait())?, find(canary::portrait_in_corner())?);
+        Ok(CardTrial::Ran { scene, corner, noise: find(canary::noise(NOISE_SIZE))? })
+    };
+    all().map_or_else(|ended| ended, Ok)
 }
 
 /// Runs a loaded model once on test pictures, and checks its card against the outputs.

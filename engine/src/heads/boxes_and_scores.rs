@@ -50,10 +50,13 @@ use super::outputs::{
 };
 use super::raw_numbers::{wrong_activation, wrong_format, wrong_unit};
 use super::rows::{best_class, class_of, corners, four, logit_floor, max_of, sigmoid, softmax};
-use super::spec::{Activation, Background, BoxFormat, BoxUnit, BoxesSpec};
+use super::spec::{Activation, AnchorKind, Background, BoxFormat, BoxUnit, BoxesSpec};
 
 /// The numbers of five points: a model that has them finds faces, and its boxes may be offsets.
 const LANDMARKS: usize = 10;
+
+/// The input of EfficientDet-D7, which has the grids of D6 and larger anchors.
+pub(super) const EFFICIENTDET_D7: (u32, u32) = (1536, 1536);
 
 pub(super) struct BoxesAndScores {
     class_count: usize,
@@ -242,6 +245,11 @@ impl Decoder for BoxesAndScores {
             ));
         }
         let (width, transposed) = score_table(outputs.shape(scores), rows).unwrap_or_default();
+        if self.spec.anchors == Some(AnchorKind::EfficientDet) && input_size == EFFICIENTDET_D7 {
+            let problem =
+                "its input of 1536x1536 pixels is that of D7, whose anchors are larger than those of D0 to D6";
+            return Err(Misfit::at("head.anchors", problem, "use an export with the decoding and NMS inside"));
+        }
         if let Some((kind, rows)) = self.spec.anchors.zip(rows) {
             let wanted = anchors::count(kind, input_size);
             if rows != wanted {

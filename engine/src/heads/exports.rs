@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use visiond_kernels::tensor::DType;
 
 use super::anchors;
+use super::boxes_and_scores::EFFICIENTDET_D7;
 use super::model_facts::ModelFacts;
 use super::outputs::ModelOutputs;
 use super::pose::{PoseKind, kind_of};
@@ -120,6 +121,11 @@ impl Shapes<'_> {
         self.inputs.iter().any(|input| input.name == name)
     }
 
+    /// Whether the picture has its channels last.
+    fn has_channels_last(&self) -> bool {
+        self.inputs.first().is_some_and(|input| matches!(Self::dims(input)[..], [_, _, _, Some(3)]))
+    }
+
     /// Returns the last `N` dimensions of every output.
     fn last<const N: usize>(&self) -> Option<Vec<[Option<usize>; N]>> {
         self.outputs.iter().map(|output| Self::dims(output).last_chunk().copied()).collect()
@@ -145,13 +151,14 @@ impl Shapes<'_> {
         rows.zip(cells).is_none_or(|(rows, cells)| rows == anchors * cells)
     }
 
-    /// Whether lines and columns are those of a grid of a usual stride, or open.
+    /// Whether lines and columns are those of a grid of a usual stride, or open. Four outputs have one more, of the stride 64.
     fn is_grid(&self, sides: [Option<usize>; 2]) -> bool {
         let [lines, columns] = sides;
         self.size.is_none()
             || STRIDES
-                .iter()
-                .filter_map(|&stride| self.grid(stride))
+                .into_iter()
+                .chain((self.outputs.len() == 4).then_some(64))
+                .filter_map(|stride| self.grid(stride))
                 .any(|[h, w]| lines.is_none_or(|lines| lines == h) && columns.is_none_or(|columns| columns == w))
     }
 }
@@ -325,7 +332,7 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
         return hint("yolov5-face", "[5, 2]");
     }
     let four_grids = |(width, height): (u32, u32)| {
-        [8, 16, 32, 64].iter().map(|&s| 3 * (width.div_ceil(s) * height.div_ceil(s)) as usize).sum::<usize>()
+        [8, 16, 32, 64].iter().map(|&s| 3 * width.div_ceil(s) as usize * height.div_ceil(s) as usize).sum::<usize>()
     };
     if width == 57 && rows.is_some() && rows == shapes.size.map(four_grids) {
         return hint("YOLOv7-pose", "[17, 3]");
@@ -334,11 +341,11 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
 }
 
 /// The anchors of public YOLOs, the grid of the smallest cells first: those that the `mask` of each grid in the .cfg of AlexeyAB/darknet
-/// names; YOLOv5's are YOLOv3's.
+/// names; YOLOv5's and YOLOv7-tiny's are YOLOv3's, YOLOv7's are YOLOv4's.
 const YOLOV3: [[u16; 2]; 9] =
     [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119], [116, 90], [156, 198], [373, 326]];
 const YOLOV3_TINY: [[u16; 2]; 6] = [[10, 14], [23, 27], [37, 58], [81, 82], [135, 169], [344, 319]];
-const YOLOV4: [[u16; 2]; 9] =
+pub(super) const YOLOV4: [[u16; 2]; 9] =
     [[12, 16], [19, 36], [40, 28], [36, 75], [76, 55], [72, 146], [142, 110], [192, 243], [459, 401]];
 const YOLOV4_TINY: [[u16; 2]; 6] = [[23, 27], [37, 58], [81, 82], [81, 82], [135, 169], [344, 319]];
 /// Those of YOLOv5's models with four grids, `models/hub/yolov5n6.yaml`.
@@ -375,8 +382,16 @@ fn yolov5_layers(grids: usize, classes: Option<usize>) -> Export {
         }
     };
     let spec = grid_spec(anchors, GridStyle::Yolov5);
-    let note = "these are the layers before the decoding of boxes; the card has the anchors of YOLOv5, so compare `anchors` with the \
-                model's .yaml: YOLOv7's are others";
+    let note = match grids {
+        3 => {
+            "these are the layers before the decoding of boxes, and nothing shows whose: the card has the anchors of YOLOv5 and \
+             YOLOv7-tiny, and beside them those of YOLOv7, so compare `anchors` with the model's .yaml"
+        }
+        _ => {
+            "these are the layers before the decoding of boxes; the card has the anchors of YOLOv5, so compare `anchors` with the \
+             model's .yaml"
+        }
+    };
     let input = vec!["preprocess = \"yolov5\"".to_owned()];
     Export { input, ..Export::named(NAME, Reading::Head(HeadSpec::Darknet(spec), classes), note) }
 }
@@ -490,13 +505,17 @@ fn mit_yolo(shapes: &Shapes<'_>) -> Option<Export> {
 /// Offsets from EfficientDet's anchors, and scores after the sigmoid.
 fn efficientdet(shapes: &Shapes<'_>) -> Export {
     const NAME: &str = "EfficientDet (Yet-Another-EfficientDet-Pytorch)";
+    // zylo117's takes channels first. Others have the same names and as many anchors, of other sizes and another order of sides.
+    if shapes.has_channels_last() {
+        let note = "its boxes are offsets from anchors that the file does not show: use an export with the decoding and NMS inside";
+        return Export::named("RetinaNet or a Keras EfficientDet", Reading::Refused, note);
+    }
     let rows = shapes.output("regression").and_then(|dims| dims[1]);
     if shapes.size.zip(rows).is_some_and(|(size, rows)| rows != anchors::count(AnchorKind::EfficientDet, size)) {
         let note = "its boxes are offsets from other anchors than those of its D0 to D6: use an export with the decoding and NMS inside";
         return Export::named(NAME, Reading::Refused, note);
     }
-    // D7 has the grids of D6 and larger anchors.
-    if shapes.size == Some((1536, 1536)) {
+    if shapes.size == Some(EFFICIENTDET_D7) {
         let note = "D7 has anchors of its own, which no head decodes: use an export with the decoding and NMS inside, or D0 to D6";
         return Export::named(NAME, Reading::Refused, note);
     }
@@ -767,8 +786,10 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     if let Some(export) = detection_output(shapes) {
         return Some(export);
     }
-    if let ([output], [[_, Some(7)]]) = (shapes.outputs, &rows[..])
+    if let [output] = shapes.outputs
         && output.name == "detections"
+        && matches!(Shapes::dims(output)[..], [_, _, Some(7)])
+        && shapes.has_channels_last()
     {
         let spec = background_rows(&[Batch, Y1, X1, Y2, X2, Score, Class], BoxUnit::Pixels, Background::First);
         let note = "rows of picture, top, left, bottom, right, score and class from 1";

@@ -9,6 +9,7 @@ use visiond_kernels::filter::Record;
 
 use super::misfit::Misfit;
 use super::outputs::classes_text;
+use super::raw_numbers::BEYOND;
 use super::rows::class_of;
 use super::spec::{Background, BoxFormat, Column};
 
@@ -187,15 +188,17 @@ const USUAL_ORDERS: [&[Column]; 2] = {
     [&[X1, Y1, X2, Y2, Score, Class], &[Batch, X1, Y1, X2, Y2, Class, Score]]
 };
 
-/// The other orders of public exports: PaddleDetection; YOLO-NAS flat; PINTO_model_zoo, two kinds.
-const OTHER_ORDERS: [&[Column]; 5] = {
-    use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
+/// The other orders of public exports: PaddleDetection; YOLO-NAS flat; PINTO_model_zoo, two kinds; RT-DETR of Ultralytics from
+/// 8.4.47 on.
+const OTHER_ORDERS: [&[Column]; 6] = {
+    use Column::{Batch, CenterX, CenterY, Class, Height, Score, Width, X1, X2, Y1, Y2};
     [
         &[Class, Score, X1, Y1, X2, Y2],
         &[X1, Y1, X2, Y2, Class, Score],
         &[Batch, X1, Y1, X2, Y2, Score, Class],
         &[Batch, Class, Score, X1, Y1, X2, Y2],
         &[Batch, Class, X1, Y1, X2, Y2, Score],
+        &[CenterX, CenterY, Width, Height, Score, Class],
     ]
 };
 
@@ -235,15 +238,24 @@ pub(super) fn written_order(columns: &[Column]) -> Option<Vec<Column>> {
 pub(super) fn order_of(
     values: &[f32],
     width: usize,
-    corners: impl Fn([f32; 4]) -> [f32; 4],
+    corners: impl Fn([f32; 4], BoxFormat) -> [f32; 4],
     check: &RowCheck,
 ) -> String {
+    let (far_x, far_y) = (BEYOND * check.input_size.0 as f32, BEYOND * check.input_size.1 as f32);
     let fits = |columns: &&&[Column]| {
         let Some(places) = RowColumns::of(columns).filter(|places| places.width == width) else { return false };
         let rows = values.chunks_exact(width).map(|row| (row[places.score], row[places.class], row));
         // A score or class of all rows that is 0 fits any order.
         let any = values.chunks_exact(width).any(|row| row[places.score] > 0.0);
-        any && check.first_fault(rows, |row| corners(places.four(row))).is_none()
+        let read = |row: &[f32]| {
+            let found = corners(places.four(row), places.format);
+            let [x1, y1, x2, y2] = found;
+            let (right, bottom) = (check.input_size.0 as f32 + far_x, check.input_size.1 as f32 + far_y);
+            // Corners are sizes of no contradiction, but boxes of such sizes reach out of the input.
+            let is_inside = x1 >= -far_x && y1 >= -far_y && x2 <= right && y2 <= bottom;
+            if places.format == BoxFormat::Xyxy || is_inside { found } else { [f32::NAN; 4] }
+        };
+        any && check.first_fault(rows, read).is_none()
     };
     let fitting: Vec<&[Column]> = OTHER_ORDERS.iter().filter(fits).copied().collect();
     match fitting[..] {

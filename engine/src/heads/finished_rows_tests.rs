@@ -93,13 +93,14 @@ fn rounding_and_unused_rows_are_no_contradiction() {
 
 #[test]
 fn the_error_names_the_order_that_fits_all_rows() {
-    use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
-    let orders: [&[Column]; 5] = [
+    use Column::{Batch, CenterX, CenterY, Class, Height, Score, Width, X1, X2, Y1, Y2};
+    let orders: [&[Column]; 6] = [
         &[Class, Score, X1, Y1, X2, Y2],
         &[X1, Y1, X2, Y2, Class, Score],
         &[Batch, X1, Y1, X2, Y2, Score, Class],
         &[Batch, Class, Score, X1, Y1, X2, Y2],
         &[Batch, Class, X1, Y1, X2, Y2, Score],
+        &[CenterX, CenterY, Width, Height, Score, Class],
     ];
     for order in orders {
         let number = |object: &[f32; 6], column: &Column| match column {
@@ -107,6 +108,10 @@ fn the_error_names_the_order_that_fits_all_rows() {
             Y1 => object[1],
             X2 => object[2],
             Y2 => object[3],
+            CenterX => (object[0] + object[2]) / 2.0,
+            CenterY => (object[1] + object[3]) / 2.0,
+            Width => object[2] - object[0],
+            Height => object[3] - object[1],
             Score => object[4],
             Class => object[5],
             _ => 0.0,
@@ -119,6 +124,14 @@ fn the_error_names_the_order_that_fits_all_rows() {
         let found = decode(&spec(Some(order)), 4, order.len(), &rows);
         assert_eq!(found, Ok(vec![(2, 0.92), (0, 0.81), (1, 0.77)]), "{order:?}");
     }
+    // A card of centres and sizes, whose rows are corners in another order.
+    let card = [CenterX, CenterY, Width, Height, Score, Class];
+    let rows = OBJECTS.map(|[x1, y1, x2, y2, score, class]| [x1, y1, x2, y2, class, score]).concat();
+    let error = decode(&spec(Some(&card)), 4, 6, &rows).unwrap_err();
+    assert!(error.contains("write `columns = [\"x1\", \"y1\", \"x2\", \"y2\", \"class\", \"score\"]`"), "{error}");
+    // Corners of which one row is damaged.
+    let rows = [&OBJECTS[..], &[[10.0, 10.0, 7.0, 50.0, 0.5, 1.0]]].concat().concat();
+    assert!(decode(&spec(None), 4, 6, &rows).unwrap_err().contains("as `columns` under [head], such as"));
     // Scores and classes of a model of one class in exchanged columns: every score is 0.
     let rows = OBJECTS.map(|[x1, y1, x2, y2, score, _]| [0.0, x1, y1, x2, y2, score, 0.0]).concat();
     assert!(decode(&spec(None), 1, 7, &rows).unwrap_err().contains("\"score\", \"class\"]` under [head]"));

@@ -2,9 +2,9 @@
 
 use visiond_kernels::preprocess::ChannelOrder;
 
-use super::exports::Export;
+use super::exports::{Export, YOLOV4};
 use super::model_facts::{ModelFacts, likely_size, picture, picture_sides};
-use super::spec::{FACE_POINTS, Family, HeadSpec, Keypoints};
+use super::spec::{FACE_POINTS, Family, GridStyle, HeadSpec, Keypoints};
 use crate::backend::{Dim, dims_text};
 use crate::card::Card;
 use crate::onnx::OutputTail;
@@ -80,7 +80,10 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
         let name = &input.name;
         let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
         let key = if plain { name.clone() } else { format!("{name:?}") };
-        let numbers = input.shape.as_ref().map_or(1, |dims| dims.iter().skip(1).filter_map(Dim::fixed).product());
+        let numbers = input
+            .shape
+            .as_ref()
+            .map_or(1, |dims| dims.iter().skip(1).filter_map(Dim::fixed).fold(1, usize::saturating_mul));
         let fill = match numbers {
             // Those of PaddleDetection and keras-yolo3.
             _ if name == "im_shape" || name == "image_shape" => "\"input-size-hw\"".to_owned(),
@@ -152,6 +155,17 @@ fn is_of_people(spec: &HeadSpec) -> bool {
     matches!(spec, HeadSpec::Movenet | HeadSpec::Pose | HeadSpec::YoloNms { keypoints: Some(BODY), .. })
 }
 
+/// Returns the comment beside a key of `[head]`.
+fn option_comment(spec: &HeadSpec, key: &str) -> String {
+    match spec {
+        // YOLOv7 has the same layers.
+        HeadSpec::Darknet(spec) if spec.style == GridStyle::Yolov5 && spec.anchors.len() == 9 && key == "anchors" => {
+            format!("  # those of YOLOv5 and YOLOv7-tiny; of YOLOv7: {:?}", YOLOV4.as_flattened())
+        }
+        _ => String::new(),
+    }
+}
+
 /// Returns a card to start from. `usual` is the size that the metadata names.
 pub(super) fn card_text(
     spec: &HeadSpec,
@@ -161,7 +175,8 @@ pub(super) fn card_text(
     export: Option<&Export>,
 ) -> String {
     let input = input_text(spec, facts, usual, export);
-    let options: String = spec.options().iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    let line = |(key, value): &(&str, String)| format!("{key} = {value}{}\n", option_comment(spec, key));
+    let options: String = spec.options().iter().map(line).collect();
     // Only the number of names tells scores from distances.
     let counted = spec.family() == Family::Nanodet && facts.outputs.len() > 1;
     let named = class_names(facts.metadata).filter(|names| classes.is_none_or(|classes| classes == names.len()));

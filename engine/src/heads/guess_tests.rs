@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
+use super::build::build;
 use super::exports::recognise;
 use super::guess::{HeadGuess, guess_heads};
 use super::model_facts::ModelFacts;
-use super::spec::{BoxFormat, Family};
+use super::spec::{AnchorKind, BoxFormat, BoxesSpec, Family, HeadSpec};
 use crate::backend::{Dim, TensorInfo};
 use crate::onnx::PartKind::{Computed, Constant, Raw, Sigmoid, Softmax};
 use crate::onnx::{OutputTail, Part, PartKind};
@@ -444,6 +445,12 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
     };
     assert_eq!(layers([80, 40, 20]), Some("YOLOv5 or YOLOv7 without its last layer"));
     assert_eq!(layers([81, 41, 21]), None);
+    let layer = |side| (tensor(&format!("grid{side}"), &[1, 3, side, side, 85]), OutputTail::default());
+    let found = guesses(&[80, 40, 20, 10].map(layer), 640, 640);
+    assert!(found[0].card.contains("anchors = [19.0, 27.0, "), "{}", found[0].card);
+    let found = guesses(&[80, 40, 20].map(layer), 640, 640);
+    let yolov7 = "# those of YOLOv5 and YOLOv7-tiny; of YOLOv7: [12, 16, 19, 36, 40, 28, 36, 75, 76, 55, 72, 146, 142, 110, 192, 243, 459, 401]\n";
+    assert!(found[0].card.contains(yolov7), "{}", found[0].card);
     // An age and a class.
     assert_eq!(exporter(&[tensor("regression", &[1, 1]), tensor("classification", &[1, 8])]), (None, None));
     // As many rows as EfficientDet's anchors, and others.
@@ -451,6 +458,12 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
         let efficientdet = [tensor("regression", &[1, rows, 4]), tensor("classification", &[1, rows, 90])];
         assert_eq!(exporter(&efficientdet), (Some("EfficientDet (Yet-Another-EfficientDet-Pytorch)"), family));
     }
+    // D7 of open size has the grids of D6 for 1536x1536.
+    let spec = HeadSpec::Ssd(BoxesSpec { anchors: Some(AnchorKind::EfficientDet), ..BoxesSpec::default() });
+    let open = [tensor("regression", &[1, 0, 4]), tensor("classification", &[1, 0, 90])];
+    assert!(build(&spec, &open, (1280, 1280), 90).is_ok());
+    let error = build(&spec, &open, (1536, 1536), 90).err().unwrap();
+    assert!(error.to_string().contains("1536x1536 pixels is that of D7") && error.key == "head.anchors", "{error}");
     // Darknet's layers whose numbers are those of a public .cfg.
     let darknet = |names: [&str; 3]| {
         let layer = |(name, side): (&str, usize)| tensor(&format!("{name}_convolutional"), &[1, 255, side, side]);
@@ -458,6 +471,39 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
     };
     assert_eq!(darknet(["139", "150", "161"]), (Some("Darknet's YOLO"), Some(Family::Darknet)));
     assert_eq!(darknet(["030", "037", "044"]), (None, None));
+}
+
+#[test]
+fn rows_of_seven_named_detections_are_automls_only_behind_a_batch_and_of_channels_last() {
+    let exporter = |input: &[usize], output: &[usize]| {
+        let (inputs, outputs) = ([tensor("images", input)], [tensor("detections", output)]);
+        let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());
+        let facts = ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails };
+        recognise(facts).map(|export| export.exporter)
+    };
+    assert_eq!(exporter(&[1, 512, 512, 3], &[1, 100, 7]), Some("automl's EfficientDet"));
+    assert_eq!(exporter(&[1, 0, 0, 3], &[1, 0, 7]), Some("automl's EfficientDet"));
+    // YOLO-NAS, whose flat rows may have this name.
+    assert_eq!(exporter(&[1, 3, 512, 512], &[100, 7]), None);
+    assert_eq!(exporter(&[1, 512, 512, 3], &[100, 7]), None);
+    assert_eq!(exporter(&[1, 3, 512, 512], &[1, 100, 7]), None);
+}
+
+#[test]
+fn dimensions_of_any_size_overflow_nothing() {
+    const HUGE: usize = u32::MAX as usize;
+    let metadata = BTreeMap::new();
+    let tails = BTreeMap::new();
+    let inputs = [tensor("images", &[1, 3, HUGE, HUGE]), tensor("other", &[1, usize::MAX, usize::MAX])];
+    for shape in [[1, HUGE, 57], [1, HUGE, 16], [1, 84, HUGE], [1, 8400, 84]] {
+        let outputs = [tensor("output", &shape)];
+        guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails });
+    }
+    // A picture that a head reads, so that there is a card.
+    let (inputs, outputs) =
+        ([tensor("images", &[1, 3, 640, 640]), inputs[1].clone()], [tensor("output", &[1, 84, 8400])]);
+    let found = guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails });
+    assert!(found[0].card.contains("other = \"other.npy\""), "{}", found[0].card);
 }
 
 #[test]

@@ -23,7 +23,7 @@ const ENOUGH_IN_ROW: usize = 5;
 const ENOUGH_CORNERS: usize = 20;
 
 /// How far boxes of which many are read rightly do not reach beyond the input, in parts of it.
-const BEYOND: f32 = 0.1;
+pub(super) const BEYOND: f32 = 0.1;
 
 /// A fraction of the input beyond this is none; a box in pixels within `SMALL` is none.
 const LARGE: f32 = 4.0;

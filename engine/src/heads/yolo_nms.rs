@@ -230,9 +230,9 @@ impl Decoder for YoloNms {
         let values = input.outputs[output].tensor.to_f32();
         let check = self.encoding().check(input.score_threshold, input.input_size);
         let format = self.format();
-        let corners = |numbers: [f32; 4]| corners(numbers, format, self.unit, input.input_size);
+        let corners = |numbers: [f32; 4], format| corners(numbers, format, self.unit, input.input_size);
         let rows = values.chunks_exact(width).map(|row| (row[at.score], row[at.class], row));
-        let fault = check.first_fault(rows, |row| corners(at.four(row)))?;
+        let fault = check.first_fault(rows, |row| corners(at.four(row), format))?;
         let remedy = if self.oriented { ORIENTED.to_owned() } else { order_of(&values, width, corners, &check) };
         Some(check.misfit(input.outputs[output].name, fault, remedy))
     }

@@ -143,14 +143,16 @@ impl Proposals {
                     return;
                 }
             };
+            let mut fitting = Vec::new();
             for ((guess, card), trial) in orders.iter().zip(cards).zip(tried) {
                 match objection_to_order(&trial) {
-                    None => self.guesses.push(HeadGuess { card, ..guess.clone() }),
+                    None => fitting.push((HeadGuess { card, ..guess.clone() }, trial)),
                     // What another preprocess makes of the numbers says nothing of their order.
                     Some(reason) if lines.is_empty() => problem = problem.or(reason),
                     Some(_) => {}
                 }
             }
+            self.guesses = best_placed(fitting);
             if !self.guesses.is_empty() {
                 break;
             }
@@ -183,7 +185,7 @@ fn trials(path: &Path, limits: &LoadLimits, cards: &[String]) -> Result<Option<V
 /// Returns the preprocess with which a model finds most, if it does with another than the one that its card assumes.
 fn better(path: &Path, limits: &LoadLimits, card: &str) -> Option<Better> {
     let mut found = other_ways(path, limits, card, &WAYS)?.into_iter().filter_map(|(lines, trial)| match trial {
-        CardTrial::Ran { scene, noise } if scene.highest >= SURE && noise.count <= FEW => {
+        CardTrial::Ran { scene, noise, .. } if scene.highest >= SURE && noise.count <= FEW => {
             Some(Better { lines: lines.to_vec(), count: scene.count, highest: scene.highest })
         }
         _ => None,
@@ -204,16 +206,25 @@ fn objection_to_order(trial: &CardTrial) -> Option<Option<String>> {
     if let Some(reason) = objection(trial) {
         return Some(Some(reason));
     }
-    let CardTrial::Ran { scene, noise } = trial else { return Some(None) };
-    let empty = scene.empty + noise.empty;
-    if scene.count + noise.count == 0 {
+    let CardTrial::Ran { scene, corner, noise } = trial else { return Some(None) };
+    let empty = scene.empty + corner.empty + noise.empty;
+    if scene.count + corner.count + noise.count == 0 {
         return Some(None);
     }
     if empty > 0 {
         return Some(Some(format!("{empty} of its boxes have no area")));
     }
-    let side = scene.longest_side.max(noise.longest_side);
+    let side = scene.longest_side.max(corner.longest_side).max(noise.longest_side);
     (side < LEAST_SIDE).then(|| Some(format!("no side of its boxes is longer than {side:.1} pixels")))
+}
+
+/// Returns the orders that put the best box where the person is in the lower right of a picture; all, if none does.
+///
+/// Corners that are read as centre and size contradict nothing, but such a box begins in the other half.
+fn best_placed(fitting: Vec<(HeadGuess, CardTrial)>) -> Vec<HeadGuess> {
+    let is_placed = |trial: &CardTrial| matches!(trial, CardTrial::Ran { corner, .. } if corner.is_lower_right);
+    let some = fitting.iter().any(|(_, trial)| is_placed(trial));
+    fitting.into_iter().filter(|(_, trial)| !some || is_placed(trial)).map(|(guess, _)| guess).collect()
 }
 
 /// Runs the model with each of `ways` in place of what its card assumes; `None` if the card assumes nothing.
@@ -258,14 +269,14 @@ fn differing(answers: Vec<Answer>) -> Vec<Answer> {
 
 /// Returns why a head that fits cannot be right.
 fn objection(trial: &CardTrial) -> Option<String> {
-    let (scene, noise) = match trial {
+    let (scene, corner, noise) = match trial {
         CardTrial::Contradicted(text) => return Some(problem(text)),
-        CardTrial::Ran { scene, noise } => (scene, noise),
+        CardTrial::Ran { scene, corner, noise } => (scene, corner, noise),
     };
     if noise.count > MOST_IN_NOISE {
         return Some(format!("it finds {} objects in a picture of noise", noise.count));
     }
-    for found in [scene, noise] {
+    for found in [scene, corner, noise] {
         if found.highest > TOO_HIGH {
             return Some(format!("its scores reach {:.1}", found.highest));
         }
@@ -292,6 +303,9 @@ mod tests {
 
     use super::*;
 
+    const NONE: Findings =
+        Findings { count: 0, highest: 0.0, empty: 0, longest_side: 0.0, best: None, is_lower_right: false };
+
     #[test]
     fn answers_that_are_like_an_earlier_one_are_left_out() {
         let answer = |class_id, score| Answer { lines: Vec::new(), class_id, score };
@@ -306,8 +320,8 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_objected_to() {
-        let few = Findings { count: 3, highest: 0.9, empty: 0, longest_side: 90.0, best: Some(0) };
-        let ran = |scene, noise| objection(&CardTrial::Ran { scene, noise });
+        let few = Findings { count: 3, highest: 0.9, longest_side: 90.0, best: Some(0), ..NONE };
+        let ran = |scene, noise| objection(&CardTrial::Ran { scene, corner: few, noise });
         assert_eq!(ran(few, few), None);
         assert_eq!(ran(Findings { count: 900, ..few }, few), None, "a scene may be crowded");
         let many = Findings { count: 1_001, ..few };
@@ -321,9 +335,8 @@ mod tests {
 
     #[test]
     fn an_order_of_rows_needs_a_row_that_speaks_for_it() {
-        let few = Findings { count: 3, highest: 0.9, empty: 0, longest_side: 90.0, best: Some(0) };
-        let none = Findings { count: 0, highest: 0.0, empty: 0, longest_side: 0.0, best: None };
-        let of = |scene, noise| objection_to_order(&CardTrial::Ran { scene, noise });
+        let (few, none) = (Findings { count: 3, highest: 0.9, longest_side: 90.0, best: Some(0), ..NONE }, NONE);
+        let of = |scene, noise| objection_to_order(&CardTrial::Ran { scene, corner: none, noise });
         assert_eq!(of(few, none), None);
         assert_eq!(of(none, few), None);
         assert_eq!(of(none, none), Some(None));
@@ -333,5 +346,26 @@ mod tests {
         let text = "net.toml:2:10: head `yolo-nms` reads rows, but row 0 of `a` is wrong; the model has `a`: write x";
         let contradicted = objection_to_order(&CardTrial::Contradicted(text.to_owned()));
         assert_eq!(contradicted.unwrap().unwrap(), "row 0 of `a` is wrong");
+    }
+
+    #[test]
+    fn an_order_that_puts_the_box_where_the_person_is_comes_before_those_that_do_not() {
+        let guess = |reason: &str| HeadGuess {
+            family: Family::YoloNms,
+            class_count: None,
+            reason: reason.to_owned(),
+            tied: true,
+            card: String::new(),
+        };
+        let few = Findings { count: 1, highest: 0.9, longest_side: 90.0, ..NONE };
+        let trial =
+            |is_lower_right| CardTrial::Ran { scene: few, corner: Findings { is_lower_right, ..few }, noise: NONE };
+        let of = |placed: [bool; 2]| {
+            let fitting = ["a", "b"].into_iter().zip(placed).map(|(name, placed)| (guess(name), trial(placed)));
+            best_placed(fitting.collect()).into_iter().map(|guess| guess.reason).collect::<Vec<_>>()
+        };
+        assert_eq!(of([false, true]), ["b"]);
+        assert_eq!(of([true, true]), ["a", "b"]);
+        assert_eq!(of([false, false]), ["a", "b"]);
     }
 }
