@@ -129,6 +129,10 @@ impl RefusedCameras {
         let Some(refused) = self.cameras.get_mut(&message.camera) else { return Vec::new() };
         let place = refused.waiting.partition_point(|other| other.number < message.number);
         let number = message.number;
+        if refused.trial == Some(number) {
+            // It was taken back, perhaps before it was sent.
+            refused.trial = None;
+        }
         // The first one stays in memory too, because it is sent again and again.
         let message = (place == 0 || !is_on_disk).then_some(message);
         let waiting = Waiting { number, message, is_on_disk };
@@ -265,6 +269,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::broker::window::Window;
 
     fn message(camera: &str, number: u64) -> Arc<QueuedMessage> {
         let line = Bytes::from_static(b"{}");
@@ -304,6 +309,29 @@ mod tests {
         assert_eq!((sent(refused.due(later)), refused.due(later)), (3, None));
         assert_eq!(refused.accepted(), ["door".into()]);
         assert!(!refused.contains("door") && refused.outage().is_none());
+    }
+
+    #[test]
+    fn a_trial_that_is_taken_back_before_it_was_sent_is_due_again() {
+        let now = Instant::now();
+        let mut refused = refused(10, WhenFull::DropOldest, &["door", "yard"], now);
+        for (camera, number) in [("door", 1), ("yard", 2)] {
+            refused.hold(message(camera, number), false);
+        }
+        let later = now + TRY_AGAIN;
+        let mut window = Window::default();
+        window.push(message("yard", 3));
+        window.next();
+        window.sent();
+        while let Some(Due::Send(trial)) = refused.due(later) {
+            window.push(trial);
+        }
+        // The broker refuses what was sent earlier, after the trials were chosen.
+        let taken = window.take_refused(3);
+        assert_eq!(taken.iter().map(|message| message.number).collect::<Vec<_>>(), [3, 2]);
+        refused.refuse(&"yard".into(), 3, "no right", later);
+        taken.into_iter().for_each(|message| assert!(refused.hold(message, false).is_empty()));
+        assert_eq!(sent(refused.due(later + TRY_AGAIN)), 2);
     }
 
     #[test]
