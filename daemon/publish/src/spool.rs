@@ -102,8 +102,8 @@ impl Spool {
         Lock::check(directory)
     }
 
-    /// Opens the spool in `directory`, and creates it if it is missing. Reads what is readable of what it finds there, and sets
-    /// aside what is not.
+    /// Opens the spool in `directory`, and creates it if it is missing. Reads only the newest segment, so that it takes no longer
+    /// with a full spool. Sets aside what cannot be read.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, OpenError> {
         let folders = files::create_folder(directory)?.into_iter().collect();
         let (lock_path, cursor_path) = (directory.join(lock::FILE), directory.join(CURSOR));
@@ -147,10 +147,8 @@ impl Spool {
         }
         spool.read_newest()?;
         spool.forget_acknowledged();
-        for segment in &mut spool.segments {
-            // What cannot be read now is not counted; reading it says why.
-            let _ = segment.count(directory);
-        }
+        let next_firsts: Vec<_> = spool.segments.iter().skip(1).map(|next| next.first).collect();
+        spool.segments.iter_mut().zip(next_firsts).for_each(|(segment, next_first)| segment.estimate(next_first));
         let next_number = spool.next_number;
         spool.next_to_read = spool.segments.front().map_or(next_number, |oldest| spool.next_to_read.max(oldest.first));
         Ok(spool)
@@ -422,7 +420,7 @@ impl Spool {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Returns the number of unacknowledged messages. While the broker refuses a camera, what it has of the others since then counts.
+    /// Returns the number of unacknowledged messages; those of an earlier run are estimated. While the broker refuses a camera, what it has of the others since then counts.
     pub fn records(&self) -> u64 {
         self.records_from(self.cursor.number + 1)
     }
