@@ -19,6 +19,8 @@ pub const TRY_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct RefusedCameras {
     cameras: BTreeMap<Arc<str>, Refused>,
+    /// The camera that [`RefusedCameras::due`] chose last: they take turns.
+    last: Option<Arc<str>>,
     /// The messages that are not on disk.
     in_memory: Amount,
     most: Amount,
@@ -87,6 +89,7 @@ impl RefusedCameras {
     pub fn new(config: &SinkConfig) -> Self {
         let mut this = Self {
             cameras: BTreeMap::new(),
+            last: None,
             in_memory: Amount::default(),
             most: Amount::default(),
             drops_oldest: true,
@@ -161,11 +164,15 @@ impl RefusedCameras {
         Some(dropped.number)
     }
 
-    /// Returns the next message to send, if one is due.
+    /// Returns the next message to send, if one is due. Cameras take turns.
     pub fn due(&mut self, now: Instant) -> Option<Due> {
-        let is_due = |refused: &Refused| refused.accepted || (refused.trial.is_none() && now >= refused.next_try);
-        let (camera, refused) =
-            self.cameras.iter_mut().find(|(_, refused)| is_due(refused) && !refused.waiting.is_empty())?;
+        let is_due = |refused: &Refused| {
+            !refused.waiting.is_empty() && (refused.accepted || (refused.trial.is_none() && now >= refused.next_try))
+        };
+        let due = || self.cameras.iter().filter(|(_, refused)| is_due(refused)).map(|(camera, _)| camera);
+        let camera = due().find(|camera| Some(*camera) > self.last.as_ref()).or_else(|| due().next())?;
+        let camera = Arc::clone(self.last.insert(Arc::clone(camera)));
+        let refused = self.cameras.get_mut(&camera)?;
         let first = refused.waiting.pop_front()?;
         refused.in_memory.remove(&first);
         self.in_memory.remove(&first);
@@ -179,7 +186,7 @@ impl RefusedCameras {
         let numbers = refused.waiting.iter().take_while(|waiting| waiting.message.is_none());
         // A trial needs one, so that cameras that are refused for good hold little memory.
         let most = if refused.accepted { MOST_READ } else { 1 };
-        Some(Due::Read(Arc::clone(camera), numbers.map(|waiting| waiting.number).take(most).collect()))
+        Some(Due::Read(camera, numbers.map(|waiting| waiting.number).take(most).collect()))
     }
 
     /// Takes what was read from the spool of the first `settled` messages of a camera. Those that were not found are lost; returns
@@ -332,6 +339,22 @@ mod tests {
         refused.refuse(&"yard".into(), 3, "no right", later);
         taken.into_iter().for_each(|message| assert!(refused.hold(message, false).is_empty()));
         assert_eq!(sent(refused.due(later + TRY_AGAIN)), 2);
+    }
+
+    #[test]
+    fn cameras_take_turns() {
+        let now = Instant::now();
+        let mut refused = refused(10, WhenFull::DropOldest, &["door", "gate", "yard"], now);
+        for (camera, numbers) in [("door", 10..14), ("gate", 20..22), ("yard", 30..32)] {
+            numbers.for_each(|number| drop(refused.hold(message(camera, number), false)));
+        }
+        let later = now + TRY_AGAIN;
+        assert_eq!(sent(refused.due(later)), 10);
+        // Its backlog does not come before the others' trials.
+        refused.done(10, true);
+        assert_eq!([0; 5].map(|_| sent(refused.due(later))), [20, 30, 11, 12, 13]);
+        refused.done(30, true);
+        assert_eq!((sent(refused.due(later)), refused.due(later)), (31, None));
     }
 
     #[test]

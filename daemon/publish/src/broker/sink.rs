@@ -343,7 +343,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     /// Moves the messages of refused cameras that are due into the window.
     fn send_refused(&mut self) {
         let now = Instant::now();
-        while self.window.room() > 0
+        while self.window.room_for_refused(|camera| self.refused.contains(camera)) > 0
             && let Some(due) = self.refused.due(now)
         {
             match due {
