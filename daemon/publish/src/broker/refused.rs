@@ -257,6 +257,12 @@ impl RefusedCameras {
         self.cameras.values().map(|refused| refused.waiting.len()).sum()
     }
 
+    /// Whether so many messages wait that their numbers would take much memory: then the rest stays in the spool, with the
+    /// other cameras' messages behind them.
+    pub fn is_full(&self) -> bool {
+        self.len() >= MOST_WAITING
+    }
+
     /// Returns why a camera is refused, and how many other cameras are.
     pub fn outage(&self) -> Option<String> {
         let (_, refused) = self.cameras.iter().find(|(_, refused)| !refused.accepted)?;
@@ -266,6 +272,8 @@ impl RefusedCameras {
     }
 }
 
+/// How many messages may wait, nearly all of them in the spool: 24 MiB of numbers. More than a queue can have.
+const MOST_WAITING: usize = 1 << 20;
 /// How many messages are read from the spool at once.
 const MOST_READ: usize = 64;
 
@@ -355,6 +363,18 @@ mod tests {
         assert_eq!([0; 5].map(|_| sent(refused.due(later))), [20, 30, 11, 12, 13]);
         refused.done(30, true);
         assert_eq!((sent(refused.due(later)), refused.due(later)), (31, None));
+    }
+
+    #[test]
+    fn the_numbers_of_messages_on_disk_are_bounded() {
+        let mut refused = refused(10, WhenFull::DropOldest, &["door", "yard"], Instant::now());
+        let waiting = (1..MOST_WAITING as u64).map(|number| Waiting { number, message: None, is_on_disk: true });
+        refused.cameras.get_mut("door").unwrap().waiting = waiting.collect();
+        assert!(!refused.is_full());
+        refused.hold(message("yard", MOST_WAITING as u64), true);
+        assert!(refused.is_full());
+        refused.forget_below(3);
+        assert!(!refused.is_full());
     }
 
     #[test]
