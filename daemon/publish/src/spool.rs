@@ -300,30 +300,39 @@ impl Spool {
     }
 
     /// Reads messages again of which `numbers`, which rise, are those that are wanted: some of the first ones. Returns those that
-    /// it found, and how many of the numbers that settles: what is missing of these is lost.
+    /// it found, and how many of the numbers that settles: what is missing of these is lost. A segment that cannot be read is set
+    /// aside.
     pub fn read_again(&mut self, numbers: &[u64]) -> io::Result<(Vec<QueuedMessage>, usize)> {
         let Some(first) = numbers.first() else { return Ok((Vec::new(), 0)) };
         let after = self.segments.partition_point(|segment| segment.first <= *first);
         let end = self.segments.get(after).map_or(self.next_number, |next| next.first);
         let mut settled = numbers.partition_point(|number| *number < end);
-        let Some(&segment) = after.checked_sub(1).and_then(|at| self.segments.get(at)) else {
-            return Ok((Vec::new(), settled));
-        };
+        let at = after.saturating_sub(1);
+        let mut found = Vec::new();
+        if let Some(&segment) = self.segments.get(at).filter(|_| after > 0) {
+            match self.find(segment, &numbers[..settled], &mut found) {
+                Ok(through) => settled = through,
+                // The rest of it is lost.
+                Err(error) => self.give_up(at, error)?,
+            }
+        }
+        Ok((found, settled))
+    }
+
+    /// Finds messages of these numbers in a segment, not too many at once; returns how many of the numbers that settles.
+    fn find(&self, segment: Segment, numbers: &[u64], found: &mut Vec<QueuedMessage>) -> io::Result<usize> {
         let mut reader = SegmentReader::open(&self.directory, segment)?;
-        let (mut found, mut bytes): (Vec<QueuedMessage>, _) = (Vec::new(), 0);
-        while bytes < READ_AGAIN_BYTES
-            && let Some(message) = reader.next(segment.bytes)?
-        {
+        let mut bytes = 0;
+        while let Some(message) = reader.next(segment.bytes)? {
             let is_next = found.last().is_none_or(|last| last.number < message.number);
             let Some(at) = numbers.binary_search(&message.number).ok().filter(|_| is_next) else { continue };
             bytes += message.line.len();
             found.push(message);
-            if bytes >= READ_AGAIN_BYTES || at + 1 == settled {
-                settled = at + 1;
-                break;
+            if bytes >= READ_AGAIN_BYTES || at + 1 == numbers.len() {
+                return Ok(at + 1);
             }
         }
-        Ok((found, settled))
+        Ok(numbers.len())
     }
 
     /// Returns the first number of the oldest segment.

@@ -308,6 +308,31 @@ fn messages_are_read_again_by_their_numbers() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_read_again_is_lost_and_the_others_are_read() {
+    let deleted: fn(&Path) = |_| ();
+    for obstacle in obstacles().into_iter().chain([deleted]) {
+        let folder = tempfile::tempdir().unwrap();
+        for first in [1, 5, 9] {
+            append(&mut open(folder.path()), first..first + 4);
+        }
+        let mut spool = open(folder.path());
+        assert_eq!(read_all(&mut spool).len(), 12);
+        let path = Segment { first: 5, ..Segment::default() }.path(folder.path());
+        fs::remove_file(&path).unwrap();
+        obstacle(&path);
+        let numbers = [4, 5, 6, 9, 12];
+        let mut again = |from: usize| {
+            let (found, settled) = spool.read_again(&numbers[from..]).unwrap();
+            (found.iter().map(|message| message.number).collect::<Vec<_>>(), settled)
+        };
+        assert_eq!([again(0), again(1), again(3)], [(vec![4], 1), (vec![], 2), (vec![9, 12], 2)]);
+        assert_eq!((spool.unreadable, spool.is_read(), spool.next_number()), (1, true, 13));
+        append(&mut spool, 13..14);
+        assert_eq!(read_all(&mut spool), [13]);
+    }
+}
+
+#[test]
 fn a_spool_has_one_user() {
     let folder = tempfile::tempdir().unwrap();
     let spool = open(folder.path());
