@@ -245,7 +245,7 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
             let Some(message) = self.queue_reader.outbox.take(self.counters) else { return false };
             self.taken = message.number;
             if self.refused.contains(&message.camera) {
-                self.hold(Arc::new(message));
+                self.hold([Arc::new(message)]);
             } else {
                 self.window.push(Arc::new(message));
             }
@@ -342,17 +342,26 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
         if self.refused.refuse(&first.camera, number, reason, self.moved) {
             log::error!("sink {}: {reason}; the messages of camera {} wait", self.name, first.camera);
         }
-        taken.into_iter().for_each(|message| self.hold(message));
+        self.hold(taken);
         self.report_connected(true);
     }
 
-    /// Keeps a message of a refused camera.
-    fn hold(&mut self, message: Arc<QueuedMessage>) {
-        let is_on_disk = self.queue_reader.outbox.is_on_disk(message.number);
-        for dropped in self.refused.hold(message, is_on_disk) {
-            Counters::add(&self.counters.failed, 1);
-            self.done(dropped);
-        }
+    /// Keeps messages of a refused camera.
+    fn hold(&mut self, messages: impl IntoIterator<Item = Arc<QueuedMessage>>) {
+        let Self { queue_reader, refused, .. } = self;
+        let hold = |message: Arc<QueuedMessage>| {
+            let is_on_disk = queue_reader.outbox.is_on_disk(message.number);
+            refused.hold(message, is_on_disk)
+        };
+        // All of them first: what is neither in the window nor here counts as done, and would not be sent after a restart.
+        let dropped: Vec<_> = messages.into_iter().flat_map(hold).collect();
+        self.drop_refused(&dropped);
+    }
+
+    /// Counts messages of refused cameras that are dropped.
+    fn drop_refused(&mut self, dropped: &[u64]) {
+        Counters::add(&self.counters.failed, dropped.len() as u64);
+        dropped.iter().for_each(|number| self.done(*number));
         self.report_refused();
     }
 
@@ -603,6 +612,28 @@ mod tests {
             queue,
             ..SinkConfig::default()
         }
+    }
+
+    #[test]
+    fn a_dropped_message_does_not_settle_those_that_are_taken_out_with_it() {
+        with_sink(3, 1, |sink| {
+            let [trial, refused, waiting] = [0; 3].map(|_| sink.queue_reader.outbox.take(sink.counters).unwrap());
+            sink.taken = 3;
+            // The disk refused the last two.
+            let writer = sink.queue_reader.outbox.spool_writer.as_mut().unwrap();
+            writer.memory_only = [2, 3].into();
+            sink.hold([Arc::new(waiting)]);
+            sink.window.push(Arc::new(refused));
+            sink.window.next();
+            sink.window.sent();
+            sink.window.push(Arc::new(trial));
+            // Memory has room for one of both.
+            sink.refuse(2, "no right");
+            assert_eq!((sink.refused.len(), sink.refused.first_number()), (2, Some(1)));
+            assert_eq!(sink.counters.failed.load(Ordering::Relaxed), 1);
+            let spool = sink.queue_reader.outbox.spool_writer.as_ref().unwrap().spool.as_ref().unwrap();
+            assert_eq!(spool.records(), 3, "the first is not acknowledged");
+        });
     }
 
     #[test]
