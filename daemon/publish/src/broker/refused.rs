@@ -25,6 +25,8 @@ pub struct RefusedCameras {
     in_memory: Amount,
     most: Amount,
     drops_oldest: bool,
+    /// The sink's cameras, as configured; empty: all.
+    wanted: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -93,16 +95,32 @@ impl RefusedCameras {
             in_memory: Amount::default(),
             most: Amount::default(),
             drops_oldest: true,
+            wanted: Vec::new(),
         };
         this.configure(config);
         this
     }
 
-    /// Applies new limits; what waits already stays.
-    pub fn configure(&mut self, config: &SinkConfig) {
+    /// Applies new limits, within which what waits already stays, and forgets the cameras that are not the sink's any more; returns
+    /// the numbers of their messages.
+    pub fn configure(&mut self, config: &SinkConfig) -> Vec<u64> {
         self.most = Amount { messages: config.queue.max(1), bytes: limit_bytes(config) };
         // `block` would hold up cameras whose messages the broker accepts.
         self.drops_oldest = config.when_full == WhenFull::DropOldest;
+        self.wanted.clone_from(&config.cameras);
+        let cameras: Vec<_> = self.cameras.keys().filter(|camera| !self.is_wanted(camera)).cloned().collect();
+        cameras.iter().flat_map(|camera| self.forget(camera)).collect()
+    }
+
+    fn is_wanted(&self, camera: &str) -> bool {
+        self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted == camera)
+    }
+
+    /// Forgets a camera; returns the numbers of its messages.
+    fn forget(&mut self, camera: &str) -> Vec<u64> {
+        let Some(Refused { waiting, .. }) = self.cameras.remove(camera) else { return Vec::new() };
+        waiting.iter().for_each(|waiting| self.in_memory.remove(waiting));
+        waiting.iter().map(|waiting| waiting.number).collect()
     }
 
     pub fn contains(&self, camera: &str) -> bool {
@@ -127,8 +145,14 @@ impl RefusedCameras {
         is_new
     }
 
-    /// Keeps a message of a refused camera; returns the numbers of those that are dropped because too many wait.
+    /// Keeps a message of a refused camera; returns the numbers of those that are dropped because too many wait, or because the
+    /// camera is not the sink's any more.
     pub fn hold(&mut self, message: Arc<QueuedMessage>, is_on_disk: bool) -> Vec<u64> {
+        if !self.is_wanted(&message.camera) {
+            let mut dropped = self.forget(&message.camera);
+            dropped.push(message.number);
+            return dropped;
+        }
         let Some(refused) = self.cameras.get_mut(&message.camera) else { return Vec::new() };
         let place = refused.waiting.partition_point(|other| other.number < message.number);
         let number = message.number;
@@ -375,6 +399,28 @@ mod tests {
         assert!(refused.is_full());
         refused.forget_below(3);
         assert!(!refused.is_full());
+    }
+
+    #[test]
+    fn a_camera_that_is_not_the_sinks_any_more_is_forgotten() {
+        let now = Instant::now();
+        let mut refused = refused(2, WhenFull::DropOldest, &["door", "yard"], now);
+        for (camera, number, is_on_disk) in [("door", 1, true), ("yard", 2, false), ("door", 3, false)] {
+            assert!(refused.hold(message(camera, number), is_on_disk).is_empty());
+        }
+        let config = |cameras: &[&str]| SinkConfig {
+            cameras: cameras.iter().map(|camera| (*camera).to_owned()).collect(),
+            queue: 2,
+            ..SinkConfig::default()
+        };
+        assert!(refused.configure(&config(&[])).is_empty());
+        assert_eq!(refused.configure(&config(&["yard"])), [1, 3]);
+        assert_eq!((refused.len(), refused.first_number(), refused.contains("door")), (1, Some(2), false));
+        // Its place in memory is free.
+        assert!(refused.hold(message("yard", 4), false).is_empty());
+        // One that was on its way is refused.
+        refused.refuse(&"door".into(), 5, "no right", now);
+        assert_eq!((refused.hold(message("door", 5), true), refused.contains("door")), (vec![5], false));
     }
 
     #[test]

@@ -433,8 +433,17 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
     fn configure(&mut self, config: SinkConfig) -> bool {
         let goes_on = self.client.configure(&config);
         self.queue_reader.outbox.configure(&config);
-        self.refused.configure(&config);
-        self.name = config.name;
+        self.name.clone_from(&config.name);
+        let dropped = self.refused.configure(&config);
+        if !dropped.is_empty() {
+            log::warn!(
+                "sink {}: dropped {} messages that the broker refused, of cameras that `cameras` does not list any more",
+                self.name,
+                dropped.len()
+            );
+            self.drop_refused(&dropped);
+            self.queue_reader.outbox.settle();
+        }
         goes_on
     }
 
@@ -633,6 +642,20 @@ mod tests {
             assert_eq!(sink.counters.failed.load(Ordering::Relaxed), 1);
             let spool = sink.queue_reader.outbox.spool_writer.as_ref().unwrap().spool.as_ref().unwrap();
             assert_eq!(spool.records(), 3, "the first is not acknowledged");
+        });
+    }
+
+    #[test]
+    fn a_refused_camera_that_the_sink_has_no_more_leaves_the_spool() {
+        with_sink(3, 1, |sink| {
+            sink.fill_window();
+            let records = |sink: &SinkLoop<'_, Silent>| {
+                sink.queue_reader.outbox.spool_writer.as_ref().unwrap().spool.as_ref().unwrap().records()
+            };
+            assert_eq!((sink.refused.len(), records(sink)), (3, 3));
+            sink.configure(SinkConfig { cameras: vec!["yard".to_owned()], ..SinkConfig::default() });
+            assert_eq!((sink.refused.len(), records(sink)), (0, 0));
+            assert_eq!(sink.counters.failed.load(Ordering::Relaxed), 3);
         });
     }
 
