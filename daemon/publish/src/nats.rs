@@ -121,6 +121,7 @@ impl BrokerClient for NatsClient {
                 BrokerEvent::Acknowledged(number)
             }
             Ok(Answer::Refused(number, reason)) => BrokerEvent::Refused(number, reason),
+            Ok(Answer::Impossible(number, reason)) => BrokerEvent::Impossible(Some(number), reason),
             Ok(Answer::Nothing) => BrokerEvent::Nothing,
             Err(reason) => BrokerEvent::Lost(Loss { reason, remedy: Some("see the server's log".to_owned()) }),
         }

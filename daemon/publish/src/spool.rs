@@ -102,8 +102,8 @@ impl Spool {
         Lock::check(directory)
     }
 
-    /// Opens the spool in `directory`, and creates it if it is missing. Reads what is readable of what it finds there, and sets
-    /// aside what is not.
+    /// Opens the spool in `directory`, and creates it if it is missing. Reads only the newest segment, so that it takes no longer
+    /// with a full spool. Sets aside what cannot be read.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, OpenError> {
         let folders = files::create_folder(directory)?.into_iter().collect();
         let (lock_path, cursor_path) = (directory.join(lock::FILE), directory.join(CURSOR));
@@ -147,10 +147,8 @@ impl Spool {
         }
         spool.read_newest()?;
         spool.forget_acknowledged();
-        for segment in &mut spool.segments {
-            // What cannot be read now is not counted; reading it says why.
-            let _ = segment.count(directory);
-        }
+        let next_firsts: Vec<_> = spool.segments.iter().skip(1).map(|next| next.first).collect();
+        spool.segments.iter_mut().zip(next_firsts).for_each(|(segment, next_first)| segment.estimate(next_first));
         let next_number = spool.next_number;
         spool.next_to_read = spool.segments.front().map_or(next_number, |oldest| spool.next_to_read.max(oldest.first));
         Ok(spool)
@@ -302,30 +300,39 @@ impl Spool {
     }
 
     /// Reads messages again of which `numbers`, which rise, are those that are wanted: some of the first ones. Returns those that
-    /// it found, and how many of the numbers that settles: what is missing of these is lost.
+    /// it found, and how many of the numbers that settles: what is missing of these is lost. A segment that cannot be read is set
+    /// aside.
     pub fn read_again(&mut self, numbers: &[u64]) -> io::Result<(Vec<QueuedMessage>, usize)> {
         let Some(first) = numbers.first() else { return Ok((Vec::new(), 0)) };
         let after = self.segments.partition_point(|segment| segment.first <= *first);
         let end = self.segments.get(after).map_or(self.next_number, |next| next.first);
         let mut settled = numbers.partition_point(|number| *number < end);
-        let Some(&segment) = after.checked_sub(1).and_then(|at| self.segments.get(at)) else {
-            return Ok((Vec::new(), settled));
-        };
+        let at = after.saturating_sub(1);
+        let mut found = Vec::new();
+        if let Some(&segment) = self.segments.get(at).filter(|_| after > 0) {
+            match self.find(segment, &numbers[..settled], &mut found) {
+                Ok(through) => settled = through,
+                // The rest of it is lost.
+                Err(error) => self.give_up(at, error)?,
+            }
+        }
+        Ok((found, settled))
+    }
+
+    /// Finds messages of these numbers in a segment, not too many at once; returns how many of the numbers that settles.
+    fn find(&self, segment: Segment, numbers: &[u64], found: &mut Vec<QueuedMessage>) -> io::Result<usize> {
         let mut reader = SegmentReader::open(&self.directory, segment)?;
-        let (mut found, mut bytes): (Vec<QueuedMessage>, _) = (Vec::new(), 0);
-        while bytes < READ_AGAIN_BYTES
-            && let Some(message) = reader.next(segment.bytes)?
-        {
+        let mut bytes = 0;
+        while let Some(message) = reader.next(segment.bytes)? {
             let is_next = found.last().is_none_or(|last| last.number < message.number);
             let Some(at) = numbers.binary_search(&message.number).ok().filter(|_| is_next) else { continue };
             bytes += message.line.len();
             found.push(message);
-            if bytes >= READ_AGAIN_BYTES || at + 1 == settled {
-                settled = at + 1;
-                break;
+            if bytes >= READ_AGAIN_BYTES || at + 1 == numbers.len() {
+                return Ok(at + 1);
             }
         }
-        Ok((found, settled))
+        Ok(numbers.len())
     }
 
     /// Returns the first number of the oldest segment.
@@ -422,7 +429,7 @@ impl Spool {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Returns the number of unacknowledged messages. While the broker refuses a camera, what it has of the others since then counts.
+    /// Returns the number of unacknowledged messages; those of an earlier run are estimated. While the broker refuses a camera, what it has of the others since then counts.
     pub fn records(&self) -> u64 {
         self.records_from(self.cursor.number + 1)
     }

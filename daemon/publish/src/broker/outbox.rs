@@ -19,7 +19,7 @@ pub struct Outbox {
     /// Messages in memory; a durable sink has them on disk as well. They go first.
     fresh: VecDeque<QueuedMessage>,
     /// Of a durable sink.
-    spool_writer: Option<SpoolWriter>,
+    pub(super) spool_writer: Option<SpoolWriter>,
 }
 
 impl Outbox {

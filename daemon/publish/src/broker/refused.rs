@@ -19,10 +19,14 @@ pub const TRY_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct RefusedCameras {
     cameras: BTreeMap<Arc<str>, Refused>,
+    /// The camera that [`RefusedCameras::due`] chose last: they take turns.
+    last: Option<Arc<str>>,
     /// The messages that are not on disk.
     in_memory: Amount,
     most: Amount,
     drops_oldest: bool,
+    /// The sink's cameras, as configured; empty: all.
+    wanted: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -87,19 +91,36 @@ impl RefusedCameras {
     pub fn new(config: &SinkConfig) -> Self {
         let mut this = Self {
             cameras: BTreeMap::new(),
+            last: None,
             in_memory: Amount::default(),
             most: Amount::default(),
             drops_oldest: true,
+            wanted: Vec::new(),
         };
         this.configure(config);
         this
     }
 
-    /// Applies new limits; what waits already stays.
-    pub fn configure(&mut self, config: &SinkConfig) {
+    /// Applies new limits, within which what waits already stays, and forgets the cameras that are not the sink's any more; returns
+    /// the numbers of their messages.
+    pub fn configure(&mut self, config: &SinkConfig) -> Vec<u64> {
         self.most = Amount { messages: config.queue.max(1), bytes: limit_bytes(config) };
         // `block` would hold up cameras whose messages the broker accepts.
         self.drops_oldest = config.when_full == WhenFull::DropOldest;
+        self.wanted.clone_from(&config.cameras);
+        let cameras: Vec<_> = self.cameras.keys().filter(|camera| !self.is_wanted(camera)).cloned().collect();
+        cameras.iter().flat_map(|camera| self.forget(camera)).collect()
+    }
+
+    fn is_wanted(&self, camera: &str) -> bool {
+        self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted == camera)
+    }
+
+    /// Forgets a camera; returns the numbers of its messages.
+    fn forget(&mut self, camera: &str) -> Vec<u64> {
+        let Some(Refused { waiting, .. }) = self.cameras.remove(camera) else { return Vec::new() };
+        waiting.iter().for_each(|waiting| self.in_memory.remove(waiting));
+        waiting.iter().map(|waiting| waiting.number).collect()
     }
 
     pub fn contains(&self, camera: &str) -> bool {
@@ -124,11 +145,21 @@ impl RefusedCameras {
         is_new
     }
 
-    /// Keeps a message of a refused camera; returns the numbers of those that are dropped because too many wait.
+    /// Keeps a message of a refused camera; returns the numbers of those that are dropped because too many wait, or because the
+    /// camera is not the sink's any more.
     pub fn hold(&mut self, message: Arc<QueuedMessage>, is_on_disk: bool) -> Vec<u64> {
+        if !self.is_wanted(&message.camera) {
+            let mut dropped = self.forget(&message.camera);
+            dropped.push(message.number);
+            return dropped;
+        }
         let Some(refused) = self.cameras.get_mut(&message.camera) else { return Vec::new() };
         let place = refused.waiting.partition_point(|other| other.number < message.number);
         let number = message.number;
+        if refused.trial == Some(number) {
+            // It was taken back, perhaps before it was sent.
+            refused.trial = None;
+        }
         // The first one stays in memory too, because it is sent again and again.
         let message = (place == 0 || !is_on_disk).then_some(message);
         let waiting = Waiting { number, message, is_on_disk };
@@ -157,11 +188,15 @@ impl RefusedCameras {
         Some(dropped.number)
     }
 
-    /// Returns the next message to send, if one is due.
+    /// Returns the next message to send, if one is due. Cameras take turns.
     pub fn due(&mut self, now: Instant) -> Option<Due> {
-        let is_due = |refused: &Refused| refused.accepted || (refused.trial.is_none() && now >= refused.next_try);
-        let (camera, refused) =
-            self.cameras.iter_mut().find(|(_, refused)| is_due(refused) && !refused.waiting.is_empty())?;
+        let is_due = |refused: &Refused| {
+            !refused.waiting.is_empty() && (refused.accepted || (refused.trial.is_none() && now >= refused.next_try))
+        };
+        let due = || self.cameras.iter().filter(|(_, refused)| is_due(refused)).map(|(camera, _)| camera);
+        let camera = due().find(|camera| Some(*camera) > self.last.as_ref()).or_else(|| due().next())?;
+        let camera = Arc::clone(self.last.insert(Arc::clone(camera)));
+        let refused = self.cameras.get_mut(&camera)?;
         let first = refused.waiting.pop_front()?;
         refused.in_memory.remove(&first);
         self.in_memory.remove(&first);
@@ -175,7 +210,7 @@ impl RefusedCameras {
         let numbers = refused.waiting.iter().take_while(|waiting| waiting.message.is_none());
         // A trial needs one, so that cameras that are refused for good hold little memory.
         let most = if refused.accepted { MOST_READ } else { 1 };
-        Some(Due::Read(Arc::clone(camera), numbers.map(|waiting| waiting.number).take(most).collect()))
+        Some(Due::Read(camera, numbers.map(|waiting| waiting.number).take(most).collect()))
     }
 
     /// Takes what was read from the spool of the first `settled` messages of a camera. Those that were not found are lost; returns
@@ -246,6 +281,12 @@ impl RefusedCameras {
         self.cameras.values().map(|refused| refused.waiting.len()).sum()
     }
 
+    /// Whether so many messages wait that their numbers would take much memory: then the rest stays in the spool, with the
+    /// other cameras' messages behind them.
+    pub fn is_full(&self) -> bool {
+        self.len() >= MOST_WAITING
+    }
+
     /// Returns why a camera is refused, and how many other cameras are.
     pub fn outage(&self) -> Option<String> {
         let (_, refused) = self.cameras.iter().find(|(_, refused)| !refused.accepted)?;
@@ -255,6 +296,8 @@ impl RefusedCameras {
     }
 }
 
+/// How many messages may wait, nearly all of them in the spool: 24 MiB of numbers. More than a queue can have.
+const MOST_WAITING: usize = 1 << 20;
 /// How many messages are read from the spool at once.
 const MOST_READ: usize = 64;
 
@@ -265,6 +308,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::broker::window::Window;
 
     fn message(camera: &str, number: u64) -> Arc<QueuedMessage> {
         let line = Bytes::from_static(b"{}");
@@ -304,6 +348,79 @@ mod tests {
         assert_eq!((sent(refused.due(later)), refused.due(later)), (3, None));
         assert_eq!(refused.accepted(), ["door".into()]);
         assert!(!refused.contains("door") && refused.outage().is_none());
+    }
+
+    #[test]
+    fn a_trial_that_is_taken_back_before_it_was_sent_is_due_again() {
+        let now = Instant::now();
+        let mut refused = refused(10, WhenFull::DropOldest, &["door", "yard"], now);
+        for (camera, number) in [("door", 1), ("yard", 2)] {
+            refused.hold(message(camera, number), false);
+        }
+        let later = now + TRY_AGAIN;
+        let mut window = Window::default();
+        window.push(message("yard", 3));
+        window.next();
+        window.sent();
+        while let Some(Due::Send(trial)) = refused.due(later) {
+            window.push(trial);
+        }
+        // The broker refuses what was sent earlier, after the trials were chosen.
+        let taken = window.take_refused(3);
+        assert_eq!(taken.iter().map(|message| message.number).collect::<Vec<_>>(), [3, 2]);
+        refused.refuse(&"yard".into(), 3, "no right", later);
+        taken.into_iter().for_each(|message| assert!(refused.hold(message, false).is_empty()));
+        assert_eq!(sent(refused.due(later + TRY_AGAIN)), 2);
+    }
+
+    #[test]
+    fn cameras_take_turns() {
+        let now = Instant::now();
+        let mut refused = refused(10, WhenFull::DropOldest, &["door", "gate", "yard"], now);
+        for (camera, numbers) in [("door", 10..14), ("gate", 20..22), ("yard", 30..32)] {
+            numbers.for_each(|number| drop(refused.hold(message(camera, number), false)));
+        }
+        let later = now + TRY_AGAIN;
+        assert_eq!(sent(refused.due(later)), 10);
+        // Its backlog does not come before the others' trials.
+        refused.done(10, true);
+        assert_eq!([0; 5].map(|_| sent(refused.due(later))), [20, 30, 11, 12, 13]);
+        refused.done(30, true);
+        assert_eq!((sent(refused.due(later)), refused.due(later)), (31, None));
+    }
+
+    #[test]
+    fn the_numbers_of_messages_on_disk_are_bounded() {
+        let mut refused = refused(10, WhenFull::DropOldest, &["door", "yard"], Instant::now());
+        let waiting = (1..MOST_WAITING as u64).map(|number| Waiting { number, message: None, is_on_disk: true });
+        refused.cameras.get_mut("door").unwrap().waiting = waiting.collect();
+        assert!(!refused.is_full());
+        refused.hold(message("yard", MOST_WAITING as u64), true);
+        assert!(refused.is_full());
+        refused.forget_below(3);
+        assert!(!refused.is_full());
+    }
+
+    #[test]
+    fn a_camera_that_is_not_the_sinks_any_more_is_forgotten() {
+        let now = Instant::now();
+        let mut refused = refused(2, WhenFull::DropOldest, &["door", "yard"], now);
+        for (camera, number, is_on_disk) in [("door", 1, true), ("yard", 2, false), ("door", 3, false)] {
+            assert!(refused.hold(message(camera, number), is_on_disk).is_empty());
+        }
+        let config = |cameras: &[&str]| SinkConfig {
+            cameras: cameras.iter().map(|camera| (*camera).to_owned()).collect(),
+            queue: 2,
+            ..SinkConfig::default()
+        };
+        assert!(refused.configure(&config(&[])).is_empty());
+        assert_eq!(refused.configure(&config(&["yard"])), [1, 3]);
+        assert_eq!((refused.len(), refused.first_number(), refused.contains("door")), (1, Some(2), false));
+        // Its place in memory is free.
+        assert!(refused.hold(message("yard", 4), false).is_empty());
+        // One that was on its way is refused.
+        refused.refuse(&"door".into(), 5, "no right", now);
+        assert_eq!((refused.hold(message("door", 5), true), refused.contains("door")), (vec![5], false));
     }
 
     #[test]

@@ -54,26 +54,9 @@ impl<C: BrokerClient> Sink for BrokerSink<C> {
 impl<C: BrokerClient> BrokerSink<C> {
     /// Runs until the queue is closed and empty, or its deadline has passed. Fails if the system gives no runtime.
     fn run_to_end(self, queue: &Queue) -> std::io::Result<()> {
-        let Self { name, client, outbox, refused } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let result = runtime.block_on(async {
-            let queue_reader = QueueReader::new(queue, outbox)?;
-            let now = Instant::now();
-            let (window, connection, counters) = (Window::default(), ConnectionState::new(), &queue.counters);
-            let sink = SinkLoop {
-                name,
-                client,
-                queue_reader,
-                window,
-                refused,
-                taken: 0,
-                connection,
-                counters,
-                left_out: RateLimit::new(QUIET),
-                ticked: now,
-                moved: now,
-            };
-            sink.run().await;
+            SinkLoop::new(self, queue)?.run().await;
             Ok(())
         });
         // A task that the client left running must not delay the end.
@@ -111,7 +94,26 @@ struct SinkLoop<'q, C> {
     moved: Instant,
 }
 
-impl<C: BrokerClient> SinkLoop<'_, C> {
+impl<'q, C: BrokerClient> SinkLoop<'q, C> {
+    /// Creates the loop of a sink. Must be called within a runtime.
+    fn new(sink: BrokerSink<C>, queue: &'q Queue) -> std::io::Result<Self> {
+        let BrokerSink { name, client, outbox, refused } = sink;
+        let now = Instant::now();
+        Ok(Self {
+            name,
+            client,
+            queue_reader: QueueReader::new(queue, outbox)?,
+            window: Window::default(),
+            refused,
+            taken: 0,
+            connection: ConnectionState::new(),
+            counters: &queue.counters,
+            left_out: RateLimit::new(QUIET),
+            ticked: now,
+            moved: now,
+        })
+    }
+
     async fn run(mut self) {
         while self.connect().await {
             match self.run_connected().await {
@@ -203,16 +205,7 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
                 return EndOfConnection::Renew;
             }
             self.send_refused();
-            while self.window.room() > 0
-                && let Some(message) = self.queue_reader.outbox.take(self.counters)
-            {
-                self.taken = message.number;
-                if self.refused.contains(&message.camera) {
-                    self.hold(Arc::new(message));
-                } else {
-                    self.window.push(Arc::new(message));
-                }
-            }
+            let may_have_more = self.fill_window();
             self.queue_reader.outbox.settle();
             let all_out =
                 self.window.len() == 0 && self.queue_reader.drained && self.queue_reader.outbox.waiting() == 0;
@@ -233,12 +226,31 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             }
             let left = match self.window.next() {
                 Some(_) => self.send().await,
+                None if may_have_more => self.handle_events().await,
                 None => self.listen().await,
             };
             if let Some(left) = left {
                 return left;
             }
         }
+    }
+
+    /// Takes new messages into the window, and those of refused cameras out of its way. Not too many at once, because these take
+    /// no room; returns whether there may be more.
+    fn fill_window(&mut self) -> bool {
+        for _ in 0..WINDOW {
+            if self.window.room() == 0 || self.refused.is_full() {
+                return false;
+            }
+            let Some(message) = self.queue_reader.outbox.take(self.counters) else { return false };
+            self.taken = message.number;
+            if self.refused.contains(&message.camera) {
+                self.hold([Arc::new(message)]);
+            } else {
+                self.window.push(Arc::new(message));
+            }
+        }
+        true
     }
 
     /// Sends the window's next message.
@@ -268,7 +280,11 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         if self.window.sent() {
             Counters::add(&self.counters.resent, 1);
         }
-        // Handles the events that are here already; then the sockets get their turn.
+        self.handle_events().await
+    }
+
+    /// Handles the events that are here already; then the sockets get their turn.
+    async fn handle_events(&mut self) -> Option<EndOfConnection> {
         for _ in 0..WINDOW {
             let Some(event) = self.client.event().now_or_never() else { break };
             if let Some(left) = self.handle_event(event) {
@@ -326,24 +342,33 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         if self.refused.refuse(&first.camera, number, reason, self.moved) {
             log::error!("sink {}: {reason}; the messages of camera {} wait", self.name, first.camera);
         }
-        taken.into_iter().for_each(|message| self.hold(message));
+        self.hold(taken);
         self.report_connected(true);
     }
 
-    /// Keeps a message of a refused camera.
-    fn hold(&mut self, message: Arc<QueuedMessage>) {
-        let is_on_disk = self.queue_reader.outbox.is_on_disk(message.number);
-        for dropped in self.refused.hold(message, is_on_disk) {
-            Counters::add(&self.counters.failed, 1);
-            self.done(dropped);
-        }
+    /// Keeps messages of a refused camera.
+    fn hold(&mut self, messages: impl IntoIterator<Item = Arc<QueuedMessage>>) {
+        let Self { queue_reader, refused, .. } = self;
+        let hold = |message: Arc<QueuedMessage>| {
+            let is_on_disk = queue_reader.outbox.is_on_disk(message.number);
+            refused.hold(message, is_on_disk)
+        };
+        // All of them first: what is neither in the window nor here counts as done, and would not be sent after a restart.
+        let dropped: Vec<_> = messages.into_iter().flat_map(hold).collect();
+        self.drop_refused(&dropped);
+    }
+
+    /// Counts messages of refused cameras that are dropped.
+    fn drop_refused(&mut self, dropped: &[u64]) {
+        Counters::add(&self.counters.failed, dropped.len() as u64);
+        dropped.iter().for_each(|number| self.done(*number));
         self.report_refused();
     }
 
     /// Moves the messages of refused cameras that are due into the window.
     fn send_refused(&mut self) {
         let now = Instant::now();
-        while self.window.room() > 0
+        while self.window.room_for_refused(|camera| self.refused.contains(camera)) > 0
             && let Some(due) = self.refused.due(now)
         {
             match due {
@@ -408,8 +433,17 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
     fn configure(&mut self, config: SinkConfig) -> bool {
         let goes_on = self.client.configure(&config);
         self.queue_reader.outbox.configure(&config);
-        self.refused.configure(&config);
-        self.name = config.name;
+        self.name.clone_from(&config.name);
+        let dropped = self.refused.configure(&config);
+        if !dropped.is_empty() {
+            log::warn!(
+                "sink {}: dropped {} messages that the broker refused, of cameras that `cameras` does not list any more",
+                self.name,
+                dropped.len()
+            );
+            self.drop_refused(&dropped);
+            self.queue_reader.outbox.settle();
+        }
         goes_on
     }
 
@@ -534,7 +568,105 @@ impl ConnectionState {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use visiond_flow::message::Published;
+    use visiond_flow::testing::door_message;
+    use visiond_system::stop::Stop;
+
     use super::*;
+
+    /// A client of a broker that says nothing.
+    struct Silent;
+
+    impl BrokerClient for Silent {
+        async fn connect(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+        async fn send(&mut self, _: &QueuedMessage) -> Result<(), String> {
+            Ok(())
+        }
+        async fn event(&mut self) -> BrokerEvent {
+            std::future::pending().await
+        }
+        async fn close(&mut self, _: Duration) {}
+        fn configure(&mut self, _: &SinkConfig) -> bool {
+            true
+        }
+    }
+
+    /// Runs `test` with a durable sink whose outbox has messages 1 to `messages` of the camera "door", which is refused.
+    fn with_sink(messages: u64, queue: usize, test: impl FnOnce(&mut SinkLoop<'_, Silent>)) {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let config = durable(folder.path(), queue);
+            let sink = BrokerSink::open(&config, Silent, IfUnusable::Refuse).unwrap();
+            let queue = Queue::of(&config, &Stop::new().unwrap());
+            let mut sink = SinkLoop::new(sink, &queue).unwrap();
+            let messages: Vec<_> = (0..messages).map(|n| Arc::new(Published::new(door_message(n, 1)))).collect();
+            sink.queue_reader.outbox.put(&messages, sink.counters);
+            sink.refused.refuse(&"door".into(), 0, "no right", Instant::now());
+            test(&mut sink);
+        });
+    }
+
+    fn durable(folder: &Path, queue: usize) -> SinkConfig {
+        SinkConfig {
+            durable: true,
+            spool_directory: Some(folder.to_owned()),
+            spool_bytes: 1 << 30,
+            queue,
+            ..SinkConfig::default()
+        }
+    }
+
+    #[test]
+    fn a_dropped_message_does_not_settle_those_that_are_taken_out_with_it() {
+        with_sink(3, 1, |sink| {
+            let [trial, refused, waiting] = [0; 3].map(|_| sink.queue_reader.outbox.take(sink.counters).unwrap());
+            sink.taken = 3;
+            // The disk refused the last two.
+            let writer = sink.queue_reader.outbox.spool_writer.as_mut().unwrap();
+            writer.memory_only = [2, 3].into();
+            sink.hold([Arc::new(waiting)]);
+            sink.window.push(Arc::new(refused));
+            sink.window.next();
+            sink.window.sent();
+            sink.window.push(Arc::new(trial));
+            // Memory has room for one of both.
+            sink.refuse(2, "no right");
+            assert_eq!((sink.refused.len(), sink.refused.first_number()), (2, Some(1)));
+            assert_eq!(sink.counters.failed.load(Ordering::Relaxed), 1);
+            let spool = sink.queue_reader.outbox.spool_writer.as_ref().unwrap().spool.as_ref().unwrap();
+            assert_eq!(spool.records(), 3, "the first is not acknowledged");
+        });
+    }
+
+    #[test]
+    fn a_refused_camera_that_the_sink_has_no_more_leaves_the_spool() {
+        with_sink(3, 1, |sink| {
+            sink.fill_window();
+            let records = |sink: &SinkLoop<'_, Silent>| {
+                sink.queue_reader.outbox.spool_writer.as_ref().unwrap().spool.as_ref().unwrap().records()
+            };
+            assert_eq!((sink.refused.len(), records(sink)), (3, 3));
+            sink.configure(SinkConfig { cameras: vec!["yard".to_owned()], ..SinkConfig::default() });
+            assert_eq!((sink.refused.len(), records(sink)), (0, 0));
+            assert_eq!(sink.counters.failed.load(Ordering::Relaxed), 3);
+        });
+    }
+
+    #[test]
+    fn a_long_backlog_of_a_refused_camera_is_read_in_parts() {
+        with_sink(600, 10, |sink| {
+            for (held, more) in [(256, true), (512, true), (600, false), (600, false)] {
+                assert_eq!((sink.fill_window(), sink.refused.len(), sink.window.len()), (more, held, 0));
+            }
+        });
+    }
 
     /// Connects, loses the connection after `lasted`, and returns the pause until the next attempt.
     fn pause_after(state: &mut ConnectionState, now: &mut Instant, lasted: Duration) -> Duration {

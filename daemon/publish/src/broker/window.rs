@@ -47,6 +47,15 @@ impl Window {
         if bytes < WINDOW_BYTES { WINDOW.saturating_sub(self.entries.len()) } else { 0 }
     }
 
+    /// Returns how many more messages of refused cameras it has room for. They take half of it at most, so that a camera that is
+    /// accepted again does not hold up the others until its backlog is out.
+    pub fn room_for_refused(&self, is_refused: impl Fn(&str) -> bool) -> usize {
+        let theirs = self.entries.iter().filter(|entry| is_refused(&entry.message.camera));
+        let (messages, bytes) =
+            theirs.fold((0, 0), |(messages, bytes), entry| (messages + 1, bytes + entry.message.line.len()));
+        if bytes < WINDOW_BYTES / 2 { self.room().min((WINDOW / 2).saturating_sub(messages)) } else { 0 }
+    }
+
     pub fn outstanding(&self) -> usize {
         self.entries.iter().filter(|entry| !entry.acknowledged).count()
     }
@@ -152,6 +161,39 @@ mod tests {
         assert_eq!((window.awaits(), window.first_number()), (true, Some(13)));
         assert!(window.acknowledge(13));
         assert!(window.len() == 0 && !window.awaits());
+    }
+
+    #[test]
+    fn refused_cameras_get_half_of_it_at_most() {
+        let mut window = Window::default();
+        let room = |window: &Window| window.room_for_refused(|camera| camera == "yard");
+        for number in 0..WINDOW as u64 / 2 {
+            assert_eq!(room(&window), WINDOW / 2 - number as usize);
+            window.push(message(number, "yard"));
+        }
+        assert_eq!((room(&window), window.room()), (0, WINDOW / 2));
+        // A full window has room for none, whose messages it may have.
+        let mut window = window_of("door", WINDOW - 1);
+        assert_eq!(room(&window), 1);
+        window.push(message(WINDOW as u64, "door"));
+        assert_eq!(room(&window), 0);
+        // Half of the bytes.
+        let mut window = Window::default();
+        let large = |camera: &str, number| {
+            let line = vec![b'x'; WINDOW_BYTES / 2].into();
+            Arc::new(QueuedMessage { line, ..Arc::unwrap_or_clone(message(number, camera)) })
+        };
+        window.push(large("door", 1));
+        assert_eq!(room(&window), WINDOW / 2);
+        let mut window = Window::default();
+        window.push(large("yard", 1));
+        assert_eq!((room(&window), window.room()), (0, WINDOW - 1));
+    }
+
+    fn window_of(camera: &str, messages: usize) -> Window {
+        let mut window = Window::default();
+        (0..messages as u64).for_each(|number| window.push(message(number, camera)));
+        window
     }
 
     #[test]

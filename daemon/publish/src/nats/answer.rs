@@ -37,17 +37,36 @@ pub fn api_answer(payload: &[u8]) -> Option<Result<(), Refusal>> {
     Some(error.map_or(Ok(()), Err))
 }
 
+/// The error code of a message that is larger than the stream ever accepts, by its `max_msg_size`.
+const TOO_LARGE: u64 = 10054;
+
+/// Why a stream has not accepted a message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rejection {
+    pub reason: String,
+    /// The stream can never accept it.
+    pub is_final: bool,
+}
+
+impl From<String> for Rejection {
+    fn from(reason: String) -> Self {
+        Self { reason, is_final: false }
+    }
+}
+
 /// Returns why an answer is no acknowledgement of a message.
-pub fn acknowledgement(payload: &[u8]) -> Result<(), String> {
+pub fn acknowledgement(payload: &[u8]) -> Result<(), Rejection> {
     #[derive(Deserialize)]
     struct Acknowledgement {
         error: Option<Refusal>,
         stream: Option<String>,
     }
     match serde_json::from_slice(payload) {
-        Ok(Acknowledgement { error: Some(refusal), .. }) => Err(refusal.to_string()),
+        Ok(Acknowledgement { error: Some(refusal), .. }) => {
+            Err(Rejection { reason: refusal.to_string(), is_final: refusal.err_code == TOO_LARGE })
+        }
         Ok(Acknowledgement { error: None, stream: Some(_) }) => Ok(()),
-        _ => Err("its answer is no acknowledgement".to_owned()),
+        _ => Err("its answer is no acknowledgement".to_owned().into()),
     }
 }
 
@@ -57,7 +76,7 @@ mod tests {
 
     #[test]
     fn only_the_answer_of_a_stream_acknowledges_a_message() {
-        let told = |payload: &str| acknowledgement(payload.as_bytes());
+        let told = |payload: &str| acknowledgement(payload.as_bytes()).map_err(|rejection| rejection.reason);
         assert_eq!(told(r#"{"stream":"visiond","seq":7,"duplicate":true}"#), Ok(()));
         let refused =
             r#"{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"},"seq":0}"#;

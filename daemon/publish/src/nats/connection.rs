@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::ReadBuf;
 use visiond_config::types::NatsSinkConfig;
 
-use super::answer::acknowledgement;
+use super::answer::{Rejection, acknowledgement};
 use super::auth::ClientAuth;
 use super::connect::{Accepted, ENDED, describe_io_error, explain_server, open};
 use super::protocol::{self, PING, PONG, Reply, ServerOp, decode};
@@ -74,6 +74,8 @@ pub enum Answer {
     Acknowledged(QueuedMessage),
     /// No stream accepts the message of this number now, and why.
     Refused(u64, String),
+    /// The stream can never accept the message of this number, and why.
+    Impossible(u64, String),
     /// The sink does not wait for it.
     Nothing,
 }
@@ -89,6 +91,10 @@ struct InFlight {
 impl InFlight {
     fn refused(self, reason: String) -> Answer {
         if self.news { Answer::Refused(self.message.number, reason) } else { Answer::Nothing }
+    }
+
+    fn impossible(self, reason: String) -> Answer {
+        if self.news { Answer::Impossible(self.message.number, reason) } else { Answer::Nothing }
     }
 }
 
@@ -172,7 +178,8 @@ impl NatsConnection {
                     self.acknowledged_of = self.acknowledged_of.max(Some(answered.sent));
                     if answered.news { Answer::Acknowledged(answered.message) } else { Answer::Nothing }
                 }
-                Some(reason) => answered.refused(self.at(&reason)),
+                Some(Rejection { reason, is_final: true }) => answered.impossible(self.at(&reason)),
+                Some(Rejection { reason, is_final: false }) => answered.refused(self.at(&reason)),
             });
         }
     }
@@ -213,20 +220,26 @@ impl NatsConnection {
     }
 
     /// Returns why the stream does not accept a message; `None` if it does.
-    fn refusal(&self, answered: &InFlight, reply: Result<Reply, String>) -> Option<String> {
-        let camera = &answered.message.camera;
+    fn refusal(&self, answered: &InFlight, reply: Result<Reply, String>) -> Option<Rejection> {
+        let QueuedMessage { camera, id, .. } = &answered.message;
         let reply = match reply {
             Ok(reply) => reply,
-            Err(words) => return Some(words),
+            Err(words) => return Some(words.into()),
         };
         if reply.status == Some(NO_RESPONDERS) {
-            return Some(format!(
+            let reason = format!(
                 "no stream accepts the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
                  `create_stream`; start the server with -js if it has no streams at all"
-            ));
+            );
+            return Some(reason.into());
         }
-        let why = acknowledgement(&reply.payload).err()?;
-        Some(format!("the stream rejects the messages of camera {camera}: {why}"))
+        let Rejection { reason, is_final } = acknowledgement(&reply.payload).err()?;
+        let reason = if is_final {
+            format!("the stream rejects {id} of camera {camera}: {reason}; raise the stream's max_msg_size")
+        } else {
+            format!("the stream rejects the messages of camera {camera}: {reason}")
+        };
+        Some(Rejection { reason, is_final })
     }
 
     /// Returns the next answer and its number; `None` if there is none until then. Pings a silent server meanwhile.

@@ -17,6 +17,8 @@ const MARK: [u8; 4] = *b"\xf5vsr";
 const HEAD: usize = 12;
 /// Bytes of the body before the texts.
 const FIXED: usize = 11;
+/// The fewest bytes of a record.
+pub const SHORTEST: usize = HEAD + FIXED;
 /// The largest number of a message; a larger one is damage, and what counts on from it would overflow.
 pub const LARGEST_NUMBER: u64 = u64::MAX >> 1;
 /// The longest body; anything longer is not a record.

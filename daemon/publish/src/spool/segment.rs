@@ -24,7 +24,7 @@ pub struct Segment {
     pub first: u64,
     /// Its length, as far as it has records.
     pub bytes: u64,
-    /// How many whole records it has, and the number of the last.
+    /// How many whole records it has, and the number of the last; about, see [`Segment::estimate`].
     pub records: u64,
     pub last: u64,
 }
@@ -64,6 +64,14 @@ impl Segment {
             self.last = self.last.max(message.number);
         }
         Ok((self.records > 0).then_some(self.last))
+    }
+
+    /// Estimates its records without reading it, from its length and the first number of the segment after it: reading a full
+    /// spool takes an SD card many seconds. Numbers that are missing count, as far as there is room for their records.
+    pub fn estimate(&mut self, next_first: u64) {
+        let room = self.bytes.saturating_sub(HEAD.len() as u64) / record::SHORTEST as u64;
+        self.records = next_first.saturating_sub(self.first).min(room);
+        self.last = next_first.saturating_sub(1);
     }
 
     /// Returns how many of its records have a number of at least `from`. Numbers may be missing.

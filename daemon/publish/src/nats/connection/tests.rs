@@ -119,6 +119,24 @@ fn a_message_that_no_stream_accepts_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
+fn a_message_that_the_stream_can_never_accept_is_given_up() {
+    run(async {
+        let (mut connection, mut server) = connection_with(1 << 16);
+        connection.send("a", &message(7, "{}"), true).await;
+        connection.send("a", &message(8, "{}"), false).await;
+        let too_large =
+            r#"{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"}}"#;
+        says(&mut server, &(answer(1, too_large) + &answer(2, too_large))).await;
+        let words = "nats://test: the stream rejects 0-7 of camera door: message size exceeds maximum allowed";
+        match connection.next().await {
+            Ok(Answer::Impossible(7, reason)) if reason.starts_with(words) && reason.contains("max_msg_size") => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(acknowledged(&mut connection).await, Some(Ok(None)), "the sink does not wait for it");
+    });
+}
+
+#[test]
 fn a_subject_whose_messages_are_not_acknowledged_is_refused_if_others_are() {
     run(async {
         let (mut connection, mut server) = connection_with(1 << 16);
