@@ -11,9 +11,11 @@ mod discovery;
 mod session;
 mod topics;
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_system::credentials::Login;
 
@@ -23,6 +25,7 @@ use self::connect::NoSession;
 use self::session::{MqttSession, SessionEvent};
 use self::topics::Topics;
 use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, tls};
+use crate::queue::Removed;
 use crate::sink::{SinkContext, SinkError};
 
 /// The client of an MQTT broker, and its session.
@@ -33,12 +36,37 @@ pub struct MqttClient {
     topics: Topics,
     cameras: RetainedCameras,
     session: Option<MqttSession>,
+    succession: Succession,
     /// The strongest will that the broker accepts.
     will_delivery: WillDelivery,
     /// The one of the last session.
     accepted_will: WillDelivery,
     /// How many connections in a row the broker closed without an answer.
     closed: u32,
+}
+
+/// Set once another sink publishes to the same topics: what the broker retains there is that sink's.
+pub type Succession = Arc<OnceLock<Removed>>;
+
+/// Whether both sinks publish to the same topics of one broker.
+pub fn shares_topics(a: &MqttSinkConfig, b: &MqttSinkConfig) -> bool {
+    a.topic_prefix == b.topic_prefix && same_broker(&a.url, &b.url)
+}
+
+/// Whether `stays` announces cameras to Home Assistant where `gone` does.
+pub fn shares_discovery(gone: &MqttSinkConfig, stays: &MqttSinkConfig) -> bool {
+    stays.home_assistant && gone.discovery_prefix == stays.discovery_prefix && same_broker(&gone.url, &stays.url)
+}
+
+/// Whether two URLs are those of one broker. With and without TLS it has two ports.
+fn same_broker(a: &str, b: &str) -> bool {
+    let (Some((scheme, host, port)), Some((other_scheme, other_host, other_port))) = (split_broker(a), split_broker(b))
+    else {
+        return false;
+    };
+    // Of one scheme, an absent port is the same as the default one.
+    let number = |port: Option<u16>| port.unwrap_or(connect::default_port(scheme));
+    host.eq_ignore_ascii_case(other_host) && (scheme != other_scheme || number(port) == number(other_port))
 }
 
 /// So many such connections in a row may mean that a broker of MQTT 3.1.1 does not accept the will: then weaker ones are tried.
@@ -76,10 +104,17 @@ impl MqttClient {
             topics,
             cameras,
             session: None,
+            succession: Succession::default(),
             will_delivery: WILLS[0],
             accepted_will: WILLS[0],
             closed: 0,
         })
+    }
+
+    /// Lets whoever has `succession` say that another sink follows this one.
+    pub fn with_succession(mut self, succession: &Succession) -> Self {
+        self.succession = Arc::clone(succession);
+        self
     }
 
     fn connect_packet(&self) -> Result<Connect, String> {
@@ -236,7 +271,12 @@ impl BrokerClient for MqttClient {
     async fn close(&mut self, within: Duration) {
         let offline = self.availability("offline");
         if let Some(mut session) = self.session.take() {
-            session.publish(offline);
+            match self.succession.get() {
+                // It may be online already.
+                Some(Removed { shares_discovery: true }) => {}
+                Some(_) => self.cameras.clear_discovery(&mut session),
+                None => session.publish(offline),
+            }
             session.close(within).await;
         }
     }
@@ -310,7 +350,6 @@ mod tests {
 
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
-    use std::sync::Arc;
 
     use bytes::BytesMut;
     use rumqttc::v5::mqttbytes::v5;
@@ -353,6 +392,24 @@ mod tests {
             let mut client = MqttClient::open(&plain, config, context).unwrap();
             client.configure(&sink(before));
             assert_eq!(client.configure(&sink(after)), !reconnects, "{before}\n{after}");
+        }
+    }
+
+    #[test]
+    fn a_broker_is_known_by_its_host_and_of_one_scheme_by_its_port() {
+        for (a, b, same) in [
+            ("mqtt://a", "mqtt://a:1883/", true),
+            ("mqtt://a", "mqtt://A", true),
+            ("mqtt://a", "mqtts://a", true),
+            ("mqtts://a:8884", "mqtt://a:1884", true),
+            ("mqtts://a", "mqtts://a:8883", true),
+            ("mqtt://[::1]", "mqtts://[::1]:8883", true),
+            ("mqtt://a", "mqtt://a:8883", false),
+            ("mqtts://a", "mqtts://a:1883", false),
+            ("mqtt://a", "mqtt://b", false),
+            ("mqtt://a", "mqtts://b", false),
+        ] {
+            assert_eq!((same_broker(a, b), same_broker(b, a)), (same, same), "{a} {b}");
         }
     }
 

@@ -231,7 +231,14 @@ impl RetainedCameras {
     /// announces it.
     pub fn removed(&self, session: &mut MqttSession, clears_discovery: bool) {
         self.known.keys().for_each(|camera| self.clear(session, camera));
-        for topic in self.announced.keys().filter(|_| clears_discovery) {
+        if clears_discovery {
+            self.clear_discovery(session);
+        }
+    }
+
+    /// Clears the discovery of every camera, because no other sink announces them there.
+    pub fn clear_discovery(&self, session: &mut MqttSession) {
+        for topic in self.announced.keys() {
             session.publish(self.retained(topic.clone(), Bytes::new(), JSON));
         }
     }

@@ -47,11 +47,16 @@ impl NoSession {
     }
 }
 
+/// Returns the port of a URL without one.
+pub fn default_port(scheme: &str) -> u16 {
+    if scheme == "mqtts" { 8883 } else { 1883 }
+}
+
 /// Starts a session.
 pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, NoSession> {
     let (scheme, host, port) = split_broker(&config.url).ok_or("is not a broker's URL")?;
     let encrypted = scheme == "mqtts";
-    let port = port.unwrap_or(if encrypted { 8883 } else { 1883 });
+    let port = port.unwrap_or(default_port(scheme));
     let tcp = TcpStream::connect((host, port)).await.map_err(|error| unreachable(&error, host, port))?;
     // A small message must not wait for the acknowledgement of the one before.
     let _ = tcp.set_nodelay(true);
