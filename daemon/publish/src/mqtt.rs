@@ -37,10 +37,13 @@ pub struct MqttClient {
     cameras: RetainedCameras,
     session: Option<MqttSession>,
     succession: Succession,
-    /// The strongest will that the broker accepts.
+    /// The will to try next.
     will_delivery: WillDelivery,
     /// The one of the last session.
     accepted_will: WillDelivery,
+    /// MQTT 3.1.1: whether the broker acknowledged nothing in a session with that will, which is weak. Then messages are as weak: the
+    /// will alone may be so because a proxy closed the connections, while the broker was away.
+    limits_messages: bool,
     /// How many connections in a row the broker closed without an answer.
     closed: u32,
 }
@@ -107,6 +110,7 @@ impl MqttClient {
             succession: Succession::default(),
             will_delivery: WILLS[0],
             accepted_will: WILLS[0],
+            limits_messages: false,
             closed: 0,
         })
     }
@@ -140,27 +144,57 @@ impl MqttClient {
             match connect::open(&self.config, &connect).await {
                 Err(NoSession::Will(SessionRefusal::Retain)) if before.retain => self.will_delivery.retain = false,
                 Err(NoSession::Will(_)) if before.qos > 0 => self.will_delivery.qos = 0,
+                Err(NoSession::Closed(_)) if self.is_v3() && before == WILLS[0] && self.accepted_will != before => {
+                    self.will_delivery = self.accepted_will;
+                }
                 other => {
                     self.note_end(&other);
-                    return other;
+                    return other.map(|session| self.limited(session));
                 }
             }
         }
         Err("the broker accepts no will".into())
     }
 
+    fn is_v3(&self) -> bool {
+        self.config.protocol == MqttProtocol::V3
+    }
+
+    fn limited(&self, mut session: MqttSession) -> MqttSession {
+        if self.limits_messages {
+            session.limit_to(self.accepted_will);
+        }
+        session
+    }
+
+    /// Notes that the broker ended the session.
+    fn note_lost(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        let is_weak = self.is_v3() && self.accepted_will != WILLS[0];
+        if is_weak && !self.limits_messages && !session.has_acknowledged() {
+            self.limits_messages = true;
+            self.warn_of_limits();
+        }
+    }
+
     /// Notes how an attempt ended. A broker that closes one connection after the other without an answer gets another will next time.
     fn note_end(&mut self, end: &Result<MqttSession, NoSession>) {
         match end {
-            Err(NoSession::Closed(_)) if self.config.protocol == MqttProtocol::V3 => {
+            Err(NoSession::Closed(_)) if self.is_v3() => {
                 self.closed += 1;
                 let weaker = self.closed.checked_sub(CLOSED_FOR_WILL).map_or(0, |more| more as usize + 1);
                 self.will_delivery = WILLS[weaker % WILLS.len()];
             }
             Ok(_) => {
                 self.closed = 0;
-                if std::mem::replace(&mut self.accepted_will, self.will_delivery) != self.will_delivery {
-                    self.warn_of_will();
+                // The next session begins with the strongest.
+                let accepted = std::mem::replace(&mut self.will_delivery, WILLS[0]);
+                if std::mem::replace(&mut self.accepted_will, accepted) != accepted {
+                    self.limits_messages = false;
+                    // One of MQTT 3.1.1 does not say what it lacks.
+                    if !self.is_v3() {
+                        self.warn_of_limits();
+                    }
                 }
             }
             Err(_) if self.closed > 0 => (self.will_delivery, self.closed) = (WILLS[0], 0),
@@ -168,8 +202,8 @@ impl MqttClient {
         }
     }
 
-    fn warn_of_will(&self) {
-        let WillDelivery { retain, qos } = self.will_delivery;
+    fn warn_of_limits(&self) {
+        let WillDelivery { retain, qos } = self.accepted_will;
         let lacks = match (retain, qos) {
             (true, 1) => return,
             (false, 1) => "retains nothing: a reader that connects later gets no state, picture or availability",
@@ -255,7 +289,7 @@ impl BrokerClient for MqttClient {
                 BrokerEvent::Nothing
             }
             SessionEvent::Lost(reason) => {
-                self.session = None;
+                self.note_lost();
                 let (id, remedy) = (self.client_id(), self.client_id_remedy());
                 let remedy = format!("if another client uses the client id {id}, {remedy}; else see the broker's log");
                 BrokerEvent::Lost(Loss { reason: format!("{}: {reason}", self.config.url), remedy: Some(remedy) })
@@ -293,7 +327,7 @@ impl BrokerClient for MqttClient {
                     None => {
                         let mut connect = self.connect_packet().ok()?;
                         (connect.client_id, connect.will) = (format!("{}-removed", connect.client_id), None);
-                        connect::open(&self.config, &connect).await.ok()?
+                        self.limited(connect::open(&self.config, &connect).await.ok()?)
                     }
                 };
                 self.cameras.removed(&mut open, !shares_discovery);
@@ -321,7 +355,8 @@ impl BrokerClient for MqttClient {
             (url, protocol, login, ca, certificate, key, client_id, keep_alive)
         };
         if (&before.url, before.protocol) != (&new.url, new.protocol) {
-            (self.will_delivery, self.accepted_will, self.closed) = (WILLS[0], WILLS[0], 0);
+            (self.will_delivery, self.accepted_will) = (WILLS[0], WILLS[0]);
+            (self.limits_messages, self.closed) = (false, 0);
         }
         let same_name = self.sink == config.name || new.client_id.is_some();
         self.sink.clone_from(&config.name);
@@ -352,6 +387,7 @@ mod tests {
     use std::path::Path;
 
     use bytes::BytesMut;
+    use rumqttc::mqttbytes::v4;
     use rumqttc::v5::mqttbytes::v5;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -556,6 +592,100 @@ mod tests {
             // The state of visiond is too long as well.
             assert!(matches!(client.event().await, BrokerEvent::Impossible(None, _)));
             assert!(matches!(client.event().await, BrokerEvent::Impossible(Some(7), _)));
+        });
+    }
+
+    /// Accepts a connection of MQTT 3.1.1. Closes it if its will is stronger than `strongest`, or there is none.
+    async fn accept_will(listener: &TcpListener, strongest: Option<WillDelivery>) -> (WillDelivery, Option<TcpStream>) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut bytes = BytesMut::new();
+        let will = loop {
+            match v4::Packet::read(&mut bytes, usize::MAX) {
+                Ok(v4::Packet::Connect(connect)) => break connect.last_will.unwrap(),
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => bytes.extend_from_slice(&[stream.read_u8().await.unwrap()]),
+            }
+        };
+        let will = WillDelivery { retain: will.retain, qos: will.qos as u8 };
+        let accepts = strongest.is_some_and(|most| will.retain <= most.retain && will.qos <= most.qos);
+        if accepts {
+            stream.write_all(&[0x20, 2, 0, 0]).await.unwrap();
+        }
+        (will, accepts.then_some(stream))
+    }
+
+    /// Connects once. Returns the wills that the broker was shown, and how the session's first message came: retained, and its QoS.
+    /// Then the broker closes the connection.
+    async fn meet(
+        client: &mut MqttClient,
+        listener: &TcpListener,
+        strongest: Option<WillDelivery>,
+        acknowledges: bool,
+    ) -> (Vec<WillDelivery>, Option<(bool, u8)>) {
+        let (mut wills, mut session) = (Vec::new(), None);
+        {
+            let mut connected = std::pin::pin!(client.connect());
+            loop {
+                tokio::select! {
+                    _ = &mut connected => break,
+                    (will, stream) = accept_will(listener, strongest) => {
+                        wills.push(will);
+                        session = stream;
+                    }
+                }
+            }
+        }
+        let Some(mut broker) = session else { return (wills, None) };
+        let closes = async {
+            let head = broker.read_u8().await.unwrap();
+            if acknowledges {
+                broker.write_all(&[0x40, 2, 0, 1]).await.unwrap();
+            }
+            broker.shutdown().await.unwrap();
+            (head & 1 == 1, head >> 1 & 3)
+        };
+        let (event, first) = tokio::join!(client.event(), closes);
+        assert!(matches!(event, BrokerEvent::Lost(_)), "{event:?}");
+        (wills, Some(first))
+    }
+
+    #[test]
+    fn connections_that_a_proxy_closes_weaken_no_message_and_no_later_will() {
+        within(async {
+            for acknowledges in [true, false] {
+                let (mut client, listener) = client("protocol = \"3.1.1\"").await;
+                for _ in 0..CLOSED_FOR_WILL {
+                    assert_eq!(meet(&mut client, &listener, None, true).await, (vec![WILLS[0]], None));
+                }
+                // The broker is back, and accepts whatever will comes next.
+                let met = meet(&mut client, &listener, Some(WILLS[0]), acknowledges).await;
+                assert_eq!(met, (vec![WILLS[1]], Some((true, 1))));
+                for _ in 0..2 {
+                    let met = meet(&mut client, &listener, Some(WILLS[0]), acknowledges).await;
+                    assert_eq!(met, (vec![WILLS[0]], Some((true, 1))));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_broker_of_3_1_1_that_takes_no_strong_will_nor_message_gets_weak_ones() {
+        within(async {
+            for (number, weak) in WILLS.into_iter().enumerate().skip(1) {
+                let (mut client, listener) = client("protocol = \"3.1.1\"").await;
+                let before = [WILLS[0], WILLS[0]].into_iter().chain(WILLS).take(2 + number);
+                for will in before {
+                    assert_eq!(meet(&mut client, &listener, Some(weak), false).await, (vec![will], None));
+                }
+                assert_eq!(meet(&mut client, &listener, Some(weak), false).await, (vec![weak], Some((true, 1))));
+                for _ in 0..2 {
+                    let met = meet(&mut client, &listener, Some(weak), false).await;
+                    assert_eq!(met, (vec![WILLS[0], weak], Some((weak.retain, weak.qos))));
+                }
+                // It has other settings now.
+                let met = meet(&mut client, &listener, Some(WILLS[0]), false).await;
+                assert_eq!(met, (vec![WILLS[0]], Some((true, 1))));
+            }
         });
     }
 

@@ -10,7 +10,7 @@ use tokio_rustls::TlsConnector;
 use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig};
 
-use super::codec::{Codec, Connect, Packet, SessionRefusal, WillDelivery};
+use super::codec::{Codec, Connect, Packet, SessionRefusal};
 use super::session::{MqttSession, describe_io_error};
 use crate::broker::{TcpOrTls, tls};
 
@@ -80,13 +80,7 @@ pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSess
     let mut input = BytesMut::new();
     loop {
         match codec.decode(&mut input) {
-            Ok(Some(Packet::ConnAck(mut limits))) => {
-                if config.protocol == MqttProtocol::V3 {
-                    // The broker cannot announce what it accepts, but it did not accept a stronger will.
-                    let WillDelivery { retain, qos } = connect.will_delivery;
-                    limits.retain = retain;
-                    limits.qos = if qos == 0 { 0 } else { limits.qos };
-                }
+            Ok(Some(Packet::ConnAck(limits))) => {
                 return Ok(MqttSession::new(stream, codec, limits, config.keep_alive, input));
             }
             Ok(Some(Packet::Refused(refusal @ (SessionRefusal::Retain | SessionRefusal::Qos)))) => {

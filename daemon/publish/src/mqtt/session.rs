@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use tokio::io::ReadBuf;
 
-use super::codec::{BrokerLimits, Codec, DISCONNECT, Incoming, PINGREQ, Packet, Publish, pubrel};
+use super::codec::{BrokerLimits, Codec, DISCONNECT, Incoming, PINGREQ, Packet, Publish, WillDelivery, pubrel};
 use crate::broker::{TcpOrTls, UNASKED_BYTES, unasked};
 
 /// How many bytes may wait for the socket before the session makes no more packets.
@@ -75,6 +75,8 @@ pub struct MqttSession {
     /// Messages of QoS 0, each with the value of `written` once its last byte is out.
     leaving: VecDeque<(u64, u64)>,
     events: VecDeque<SessionEvent>,
+    /// Whether the broker has acknowledged anything.
+    has_acknowledged: bool,
     /// How the session was lost.
     lost: Option<SessionEvent>,
     keep_alive: Duration,
@@ -121,6 +123,7 @@ impl MqttSession {
             last_number: 0,
             leaving: VecDeque::new(),
             events: VecDeque::new(),
+            has_acknowledged: false,
             lost: None,
             keep_alive,
             now,
@@ -161,6 +164,19 @@ impl MqttSession {
     /// Whether the broker retains messages.
     pub fn retains(&self) -> bool {
         self.limits.retain
+    }
+
+    /// Whether the broker has acknowledged a message.
+    pub fn has_acknowledged(&self) -> bool {
+        self.has_acknowledged
+    }
+
+    /// Makes the session publish only what a broker accepts that accepts no stronger will.
+    pub fn limit_to(&mut self, WillDelivery { retain, qos }: WillDelivery) {
+        self.limits.retain &= retain;
+        if qos == 0 {
+            self.limits.qos = 0;
+        }
     }
 
     /// Returns how many bytes they have.
@@ -385,6 +401,7 @@ impl MqttSession {
     }
 
     fn received(&mut self, packet: Packet) {
+        self.has_acknowledged |= matches!(packet, Packet::PubAck(..) | Packet::PubRec(..));
         match packet {
             Packet::PubAck(id, Ok(())) | Packet::PubComp(id) => {
                 let Some(sent) = self.in_flight.remove(&id) else { return };
