@@ -148,6 +148,11 @@ impl MqttSession {
         if let Some(refused) = self.refused.get_mut(&publish.topic) {
             *refused = to_keep(&publish);
         }
+        if publish.retain && publish.payload.is_empty() {
+            // It overtakes the sink's messages, which must not be retained after it.
+            let overtaken = self.messages.iter_mut().filter(|(_, message)| message.topic == publish.topic);
+            overtaken.for_each(|(_, message)| message.retain = false);
+        }
         self.own.push_back(publish);
     }
 
@@ -423,9 +428,9 @@ impl MqttSession {
                 _ => {}
             },
             Packet::PubAck(id, Err(reason)) | Packet::PubRec(id, Err(reason)) => {
-                if let Some(InFlight { number, publish, .. }) = self.in_flight.remove(&id) {
+                if let Some(sent) = self.in_flight.remove(&id) {
                     self.unasked = 0;
-                    self.refused(number, publish, reason);
+                    self.refused(id, sent, reason);
                 }
             }
             Packet::UnsubAck => self.subscribed = (0, 0),
@@ -447,7 +452,7 @@ impl MqttSession {
     }
 
     /// Reports a refused message, which the sink sends again, or a refused state or picture.
-    fn refused(&mut self, number: Option<u64>, publish: Publish, reason: String) {
+    fn refused(&mut self, id: u16, InFlight { number, publish, .. }: InFlight, reason: String) {
         match number {
             Some(number) => self.events.push_back(SessionEvent::Refused(number, publish.topic, reason)),
             None => {
@@ -456,11 +461,21 @@ impl MqttSession {
                 }
                 self.refused_until.get_or_insert(self.now + REFUSED_WAIT);
                 if self.refused.len() < MOST_REFUSED && !self.refused.contains_key(&publish.topic) {
-                    let kept = to_keep(&publish);
+                    let kept = to_keep(self.newest(id, &publish));
                     self.refused.insert(publish.topic, kept);
                 }
             }
         }
+    }
+
+    /// Returns the newest state or picture of the topic of `publish`, which had that packet id: others may be on their way.
+    fn newest<'a>(&'a self, id: u16, publish: &'a Publish) -> &'a Publish {
+        let same = |other: &&Publish| other.topic == publish.topic;
+        let own = self.in_flight.iter().filter(|(_, sent)| sent.number.is_none());
+        let sent = own.map(|(id, sent)| (*id, &sent.publish)).filter(|(_, other)| same(other));
+        // Packet ids count up, and begin again.
+        let newest = sent.chain([(id, publish)]).min_by_key(|(id, _)| self.last_number.wrapping_sub(*id));
+        self.own.iter().rfind(same).or(newest.map(|(_, publish)| publish)).unwrap_or(publish)
     }
 }
 
