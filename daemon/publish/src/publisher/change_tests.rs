@@ -136,17 +136,20 @@ fn the_last_reader_that_leaves_ends_the_daemon_and_the_first_does_not() {
     assert!(stop.is_raised() && matches!(publisher.failure(), Some(PublishError::ReaderGone)));
 }
 
-/// An MQTT broker that notes what each of its clients publishes: topic and payload.
+/// What a client has published: topic and payload.
+type Said = Vec<(String, String)>;
+
+/// An MQTT broker that notes what each of its clients publishes.
 struct Broker {
     url: String,
-    clients: Arc<Mutex<Vec<Vec<(String, String)>>>>,
+    clients: Arc<Mutex<Vec<Said>>>,
 }
 
 impl Broker {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("mqtt://{}", listener.local_addr().unwrap());
-        let clients: Arc<Mutex<Vec<Vec<_>>>> = Arc::default();
+        let clients: Arc<Mutex<Vec<Said>>> = Arc::default();
         let noted = Arc::clone(&clients);
         // The threads end with the process.
         std::thread::spawn(move || {
