@@ -11,9 +11,11 @@ mod discovery;
 mod session;
 mod topics;
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_system::credentials::Login;
 
@@ -23,6 +25,7 @@ use self::connect::NoSession;
 use self::session::{MqttSession, SessionEvent};
 use self::topics::Topics;
 use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, tls};
+use crate::queue::Removed;
 use crate::sink::{SinkContext, SinkError};
 
 /// The client of an MQTT broker, and its session.
@@ -33,12 +36,40 @@ pub struct MqttClient {
     topics: Topics,
     cameras: RetainedCameras,
     session: Option<MqttSession>,
-    /// The strongest will that the broker accepts.
+    succession: Succession,
+    /// The will to try next.
     will_delivery: WillDelivery,
     /// The one of the last session.
     accepted_will: WillDelivery,
+    /// MQTT 3.1.1: whether the broker acknowledged nothing in a session with that will, which is weak. Then messages are as weak: the
+    /// will alone may be so because a proxy closed the connections, while the broker was away.
+    limits_messages: bool,
     /// How many connections in a row the broker closed without an answer.
     closed: u32,
+}
+
+/// Set once another sink publishes to the same topics: what the broker retains there is that sink's.
+pub type Succession = Arc<OnceLock<Removed>>;
+
+/// Whether both sinks publish to the same topics of one broker.
+pub fn shares_topics(a: &MqttSinkConfig, b: &MqttSinkConfig) -> bool {
+    a.topic_prefix == b.topic_prefix && same_broker(&a.url, &b.url)
+}
+
+/// Whether `stays` announces cameras to Home Assistant where `gone` does.
+pub fn shares_discovery(gone: &MqttSinkConfig, stays: &MqttSinkConfig) -> bool {
+    stays.home_assistant && gone.discovery_prefix == stays.discovery_prefix && same_broker(&gone.url, &stays.url)
+}
+
+/// Whether two URLs are those of one broker. With and without TLS it has two ports.
+fn same_broker(a: &str, b: &str) -> bool {
+    let (Some((scheme, host, port)), Some((other_scheme, other_host, other_port))) = (split_broker(a), split_broker(b))
+    else {
+        return false;
+    };
+    // Of one scheme, an absent port is the same as the default one.
+    let number = |port: Option<u16>| port.unwrap_or(connect::default_port(scheme));
+    host.eq_ignore_ascii_case(other_host) && (scheme != other_scheme || number(port) == number(other_port))
 }
 
 /// So many such connections in a row may mean that a broker of MQTT 3.1.1 does not accept the will: then weaker ones are tried.
@@ -76,10 +107,18 @@ impl MqttClient {
             topics,
             cameras,
             session: None,
+            succession: Succession::default(),
             will_delivery: WILLS[0],
             accepted_will: WILLS[0],
+            limits_messages: false,
             closed: 0,
         })
+    }
+
+    /// Lets whoever has `succession` say that another sink follows this one.
+    pub fn with_succession(mut self, succession: &Succession) -> Self {
+        self.succession = Arc::clone(succession);
+        self
     }
 
     fn connect_packet(&self) -> Result<Connect, String> {
@@ -105,27 +144,57 @@ impl MqttClient {
             match connect::open(&self.config, &connect).await {
                 Err(NoSession::Will(SessionRefusal::Retain)) if before.retain => self.will_delivery.retain = false,
                 Err(NoSession::Will(_)) if before.qos > 0 => self.will_delivery.qos = 0,
+                Err(NoSession::Closed(_)) if self.is_v3() && before == WILLS[0] && self.accepted_will != before => {
+                    self.will_delivery = self.accepted_will;
+                }
                 other => {
                     self.note_end(&other);
-                    return other;
+                    return other.map(|session| self.limited(session));
                 }
             }
         }
         Err("the broker accepts no will".into())
     }
 
+    fn is_v3(&self) -> bool {
+        self.config.protocol == MqttProtocol::V3
+    }
+
+    fn limited(&self, mut session: MqttSession) -> MqttSession {
+        if self.limits_messages {
+            session.limit_to(self.accepted_will);
+        }
+        session
+    }
+
+    /// Notes that the broker ended the session.
+    fn note_lost(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        let is_weak = self.is_v3() && self.accepted_will != WILLS[0];
+        if is_weak && !self.limits_messages && !session.has_acknowledged() {
+            self.limits_messages = true;
+            self.warn_of_limits();
+        }
+    }
+
     /// Notes how an attempt ended. A broker that closes one connection after the other without an answer gets another will next time.
     fn note_end(&mut self, end: &Result<MqttSession, NoSession>) {
         match end {
-            Err(NoSession::Closed(_)) if self.config.protocol == MqttProtocol::V3 => {
+            Err(NoSession::Closed(_)) if self.is_v3() => {
                 self.closed += 1;
                 let weaker = self.closed.checked_sub(CLOSED_FOR_WILL).map_or(0, |more| more as usize + 1);
                 self.will_delivery = WILLS[weaker % WILLS.len()];
             }
             Ok(_) => {
                 self.closed = 0;
-                if std::mem::replace(&mut self.accepted_will, self.will_delivery) != self.will_delivery {
-                    self.warn_of_will();
+                // The next session begins with the strongest.
+                let accepted = std::mem::replace(&mut self.will_delivery, WILLS[0]);
+                if std::mem::replace(&mut self.accepted_will, accepted) != accepted {
+                    self.limits_messages = false;
+                    // One of MQTT 3.1.1 does not say what it lacks.
+                    if !self.is_v3() {
+                        self.warn_of_limits();
+                    }
                 }
             }
             Err(_) if self.closed > 0 => (self.will_delivery, self.closed) = (WILLS[0], 0),
@@ -133,8 +202,8 @@ impl MqttClient {
         }
     }
 
-    fn warn_of_will(&self) {
-        let WillDelivery { retain, qos } = self.will_delivery;
+    fn warn_of_limits(&self) {
+        let WillDelivery { retain, qos } = self.accepted_will;
         let lacks = match (retain, qos) {
             (true, 1) => return,
             (false, 1) => "retains nothing: a reader that connects later gets no state, picture or availability",
@@ -220,7 +289,7 @@ impl BrokerClient for MqttClient {
                 BrokerEvent::Nothing
             }
             SessionEvent::Lost(reason) => {
-                self.session = None;
+                self.note_lost();
                 let (id, remedy) = (self.client_id(), self.client_id_remedy());
                 let remedy = format!("if another client uses the client id {id}, {remedy}; else see the broker's log");
                 BrokerEvent::Lost(Loss { reason: format!("{}: {reason}", self.config.url), remedy: Some(remedy) })
@@ -236,7 +305,12 @@ impl BrokerClient for MqttClient {
     async fn close(&mut self, within: Duration) {
         let offline = self.availability("offline");
         if let Some(mut session) = self.session.take() {
-            session.publish(offline);
+            match self.succession.get() {
+                // It may be online already.
+                Some(Removed { shares_discovery: true }) => {}
+                Some(_) => self.cameras.clear_discovery(&mut session),
+                None => session.publish(offline),
+            }
             session.close(within).await;
         }
     }
@@ -253,7 +327,7 @@ impl BrokerClient for MqttClient {
                     None => {
                         let mut connect = self.connect_packet().ok()?;
                         (connect.client_id, connect.will) = (format!("{}-removed", connect.client_id), None);
-                        connect::open(&self.config, &connect).await.ok()?
+                        self.limited(connect::open(&self.config, &connect).await.ok()?)
                     }
                 };
                 self.cameras.removed(&mut open, !shares_discovery);
@@ -281,7 +355,8 @@ impl BrokerClient for MqttClient {
             (url, protocol, login, ca, certificate, key, client_id, keep_alive)
         };
         if (&before.url, before.protocol) != (&new.url, new.protocol) {
-            (self.will_delivery, self.accepted_will, self.closed) = (WILLS[0], WILLS[0], 0);
+            (self.will_delivery, self.accepted_will) = (WILLS[0], WILLS[0]);
+            (self.limits_messages, self.closed) = (false, 0);
         }
         let same_name = self.sink == config.name || new.client_id.is_some();
         self.sink.clone_from(&config.name);
@@ -310,9 +385,9 @@ mod tests {
 
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
-    use std::sync::Arc;
 
     use bytes::BytesMut;
+    use rumqttc::mqttbytes::v4;
     use rumqttc::v5::mqttbytes::v5;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -353,6 +428,24 @@ mod tests {
             let mut client = MqttClient::open(&plain, config, context).unwrap();
             client.configure(&sink(before));
             assert_eq!(client.configure(&sink(after)), !reconnects, "{before}\n{after}");
+        }
+    }
+
+    #[test]
+    fn a_broker_is_known_by_its_host_and_of_one_scheme_by_its_port() {
+        for (a, b, same) in [
+            ("mqtt://a", "mqtt://a:1883/", true),
+            ("mqtt://a", "mqtt://A", true),
+            ("mqtt://a", "mqtts://a", true),
+            ("mqtts://a:8884", "mqtt://a:1884", true),
+            ("mqtts://a", "mqtts://a:8883", true),
+            ("mqtt://[::1]", "mqtts://[::1]:8883", true),
+            ("mqtt://a", "mqtt://a:8883", false),
+            ("mqtts://a", "mqtts://a:1883", false),
+            ("mqtt://a", "mqtt://b", false),
+            ("mqtt://a", "mqtts://b", false),
+        ] {
+            assert_eq!((same_broker(a, b), same_broker(b, a)), (same, same), "{a} {b}");
         }
     }
 
@@ -499,6 +592,100 @@ mod tests {
             // The state of visiond is too long as well.
             assert!(matches!(client.event().await, BrokerEvent::Impossible(None, _)));
             assert!(matches!(client.event().await, BrokerEvent::Impossible(Some(7), _)));
+        });
+    }
+
+    /// Accepts a connection of MQTT 3.1.1. Closes it if its will is stronger than `strongest`, or there is none.
+    async fn accept_will(listener: &TcpListener, strongest: Option<WillDelivery>) -> (WillDelivery, Option<TcpStream>) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut bytes = BytesMut::new();
+        let will = loop {
+            match v4::Packet::read(&mut bytes, usize::MAX) {
+                Ok(v4::Packet::Connect(connect)) => break connect.last_will.unwrap(),
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => bytes.extend_from_slice(&[stream.read_u8().await.unwrap()]),
+            }
+        };
+        let will = WillDelivery { retain: will.retain, qos: will.qos as u8 };
+        let accepts = strongest.is_some_and(|most| will.retain <= most.retain && will.qos <= most.qos);
+        if accepts {
+            stream.write_all(&[0x20, 2, 0, 0]).await.unwrap();
+        }
+        (will, accepts.then_some(stream))
+    }
+
+    /// Connects once. Returns the wills that the broker was shown, and how the session's first message came: retained, and its QoS.
+    /// Then the broker closes the connection.
+    async fn meet(
+        client: &mut MqttClient,
+        listener: &TcpListener,
+        strongest: Option<WillDelivery>,
+        acknowledges: bool,
+    ) -> (Vec<WillDelivery>, Option<(bool, u8)>) {
+        let (mut wills, mut session) = (Vec::new(), None);
+        {
+            let mut connected = std::pin::pin!(client.connect());
+            loop {
+                tokio::select! {
+                    _ = &mut connected => break,
+                    (will, stream) = accept_will(listener, strongest) => {
+                        wills.push(will);
+                        session = stream;
+                    }
+                }
+            }
+        }
+        let Some(mut broker) = session else { return (wills, None) };
+        let closes = async {
+            let head = broker.read_u8().await.unwrap();
+            if acknowledges {
+                broker.write_all(&[0x40, 2, 0, 1]).await.unwrap();
+            }
+            broker.shutdown().await.unwrap();
+            (head & 1 == 1, head >> 1 & 3)
+        };
+        let (event, first) = tokio::join!(client.event(), closes);
+        assert!(matches!(event, BrokerEvent::Lost(_)), "{event:?}");
+        (wills, Some(first))
+    }
+
+    #[test]
+    fn connections_that_a_proxy_closes_weaken_no_message_and_no_later_will() {
+        within(async {
+            for acknowledges in [true, false] {
+                let (mut client, listener) = client("protocol = \"3.1.1\"").await;
+                for _ in 0..CLOSED_FOR_WILL {
+                    assert_eq!(meet(&mut client, &listener, None, true).await, (vec![WILLS[0]], None));
+                }
+                // The broker is back, and accepts whatever will comes next.
+                let met = meet(&mut client, &listener, Some(WILLS[0]), acknowledges).await;
+                assert_eq!(met, (vec![WILLS[1]], Some((true, 1))));
+                for _ in 0..2 {
+                    let met = meet(&mut client, &listener, Some(WILLS[0]), acknowledges).await;
+                    assert_eq!(met, (vec![WILLS[0]], Some((true, 1))));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_broker_of_3_1_1_that_takes_no_strong_will_nor_message_gets_weak_ones() {
+        within(async {
+            for (number, weak) in WILLS.into_iter().enumerate().skip(1) {
+                let (mut client, listener) = client("protocol = \"3.1.1\"").await;
+                let before = [WILLS[0], WILLS[0]].into_iter().chain(WILLS).take(2 + number);
+                for will in before {
+                    assert_eq!(meet(&mut client, &listener, Some(weak), false).await, (vec![will], None));
+                }
+                assert_eq!(meet(&mut client, &listener, Some(weak), false).await, (vec![weak], Some((true, 1))));
+                for _ in 0..2 {
+                    let met = meet(&mut client, &listener, Some(weak), false).await;
+                    assert_eq!(met, (vec![WILLS[0], weak], Some((weak.retain, weak.qos))));
+                }
+                // It has other settings now.
+                let met = meet(&mut client, &listener, Some(WILLS[0]), false).await;
+                assert_eq!(met, (vec![WILLS[0]], Some((true, 1))));
+            }
         });
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use visiond_config::diff::same_output;
-use visiond_config::types::{SinkConfig, SinkKind};
+use visiond_config::types::{MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_flow::message::{Message, Published};
 use visiond_flow::sink_counts::SinkCounts;
 use visiond_system::backoff::RateLimit;
@@ -23,6 +23,7 @@ use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
 use crate::broker::{BrokerSink, SpoolWriter};
+use crate::mqtt::Succession;
 use crate::queue::{Counters, Queue, Removed, TooLarge};
 use crate::sink::{Sink, SinkContext, SinkEnd, SinkError};
 use crate::wake_thread::WakeThread;
@@ -91,6 +92,7 @@ struct RunningSink {
 struct SinkHandle {
     queue: Arc<Queue>,
     gone: Arc<AtomicBool>,
+    succession: Succession,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Limits the lines about messages that are too large.
     too_large: Mutex<RateLimit>,
@@ -100,7 +102,13 @@ struct SinkHandle {
 const QUIET: Duration = Duration::from_secs(60);
 
 /// The sinks of a new configuration; those that do not run yet are open.
-pub struct PreparedSinks(Vec<(SinkConfig, Option<Box<dyn Sink>>)>);
+pub struct PreparedSinks(Vec<(SinkConfig, Option<OpenSink>)>);
+
+/// A sink that does not run yet.
+struct OpenSink {
+    sink: Box<dyn Sink>,
+    succession: Succession,
+}
 
 /// Sinks that a new configuration no longer has. Close them to write out their queues.
 #[must_use = "close the retired sinks, which writes out their queues"]
@@ -176,6 +184,7 @@ impl Publisher {
                         sink
                     }
                     Err(error) => {
+                        started.0.iter().for_each(|sink| sink.leave_to(&before));
                         started.close(Instant::now());
                         return Err(error);
                     }
@@ -190,9 +199,7 @@ impl Publisher {
         }
         let stays = |sink: &&RunningSink| sinks.iter().any(|after| Arc::ptr_eq(&after.handle, &sink.handle));
         let gone: Vec<_> = before.iter().filter(|sink| !stays(sink)).cloned().collect();
-        let announces = |sink: &RunningSink| matches!(&sink.config.kind, SinkKind::Mqtt(mqtt) if mqtt.home_assistant);
-        let removed = Removed { shares_discovery: sinks.iter().any(announces) };
-        gone.iter().for_each(|sink| sink.handle.queue.remove(removed));
+        gone.iter().for_each(|sink| sink.leave_to(&sinks));
         self.shared.ending.lock().retired.clone_from(&gone);
         *self.shared.sinks.lock() = Arc::new(sinks);
         self.shared.end_without_readers();
@@ -250,7 +257,8 @@ impl Publisher {
         ending.retired.iter().chain(sinks.iter().filter(closed)).for_each(|sink| sink.handle.queue.close(latest));
     }
 
-    fn spawn(&self, config: SinkConfig, sink: Box<dyn Sink>) -> Result<RunningSink, PublishError> {
+    fn spawn(&self, config: SinkConfig, open: OpenSink) -> Result<RunningSink, PublishError> {
+        let OpenSink { sink, succession } = open;
         let queue = Arc::new(Queue::of(&config, &self.shared.stop));
         let gone = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -283,6 +291,7 @@ impl Publisher {
             handle: Arc::new(SinkHandle {
                 queue,
                 gone,
+                succession,
                 thread: Mutex::new(Some(thread)),
                 too_large: Mutex::new(RateLimit::new(QUIET)),
             }),
@@ -345,6 +354,21 @@ fn kind(config: &SinkConfig) -> &'static str {
 }
 
 impl RunningSink {
+    /// Tells a sink that ends before which sinks stay: what it clears depends on that.
+    fn leave_to(&self, stay: &[Self]) {
+        let any = |shares: fn(&MqttSinkConfig, &MqttSinkConfig) -> bool| {
+            let SinkKind::Mqtt(gone) = &self.config.kind else { return false };
+            stay.iter().any(|stays| matches!(&stays.config.kind, SinkKind::Mqtt(stays) if shares(gone, stays)))
+        };
+        let removed = Removed { shares_discovery: any(mqtt::shares_discovery) };
+        if any(mqtt::shares_topics) {
+            // The first reload that removes a sink is the only one.
+            let _ = self.handle.succession.set(removed);
+        } else {
+            self.handle.queue.remove(removed);
+        }
+    }
+
     fn counts(&self) -> SinkCounts {
         let queue = &self.handle.queue;
         let counters = &queue.counters;
@@ -489,15 +513,16 @@ fn survive_size_limits() {
 }
 
 /// Opens a sink. A sink for a broker is a [`BrokerSink`] around the client of its protocol.
-fn open(sink: &SinkConfig, context: &SinkContext, if_unusable: IfUnusable) -> Result<Box<dyn Sink>, PublishError> {
+fn open(sink: &SinkConfig, context: &SinkContext, if_unusable: IfUnusable) -> Result<OpenSink, PublishError> {
     let name = &sink.name;
+    let succession = Succession::default();
     let open = || -> Result<Box<dyn Sink>, SinkError> {
         Ok(match &sink.kind {
             SinkKind::Stdout => Box::new(stdout::StdoutSink::open(name)?),
             SinkKind::File(config) => Box::new(file::FileSink::open(name, config, if_unusable)?),
             SinkKind::Unix(config) => Box::new(unix::UnixSink::open(name, config)?),
             SinkKind::Mqtt(config) => {
-                let client = mqtt::MqttClient::open(sink, config, context.clone())?;
+                let client = mqtt::MqttClient::open(sink, config, context.clone())?.with_succession(&succession);
                 Box::new(BrokerSink::open(sink, client, if_unusable)?)
             }
             SinkKind::Nats(config) => {
@@ -506,7 +531,8 @@ fn open(sink: &SinkConfig, context: &SinkContext, if_unusable: IfUnusable) -> Re
             }
         })
     };
-    open().map_err(|error| PublishError::Open { sink: name.clone(), error })
+    let opened = open().map_err(|error| PublishError::Open { sink: name.clone(), error })?;
+    Ok(OpenSink { sink: opened, succession })
 }
 
 #[cfg(test)]

@@ -231,7 +231,14 @@ impl RetainedCameras {
     /// announces it.
     pub fn removed(&self, session: &mut MqttSession, clears_discovery: bool) {
         self.known.keys().for_each(|camera| self.clear(session, camera));
-        for topic in self.announced.keys().filter(|_| clears_discovery) {
+        if clears_discovery {
+            self.clear_discovery(session);
+        }
+    }
+
+    /// Clears the discovery of every camera, because no other sink announces them there.
+    pub fn clear_discovery(&self, session: &mut MqttSession) {
+        for topic in self.announced.keys() {
             session.publish(self.retained(topic.clone(), Bytes::new(), JSON));
         }
     }
@@ -246,6 +253,7 @@ impl RetainedCameras {
         let found = open.find(|(camera, _)| discovery.has_first_ids(camera, &message.payload));
         let Some((_, known)) = found else { return false };
         known.ids = Some(Ids::First);
+        self.stale = true;
         if known.undecided.len() < MOST_UNDECIDED {
             known.undecided.insert(message.topic.clone());
         }
@@ -674,12 +682,35 @@ mod tests {
                 let payload = entity.to_string().into();
                 bench.cameras.incoming(&Incoming { topic, payload, retained: true });
             }
-            assert_eq!(ids(&bench.tick(start).await), [""; 0]);
+            assert_eq!(ids(&bench.tick(start).await), ["visiond_gate_north_door_fps"]);
             let later = Instant::now() + LONGEST_SCAN;
             assert_eq!(bench.tick(later).await[0].0, "unsubscribe");
             let said = bench.tick(later).await;
-            assert_eq!(ids(&said), ["visiond_gate_north_door_fps", "visiond/gate/south_door/fps"]);
+            assert_eq!(ids(&said), ["visiond/gate/south_door/fps"]);
             assert!(said.iter().all(|(topic, payload)| !topic.ends_with("/config") || !payload.is_empty()), "{said:?}");
+        });
+    }
+
+    #[test]
+    fn a_camera_that_keeps_its_ids_is_announced_although_it_is_alone() {
+        run(async {
+            let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
+            bench.run("objects", &[&Arc::new(CameraMetrics::new("north_door".into()))]);
+            let start = Instant::now();
+            bench.tick(start).await;
+            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "other", None);
+            let wanted = old.len();
+            for (topic, entity) in old {
+                let payload = entity.to_string().into();
+                bench.cameras.incoming(&Incoming { topic, payload, retained: true });
+            }
+            let mut said = bench.tick(start).await;
+            let later = Instant::now() + LONGEST_SCAN;
+            said.extend(bench.tick(later).await);
+            said.extend(bench.tick(later).await);
+            let announced: Vec<_> = said.iter().filter(|(topic, _)| topic.ends_with("/config")).collect();
+            assert_eq!(announced.len(), wanted, "{said:?}");
+            assert!(announced.iter().all(|(_, json)| json.contains("objects")), "{said:?}");
         });
     }
 

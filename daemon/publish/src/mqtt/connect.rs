@@ -10,7 +10,7 @@ use tokio_rustls::TlsConnector;
 use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig};
 
-use super::codec::{Codec, Connect, Packet, SessionRefusal, WillDelivery};
+use super::codec::{Codec, Connect, Packet, SessionRefusal};
 use super::session::{MqttSession, describe_io_error};
 use crate::broker::{TcpOrTls, tls};
 
@@ -47,11 +47,16 @@ impl NoSession {
     }
 }
 
+/// Returns the port of a URL without one.
+pub fn default_port(scheme: &str) -> u16 {
+    if scheme == "mqtts" { 8883 } else { 1883 }
+}
+
 /// Starts a session.
 pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, NoSession> {
     let (scheme, host, port) = split_broker(&config.url).ok_or("is not a broker's URL")?;
     let encrypted = scheme == "mqtts";
-    let port = port.unwrap_or(if encrypted { 8883 } else { 1883 });
+    let port = port.unwrap_or(default_port(scheme));
     let tcp = TcpStream::connect((host, port)).await.map_err(|error| unreachable(&error, host, port))?;
     // A small message must not wait for the acknowledgement of the one before.
     let _ = tcp.set_nodelay(true);
@@ -75,13 +80,7 @@ pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSess
     let mut input = BytesMut::new();
     loop {
         match codec.decode(&mut input) {
-            Ok(Some(Packet::ConnAck(mut limits))) => {
-                if config.protocol == MqttProtocol::V3 {
-                    // The broker cannot announce what it accepts, but it did not accept a stronger will.
-                    let WillDelivery { retain, qos } = connect.will_delivery;
-                    limits.retain = retain;
-                    limits.qos = if qos == 0 { 0 } else { limits.qos };
-                }
+            Ok(Some(Packet::ConnAck(limits))) => {
                 return Ok(MqttSession::new(stream, codec, limits, config.keep_alive, input));
             }
             Ok(Some(Packet::Refused(refusal @ (SessionRefusal::Retain | SessionRefusal::Qos)))) => {

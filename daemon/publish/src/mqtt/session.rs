@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use tokio::io::ReadBuf;
 
-use super::codec::{BrokerLimits, Codec, DISCONNECT, Incoming, PINGREQ, Packet, Publish, pubrel};
+use super::codec::{BrokerLimits, Codec, DISCONNECT, Incoming, PINGREQ, Packet, Publish, WillDelivery, pubrel};
 use crate::broker::{TcpOrTls, UNASKED_BYTES, unasked};
 
 /// How many bytes may wait for the socket before the session makes no more packets.
@@ -75,6 +75,8 @@ pub struct MqttSession {
     /// Messages of QoS 0, each with the value of `written` once its last byte is out.
     leaving: VecDeque<(u64, u64)>,
     events: VecDeque<SessionEvent>,
+    /// Whether the broker has acknowledged anything.
+    has_acknowledged: bool,
     /// How the session was lost.
     lost: Option<SessionEvent>,
     keep_alive: Duration,
@@ -121,6 +123,7 @@ impl MqttSession {
             last_number: 0,
             leaving: VecDeque::new(),
             events: VecDeque::new(),
+            has_acknowledged: false,
             lost: None,
             keep_alive,
             now,
@@ -145,6 +148,11 @@ impl MqttSession {
         if let Some(refused) = self.refused.get_mut(&publish.topic) {
             *refused = to_keep(&publish);
         }
+        if publish.retain && publish.payload.is_empty() {
+            // It overtakes the sink's messages, which must not be retained after it.
+            let overtaken = self.messages.iter_mut().filter(|(_, message)| message.topic == publish.topic);
+            overtaken.for_each(|(_, message)| message.retain = false);
+        }
         self.own.push_back(publish);
     }
 
@@ -161,6 +169,19 @@ impl MqttSession {
     /// Whether the broker retains messages.
     pub fn retains(&self) -> bool {
         self.limits.retain
+    }
+
+    /// Whether the broker has acknowledged a message.
+    pub fn has_acknowledged(&self) -> bool {
+        self.has_acknowledged
+    }
+
+    /// Makes the session publish only what a broker accepts that accepts no stronger will.
+    pub fn limit_to(&mut self, WillDelivery { retain, qos }: WillDelivery) {
+        self.limits.retain &= retain;
+        if qos == 0 {
+            self.limits.qos = 0;
+        }
     }
 
     /// Returns how many bytes they have.
@@ -385,6 +406,7 @@ impl MqttSession {
     }
 
     fn received(&mut self, packet: Packet) {
+        self.has_acknowledged |= matches!(packet, Packet::PubAck(..) | Packet::PubRec(..));
         match packet {
             Packet::PubAck(id, Ok(())) | Packet::PubComp(id) => {
                 let Some(sent) = self.in_flight.remove(&id) else { return };
@@ -406,9 +428,9 @@ impl MqttSession {
                 _ => {}
             },
             Packet::PubAck(id, Err(reason)) | Packet::PubRec(id, Err(reason)) => {
-                if let Some(InFlight { number, publish, .. }) = self.in_flight.remove(&id) {
+                if let Some(sent) = self.in_flight.remove(&id) {
                     self.unasked = 0;
-                    self.refused(number, publish, reason);
+                    self.refused(id, sent, reason);
                 }
             }
             Packet::UnsubAck => self.subscribed = (0, 0),
@@ -430,7 +452,7 @@ impl MqttSession {
     }
 
     /// Reports a refused message, which the sink sends again, or a refused state or picture.
-    fn refused(&mut self, number: Option<u64>, publish: Publish, reason: String) {
+    fn refused(&mut self, id: u16, InFlight { number, publish, .. }: InFlight, reason: String) {
         match number {
             Some(number) => self.events.push_back(SessionEvent::Refused(number, publish.topic, reason)),
             None => {
@@ -439,11 +461,21 @@ impl MqttSession {
                 }
                 self.refused_until.get_or_insert(self.now + REFUSED_WAIT);
                 if self.refused.len() < MOST_REFUSED && !self.refused.contains_key(&publish.topic) {
-                    let kept = to_keep(&publish);
+                    let kept = to_keep(self.newest(id, &publish));
                     self.refused.insert(publish.topic, kept);
                 }
             }
         }
+    }
+
+    /// Returns the newest state or picture of the topic of `publish`, which had that packet id: others may be on their way.
+    fn newest<'a>(&'a self, id: u16, publish: &'a Publish) -> &'a Publish {
+        let same = |other: &&Publish| other.topic == publish.topic;
+        let own = self.in_flight.iter().filter(|(_, sent)| sent.number.is_none());
+        let sent = own.map(|(id, sent)| (*id, &sent.publish)).filter(|(_, other)| same(other));
+        // Packet ids count up, and begin again.
+        let newest = sent.chain([(id, publish)]).min_by_key(|(id, _)| self.last_number.wrapping_sub(*id));
+        self.own.iter().rfind(same).or(newest.map(|(_, publish)| publish)).unwrap_or(publish)
     }
 }
 

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use visiond_config::types::UnixSinkConfig;
+use bytes::BytesMut;
+use rumqttc::v5::mqttbytes::v5;
+use visiond_config::types::{Config, UnixSinkConfig};
+use visiond_flow::metrics::{CameraMetrics, LaneMetrics, LaneView};
 use visiond_system::testing::{hang, wait_until};
 
 use visiond_flow::testing::door_message as message;
@@ -130,4 +134,126 @@ fn the_last_reader_that_leaves_ends_the_daemon_and_the_first_does_not() {
     assert!(!stop.is_raised() && publisher.failure().is_none());
     change(&publisher, &[stdout]);
     assert!(stop.is_raised() && matches!(publisher.failure(), Some(PublishError::ReaderGone)));
+}
+
+/// What a client has published: topic and payload.
+type Said = Vec<(String, String)>;
+
+/// An MQTT broker that notes what each of its clients publishes.
+struct Broker {
+    url: String,
+    clients: Arc<Mutex<Vec<Said>>>,
+}
+
+impl Broker {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("mqtt://{}", listener.local_addr().unwrap());
+        let clients: Arc<Mutex<Vec<Said>>> = Arc::default();
+        let noted = Arc::clone(&clients);
+        // The threads end with the process.
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                noted.lock().push(Vec::new());
+                let noted = Arc::clone(&noted);
+                std::thread::spawn(move || serve(stream.unwrap(), |said| noted.lock()[number].push(said)));
+            }
+        });
+        Self { url, clients }
+    }
+
+    /// Waits until that client has published such a message.
+    fn wait_for(&self, client: usize, topic: &str, payload: &str) {
+        wait_until(topic, || {
+            let clients = self.clients.lock();
+            let said = clients.get(client).into_iter().flatten();
+            said.into_iter().any(|(at, text)| at.contains(topic) && text.contains(payload))
+        });
+    }
+
+    /// Returns the topics at which that client has published `payload`, from its message `from` on.
+    fn topics_with(&self, client: usize, payload: &str, from: usize) -> Vec<String> {
+        let said = self.clients.lock()[client].clone();
+        said.into_iter().skip(from).filter(|(_, text)| text == payload).map(|(topic, _)| topic).collect()
+    }
+
+    fn count(&self, client: usize) -> usize {
+        self.clients.lock()[client].len()
+    }
+}
+
+fn serve(mut stream: TcpStream, note: impl Fn((String, String))) {
+    let (mut bytes, mut chunk) = (BytesMut::new(), [0; 4096]);
+    loop {
+        match v5::Packet::read(&mut bytes, None) {
+            Ok(v5::Packet::Connect(..)) => stream.write_all(&[0x20, 3, 0, 0, 0]).unwrap(),
+            Ok(v5::Packet::Publish(packet)) => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                note((text(&packet.topic), text(&packet.payload)));
+                let [high, low] = packet.pkid.to_be_bytes();
+                // A client that has ended wants none.
+                let _ = stream.write_all(&[0x40, 2, high, low]);
+            }
+            Ok(_) => {}
+            Err(_) => match stream.read(&mut chunk) {
+                Ok(n) if n > 0 => bytes.extend_from_slice(&chunk[..n]),
+                _ => return,
+            },
+        }
+    }
+}
+
+/// An MQTT sink that announces its cameras to Home Assistant.
+fn mqtt(url: &str, keys: &str) -> SinkConfig {
+    let text = format!("[[sink]]\ntype = \"mqtt\"\nname = \"m\"\nurl = \"{url}\"\n{keys}\n");
+    Config::parse(&text, Path::new("test.toml")).unwrap().sinks.remove(0)
+}
+
+/// The context of a process with the camera `door`.
+fn with_door() -> SinkContext {
+    let (context, door) = (context(), Arc::new(CameraMetrics::new("door".into())));
+    context.live.set_lanes(vec![LaneView { lane: Arc::new(LaneMetrics::new("m".into())), cameras: vec![door] }]);
+    context
+}
+
+const HOME: &str = "home_assistant = true";
+
+#[test]
+fn an_mqtt_sink_leaves_its_topics_to_the_one_that_follows() {
+    let spool = tempfile::tempdir().unwrap();
+    let durable = format!("durable = true\nspool_directory = \"{}\"\n", spool.path().display());
+    for (keys, clears_discovery) in
+        [(HOME, false), ("", true), ("home_assistant = true\ndiscovery_prefix = \"h\"", true)]
+    {
+        let broker = Broker::start();
+        let publisher = Publisher::start(&[mqtt(&broker.url, HOME)], &with_door(), &Stop::new().unwrap()).unwrap();
+        broker.wait_for(0, "door_fps/config", "visiond");
+        change(&publisher, &[mqtt(&broker.url, &(durable.clone() + keys))]);
+        broker.wait_for(1, "availability", "online");
+        broker.wait_for(1, "door/state", "phase");
+        assert_eq!(broker.topics_with(0, "offline", 0), [""; 0]);
+        let cleared = broker.topics_with(0, "", 0);
+        assert!(cleared.iter().all(|topic| topic.starts_with("homeassistant/")), "{cleared:?}");
+        assert_eq!(!cleared.is_empty(), clears_discovery, "{keys}: {cleared:?}");
+        let from = broker.count(1);
+        publisher.close(hang());
+        broker.wait_for(1, "availability", "offline");
+        assert_eq!(broker.topics_with(1, "", from), [""; 0]);
+    }
+}
+
+#[test]
+fn an_mqtt_sink_clears_what_no_other_publishes() {
+    let prefix = format!("{HOME}\ntopic_prefix = \"p\"");
+    for (moves, keys, clears_discovery) in [(false, &*prefix, false), (true, HOME, true)] {
+        let (broker, other) = (Broker::start(), Broker::start());
+        let publisher = Publisher::start(&[mqtt(&broker.url, HOME)], &with_door(), &Stop::new().unwrap()).unwrap();
+        broker.wait_for(0, "door_fps/config", "visiond");
+        change(&publisher, &[mqtt(if moves { &other.url } else { &broker.url }, keys)]);
+        let cleared = broker.topics_with(0, "", 0);
+        let has = |end: &str| cleared.iter().any(|topic| topic.ends_with(end));
+        assert!(has("/availability") && has("/door/state"), "{cleared:?}");
+        assert_eq!(has("/door_fps/config"), clears_discovery, "{cleared:?}");
+        publisher.close(hang());
+    }
 }

@@ -162,6 +162,59 @@ fn refused_states_are_reported_once_and_when_all_of_them_are_accepted() {
 }
 
 #[test]
+fn of_refused_states_of_one_topic_the_newest_is_sent_again() {
+    run(async {
+        // Where packet ids begin again; in flight, or still waiting.
+        for (last_number, in_flight, refusals) in [
+            (0, 9, vec![1_u16, 2, 3]),
+            (0, 9, vec![3, 2, 1]),
+            (u16::MAX - 2, 9, vec![u16::MAX - 1, u16::MAX, 1]),
+            (u16::MAX - 2, 9, vec![1, u16::MAX, u16::MAX - 1]),
+            (0, 2, vec![1, 2, 3]),
+        ] {
+            let limits = BrokerLimits { in_flight, ..BrokerLimits::default() };
+            let (mut session, mut broker) = session_with(limits, 1 << 16);
+            session.last_number = last_number;
+            ["old", "newer", "newest"].into_iter().for_each(|text| session.publish(publish(text, 1)));
+            assert_eq!(now(&mut session).await, None);
+            for id in refusals {
+                let [high, low] = id.to_be_bytes();
+                says(&mut broker, &[0x40, 4, high, low, 0x87, 0]).await;
+                while now(&mut session).await.is_some() {}
+            }
+            got(&mut broker).await;
+            session.tick(Instant::now() + REFUSED_WAIT);
+            assert_eq!(now(&mut session).await, None);
+            let again = got(&mut broker).await;
+            assert!(again.len() == 1 && again[0].ends_with(" newest"), "{again:?}");
+        }
+    });
+}
+
+#[test]
+fn a_message_that_waits_while_its_topic_is_cleared_is_not_retained() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits { in_flight: 1, ..BrokerLimits::default() }, 1 << 16);
+        let detections = |topic: &str| Publish { topic: topic.into(), retain: true, ..publish("line", 1) };
+        for (number, topic) in ["other", "door", "other"].into_iter().enumerate() {
+            session.send(number as u64, detections(topic)).await;
+        }
+        session.publish(Publish::retained("door".into(), Bytes::new(), 1, None));
+        let mut said = Vec::new();
+        for id in 1..=4 {
+            while now(&mut session).await.is_some() {}
+            let mut bytes = bytes_got(&mut broker).await;
+            let v5::Packet::Publish(packet) = v5::Packet::read(&mut bytes, None).unwrap() else { panic!() };
+            said.push((String::from_utf8_lossy(&packet.topic).into_owned(), packet.payload.len(), packet.retain));
+            says(&mut broker, &[0x40, 2, 0, id]).await;
+        }
+        let of = |topic: &str, bytes, retain| (topic.to_owned(), bytes, retain);
+        let expected = [of("other", 4, true), of("door", 0, true), of("door", 4, false), of("other", 4, true)];
+        assert_eq!(said, expected);
+    });
+}
+
+#[test]
 fn a_packet_id_is_used_again_only_once_it_is_free() {
     run(async {
         let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
