@@ -34,7 +34,7 @@ PLAIN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?", re.M)
 
 # Of those that failed.
-FAILED = re.compile(r"^(?:test .* \.\.\. FAILED|(?:FAIL|ERROR)\b.*)$", re.M)
+FAILED = re.compile(r"^(?:test .* \.\.\. FAILED|[ ]*(?:FAIL|ERROR)\b.*)$", re.M)
 
 # What a Rust test writes that lacks something: its name.
 SKIPPED = re.compile(r"skipped: ([\w:]+): ")
