@@ -55,8 +55,8 @@ fn probe_finds_the_type_of_a_url_and_its_configuration_plays() {
     let page = run(["probe", "--http", &format!("http://{address}/")]);
     assert_eq!(page.status.code(), Some(5));
     assert!(stderr(&page).contains("a page (HTML"), "{}", stderr(&page));
-    let login = run(["probe", "--http", &format!("http://{address}/"), "--login", "admin:swordfish"]);
-    assert!(login.status.code() == Some(2) && !stderr(&login).contains("swordfish"), "{}", stderr(&login));
+    let login = run(["probe", "--http", &format!("http://{address}/"), "--login", "admin:haddock"]);
+    assert!(login.status.code() == Some(2) && !stderr(&login).contains("haddock"), "{}", stderr(&login));
     assert!(camera.terminate().status.success());
 }
 
