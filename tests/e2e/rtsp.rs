@@ -104,7 +104,7 @@ fn a_camera_gives_the_detections_of_its_video_and_its_login_stays_secret() {
         let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
         lines.map(|line| String::from_utf8_lossy(&line).into_owned()).collect::<Vec<_>>()
     };
-    // The server itself has it as an argument. No other test has, because they run beside this one.
+    // The server has it as an argument. No other program may, and the tests run side by side: this word is for cameras' servers alone.
     let with_password: Vec<_> = command_lines().into_iter().filter(|line| line.contains("swordfish")).collect();
     assert!(with_password.iter().all(|line| line.contains("server.py")), "{with_password:?}");
     let ended = daemon.terminate();

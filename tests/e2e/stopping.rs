@@ -307,7 +307,7 @@ fn sigterm_ends_a_start_that_hangs() {
     let served = UnixListener::bind(&path).unwrap();
     // SAFETY: a socket that is open.
     assert_eq!(unsafe { libc::listen(served.as_raw_fd(), 0) }, 0);
-    // Nobody accepts, so the daemon, which asks whether the socket is served, waits behind this connection.
+    // Nobody accepts. The daemon asks whether the socket is served, and hangs behind this connection.
     let _first = UnixStream::connect(&path).unwrap();
     let served = format!("[[sink]]\nname = \"served\"\ntype = \"unix\"\npath = {path:?}\n");
     let mut daemon = Daemon::start(&config(&served));

@@ -177,7 +177,7 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.connection, self.args = connection, args
         self.lock, self.over = threading.Lock(), threading.Event()
-        # Far from the end, where a count that begins anew at 0 is that of a few packets later.
+        # In the lower half: just below 65,536, a count that starts again at 0 would look like a few lost packets.
         self.udp, self.sequence, self.nonce = None, random.randrange(1 << 15), os.urandom(8).hex()
         self.ssrc, self.logins, self.kept, self.sent, self.has_begun = 7, 0, 0, [], False
         # Options may come later.

@@ -115,7 +115,7 @@ impl MqttClient {
         })
     }
 
-    /// Lets whoever has `succession` say that another sink follows this one.
+    /// Takes the mark that is set once another sink publishes to the same topics.
     pub fn with_succession(mut self, succession: &Succession) -> Self {
         self.succession = Arc::clone(succession);
         self

@@ -68,7 +68,7 @@ const WAYS: [&[&str]; 5] = [
     &["order = \"bgr\"", "scale = 1", "mean = 0", "std = 1"],
 ];
 
-/// The same for classifiers, which may be fed like Caffe's, too.
+/// One more for classifiers: Caffe's.
 const CAFFE: &[&str] = &["preprocess = \"caffe\""];
 
 /// Boxes whose sides are all shorter than this in pixels are none: they are read in another unit.

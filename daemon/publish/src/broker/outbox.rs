@@ -137,7 +137,7 @@ impl Outbox {
         }
     }
 
-    /// Whether a message that was taken is on disk, too.
+    /// Whether a message that was taken is also on disk.
     pub fn is_on_disk(&self, number: u64) -> bool {
         self.spool_writer.as_ref().is_some_and(|writer| !writer.memory_only.contains(&number))
     }
