@@ -16,9 +16,9 @@
 extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     __shared__ float partial_value[THREADS];
     __shared__ u32 partial_column[THREADS];
-    // For rows in which every class may pass: whether any can, and the parts of the softmax.
+    // For rows in which every class may pass: whether any can, the parts of the softmax, and the factor.
     __shared__ u32 row_passes[THREADS];
-    __shared__ float row_top[THREADS], row_sum[THREADS];
+    __shared__ float row_top[THREADS], row_sum[THREADS], row_objectness[THREADS];
     __shared__ Candidate list[THREADS];
     // The logits of a few candidates' distances.
     __shared__ float staged[STAGED];
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     if (thread == 0) any = 0;
     // The objectness itself must pass, because a score cannot exceed it.
     bool worth = first + local < t.rows;
-    if (worth && (t.has & OBJECTNESS) != 0) worth = number(t.objectness, frame, first + local, 0) >= f.threshold;
+    if (worth) worth = objectness(f, t, frame, first + local) >= 0.0f;
     float best = minus_infinity();
     u32 best_column = NONE;
     if (worth) {
@@ -79,17 +79,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
                 best_column = column;
             }
         }
-        float top = best, sum = 0.0f;
+        float top = best, sum = 0.0f, factor = objectness(f, t, frame, row);
         if (f.score_code == PLAIN_SCORE) {
             score = best;
-            if ((t.has & OBJECTNESS) != 0) {
-                float objectness = number(t.objectness, frame, row, 0);
-                score = objectness >= f.threshold && best >= 0.0f ? objectness * best : minus_infinity();
-            }
+            if ((t.has & OBJECTNESS) != 0) score = factor >= 0.0f && best >= 0.0f ? factor * best : minus_infinity();
             passes = score >= f.threshold;
         } else if (f.score_code == SIGMOID) {
             passes = best >= f.floor;
-            score = sigmoid(best);
+            score = sigmoid(best) * factor;
         } else {
 #pragma unroll 1
             for (u32 column = 0; column < f.score_columns; ++column) {
@@ -111,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
 #pragma unroll 1
             for (u32 column = f.first_class; column < f.end_class; ++column) {
                 float raw = number(t.scores, frame, row, column);
-                float value = f.score_code == SIGMOID ? sigmoid(raw) : exponential(raw - top) / sum;
+                float value = (f.score_code == SIGMOID ? sigmoid(raw) : exponential(raw - top) / sum) * factor;
                 if (value > score) {
                     score = value;
                     best_column = column;
@@ -134,6 +131,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
         row_passes[thread] = passes;
         row_top[thread] = top;
         row_sum[thread] = sum;
+        row_objectness[thread] = factor;
         if (passes) any = 1;
     }
     __syncthreads();
@@ -155,6 +153,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
                 score = raw;
                 if (f.score_code == SIGMOID) score = raw >= f.floor ? sigmoid(raw) : minus_infinity();
                 if (f.score_code == SOFTMAX) score = exponential(raw - row_top[local]) / row_sum[local];
+                score *= row_objectness[local];
                 class_id = column - f.first_class;
                 passes = score >= f.threshold && (f.peaks == 0 || is_peak(t, frame, row, column, raw));
             }

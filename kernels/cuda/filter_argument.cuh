@@ -2,7 +2,7 @@
 #pragma once
 #include "types.cuh"
 
-#define TABLES 8
+#define TABLES 12
 #define OBJECTNESS 1u
 #define VALID_ROWS 2u
 
@@ -10,7 +10,7 @@ enum Number { F32, F16, U8, I8, I32, I64, BOOLEAN };
 enum Score { PLAIN_SCORE, SIGMOID, SOFTMAX };
 enum Choice { BEST_RAW, BEST_SCORE, EVERY };
 enum Label { PLAIN_LABEL, FROM_ONE, BELOW };
-enum Box { PLAIN_BOX, DISTANCES, CELL_EXP, ANCHOR, PEAK, FACE, SIDES, CELL_SIDES };
+enum Box { PLAIN_BOX, DISTANCES, CELL_EXP, ANCHOR, PEAK, FACE, SIDES, CELL_SIDES, ANCHOR_EXP, ANCHOR_SQUARE };
 enum Corners { XYXY, YXYX, CXCYWH, XYWH };
 enum Point { PLAIN_POINT, ANCHOR_POINT, FACE_POINT, CELL_POINT };
 
@@ -43,6 +43,10 @@ struct Table {
     Values boxes;
     Values offsets;
     Values points;
+    float anchor_width;
+    float anchor_height;
+    float centre_scale;
+    u32 unused[13];
 };
 
 struct Filter {
@@ -77,10 +81,10 @@ struct Filter {
     float point_scale_y;
     float input_width;
     float input_height;
-    u32 unused[7];
+    u32 unused[3];
     Table tables[TABLES];
 };
-static_assert(sizeof(Table) == 256 && sizeof(Filter) == 192 + TABLES * 256, "as filter/launch.rs says");
+static_assert(sizeof(Table) == 320 && sizeof(Filter) == 192 + TABLES * 320, "as filter/launch.rs says");
 
 struct alignas(16) Record {
     float box[4];

@@ -47,6 +47,18 @@ INLINE float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32
         if (k == 1) return (value + (float)(cell / t.columns)) * t.stride;
         return exponential(value) * t.stride;
     }
+    if (f.box_code == ANCHOR_EXP || f.box_code == ANCHOR_SQUARE) {
+        if (k >= 2) {
+            float anchor = k == 2 ? t.anchor_width : t.anchor_height;
+            if (f.box_code == ANCHOR_EXP) return exponential(value) * anchor;
+            float twice = 2.0f * sigmoid(value);
+            return twice * twice * anchor;
+        }
+        u32 cell = row / t.rows_per_cell;
+        float place = (float)(k == 0 ? cell % t.columns : cell / t.columns);
+        float side = k == 0 ? f.input_width / (float)t.columns : f.input_height / (float)t.lines;
+        return (place + sigmoid(value) * t.centre_scale - (t.centre_scale - 1.0f) / 2.0f) * side;
+    }
     return value;
 }
 

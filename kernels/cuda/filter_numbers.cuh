@@ -77,6 +77,14 @@ __noinline__ float exponential(float x) { return expf(x); }
 
 INLINE float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
+// Returns a row's objectness, with which its scores are multiplied; minus infinity if it cannot pass.
+INLINE float objectness(const Filter& f, const Table& t, u32 frame, u32 row) {
+    if ((t.has & OBJECTNESS) == 0) return 1.0f;
+    float value = number(t.objectness, frame, row, 0);
+    if (f.score_code != PLAIN_SCORE) value = value >= f.floor ? sigmoid(value) : minus_infinity();
+    return value >= f.threshold ? value : minus_infinity();
+}
+
 // Returns the expected bin of a distribution, from its logits.
 INLINE float expected_bin(const float* logits, u32 bins) {
     float top = minus_infinity();

@@ -8,8 +8,8 @@ use std::time::Instant;
 use half::f16;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxUnit, BoxesSpec, FacesSpec, HeatmapSpec, HeatmapStyle, Keypoints,
-    NanodetSpec, RowsSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxUnit, BoxesSpec, DarknetSpec, FacesSpec, GridStyle, HeatmapSpec,
+    HeatmapStyle, Keypoints, NanodetSpec, RowsSpec, YoloxSpec,
 };
 use visiond_engine::heads::{self, Decoded, Head, HeadInput, HeadSpec, NamedOutput};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceAddress, DeviceBuffer, Event};
@@ -452,6 +452,15 @@ fn cases() -> Vec<Case> {
     let faces = vec![("scores", vec![1, 896, 1]), ("boxes", vec![1, 896, 16])];
     let grids = [1, 4, 10].into_iter().flat_map(|width| [12_800, 3200, 800].map(|rows| ("o", vec![rows, width])));
     let scrfd: Vec<_> = grids.collect();
+    let cells = |activation, style| {
+        let anchors = (1..10).map(|n| [24.0 * n as f32, 18.0 * n as f32]).collect();
+        HeadSpec::Darknet(DarknetSpec { anchors, scale_x_y: vec![1.05, 1.1, 1.2], activation, style })
+    };
+    let yolov3 = cells(Activation::Sigmoid, GridStyle::Darknet);
+    let yolov2 = cells(Activation::Softmax, GridStyle::Darknet);
+    let yolov7 = cells(Activation::Sigmoid, GridStyle::Yolov5);
+    let planes = [52, 26, 13].map(|side| ("o", vec![1, 255, side, side])).to_vec();
+    let layers = [80, 40, 20].map(|side| ("o", vec![1, 3, side, side, 85])).to_vec();
     let of_512 = |case: Case| Case { size: (512, 384), ..case };
     vec![
         Case { threshold: 0.99, ..nanodet() },
@@ -472,6 +481,9 @@ fn cases() -> Vec<Case> {
         case("yolox", yolox, vec![("o", vec![1, 8400, 85])], 640, 80, (0.0, 1.0), 0.95),
         case("every class, sigmoid", ssd(Activation::Sigmoid), pair(3000, 21), 320, 20, (-8.0, 6.0), 0.995),
         case("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, (-8.0, 3.0), 0.95),
+        case("yolov3's grids", yolov3, planes, 416, 80, (-8.0, 6.0), 0.985),
+        case("yolov2's grid", yolov2, vec![("o", vec![1, 225, 26, 26])], 416, 20, (-6.0, 6.0), 0.7),
+        case("yolov7's layers", yolov7, layers, 640, 80, (-8.0, 6.0), 0.99),
         case("scrfd", HeadSpec::Faces(FacesSpec::default()), scrfd, 640, 1, (0.0, 1.0), 0.97),
         case("blazeface", HeadSpec::Blazeface(BlazefaceSpec::default()), faces, 128, 1, (-4.0, 4.0), 0.9),
         of_512(case("peaks", map(HeatmapStyle::CenterNet), maps(20), 0, 20, (-8.0, 3.0), 0.948)),

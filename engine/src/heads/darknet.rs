@@ -9,15 +9,13 @@
 //! With `style = "yolov5"` the centre is at `(cell + 2 * sigmoid(x) - 0.5)` cells, the size is `anchor * (2 * sigmoid(w))^2`, and a box has
 //! its best class: the layers of YOLOv5 and YOLOv7.
 //!
-//! The GPU's filter takes no logarithm of an objectness, so these outputs are copied and decoded on the CPU: 3.6 MB per frame of
-//! YOLOv3 at 416x416.
-//!
 //! Source: AlexeyAB/darknet `src/yolo_layer.c` (`forward_yolo_layer`, `get_yolo_box`, `get_yolo_detections`) and `region_layer.c`;
 //! `Detect` in ultralytics/yolov5 `models/yolo.py`.
 
-use visiond_kernels::filter::FilterSpec;
+use visiond_kernels::filter::{self, BoxCode, Choice, FilterSpec, MAX_TABLES, Table, Values};
 
 use super::decoded::Decoded;
+use super::gpu_filter::{best_of, score_code, table};
 use super::head::{Decoder, HeadInput};
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::{ModelOutputs, classes_in};
@@ -40,9 +38,13 @@ struct GridMap {
 }
 
 impl GridMap {
+    fn cells(&self) -> usize {
+        self.lines * self.columns
+    }
+
     /// Returns where the first number of a cell is, and how far apart its numbers are, in the numbers of one anchor.
     fn place(&self, cell: usize, width: usize) -> (usize, usize) {
-        if self.in_rows { (cell * width, 1) } else { (cell, self.lines * self.columns) }
+        if self.in_rows { (cell * width, 1) } else { (cell, self.cells()) }
     }
 }
 
@@ -51,6 +53,14 @@ pub(super) struct DarknetLayout {
     grids: Vec<GridMap>,
     anchors: usize,
     classes: usize,
+}
+
+impl Darknet {
+    /// Returns how many cells wide the centres of a grid lie.
+    fn centre_scale(&self, level: usize) -> f32 {
+        let usual = if self.spec.style == GridStyle::Yolov5 { 2.0 } else { 1.0 };
+        self.spec.scale_x_y.get(level).copied().unwrap_or(usual)
+    }
 }
 
 impl Decoder for Darknet {
@@ -119,9 +129,8 @@ impl Decoder for Darknet {
         let (mut raw, mut scores) = (Vec::new(), Vec::new());
         for (level, grid) in grids.iter().enumerate() {
             let values = input.outputs[grid.output].tensor.to_f32();
-            let cells = grid.lines * grid.columns;
-            let usual = if self.spec.style == GridStyle::Yolov5 { 2.0 } else { 1.0 };
-            let scale = self.spec.scale_x_y.get(level).copied().unwrap_or(usual);
+            let cells = grid.cells();
+            let scale = self.centre_scale(level);
             let cell_size = [
                 input.input_size.0 as f32 / grid.columns.max(1) as f32,
                 input.input_size.1 as f32 / grid.lines.max(1) as f32,
@@ -182,7 +191,7 @@ impl Decoder for Darknet {
         let mut found = Vec::new();
         for grid in &layout.grids {
             let values = input.outputs[grid.output].tensor.to_f32();
-            let cells = grid.lines * grid.columns;
+            let cells = grid.cells();
             for planes in values.chunks_exact(((5 + layout.classes) * cells).max(1)) {
                 let width = 5 + layout.classes;
                 found.extend((0..cells).map(|cell| grid.place(cell, width)).map(|(at, step)| planes[at + 4 * step]));
@@ -191,7 +200,39 @@ impl Decoder for Darknet {
         not_logits(Numbers::of(&found), FAMILY, "export the model without the sigmoids after its last layers")
     }
 
-    fn filter(&self, _: &DarknetLayout, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
-        None
+    fn filter(&self, layout: &DarknetLayout, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
+        let &DarknetLayout { ref grids, anchors, classes } = layout;
+        let is_open = classes == 0 || grids.iter().any(|grid| grid.cells() == 0);
+        if is_open || grids.len().saturating_mul(anchors) > MAX_TABLES {
+            return None;
+        }
+        let (width, mut first_row, mut tables) = (5 + classes, 0, Vec::new());
+        for (level, grid) in grids.iter().enumerate() {
+            let (output, cells) = (grid.output, grid.cells());
+            let own = self.spec.anchors.iter().skip(level * anchors).take(anchors);
+            for (at, &anchor) in own.enumerate() {
+                let (row_step, column_step) = if grid.in_rows { (width, 1) } else { (1, cells) };
+                let frame_len = anchors * width * cells;
+                let values = Values { output, offset: at * width * cells, row_step, column_step, frame_len };
+                tables.push(Table {
+                    first_row,
+                    objectness: Some(values.from_column(4)),
+                    grid: filter::Grid { columns: grid.columns, lines: grid.lines, ..filter::Grid::default() },
+                    anchor,
+                    centre_scale: self.centre_scale(level),
+                    ..table(cells, values.from_column(5), values)
+                });
+                first_row += cells;
+            }
+        }
+        let (boxes, choice) = match self.spec.style {
+            GridStyle::Darknet => (BoxCode::AnchorExp, Choice::Every { peaks: false, row_step: 0 }),
+            GridStyle::Yolov5 => (BoxCode::AnchorSquare, Choice::BestScore),
+        };
+        let activation = match self.spec.activation {
+            Activation::Softmax => Activation::Softmax,
+            _ => Activation::Sigmoid,
+        };
+        Some(FilterSpec { scores: score_code(activation), choice, ..best_of(tables, 0..classes, boxes) })
     }
 }

@@ -128,6 +128,12 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
     let maps = vec![tensor("hm", &[1, 20, 40, 48]), tensor("wh", &[1, 2, 40, 48]), tensor("reg", &[1, 2, 40, 48])];
     let grids = [1, 4, 10].into_iter().flat_map(|width| [3200, 800, 200].map(|rows| tensor("o", &[rows, width])));
     let scrfd: Vec<TensorInfo> = grids.collect();
+    let grids = |activation, style| {
+        let anchors = (1..10).map(|n| [12.0 * n as f32, 9.0 * n as f32]).collect();
+        HeadSpec::Darknet(DarknetSpec { anchors, scale_x_y: vec![1.05, 1.1, 1.2], activation, style })
+    };
+    let planes = [40, 20, 10].map(|side| tensor("o", &[1, 75, side, side])).to_vec();
+    let layers = [40, 20, 10].map(|side| tensor("o", &[1, 3, side, side, 25])).to_vec();
     let cases = [
         ("nanodet", nanodet(false, true), vec![tensor("o", &[1, 3549, 124])], 416, 80, 0.0..1.0, 0.999),
         ("nanodet's best class", nanodet(false, false), vec![tensor("o", &[1, 3549, 124])], 416, 80, 0.0..1.0, 0.99),
@@ -149,6 +155,17 @@ fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ("yolov5 face", points_of_v5(5, false), vec![tensor("o", &[1, 6300, 16])], 320, 1, 0.0..1.0, 0.7),
         ("yolov7 pose", points_of_v5(17, true), vec![tensor("o", &[1, 6375, 57])], 320, 1, 0.0..1.0, 0.7),
         ("scrfd", HeadSpec::Faces(FacesSpec::default()), scrfd, 320, 1, 0.0..1.0, 0.95),
+        ("yolov3", grids(Activation::Sigmoid, GridStyle::Darknet), planes, 320, 20, -8.0..6.0, 0.97),
+        (
+            "yolov2",
+            grids(Activation::Softmax, GridStyle::Darknet),
+            vec![tensor("o", &[1, 225, 40, 40])],
+            320,
+            20,
+            -6.0..6.0,
+            0.6,
+        ),
+        ("yolov7's layers", grids(Activation::Sigmoid, GridStyle::Yolov5), layers, 320, 20, -8.0..6.0, 0.97),
         ("yolox", raw, vec![tensor("o", &[1, 2100, 85])], 320, 80, 0.0..1.0, 0.9),
         ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),
         ("every class", softmax(Activation::Sigmoid), pair(3000, 21), 320, 20, -8.0..6.0, 0.995),

@@ -39,6 +39,8 @@ pub(super) fn table(rows: usize, scores: Values, boxes: Values) -> Table {
         offsets: None,
         points: None,
         grid: Grid::default(),
+        anchor: [0.0; 2],
+        centre_scale: 1.0,
     }
 }
 

@@ -752,7 +752,9 @@ fn every_guess_comes_with_a_card_that_builds_its_head() {
 fn darknet(anchors: usize, scales: usize) -> DarknetSpec {
     let scale_x_y = vec![1.1; scales];
     let style = if scales == 1 { GridStyle::Yolov5 } else { GridStyle::Darknet };
-    DarknetSpec { anchors: vec![[10.0, 13.0]; anchors], scale_x_y, activation: Activation::Sigmoid, style }
+    let activation = if scales == 2 { Activation::Softmax } else { Activation::Sigmoid };
+    let anchors = (0..anchors).map(|n| [10.0 + n as f32, 13.0]).collect();
+    DarknetSpec { anchors, scale_x_y, activation, style }
 }
 
 pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {

@@ -35,6 +35,9 @@ struct TableArgument {
     boxes: ValuesArgument,
     offsets: ValuesArgument,
     points: ValuesArgument,
+    anchor: [f32; 2],
+    centre_scale: f32,
+    unused: [u32; 13],
 }
 
 /// The bits of `has`.
@@ -73,12 +76,12 @@ struct Argument {
     scale: [f32; 2],
     point_scale: [f32; 2],
     input_size: [f32; 2],
-    unused: [u32; 7],
+    unused: [u32; 3],
     tables: [TableArgument; MAX_TABLES],
 }
 
 // The kernel asserts the same.
-const _: () = assert!(size_of::<TableArgument>() == 256 && size_of::<Argument>() == 192 + MAX_TABLES * 256);
+const _: () = assert!(size_of::<TableArgument>() == 320 && size_of::<Argument>() == 192 + MAX_TABLES * 320);
 const _: () = assert!(size_of::<Record>() == 32);
 
 /// The argument and the memory of one launch.
@@ -104,7 +107,7 @@ impl Launch {
         (a.score_code, a.floor) = match spec.scores {
             ScoreCode::Plain => (0, 0.0),
             ScoreCode::Sigmoid { floor } => (1, floor),
-            ScoreCode::Softmax => (2, 0.0),
+            ScoreCode::Softmax => (2, f32::NEG_INFINITY),
         };
         (a.choice, a.peaks, a.class_row_step) = match spec.choice {
             Choice::BestRaw if spec.scores == ScoreCode::Softmax => (1, 0, 0),
@@ -127,6 +130,8 @@ impl Launch {
             BoxCode::Face => a.box_code = 5,
             BoxCode::Sides => a.box_code = 6,
             BoxCode::CellSides => a.box_code = 7,
+            BoxCode::AnchorExp => a.box_code = 8,
+            BoxCode::AnchorSquare => a.box_code = 9,
         }
         // The kernel divides by it.
         a.point_values = 2;
@@ -159,6 +164,8 @@ impl Launch {
                 rows_per_cell: narrow(grid.rows_per_cell),
                 stride: grid.stride,
                 offset: grid.offset,
+                anchor: from.anchor,
+                centre_scale: from.centre_scale,
                 ..TableArgument::default()
             };
             for (values, source) in each_values(table).into_iter().zip(from.values()) {

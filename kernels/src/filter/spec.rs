@@ -4,7 +4,7 @@
 //! everything except their positions.
 
 /// The maximum number of tables: the description is passed as one launch's argument.
-pub const MAX_TABLES: usize = 8;
+pub const MAX_TABLES: usize = 12;
 
 /// The maximum number of bins in a distance's distribution.
 const MAX_BINS: usize = 256;
@@ -94,7 +94,8 @@ pub struct Table {
     pub rows: usize,
     /// `score_columns` scores per row.
     pub scores: Values,
-    /// A number per row that is multiplied with its scores and must pass the threshold itself.
+    /// A number per row that is multiplied with its scores and must pass the threshold itself. It is a score if they are plain, else
+    /// the logit of one.
     pub objectness: Option<Values>,
     /// The class of a row, for end-to-end models.
     pub labels: Option<Values>,
@@ -108,6 +109,10 @@ pub struct Table {
     pub points: Option<Values>,
     /// The grid of the rows.
     pub grid: Grid,
+    /// The width and height in pixels that [`BoxCode::AnchorExp`] and [`BoxCode::AnchorSquare`] scale.
+    pub anchor: [f32; 2],
+    /// How many cells wide the centres lie that these two can give.
+    pub centre_scale: f32,
 }
 
 impl Table {
@@ -200,6 +205,11 @@ pub enum BoxCode {
     Anchor,
     /// Width and height in strides, around the reference point plus `offsets` (x, y; half a cell without).
     Peak,
+    /// The centre at `(cell + sigmoid(x) * s - (s - 1) / 2)` cells of the input, `s` the table's `centre_scale`; width and height as
+    /// exp(x) times its `anchor`.
+    AnchorExp,
+    /// The same with a size of `(2 * sigmoid(x))^2` times the anchor.
+    AnchorSquare,
     /// Height and width as exp(x) strides, around the cell's centre plus `offsets` (y, x), moved into the input.
     Face,
 }
@@ -210,7 +220,13 @@ impl BoxCode {
         match self {
             Self::Distances { bins } => 4 * bins,
             Self::Peak | Self::Face => 2,
-            Self::Plain { .. } | Self::Sides | Self::CellSides | Self::CellExp | Self::Anchor => 4,
+            Self::Plain { .. }
+            | Self::Sides
+            | Self::CellSides
+            | Self::CellExp
+            | Self::Anchor
+            | Self::AnchorExp
+            | Self::AnchorSquare => 4,
         }
     }
 }
