@@ -108,6 +108,20 @@ impl Detector {
         Ok(plan(engine, card, max_batch)?.shapes)
     }
 
+    /// Returns the shapes that inputs of an ONNX model have in runs of one frame, as the card fills them, where the model leaves them
+    /// open.
+    ///
+    /// # Errors
+    /// A contradiction between the card and the inputs, or an input that the card does not fill.
+    pub fn open_shapes(card: &Card, inputs: &[TensorInfo]) -> Result<BTreeMap<String, Vec<usize>>, DetectorError> {
+        let planned = model_inputs::plan(inputs, card, 1, SettledSizes { asked: &|_| false, is_engine: false })?;
+        let is_open = |name: &String| {
+            let dims = inputs.iter().filter(|info| info.name == *name).flat_map(|info| info.shape.iter().flatten());
+            dims.into_iter().any(|dim| dim.fixed().is_none())
+        };
+        Ok(planned.shapes.into_iter().filter(|(name, _)| is_open(name)).collect())
+    }
+
     /// Checks a card against the inputs and outputs that an ONNX model declares, without running it. Returns the names of the
     /// keypoints.
     ///

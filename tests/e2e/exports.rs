@@ -6,8 +6,8 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use visiond_tests::exports::{
-    BODY, Layout, OBJECTS, Wanted, body, classifier_of_bytes, layouts, of_bytes, of_person, of_rows, one_person,
-    points_of, poses, prompted, prompts,
+    BODY, Layout, OBJECTS, Wanted, body, classifier_of_bytes, followed, layouts, of_bytes, of_person, of_rows,
+    one_person, points_of, poses, prompted, prompts,
 };
 use visiond_tests::networks::{SIDE, network};
 use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr};
@@ -98,23 +98,6 @@ fn are(found: &[Value], objects: &[[f32; 6]]) -> bool {
             && one["class_id"].as_f64() == Some(class)
     };
     found.len() == objects.len() && objects.iter().all(|object| found.iter().any(|one| is(object, one)))
-}
-
-/// Follows what an error says to write: keys under a table, the first of alternatives. `None` if it says nothing of that kind.
-fn followed(card: &str, error: &str) -> Option<String> {
-    let (_, after) = error.split_once("write `")?;
-    let (said, rest) = after.split_once("` under [")?;
-    let (table, _) = rest.split_once(']')?;
-    let said: Vec<&str> = said.split("` or `").next()?.split("`, `").collect();
-    let key = |line: &str| line.split(" = ").next().unwrap_or_default().to_owned();
-    let header = format!("[{table}]");
-    let mut new = if card.lines().any(|line| line == header) { card.to_owned() } else { format!("{card}\n{header}\n") };
-    for line in said {
-        let kept: Vec<&str> = new.lines().filter(|old| old.is_empty() || key(old) != key(line)).collect();
-        new = kept.join("\n") + "\n";
-        new = new.replacen(&format!("{header}\n"), &format!("{header}\n{line}\n"), 1);
-    }
-    (new != card).then_some(new)
 }
 
 /// Returns what comes of an export when a user does as visiond says: the outcome, and how it went.

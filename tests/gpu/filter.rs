@@ -481,7 +481,7 @@ fn cases() -> Vec<Case> {
         case("yolox", yolox, vec![("o", vec![1, 8400, 85])], 640, 80, (0.0, 1.0), 0.95),
         case("every class, sigmoid", ssd(Activation::Sigmoid), pair(3000, 21), 320, 20, (-8.0, 6.0), 0.995),
         case("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, (-8.0, 3.0), 0.95),
-        case("yolov3's grids", yolov3, planes, 416, 80, (-8.0, 6.0), 0.985),
+        case("yolov3's grids", yolov3, planes, 416, 80, (-8.0, 6.0), 0.991),
         case("yolov2's grid", yolov2, vec![("o", vec![1, 225, 26, 26])], 416, 20, (-6.0, 6.0), 0.7),
         case("yolov7's layers", yolov7, layers, 640, 80, (-8.0, 6.0), 0.99),
         case("scrfd", HeadSpec::Faces(FacesSpec::default()), scrfd, 640, 1, (0.0, 1.0), 0.97),

@@ -14,6 +14,7 @@ mod camera;
 mod copies;
 mod cuda;
 mod device;
+mod exports;
 mod filter;
 mod flights;
 mod masks;
@@ -74,6 +75,8 @@ enum RowCommand {
     Filter,
     /// Compare the masks of objects on the GPU with the CPU's, and measure them
     Masks,
+    /// Compare what TensorRT finds with other projects' exports with what the CPU finds
+    Exports,
     /// Check runs that overlap, and frames that are overwritten after they begin
     Flights,
     /// Compare 32 frames at once with the copy bandwidth and CV-CUDA
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         RowCommand::Cuda { fault } => cuda::run(&setup, &mut report, fault),
         RowCommand::Copies => copies::run(&setup, &mut report),
         RowCommand::Boxes => boxes::run(&setup, &mut report),
+        RowCommand::Exports => exports::run(&setup, &mut report),
         RowCommand::Flights => flights::run(&setup, &mut report),
         RowCommand::Filter => filter::run(&setup, &mut report),
         RowCommand::Masks => masks::run(&setup, &mut report),

@@ -829,6 +829,23 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     ]
 }
 
+/// Follows what an error says to write: keys under a table, the first of alternatives. `None` if it says nothing of that kind.
+pub fn followed(card: &str, error: &str) -> Option<String> {
+    let (_, after) = error.split_once("write `")?;
+    let (said, rest) = after.split_once("` under [")?;
+    let (table, _) = rest.split_once(']')?;
+    let said: Vec<&str> = said.split("` or `").next()?.split("`, `").collect();
+    let key = |line: &str| line.split(" = ").next().unwrap_or_default().to_owned();
+    let header = format!("[{table}]");
+    let mut new = if card.lines().any(|line| line == header) { card.to_owned() } else { format!("{card}\n{header}\n") };
+    for line in said {
+        let kept: Vec<&str> = new.lines().filter(|old| old.is_empty() || key(old) != key(line)).collect();
+        new = kept.join("\n") + "\n";
+        new = new.replacen(&format!("{header}\n"), &format!("{header}\n{line}\n"), 1);
+    }
+    (new != card).then_some(new)
+}
+
 /// Returns a network with these rows of six numbers, whose order nothing but themselves shows.
 pub fn of_rows(rows: &[[f32; 6]]) -> Vec<u8> {
     let mut network = picture();

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use visiond_engine::card::Card;
-use visiond_engine::engine::{Dim, TensorInfo};
+use visiond_engine::detector::Detector;
+use visiond_engine::engine::TensorInfo;
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine_builder::calibration::CalibrationOptions;
 use visiond_engine_builder::precision::Half;
@@ -55,10 +56,8 @@ fn options(args: &Args, file: &OnnxFile, card: Option<&Card>) -> Result<BuildOpt
         return Err(ExitError::new(Exit::Usage, "--precision requires --fp16 or --bf16"));
     }
     let mut profiles = profiles(args)?;
-    if profiles.is_empty()
-        && let Some(shape) = card.and_then(|card| shape_of_card(&file.inputs, card))
-    {
-        profiles.push([shape].into());
+    if let Some(card) = card {
+        complete(&mut profiles, &file.inputs, card);
     }
     let timing_cache = match (&args.timing_cache, cache::own_folder()) {
         (Some(path), _) => TimingCacheChoice::File(path.clone()),
@@ -121,21 +120,24 @@ fn profiles(args: &Args) -> Result<Vec<ShapeProfile>, ExitError> {
     Ok(if profile.is_empty() { Vec::new() } else { vec![profile] })
 }
 
-/// Returns the shape of the picture input, if the model leaves its size open and the card has it.
-fn shape_of_card(inputs: &[TensorInfo], card: &Card) -> Option<(String, ShapeRange)> {
-    let [input] = inputs else { return None };
-    let (width, height) = card.input.size?;
-    let (width, height) = (width as usize, height as usize);
-    let dims = input.shape.as_deref()?;
-    if dims.iter().all(|dim| dim.fixed().is_some()) {
-        return None;
-    }
-    let shape = match dims {
-        [batch, Dim::Fixed(channels @ (1 | 3)), _, _] => vec![batch.fixed().unwrap_or(1), *channels, height, width],
-        [batch, _, _, Dim::Fixed(channels @ (1 | 3))] => vec![batch.fixed().unwrap_or(1), height, width, *channels],
-        _ => return None,
+/// Adds the shapes of inputs that the model leaves open, nobody asked for, and the card tells.
+fn complete(profiles: &mut Vec<ShapeProfile>, inputs: &[TensorInfo], card: &Card) {
+    let asked = match &mut profiles[..] {
+        [] => ShapeProfile::new(),
+        [asked] if asked.values().all(ShapeRange::is_fixed) => std::mem::take(asked),
+        // Inputs that belong together vary together.
+        _ => return,
     };
-    Some((input.name.clone(), ShapeRange::fixed(shape)))
+    let mut profile = asked;
+    match Detector::open_shapes(card, inputs) {
+        Ok(shapes) => {
+            for (name, shape) in shapes {
+                profile.entry(name).or_insert_with(|| ShapeRange::fixed(shape));
+            }
+        }
+        Err(error) => log::info!("the card does not tell the shapes of the inputs: {error}"),
+    }
+    *profiles = if profile.is_empty() { Vec::new() } else { vec![profile] };
 }
 
 fn summary(built: &Built, output: &Path, precision: &str, began: Instant) -> String {

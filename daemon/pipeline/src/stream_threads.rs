@@ -28,7 +28,7 @@ const ROUND: Duration = Duration::from_millis(1);
 
 /// With so many streams, most rounds have something to do: a thread that sleeps until then is woken once for it, one that waits for
 /// the first packet is woken for that, too.
-const MANY: usize = 24;
+const MANY: usize = 16;
 
 /// How long packets gather after the first. Frames are late by that.
 const GATHERING: Duration = Duration::from_micros(500);

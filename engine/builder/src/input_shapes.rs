@@ -71,7 +71,13 @@ fn of_one(path: &Path, input: &TensorInfo) -> Result<Vec<usize>, BuildError> {
             let example: Vec<usize> = match dims {
                 [] => vec![1, 3, 640, 640],
                 dims => {
-                    let usual = |(index, dim): (usize, &Dim)| dim.fixed().unwrap_or(if index == 0 { 1 } else { 640 });
+                    let is_planes = matches!(dims, [_, _, _, width] if !matches!(width.fixed(), Some(1 | 3)));
+                    let of = |index| match index {
+                        0 => 1,
+                        1 if is_planes => 3,
+                        _ => 640,
+                    };
+                    let usual = |(index, dim): (usize, &Dim)| dim.fixed().unwrap_or(of(index));
                     dims.iter().enumerate().map(usual).collect()
                 }
             };
@@ -135,6 +141,10 @@ mod tests {
             error,
             "input `images` of net.onnx is [n, 3, n, n]: set its shape, as in --shape images=1x3x640x640"
         );
+        let error = planned(&[None; 4], &[]).unwrap_err();
+        assert!(error.ends_with("--shape images=1x3x640x640"), "{error}");
+        let error = planned(&[None, None, None, Some(3)], &[]).unwrap_err();
+        assert!(error.ends_with("--shape images=1x640x640x3"), "{error}");
         assert!(planned(&FIXED, &["image=1x3x32x32"]).unwrap_err().contains("has no input `image`"));
     }
 

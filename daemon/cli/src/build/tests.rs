@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use clap::Parser;
+use visiond_engine::engine::Dim;
 use visiond_kernels::tensor::DType;
 
 use super::*;
@@ -56,20 +57,38 @@ fn the_options_are_told_as_they_were_given() {
 }
 
 #[test]
-fn the_card_gives_the_size_that_the_network_leaves_open() {
+fn the_card_gives_the_shapes_that_the_network_leaves_open_and_nobody_asked_for() {
     let mut card =
         Card::from_toml("[input]\nsize = [64, 32]\n[head]\nfamily = \"yolov8\"\n", Path::new("n.toml")).unwrap();
-    let open = || Dim::Dynamic(String::new());
-    let input = |dims: Vec<Dim>| vec![TensorInfo { name: "images".to_owned(), dtype: DType::F32, shape: Some(dims) }];
-    let planes = input(vec![open(), Dim::Fixed(3), open(), open()]);
-    let (name, range) = shape_of_card(&planes, &card).unwrap();
-    assert_eq!((name.as_str(), range.to_string().as_str()), ("images", "1x3x32x64"));
-    let interleaved = input(vec![Dim::Fixed(2), open(), open(), Dim::Fixed(3)]);
-    assert_eq!(shape_of_card(&interleaved, &card).unwrap().1.to_string(), "2x32x64x3");
-    let fixed = input([1, 3, 8, 8].map(Dim::Fixed).to_vec());
-    assert_eq!(shape_of_card(&fixed, &card), None);
-    card.input.size = None;
-    assert_eq!(shape_of_card(&planes, &card), None);
+    let open = |name: &str| Dim::Dynamic(name.to_owned());
+    let input =
+        |name: &str, dims: &[Dim]| TensorInfo { name: name.to_owned(), dtype: DType::F32, shape: Some(dims.to_vec()) };
+    let completed = |asked: &str, inputs: &[TensorInfo], card: &Card| {
+        let mut profiles = profiles(&args(&format!("n.onnx {asked}")).unwrap()).unwrap();
+        complete(&mut profiles, inputs, card);
+        let text = |(name, range): (&String, &ShapeRange)| format!("{name}={range}");
+        profiles.iter().flatten().map(text).collect::<Vec<_>>().join(" ")
+    };
+    let planes = [input("images", &[open(""), Dim::Fixed(3), open(""), open("")])];
+    assert_eq!(completed("", &planes, &card), "images=1x3x32x64");
+    assert_eq!(completed("--shape images=1x3x64x64", &planes, &card), "images=1x3x64x64");
+    let all_open = [input("images", &[open("b"), open("c"), open("h"), open("w")])];
+    assert_eq!(completed("", &all_open, &card), "images=1x3x32x64");
+    let interleaved = [input("images", &[Dim::Fixed(2), open(""), open(""), Dim::Fixed(3)])];
+    assert_eq!(completed("", &interleaved, &card), "images=2x32x64x3");
+    assert_eq!(completed("", &[input("images", &[1, 3, 8, 8].map(Dim::Fixed))], &card), "");
+    // What fills the other inputs is in the card, too.
+    let [images] = &planes;
+    let two = [images.clone(), input("image_shape", &[open("n"), open("two")])];
+    assert_eq!(completed("", &two, &card), "");
+    card = Card::from_toml(
+        "[input]\nsize = [64, 32]\n[extra_inputs]\nimage_shape = \"input-size-hw\"\n[head]\nfamily = \"yolov8\"\n",
+        Path::new("n.toml"),
+    )
+    .unwrap();
+    assert_eq!(completed("", &two, &card), "image_shape=1x2 images=1x3x32x64");
+    assert_eq!(completed("--shape images=1x3x64x64", &two, &card), "image_shape=1x2 images=1x3x64x64");
+    assert_eq!(completed("--shape images=1x3x64x64,2x3x64x64,4x3x64x64", &two, &card), "images=1x3x64x64..4x3x64x64");
 }
 
 #[test]
