@@ -184,7 +184,7 @@ fn compare(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result
             None => decoder.finish()?,
         }
         while let Some(picture) = decoder.next_picture()? {
-            let Picture::Shown { surface, presentation } = picture else {
+            let Picture::Shown { surface, presentation, .. } = picture else {
                 return Err(Failure::Broken(format!("after {given} units: {picture:?}")));
             };
             let layout = layout(&decoder, &surface)?;

@@ -92,8 +92,11 @@ pub enum Picture {
     Shown {
         /// Its pixels.
         surface: Surface,
-        /// The number that it was given to the decoder with.
+        /// When it is presented: of the numbers that pictures were given to the decoder with, the smallest first. Its own, if the stream has
+        /// these in the order of display.
         presentation: i64,
+        /// The number that its coded picture was given to the decoder with.
+        given_with: i64,
     },
     /// A picture that could not be decoded whole.
     Damaged,
@@ -138,6 +141,8 @@ struct State {
     is_preparing: bool,
     /// Whether it has found the format in the stream itself.
     has_begun: bool,
+    /// The number that the last picture in each decode surface was given with.
+    given_with: [i64; u64::BITS as usize],
     /// How many pictures the current unit has had.
     pictures_of_unit: u32,
     /// Bit n: the last picture in decode surface n could not be decoded.
@@ -230,6 +235,7 @@ impl VideoDecoder {
             presentation: 0,
             is_preparing: false,
             has_begun: false,
+            given_with: [0; u64::BITS as usize],
             pictures_of_unit: 0,
             failed: 0,
             shown: 0,
@@ -524,6 +530,9 @@ impl State {
         if start.second_field == 0 {
             self.failed &= !bit;
             self.shown &= !bit;
+            if let Some(given_with) = self.given_with.get_mut(start.picture_index.unsigned_abs() as usize) {
+                *given_with = self.presentation;
+            }
         }
         match decoded {
             Err(error) if error.is_sticky() => return Err(error),
@@ -600,7 +609,11 @@ impl State {
             }
             match hardware.is_damaged(shown.picture_index) {
                 true => Picture::Damaged,
-                false => Picture::Shown { surface, presentation: shown.timestamp },
+                false => {
+                    let given_with = self.given_with.get(shown.picture_index.unsigned_abs() as usize);
+                    let presentation = shown.timestamp;
+                    Picture::Shown { surface, presentation, given_with: given_with.copied().unwrap_or(presentation) }
+                }
             }
         };
         self.pictures.push_back(picture);

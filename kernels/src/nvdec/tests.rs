@@ -46,6 +46,7 @@ fn pictures_come_out_of_an_engine_that_is_made_of_memory() {
     };
     let device = Device::open(0).unwrap();
     pictures_are_shown_where_they_lie(&device);
+    each_picture_comes_with_the_number_of_its_unit_though_times_are_of_others(&device);
     surfaces_are_few_and_outlive_their_decoder(&device);
     what_is_damaged_is_no_picture(&device);
     pictures_are_shown_at_once_and_only_once(&device);
@@ -89,7 +90,7 @@ fn unit(orders: &[&[u8]]) -> Vec<u8> {
 
 fn shown(decoder: &mut VideoDecoder) -> (Surface, i64) {
     match decoder.next_picture().unwrap() {
-        Some(Picture::Shown { surface, presentation }) => (surface, presentation),
+        Some(Picture::Shown { surface, presentation, .. }) => (surface, presentation),
         other => panic!("{other:?}"),
     }
 }
@@ -115,6 +116,23 @@ fn pictures_are_shown_where_they_lie(device: &Arc<Device>) {
         .unwrap();
     let (surface, _) = shown(&mut deep);
     assert_eq!(deep.format().unwrap().plane_offsets(&surface)[0], 4 * surface.pitch_bytes() + 4);
+}
+
+/// Some cameras write times in the order of decoding, and the parser gives these to the pictures in the order of display.
+fn each_picture_comes_with_the_number_of_its_unit_though_times_are_of_others(device: &Arc<Device>) {
+    let mut decoder = decoder(device);
+    let mut next = |orders: &[&[u8]], presentation| {
+        decoder.decode(&unit(orders), presentation, Showing::InOrder).unwrap();
+        match decoder.next_picture().unwrap() {
+            Some(Picture::Shown { presentation, given_with, .. }) => Some((presentation, given_with)),
+            _ => None,
+        }
+    };
+    assert_eq!(next(&[FORMAT, &[b'D', 0, 1, 0]], 10), None);
+    assert_eq!(next(&[&[b'D', 1, 2, 0], &[b'S', 1, 2, 0]], 20), Some((20, 20)));
+    // Two fields of one picture.
+    assert_eq!(next(&[&[b'H', 1, 3, 0], &[b'D', 1, 4, 0], &[b'S', 0, 2, 0]], 30), Some((30, 10)));
+    assert_eq!(next(&[&[b'D', 2, 5, 0], &[b'S', 1, 2, 0]], 40), Some((40, 30)));
 }
 
 fn surfaces_are_few_and_outlive_their_decoder(device: &Arc<Device>) {

@@ -173,7 +173,7 @@ pub struct ShownTimes {
     pending: VecDeque<(i64, Timestamp)>,
     /// The last time that was returned.
     last: Option<Timestamp>,
-    /// By presentation time, frames that are not simply published.
+    /// By the time that they were given with, frames that are not simply published.
     fates: VecDeque<(i64, Fate)>,
 }
 
@@ -187,20 +187,21 @@ impl ShownTimes {
         self.pending.push_back((presentation, captured));
     }
 
-    /// Takes note of what becomes of a frame that the decoder takes.
-    pub fn add_fate(&mut self, presentation: i64, fate: Fate) {
+    /// Takes note of what becomes of a frame that the decoder is given with this time.
+    pub fn add_fate(&mut self, given_with: i64, fate: Fate) {
         if fate == Fate::Published {
             return;
         }
         if self.fates.len() == MAX_REORDERED {
             self.fates.pop_front();
         }
-        self.fates.push_back((presentation, fate));
+        self.fates.push_back((given_with, fate));
     }
 
-    /// Returns what becomes of the frame with this presentation time.
-    pub fn take_fate(&mut self, presentation: i64) -> Fate {
-        let at = self.fates.iter().position(|(other, _)| *other == presentation);
+    /// Returns what becomes of the frame that was given with this time, whenever it is presented: a picture whose time another one
+    /// has, because the camera writes times in the order of decoding, keeps its fate.
+    pub fn take_fate(&mut self, given_with: i64) -> Fate {
+        let at = self.fates.iter().position(|(other, _)| *other == given_with);
         at.and_then(|at| self.fates.remove(at)).map_or(Fate::Published, |(_, fate)| fate)
     }
 

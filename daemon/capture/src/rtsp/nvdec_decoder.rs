@@ -59,7 +59,7 @@ enum Damage {
     None,
     /// The next key frame is the first clean one.
     Until,
-    /// The key frame with this presentation is.
+    /// The key frame that was given with this time is.
     UntilShown(i64),
 }
 
@@ -188,16 +188,18 @@ impl NvdecDecoder {
                 return Ok(None);
             };
             // The queue has counted it.
-            if matches!(picture, Picture::Shown { presentation, .. } if self.unwanted == Some(presentation)) {
+            if matches!(picture, Picture::Shown { given_with, .. } if self.unwanted == Some(given_with)) {
                 continue;
             }
             self.decoded += 1;
             let next = match picture {
-                Picture::Shown { surface, presentation } => match self.frame(surface, presentation, sequence) {
-                    Ok(Some(next)) => next,
-                    Ok(None) => continue,
-                    Err(error) => return Err(DecoderEnd::Failed(self.stream.undecodable(error))),
-                },
+                Picture::Shown { surface, presentation, given_with } => {
+                    match self.frame(surface, presentation, given_with, sequence) {
+                        Ok(Some(next)) => next,
+                        Ok(None) => continue,
+                        Err(error) => return Err(DecoderEnd::Failed(self.stream.undecodable(error))),
+                    }
+                }
                 Picture::Damaged => {
                     self.damage = Damage::Until;
                     Next::Lost { frames: 1, cause: LossCause::Corrupt }
@@ -224,13 +226,19 @@ impl NvdecDecoder {
         Ok(())
     }
 
-    /// Makes a frame of a picture; `None` if it is none of its own.
-    fn frame(&mut self, surface: Surface, presentation: i64, sequence: u64) -> Result<Option<Next>, FrameError> {
+    /// Makes a frame of a picture, whose unit has the time `given_with`; `None` if it is none of its own.
+    fn frame(
+        &mut self,
+        surface: Surface,
+        presentation: i64,
+        given_with: i64,
+        sequence: u64,
+    ) -> Result<Option<Next>, FrameError> {
         let layout = self.layout(&surface)?;
-        if self.damage == Damage::UntilShown(presentation) {
+        if self.damage == Damage::UntilShown(given_with) {
             self.damage = Damage::None;
         }
-        let damaged = match (self.times.take_fate(presentation), self.damage) {
+        let damaged = match (self.times.take_fate(given_with), self.damage) {
             (Fate::Discarded, _) => return Ok(None),
             (Fate::Published, Damage::None) => false,
             (Fate::Published, _) if self.stream.config.damaged == DamagedFrames::Drop => {
