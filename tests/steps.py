@@ -271,6 +271,8 @@ def lints(after=()):
     return [
         Step("format", cargo("fmt", "--all", "--check")),
         Step("links", [sys.executable, "tests/links.py"], title="links in the documents"),
+        Step("figures", [sys.executable, "tests/figures.py"], title="README shows no stale figure"),
+        Step("scripts", [sys.executable, "-m", "unittest", "discover", "-s", "tests"], title="tests of these checks"),
         Step("messages", [sys.executable, "tests/messages.py"], title="messages in the documents"),
         Step("remedies", [sys.executable, "tests/remedies.py"], title="errors have remedies"),
         Step("skips", [sys.executable, "tests/skips.py"], title="no test ends early unnoticed"),
