@@ -26,18 +26,23 @@ def text_of(file):
     return re.sub(r"^```.*?^```$", lambda block: "\n" * block[0].count("\n"), file.read_text(), flags=re.S | re.M)
 
 
+def anchor(heading):
+    """The anchor that GitHub makes of a heading that occurs once."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", words.lower().strip()).replace(" ", "-")
+
+
 def headings(file):
     """The anchors that GitHub makes of a document's headings."""
     found = {}
     for line in text_of(file).splitlines():
         match = re.match(r"#+\s+(.*)", line)
         if match:
-            words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match[1]).replace("`", "")
-            anchor = re.sub(r"[^\w\- ]", "", words.lower().strip()).replace(" ", "-")
-            count = found.get(anchor, -1) + 1
-            found[anchor] = count
+            name = anchor(match[1])
+            count = found.get(name, -1) + 1
+            found[name] = count
             if count:
-                found[f"{anchor}-{count}"] = 0
+                found[f"{name}-{count}"] = 0
     return set(found)
 
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Runs the steps of ./check, ./test and ./test --all, side by side where they do not compete.
 
-    tests/steps.py check | test | all
+    tests/steps.py check | test | all [--force]
 
 Expects what tests/setup fetches for that size. Prints a line for each step, then where the time went, then the sum of all tests.
 The output of a step stays in target/steps/STEP.log, with the commands that it ran. One run at a time: another waits.
+
+`all` skips a step whose inputs are the same as when it last passed here (tests/unchanged.py). `--force`, or the variable CI, runs all.
 """
 
 import contextlib
@@ -21,6 +23,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+
+from unchanged import Passes, surroundings
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
@@ -60,9 +64,16 @@ class Step:
     # Held while a process is started, so that none is once we stop.
     starting, stopping = threading.Lock(), False
 
-    def __init__(self, name, command, after=(), lock=None, cores=1, env=None, title=None, skipped=None):
+    def __init__(
+        self, name, command, after=(), lock=None, cores=1, env=None, title=None, skipped=None, inputs=(), named=(), outputs=()
+    ):
         self.name, self.command, self.after, self.lock, self.cores = name, command, after, lock, cores
         self.env, self.title = env or {}, title or name
+        # Files whose contents decide the result; those of them whose text names others, which then count too; and, as patterns, what it
+        # leaves for others. Without inputs it always runs.
+        self.inputs, self.named, self.outputs = inputs and (*inputs, "tests/steps.py"), named, outputs
+        # The commit at which it passed with the same inputs, if that is why it does not run.
+        self.unchanged = None
         self.process = self.began = self.seconds = self.passed = None
         # Why it does not run; `blocked` when that is a step before it, so that those after it do not, either.
         self.skipped, self.blocked = skipped, False
@@ -84,6 +95,13 @@ class Step:
         self.seconds = time.monotonic() - self.began
         # Last: it is what tells the scheduler.
         self.passed = passed
+
+    def skip_if_unchanged(self, passes):
+        """Whether it need not run."""
+        self.unchanged = passes.unchanged_since(self)
+        if self.unchanged:
+            self.skipped, self.counts = f"unchanged since it passed at {self.unchanged}", [0, 0, 0]
+        return bool(self.unchanged)
 
     def run_commands(self):
         commands = self.command() if callable(self.command) else [(self.command, ROOT)]
@@ -137,14 +155,18 @@ def tail(path, lines=40):
     text = [line for line in text if not re.match(r"test .* \.\.\. (ok|ignored)", line)]
     return "\n".join("      " + line for line in text[-lines:])
 
-def run_all(steps):
-    """Runs them to the end, whether they pass or not; what waits for a step that failed is skipped."""
+def run_all(steps, passes=None, force=False):
+    """Runs them to the end, whether they pass or not; what waits for a step that failed is skipped, and what is unchanged since it
+    passed, unless `force`. Without `passes`, nothing is remembered."""
+    digests = {}
     began, free, told = time.monotonic(), max(os.cpu_count() or 1, 2), time.monotonic()
     waiting, running, by_name = list(steps), [], {step.name: step for step in steps}
     try:
         while waiting or running:
             for step in [step for step in running if step.passed is not None]:
                 running.remove(step)
+                if passes:
+                    passes.note(step, digests[step.name])
                 nothing = step.passed and not step.counts[0]
                 word = "skip" if nothing else "ok  " if step.passed else "FAIL"
                 show(f"{word} {step.seconds:6.0f} s  {step.title}")
@@ -169,8 +191,12 @@ def run_all(steps):
                     continue
                 if step.lock and any(one.lock == step.lock for one in running):
                     continue
+                if passes and not force and step.skip_if_unchanged(passes):
+                    continue
                 waiting.remove(step)
                 running.append(step)
+                if passes:
+                    digests[step.name] = passes.digest(step)
                 step.start()
             if time.monotonic() - told > 60 and running:
                 told = time.monotonic()
@@ -187,6 +213,9 @@ def run_all(steps):
         passed, failed, skipped = step.counts
         notes = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
         show(f"  {step.seconds:6.0f} s  {step.title:42} {notes}")
+    for step in steps:
+        if step.unchanged:
+            show(f"       -    {step.title:42} {step.skipped}")
     show(f"  {took:6.0f} s  in all, side by side")
     failed = [step for step in steps if step.passed is False]
     if failed:
@@ -225,7 +254,7 @@ def unit_tests(*more):
 
 def end_to_end(*more):
     # They wait for daemons, brokers and children most of the time.
-    return lambda: [([path, "--test-threads", "6", *more], folder) for name, path, folder in programs() if name == "e2e"]
+    return lambda: [([path, *more, "--test-threads", "6"], folder) for name, path, folder in programs() if name == "e2e"]
 
 def changed_packages():
     """Packages with files that differ from the last commit, or that it changed where none differ, and those that use them. All,
@@ -271,6 +300,8 @@ def lints(after=()):
     return [
         Step("format", cargo("fmt", "--all", "--check")),
         Step("links", [sys.executable, "tests/links.py"], title="links in the documents"),
+        Step("figures", [sys.executable, "tests/figures.py"], title="README shows no stale figure"),
+        Step("scripts", [sys.executable, "-m", "unittest", "discover", "-s", "tests"], title="tests of these checks"),
         Step("messages", [sys.executable, "tests/messages.py"], title="messages in the documents"),
         Step("remedies", [sys.executable, "tests/remedies.py"], title="errors have remedies"),
         Step("skips", [sys.executable, "tests/skips.py"], title="no test ends early unnoticed"),
@@ -316,6 +347,17 @@ def no_cgroups():
         return None
     return "systemd needs a cgroup2 hierarchy that can be written to, and this machine has none"
 
+# What the program is made of. Its documents are in the package as well, where no test but those of `OF_DOCUMENTS` reads them.
+CRATES = ("daemon", "engine", "kernels", "tests/licences", "tests/src")
+PROGRAM = (*CRATES, "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "config", "systemd", "docs/*.json", "tests/setup")
+
+# End-to-end tests that read documents and packages.
+OF_DOCUMENTS = ("documents::", "package::")
+
+def reads(*files, named=None):
+    """Inputs of a step: the program, these files and those whose paths stand in them, or in `named`."""
+    return {"inputs": (*PROGRAM, *files), "named": named or files}
+
 def test(everything=False):
     debug = str(TARGET / "debug/visiond")
     shipped = str(ROOT / "target/package/amd64/visiond")
@@ -329,11 +371,34 @@ def test(everything=False):
         tested.update(VISIOND_PACKAGES=str(ROOT / "target/package"), VISIOND_TEST_ZIG=f"{zig}/zig/zig")
     steps = [
         Step("build", build_command([]), lock="cargo", cores=2, title="building"),
-        Step("unit", unit_tests(*ignored), ("build",), env=tested, title="unit tests, golden data"),
-        Step("e2e", end_to_end(*ignored), ready, env=tested, title="end-to-end tests"),
-        Step("page", [sys.executable, "tests/web/page.py"], ready, env=web, title="the live page in Chromium"),
-        Step("consume", [sys.executable, "tests/web/consume.py"], ready, env=web, title="the programs of docs/consume.md"),
-        Step("demo", ["./demo", "--max-frames", "50"], ready, env=tested, title="the demo on 50 frames", skipped=port_taken()),
+        Step("unit", unit_tests(*ignored), ("build",), env=tested, title="unit tests, golden data", **reads(*CRATES)),
+        Step(
+            "e2e",
+            end_to_end(*ignored, *(word for name in OF_DOCUMENTS for word in ("--skip", name))),
+            ready,
+            env=tested,
+            title="end-to-end tests",
+            **reads("tests/e2e", "tests/src", "tests/Cargo.toml"),
+        ),
+        Step("documents", end_to_end(*ignored, *OF_DOCUMENTS), ready, env=tested, title="the documents' examples, the packages"),
+        Step("page", [sys.executable, "tests/web/page.py"], ready, env=web, title="the live page in Chromium", **reads("tests/web")),
+        Step(
+            "consume",
+            [sys.executable, "tests/web/consume.py"],
+            ready,
+            env=web,
+            title="the programs of docs/consume.md",
+            **reads("tests/web", "docs/consume.md"),
+        ),
+        Step(
+            "demo",
+            ["./demo", "--max-frames", "50"],
+            ready,
+            env=tested,
+            title="the demo on 50 frames",
+            skipped=port_taken(),
+            **reads("demo", "tests/setup"),
+        ),
         *lints(("build",)),
         Step("doctests", cargo("test", "--doc", "--workspace", "--locked"), ("build",), "cargo", title="examples in the documentation"),
         Step(
@@ -347,32 +412,54 @@ def test(everything=False):
     ]
     if X86:
         ptx = [str(TARGET / "debug/examples/ptx"), "--check"]
-        steps.append(Step("ptx", ptx, ("build",), title="the GPU's kernels are what their sources compile to"))
+        steps.append(Step("ptx", ptx, ("build",), title="the GPU's kernels are what their sources compile to", **reads()))
     if everything:
         fuzz = {**tested, "PYTHONPATH": str(CACHE / "fuzz")}
-        steps.append(Step("fuzz", [sys.executable, "tests/web/fuzz.py"], ready, env=fuzz, title="the API, fuzzed by its own document"))
+        api = [sys.executable, "tests/web/fuzz.py"]
+        steps.append(Step("fuzz", api, ready, env=fuzz, title="the API, fuzzed by its own document", **reads("tests/web")))
         # Of an hour of this seed, the minutes after which it took longest until all worked again.
         chaos = ["tests/chaos/run", "--seconds", "300", "--seed", "11", "--first-round", "71"]
-        steps.append(Step("chaos", chaos, ready, env=tested, title="faults of everything around the daemon, five minutes"))
+        title = "faults of everything around the daemon, five minutes"
+        steps.append(Step("chaos", chaos, ready, env=tested, title=title, **reads("tests/chaos", "tests/bench")))
         # How long it takes is judged by hand: a machine may be busy.
         rtsp = ["tests/rtsp/run", "--restarts", "8", "--loss-seconds", "10", "--limit", "0"]
-        steps.append(Step("rtsp", rtsp, ready, env=tested, title="an RTSP camera that goes away and loses packets"))
+        title = "an RTSP camera that goes away and loses packets"
+        steps.append(Step("rtsp", rtsp, ready, env=tested, title=title, **reads("tests/rtsp", "tests/chaos")))
         hostile = ["tests/hostile/run"]
-        steps.append(Step("hostile", hostile, ready, env=tested, cores=2, title="hostile models, cards, pictures and videos"))
+        title = "hostile models, cards, pictures and videos"
+        steps.append(Step("hostile", hostile, ready, env=tested, cores=2, title=title, **reads("tests/hostile")))
         # A seed with answers at which the RTSP library panics.
         mutations = [sys.executable, "tests/rtsp/mutations.py", "--messages", "30000", "--seed", "2"]
-        steps.append(Step("mutations", mutations, ready, env=tested, cores=2, title="damaged RTSP and RTP messages"))
+        title = "damaged RTSP and RTP messages"
+        steps.append(Step("mutations", mutations, ready, env=tested, cores=2, title=title, **reads("tests/rtsp")))
         # Its own build, with everything instrumented. One seed, so that a change fails for what it changed.
-        steps.append(Step("fuzz-bytes", ["tests/fuzz/run", "--seed", "1"], ("build",), cores=2, title="files, streams and peers, fuzzed by coverage"))
+        title = "files, streams and peers, fuzzed by coverage"
+        by_bytes, inputs = ["tests/fuzz/run", "--seed", "1"], reads("tests/fuzz", "tests/golden", "tests/gpu", named=("tests/fuzz/*.py",))
+        steps.append(Step("fuzz-bytes", by_bytes, ("build",), cores=2, title=title, **inputs))
     if ship:
         guests = ("packages", "images", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "rtsp", "doc", "ptx")
         # First after the build, since most wait for it; beside it what takes as long, and is not Cargo's.
         steps[1:1] = [
-            Step("packages", ["./package", "all"], ("build",), title="packages"),
+            Step(
+                "packages",
+                ["./package", "all"],
+                ("build",),
+                title="packages",
+                # With the time of the last commit, which changes no test.
+                inputs=(*PROGRAM, "package", "tests/setup", "docs", "*.md", "LICENSE*"),
+                outputs=("target/package/*.deb", "target/package/*/visiond"),
+            ),
             Step("images", ["tests/vm/run", "--gate", "--images"], ("build",), title="images of the virtual machines"),
         ]
         steps += [
-            Step("vm", ["tests/vm/run", "--gate"], guests, cores=2, title="virtual machines: cameras, systemd, packages"),
+            Step(
+                "vm",
+                ["tests/vm/run", "--gate"],
+                guests,
+                cores=2,
+                title="virtual machines: cameras, systemd, packages",
+                **reads("tests/vm", "package"),
+            ),
             Step(
                 "docs",
                 ["tests/docs/run"],
@@ -385,7 +472,8 @@ def test(everything=False):
 
 def main():
     sizes = {"check": check, "test": test, "all": lambda: test(everything=True)}
-    if len(sys.argv) != 2 or sys.argv[1] not in sizes:
+    size, *options = sys.argv[1:] or [None]
+    if size not in sizes or options not in ([], ["--force"]):
         sys.exit(__doc__)
     os.chdir(ROOT)
     sys.stdout.reconfigure(errors="replace")
@@ -409,7 +497,9 @@ def main():
         os.environ.pop(name, None)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    run_all(sizes[sys.argv[1]]())
+    steps = sizes[size]()
+    passes = Passes(ROOT, LOGS / "passed", surroundings(CACHE)) if size == "all" else None
+    run_all(steps, passes, force="--force" in options or bool(os.environ.get("CI")))
 
 if __name__ == "__main__":
     main()
