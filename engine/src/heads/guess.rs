@@ -159,7 +159,7 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
         // A walk that did not see every path may have missed the sigmoid, and a quantised one has other operators; the usual grids
         // speak for a YOLO all the same, and a run shows whether its scores are none.
         let computed = !tail.is_raw() && !tail.softmax && rows != RowParts::Other && columns != RowParts::Other;
-        let scored = scored || index == 0 && (!tail.known || computed);
+        let scored = scored || index < 2 && (!tail.known || computed);
         let (of_cells, of_anchors) = (a == Some(count), a == Some(3 * count));
         if let Some(b) = b.filter(|_| of_cells) {
             propose_nanodet(evidence, &tail, b, strides, unusual, &format!("one row for each of {count} cells"));
