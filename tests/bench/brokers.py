@@ -33,11 +33,17 @@ spool_directory = "{folder}/spool-nats"
 """
 
 
+# Sockets that hold the ports of `free_port`: the kernel gives these to no other program, and a server may listen beside them.
+HELD = []
+
+
 def free_port():
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nothing listens on, until this program ends. A server there has to set SO_REUSEADDR, as nearly all do."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    HELD.append(held)
+    return held.getsockname()[1]
 
 
 def program(name):

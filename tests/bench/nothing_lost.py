@@ -62,7 +62,7 @@ spool_directory = "{folder}/spool-{kind}"
 """
 ACCEPTED = re.compile(rb"sink (\S+): accepted (\S+) (\S+) (\d+)\n$")
 # When all runs again and nothing arrives for so long, nothing more will.
-PATIENCE_S = 120
+PATIENCE_S = 600
 
 
 class MqttReader:

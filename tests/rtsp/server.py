@@ -449,10 +449,12 @@ def main():
     parser.add_argument("--moved", metavar="URL", help="answer DESCRIBE with a redirect there")
     parser.add_argument("--begin", type=int, default=0, help="leave out so many units at the start")
     parser.add_argument("--lose", type=float, default=0, help="lose this share of the video's packets, over TCP too")
-    parser.add_argument("--seed", type=int, default=1, help="decides which packets are lost")
+    parser.add_argument("--seed", type=int, default=1, help="decides which packets are lost, and what else it draws")
     parser.add_argument("--trick", choices=TRICKS)
     parser.add_argument("--most-sent", type=int, default=400 << 20)
     args = parser.parse_args()
+    # Which sequence numbers and noise it sends.
+    random.seed(args.seed)
     is_jpeg = lambda path: path.endswith((".mjpeg", ".jpg"))
     args.streams = [JpegStream(path, args.jpeg_q) if is_jpeg(path) else Stream(path) for path in args.files]
     args.presentations = [int(number) for number in args.presentations.split(",")] if args.presentations else None

@@ -26,8 +26,8 @@ pub fn root() -> PathBuf {
 }
 
 /// How long a wait may take before it counts as a hang. It turns a hang into a failure and decides nothing else: a machine
-/// that is busy is slower by far less.
-pub const HANG: Duration = Duration::from_secs(120);
+/// that runs twelve other programs on each core is slower by far less.
+pub const HANG: Duration = Duration::from_secs(600);
 
 /// Waits until `ready` holds; panics where it hangs. For what a daemon does, [`Daemon::wait_until`] shows its log too.
 pub fn wait_until(what: &str, ready: impl FnMut() -> bool) {

@@ -25,7 +25,7 @@ from running import BINARY, ROOT, Daemon, free_port, pattern
 
 DOCUMENT = ROOT / "docs/consume.md"
 # A hang, not slowness: nothing else is decided by it.
-PATIENCE_S = 120
+PATIENCE_S = 600
 
 
 def blocks():

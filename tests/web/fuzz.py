@@ -22,9 +22,11 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from running import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 # A hang, not slowness: nothing else is decided by it.
-HANG_S = 120
+HANG_S = 600
 TOKEN = "fuzzing-token-fuzzing-token"
 CONFIG = """
 [engine]
@@ -46,12 +48,6 @@ token = "{folder}/token"
 # They have no end, which schemathesis would wait for; `streams` asks for them, and for a trace, which takes its time.
 ENDLESS = ["/api/v1/stream", "/cameras/{name}/stream.mjpeg"]
 SLOW = ["/api/v1/trace"]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def ask(base, path, method="GET"):

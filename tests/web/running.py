@@ -25,11 +25,17 @@ path = "{NETWORK}"
 """
 
 
+# Sockets that hold the ports of `free_port`: the kernel gives these to no other program, and a server may listen beside them.
+HELD = []
+
+
 def free_port():
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nothing listens on, until this program ends. A server there has to set SO_REUSEADDR, as nearly all do."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    HELD.append(held)
+    return held.getsockname()[1]
 
 
 def pattern(name, fps=30, width=640, height=360):
@@ -141,7 +147,7 @@ class Daemon:
         with open(self.path("log"), "ab") as log:
             command = [BINARY, "run", str(self.config)]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
-        for _ in range(2400):
+        for _ in range(12_000):
             if self.process.poll() is not None:
                 break
             try:
@@ -167,7 +173,7 @@ class Daemon:
         killed = self.process.poll() == -signal.SIGKILL
         self.process.terminate()
         try:
-            self.process.wait(120)
+            self.process.wait(600)
         except subprocess.TimeoutExpired:
             self.kill()
         log, status = self.log(), self.process.returncode
