@@ -445,6 +445,14 @@ class LivePage(unittest.TestCase):
                 self.assertTrue(page.evaluate(INSIDE, ["#cameras li", part]), f"{part} at {width}")
             self.picture(page, f"tiles-{width}", full_page=True)
 
+    def test_the_age_has_one_name(self):
+        page = self.open(self.daemon(pattern("one", fps=10) + pattern("two", fps=10)))
+        wait("the age", lambda: "Age p99" in self.text(page, "#glance"))
+        self.assertIn("Age p99", self.text(page, ".trends"))
+        wait("the age in tiles", lambda: page.locator(".camera .numbers", has_text=re.compile(r"^age p99 \S+ ms")).count() == 3)
+        for other in ("Latency p99", "Age,"):
+            self.assertNotIn(other, page.locator("body").inner_text())
+
     def test_the_header_and_the_title_have_the_devices_name(self):
         for name in ("gate-7", "north-hall-conveyor-belt-left-side-behind-the-pillar-box-0000042"):
             daemon = self.daemon(f'[device]\nname = "{name}"\n' + pattern("bars"))

@@ -162,7 +162,7 @@ class Picture {
 function numbers(camera, age) {
   const part = droppedPart(camera);
   const parts = [];
-  if (camera.phase === 'streaming' && age !== null) parts.push(element('span', { textContent: `p99 ${millis(age)} ms` }));
+  if (camera.phase === 'streaming' && age !== null) parts.push(element('span', { textContent: `age p99 ${millis(age)} ms` }));
   if (part > 0) {
     const textContent = `${percent(part)} dropped`;
     parts.push(element('span', { className: part > 0.01 ? 'warn' : 'minor', textContent, title: `${count(droppedInAll(camera))} frames` }));
