@@ -86,6 +86,21 @@ class LivePage(unittest.TestCase):
     def daemon(self, config, **how):
         return self.entered(Daemon(config, **how))
 
+    def modules(self):
+        """An empty page that can import the page's own modules."""
+        context = self.browser.new_context(**DESK)
+        self.addCleanup(context.close)
+        page = context.new_page()
+
+        def answer(route):
+            name = route.request.url.rpartition("/")[2]
+            kind = "text/javascript" if name else "text/html"
+            route.fulfill(body=(MODULES / name).read_text() if name else "<!doctype html>", content_type=kind)
+
+        page.route("http://page.test/**", answer)
+        page.goto("http://page.test/")
+        return page
+
     def open(self, daemon, wanted=True, before="", **how):
         """The page, with `complaints` of the browser and the `requests` that it made. The script `before` runs first."""
         context = self.browser.new_context(**{**DESK, **how})
@@ -148,18 +163,7 @@ class LivePage(unittest.TestCase):
 
     def test_masks_turned_boxes_and_skeletons_are_drawn(self):
         # The page's own modules on a canvas of 200 x 100: the network of these tests finds upright boxes alone.
-        context = self.browser.new_context(**DESK)
-        self.addCleanup(context.close)
-        page = context.new_page()
-        kinds = {".js": "text/javascript", "": "text/html"}
-
-        def answer(route):
-            name = route.request.url.rpartition("/")[2]
-            body = (MODULES / name).read_text() if name else "<!doctype html>"
-            route.fulfill(body=body, content_type=kinds[pathlib.Path(name).suffix])
-
-        page.route("http://page.test/**", answer)
-        page.goto("http://page.test/")
+        page = self.modules()
 
         def alphas(detection, skeleton, *points):
             """How opaque the canvas is at each point."""
@@ -187,17 +191,7 @@ class LivePage(unittest.TestCase):
         self.assertTrue(line > 200 and guess == 0, (line, guess))
 
     def test_attributes_are_a_line_of_text_whatever_their_names_hold(self):
-        context = self.browser.new_context(**DESK)
-        self.addCleanup(context.close)
-        page = context.new_page()
-
-        def answer(route):
-            name = route.request.url.rpartition("/")[2]
-            kind = "text/javascript" if name else "text/html"
-            route.fulfill(body=(MODULES / name).read_text() if name else "<!doctype html>", content_type=kind)
-
-        page.route("http://page.test/**", answer)
-        page.goto("http://page.test/")
+        page = self.modules()
         drawn = lambda attributes, width: page.evaluate(
             """async ([attributes, width]) => {
               const { drawDetections, fitting } = await import('/overlay.js');
@@ -452,6 +446,57 @@ class LivePage(unittest.TestCase):
         wait("the age in tiles", lambda: page.locator(".camera .numbers", has_text=re.compile(r"^age p99 \S+ ms")).count() == 3)
         for other in ("Latency p99", "Age,"):
             self.assertNotIn(other, page.locator("body").inner_text())
+
+    def test_labels_on_small_pictures_hide_no_box(self):
+        page = self.modules()
+        drawn = lambda boxes, width: page.evaluate(
+            """async ([boxes, width]) => {
+              const { drawDetections, fitting } = await import('/overlay.js');
+              const canvas = Object.assign(document.createElement('canvas'), { width, height: width / 2 });
+              const context = canvas.getContext('2d');
+              const labels = [];
+              context.fillRect = (...place) => labels.push(place);
+              const texts = [];
+              context.fillText = (text) => texts.push(text);
+              const detections = boxes.map(([x, y, width, height]) => ({ class_id: 0, label: 'person', score: 0.9, box: { x, y, width, height } }));
+              drawDetections(context, { detections }, fitting(canvas, 800, 400), 1);
+              return [labels, texts, parseFloat(context.font.match(/[\d.]+px/)[0])];
+            }""",
+            [boxes, width],
+        )
+
+        def hidden(labels, boxes, width):
+            """The largest part of a box that a label hides."""
+            parts = [0]
+            for box in boxes:
+                x, y, wide, high = (each * width / 800 for each in box)
+                for left, top, across, down in labels:
+                    common = [min(left + across, x + wide) - max(left, x), min(top + down, y + high) - max(top, y)]
+                    parts.append(max(0, common[0]) * max(0, common[1]) / (wide * high))
+            return max(parts)
+
+        # A phone's picture: a person in the middle, one at the upper edge, two of whom one stands in the other's way.
+        people = [[100, 150, 60, 150], [300, 0, 60, 150], [500, 180, 60, 150], [510, 100, 60, 150]]
+        labels, texts, font = drawn(people, 364)
+        self.assertEqual((len(labels), font), (4, 10))
+        self.assertEqual(hidden(labels, people, 364), 0)
+        self.assertIn("person 90\u202f%", texts)
+        # A score that would hide the neighbour is left out.
+        neighbours = [[100, 150, 30, 150], [225, 100, 30, 60]]
+        labels, texts, _ = drawn(neighbours, 364)
+        self.assertEqual(sorted(texts), ["person", "person 90\u202f%"])
+        self.assertLessEqual(hidden(labels, neighbours, 364), 0.1)
+        # A label stays inside of a box that fills the picture, and a crowd has fewer labels.
+        self.assertEqual(len(drawn([[0, 0, 800, 400]], 364)[0]), 1)
+        crowd = [[40 * column, 90 * row, 38, 88] for row in range(4) for column in range(20)]
+        for width in (320, 364, 639):
+            labels, _, _ = drawn(crowd, width)
+            self.assertLessEqual(hidden(labels, crowd, width), 0.1, f"at {width}")
+        self.assertGreater(len(drawn(crowd[20:40] + crowd[60:], 364)[0]), 0)
+        # A large picture has all that fit.
+        labels, _, font = drawn(people, 1000)
+        self.assertEqual((len(labels), font), (4, 11.5))
+        self.assertGreater(len(drawn(crowd, 1000)[0]), 0)
 
     def test_the_header_and_the_title_have_the_devices_name(self):
         for name in ("gate-7", "north-hall-conveyor-belt-left-side-behind-the-pillar-box-0000042"):
