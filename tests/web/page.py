@@ -52,6 +52,50 @@ INSIDE = """([things, parts]) => {
   });
 }"""
 
+# Every time of a frame has four digits in milliseconds, and the age has five.
+SLOW = """
+  const parse = JSON.parse;
+  JSON.parse = (text) => {
+    const message = parse(text);
+    for (const stage of Object.keys(message?.timings_us ?? {})) message.timings_us[stage] = stage === 'total' ? 12_345_000 : 4_321_000;
+    return message;
+  };"""
+
+# Of each row of tiles: the room that is free at its left and at its right, in pixels.
+ROWS = """() => {
+  const list = document.querySelector('#cameras');
+  const [outer, style] = [list.getBoundingClientRect(), getComputedStyle(list)];
+  const [left, right] = [outer.left + parseFloat(style.paddingLeft), outer.left + list.clientWidth - parseFloat(style.paddingRight)];
+  const rows = new Map();
+  for (const tile of list.querySelectorAll('li:not([hidden])')) {
+    const place = tile.getBoundingClientRect();
+    const row = rows.get(Math.round(place.top)) ?? { left: Infinity, right: -Infinity };
+    rows.set(Math.round(place.top), { left: Math.min(row.left, place.left), right: Math.max(row.right, place.right) });
+  }
+  return [...rows.values()].map((row) => [row.left - left, right - row.right]);
+}"""
+
+TILES = "#cameras li:not([hidden])"
+
+
+def cameras(number, waiting=()):
+    """Changes a status with one camera: to `number` of them, the others called gate-2 and so on, with long figures."""
+
+    def change(status):
+        [first] = status["cameras"]
+        first.update(captured=12_345_678, published=12_345_678, dropped={**first["dropped"], "overload": 1_234_567})
+        for label in first["labels"]:
+            label["total"] = 12_345_678
+        others = [{**first, "name": f"gate-{at}"} for at in range(2, number + 1)]
+        for camera in others:
+            if camera["name"] in waiting:
+                camera.update(phase="waiting", reason="no device has the name usb-nothing-video-index0", fps=0)
+            elif camera["name"].endswith("7"):
+                camera["dropped"] = {**first["dropped"], "overload": 0}
+        status["cameras"] = [first, *others]
+
+    return change
+
 
 def wait(what, ready):
     """Waits until `ready()` is true, and gives what it gave. The page forbids the browser's own way, which evaluates text."""
@@ -86,8 +130,24 @@ class LivePage(unittest.TestCase):
     def daemon(self, config, **how):
         return self.entered(Daemon(config, **how))
 
-    def open(self, daemon, wanted=True, before="", **how):
-        """The page, with `complaints` of the browser and the `requests` that it made. The script `before` runs first."""
+    def modules(self):
+        """An empty page that can import the page's own modules."""
+        context = self.browser.new_context(**DESK)
+        self.addCleanup(context.close)
+        page = context.new_page()
+
+        def answer(route):
+            name = route.request.url.rpartition("/")[2]
+            kind = "text/javascript" if name else "text/html"
+            route.fulfill(body=(MODULES / name).read_text() if name else "<!doctype html>", content_type=kind)
+
+        page.route("http://page.test/**", answer)
+        page.goto("http://page.test/")
+        return page
+
+    def open(self, daemon, wanted=True, before="", path="", status=None, **how):
+        """The page, with `complaints` of the browser and the `requests` that it made. The script `before` runs first, and
+        `status` changes what the daemon answers."""
         context = self.browser.new_context(**{**DESK, **how})
         self.addCleanup(context.close)
         page = context.new_page()
@@ -98,10 +158,25 @@ class LivePage(unittest.TestCase):
         page.on("console", lambda said: said.type == "error" and page.complaints.append(said.text))
         page.on("request", lambda request: page.requested.append(request.url))
         page.add_init_script(before)
-        page.goto(daemon.url)
+        if status:
+            self.change_status(page, status)
+        page.goto(daemon.url + path)
         if wanted:
             wait("boxes on the picture", lambda: self.boxes(page))
         return page
+
+    def change_status(self, page, change):
+        """`change(status)` changes every status that the page gets from now on."""
+
+        def answer(route):
+            response = route.fetch()
+            status = response.json()
+            change(status)
+            route.fulfill(response=response, json=status)
+
+        page.route("**/api/v1/status", answer)
+        # An answer under way when the test ends is nobody's.
+        self.addCleanup(page.unroute_all, behavior="ignoreErrors")
 
     @staticmethod
     def boxes(page):
@@ -148,18 +223,7 @@ class LivePage(unittest.TestCase):
 
     def test_masks_turned_boxes_and_skeletons_are_drawn(self):
         # The page's own modules on a canvas of 200 x 100: the network of these tests finds upright boxes alone.
-        context = self.browser.new_context(**DESK)
-        self.addCleanup(context.close)
-        page = context.new_page()
-        kinds = {".js": "text/javascript", "": "text/html"}
-
-        def answer(route):
-            name = route.request.url.rpartition("/")[2]
-            body = (MODULES / name).read_text() if name else "<!doctype html>"
-            route.fulfill(body=body, content_type=kinds[pathlib.Path(name).suffix])
-
-        page.route("http://page.test/**", answer)
-        page.goto("http://page.test/")
+        page = self.modules()
 
         def alphas(detection, skeleton, *points):
             """How opaque the canvas is at each point."""
@@ -187,17 +251,7 @@ class LivePage(unittest.TestCase):
         self.assertTrue(line > 200 and guess == 0, (line, guess))
 
     def test_attributes_are_a_line_of_text_whatever_their_names_hold(self):
-        context = self.browser.new_context(**DESK)
-        self.addCleanup(context.close)
-        page = context.new_page()
-
-        def answer(route):
-            name = route.request.url.rpartition("/")[2]
-            kind = "text/javascript" if name else "text/html"
-            route.fulfill(body=(MODULES / name).read_text() if name else "<!doctype html>", content_type=kind)
-
-        page.route("http://page.test/**", answer)
-        page.goto("http://page.test/")
+        page = self.modules()
         drawn = lambda attributes, width: page.evaluate(
             """async ([attributes, width]) => {
               const { drawDetections, fitting } = await import('/overlay.js');
@@ -399,14 +453,7 @@ class LivePage(unittest.TestCase):
         daemon = self.daemon(pattern("bars", fps=10) + '[[sink]]\ntype = "file"\nname = "plant"\npath = "{dir}/out.jsonl"\n')
         page = self.open(daemon)
         changes = {}
-
-        def answer(route):
-            response = route.fetch()
-            status = response.json()
-            status["sinks"][0].update(changes)
-            route.fulfill(response=response, json=status)
-
-        page.route("**/api/v1/status", answer)
+        self.change_status(page, lambda status: status["sinks"][0].update(changes))
         spool = {"bytes": 0, "limit_bytes": 100, "records": 1, "dropped": 0, "outage": None}
         away = {"connected": False, "outage": "connection refused"}
         told = [
@@ -420,7 +467,6 @@ class LivePage(unittest.TestCase):
             changes.update({"outage": None, **sink, "spool": {**spool, **facts}})
             wait(state, lambda: (self.text(page, "#sinks .chip"), page.get_attribute("#state", "data-level")) == (state, level))
         self.assertIn("plant: connected, messages are not kept on disk", self.text(page, "#state").lower())
-        page.unroute_all()
 
     def test_a_failed_tile_says_why(self):
         broken = '[[camera]]\nname = "broken"\n[camera.source]\ntype = "video"\nurl = "{dir}/no-video.mp4"\n'
@@ -444,6 +490,169 @@ class LivePage(unittest.TestCase):
             for part in (".name", ".rate", ".numbers", ".numbers span"):
                 self.assertTrue(page.evaluate(INSIDE, ["#cameras li", part]), f"{part} at {width}")
             self.picture(page, f"tiles-{width}", full_page=True)
+
+    def test_long_figures_fit_a_narrow_phone(self):
+        daemon = self.daemon(pattern("bars"))
+        page = self.open(daemon, before=SLOW, status=cameras(7), **{**PHONE, "viewport": {"width": 320, "height": 640}})
+        for cell in ("#latency tr.total", "#glance", "#trend-age"):
+            wait(f"the age in {cell}", lambda: "12\u202f345" in self.text(page, cell))
+        wait("the processor", lambda: "of a core" in self.text(page, "#glance"))
+        wait("detections", lambda: "12\u202f345\u202f678" in self.text(page, "#detections"))
+        self.no_sideways(page)
+        for things, parts in (("#glance > div", "dd, dd span, dd small"), ("#inspector", "td, th, b, dd"), (".camera", ".name, .rate")):
+            self.assertTrue(page.evaluate(INSIDE, [things, parts]), f"{things}: {parts}")
+        self.accessible(page)
+        self.picture(page, "narrow", full_page=True)
+
+    def test_the_age_has_one_name(self):
+        page = self.open(self.daemon(pattern("one", fps=10) + pattern("two", fps=10)))
+        wait("the age", lambda: "Age p99" in self.text(page, "#glance"))
+        self.assertIn("Age p99", self.text(page, ".trends"))
+        wait("the age in tiles", lambda: page.locator(".camera .numbers", has_text=re.compile(r"^age p99 \S+ ms")).count() == 3)
+        for other in ("Latency p99", "Age,"):
+            self.assertNotIn(other, page.locator("body").inner_text())
+
+    def test_rows_of_tiles_have_no_hole(self):
+        now = {"number": 7, "waiting": ["gate-3"]}
+        daemon = self.daemon(pattern("bars", fps=5))
+        page = self.open(daemon, status=lambda status: cameras(**now)(status))
+        for number in (5, 7, 11, 13, 100):
+            now["number"] = number
+            wait(f"{number} tiles", lambda: page.locator(TILES).count() == number)
+            for width in (320, 390, 1280, 1920):
+                page.set_viewport_size({"width": width, "height": 900})
+                wait("whole rows", lambda: all(-0.5 < room < 1.5 for row in page.evaluate(ROWS) for room in row))
+                self.assertGreater(len(page.evaluate(ROWS)), 0 if number == 5 else 1, f"{number} at {width}")
+                self.no_sideways(page)
+                self.picture(page, f"rows-{number}-{width}", full_page=True)
+
+    def test_many_cameras_are_compact(self):
+        now = {"number": 11, "waiting": ["gate-3", "gate-9"]}
+        daemon = self.daemon(pattern("bars", fps=5))
+        page = self.open(daemon, status=lambda status: cameras(**now)(status), viewport={"width": 1280, "height": 900})
+        tall = "document.querySelector('#cameras li').offsetHeight"
+        wait("11 tiles", lambda: page.locator(TILES).count() == 11)
+        large = page.evaluate(tall)
+        self.assertFalse(page.locator("#filter").is_visible())
+        now["number"] = 12
+        wait("12 tiles", lambda: page.locator(TILES).count() == 12)
+        self.assertTrue(page.locator("#filter").is_visible())
+        self.assertLess(page.evaluate(tall), 0.75 * large)
+        self.accessible(page)
+        now["number"] = 100
+        wait("100 tiles", lambda: page.locator(TILES).count() == 100)
+        for width, most in ((320, 4000), (390, 3600), (1280, 2400), (1920, 2400)):
+            page.set_viewport_size({"width": width, "height": 900})
+            parts = ".name, .notice b" + (", .rate, .numbers span" if width > 640 else "")
+            wait(f"whole names at {width}", lambda: page.evaluate(INSIDE, ["#cameras li", parts]))
+            self.no_sideways(page)
+            self.assertLess(page.evaluate("document.documentElement.scrollHeight"), most, f"at {width}")
+        self.accessible(page)
+        # The last tile is reached by keyboard, and its camera is shown.
+        page.locator("#cameras button").last.focus()
+        page.keyboard.press("Enter")
+        self.assertEqual(self.text(page, "#inspector-title"), "gate-100")
+
+    def test_a_filter_finds_cameras_by_name_and_state(self):
+        waiting = ["gate-3", "gate-90", "gate-91"]
+        page = self.open(self.daemon(pattern("bars", fps=5)), status=cameras(100, waiting), viewport={"width": 1280, "height": 900})
+        wait("100 tiles", lambda: page.locator(TILES).count() == 100)
+        names = lambda: page.locator(f"{TILES} .name").all_inner_texts()
+        query = lambda: page.evaluate("location.search")
+        field, state = page.get_by_label("Filter by name"), page.get_by_label("State")
+        field.focus()
+        page.keyboard.type("GATE 9")
+        self.assertEqual(names(), [f"gate-{at}" for at in range(2, 101) if "9" in str(at)])
+        self.assertEqual(self.text(page, "#filter-count"), "19 of 100 cameras")
+        self.assertEqual(query(), "?camera=GATE+9")
+        page.keyboard.press("Tab")
+        state.select_option(label="with trouble")
+        self.assertEqual(names(), ["gate-90", "gate-91"])
+        self.assertEqual(query(), "?camera=GATE+9&state=trouble")
+        # Two tiles have room for the reason.
+        self.assertIn("usb-nothing", page.locator(TILES).first.inner_text())
+        self.accessible(page)
+        self.picture(page, "filter", full_page=True)
+        page.reload()
+        wait("the same tiles", lambda: names() == ["gate-90", "gate-91"])
+        self.assertEqual((field.input_value(), state.input_value()), ("GATE 9", "trouble"))
+        self.assertEqual(self.text(page, "#inspector-title"), "gate-90")
+        state.select_option(label="dropping frames")
+        self.assertEqual(names(), [f"gate-{at}" for at in range(9, 100) if "9" in str(at) and at % 10 != 7])
+        state.select_option(label="streaming")
+        self.assertNotIn("gate-90", names())
+        field.fill("<b>no such camera</b>")
+        self.assertEqual(names(), [])
+        self.assertIn("No camera matches", self.text(page, "#no-match"))
+        self.assertEqual(self.text(page, "#filter-count"), "0 of 100 cameras")
+        self.accessible(page)
+        self.picture(page, "no-match", full_page=True)
+        page.get_by_role("button", name="Show all").focus()
+        page.keyboard.press("Enter")
+        self.assertEqual((len(names()), query(), page.evaluate("document.activeElement.id")), (100, "", "filter-name"))
+        self.assertFalse(page.locator("#no-match").is_visible())
+
+    def test_no_picture_is_requested_of_cameras_that_the_filter_hides(self):
+        daemon = self.daemon(pattern("bars", fps=10))
+        page = self.open(daemon, status=cameras(20), path="/?camera=bar&state=no-state")
+        asked = lambda: page.locator(TILES).count() == 1 and [url for url in page.requested if "/cameras/" in url]
+        wait("pictures", lambda: len(asked()) > 10)
+        self.assertEqual(set(asked()), {f"{daemon.url}/cameras/bars/snapshot.jpg"})
+        # A state that is none is no filter.
+        self.assertEqual(page.evaluate("document.querySelector('#filter-state').selectedIndex"), 0)
+        page.get_by_label("Filter by name").fill("gate-7")
+        wait("the other picture", lambda: f"{daemon.url}/cameras/gate-7/snapshot.jpg" in asked())
+
+    def test_labels_on_small_pictures_hide_no_box(self):
+        page = self.modules()
+        drawn = lambda boxes, width: page.evaluate(
+            """async ([boxes, width]) => {
+              const { drawDetections, fitting } = await import('/overlay.js');
+              const canvas = Object.assign(document.createElement('canvas'), { width, height: width / 2 });
+              const context = canvas.getContext('2d');
+              const labels = [];
+              context.fillRect = (...place) => labels.push(place);
+              const texts = [];
+              context.fillText = (text) => texts.push(text);
+              const detections = boxes.map(([x, y, width, height]) => ({ class_id: 0, label: 'person', score: 0.9, box: { x, y, width, height } }));
+              drawDetections(context, { detections }, fitting(canvas, 800, 400), 1);
+              return [labels, texts, parseFloat(context.font.match(/[\d.]+px/)[0])];
+            }""",
+            [boxes, width],
+        )
+
+        def hidden(labels, boxes, width):
+            """The largest part of a box that a label hides."""
+            parts = [0]
+            for box in boxes:
+                x, y, wide, high = (each * width / 800 for each in box)
+                for left, top, across, down in labels:
+                    common = [min(left + across, x + wide) - max(left, x), min(top + down, y + high) - max(top, y)]
+                    parts.append(max(0, common[0]) * max(0, common[1]) / (wide * high))
+            return max(parts)
+
+        # A phone's picture: a person in the middle, one at the upper edge, two of whom one stands in the other's way.
+        people = [[100, 150, 60, 150], [300, 0, 60, 150], [500, 180, 60, 150], [510, 100, 60, 150]]
+        labels, texts, font = drawn(people, 364)
+        self.assertEqual((len(labels), font), (4, 10))
+        self.assertEqual(hidden(labels, people, 364), 0)
+        self.assertIn("person 90\u202f%", texts)
+        # A score that would hide the neighbour is left out.
+        neighbours = [[100, 150, 30, 150], [225, 100, 30, 60]]
+        labels, texts, _ = drawn(neighbours, 364)
+        self.assertEqual(sorted(texts), ["person", "person 90\u202f%"])
+        self.assertLessEqual(hidden(labels, neighbours, 364), 0.1)
+        # A label stays inside of a box that fills the picture, and a crowd has fewer labels.
+        self.assertEqual(len(drawn([[0, 0, 800, 400]], 364)[0]), 1)
+        crowd = [[40 * column, 90 * row, 38, 88] for row in range(4) for column in range(20)]
+        for width in (320, 364, 639):
+            labels, _, _ = drawn(crowd, width)
+            self.assertLessEqual(hidden(labels, crowd, width), 0.1, f"at {width}")
+        self.assertGreater(len(drawn(crowd[20:40] + crowd[60:], 364)[0]), 0)
+        # A large picture has all that fit.
+        labels, _, font = drawn(people, 1000)
+        self.assertEqual((len(labels), font), (4, 11.5))
+        self.assertGreater(len(drawn(crowd, 1000)[0]), 0)
 
     def test_the_header_and_the_title_have_the_devices_name(self):
         for name in ("gate-7", "north-hall-conveyor-belt-left-side-behind-the-pillar-box-0000042"):

@@ -65,7 +65,7 @@ Keys:
 
 Examples:
   visiond top
-  visiond top --once --sort latency
+  visiond top --once --sort age
   visiond top --url http://127.0.0.1:8790
   ssh camera-box visiond top --once";
 

@@ -17,7 +17,7 @@ const STYLE: &str = include_str!("page/style.css");
 const ICON: &str = include_str!("page/icon.svg");
 
 /// The modules of the script; each imports only from modules above it.
-const MODULES: [(&str, &str); 13] = [
+const MODULES: [(&str, &str); 14] = [
     ("dom", include_str!("page/dom.js")),
     ("format", include_str!("page/format.js")),
     ("settings", include_str!("page/settings.js")),
@@ -25,6 +25,7 @@ const MODULES: [(&str, &str); 13] = [
     ("overlay", include_str!("page/overlay.js")),
     ("connection", include_str!("page/connection.js")),
     ("pictures", include_str!("page/pictures.js")),
+    ("filter", include_str!("page/filter.js")),
     ("cameras", include_str!("page/cameras.js")),
     ("inspector", include_str!("page/inspector.js")),
     ("machine", include_str!("page/machine.js")),

@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn at_70_x_20_the_total_of_the_chosen_camera_and_the_keys_are_seen() {
-        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Latency);
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Age);
         let (mut seen, tail) = answer(&["door", "gate", "yard"], 1);
         seen.models = vec![ModelFacts::default(); 2];
         seen.sinks = vec![SinkCounts::default(); 2];
@@ -284,7 +284,7 @@ mod tests {
         screen.choose(1);
         screen.reversed = true;
         let picture = drawn(&screen, 70, 20);
-        for word in ["STAGE", "total ", "? help", "sort: latency, reversed"] {
+        for word in ["STAGE", "total ", "? help", "sort: age, reversed"] {
             assert!(picture.contains(word), "{word}: {picture}");
         }
     }

@@ -17,8 +17,9 @@ pub enum Sort {
     Name,
     /// Fewest frames per second first
     Fps,
-    /// Highest latency first
-    Latency,
+    /// Highest age (p99) first
+    #[value(alias = "latency")]
+    Age,
     /// Most drops first
     Dropped,
 }
@@ -38,7 +39,7 @@ impl Sort {
             Self::Config => {}
             Self::Name => sorted.sort_by(|a, b| a.name.cmp(&b.name)),
             Self::Fps => sorted.sort_by(|a, b| a.fps.total_cmp(&b.fps)),
-            Self::Latency => sorted.sort_by_key(|camera| std::cmp::Reverse(total(camera).recent_p99_us)),
+            Self::Age => sorted.sort_by_key(|camera| std::cmp::Reverse(total(camera).recent_p99_us)),
             Self::Dropped => sorted.sort_by_key(|camera| std::cmp::Reverse(dropped(camera))),
         }
         if reversed {
@@ -236,7 +237,8 @@ mod tests {
         assert_eq!(names(Sort::Name, false), "abc");
         assert_eq!(names(Sort::Name, true), "cba");
         assert_eq!(names(Sort::Fps, false), "cab");
-        assert_eq!(names(Sort::Latency, false), "abc");
+        assert_eq!(names(Sort::Age, false), "abc");
+        assert_eq!(Sort::from_str("latency", false), Ok(Sort::Age), "its name in 0.1.0");
         assert_eq!(names(Sort::Dropped, false), "cba");
         assert_eq!(Sort::Config.turned(-1), Sort::Dropped);
         assert_eq!(Sort::Dropped.turned(1), Sort::Config);

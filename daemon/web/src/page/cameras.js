@@ -3,6 +3,7 @@
 import { byId, element, write, attribute, show, keep } from './dom.js';
 import { count, millis, percent, labels } from './format.js';
 import { Screen, Pictures } from './pictures.js';
+import { Filter, MANY } from './filter.js';
 
 const WORDS = {
   opening: ['Opening', 'warn'],
@@ -27,8 +28,20 @@ export function droppedPart(camera) {
   return dropped === 0 ? 0 : dropped / (dropped + camera.published);
 }
 
+/** A share of dropped frames that is more than this matters. */
+const DROPPED = 0.01;
+/** The states of the filter. */
+const STATES = {
+  trouble: (camera) => camera.phase === 'waiting' || camera.phase === 'failed',
+  dropping: (camera) => droppedPart(camera) > DROPPED,
+  streaming: (camera) => camera.phase === 'streaming',
+};
+
 export class Cameras {
   #tiles = new Map();
+  #cameras = [];
+  #history = null;
+  #filter = new Filter(STATES, () => this.#arrange());
   #pictures = new Pictures();
   #list = byId('cameras');
   #large = new Picture(byId('large'));
@@ -43,25 +56,28 @@ export class Cameras {
     show(enlarge, document.fullscreenEnabled === true);
     enlarge.addEventListener('click', () => (document.fullscreenElement ? document.exitFullscreen() : large.requestFullscreen()));
     document.addEventListener('fullscreenchange', () => attribute(enlarge, 'aria-label', document.fullscreenElement ? 'Leave full screen' : 'Full screen'));
-    document.addEventListener('scrollend', () => this.#pictures.pump());
+    window.addEventListener('resize', () => this.#rows());
   }
 
   status(status, history) {
     const { cameras } = status;
+    this.#cameras = cameras;
+    this.#history = history;
     show(byId('no-cameras'), cameras.length === 0);
     show(byId('large'), cameras.length > 0);
     // A single camera is shown large already.
     show(this.#list, cameras.length > 1);
-    keep(this.#list, cameras, (camera) => camera.name, (camera) => this.#make(camera), (_, camera) => this.#update(camera, history));
+    keep(this.#list, cameras, (camera) => camera.name, (camera) => this.#make(camera), (_, camera) => this.#update(camera));
     for (const [name, tile] of this.#tiles) {
       if (tile.node.isConnected) continue;
       tile.screen.detach(tile.picture.canvas);
       this.#pictures.remove(tile.screen);
       this.#tiles.delete(name);
     }
-    if (!this.#tiles.has(this.#chosen)) this.#pick(cameras[0]?.name ?? null, false);
+    if (!this.#tiles.has(this.#chosen)) this.#pick((cameras.find((camera) => this.#filter.passes(camera)) ?? cameras[0])?.name ?? null, false);
     const chosen = cameras.find((camera) => camera.name === this.#chosen);
     if (chosen) this.#large.show(chosen, history);
+    this.#arrange();
     this.#pictures.pump();
   }
 
@@ -108,10 +124,36 @@ export class Cameras {
     return node;
   }
 
-  #update(camera, history) {
-    const tile = this.#tiles.get(camera.name);
-    tile.screen.streaming = camera.phase === 'streaming';
-    tile.picture.show(camera, history);
+  #update(camera) {
+    this.#tiles.get(camera.name).screen.streaming = camera.phase === 'streaming';
+  }
+
+  /** Shows the tiles of the cameras that pass the filter. A hidden one is not in sight, so nothing requests its picture. */
+  #arrange() {
+    const shown = this.#cameras.filter((camera) => this.#filter.passes(camera));
+    for (const camera of shown) this.#tiles.get(camera.name).picture.show(camera, this.#history);
+    const names = new Set(shown.map((camera) => camera.name));
+    for (const [name, tile] of this.#tiles) show(tile.node, names.has(name));
+    this.#list.classList.toggle('compact', shown.length >= MANY);
+    this.#filter.show(shown.length, this.#cameras.length);
+    this.#rows();
+  }
+
+  /** Spreads the tiles evenly over the rows, so that the last row has no hole. */
+  #rows() {
+    const style = getComputedStyle(this.#list);
+    const [least, gap, whole] = ['--least', '--gap', '--whole'].map((name) => parseFloat(style.getPropertyValue(name)));
+    // On a phone, a tile with a reason has a row of its own.
+    const nodes = [...this.#list.children].filter((node) => !node.hidden && !(whole && node.dataset.trouble));
+    const most = Math.max(1, Math.floor((this.#list.clientWidth + gap) / (least + gap)));
+    const rows = Math.ceil(nodes.length / most);
+    const base = Math.floor(nodes.length / rows);
+    const longer = (nodes.length % rows) * (base + 1);
+    nodes.forEach((node, at) => {
+      const tiles = at < longer ? base + 1 : base;
+      // Two cameras on a wide screen do not take more height than the large picture.
+      node.style.setProperty('--row', rows === 1 ? Math.max(tiles, Math.ceil(most / 2)) : tiles);
+    });
   }
 }
 
@@ -162,10 +204,10 @@ class Picture {
 function numbers(camera, age) {
   const part = droppedPart(camera);
   const parts = [];
-  if (camera.phase === 'streaming' && age !== null) parts.push(element('span', { textContent: `p99 ${millis(age)} ms` }));
+  if (camera.phase === 'streaming' && age !== null) parts.push(element('span', { textContent: `age p99 ${millis(age)} ms` }));
   if (part > 0) {
     const textContent = `${percent(part)} dropped`;
-    parts.push(element('span', { className: part > 0.01 ? 'warn' : 'minor', textContent, title: `${count(droppedInAll(camera))} frames` }));
+    parts.push(element('span', { className: part > DROPPED ? 'warn' : 'minor', textContent, title: `${count(droppedInAll(camera))} frames` }));
   }
   return parts;
 }

@@ -48,7 +48,7 @@ function glance(status, history, hottest) {
   const rows = [
     ['Cameras', String(streaming), ` of ${cameras.length}`, away ? 'warn' : null],
     ['Frames', figures(cameras.reduce((sum, camera) => sum + camera.fps, 0)), ' fps'],
-    ['Latency p99', age === null ? null : millis(age), ' ms'],
+    ['Age p99', age === null ? null : millis(age), ' ms'],
     ['Dropped', percent(dropped / Math.max(1, dropped + published)), ` ${count(dropped)}`, dropped > 0.01 * published ? 'warn' : null],
     ['Processor', cpu === null ? null : percent(cpu), ' of a core'],
     ['Memory', ...bytes(process.resident_bytes).split(/(?= )/)],

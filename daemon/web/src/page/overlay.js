@@ -33,11 +33,16 @@ export function fitting(canvas, width, height) {
 
 /** Pictures narrower than this, in pixels of the page, have boxes without labels. */
 const LABELS_FROM = 300;
+/** In pictures narrower than this, as on a phone, labels are smaller and stay off what is in the boxes. */
+const ROOMY_FROM = 640;
+/** The part of a box that such a label may hide. */
+const MOST_HIDDEN = 0.1;
 
 /** Draws a message's detections. `place` is from [`fitting`]; `unit` is a pixel of the page, so that lines have the same width everywhere. */
 export function drawDetections(context, { detections, model, attributes }, place, unit) {
-  const font = 11.5 * unit;
   const small = context.canvas.width / unit < LABELS_FROM;
+  const narrow = context.canvas.width / unit < ROOMY_FROM;
+  const font = (narrow ? 10 : 11.5) * unit;
   const line = small ? 1.5 * unit : 2 * unit;
   context.font = `600 ${font}px system-ui, sans-serif`;
   context.textBaseline = 'middle';
@@ -54,9 +59,8 @@ export function drawDetections(context, { detections, model, attributes }, place
       context.lineJoin = 'round';
       strokeWithRim(context, { line, unit, css });
     } else if (detection.box) {
-      const { x, y, width, height } = detection.box;
-      const at = [place.left + x * place.scale, place.top + y * place.scale, width * place.scale, height * place.scale];
-      const inner = [at[0] + line / 2, at[1] + line / 2, Math.max(1, at[2] - line), Math.max(1, at[3] - line)];
+      const { left, top, width, height } = onCanvas(detection.box, place);
+      const inner = [left + line / 2, top + line / 2, Math.max(1, width - line), Math.max(1, height - line)];
       context.lineJoin = 'round';
       context.lineWidth = line + 2 * unit;
       context.strokeStyle = 'rgb(0 0 0 / .45)';
@@ -79,10 +83,11 @@ export function drawDetections(context, { detections, model, attributes }, place
     labels.unshift({ detection, color, css });
   }
   if (small) return;
+  const boxes = narrow ? detections.filter(({ box }) => box).map(({ box }) => onCanvas(box, place)) : [];
   const placed = [];
-  for (const label of labels) placeLabel(context, label, place, { font, line, unit }, placed);
+  for (const label of labels) placeLabel(context, label, place, { font, line, unit, boxes }, placed);
   // Every name has its place before a score takes room.
-  if (showsScores()) for (const label of placed) addScore(context, label, placed);
+  if (showsScores()) for (const label of placed) addScore(context, label, boxes, placed);
   for (const label of placed) drawLabel(context, label, unit);
   drawAttributes(context, attributes ?? {}, place, { font, unit });
 }
@@ -139,8 +144,12 @@ function strokeWithRim(context, { line, unit, css }) {
   context.stroke();
 }
 
-/** Adds the label's name to those that are `placed`, in the first spot that no other label has. */
-function placeLabel(context, { detection, color, css }, place, { font, line, unit }, placed) {
+function onCanvas({ x, y, width, height }, place) {
+  return { left: place.left + x * place.scale, top: place.top + y * place.scale, width: width * place.scale, height: height * place.scale };
+}
+
+/** Adds the label's name to those that are `placed`, in the first spot that no other label has, and where it hides none of `boxes`. */
+function placeLabel(context, { detection, color, css }, place, { font, line, unit, boxes }, placed) {
   const room = context.canvas.width;
   const height = Math.round(font * 1.5);
   const box = detection.box;
@@ -149,9 +158,8 @@ function placeLabel(context, { detection, color, css }, place, { font, line, uni
   const width = Math.min(room, context.measureText(text).width + 2 * pad);
   let spots;
   if (box) {
-    const left = place.left + box.x * place.scale;
-    const top = place.top + box.y * place.scale;
-    const bottom = top + box.height * place.scale;
+    const { left, top, height: high } = onCanvas(box, place);
+    const bottom = top + high;
     spots = [[left, top - height], [left, top], [left, bottom - height], [left, bottom], [left, (top + bottom - height) / 2]];
   } else {
     // A classifier's labels stand one below the other.
@@ -163,23 +171,31 @@ function placeLabel(context, { detection, color, css }, place, { font, line, uni
     left: Math.min(Math.max(0, left), room - width),
     top: Math.min(Math.max(0, top), context.canvas.height - height),
   });
-  const found = spots.filter(inside).map(label).find((candidate) => !placed.some((other) => overlap(candidate, other)));
+  const found = spots.filter(inside).map(label).find((candidate) => isFree(candidate, boxes, placed));
   // Better no label than one over another.
   if (found) placed.push(found);
-  else if (placed.length === 0) placed.push(label(spots[0]));
+  else if (placed.length === 0 && boxes.length === 0) placed.push(label(spots[0]));
 }
 
 /** Makes the label wider by its score, if there is room beside the others. */
-function addScore(context, label, placed) {
+function addScore(context, label, boxes, placed) {
   const text = `${label.text} ${Math.round(label.detection.score * 100)}\u202f%`;
   const width = context.measureText(text).width + 2 * label.pad;
   const left = Math.min(label.left, context.canvas.width - width);
   const wide = { ...label, left, width };
-  if (left >= 0 && !placed.some((other) => other !== label && overlap(wide, other))) Object.assign(label, { text, left, width });
+  if (left >= 0 && isFree(wide, boxes, placed.filter((other) => other !== label))) Object.assign(label, { text, left, width });
 }
 
-function overlap(a, b) {
-  return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
+/** Whether a label lies over none that are placed, and leaves the boxes in sight. */
+function isFree(label, boxes, placed) {
+  return !placed.some((other) => common(label, other) > 0) && !boxes.some((box) => common(label, box) > MOST_HIDDEN * box.width * box.height);
+}
+
+/** Returns the area that two rectangles have in common. */
+function common(a, b) {
+  const width = Math.min(a.left + a.width, b.left + b.width) - Math.max(a.left, b.left);
+  const height = Math.min(a.top + a.height, b.top + b.height) - Math.max(a.top, b.top);
+  return Math.max(0, width) * Math.max(0, height);
 }
 
 function drawLabel(context, { css, color, text, pad, left, top, width, height }, unit) {

@@ -23,6 +23,8 @@ const MESSAGE_MS = 150;
 export class Screen {
   /** Whether the camera gives frames. */
   streaming = false;
+  /** Called when a canvas has come into sight. */
+  seen = () => {};
   underWay = false;
   next = 0;
   #canvases = new Map();
@@ -40,7 +42,7 @@ export class Screen {
     const size = new ResizeObserver(() => this.#fit(canvas));
     // A busy browser reports several changes at once; the last one is current.
     const sight = new IntersectionObserver((changes) => this.#see(canvas, changes.at(-1).isIntersecting), { rootMargin: '100px' });
-    this.#canvases.set(canvas, { size, sight, visible: true });
+    this.#canvases.set(canvas, { size, sight, visible: false });
     size.observe(canvas);
     sight.observe(canvas);
     this.draw();
@@ -116,7 +118,9 @@ export class Screen {
   #see(canvas, visible) {
     const face = this.#canvases.get(canvas);
     if (face) face.visible = visible;
-    if (visible) this.#paint(canvas);
+    if (!visible) return;
+    this.#paint(canvas);
+    this.seen();
   }
 
   /** Draws every canvas in sight before the page is painted. */
@@ -160,6 +164,7 @@ export class Pictures {
 
   add(screen) {
     this.#screens.add(screen);
+    screen.seen = () => this.pump();
   }
 
   remove(screen) {
