@@ -107,7 +107,7 @@ impl Evidence<'_> {
     fn parts(&self, numbers: usize, tail: &OutputTail) -> (usize, Option<Keypoints>, usize) {
         let masks = self.masks();
         let rest = numbers.saturating_sub(self.named);
-        if self.named > 0 && rest > 0 && numbers > self.named {
+        if self.named > 0 && rest > 0 {
             if rest == masks {
                 return (self.named, None, masks);
             }
