@@ -56,6 +56,8 @@ mod yolov8;
 #[cfg(test)]
 mod db_text_tests;
 #[cfg(test)]
+mod export_tests;
+#[cfg(test)]
 mod filter_tests;
 #[cfg(test)]
 mod finished_rows_tests;

@@ -99,7 +99,7 @@ impl RowCheck {
 
     /// Returns the first row at fault. A row is its score, its label, and what `corners` makes a box of.
     ///
-    /// Two compares end most rows, since it runs on every frame.
+    /// It runs on every frame, so a single branch ends most rows.
     #[inline]
     pub(super) fn first_fault<R>(
         &self,
@@ -107,8 +107,8 @@ impl RowCheck {
         corners: impl Fn(R) -> [f32; 4],
     ) -> Option<(usize, FinishedRow, RowFault)> {
         rows.enumerate().find_map(|(index, (score, label, numbers))| {
-            // False for NaN.
-            if score < self.score_threshold && is_whole(label) {
+            // Both are false for NaN, and neither waits for the other.
+            if (score < self.score_threshold) & is_surely_whole(label) {
                 return None;
             }
             let row = FinishedRow { score, label, corners: corners(numbers) };
@@ -158,6 +158,15 @@ fn is_whole(label: f32) -> bool {
     let off = (label - label as i32 as f32).abs();
     let between = off > WHOLE && off < NEXT;
     !between || label.abs() >= NO_FRACTIONS
+}
+
+/// Whether a label is a whole number beyond doubt, at half the cost of [`is_whole`]: false for NaN, and for some from 2^22 on.
+#[inline]
+fn is_surely_whole(label: f32) -> bool {
+    /// 1.5 * 2^23: a sum of it and a number from 0 on has no room for fractions, so it is rounded to a whole number.
+    const TO_WHOLE: f32 = 12_582_912.0;
+    let label = label.abs();
+    (label - ((label + TO_WHOLE) - TO_WHOLE)).abs() <= WHOLE
 }
 
 /// What is wrong with a class that has no name.

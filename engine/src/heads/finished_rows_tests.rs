@@ -1,8 +1,10 @@
 //! Rows that contradict the card: an error for the frame that has them, and for no other.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use proptest::prelude::*;
 use visiond_kernels::tensor::{DType, TensorRef};
 
+use super::finished_rows::{FinishedRow, RowCheck};
 use super::spec::*;
 use super::tests::tensor;
 use super::*;
@@ -185,4 +187,41 @@ fn labels_of_open_size_are_not_read_as_rows() {
     let error = build(&spec(None), &[open("dets", DType::F32, Some(4)), labels.clone()], SIZE, 4).err().unwrap();
     assert!(error.to_string().contains("`dets` has rows of 4 numbers, but needs 6 or more"), "{error}");
     assert!(build(&spec(None), &[open("dets", DType::F32, Some(5)), labels], SIZE, 4).is_ok());
+}
+
+/// A number near what the check compares with, or any bits.
+fn number() -> impl Strategy<Value = f32> {
+    let ends = prop_oneof![
+        (-3..100_i32).prop_map(|whole| whole as f32),
+        (20..26_u32).prop_map(|power| (1_u32 << power) as f32),
+        Just(0.25),
+        Just(1.001),
+        Just(640.0),
+    ];
+    let fractions = prop_oneof![Just(0.0_f32), Just(0.01), Just(0.5), Just(0.99)];
+    let near = (ends, fractions, -3..4_i32, any::<bool>()).prop_map(|(end, fraction, steps, negative)| {
+        let number = if negative { -(end + fraction) } else { end + fraction };
+        f32::from_bits(number.to_bits().wrapping_add_signed(steps))
+    });
+    prop_oneof![8 => near, 1 => any::<u32>().prop_map(f32::from_bits), 1 => Just(f32::NAN)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_row_at_fault_is_the_first_of_which_anything_is_wrong(
+        rows in prop::collection::vec([number(), number(), number(), number(), number(), number()], 1..6),
+        score_threshold in prop_oneof![Just(0.0_f32), Just(0.25), Just(1.0)],
+        background in prop_oneof![Just(Background::None), Just(Background::First), Just(Background::Last)],
+        class_count in prop_oneof![Just(0_usize), Just(80)],
+    ) {
+        let check = RowCheck { score_threshold, background, class_count, input_size: SIZE };
+        let parts = |&[a, b, c, d, score, label]: &[f32; 6]| (score, label, [a, b, c, d]);
+        let simple = rows.iter().map(parts).enumerate().find_map(|(index, (score, label, corners))| {
+            Some((index, check.fault(FinishedRow { score, label, corners })?))
+        });
+        let found = check.first_fault(rows.iter().map(parts), |corners| corners);
+        prop_assert_eq!(found.map(|(index, _, fault)| (index, fault)), simple);
+    }
 }

@@ -107,7 +107,7 @@ impl Evidence<'_> {
     fn parts(&self, numbers: usize, tail: &OutputTail) -> (usize, Option<Keypoints>, usize) {
         let masks = self.masks();
         let rest = numbers.saturating_sub(self.named);
-        if self.named > 0 && rest > 0 && numbers > self.named {
+        if self.named > 0 && rest > 0 {
             if rest == masks {
                 return (self.named, None, masks);
             }
@@ -176,7 +176,7 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
         // Decoded boxes with an objectness that is their own: YOLOv6.
         let apart = matches!(rows, RowParts::BoxFirst { exp: false, objectness: true, .. });
         if let Some(b) = b.filter(|_| of_cells && apart && rows.may_be_yolov5(masks)) {
-            propose_yolov5(evidence, &tail, b, 1 + unusual, &format!("one row for each of {count} cells"));
+            propose_yolov5(evidence, &tail, b, unusual, &format!("one row for each of {count} cells"));
         }
         // The same where the graph shows nothing of the parts.
         let hidden = rows == RowParts::Hidden && tail.known && tail.arithmetic && !tail.exp;

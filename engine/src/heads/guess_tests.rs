@@ -25,7 +25,7 @@ fn shape_of(info: &TensorInfo) -> Vec<usize> {
 }
 
 /// The tail of an output whose rows have these parts.
-fn row(parts: &[(usize, PartKind)]) -> OutputTail {
+pub(super) fn row(parts: &[(usize, PartKind)]) -> OutputTail {
     let part = |&(width, kind): &(usize, PartKind)| Part { width, kind, sigmoid: kind == Sigmoid, exp: false };
     let any = |wanted| parts.iter().any(|(_, kind)| *kind == wanted);
     let width = parts.iter().map(|(width, _)| *width).sum();

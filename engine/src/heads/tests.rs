@@ -315,6 +315,38 @@ fn a_remedy_names_no_family_that_the_shapes_do_not_speak_for() {
 }
 
 #[test]
+fn a_remedy_counts_the_cards_classes_before_it_takes_the_other_numbers_for_what_they_are() {
+    let remedy = |spec: &HeadSpec, outputs: &[TensorInfo], named: usize| {
+        let inputs = [tensor("images", &[1, 3, 640, 640])];
+        let error = build(spec, outputs, (640, 640), named).err().unwrap();
+        let text = with_remedy(error, spec, named, &inputs, outputs, (640, 640)).to_string();
+        text.rsplit_once(": ").map_or(text.clone(), |(_, remedy)| remedy.to_owned())
+    };
+    let one = |shape: &[usize]| vec![tensor("output0", shape)];
+    let planes = || tensor("output1", &[1, 32, 160, 160]);
+    let v5 = HeadSpec::Yolov5 { keypoints: None, masks: 0 };
+    let cases = [
+        // Five points after two scores; a body after one, and after three; numbers that are no points.
+        (&V8, one(&[1, 16, 8400]), 2, "write `keypoints = [5, 2]` under [head], or name 12 classes"),
+        (&V8, one(&[1, 56, 8400]), 1, "write `keypoints = [17, 3]` under [head]"),
+        (&V8, one(&[1, 58, 8400]), 3, "write `keypoints = [17, 3]` under [head], or name 54 classes"),
+        (&V8, one(&[1, 17, 8400]), 2, "name 13 classes under [classes], or remove the names"),
+        (&V8, vec![tensor("output0", &[1, 38, 8400]), planes()], 2, "write `masks = 32` under [head]"),
+        (&v5, vec![tensor("output0", &[1, 25_200, 39]), planes()], 2, "write `masks = 32` under [head]"),
+        // Bins that no public model has beside five scores, or those of NanoDet beside one.
+        (&nanodet_g(), one(&[1, 8400, 45]), 5, "write `reg_max = 9` under [head], or name 1 class"),
+        // Another family has as many classes as the card; one that is likelier without the card has not.
+        (&v5, one(&[1, 8400, 85]), 81, "write `family = \"yolov8\"` under [head]"),
+        (&V8, one(&[1, 25_200, 85]), 80, "write `family = \"yolov5\"` under [head]"),
+        // Nothing reads it.
+        (&V8, one(&[1, 3, 64, 64]), 3, "export the model in one of the forms of docs/models.md"),
+    ];
+    let of = |(spec, outputs, named, _): &(&HeadSpec, Vec<TensorInfo>, usize, &str)| remedy(spec, outputs, *named);
+    let found: Vec<String> = cases.iter().map(of).collect();
+    assert_eq!(found, cases.map(|(.., wanted)| wanted));
+}
+
+#[test]
 fn real_shapes_are_checked_again_whatever_was_declared() {
     let unknown = TensorInfo { shape: None, ..tensor("output", &[]) };
     let mut head = build(&nanodet_g(), &[unknown], (416, 416), 80).unwrap_or_else(|error| panic!("{error}"));
