@@ -55,6 +55,34 @@ impl Mask {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// Returns how many edges of pixels its contours have; `None` if there are more than `most`, which it finds out without
+    /// looking at the rest of the mask.
+    ///
+    /// One read of the words. What tracing and encoding a mask cost grows with this number.
+    pub fn edges_within(&self, most: u64) -> Option<u64> {
+        let per_row = self.words_per_row().max(1);
+        let mut edges = 0;
+        let mut above: &[u32] = &[];
+        for row in self.words.chunks_exact(per_row) {
+            let mut before = 0;
+            for (at, &word) in row.iter().enumerate() {
+                let tops = word & !above.get(at).copied().unwrap_or(0);
+                let lefts = word & !(word << 1 | before >> 31);
+                before = word;
+                // Within an object and far from it there are none.
+                if tops | lefts != 0 {
+                    // Every contour has as many edges to the right as to the left, and as many down as up.
+                    edges += 2 * u64::from((u64::from(tops) | u64::from(lefts) << 32).count_ones());
+                }
+            }
+            if edges > most {
+                return None;
+            }
+            above = row;
+        }
+        Some(edges)
+    }
+
     /// Returns the same mask within the smallest rectangle of whole words and rows.
     #[must_use]
     pub fn cropped(&self) -> Self {

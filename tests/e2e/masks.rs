@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use visiond_tests::networks::network;
-use visiond_tests::{assert_no_panic, backends, command, json_lines, picture, stderr};
+use visiond_tests::networks::{NOISY, network};
+use visiond_tests::{Daemon, assert_no_panic, backends, command, json_lines, picture, stderr};
 
 /// Runs `visiond detect` with more arguments on a picture, in a folder with the network; returns the detections.
 fn detections(folder: &Path, backend: &str, more: &[&str]) -> Vec<Value> {
@@ -100,4 +100,56 @@ fn masks_are_drawn_on_annotated_pictures() {
         fs::read(out.join("chelsea-annotated.jpg")).unwrap()
     };
     assert_ne!(drawn("polygons"), drawn("none"));
+}
+
+/// Run lengths, which cost a debug build the least.
+const NOISY_CONFIG: &str = r#"
+[engine]
+backend = "rten"
+threads = 1
+
+[[model]]
+name = "noisy"
+path = "{dir}/net.onnx"
+masks = "rle"
+
+[[camera]]
+name = "door"
+source = { type = "pattern", width = 640, height = 480, fps = 10 }
+
+[[sink]]
+type = "file"
+path = "{dir}/out.jsonl"
+"#;
+
+#[test]
+fn masks_of_noise_leave_boxes_and_neither_hold_up_the_end_nor_cost_a_message() {
+    let mut daemon = Daemon::start_with(NOISY_CONFIG, |command| {
+        let config = Path::new(command.get_args().last().unwrap());
+        let folder = config.parent().unwrap().to_owned();
+        fs::write(folder.join("net.onnx"), network("noisy-masks")).unwrap();
+        command.arg("--summary-json").arg(folder.join("summary.json"));
+    });
+    daemon.wait_until("some messages", |daemon| daemon.count("out.jsonl") > 3);
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    assert!(!ended.log.contains("not everything ended"), "{}", ended.log);
+    let messages = ended.daemon.messages("out.jsonl");
+    let mut truncated = 0;
+    for message in &messages {
+        let detections = message["detections"].as_array().unwrap();
+        assert_eq!(detections.len() as u64, NOISY);
+        for found in detections {
+            let is_truncated = found.get("truncated") == Some(&Value::Bool(true));
+            assert_eq!(found.get("mask").is_none(), is_truncated, "either the mask or the word");
+            assert!(found["area"].as_u64() > Some(10_000) && found["box"]["width"] == 640.0, "{found}");
+            truncated += u64::from(is_truncated);
+        }
+        assert!(detections[0].get("mask").is_some() && detections.last().unwrap().get("mask").is_none());
+    }
+    let summary: Value = serde_json::from_slice(&fs::read(ended.daemon.path("summary.json")).unwrap()).unwrap();
+    let camera = &summary["cameras"][0];
+    assert_eq!(camera["published"], messages.len(), "each message that was published is in the file");
+    assert_eq!(camera["truncated_masks"], truncated);
+    assert_eq!(ended.log.matches("masks are too much for the message").count(), 1, "once a minute: {}", ended.log);
 }

@@ -218,6 +218,9 @@ fn yolov8(side: u64, columns: u64, classes: u64, points: u64, masks: u64) -> Net
 /// The logits of four labels, two of which apply.
 pub const TAGS: [f32; 4] = [2.0, -3.0, 1.0, -1.0];
 
+/// How many objects the network `noisy-masks` finds.
+pub const NOISY: u64 = 40;
+
 /// A body with its left hand up, in COCO's order of points: x, y and score in a picture of [`SIDE`].
 pub const BODY: [[f32; 3]; 17] = [
     [32.0, 10.0, 0.9],
@@ -277,6 +280,33 @@ fn pose(names: Option<&str>) -> Network {
     network.output("output0", &output, FLOAT, &[1, 56, CELLS]);
     let metadata = [("author", "Ultralytics"), ("task", "pose"), ("names", "{0: 'person'}"), ("kpt_shape", "[17, 3]")];
     for (key, note) in metadata.into_iter().chain(names.map(|names| ("kpt_names", names))) {
+        network.metadata(key, note);
+    }
+    network
+}
+
+/// A segmentation model of Ultralytics with NMS inside that finds [`NOISY`] objects as large as the picture, whose masks are noise.
+fn noisy_masks() -> Network {
+    const CELLS: u64 = 160;
+    const PROTOTYPES: u64 = 32;
+    let mut network = picture(640);
+    let mut state = 1_u32;
+    let mut noise = |count: u64| -> Vec<f32> {
+        let next = |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        (0..count).map(next).collect()
+    };
+    let rows: Vec<f32> = (0..NOISY)
+        .flat_map(|row| [0.0, 0.0, 640.0, 640.0, 0.9 - 0.001 * row as f32, 0.0].into_iter().chain(noise(PROTOTYPES)))
+        .collect();
+    let rows = network.fixed(&[1, NOISY, 6 + PROTOTYPES], &rows);
+    network.output("output0", &rows, FLOAT, &[1, NOISY, 6 + PROTOTYPES]);
+    let prototypes = network.fixed(&[1, PROTOTYPES, CELLS, CELLS], &noise(PROTOTYPES * CELLS * CELLS));
+    network.output("output1", &prototypes, FLOAT, &[1, PROTOTYPES, CELLS, CELLS]);
+    let metadata = [("author", "Ultralytics"), ("task", "segment"), ("names", "{0: 'x'}"), ("end2end", "True")];
+    for (key, note) in metadata {
         network.metadata(key, note);
     }
     network
@@ -641,6 +671,7 @@ pub fn network(name: &str) -> Vec<u8> {
             }
             network
         }
+        "noisy-masks" => noisy_masks(),
         "movenet" => movenet(),
         "obb" => obb(),
         "semantic" => semantic(),

@@ -1,5 +1,6 @@
 //! The message with the detections of one frame, the same for every sink. `docs/message.schema.json` is its JSON schema.
 
+mod masks;
 mod rounding;
 mod values;
 
@@ -9,12 +10,13 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use serde::Serialize;
-use visiond_engine::detector::{Detection, MaskForm};
+use visiond_engine::detector::Detection;
 use visiond_engine::heads::spec::{AttributeKind, AttributeSpec};
 use visiond_engine::heads::{Family, FrameValues, HeadSpec};
-use visiond_kernels::mask::{Mask, Polygons, rle_encode};
 use visiond_kernels::oriented::OrientedBox;
 
+use self::masks::MaskWriter;
+pub use self::masks::{MaskFacts, MaskMessage, RleMessage};
 use self::rounding::{rounded_part, rounded_pixels, rounded_score};
 pub use self::values::{
     AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage, PlainAttribute,
@@ -121,15 +123,6 @@ impl ModelValues {
     }
 }
 
-/// The forms of masks in messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MaskFacts {
-    /// Polygons, run lengths, or both.
-    pub form: MaskForm,
-    /// How far a polygon may be from the edge of its mask, in pixels.
-    pub tolerance_pixels: u32,
-}
-
 /// Duration of each stage, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Timings {
@@ -177,22 +170,9 @@ pub struct DetectionMessage {
     /// Its mask in other forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask: Option<MaskMessage>,
-}
-
-/// A mask.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct MaskMessage {
-    /// As COCO's run lengths.
-    pub rle: RleMessage,
-}
-
-/// A mask as COCO's run lengths, which pycocotools reads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RleMessage {
-    /// Height and width of the frame.
-    pub size: [u32; 2],
-    /// The run lengths.
-    pub counts: String,
+    /// Whether its mask is left out, because the frame's masks are too much for a message.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// A box inside the source frame: top-left corner and size in its pixels.
@@ -277,12 +257,14 @@ impl Message {
 
     /// Replaces the detections by these. `label` returns the name of a class.
     pub fn set_detections(&mut self, detections: &[Detection], label: impl Fn(u32) -> Arc<str>) {
-        let (masks, frame) = (self.model.masks, &self.frame);
-        let mut polygons = Polygons::new();
+        let mut masks = MaskWriter::new(self.model.masks, [self.frame.width, self.frame.height]);
         let message_of = |detection: &Detection| {
             let mut message = DetectionMessage::new(detection, label(detection.class_id), &self.model.keypoint_names)?;
             if let Some(mask) = &detection.mask {
-                message.set_mask(mask, masks, frame, &mut polygons);
+                message.area = Some(mask.area());
+                let written = masks.write(mask);
+                (message.segments, message.mask, message.truncated) =
+                    (written.segments, written.mask, written.truncated);
             }
             Some(message)
         };
@@ -294,6 +276,11 @@ impl Message {
         self.attributes = AttributesMessage::new(&values.attributes);
         self.embedding = EmbeddingMessage::new(values);
         self.depth = DepthMessage::new(&values.depth);
+    }
+
+    /// Returns how many detections have no mask because the frame's masks are too much for a message.
+    pub fn truncated_masks(&self) -> usize {
+        self.detections.iter().filter(|detection| detection.truncated).count()
     }
 
     /// Whether the model gave values of the whole frame.
@@ -308,7 +295,7 @@ impl Message {
 
     /// Returns the message as one line of JSON, with its line end.
     pub fn to_line(&self) -> Vec<u8> {
-        let mut line = Vec::with_capacity(512 + 160 * self.detections.len());
+        let mut line = Vec::with_capacity(self.about_bytes());
         #[expect(
             clippy::expect_used,
             reason = "the message has no map with non-string keys and no fallible Serialize, and writing to a Vec cannot fail"
@@ -359,19 +346,6 @@ impl DetectionMessage {
             ..Self::default()
         })
     }
-
-    /// Adds the mask in the forms that are asked for.
-    fn set_mask(&mut self, mask: &Mask, forms: MaskFacts, frame: &FrameFacts, polygons: &mut Polygons) {
-        self.area = Some(mask.area());
-        if forms.form.has_polygons() {
-            polygons.trace(mask, forms.tolerance_pixels as f32);
-            self.segments = Some(polygons.rings().map(|ring| ring.as_flattened().to_vec()).collect());
-        }
-        if forms.form.has_rle() {
-            let counts = rle_encode(mask, frame.width, frame.height);
-            self.mask = Some(MaskMessage { rle: RleMessage { size: [frame.height, frame.width], counts } });
-        }
-    }
 }
 
 impl BoxMessage {
@@ -419,9 +393,9 @@ impl Message {
     /// Returns about how many bytes its line has, without writing it. Costs a few nanoseconds for each detection.
     fn about_bytes(&self) -> usize {
         let of_detection = |detection: &DetectionMessage| {
-            let segments = detection.segments.iter().flatten().map(|segment| segment.len() * values::NUMBER_BYTES + 2);
-            let mask = detection.mask.as_ref().map_or(0, |mask| mask.rle.counts.len() + 50);
-            DETECTION_BYTES + detection.keypoints.len() * KEYPOINT_BYTES + segments.sum::<usize>() + mask
+            DETECTION_BYTES
+                + detection.keypoints.len() * KEYPOINT_BYTES
+                + masks::about_bytes(detection.segments.as_deref(), detection.mask.as_ref())
         };
         let embedding = self.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes);
         let depth = self.depth.as_ref().map_or(0, DepthMessage::about_bytes);

@@ -169,6 +169,8 @@ pub struct CameraMetrics {
     pub errors: Counter,
     /// Detections in all messages.
     pub detections: Counter,
+    /// Detections whose mask was too much for the message.
+    pub truncated_masks: Counter,
     phase: AtomicU8,
     published: AtomicU64,
     dropped: [Counter; DropCause::ALL.len()],
@@ -244,6 +246,7 @@ impl CameraMetrics {
             stage.record_us(us);
         }
         self.detections.add(message.detections.len() as u64);
+        self.truncated_masks.add(message.truncated_masks() as u64);
         let mut labels = self.labels.lock();
         labels.values_mut().for_each(|count| count.newest = 0);
         for detection in &message.detections {
@@ -280,6 +283,7 @@ impl CameraMetrics {
             copied_bytes: self.copied_bytes.get(),
             capture_cpu_ns: self.capture_cpu_ns.get(),
             detections: self.detections.get(),
+            truncated_masks: self.truncated_masks.get(),
             restarts: self.restarts.get(),
             errors: self.errors.get(),
             dropped: self.dropped.each_ref().map(Counter::get),
@@ -306,6 +310,8 @@ pub struct CameraSnapshot {
     pub published: u64,
     /// Detections.
     pub detections: u64,
+    /// Detections whose mask was too much for the message.
+    pub truncated_masks: u64,
     /// Number of times the source was reopened.
     pub restarts: u64,
     /// Number of times the source could not be opened or failed.
@@ -477,6 +483,16 @@ mod tests {
         assert_eq!(snapshot.labels["person"], LabelCount { total: 2, newest: 0 });
         assert_eq!(snapshot.labels["dog"], LabelCount { total: 2, newest: 1 });
         assert_eq!(snapshot.stage(Stage::Total).count(), 2);
+    }
+
+    #[test]
+    fn masks_that_were_too_much_for_their_message_are_counted() {
+        let metrics = CameraMetrics::new("door".into());
+        let mut noisy = message("door", &["person", "person", "dog"]);
+        noisy.detections.iter_mut().take(2).for_each(|detection| detection.truncated = true);
+        metrics.count_published(&message("door", &["person"]));
+        metrics.count_published(&noisy);
+        assert_eq!(metrics.snapshot().truncated_masks, 2);
     }
 
     #[test]

@@ -42,6 +42,8 @@ use crate::pacer::{NextAction, RunPacer};
 const FAILURES_UNTIL_REBUILD: u32 = 3;
 /// The lane's longest sleep without a frame.
 const IDLE: Duration = Duration::from_secs(10);
+/// How often to log masks that are too much for their message.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// One model's thread, before it runs.
 pub struct Lane {
@@ -200,6 +202,8 @@ struct LaneState {
     /// The error that cost the process its GPU.
     lost: Option<String>,
     complaints: Complaints,
+    /// Limits the lines about masks that are too much for their message.
+    truncated: RateLimit,
 }
 
 /// Which errors are logged: one every 10 s, and of frames whose rows contradict the card the first until that changes.
@@ -247,6 +251,7 @@ impl LaneState {
             failures: 0,
             lost: None,
             complaints: Complaints::new(),
+            truncated: RateLimit::new(QUIET),
         }
     }
 }
@@ -489,10 +494,28 @@ impl Lane {
             work.message.timings_us.infer = timings.infer_us;
             work.message.timings_us.postprocess = start.elapsed().as_micros() as u64;
             drop(trace);
+            self.report_truncated(&mut state.truncated, &work.message);
             self.metrics.enter(Activity::Publishing);
             self.publish(work);
             self.metrics.enter(Activity::Looking);
         }
+    }
+
+    /// Logs masks that are too much for their message.
+    fn report_truncated(&self, limit: &mut RateLimit, message: &Message) {
+        let masks = message.truncated_masks();
+        if masks == 0 {
+            return;
+        }
+        let Some(held_back) = limit.pass(Instant::now()) else { return };
+        let more = if held_back > 0 { format!(" (and {held_back} more frames)") } else { String::new() };
+        let Message { camera, sequence, .. } = message;
+        log::warn!(
+            camera:% = camera;
+            "model {}: frame {sequence} of camera {camera}: {masks} masks are too much for the message, which has these \
+             detections without them{more}: they look like noise: check the model, or raise score_threshold",
+            self.metrics.name
+        );
     }
 
     /// Adds what the model counted since the run before to the metrics.

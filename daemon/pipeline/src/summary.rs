@@ -86,6 +86,8 @@ pub struct CameraSummary {
     pub stages_us: BTreeMap<&'static str, DurationStats>,
     /// Detections by label.
     pub detections: BTreeMap<String, u64>,
+    /// Detections whose mask was too much for the message.
+    pub truncated_masks: u64,
     /// Annotated pictures, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PictureSummary>,
@@ -176,6 +178,7 @@ impl CameraSummary {
             restarts: total.restarts,
             stages_us: Stage::ALL.into_iter().map(stage).collect(),
             detections: total.labels.iter().map(|(label, count)| (label.to_string(), count.total)).collect(),
+            truncated_masks: total.truncated_masks,
             pictures: None,
             drops: drops(total),
         }
@@ -206,7 +209,11 @@ impl CameraSummary {
             let parts = [Stage::Preprocess, Stage::Infer, Stage::Postprocess].map(|part| millis(stage(part).p50));
             out.push(format!("  age at publishing in ms: median {p50}, p90 {p90}, p99 {p99}, max {max}"));
             out.push(format!("  of it preprocess {}, inference {}, postprocess {}", parts[0], parts[1], parts[2]));
-            out.push(format!("  detections: {}", self.seen()));
+            let truncated = match self.truncated_masks {
+                0 => String::new(),
+                masks => format!("; {masks} without their mask, which was too much for the message"),
+            };
+            out.push(format!("  detections: {}{truncated}", self.seen()));
         }
         if let Some(pictures) = &self.pictures {
             let lost = if pictures.lost > 0 { format!(", {} not drawn", pictures.lost) } else { String::new() };

@@ -87,6 +87,11 @@ impl Polygons {
     /// of one pixel become slopes through their middles, except around few pixels. With 0 only points on a straight line are left out. The number of
     /// points is at most [`MAX_POINTS`].
     pub fn trace(&mut self, mask: &Mask, tolerance: f32) {
+        self.trace_counted(mask, tolerance, mask.edges_within(u64::MAX).unwrap_or(u64::MAX));
+    }
+
+    /// Does the same with a mask whose number of edges is known: see [`Mask::edges_within`].
+    pub fn trace_counted(&mut self, mask: &Mask, tolerance: f32, edges: u64) {
         self.points.clear();
         self.ends.clear();
         let bits = Bits { mask, per_row: mask.words_per_row() };
@@ -95,7 +100,7 @@ impl Polygons {
         }
         let tolerance = f64::from(if tolerance > 0.0 { tolerance } else { 0.0 });
         // A strip of the tolerance's width along every contour is at most this part of the object.
-        let strip = AREA_TOLERANCE * mask.area() as f64 / (perimeter(mask) as f64).max(1.0);
+        let strip = AREA_TOLERANCE * mask.area() as f64 / (edges as f64).max(1.0);
         let smooth = tolerance >= SMOOTHED;
         let tolerance = if smooth { (tolerance - SMOOTHED).min(strip) } else { tolerance.min(strip) };
         // The tolerance after doubling, for rings of any size.
@@ -216,23 +221,6 @@ impl Polygons {
         }
         forced
     }
-}
-
-/// Returns how many edges of pixels a mask's contours have.
-fn perimeter(mask: &Mask) -> u64 {
-    let per_row = mask.words_per_row();
-    let mut edges = 0;
-    for (y, row) in mask.words.chunks_exact(per_row.max(1)).enumerate() {
-        let mut before = 0;
-        for (i, &word) in row.iter().enumerate() {
-            let above = if y == 0 { 0 } else { mask.words[(y - 1) * per_row + i] };
-            // Every contour has as many edges to the right as to the left, and as many down as up.
-            edges += 2 * u64::from((word & !above).count_ones())
-                + 2 * u64::from((word & !(word << 1 | before)).count_ones());
-            before = word >> 31;
-        }
-    }
-    edges
 }
 
 /// Replaces steps of one pixel by slopes through the middles of their edges.

@@ -276,6 +276,16 @@ fn a_mask_of_noise_has_no_more_points_than_the_limit() {
 }
 
 #[test]
+fn a_mask_with_more_edges_than_asked_for_is_not_counted_to_its_end() {
+    assert_eq!((mask(0, 0, &["#"]).edges_within(4), Mask::default().edges_within(0)), (Some(4), Some(0)));
+    let ring = mask(10, 20, &["###", "#.#", "###"]);
+    assert_eq!((ring.edges_within(16), ring.edges_within(15)), (Some(16), None));
+    // Within a word, between words, and from row to row.
+    let wide = "#".repeat(70);
+    assert_eq!(mask(0, 0, &[&wide, &wide]).edges_within(u64::MAX), Some(144));
+}
+
+#[test]
 fn runs_are_written_as_pycocotools_does() {
     // pycocotools.mask.encode(numpy.asfortranarray(...))["counts"]
     assert_eq!(rle_encode(&mask(0, 0, &["#"]), 1, 1), "01");
@@ -328,6 +338,14 @@ proptest! {
     fn polygons_fill_exactly_their_mask(mask in masks()) {
         let rings = rings(&mask, 0.0);
         prop_assert_eq!(filled(rings.iter().map(Vec::as_slice), &mask), mask.clone());
+        // Every side is along an axis, so its length is the number of its edges.
+        let side = |ring: &[[f32; 2]], i: usize| {
+            let ([x1, y1], [x2, y2]) = (ring[i], ring[(i + 1) % ring.len()]);
+            ((x2 - x1).abs() + (y2 - y1).abs()) as u64
+        };
+        let edges: u64 = rings.iter().flat_map(|ring| (0..ring.len()).map(move |i| side(ring, i))).sum();
+        prop_assert_eq!(mask.edges_within(edges), Some(edges));
+        prop_assert_eq!(edges.checked_sub(1).and_then(|fewer| mask.edges_within(fewer)), None);
         // No point is on a line with its neighbours.
         for ring in &rings {
             for i in 0..ring.len() {

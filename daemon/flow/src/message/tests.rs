@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use visiond_engine::detector::Keypoint;
+use visiond_engine::detector::{Keypoint, MaskForm};
 use visiond_engine::heads::{AttributeValue, DepthGrid, Reading, ScoredLabel};
 use visiond_kernels::frame::PixelFormat;
-use visiond_kernels::mask::rle_decode;
+use visiond_kernels::mask::{Mask, Polygons, rle_decode};
 
 use super::*;
 use crate::timestamp::Instant;
@@ -160,6 +160,79 @@ proptest! {
     }
 }
 
+/// The polygons of a mask, without a budget.
+fn traced(mask: &Mask, tolerance_pixels: u32) -> Vec<Vec<f32>> {
+    let mut polygons = Polygons::new();
+    polygons.trace(mask, tolerance_pixels as f32);
+    polygons.rings().map(|ring| ring.as_flattened().to_vec()).collect()
+}
+
+/// A mask whose words are made by `word` from their numbers.
+fn mask_of(width: u32, height: u32, word: impl Fn(u32) -> u32) -> Mask {
+    Mask { left: 0, top: 0, width, height, words: (0..width / 32 * height).map(word).collect() }
+}
+
+/// The detections of a message whose masks are these, best first, in a frame of 1920x1080.
+fn detections_with(masks: &[Mask], form: MaskForm) -> Message {
+    let mut message = Message::clone(&crate::testing::message("a", &[]));
+    (message.frame.width, message.frame.height) = (1920, 1080);
+    message.id = "0123456789abcdef-1".into();
+    message.captured_at = rfc3339(Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Instant::EndOfFrame });
+    let facts = MaskFacts { form, tolerance_pixels: 1 };
+    message.model =
+        Arc::new(MessageModel { masks: facts, name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() });
+    let detection = |mask: &Mask| Detection { score: 0.5, mask: Some(mask.clone()), ..Detection::default() };
+    message.set_detections(&masks.iter().map(detection).collect::<Vec<_>>(), |_| "car".into());
+    message
+}
+
+#[test]
+fn masks_of_noise_are_left_out_and_those_of_objects_stay() {
+    let noise = |seed: u32| {
+        let word = move |index: u32| {
+            let mixed = (index + seed * 977).wrapping_mul(0x9e37_79b9);
+            (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b)
+        };
+        mask_of(1920, 240, word)
+    };
+    let object = mask_of(64, 200, |_| !0);
+    for form in [MaskForm::Polygons, MaskForm::Rle, MaskForm::Both] {
+        let mut masks: Vec<_> = (0..6).map(noise).collect();
+        let edges: Vec<_> = masks.iter().map(|mask| mask.edges_within(u64::MAX).unwrap()).collect();
+        assert!(edges[0] + edges[1] < 1 << 20 && edges[..3].iter().sum::<u64>() > 1 << 20, "{edges:?}");
+        masks.push(object.clone());
+        let message = detections_with(&masks, form);
+        let truncated: Vec<_> = message.detections.iter().map(|found| found.truncated).collect();
+        assert_eq!(truncated, [false, false, true, true, true, true, false], "{form:?}");
+        assert_eq!(message.truncated_masks(), 4);
+        for (found, mask) in message.detections.iter().zip(&masks) {
+            assert_eq!(found.area, Some(mask.area()), "it costs little");
+            assert_eq!(found.segments.is_some(), form.has_polygons() && !found.truncated);
+            assert_eq!(found.mask.is_some(), form.has_rle() && !found.truncated);
+        }
+        let written: Value = serde_json::from_slice(&message.to_line()).unwrap();
+        assert_eq!(violations(&written), Vec::<String>::new());
+        assert_eq!(
+            (&written["detections"][2]["truncated"], written["detections"][6].get("truncated")),
+            (&json!(true), None)
+        );
+    }
+    // Nothing is left out of what nobody asked for.
+    assert_eq!(detections_with(&[noise(0), noise(1), noise(2)], MaskForm::None).truncated_masks(), 0);
+}
+
+#[test]
+fn a_message_has_no_more_bytes_of_masks_than_its_budget() {
+    // 2,500 pixels by themselves, each an outline of four points.
+    let specks = mask_of(128, 100, |index| if index / 4 % 2 == 0 && index % 4 < 3 { 0x5555_5555 } else { 0 });
+    let message = detections_with(&vec![specks; 100], MaskForm::Polygons);
+    let truncated = message.truncated_masks();
+    assert!((50..80).contains(&truncated), "{truncated}");
+    assert!(message.detections[..100 - truncated].iter().all(|found| !found.truncated), "the best ones stay");
+    let bytes = message.to_line().len();
+    assert!((2 << 20..6 << 20).contains(&bytes), "{bytes}");
+}
+
 proptest! {
     #[test]
     fn any_mask_is_written_as_the_schema_has_it(
@@ -185,6 +258,10 @@ proptest! {
         prop_assert_eq!(told["area"].as_u64(), Some(mask.area()));
         prop_assert_eq!(told.get("segments").is_some(), form.has_polygons());
         prop_assert_eq!(told.get("mask").is_some(), form.has_rle());
+        prop_assert_eq!(told.get("truncated"), None);
+        if let Some(segments) = &message.detections[0].segments {
+            prop_assert_eq!(segments, &traced(&mask, tolerance_pixels));
+        }
         if form.has_rle() {
             let back = rle_decode(told["mask"]["rle"]["counts"].as_str().unwrap(), 120, 100).unwrap();
             prop_assert_eq!((back.area(), back.iou(&mask)), (mask.area(), if mask.area() == 0 { 0.0 } else { 1.0 }));
@@ -343,6 +420,7 @@ fn the_schema_refuses_what_it_does_not_describe() {
     refused(|m| m["model"]["skeleton"] = json!([[0, -1]]));
     refused(|m| m["model"]["skeleton"] = json!([]));
     refused(|m| m["detections"][0]["keypoints"][0]["name"] = 1.into());
+    refused(|m| m["detections"][0]["truncated"] = json!(false));
     refused(|m| m["schema"] = "visiond/2".into());
     refused(|m| m["captured_at"] = "2026-03-01T09:30:12Z".into());
     refused(|m| drop(m.as_object_mut().unwrap().remove("timings_us")));

@@ -8,6 +8,10 @@
 //! ```
 //! Numbers are little-endian.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
 use bytes::{Buf, BufMut, Bytes};
 
 use crate::broker::QueuedMessage;
@@ -36,8 +40,79 @@ pub enum DecodedRecord {
     Damaged,
 }
 
-/// Appends a message to `out`; returns `false` if its texts do not fit into a record.
-pub fn encode(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
+/// Records as they follow one another in a file, in parts.
+#[derive(Debug, Default)]
+pub struct Records {
+    parts: Vec<Bytes>,
+    /// What comes after the parts.
+    last: Vec<u8>,
+    bytes: usize,
+}
+
+/// The length from which on a line is not copied, but shared with the message.
+const SHARED_BYTES: usize = 64 << 10;
+
+impl Records {
+    /// Appends a message; returns `false` if its texts do not fit into a record.
+    pub fn push(&mut self, message: &QueuedMessage) -> bool {
+        let before = self.last.len();
+        if !encode_head(message, &mut self.last) {
+            return false;
+        }
+        self.bytes += self.last.len() - before + message.line.len();
+        if message.line.len() < SHARED_BYTES {
+            self.last.extend_from_slice(&message.line);
+        } else {
+            self.end_part();
+            self.parts.push(message.line.clone());
+        }
+        true
+    }
+
+    /// Appends bytes, which later ones follow as a part of their own.
+    pub fn push_bytes(&mut self, bytes: Bytes) {
+        self.end_part();
+        self.bytes += bytes.len();
+        self.parts.push(bytes);
+    }
+
+    /// Appends the records of `other`.
+    pub fn append(&mut self, mut other: Self) {
+        self.end_part();
+        other.end_part();
+        self.bytes += other.bytes;
+        self.parts.append(&mut other.parts);
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Writes them into `file`, with one write(2) for each part unless the system cuts one short.
+    pub fn write_at(&self, file: &File, mut at: u64) -> io::Result<()> {
+        for part in self.parts.iter().map(|part| &**part).chain([&*self.last]).filter(|part| !part.is_empty()) {
+            file.write_all_at(part, at)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.parts.iter().map(|part| &**part).chain([&*self.last]).flatten().copied().collect()
+    }
+
+    fn end_part(&mut self) {
+        if !self.last.is_empty() {
+            self.last.shrink_to_fit();
+            self.parts.push(std::mem::take(&mut self.last).into());
+        }
+    }
+}
+
+/// Appends the record of a message to `out`, except its line, which is to follow; returns `false` if its texts do not fit into a
+/// record.
+fn encode_head(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
     let (id, camera, line) = (message.id.as_bytes(), message.camera.as_bytes(), &message.line);
     let body = FIXED + id.len() + camera.len() + line.len();
     let (Ok(id_len), Ok(camera_len)) = (u8::try_from(id.len()), u16::try_from(camera.len())) else { return false };
@@ -51,9 +126,11 @@ pub fn encode(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
     out.put_u64_le(message.number);
     out.put_u8(id_len);
     out.put_u16_le(camera_len);
-    [id, camera, line].into_iter().for_each(|text| out.extend_from_slice(text));
-    let crc = crc32fast::hash(&out[start + 8..]);
-    out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+    [id, camera].into_iter().for_each(|text| out.extend_from_slice(text));
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&out[start + 8..]);
+    crc.update(line);
+    out[start + 4..start + 8].copy_from_slice(&crc.finalize().to_le_bytes());
     true
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files;
-use super::record::{self, DecodedRecord};
+use super::record::{self, DecodedRecord, Records};
 use crate::broker::QueuedMessage;
 
 /// The first bytes of a segment, which show people what the file is.
@@ -104,15 +104,14 @@ impl SegmentWriter {
         self.bytes == HEAD.len() as u64
     }
 
-    /// Appends whole records, with one write(2) unless the system cuts it short. After an error nothing may be appended any
-    /// more.
-    pub fn append(&mut self, records: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all_at(records, self.bytes) {
+    /// Appends whole records. After an error nothing may be appended any more.
+    pub fn append(&mut self, records: &Records) -> io::Result<()> {
+        if let Err(error) = records.write_at(&self.file, self.bytes) {
             // Only frees the space: a part of a record does no harm.
             let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
-        self.bytes += records.len() as u64;
+        self.bytes += records.bytes() as u64;
         Ok(())
     }
 

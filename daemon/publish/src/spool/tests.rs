@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use proptest::prelude::*;
 use visiond_system::testing::{finishes, make_fifo};
@@ -18,6 +19,14 @@ fn message(number: u64, length: usize) -> QueuedMessage {
     line.extend_from_slice(b"\xf5vsr");
     line.resize(line.len() + length, b'x');
     QueuedMessage { number, id: format!("id-{number}").into(), camera: "door".into(), line: line.into() }
+}
+
+/// Appends the record of a message to `out`; returns `false` if it is too long for one.
+fn encode(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
+    let mut records = Records::default();
+    let fits = records.push(message);
+    out.extend(records.to_vec());
+    fits
 }
 
 fn open(directory: &Path) -> Spool {
@@ -107,7 +116,7 @@ fn every_byte_cut_leaves_a_spool_that_opens_and_has_what_stands_before() {
                 let mut end = 16;
                 let before = (first..first + 4).take_while(|number| {
                     let mut record = Vec::new();
-                    record::encode(&message(*number, 5), &mut record);
+                    encode(&message(*number, 5), &mut record);
                     end += record.len();
                     end <= length
                 });
@@ -200,8 +209,8 @@ fn a_number_that_no_message_can_have_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     for number in [u64::MAX, record::LARGEST_NUMBER + 1] {
         let mut records = b"visiond spool 1\n".to_vec();
-        record::encode(&message(1, 5), &mut records);
-        record::encode(&message(number, 5), &mut records);
+        encode(&message(1, 5), &mut records);
+        encode(&message(number, 5), &mut records);
         let mut cursor = [b"vsr ack\n".as_slice(), &number.to_le_bytes()].concat();
         cursor.extend_from_slice(&crc32fast::hash(&cursor).to_le_bytes());
         fs::write(folder.path().join(format!("{:016x}.spool", 1)), records).unwrap();
@@ -219,7 +228,7 @@ fn a_record_that_belongs_behind_later_segments_hides_none_of_theirs() {
     for numbers in [[1, 7], [5, 6]] {
         let mut records = b"visiond spool 1\n".to_vec();
         for number in numbers {
-            record::encode(&message(number, 5), &mut records);
+            encode(&message(number, 5), &mut records);
         }
         fs::write(folder.path().join(format!("{:016x}.spool", numbers[0])), records).unwrap();
     }
@@ -486,7 +495,7 @@ fn a_process_without_descriptors_skips_nothing() {
 /// The bytes of a record of `message(number, length)`.
 fn record_bytes(number: u64, length: usize) -> usize {
     let mut record = Vec::new();
-    assert!(record::encode(&message(number, length), &mut record));
+    assert!(encode(&message(number, length), &mut record));
     record.len()
 }
 
@@ -544,6 +553,30 @@ fn what_waits_for_a_sync_is_bounded() {
 }
 
 #[test]
+fn long_lines_are_written_as_short_ones_are_and_share_the_messages_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    let lengths = [5, 1 << 20, 70_000, 5, 5, 64 << 10];
+    let messages: Vec<_> = (1..).zip(lengths).map(|(number, length)| message(number, length)).collect();
+    spool.append(messages[..4].iter()).unwrap();
+    spool.append(messages[4..].iter()).unwrap();
+    let mut expected = segment::HEAD.to_vec();
+    messages.iter().for_each(|message| assert!(encode(message, &mut expected)));
+    let path = folder.path().join("0000000000000001.spool");
+    assert_eq!(fs::read(&path).unwrap(), expected);
+    assert!(messages.iter().all(|message| message.line.is_unique() == (message.line.len() < 64 << 10)));
+    // The disk forgets what it could not write.
+    let mut unsynced = spool.unsynced().unwrap();
+    fs::write(&path, vec![0; expected.len()]).unwrap();
+    unsynced.failed = true;
+    unsynced.sync().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), expected);
+    drop(unsynced);
+    assert!(messages.iter().all(|message| message.line.is_unique()), "what is synced is not kept");
+    assert_eq!(read_all(&mut spool), [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
 fn each_write_is_synced_once_and_again_after_a_sync_that_failed() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("a/b");
@@ -556,7 +589,7 @@ fn each_write_is_synced_once_and_again_after_a_sync_that_failed() {
     let path = directory.join("0000000000000001.spool");
     let first = spool.unsynced().unwrap();
     assert_eq!((first.records.len(), first.folders.contains(&directory)), (1, true));
-    assert_eq!(first.records[0].bytes, fs::read(&path).unwrap());
+    assert_eq!(first.records[0].records.to_vec(), fs::read(&path).unwrap());
     append(&mut spool, 3..4);
     append(&mut spool, 4..5);
     spool.acknowledge(1);
@@ -564,10 +597,8 @@ fn each_write_is_synced_once_and_again_after_a_sync_that_failed() {
     let mut second = spool.unsynced().unwrap();
     let whole = fs::read(&path).unwrap();
     let [records] = &second.records[..] else { panic!() };
-    assert_eq!(
-        (records.start as usize, &records.bytes[..]),
-        (first.records[0].bytes.len(), &whole[first.records[0].bytes.len()..])
-    );
+    let before = first.records[0].records.bytes();
+    assert_eq!((records.start as usize, &records.records.to_vec()[..]), (before, &whole[before..]));
     assert!(second.cursor.is_some() && second.folders.is_empty());
     assert!(spool.unsynced().is_none());
     // The disk forgets what it could not write.

@@ -1,0 +1,105 @@
+//! The masks of a frame as polygons and run lengths, within a budget.
+//!
+//! A model whose masks are noise has a hundred times the contours that objects have. Tracing them all would take seconds of a
+//! frame, in which the lane neither stops nor runs the model.
+
+use serde::Serialize;
+use visiond_engine::detector::MaskForm;
+use visiond_kernels::mask::{Mask, Polygons, rle_encode};
+
+use super::values::NUMBER_BYTES;
+
+/// The most edges of pixels that the contours of a frame's masks may have: what bounds the time.
+///
+/// 300 objects that cover a frame of 4K twice over have about 280,000, or twice that if their outlines are ragged. A single mask of
+/// noise has 170,000 to 2,000,000 at 1080p.
+const MAX_EDGES: u64 = 1 << 20;
+
+/// About the most bytes that masks may have in a message: 350,000 vertices. Outlines of objects have one for each 15 edges or so,
+/// and one for two without a tolerance.
+const MAX_BYTES: usize = 4 << 20;
+
+/// The forms of masks in messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MaskFacts {
+    /// Polygons, run lengths, or both.
+    pub form: MaskForm,
+    /// How far a polygon may be from the edge of its mask, in pixels.
+    pub tolerance_pixels: u32,
+}
+
+/// A mask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MaskMessage {
+    /// As COCO's run lengths.
+    pub rle: RleMessage,
+}
+
+/// A mask as COCO's run lengths, which pycocotools reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RleMessage {
+    /// Height and width of the frame.
+    pub size: [u32; 2],
+    /// The run lengths.
+    pub counts: String,
+}
+
+/// A mask in the forms that are asked for, or without any because the budget is used.
+#[derive(Debug, Default)]
+pub struct WrittenMask {
+    pub segments: Option<Vec<Vec<f32>>>,
+    pub mask: Option<MaskMessage>,
+    pub truncated: bool,
+}
+
+/// Writes the masks of one frame, best first.
+pub struct MaskWriter {
+    masks: MaskFacts,
+    /// Width and height.
+    frame: [u32; 2],
+    polygons: Polygons,
+    /// What is left of the budget.
+    edges: u64,
+    bytes: usize,
+}
+
+impl MaskWriter {
+    pub fn new(masks: MaskFacts, frame: [u32; 2]) -> Self {
+        Self { masks, frame, polygons: Polygons::new(), edges: MAX_EDGES, bytes: MAX_BYTES }
+    }
+
+    /// Returns a mask in the forms that are asked for. Where the budget has no room for it, a later, smaller mask may still fit.
+    pub fn write(&mut self, mask: &Mask) -> WrittenMask {
+        let truncated = WrittenMask { truncated: true, ..WrittenMask::default() };
+        let MaskFacts { form, tolerance_pixels } = self.masks;
+        if !form.has_polygons() && !form.has_rle() {
+            return WrittenMask::default();
+        }
+        let Some(edges) = mask.edges_within(self.edges) else {
+            // Halved, so that not every mask of a frame of noise is counted nearly to its end.
+            self.edges /= 2;
+            return truncated;
+        };
+        // Spent even if the bytes do not fit, because the time is.
+        self.edges -= edges;
+        let segments = form.has_polygons().then(|| {
+            self.polygons.trace_counted(mask, tolerance_pixels as f32, edges);
+            self.polygons.rings().map(|ring| ring.as_flattened().to_vec()).collect::<Vec<_>>()
+        });
+        let rle = form.has_rle().then(|| {
+            let [width, height] = self.frame;
+            MaskMessage { rle: RleMessage { size: [height, width], counts: rle_encode(mask, width, height) } }
+        });
+        let Some(left) = self.bytes.checked_sub(about_bytes(segments.as_deref(), rle.as_ref())) else {
+            return truncated;
+        };
+        self.bytes = left;
+        WrittenMask { segments, mask: rle, truncated: false }
+    }
+}
+
+/// Returns about how many bytes a mask has as JSON.
+pub fn about_bytes(segments: Option<&[Vec<f32>]>, mask: Option<&MaskMessage>) -> usize {
+    let segments = segments.into_iter().flatten().map(|segment| segment.len() * NUMBER_BYTES + 2);
+    segments.sum::<usize>() + mask.map_or(0, |mask| mask.rle.counts.len() + 50)
+}
