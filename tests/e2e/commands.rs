@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use visiond_tests::{Daemon, json_lines, model, picture, root, run, stderr};
+use visiond_tests::{Daemon, json_lines, model, picture, root, run, skip, stderr};
 
 use crate::documents::{assert_valid, errors};
 
@@ -145,7 +145,7 @@ fn man_writes_pages_by_section_which_mandoc_accepts() {
         .collect();
     pages.sort();
     let expected = ["man1/visiond.1", "man1/visiond-run.1", "man5/visiond.toml.5"];
-    assert!(expected.iter().all(|page| pages.contains(&directory.join(page))) && pages.len() == 17, "{pages:?}");
+    assert!(expected.iter().all(|page| pages.contains(&directory.join(page))) && pages.len() == 18, "{pages:?}");
     assert!(std::fs::read_to_string(&pages[0]).unwrap().contains(" 1 2026-01-01 "));
     let lint = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(&pages).output();
     let lint = lint.expect("mandoc checks the manual pages: tests/setup --test installs it");
@@ -155,6 +155,28 @@ fn man_writes_pages_by_section_which_mandoc_accepts() {
     let output = man("yesterday");
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("set it to seconds since 1970, or unset it"), "{}", stderr(&output));
+}
+
+#[test]
+fn systemd_unit_prints_a_unit_that_systemd_accepts() {
+    // A program that exists, outside of the folders that the unit hides.
+    let output = run(["systemd-unit", "--program", "/bin/sh", "/etc/visiond/gate.toml"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let unit = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        unit.contains("\nExecStart=/bin/sh run /etc/visiond/gate.toml\n") && unit.contains("\nWatchdogSec="),
+        "{unit}"
+    );
+    let refused = run(["systemd-unit", "--program", "/home/a/visiond"]);
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("visiond.service");
+    std::fs::write(&file, unit).unwrap();
+    match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output() {
+        Ok(verified) => assert!(verified.status.success(), "{}", stderr(&verified)),
+        Err(error) => skip(&format!("systemd-analyze verify: {error}")),
+    }
 }
 
 #[test]

@@ -8,7 +8,8 @@ use log::LevelFilter;
 use visiond_system::exit::Exit;
 
 use crate::{
-    bench, build, capture, check, completions, detect, inspect, man, probe, reload, run, selftest, top, trace, verify,
+    bench, build, capture, check, completions, detect, inspect, man, probe, reload, run, selftest, systemd_unit, top,
+    trace, verify,
 };
 
 /// Vision daemon: reads cameras and publishes detections.
@@ -70,6 +71,7 @@ pub enum Command {
     Selftest(Box<selftest::Args>),
     Trace(trace::Args),
     Top(top::Args),
+    SystemdUnit(systemd_unit::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -88,7 +90,12 @@ impl Command {
             Self::Bench(args) => args.json,
             Self::Verify(args) => args.json,
             Self::Selftest(args) => args.json,
-            Self::Run(_) | Self::Trace(_) | Self::Top(_) | Self::Completions(_) | Self::Man(_) => false,
+            Self::Run(_)
+            | Self::Trace(_)
+            | Self::Top(_)
+            | Self::SystemdUnit(_)
+            | Self::Completions(_)
+            | Self::Man(_) => false,
         }
     }
 }

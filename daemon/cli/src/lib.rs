@@ -21,6 +21,7 @@ mod reload;
 mod run;
 mod sample_model;
 mod selftest;
+mod systemd_unit;
 mod text_table;
 mod top;
 mod trace;
@@ -101,6 +102,7 @@ fn dispatch(cli: Cli) -> Result<Exit, ExitError> {
         Some(Command::Selftest(args)) => selftest::run(*args),
         Some(Command::Trace(args)) => trace::run(args),
         Some(Command::Top(args)) => top::run(args),
+        Some(Command::SystemdUnit(args)) => systemd_unit::run(args),
         Some(Command::Completions(args)) => completions::run(args, command()),
         Some(Command::Man(args)) => man::run(args, command()),
     }

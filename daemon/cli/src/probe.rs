@@ -312,7 +312,35 @@ fn text(report: &ProbeReport) -> String {
     if let Some(snippet) = &report.chosen.camera {
         let _ = write!(out, "\nConfiguration of the first camera:\n\n{snippet}");
     }
+    if report.cameras.is_empty() {
+        let _ = write!(out, "\n{OTHER_SOURCES}\n\n{}", configuration_without_camera(report.chosen.model.as_deref()));
+    }
     out
+}
+
+const OTHER_SOURCES: &str = "\
+Without a V4L2 camera:
+
+  visiond probe --discover                    search the networks for ONVIF cameras
+  visiond probe --rtsp rtsp://ADDRESS/STREAM  ask a network camera, and print its configuration
+  visiond probe --http http://ADDRESS/PATH    the same for MJPEG and snapshots over HTTP
+  visiond detect FILE                         detect objects in a picture or video
+
+Configuration that runs without a camera (`visiond run FILE`):";
+
+/// Returns a whole configuration with the test pattern as its camera.
+fn configuration_without_camera(model: Option<&Path>) -> String {
+    let (path, comment) = match model {
+        // A path in a configuration is relative to that file's folder.
+        Some(path) => (std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), ""),
+        None => ("model.onnx".into(), "   # the sample model is not installed: name one of yours"),
+    };
+    format!(
+        "[[model]]\nname = \"objects\"\npath = {}{comment}\n\n\
+         [[camera]]\nname = \"camera\"\nsource = {{ type = \"pattern\" }}   # or {{ type = \"video\", url = \"FILE\" }}\n\n\
+         [[sink]]\ntype = \"stdout\"\n",
+        visiond_config::quote(&path.display().to_string())
+    )
 }
 
 #[cfg(test)]
@@ -342,8 +370,26 @@ mod tests {
         let machine = "machine      NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super\n";
         let system = "system       JetPack 6.2 (L4T 36.4.3), Ubuntu 22.04 LTS, Linux 5.15.148-tegra\n";
         assert!(text.contains(machine) && text.contains(system), "{text}");
+        assert!(
+            text.contains("visiond probe --discover  ") && text.ends_with("[[sink]]\ntype = \"stdout\"\n"),
+            "{text}"
+        );
         let json = serde_json::to_value(&facts.machine).unwrap();
         assert_eq!((&json["l4t"], &json["jetpack"], &json["cores"]), (&"36.4.3".into(), &"6.2".into(), &6.into()));
+    }
+
+    #[test]
+    fn without_a_camera_the_text_ends_with_a_configuration_that_runs() {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+        for model in [Some(sample.as_path()), None] {
+            let snippet = configuration_without_camera(model);
+            let config = match visiond_config::types::Config::parse(&snippet, Path::new("/etc/visiond.toml")) {
+                Ok(config) => config,
+                Err(errors) => panic!("{errors}"),
+            };
+            assert_eq!((config.models.len(), config.cameras.len(), config.sinks.len()), (1, 1, 1));
+            assert_eq!(config.models[0].path.is_file(), model.is_some(), "{snippet}");
+        }
     }
 
     #[test]

@@ -184,7 +184,19 @@ pub(super) mod tests {
             seen.push(path.file_name().unwrap().to_str().unwrap().to_owned());
         }
         seen.sort();
-        let all = ["folder", "gstreamer-csi", "http-cameras", "jetson-engine", "rtsp", "two-cameras", "usb-camera"];
+        let all = [
+            "folder",
+            "gstreamer-csi",
+            "home-assistant",
+            "http-cameras",
+            "http",
+            "jetson-engine",
+            "mqtt",
+            "nats",
+            "rtsp",
+            "two-cameras",
+            "usb-camera",
+        ];
         assert_eq!(seen, all.map(|name| format!("{name}.toml")));
     }
 }

@@ -291,7 +291,13 @@ impl BrokerClient for MqttClient {
             SessionEvent::Lost(reason) => {
                 self.note_lost();
                 let (id, remedy) = (self.client_id(), self.client_id_remedy());
-                let remedy = format!("if another client uses the client id {id}, {remedy}; else see the broker's log");
+                // MQTT 5 has a packet for the reason.
+                let cause = match self.config.protocol {
+                    MqttProtocol::V3 => ": with MQTT 3.1.1 it can refuse a topic, a QoS or a size only by closing",
+                    MqttProtocol::V5 => "",
+                };
+                let remedy =
+                    format!("if another client uses the client id {id}, {remedy}; else see the broker's log{cause}");
                 BrokerEvent::Lost(Loss { reason: format!("{}: {reason}", self.config.url), remedy: Some(remedy) })
             }
             SessionEvent::TakenOver => {
@@ -374,7 +380,7 @@ impl BrokerClient for MqttClient {
 }
 
 fn refused(topic: &str, reason: &str) -> String {
-    format!("the broker refuses a message to {topic}: {reason}; allow this user to publish there")
+    format!("the broker refuses a message to {topic}: {reason}")
 }
 
 const NOT_CONNECTED: &str = "there is no connection";

@@ -108,9 +108,9 @@ pub enum Packet {
     /// CONNACK: the broker refuses the session.
     Refused(SessionRefusal),
     /// PUBACK (QoS 1): the broker has the message of this packet id, or why it refuses it.
-    PubAck(u16, Result<(), String>),
+    PubAck(u16, Result<(), Refusal>),
     /// PUBREC (QoS 2): the broker has the message and waits for PUBREL, or why it refuses it.
-    PubRec(u16, Result<(), String>),
+    PubRec(u16, Result<(), Refusal>),
     /// PUBCOMP (QoS 2): the exchange is complete.
     PubComp(u16),
     /// UNSUBACK: a subscription has ended.
@@ -133,6 +133,15 @@ pub struct Incoming {
     pub payload: Bytes,
     /// The broker had retained the message before this session.
     pub retained: bool,
+}
+
+/// Why the broker refuses a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The broker's reason, and what to change there.
+    pub reason: String,
+    /// It accepts no message as large as this one, so that sending it again would hold up others for nothing.
+    pub is_too_large: bool,
 }
 
 /// Why the broker refuses a session.
@@ -248,13 +257,26 @@ impl Codec {
             MqttProtocol::V3 => match v4::Packet::read(input, MAX_INCOMING) {
                 Ok(packet) => Ok(Some(packet_v3(&packet))),
                 Err(rumqttc::mqttbytes::Error::InsufficientBytes(_)) => Ok(None),
+                // From 0x80 on they are those of MQTT 5.
+                Err(rumqttc::mqttbytes::Error::InvalidConnectReturnCode(code @ 6..0x80)) => {
+                    let words =
+                        format!("code {code}, its own; if it limits the keep-alive, set a shorter `keep_alive`");
+                    Ok(Some(Packet::Refused(SessionRefusal::Other(words))))
+                }
                 Err(error) => Err(error.to_string()),
             },
-            MqttProtocol::V5 => match v5::Packet::read(input, u32::try_from(MAX_INCOMING).ok()) {
-                Ok(packet) => Ok(Some(packet_v5(packet))),
-                Err(rumqttc::v5::mqttbytes::Error::InsufficientBytes(_)) => Ok(None),
-                Err(error) => Err(error.to_string()),
-            },
+            MqttProtocol::V5 => {
+                let mut start = [0; 7];
+                start.iter_mut().zip(input.iter()).for_each(|(to, from)| *to = *from);
+                match v5::Packet::read(input, u32::try_from(MAX_INCOMING).ok()) {
+                    Ok(packet) => Ok(Some(packet_v5(packet))),
+                    Err(rumqttc::v5::mqttbytes::Error::InsufficientBytes(_)) => Ok(None),
+                    Err(error @ rumqttc::v5::mqttbytes::Error::InvalidConnectReturnCode(code)) => {
+                        foreign_acknowledgement(start, code).map(Some).ok_or_else(|| error.to_string())
+                    }
+                    Err(error) => Err(error.to_string()),
+                }
+            }
         }
     }
 }
@@ -304,13 +326,13 @@ fn packet_v5(packet: v5::Packet) -> Packet {
             use v5::PubAckReason::{NoMatchingSubscribers, Success};
             let words = ack.properties.and_then(|properties| properties.reason_string);
             let accepted = matches!(ack.reason, Success | NoMatchingSubscribers);
-            Packet::PubAck(ack.pkid, accepted.then_some(()).ok_or_else(|| describe(ack.reason, words)))
+            Packet::PubAck(ack.pkid, accepted.then_some(()).ok_or_else(|| refusal(ack.reason, words)))
         }
         v5::Packet::PubRec(ack) => {
             use v5::PubRecReason::{NoMatchingSubscribers, Success};
             let words = ack.properties.and_then(|properties| properties.reason_string);
             let accepted = matches!(ack.reason, Success | NoMatchingSubscribers);
-            Packet::PubRec(ack.pkid, accepted.then_some(()).ok_or_else(|| describe(ack.reason, words)))
+            Packet::PubRec(ack.pkid, accepted.then_some(()).ok_or_else(|| refusal(ack.reason, words)))
         }
         v5::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
         v5::Packet::UnsubAck(_) => Packet::UnsubAck,
@@ -342,6 +364,35 @@ fn limits(properties: Option<&v5::ConnAckProperties>) -> BrokerLimits {
         keep_alive_seconds: said.server_keep_alive,
         wildcards: said.wildcard_subscription_available != Some(0),
     }
+}
+
+/// Returns the PUBACK or PUBREC that begins with `start`, with a reason that MQTT 5 has for DISCONNECT alone: Mosquitto refuses a
+/// message above its `message_size_limit` with 0x95.
+fn foreign_acknowledgement(start: [u8; 7], code: u8) -> Option<Packet> {
+    let reason = v5::DisconnectReasonCode::try_from(code).ok()?;
+    let [kind, length @ ..] = start;
+    let id = length.iter().position(|byte| *byte < 0x80)? + 1;
+    let id = u16::from_be_bytes([*length.get(id)?, *length.get(id + 1)?]);
+    match kind >> 4 {
+        4 => Some(Packet::PubAck(id, Err(refusal(reason, None)))),
+        5 => Some(Packet::PubRec(id, Err(refusal(reason, None)))),
+        _ => None,
+    }
+}
+
+/// Describes why the broker refuses a message, and says what to change.
+fn refusal(reason: impl std::fmt::Debug, words: Option<String>) -> Refusal {
+    // PUBACK, PUBREC and DISCONNECT have common reasons, as three types.
+    let name = format!("{reason:?}");
+    let remedy = match name.as_str() {
+        "NotAuthorized" => "allow this user to publish there",
+        "TopicNameInvalid" => "allow the topic there, or change `topic_prefix`",
+        "QuotaExceeded" => "raise the quota there, or send less (`max_rate`, `only_detections`)",
+        "PacketTooLarge" => "raise its limit (Mosquitto: `message_size_limit`), or lower `max_detections`",
+        "PayloadFormatInvalid" => "correct the schema there, or exempt this topic",
+        _ => "its log has the cause",
+    };
+    Refusal { reason: format!("{}; {remedy}", describe(reason, words)), is_too_large: name == "PacketTooLarge" }
 }
 
 /// Turns a reason code into words (`NotAuthorized`: "not authorized"), and adds the broker's reason string.
@@ -408,8 +459,28 @@ mod tests {
             assert!(read(protocol, &[0x40, 0xff, 0xff, 0xff, 0x7f]).is_err(), "256 MiB are not waited for");
         }
         assert_eq!(read(MqttProtocol::V3, &[0x20, 2, 0, 5]), Ok(Some(Packet::Refused(SessionRefusal::Login))));
-        let refused = Packet::PubAck(1, Err("not authorized".to_owned()));
+        let read_own_code = |code| read(MqttProtocol::V3, &[0x20, 2, 0, code]);
+        assert!(
+            matches!(read_own_code(6), Ok(Some(Packet::Refused(SessionRefusal::Other(words)))) if words.contains("`keep_alive`"))
+        );
+        assert!(read_own_code(0x84).is_err(), "of a broker that speaks only MQTT 5");
+        let refusal = |reason: &str, is_too_large| Err(Refusal { reason: reason.to_owned(), is_too_large });
+        let refused = Packet::PubAck(1, refusal("not authorized; allow this user to publish there", false));
         assert_eq!(read(MqttProtocol::V5, &[0x40, 4, 0, 1, 0x87, 0]), Ok(Some(refused)));
+        let too_large =
+            "packet too large; raise its limit (Mosquitto: `message_size_limit`), or lower `max_detections`";
+        // Also with a length that takes more bytes than it needs.
+        for (bytes, packet) in [
+            (&[0x40, 3, 1, 2, 0x95][..], Packet::PubAck(0x102, refusal(too_large, true))),
+            (&[0x40, 0x84, 0x80, 0x80, 0, 1, 2, 0x95, 0], Packet::PubAck(0x102, refusal(too_large, true))),
+            (
+                &[0x50, 4, 0, 9, 0x96, 0],
+                Packet::PubRec(9, refusal("message rate too high; its log has the cause", false)),
+            ),
+        ] {
+            assert_eq!(read(MqttProtocol::V5, bytes), Ok(Some(packet)));
+        }
+        assert!(read(MqttProtocol::V5, &[0x40, 3, 0, 1, 0x77]).is_err(), "no reason of MQTT");
         let busy = Packet::Disconnect("server shutting down".to_owned());
         assert_eq!(read(MqttProtocol::V5, &[0xE0, 2, 0x8B, 0]), Ok(Some(busy)));
         assert_eq!(read(MqttProtocol::V5, &[0xE0, 2, 0x8E, 0]), Ok(Some(Packet::TakenOver)));

@@ -129,7 +129,10 @@ fn unreachable(error: &io::Error, host: &str, port: u16) -> String {
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::TimedOut => {
             format!("cannot reach {host}: {error}; check the network and the host")
         }
-        _ => format!("cannot connect to {host}: {error}"),
+        _ if host.ends_with(".local") => format!(
+            "cannot connect to {host}: {error}; check the name: those in .local need Avahi on this machine, with libnss-mdns"
+        ),
+        _ => format!("cannot connect to {host}: {error}; check the network and the host"),
     }
 }
 
@@ -141,4 +144,16 @@ fn broken(error: &io::Error, config: &MqttSinkConfig, host: &str) -> String {
         "if that port requires TLS, use mqtts:// in `url`"
     };
     tls::explain(error, host, "mqtt").unwrap_or_else(|| format!("{}; {other}", describe_io_error(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_local_network_that_is_not_resolved_has_its_own_remedy() {
+        let text = |host| unreachable(&io::Error::other("no such name"), host, 1883);
+        assert!(text("homeassistant.local").ends_with("those in .local need Avahi on this machine, with libnss-mdns"));
+        assert!(text("broker.example.org").ends_with("check the network and the host"));
+    }
 }

@@ -427,10 +427,15 @@ impl MqttSession {
                 }
                 _ => {}
             },
-            Packet::PubAck(id, Err(reason)) | Packet::PubRec(id, Err(reason)) => {
+            Packet::PubAck(id, Err(refusal)) | Packet::PubRec(id, Err(refusal)) => {
                 if let Some(sent) = self.in_flight.remove(&id) {
                     self.unasked = 0;
-                    self.refused(id, sent, reason);
+                    if refusal.is_too_large {
+                        let reason = super::refused(&sent.publish.topic, &refusal.reason);
+                        self.events.push_back(SessionEvent::Impossible(sent.number, reason));
+                    } else {
+                        self.refused(id, sent, refusal.reason);
+                    }
                 }
             }
             Packet::UnsubAck => self.subscribed = (0, 0),

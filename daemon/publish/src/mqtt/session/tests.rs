@@ -107,6 +107,8 @@ fn the_brokers_window_is_kept_and_what_is_our_own_goes_first() {
     });
 }
 
+const NOT_AUTHORIZED: &str = "not authorized; allow this user to publish there";
+
 fn refusal(number: u64, reason: &str) -> Option<SessionEvent> {
     Some(SessionEvent::Refused(number, "t".to_owned(), reason.to_owned()))
 }
@@ -121,12 +123,63 @@ fn what_is_refused_is_reported_and_the_others_go_on() {
         assert_eq!(got(&mut broker).await, ["1 0", "2 1", "3 2"]);
         // Not authorized, quota exceeded; in another order.
         says(&mut broker, &[0x40, 4, 0, 2, 0x87, 0, 0x40, 4, 0, 1, 0x97, 0, 0x40, 2, 0, 3]).await;
-        assert_eq!(now(&mut session).await, refusal(1, "not authorized"));
-        assert_eq!(now(&mut session).await, refusal(0, "quota exceeded"));
+        assert_eq!(now(&mut session).await, refusal(1, NOT_AUTHORIZED));
+        let quota = "quota exceeded; raise the quota there, or send less (`max_rate`, `only_detections`)";
+        assert_eq!(now(&mut session).await, refusal(0, quota));
         assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(2)));
         assert_eq!(now(&mut session).await, None);
         session.send(3, publish("3", 1)).await;
         assert_eq!(got(&mut broker).await, ["4 3"]);
+    });
+}
+
+#[test]
+fn every_reason_of_a_refusal_names_what_to_change_and_keeps_the_session() {
+    let reasons = [
+        (0x80, "unspecified error; its log has the cause"),
+        (0x83, "implementation specific error; its log has the cause"),
+        (0x87, NOT_AUTHORIZED),
+        (0x90, "topic name invalid; allow the topic there, or change `topic_prefix`"),
+        (0x91, "packet identifier in use; its log has the cause"),
+        (0x97, "quota exceeded; raise the quota there, or send less (`max_rate`, `only_detections`)"),
+        (0x99, "payload format invalid; correct the schema there, or exempt this topic"),
+    ];
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        // PUBACK and PUBREC, without and with the length of their properties.
+        for (qos, kind, end) in [(1, 0x40, &[][..]), (2, 0x50, &[0])] {
+            for (code, words) in reasons {
+                session.send(7, publish("7", qos)).await;
+                let [high, low] = session.last_number.to_be_bytes();
+                assert_eq!(got(&mut broker).await.len(), 1);
+                let answer = [&[kind, 3 + end.len() as u8, high, low, code], end].concat();
+                says(&mut broker, &answer).await;
+                assert_eq!(now(&mut session).await, refusal(7, words), "{code:x}");
+                assert_eq!(now(&mut session).await, None);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_too_large_for_the_broker_is_left_out_and_the_others_go_on() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        session.publish(publish("own", 1));
+        for (number, qos) in [(0, 1), (1, 2), (2, 1)] {
+            session.send(number, publish(&number.to_string(), qos)).await;
+        }
+        assert_eq!(got(&mut broker).await.len(), 4);
+        // PUBACK and PUBREC with "packet too large", which MQTT 5 has for DISCONNECT alone: Mosquitto sends them.
+        says(&mut broker, &[0x40, 3, 0, 1, 0x95, 0x40, 4, 0, 2, 0x95, 0, 0x50, 3, 0, 3, 0x95, 0x40, 2, 0, 4]).await;
+        for number in [None, Some(0), Some(1)] {
+            let Some(SessionEvent::Impossible(left_out, reason)) = now(&mut session).await else { panic!() };
+            assert!(left_out == number && reason.contains("packet too large; raise its limit"), "{reason}");
+        }
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(2)));
+        session.tick(Instant::now() + REFUSED_WAIT);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, [""; 0], "nothing is sent again");
     });
 }
 
@@ -138,7 +191,7 @@ fn refused_states_are_reported_once_and_when_all_of_them_are_accepted() {
         ["a", "b", "c"].into_iter().for_each(|topic| session.publish(own(topic)));
         assert_eq!(now(&mut session).await, None);
         says(&mut broker, &[0x40, 4, 0, 1, 0x87, 0, 0x40, 4, 0, 2, 0x87, 0, 0x40, 2, 0, 3]).await;
-        assert_eq!(now(&mut session).await, Some(SessionEvent::OwnRefused("a".into(), "not authorized".into())));
+        assert_eq!(now(&mut session).await, Some(SessionEvent::OwnRefused("a".into(), NOT_AUTHORIZED.into())));
         assert_eq!(now(&mut session).await, None, "one line for all");
         assert_eq!(got(&mut broker).await, ["1 own", "2 own", "3 own"]);
         session.publish(Publish { payload: Bytes::from_static(b"newer"), ..own("b") });
@@ -241,7 +294,10 @@ fn an_exactly_once_message_that_is_refused_is_not_released() {
         assert_eq!(got(&mut broker).await, ["1 a"]);
         // PUBREC: quota exceeded.
         says(&mut broker, &[0x50, 4, 0, 1, 0x97, 0]).await;
-        assert_eq!(now(&mut session).await, refusal(7, "quota exceeded"));
+        assert_eq!(
+            now(&mut session).await,
+            refusal(7, "quota exceeded; raise the quota there, or send less (`max_rate`, `only_detections`)")
+        );
         assert_eq!(got(&mut broker).await, [""; 0]);
         session.send(7, publish("a", 2)).await;
         assert_eq!(got(&mut broker).await, ["2 a"]);
