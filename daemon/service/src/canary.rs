@@ -39,7 +39,7 @@ pub struct TrialModel {
 /// A frame for the trial.
 pub struct Sample {
     /// `a frame of camera door`
-    name: String,
+    pub name: String,
     frame: OwnedFrame,
 }
 
@@ -92,7 +92,7 @@ pub fn prove(
 }
 
 /// Returns a frame of each camera that gives one, or else a grey one; and the cameras' frames per second together.
-fn samples(live: &Live, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
+pub fn samples(live: &Live, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
     let until = Instant::now() + FRAME_TIMEOUT;
     let lanes = live.lanes();
     let running = lanes.iter().flat_map(|lane| &lane.cameras);

@@ -558,6 +558,9 @@ mod tests {
         assert_eq!(judged("", 0, &[]), crashed("exited with status 0"));
         assert_eq!(judged(&sound[..9], 0, &[]), crashed("exited with status 0"));
         assert_eq!(judged(r#"{"Sound":{}}"#, 2 << 8, &[]), crashed("exited with status 2"));
+        let tried = r#"{"Tried":{"cards":[{"Contradicted":"no such output"}]}}"#;
+        assert_eq!(judged(tried, 0, &[]), Ok("[Contradicted(\"no such output\")]".to_owned()));
+        assert_eq!(judged(tried, 1 << 8, &[]), crashed("exited with status 1"));
     }
 
     #[test]
@@ -581,6 +584,11 @@ mod tests {
                 "{error}"
             );
             assert!(error.contains("raise MemoryMax="), "{error}");
+        }
+        // It is the memory only if both are so.
+        for (status, said) in [(SIGKILL, ""), (SIGSEGV, &*leaves)] {
+            let error = judged("", status, &[said]).unwrap_err();
+            assert!(error.contains("the process that tried it was ended by SIG"), "{error}");
         }
     }
 
@@ -613,8 +621,14 @@ mod tests {
         other.extend([0x32, 1, b'a']);
         std::fs::write(&model.path, other).unwrap();
         assert_ne!(load_and_run(&model, &engine).unwrap(), tried);
-        let refused = load_tried(&model, &engine, tried).err().unwrap().to_string();
-        assert!(refused.contains("changed"), "{refused}");
+        let refused = |model: &ModelConfig| load_tried(model, &engine, tried.clone()).err().unwrap().to_string();
+        assert!(refused(&model).contains("it changed while it was tried"), "{}", refused(&model));
+        // Other reasons are told as they are: a hash that the user has set, and a file that is gone.
+        let pinned = ModelConfig { sha256: Some(tried.clone()), ..model.clone() };
+        std::fs::remove_file(&model.path).unwrap();
+        assert!(refused(&model).contains("no model at"), "{}", refused(&model));
+        std::fs::copy(tests.join("tiny.onnx"), &model.path).unwrap();
+        assert!(load_tried(&pinned, &engine, tried.clone()).is_ok());
     }
 
     /// The tiny model and the text of its card, in a folder of its own.
@@ -691,9 +705,10 @@ mod tests {
         let engine = EngineConfig::default();
         let stop = Stop::new().unwrap();
         // This program is a test, and would run all tests instead of answering.
-        for cards in [vec![], vec![card.clone(); MAX_CARDS + 1], vec!["#".repeat(CARDS_BYTES + 1)]] {
+        for cards in [vec![], vec![card.clone(); MAX_CARDS + 1], vec!["#".repeat(CARDS_BYTES + 1)], vec![card]] {
             assert_eq!(try_cards(&model, &engine, &cards, &stop).unwrap(), None);
         }
+        assert_eq!(try_model(&model, &engine, &stop).unwrap(), None);
         assert_eq!(external_bytes(Path::new("/nowhere/net.onnx")), 0);
         assert_eq!(external_bytes(&model.path), 0);
     }

@@ -72,6 +72,7 @@ const HEAD: &str = r#"
 [engine]
 backend = "rten"
 threads = 1
+canary_timeout = "5min"
 [[model]]
 name = "tiny"
 path = "{dir}/tiny.onnx"
@@ -133,7 +134,10 @@ fn a_run_sums_up_what_its_cameras_showed_and_its_outputs_got() {
     assert_eq!(service.status(), service.config().status);
 
     let parts = service.end(hang(), 2.0);
-    assert_eq!(place.messages("out.jsonl").len(), 5);
+    let messages = place.messages("out.jsonl");
+    assert_eq!(messages.len(), 5);
+    assert_eq!(messages[0]["model"]["name"], "tiny");
+    assert_eq!(messages[0]["model"]["sha256"], snapshot.models[0].facts.sha256);
     let camera = &parts.cameras[0];
     assert_eq!((camera.name.as_str(), camera.published, camera.frames_per_second), ("drawn", 5, 2.5));
     let pictures = camera.pictures.as_ref().unwrap();
@@ -278,6 +282,30 @@ fn a_configuration_that_cannot_run_changes_nothing() {
     assert!(matches!(service.apply(config), Err(ServiceError::Ending)));
     finishes("the end", move || drop(service.end(hang(), 1.0)));
     assert!(!place.messages("out.jsonl").iter().count_up().is_empty());
+}
+
+#[test]
+fn a_new_model_is_tried_on_a_frame_of_each_of_its_cameras_that_gives_one() {
+    let place = Place::new();
+    let missing =
+        "[[camera]]\nname = \"attic\"\nmodel = \"tiny\"\nsource = { type = \"images\", path = \"/nowhere\" }\n";
+    let (service, stop) = start(place.config(&[STAYS, OTHER, missing]));
+    place.see("stays");
+    place.see("other");
+    // A camera that has no frame, and one of another model, are not waited for.
+    let tried = |cameras: &[&str]| {
+        let (samples, fps) = crate::canary::samples(service.live(), (8, 6), cameras).unwrap();
+        let samples: Vec<_> = samples.into_iter().map(|sample| (sample.size(), sample.name)).collect();
+        (samples, fps > 0.0)
+    };
+    let frame = |name: &str| ((128, 64), format!("a frame of camera {name}"));
+    // A busy machine may have no frame of a camera in the second that a trial waits for it.
+    wait_until("a frame of one", || tried(&["stays", "attic"]).0 == [frame("stays")]);
+    wait_until("a frame of each", || tried(&["stays", "other"]).0 == [frame("stays"), frame("other")]);
+    let (samples, has_rate) = tried(&["attic", "new"]);
+    assert_eq!((samples[0].0, samples.len(), has_rate), ((8, 6), 1, false));
+    assert!(samples[0].1.starts_with("a grey frame"), "{}", samples[0].1);
+    end(service, &stop);
 }
 
 #[test]
