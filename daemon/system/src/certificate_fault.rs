@@ -214,6 +214,12 @@ mod tests {
             CertificateError::Expired,
             CertificateError::NotValidForName,
             CertificateError::BadEncoding,
+            CertificateError::Revoked,
+            CertificateError::UnhandledCriticalExtension,
+            CertificateError::UnsupportedSignatureAlgorithmContext {
+                signature_algorithm_id: Vec::new(),
+                supported_algorithms: Vec::new(),
+            },
         ] {
             let (said, _) = said(&error);
             assert!(!said.contains("Other(") && said.contains("openssl x509 -req"), "{said}");
@@ -223,17 +229,17 @@ mod tests {
 
     #[test]
     fn a_name_that_does_not_fit_is_answered_with_those_that_do() {
-        let of = |presented: &[&str]| {
+        let with_names = |presented: &[&str]| {
             let presented = presented.iter().map(|name| (*name).to_owned()).collect();
             let expected = ServerName::try_from("gate").unwrap();
             said(&CertificateError::NotValidForNameContext { expected, presented }).0
         };
-        let two = of(&["DnsName(\"door\")", "IpAddress(192.168.1.2)"]);
+        let two = with_names(&["DnsName(\"door\")", "IpAddress(192.168.1.2)"]);
         assert!(two.starts_with("is not for gate but for door, 192.168.1.2: use a name of the certificate"), "{two}");
         let name = "DnsName(\"door\")";
-        assert!(of(&[name; MOST_NAMES]).contains("but for door, door, door, door: "));
-        assert!(of(&[name; MOST_NAMES + 1]).contains("but for door, door, door, door, …: "));
-        assert!(of(&[]).starts_with("has no subjectAltName, so it is not for gate: make one with "));
+        assert!(with_names(&[name; MOST_NAMES]).contains("but for door, door, door, door: "));
+        assert!(with_names(&[name; MOST_NAMES + 1]).contains("but for door, door, door, door, …: "));
+        assert!(with_names(&[]).starts_with("has no subjectAltName, so it is not for gate: make one with "));
         let command = |host: &str| CertificateFault::of(&CertificateError::BadEncoding, host).unwrap().remedy;
         assert!(command("gate").contains("subjectAltName=DNS:gate)"), "{}", command("gate"));
         assert!(command("192.168.1.2").contains("subjectAltName=IP:192.168.1.2)"));

@@ -736,7 +736,18 @@ mod tests {
         // As wait(2) has it.
         let ended = |status| how_it_ended(ExitStatus::from_raw(status));
         assert_eq!([ended(0), ended(3 << 8)], ["exited with status 0", "exited with status 3"]);
-        for (signal, name) in [(6, "SIGABRT"), (7, "SIGBUS"), (9, "SIGKILL"), (11, "SIGSEGV"), (15, "SIGTERM")] {
+        for (signal, name) in [
+            (libc::SIGABRT, "SIGABRT"),
+            (libc::SIGBUS, "SIGBUS"),
+            (libc::SIGFPE, "SIGFPE"),
+            (libc::SIGILL, "SIGILL"),
+            (libc::SIGINT, "SIGINT"),
+            (libc::SIGKILL, "SIGKILL"),
+            (libc::SIGPIPE, "SIGPIPE"),
+            (libc::SIGSEGV, "SIGSEGV"),
+            (libc::SIGSYS, "SIGSYS"),
+            (libc::SIGTERM, "SIGTERM"),
+        ] {
             assert_eq!(ended(signal), format!("was ended by {name}"));
         }
         assert_eq!(ended(libc::SIGUSR1), format!("was ended by signal {}", libc::SIGUSR1));
