@@ -475,4 +475,19 @@ mod tests {
         let args = ["-rtsp_transport", "tcp", "-re", "-ss", "3", "-f", "mpegts"].map(str::to_owned);
         assert_eq!(probe_args(&args), ["-rtsp_transport", "tcp", "-f", "mpegts"]);
     }
+
+    #[test]
+    fn in_mp4_alone_an_edit_list_may_hide_frames() {
+        let of = |format: &str, seconds: &str| {
+            let stream = r#""width":8,"height":8,"pix_fmt":"yuv420p","avg_frame_rate":"25/1","nb_frames":"100""#;
+            let answer =
+                format!(r#"{{"streams":[{{{stream},"duration":"{seconds}"}}],"format":{{"format_name":"{format}"}}}}"#);
+            let VideoInfo { frames, hides_frames, .. } = parse(answer.as_bytes()).unwrap();
+            (frames, hides_frames)
+        };
+        assert_eq!(of("mov,mp4,m4a,3gp,3g2,mj2", "2.0"), (Some(50), true));
+        // Rounding is no edit, and other containers have no such list.
+        assert_eq!(of("mov,mp4,m4a,3gp,3g2,mj2", "3.96"), (Some(100), false));
+        assert_eq!(of("avi", "2.0"), (Some(100), false));
+    }
 }

@@ -164,3 +164,108 @@ impl<V> EncoderQueue<V> {
         self.state.lock()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_system::testing::{finishes, hang};
+
+    use super::*;
+
+    const SOON: Option<Duration> = Some(Duration::from_millis(5));
+
+    /// A queue whose threads, which end at once, are in place of the encoder's.
+    fn queue() -> Arc<EncoderQueue<u32>> {
+        let start: StartThreads<u32> = |_, threads| {
+            threads.push(std::thread::spawn(|| {}));
+            Ok(())
+        };
+        Arc::new(EncoderQueue::new(start))
+    }
+
+    fn next(queue: &EncoderQueue<u32>, rank: Rank) -> Option<u32> {
+        match queue.next(rank, SOON) {
+            Job::Encode(view) => Some(*view),
+            Job::FreeMemory => None,
+            Job::End => panic!("it is not closed"),
+        }
+    }
+
+    #[test]
+    fn views_go_in_their_order_to_the_thread_whose_turn_it_is() {
+        let queue = queue();
+        assert!(queue.try_push(&Arc::new(1)) && queue.try_push(&Arc::new(2)));
+        assert_eq!(next(&queue, Rank::Idle), None);
+        assert_eq!(
+            [next(&queue, Rank::Nice), next(&queue, Rank::Nice), next(&queue, Rank::Nice)],
+            [Some(1), Some(2), None]
+        );
+        // Without a thread at idle priority nothing is handed to it.
+        queue.hand_over(Rank::Idle);
+        assert!(queue.try_push(&Arc::new(3)));
+        assert_eq!([next(&queue, Rank::Idle), next(&queue, Rank::Nice)], [None, Some(3)]);
+        queue.add_idle();
+        queue.hand_over(Rank::Idle);
+        assert!(queue.try_push(&Arc::new(4)) && queue.try_push(&Arc::new(5)));
+        assert_eq!([next(&queue, Rank::Nice), next(&queue, Rank::Idle)], [None, Some(4)]);
+        queue.hand_over(Rank::Nice);
+        assert_eq!([next(&queue, Rank::Idle), next(&queue, Rank::Nice)], [None, Some(5)]);
+        // A lane never waits for the lock.
+        let held = queue.hold();
+        assert!(!queue.try_push(&Arc::new(6)));
+        drop(held);
+        assert_eq!(next(&queue, Rank::Nice), None);
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_woken_by_a_view_by_its_turn_and_by_the_end() {
+        for rank in [Rank::Nice, Rank::Idle] {
+            let queue = queue();
+            queue.add_idle();
+            let wait = |queue: &Arc<EncoderQueue<u32>>| {
+                let queue = Arc::clone(queue);
+                std::thread::spawn(move || match queue.next(rank, None) {
+                    Job::Encode(view) => Some(*view),
+                    Job::FreeMemory | Job::End => None,
+                })
+            };
+            if rank == Rank::Idle {
+                // The view waits for the turn, or comes after it.
+                let waiting = wait(&queue);
+                assert!(queue.try_push(&Arc::new(1)));
+                queue.hand_over(Rank::Idle);
+                assert_eq!(finishes("the turn", move || waiting.join().unwrap()), Some(1));
+            }
+            let waiting = wait(&queue);
+            assert!(queue.try_push(&Arc::new(2)));
+            assert_eq!(finishes("a view", move || waiting.join().unwrap()), Some(2));
+            let waiting = wait(&queue);
+            queue.close(hang());
+            assert_eq!(finishes("the end", move || waiting.join().unwrap()), None);
+        }
+    }
+
+    #[test]
+    fn threads_are_started_once_and_none_after_the_end() {
+        let first = queue();
+        assert!(first.ensure_threads() && first.ensure_threads());
+        assert_eq!(first.state.lock().threads.len(), 1);
+        assert!(first.try_push(&Arc::new(1)));
+        first.close(hang());
+        assert!(!first.ensure_threads());
+        assert!(matches!(first.next(Rank::Nice, None), Job::End), "what waited is dropped");
+        let none: EncoderQueue<u32> = EncoderQueue::new(|_, _| Err(io::ErrorKind::OutOfMemory.into()));
+        assert!(!Arc::new(none).ensure_threads());
+    }
+
+    #[test]
+    fn the_pictures_of_a_second_are_an_interval() {
+        let queue = queue();
+        assert_eq!(queue.interval_ns(), 100_000_000);
+        queue.set_max_fps(4.0);
+        assert_eq!(queue.interval_ns(), 250_000_000);
+        queue.set_max_fps(0.0);
+        assert_eq!(queue.interval_ns(), 1_000_000_000_000);
+    }
+}

@@ -39,7 +39,7 @@ pub struct TrialModel {
 /// A frame for the trial.
 pub struct Sample {
     /// `a frame of camera door`
-    name: String,
+    pub name: String,
     frame: OwnedFrame,
 }
 
@@ -92,7 +92,7 @@ pub fn prove(
 }
 
 /// Returns a frame of each camera that gives one, or else a grey one; and the cameras' frames per second together.
-fn samples(live: &Live, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
+pub fn samples(live: &Live, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
     let until = Instant::now() + FRAME_TIMEOUT;
     let lanes = live.lanes();
     let running = lanes.iter().flat_map(|lane| &lane.cameras);
@@ -361,6 +361,119 @@ mod tests {
         let ms = Duration::from_millis;
         let warning = slowness("objects", ms(50), 25.0).unwrap();
         assert!(warning.contains("a run takes 50 ms, and its cameras give 25 frames/s"), "{warning}");
-        assert_eq!([slowness("objects", ms(30), 25.0), slowness("objects", ms(0), 25.0)], [None, None]);
+        assert_eq!([ms(30), ms(40), ms(0)].map(|took| slowness("objects", took, 25.0)), [None, None, None]);
+    }
+
+    fn pixels(sample: &Sample) -> &[u8] {
+        sample.frame.buffer.as_slice()
+    }
+
+    /// Returns the pixel at a place of a picture of this width.
+    fn pixel(sample: &Sample, x: u32, y: u32) -> [u8; 3] {
+        let at = 3 * (y * sample.size().0 + x) as usize;
+        pixels(sample)[at..at + 3].try_into().unwrap()
+    }
+
+    #[test]
+    fn the_pictures_of_a_trial_show_what_they_are_called() {
+        let plain = grey((40, 30)).unwrap();
+        assert_eq!((plain.size(), pixels(&plain)), ((40, 30), &[GREY; 40 * 30 * 3][..]));
+
+        let person = portrait().unwrap();
+        assert_eq!((person.size(), pixels(&person)), ((PORTRAIT_SIDE, PORTRAIT_SIDE), PORTRAIT));
+        let corner = portrait_in_corner().unwrap();
+        assert_eq!(corner.size(), (288, 288));
+        for (x, y) in (0..288).flat_map(|x| (0..288).map(move |y| (x, y))) {
+            let shown = if x < 192 || y < 192 { [GREY; 3] } else { pixel(&person, x - 192, y - 192) };
+            assert_eq!(pixel(&corner, x, y), shown, "{x} {y}");
+        }
+
+        // Every value about equally often, another at each place, and the same every time.
+        let (one, other) = (noise((64, 48)).unwrap(), noise((64, 48)).unwrap());
+        assert_eq!(pixels(&one), pixels(&other));
+        let mut counts = [0_u32; 8];
+        pixels(&one).iter().for_each(|&byte| counts[usize::from(byte >> 5)] += 1);
+        let share = pixels(&one).len() as u32 / 8;
+        assert!(counts.iter().all(|count| count.abs_diff(share) < share / 5), "{counts:?}");
+        let lines: std::collections::HashSet<_> = pixels(&one).chunks(64 * 3).collect();
+        assert_eq!(lines.len(), 48);
+    }
+
+    #[test]
+    fn the_test_picture_has_a_disc_stripes_a_gradient_and_fine_structure() {
+        let picture = test_picture((120, 80)).unwrap();
+        assert_eq!(picture.size(), (120, 80));
+        // Noise adds 15 at most.
+        let is = |x, y, base: [u8; 3]| {
+            pixel(&picture, x, y).iter().zip(base).all(|(&byte, base)| (base..=base + 15).contains(&byte))
+        };
+        // A disc of a radius of 20 around (40, 40).
+        let red = [230, 60, 30];
+        assert!(is(40, 40, red) && is(40, 21, red) && is(59, 40, red) && is(21, 40, red) && is(40, 59, red));
+        // Beside it, brighter to the right in red and downwards in blue.
+        assert!(
+            is(40, 19, [53, 90, 38]) && is(61, 40, [81, 90, 80]) && is(0, 0, [0, 90, 0]) && is(80, 79, [106, 90, 158])
+        );
+        // Stripes of four lines on the right third.
+        for y in 0..80 {
+            assert_eq!(is(81, y, [20, 40, 200]), y / 4 % 2 == 0, "{y}");
+            assert!(!is(80, y, [20, 40, 200]), "{y}");
+        }
+        let changes = pixels(&picture).windows(4).filter(|pixels| pixels[0] != pixels[3]).count();
+        assert!(changes > pixels(&picture).len() / 2, "{changes}");
+    }
+
+    /// The tiny model, in a folder of its own, with its factor of 1 replaced.
+    fn tiny(factor: f32) -> (tempfile::TempDir, TrialModel) {
+        use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
+        let folder = tempfile::tempdir().unwrap();
+        let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vm");
+        let mut network = std::fs::read(tests.join("tiny.onnx")).unwrap();
+        let one = b"\x42\x03one\x4a\x04";
+        let at = network.windows(one.len()).position(|window| window == one).unwrap() + one.len();
+        network[at..at + 4].copy_from_slice(&factor.to_le_bytes());
+        std::fs::write(folder.path().join("tiny.onnx"), network).unwrap();
+        std::fs::copy(tests.join("tiny.toml"), folder.path().join("tiny.toml")).unwrap();
+        let model = ModelConfig { path: folder.path().join("tiny.onnx"), ..ModelConfig::default() };
+        let engine = EngineConfig { backend: BackendChoice::Rten, ..EngineConfig::default() };
+        let model = LoadedModel::load(&model, &engine).unwrap();
+        let detector = model.detector().unwrap();
+        (folder, TrialModel { model, detector })
+    }
+
+    #[test]
+    fn a_model_is_proved_by_its_numbers_and_its_time() {
+        let live = Live::new();
+        let prove = |factor, limit| prove(&live, "tiny", tiny(factor).1, &["door"], limit);
+        let proved = prove(1.0, visiond_system::testing::HANG).unwrap();
+        assert_eq!(proved.detector.input_size(), proved.model.detector().unwrap().input_size());
+        let infinite = prove(f32::INFINITY, visiond_system::testing::HANG).err().unwrap().to_string();
+        assert!(
+            infinite.starts_with("on a grey frame (no camera of the model gives a frame) 64 of the 96 numbers"),
+            "{infinite}"
+        );
+        // No run takes less than this; how long the trial is waited for is four times as long.
+        let slow = Trial { name: "tiny".to_owned(), candidate: tiny(1.0).1, limit: Duration::ZERO }
+            .check(&grey((8, 8)).unwrap());
+        assert!(matches!(slow, Err(CanaryError::TooSlow { .. })), "{slow:?}");
+    }
+
+    #[test]
+    fn what_is_detected_and_what_was_checked_is_of_the_first_picture_of_a_run() {
+        let mut detector = tiny(1.0).1.detector;
+        let mut white = grey((128, 64)).unwrap();
+        white.frame.buffer.as_mut_slice().fill(255);
+        let found = detect_on(&mut detector, &white, 1).unwrap();
+        assert!(!found.is_empty() && found.iter().all(|one| one.class_id == 0), "all is white: {found:?}");
+        assert!(detect_on(&mut detector, &white, 0).is_err());
+        let mut seen = 0;
+        let took = run_and_check(&mut detector, &white, 1, |detector| {
+            seen += detector.outputs().len();
+            Ok::<(), RunError>(())
+        });
+        assert_eq!((took.is_ok(), seen), (true, 1));
+        let refused = run_and_check(&mut detector, &white, 1, |_| Err(RunError::new(Fault::Run, "refused")));
+        assert_eq!(refused.unwrap_err().to_string(), "refused");
+        assert!(run_on(&mut detector, &white, 1).unwrap() < visiond_system::testing::HANG);
     }
 }

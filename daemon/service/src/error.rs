@@ -290,3 +290,67 @@ impl CanaryError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use visiond_kernels::cuda::CudaError;
+
+    use super::*;
+
+    #[test]
+    fn each_reason_has_the_exit_status_that_the_help_promises() {
+        let model = |error: ModelError| ServiceError::model("objects", error).exit();
+        let trial = |error: TrialError| model(ModelError::Trial(error));
+        let path = || PathBuf::from("net.onnx");
+        let limit = Duration::from_secs(1);
+        let refused = |exit| trial(TrialError::Refused { text: String::new(), exit, certainty: Certainty::OnlyHere });
+        assert_eq!([refused(Exit::Config), refused(Exit::Gpu)], [Exit::Config, Exit::Gpu]);
+        for error in [
+            TrialError::Ended { path: path(), how: String::new() },
+            TrialError::Memory { path: path(), limit: String::new() },
+            TrialError::ServiceMemory { path: path(), left: String::new() },
+            TrialError::TooSlow { path: path(), limit },
+            TrialError::Changed(path()),
+        ] {
+            assert_eq!(trial(error), Exit::Model);
+        }
+        assert_eq!(trial(TrialError::Start(io::ErrorKind::OutOfMemory.into())), Exit::Failure);
+
+        let canary = |error: CanaryError| model(ModelError::Canary(error));
+        let run = |fault| CanaryError::Run { sample: String::new(), error: RunError::new(fault, "it fails") };
+        assert_eq!([canary(run(Fault::Run)), canary(run(Fault::Process))], [Exit::Model, Exit::Gpu]);
+        assert_eq!(canary(CanaryError::TooSlow { sample: String::new(), limit }), Exit::Model);
+        assert_eq!(canary(CanaryError::Panic), Exit::Failure);
+
+        for (error, exit) in [
+            (ServiceError::NoCamera, Exit::Config),
+            (ServiceError::Http(HttpError::PassedSocket(io::ErrorKind::OutOfMemory.into())), Exit::Output),
+            (ServiceError::System(io::ErrorKind::OutOfMemory.into()), Exit::Failure),
+            (ServiceError::Ending, Exit::Failure),
+            (ServiceError::Panic, Exit::Failure),
+        ] {
+            assert_eq!(ExitError::from(error).exit, exit);
+        }
+        // An illegal address costs the process its GPU.
+        let lost = DetectorError::Cuda(CudaError { call: "cuLaunchKernel", code: 700, name: String::new() });
+        assert_eq!([run_exit(&lost), detector_exit(&lost)], [Exit::Gpu; 2]);
+        let unread = EngineError::Unreadable(path(), io::ErrorKind::InvalidData.into());
+        assert_eq!(detector_exit(&DetectorError::Engine(unread)), Exit::Model);
+        let other = DetectorError::NoRawOutputs;
+        assert_eq!([run_exit(&other), detector_exit(&other)], [Exit::Model, Exit::Config]);
+    }
+
+    #[test]
+    fn a_file_that_only_this_user_may_not_read_is_no_error_of_the_service() {
+        let certainty = |kind: io::ErrorKind| {
+            ServiceError::model("objects", ModelError::Card(CardError::Read("net.toml".into(), kind.into())))
+                .certainty()
+        };
+        assert_eq!(certainty(io::ErrorKind::PermissionDenied), Certainty::OnlyHere);
+        assert_eq!(certainty(io::ErrorKind::InvalidData), Certainty::Certain);
+        let text = String::new();
+        let refused = TrialError::Refused { text, exit: Exit::Model, certainty: Certainty::OnlyHere };
+        assert_eq!(ServiceError::model("objects", refused).certainty(), Certainty::OnlyHere);
+        assert_eq!(ServiceError::Ending.certainty(), Certainty::Certain);
+    }
+}

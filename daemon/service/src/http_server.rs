@@ -83,3 +83,31 @@ fn remedy(error: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_listened_on_says_what_to_do() {
+        let refused = |kind: io::ErrorKind| {
+            let address: Address = Address::Tcp("127.0.0.1:80".parse().unwrap());
+            let error = HttpError::Bind { address, error: kind.into() };
+            assert_eq!(ExitError::from(HttpError::NoToken(Address::Unix("/a".into()))).exit, Exit::Config);
+            (error.to_string(), error.certainty(), error.exit())
+        };
+        let (text, certainty, exit) = refused(io::ErrorKind::AddrInUse);
+        assert!(text.starts_with("http: cannot listen on 127.0.0.1:80: "), "{text}");
+        assert!(text.ends_with(": another program uses this port; stop it, or set another port in `http.listen`"));
+        assert_eq!(certainty, Certainty::InUse(Resource::Tcp("127.0.0.1:80".parse().unwrap())));
+        assert_eq!(exit, Exit::Output);
+        let (text, certainty, _) = refused(io::ErrorKind::PermissionDenied);
+        assert!(text.ends_with(": use a port above 1023") && certainty == Certainty::Certain, "{text}");
+        let (text, ..) = refused(io::ErrorKind::AddrNotAvailable);
+        assert!(text.ends_with(": no interface of this machine has this address"), "{text}");
+        let (text, ..) = refused(io::ErrorKind::OutOfMemory);
+        assert!(text.ends_with("127.0.0.1:80: out of memory"), "{text}");
+    }
+}

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use visiond_config::format_size;
 use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
-use visiond_engine::detector::{Detector, DetectorError};
+use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::{Engine, EngineError};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::plan;
@@ -119,6 +119,24 @@ pub struct Findings {
     pub best: Option<u32>,
     /// Whether the box of the highest score begins in the right half of the picture and in its lower half.
     pub is_lower_right: bool,
+}
+
+impl Findings {
+    /// Sums up the detections in a picture of this width and height.
+    fn of(found: &[Detection], (width, height): (u32, u32)) -> Self {
+        let is_empty = |[x1, y1, x2, y2]: [f32; 4]| !(x2 > x1 && y2 > y1);
+        let longer_side = |[x1, y1, x2, y2]: [f32; 4]| (x2 - x1).max(y2 - y1);
+        let is_lower_right = |[x1, y1, ..]: [f32; 4]| 2.0 * x1 > width as f32 && 2.0 * y1 > height as f32;
+        let best = found.iter().max_by(|a, b| a.score.total_cmp(&b.score));
+        Self {
+            count: found.len(),
+            highest: found.iter().map(|one| one.score).fold(0.0, f32::max),
+            best: best.map(|one| one.class_id),
+            is_lower_right: best.and_then(|one| one.box_in_source).is_some_and(is_lower_right),
+            empty: found.iter().filter_map(|one| one.box_in_source).filter(|corners| is_empty(*corners)).count(),
+            longest_side: found.iter().filter_map(|one| one.box_in_source).map(longer_side).fold(0.0, f32::max),
+        }
+    }
 }
 
 /// The most cards of a trial, and how long all of them may be in bytes: they are one argument of a process, which has 128 KiB.
@@ -298,6 +316,10 @@ fn is_out_of_memory(text: &str) -> bool {
 /// `arguments` are those of the process. Standard output gets the answer.
 pub fn answer(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit> {
     ANSWERS.store(true, Ordering::Relaxed);
+    answer_to(arguments)
+}
+
+fn answer_to(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit> {
     let mut arguments = arguments.into_iter().skip(1);
     if arguments.next()? != COMMAND {
         return None;
@@ -450,23 +472,11 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
     let mut find = |sample: Result<canary::Sample, CanaryError>| -> Result<Findings, Result<CardTrial, ServiceError>> {
         let refuse = |error: CanaryError| Err(ServiceError::model(&model.name, error));
         let sample = sample.map_err(refuse)?;
-        let (width, height) = sample.size();
         let found = canary::detect_on(&mut detector, &sample, frames).map_err(|error| match error.contradiction {
             Some(_) => Ok(CardTrial::Contradicted(shortened(&error.to_string()))),
             None => refuse(CanaryError::Run { sample: "a test picture".to_owned(), error }),
         })?;
-        let is_empty = |[x1, y1, x2, y2]: [f32; 4]| !(x2 > x1 && y2 > y1);
-        let longer_side = |[x1, y1, x2, y2]: [f32; 4]| (x2 - x1).max(y2 - y1);
-        let is_lower_right = |[x1, y1, ..]: [f32; 4]| 2.0 * x1 > width as f32 && 2.0 * y1 > height as f32;
-        let best = found.iter().max_by(|a, b| a.score.total_cmp(&b.score));
-        Ok(Findings {
-            count: found.len(),
-            highest: found.iter().map(|one| one.score).fold(0.0, f32::max),
-            best: best.map(|one| one.class_id),
-            is_lower_right: best.and_then(|one| one.box_in_source).is_some_and(is_lower_right),
-            empty: found.iter().filter_map(|one| one.box_in_source).filter(|corners| is_empty(*corners)).count(),
-            longest_side: found.iter().filter_map(|one| one.box_in_source).map(longer_side).fold(0.0, f32::max),
-        })
+        Ok(Findings::of(&found, sample.size()))
     };
     let mut all = || {
         let (scene, corner) = (find(canary::portrait())?, find(canary::portrait_in_corner())?);
@@ -548,6 +558,9 @@ mod tests {
         assert_eq!(judged("", 0, &[]), crashed("exited with status 0"));
         assert_eq!(judged(&sound[..9], 0, &[]), crashed("exited with status 0"));
         assert_eq!(judged(r#"{"Sound":{}}"#, 2 << 8, &[]), crashed("exited with status 2"));
+        let tried = r#"{"Tried":{"cards":[{"Contradicted":"no such output"}]}}"#;
+        assert_eq!(judged(tried, 0, &[]), Ok("[Contradicted(\"no such output\")]".to_owned()));
+        assert_eq!(judged(tried, 1 << 8, &[]), crashed("exited with status 1"));
     }
 
     #[test]
@@ -572,6 +585,11 @@ mod tests {
             );
             assert!(error.contains("raise MemoryMax="), "{error}");
         }
+        // It is the memory only if both are so.
+        for (status, said) in [(SIGKILL, ""), (SIGSEGV, &*leaves)] {
+            let error = judged("", status, &[said]).unwrap_err();
+            assert!(error.contains("the process that tried it was ended by SIG"), "{error}");
+        }
     }
 
     #[test]
@@ -583,8 +601,8 @@ mod tests {
         for (name, _) in command.get_envs() {
             assert!(ENVIRONMENT.iter().any(|kept| name == *kept), "{name:?}");
         }
-        assert!(answer(["visiond".into(), "run".into()]).is_none());
-        assert!(answer(["visiond".into()]).is_none());
+        assert!(answer_to(["visiond".into(), "run".into()]).is_none());
+        assert!(answer_to(["visiond".into()]).is_none());
     }
 
     #[test]
@@ -603,12 +621,100 @@ mod tests {
         other.extend([0x32, 1, b'a']);
         std::fs::write(&model.path, other).unwrap();
         assert_ne!(load_and_run(&model, &engine).unwrap(), tried);
-        let refused = load_tried(&model, &engine, tried).err().unwrap().to_string();
-        assert!(refused.contains("changed"), "{refused}");
+        let refused = |model: &ModelConfig| load_tried(model, &engine, tried.clone()).err().unwrap().to_string();
+        assert!(refused(&model).contains("it changed while it was tried"), "{}", refused(&model));
+        // Other reasons are told as they are: a hash that the user has set, and a file that is gone.
+        let pinned = ModelConfig { sha256: Some(tried.clone()), ..model.clone() };
+        std::fs::remove_file(&model.path).unwrap();
+        assert!(refused(&model).contains("no model at"), "{}", refused(&model));
+        std::fs::copy(tests.join("tiny.onnx"), &model.path).unwrap();
+        assert!(load_tried(&pinned, &engine, tried.clone()).is_ok());
+    }
+
+    /// The tiny model and the text of its card, in a folder of its own.
+    fn tiny() -> (tempfile::TempDir, ModelConfig, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vm");
+        let model =
+            ModelConfig { name: "model".to_owned(), path: folder.path().join("tiny.onnx"), ..ModelConfig::default() };
+        std::fs::copy(tests.join("tiny.onnx"), &model.path).unwrap();
+        (folder, model, std::fs::read_to_string(tests.join("tiny.toml")).unwrap())
+    }
+
+    #[test]
+    fn each_card_is_tried_and_one_that_contradicts_the_model_does_not_end_the_trial() {
+        let (_folder, model, card) = tiny();
+        let engine = EngineConfig { backend: BackendChoice::Rten, ..EngineConfig::default() };
+        let few = card.replace(", \"blue\", \"black\"", "");
+        let tried = load_and_try(&model, &engine, &[card.clone(), few, "nonsense".to_owned()]).unwrap();
+        let [CardTrial::Ran { scene, corner, noise }, CardTrial::Contradicted(few), CardTrial::Contradicted(nonsense)] =
+            &tried[..]
+        else {
+            panic!("{tried:?}");
+        };
+        // It finds black in the person's jacket, and nothing in a mean of grey.
+        assert!(scene.count > 0 && scene.highest > 0.6 && scene.longest_side > 0.0, "{scene:?}");
+        assert!(corner.count <= 8 && noise.count == 0 && noise.best.is_none(), "{corner:?} {noise:?}");
+        assert!(few.contains("6") && nonsense.contains("tiny.toml"), "{few} {nonsense}");
+        assert!(load_and_try(&model, &engine, &[]).unwrap().is_empty());
+        assert!(load_and_try(&model, &engine, &["nonsense".to_owned()]).is_err(), "the first loads the model");
+    }
+
+    #[test]
+    fn findings_are_of_all_boxes_and_of_the_best() {
+        let one = |class_id, score, box_in_source| Detection { class_id, score, box_in_source, ..Detection::default() };
+        let size = (100, 60);
+        let nothing =
+            Findings { count: 0, highest: 0.0, empty: 0, longest_side: 0.0, best: None, is_lower_right: false };
+        assert_eq!(Findings::of(&[], size), nothing);
+        let found = [
+            one(1, 0.5, Some([60.0, 40.0, 70.0, 55.0])),
+            one(2, 0.9, Some([51.0, 31.0, 51.0, 40.0])),
+            one(3, 0.2, Some([0.0, 5.0, 20.0, 5.0])),
+            one(4, 0.1, None),
+        ];
+        let expected =
+            Findings { count: 4, highest: 0.9, empty: 2, longest_side: 20.0, best: Some(2), is_lower_right: true };
+        assert_eq!(Findings::of(&found, size), expected);
+        // It begins in the middle, or in one of the two halves alone.
+        for corners in [[50.0, 31.0, 80.0, 50.0], [51.0, 30.0, 80.0, 50.0], [10.0, 40.0, 20.0, 50.0]] {
+            assert!(!Findings::of(&[one(1, 0.5, Some(corners))], size).is_lower_right, "{corners:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_status_and_the_words_without_the_name_that_the_daemon_adds() {
+        let answer = |error: ServiceError| match refusal(&error) {
+            Answer::Refused { text, exit, only_here } => (text, Exit::from_code(exit), only_here),
+            other => panic!("{other:?}"),
+        };
+        let read = |kind: std::io::ErrorKind| {
+            answer(ServiceError::model("model", EngineError::Unreadable("net.onnx".into(), kind.into())))
+        };
+        let (text, exit, only_here) = read(std::io::ErrorKind::PermissionDenied);
+        assert!(text.contains("net.onnx") && !text.starts_with("model model"), "{text}");
+        assert_eq!((exit, only_here), (Some(Exit::Model), true));
+        assert!(!read(std::io::ErrorKind::InvalidData).2);
+        let panicked = answer(ServiceError::Panic);
+        assert_eq!(panicked, (ServiceError::Panic.to_string(), Some(Exit::Failure), false));
+    }
+
+    #[test]
+    fn more_cards_than_a_trial_takes_and_a_program_that_does_not_answer_get_no_trial() {
+        let (_folder, model, card) = tiny();
+        let engine = EngineConfig::default();
+        let stop = Stop::new().unwrap();
+        // This program is a test, and would run all tests instead of answering.
+        for cards in [vec![], vec![card.clone(); MAX_CARDS + 1], vec!["#".repeat(CARDS_BYTES + 1)], vec![card]] {
+            assert_eq!(try_cards(&model, &engine, &cards, &stop).unwrap(), None);
+        }
+        assert_eq!(try_model(&model, &engine, &stop).unwrap(), None);
+        assert_eq!(external_bytes(Path::new("/nowhere/net.onnx")), 0);
+        assert_eq!(external_bytes(&model.path), 0);
     }
 
     #[test]
     fn another_visiond_that_asks_otherwise_gets_a_status_and_no_answer() {
-        assert_eq!(answer(["visiond".into(), COMMAND.into(), "{}".into()]), Some(Exit::Usage));
+        assert_eq!(answer_to(["visiond".into(), COMMAND.into(), "{}".into()]), Some(Exit::Usage));
     }
 }

@@ -282,3 +282,6 @@ fn warn_without_sink(config: &Config) {
         log::warn!("{NO_SINK}");
     }
 }
+
+#[cfg(test)]
+mod tests;

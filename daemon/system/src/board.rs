@@ -149,4 +149,17 @@ mod tests {
         assert_eq!(board.release().as_deref(), Some("L4T 40.1.0"));
         assert_eq!((board.name, board.memory_bytes), (None, None));
     }
+
+    #[test]
+    fn a_jetson_has_a_name_a_release_and_the_names_of_its_device_tree() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/boards/thor-38.4.0");
+        assert_eq!(compatible(&root), ["nvidia,p4071-0000+p3834-0008", "nvidia,p3834-0008", "nvidia,tegra264"]);
+        let board = Board::read(&root);
+        assert_eq!(board.name.as_deref(), Some("NVIDIA Jetson AGX Thor Developer Kit"));
+        assert!(board.system.starts_with("Ubuntu 24.04"), "{}", board.system);
+        assert_eq!(board.kernel, "6.8.12-tegra");
+        assert_eq!(board.release().as_deref(), Some("JetPack 7.1 (L4T 38.4.0)"));
+        assert_eq!(board.memory_bytes, None);
+        assert!(compatible(Path::new("/no-such-folder")).is_empty());
+    }
 }

@@ -158,6 +158,8 @@ fn names(presented: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -212,10 +214,48 @@ mod tests {
             CertificateError::Expired,
             CertificateError::NotValidForName,
             CertificateError::BadEncoding,
+            CertificateError::Revoked,
+            CertificateError::UnhandledCriticalExtension,
+            CertificateError::UnsupportedSignatureAlgorithmContext {
+                signature_algorithm_id: Vec::new(),
+                supported_algorithms: Vec::new(),
+            },
         ] {
             let (said, _) = said(&error);
             assert!(!said.contains("Other(") && said.contains("openssl x509 -req"), "{said}");
         }
         assert_eq!(CertificateFault::of(&CertificateError::UnknownIssuer, "gate"), None);
+    }
+
+    #[test]
+    fn a_name_that_does_not_fit_is_answered_with_those_that_do() {
+        let with_names = |presented: &[&str]| {
+            let presented = presented.iter().map(|name| (*name).to_owned()).collect();
+            let expected = ServerName::try_from("gate").unwrap();
+            said(&CertificateError::NotValidForNameContext { expected, presented }).0
+        };
+        let two = with_names(&["DnsName(\"door\")", "IpAddress(192.168.1.2)"]);
+        assert!(two.starts_with("is not for gate but for door, 192.168.1.2: use a name of the certificate"), "{two}");
+        let name = "DnsName(\"door\")";
+        assert!(with_names(&[name; MOST_NAMES]).contains("but for door, door, door, door: "));
+        assert!(with_names(&[name; MOST_NAMES + 1]).contains("but for door, door, door, door, …: "));
+        assert!(with_names(&[]).starts_with("has no subjectAltName, so it is not for gate: make one with "));
+        let command = |host: &str| CertificateFault::of(&CertificateError::BadEncoding, host).unwrap().remedy;
+        assert!(command("gate").contains("subjectAltName=DNS:gate)"), "{}", command("gate"));
+        assert!(command("192.168.1.2").contains("subjectAltName=IP:192.168.1.2)"));
+    }
+
+    #[test]
+    fn a_time_that_is_not_known_is_not_said() {
+        let (early, is_clock) = said(&CertificateError::NotValidYet);
+        assert_eq!((&*early, is_clock), ("is not valid yet: correct this machine's clock", false));
+        let (late, _) = said(&CertificateError::Expired);
+        assert!(late.starts_with("has expired: renew it, or correct this machine's clock; make one with "), "{late}");
+        let (late, _) = said(&CertificateError::ExpiredContext { time: at(86_400 * 365), not_after: at(86_400) });
+        assert!(
+            late.starts_with("has expired on 1970-01-02, and this machine's clock says 1971-01-01: renew"),
+            "{late}"
+        );
+        assert_eq!(date(at(u64::MAX)), "an unknown day");
     }
 }

@@ -730,4 +730,36 @@ mod tests {
         let error = Child::spawn(Command::new("/nonexistent/program"), &Launch::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
+
+    #[test]
+    fn the_signal_that_ended_a_program_has_its_name() {
+        // As wait(2) has it.
+        let ended = |status| how_it_ended(ExitStatus::from_raw(status));
+        assert_eq!([ended(0), ended(3 << 8)], ["exited with status 0", "exited with status 3"]);
+        for (signal, name) in [
+            (libc::SIGABRT, "SIGABRT"),
+            (libc::SIGBUS, "SIGBUS"),
+            (libc::SIGFPE, "SIGFPE"),
+            (libc::SIGILL, "SIGILL"),
+            (libc::SIGINT, "SIGINT"),
+            (libc::SIGKILL, "SIGKILL"),
+            (libc::SIGPIPE, "SIGPIPE"),
+            (libc::SIGSEGV, "SIGSEGV"),
+            (libc::SIGSYS, "SIGSYS"),
+            (libc::SIGTERM, "SIGTERM"),
+        ] {
+            assert_eq!(ended(signal), format!("was ended by {name}"));
+        }
+        assert_eq!(ended(libc::SIGUSR1), format!("was ended by signal {}", libc::SIGUSR1));
+    }
+
+    #[test]
+    fn a_program_ends_with_the_thread_that_started_it_where_that_is_wanted() {
+        let mut command = Command::new("sleep");
+        command.arg("3600");
+        die_with_parent(&mut command);
+        let mut program = std::thread::spawn(move || command.spawn().unwrap()).join().unwrap();
+        let status = finishes("the program's end", move || program.wait().unwrap());
+        assert_eq!(how_it_ended(status), "was ended by SIGKILL");
+    }
 }

@@ -167,9 +167,13 @@ fn settings() -> Vec<PathBuf> {
     let mut paths: Vec<_> =
         entries.filter(|entry| entry.file_name() != "visiond").map(|entry| entry.path()).filter(is_public).collect();
     let resolver = fs::canonicalize("/etc/resolv.conf").ok();
-    let is_elsewhere = |folder: &&Path| folder.starts_with("/run") && folder.components().count() > 2;
-    paths.extend(resolver.as_deref().and_then(Path::parent).filter(is_elsewhere).map(Path::to_owned));
+    paths.extend(resolver.as_deref().and_then(resolver_folder).map(Path::to_owned));
     paths
+}
+
+/// Returns the folder of a program's own in /run that has this resolv.conf; never /run itself, which has much else.
+fn resolver_folder(resolver: &Path) -> Option<&Path> {
+    resolver.parent().filter(|folder| folder.starts_with("/run") && folder.components().count() > 2)
 }
 
 #[cfg(test)]

@@ -312,6 +312,11 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_that_was_never_there_is_not_gone() {
+        assert!(!terminal_is_gone());
+    }
+
+    #[test]
     fn the_journal_is_known_by_device_and_inode() {
         assert!(is_stream("8:4711", 8, 4711));
         assert!(!is_stream("8:4711", 8, 4712));

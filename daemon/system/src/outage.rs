@@ -180,4 +180,22 @@ mod tests {
         assert!((away..=away + 30 * 5).contains(&lost), "{away} {lost}");
         assert!((away / 6..=away / 3).contains(&tries), "{away} {tries}");
     }
+
+    #[test]
+    fn an_error_of_a_disk_says_what_to_do() {
+        use io::ErrorKind::*;
+        for (kind, remedy) in [
+            (NotFound, "; make its folder"),
+            (PermissionDenied, "; give visiond's user the right to write there"),
+            (StorageFull, "; make room on that disk, or keep less"),
+            (QuotaExceeded, "; make room on that disk, or keep less"),
+            (FileTooLarge, "; let it rotate earlier, or raise the limit (ulimit -f)"),
+            (ReadOnlyFilesystem, "; mount it writable, or choose another place"),
+            (IsADirectory, "; name a file in it"),
+            (TimedOut, ""),
+        ] {
+            let error = io::Error::from(kind);
+            assert_eq!(explain(&error), format!("{error}{remedy}"));
+        }
+    }
 }

@@ -295,6 +295,10 @@ mod tests {
         assert_eq!(kind(may_open_or_create(&new.join("x"))), io::ErrorKind::NotFound);
         assert_eq!(kind(may_make(&file.join("below"))), io::ErrorKind::NotADirectory);
         let missing = io::Error::from(io::ErrorKind::NotFound);
+        assert_eq!(Certainty::of_reading(&missing), Certainty::Certain);
+        let forbidden = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(Certainty::of_reading(&forbidden), Certainty::OnlyHere, "the service has another user");
+        assert_eq!(Certainty::of(&forbidden, &file), Certainty::OnlyHere);
         assert_eq!(Certainty::of(&missing, Path::new("/run/visiond/d.sock")), Certainty::OnlyHere);
         // visiond@yard.service makes this folder.
         assert_eq!(Certainty::of(&missing, Path::new("/run/visiond/yard/d.sock")), Certainty::OnlyHere);

@@ -799,6 +799,9 @@ mod tests {
         }
         assert!(hidden.iter().all(|hidden| hidden.len() >= LEAST && !hidden.contains("film")), "{hidden:?}");
         assert!(hidden.is_sorted_by_key(|hidden| std::cmp::Reverse(hidden.len())));
+        // A value may be one word or all the rest, and either is found elsewhere.
+        let hidden = hidden_in_arguments(["-x", "password=hushhush and more"]);
+        assert_eq!(hidden, ["hushhush and more", "hushhush"]);
     }
 
     #[test]

@@ -133,7 +133,57 @@ impl Drop for SocketFile {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_whatever_else_has_the_path_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let inode = |path: &Path| fs::symlink_metadata(path).unwrap().ino();
+        // What `check` says is what `bind` does.
+        let refused = |path: &Path| {
+            let (said, done) = (check(path).unwrap_err(), bind(path, 0o600).unwrap_err());
+            assert_eq!(said.to_string(), done.to_string());
+            (done.to_string(), done.certainty())
+        };
+
+        drop(UnixListener::bind(path("stale")).unwrap());
+        check(&path("stale")).unwrap();
+        let (listener, file) = bind(&path("stale"), 0o640).unwrap();
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path("stale")), 0o640);
+        file.set_mode(0o606).unwrap();
+        assert_eq!(mode(&path("stale")), 0o606);
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "it never waits");
+
+        let served = inode(&path("stale"));
+        let (text, certainty) = refused(&path("stale"));
+        assert!(text.ends_with("is served by another process: stop that process, or name another path"), "{text}");
+        assert_eq!(certainty, Certainty::InUse(Resource::Unix(path("stale"))));
+        assert_eq!(inode(&path("stale")), served);
+
+        fs::write(path("file"), "kept").unwrap();
+        let (text, certainty) = refused(&path("file"));
+        assert!(text.contains("exists and is not a socket") && certainty == Certainty::Certain, "{text}");
+        assert_eq!(fs::read(path("file")).unwrap(), b"kept");
+
+        let _datagrams = UnixDatagram::bind(path("datagrams")).unwrap();
+        let (text, _) = refused(&path("datagrams"));
+        assert!(text.contains("cannot find out whether another process serves"), "{text}");
+        assert!(path("datagrams").exists());
+
+        let (text, _) = refused(&path("missing/socket"));
+        assert!(text.starts_with("cannot make the socket ") && text.ends_with("; make its folder"), "{text}");
+        // A path of 107 bytes is the longest.
+        let longest = path(&"x".repeat(LONGEST_PATH - path("").as_os_str().len()));
+        check(&longest).unwrap();
+        drop(bind(&longest, 0o600).unwrap());
+        let (text, certainty) = refused(&path(&format!("{}x", longest.file_name().unwrap().display())));
+        assert!(text.ends_with("the path has more than 107 bytes: choose a shorter one"), "{text}");
+        assert_eq!(certainty, Certainty::Certain);
+    }
 
     #[test]
     fn the_socket_of_another_that_took_the_place_of_ours_stays() {

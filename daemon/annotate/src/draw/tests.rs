@@ -67,6 +67,25 @@ fn a_box_is_drawn_on_its_edge_in_its_classes_colour() {
 }
 
 #[test]
+fn on_a_large_picture_the_line_is_wider_and_has_dark_rims() {
+    let (white, color, rim) = (Rgb([255; 3]), Rgb(class_color(5)), Rgb([140; 3]));
+    let mut picture = RgbImage::from_pixel(1920, 1080, white);
+    let boxes = [[100.0, 100.0, 300.0, 400.0], [600.0, 600.0, 6.0, 6.0]];
+    drawn(&mut picture, &boxes.map(|bounds| detection(5, "bus", 0.8, bounds)), &[]);
+    // Its sides from the outside inwards, away from the label above it.
+    let across = [white, rim, color, color, color, rim, white];
+    let at = |x: i32, y: i32| *picture.get_pixel(x as u32, y as u32);
+    for (step, wanted) in (-2..).zip(across) {
+        assert_eq!([at(100 + step, 300), at(399 - step, 300), at(250, 499 - step)], [wanted; 3], "{step}");
+    }
+    // Nothing of a small box is left inside its line.
+    for (x, y) in (600..606).flat_map(|x| (600..606).map(move |y| (x, y))) {
+        assert_eq!(at(x, y), color, "{x} {y}");
+    }
+    assert_eq!([at(599, 603), at(606, 603), at(603, 606)], [rim; 3]);
+}
+
+#[test]
 fn on_a_picture_of_another_size_everything_is_drawn_at_its_scaled_place() {
     let mut all = detection(5, "bus", 0.8, [100.0, 40.0, 60.0, 80.0]);
     all.segments = Some(vec![vec![104.0, 60.0, 116.0, 60.0, 116.0, 100.0, 104.0, 100.0]]);

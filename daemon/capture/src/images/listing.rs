@@ -152,4 +152,16 @@ mod tests {
         sort(&mut turned, &mut || true);
         assert_eq!(turned, before);
     }
+
+    #[test]
+    fn a_folders_own_pictures_are_listed_by_their_numbers() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        fs::create_dir(folder.path().join("below"))?;
+        for name in ["p10.png", "p2.jpg", ".hidden.png", "note.txt", "below/p1.png"] {
+            fs::write(folder.path().join(name), "")?;
+        }
+        assert_eq!(pictures_in(folder.path())?, ["p2.jpg", "p10.png"].map(|name| folder.path().join(name)));
+        assert!(pictures_in(&folder.path().join("missing")).is_err());
+        Ok(())
+    }
 }

@@ -185,3 +185,82 @@ pub(super) fn damaged(
     };
     format!("no usable frame from {shown} for {} s: {reason}", timeout.as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn target(transport: RtspTransport) -> SessionTarget {
+        SessionTarget {
+            url: "rtsp://cam/1".parse().unwrap(),
+            shown: "rtsp://cam/1".to_owned(),
+            login: None,
+            tls: Default::default(),
+            require_digest: false,
+            transport,
+            key_frames_only: false,
+            timeout: Duration::from_secs(7),
+        }
+    }
+
+    fn refused(status: u16) -> Failure {
+        ClientError::Refused { method: "SETUP", status, reason: "for\tsome reason".to_owned() }.into()
+    }
+
+    #[test]
+    fn a_refusal_names_what_to_do_about_it() {
+        let said = |failure: &Failure, transport| failure.message(&target(transport));
+        for (status, words) in [
+            (403, "(403): check the user's rights"),
+            (404, "(404): correct the path"),
+            (453, "(453): close others"),
+            (503, "(503): close others if it stays"),
+            (400, "the camera refuses SETUP: 400 for\\tsome reason"),
+        ] {
+            let text = said(&refused(status), RtspTransport::Tcp);
+            assert!(text.starts_with("cannot play rtsp://cam/1: ") && text.contains(words), "{text}");
+        }
+        // The other transport than the one that the camera does not send over.
+        assert!(said(&refused(461), RtspTransport::Tcp).ends_with("over TCP (461): set `transport = \"udp\"`"));
+        assert!(said(&refused(461), RtspTransport::Udp).ends_with("over UDP (461): set `transport = \"tcp\"`"));
+        // Only datagrams can be kept out by a firewall, or be lost.
+        let no_video = Failure::NoVideo(None);
+        assert_eq!(
+            said(&no_video, RtspTransport::Tcp),
+            "no video from rtsp://cam/1 for 7 s; check the camera and the network"
+        );
+        assert!(said(&no_video, RtspTransport::Udp).contains("set `transport = \"tcp\"` where a firewall"));
+        let damaged = Failure::Damaged(None);
+        assert!(said(&damaged, RtspTransport::Tcp).ends_with("restart the camera, or update its firmware"));
+        assert!(said(&damaged, RtspTransport::Udp).contains("packets are lost on the way: set `transport = \"tcp\"`"));
+        let known = Failure::Damaged(Some("it sends slices of other pictures"));
+        assert!(said(&known, RtspTransport::Udp).ends_with("for 7 s: it sends slices of other pictures"));
+        let other = Failure::OtherCodec(vec!["VP8".to_owned(), "MPEG-4".to_owned()]);
+        assert!(said(&other, RtspTransport::Tcp).contains("offers VP8 and MPEG-4, and only"));
+    }
+
+    #[test]
+    fn a_camera_that_starts_is_tried_soon_and_one_that_refuses_seldom() {
+        let soon = |failure: &Failure| {
+            let error = failure.error(&target(RtspTransport::Tcp));
+            assert!(error.retry, "{error}");
+            error.is_absent
+        };
+        // Its stream or the session of before may not be known yet, or it has an error inside.
+        for status in [404, 454, 500, 503] {
+            assert!(soon(&refused(status)), "{status}");
+        }
+        // Some cameras lock out who tries again and again.
+        for status in [400, 403, 453, 461, 499] {
+            assert!(!soon(&refused(status)), "{status}");
+        }
+        assert!(!soon(&ClientError::LoginRefused.into()) && !soon(&ClientError::UdpOnly.into()));
+        assert!(soon(&ClientError::NoStream.into()));
+        assert!(soon(&Failure::Closed) && soon(&Failure::NoAnswer) && soon(&Failure::NoVideo(None)));
+        assert!(!soon(&Failure::Tls("unknown issuer".to_owned())) && !soon(&Failure::Redirects));
+        let local = Failure::Local(SourceError::permanent("no ffmpeg")).error(&target(RtspTransport::Tcp));
+        assert_eq!((local.to_string().as_str(), local.retry), ("no ffmpeg", false));
+    }
+}

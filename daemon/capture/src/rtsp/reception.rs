@@ -187,3 +187,65 @@ impl StreamAssembler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use visiond_flow::clock::{self, simulated::SimulatedClock};
+
+    use super::*;
+
+    const SPS: &[u8] = &[0x67, 1, 2, 3];
+    const KEY: &[u8] = &[0x65, 0x88, 9];
+    const INTER: &[u8] = &[0x41, 0x9A, 8];
+    /// The same picture in two fragments.
+    const BEGIN: &[u8] = &[0x5C, 0x81, 0x9A];
+    const END: &[u8] = &[0x5C, 0x41, 8];
+    /// From one picture to the next.
+    const STEP: i64 = 3600;
+
+    /// Takes a packet: payload, the number of its picture, whether that ends, and how many packets are missing before it. Returns
+    /// what came of it.
+    fn take(reception: &mut Reception, (payload, picture, marker, lost): (&[u8], i64, bool, u16)) -> Vec<String> {
+        let packet = RtpPacket { marker, timestamp: picture * STEP, lost, extension: None, payload };
+        let mut out = Vec::new();
+        reception.take(&Media::Packet(packet), clock::now(&SimulatedClock::default()), &mut |received| {
+            out.push(match received {
+                Received::Unit { unit, .. } if unit.follows_loss => "unit after a loss".to_owned(),
+                Received::Unit { .. } => "unit".to_owned(),
+                Received::Damaged { units, .. } => format!("{units} damaged"),
+                Received::Vanished { units } => format!("{units} vanished"),
+            });
+        });
+        out
+    }
+
+    #[test]
+    fn what_is_lost_on_the_way_is_counted_and_known_to_what_comes_after_it() {
+        let mut sets = Vec::new();
+        access_unit::put(&mut sets, SPS);
+        let stream = ChosenStream { index: 0, codec: Codec::H264, rate_hz: 90_000, sets, size: None };
+        let mut reception = Reception::new(&stream);
+        let mut came = Vec::new();
+        for picture in 0..20 {
+            came.extend(take(&mut reception, (if picture == 0 { KEY } else { INTER }, picture, true, 0)));
+        }
+        assert!(came.len() >= 19 && came.iter().all(|what| what == "unit"), "{came:?}");
+        assert!(reception.damaged.is_none());
+
+        // The middle of a picture is missing.
+        came = take(&mut reception, (BEGIN, 20, false, 0));
+        came.extend(take(&mut reception, (END, 20, true, 1)));
+        came.extend(take(&mut reception, (INTER, 21, true, 0)));
+        came.retain(|what| what != "unit");
+        assert_eq!(came, ["1 damaged", "unit after a loss"]);
+        assert!(reception.damaged.is_some());
+
+        // Two pictures are missing as a whole, of a packet each.
+        came = (22..32).flat_map(|picture| take(&mut reception, (INTER, picture, true, 0))).collect();
+        assert!(came.iter().all(|what| what == "unit"), "{came:?}");
+        came = take(&mut reception, (INTER, 34, true, 2));
+        assert_eq!(came, ["unit after a loss", "2 vanished"]);
+        assert!(reception.count_units(Instant::now()) && !reception.count_units(Instant::now()));
+        assert!(reception.damaged.is_none(), "whole ones have come since");
+    }
+}

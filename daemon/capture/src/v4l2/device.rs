@@ -2,6 +2,9 @@
 //!
 //! <https://docs.kernel.org/userspace-api/media/v4l/v4l2.html>
 
+#[cfg(test)]
+pub(crate) mod fake_camera;
+
 use parking_lot::Mutex;
 use std::any::Any;
 use std::fs::{File, OpenOptions};
@@ -112,6 +115,9 @@ pub struct Node {
     api: Api,
     /// Memory that the driver may still write to. Dropped after `file` is closed.
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
+    /// Answers in place of a driver.
+    #[cfg(test)]
+    pub(crate) fake: Option<Mutex<fake_camera::FakeCamera>>,
 }
 
 impl Node {
@@ -129,7 +135,15 @@ impl Node {
     /// Wraps a file whose capabilities are not queried yet.
     pub(super) fn of(file: File, path: &Path) -> Self {
         let (capabilities, api) = (Capabilities::default(), Api::Single);
-        Self { file, path: path.to_owned(), capabilities, api, kept: Mutex::default() }
+        Self {
+            file,
+            path: path.to_owned(),
+            capabilities,
+            api,
+            kept: Mutex::default(),
+            #[cfg(test)]
+            fake: None,
+        }
     }
 
     /// Returns the node's path.
@@ -254,6 +268,10 @@ impl Node {
     ///
     /// `T` must be the struct that `request` reads and writes; a pointer in it must be null or valid for that request.
     pub(super) unsafe fn ioctl<T>(&self, request: vidioc::_IOC_TYPE, argument: &mut T) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(camera) = &self.fake {
+            return camera.lock().answer(request, ptr::from_mut(argument).cast());
+        }
         loop {
             // SAFETY: the descriptor is open as long as `self.file`; `argument` is what the request takes, says the caller.
             match unsafe { v4l2::ioctl(self.file.as_raw_fd(), request, ptr::from_mut(argument).cast()) } {

@@ -364,4 +364,101 @@ mod tests {
         assert!(interlaced(sys::v4l2_field_V4L2_FIELD_INTERLACED).is_some());
         assert!(interlaced(sys::v4l2_field_V4L2_FIELD_ALTERNATE).is_some());
     }
+
+    use super::super::device::fake_camera::{FakeCamera, FakeFormat};
+
+    const FULL_HD: (u32, u32) = (1920, 1080);
+    const VGA: (u32, u32) = (640, 480);
+
+    /// A webcam that is fast at its larger size in MJPEG alone.
+    fn webcam() -> FakeCamera {
+        let yuyv = FakeFormat { fourcc: *b"YUYV", sizes: vec![(VGA, vec![30, 15]), (FULL_HD, vec![5])] };
+        let mjpeg = FakeFormat { fourcc: *b"MJPG", sizes: vec![(VGA, vec![30]), (FULL_HD, vec![30, 15])] };
+        let field = sys::v4l2_field_V4L2_FIELD_NONE;
+        FakeCamera { formats: vec![mjpeg, yuyv], field, current: (0, VGA), fps: Some(15), ..FakeCamera::default() }
+    }
+
+    fn wanted((width, height): (u32, u32), fps: Option<f64>) -> V4l2Config {
+        V4l2Config { width: Some(width), height: Some(height), fps, ..V4l2Config::default() }
+    }
+
+    fn changes(node: &Node) -> Vec<&'static str> {
+        std::mem::take(&mut node.fake.as_ref().unwrap().lock().changes)
+    }
+
+    #[test]
+    fn a_webcam_is_asked_for_the_cheapest_format_that_has_the_size_and_the_rate() {
+        let node = webcam().node();
+        let chosen = |config: &V4l2Config| {
+            let FormatRequest { fourcc, width, height, .. } = choose(&node, config).unwrap();
+            (fourcc::text(fourcc), (width, height))
+        };
+        let of = |size, fps| chosen(&wanted(size, fps));
+        assert_eq!(of(FULL_HD, Some(30.0)), ("MJPG".to_owned(), FULL_HD));
+        assert_eq!(of(FULL_HD, Some(5.0)), ("YUYV".to_owned(), FULL_HD));
+        assert_eq!(of(FULL_HD, None), ("YUYV".to_owned(), FULL_HD));
+        assert_eq!(of(VGA, Some(30.0)), ("YUYV".to_owned(), VGA));
+        // What the driver has now, where nothing is configured; the cheapest, where none has it.
+        assert_eq!(chosen(&V4l2Config::default()), ("YUYV".to_owned(), VGA));
+        assert_eq!(of((1000, 1000), None), ("YUYV".to_owned(), (1000, 1000)));
+        assert_eq!(of(VGA, Some(90.0)), ("YUYV".to_owned(), VGA));
+        let mjpeg = V4l2Config { format: Some(CameraFormat::Mjpeg), ..wanted(VGA, None) };
+        assert_eq!(chosen(&mjpeg), ("MJPG".to_owned(), VGA));
+        // `probe` says what would come, of a size that no format has, too.
+        let FormatRequest { width, height, .. } = expected(&node, &wanted((1000, 1000), None), true).unwrap();
+        assert_eq!((width, height), VGA);
+        assert!(changes(&node).is_empty(), "nothing was set");
+        let grey = V4l2Config { format: Some(CameraFormat::Raw(PixelFormat::Grey)), ..V4l2Config::default() };
+        let error = choose(&node, &grey).unwrap_err();
+        assert!(error.to_string().contains("does not offer grey: it offers yuyv, mjpeg") && !error.retry, "{error}");
+        let error = choose(&FakeCamera::default().node(), &V4l2Config::default()).unwrap_err();
+        assert!(error.to_string().contains("offers no pixel format: it may need its media pipeline"), "{error}");
+    }
+
+    #[test]
+    fn the_chosen_format_and_rate_are_set_and_what_the_driver_makes_of_them_counts() {
+        let node = webcam().node();
+        let negotiated = |config: &V4l2Config| set(&node, config, choose(&node, config).unwrap(), "camera door");
+        let config = wanted(FULL_HD, Some(30.0));
+        let NegotiatedFormat { picture, pix, format, fps } = negotiated(&config).unwrap();
+        assert_eq!((pix.width, pix.height, format, fps), (1920, 1080, CameraFormat::Mjpeg, Some(30.0)));
+        assert!(matches!(picture, CameraPicture::Jpeg(_)));
+        assert_eq!(changes(&node), ["S_FMT", "S_PARM"]);
+        assert_eq!((node.format().unwrap().fourcc, rate_of(&node)), (*b"MJPG", Some(30.0)));
+        // A rate near the wanted one; without a wanted one, that of the driver.
+        assert_eq!(negotiated(&wanted(FULL_HD, Some(20.0))).unwrap().fps, Some(15.0));
+        changes(&node);
+        assert_eq!(negotiated(&wanted(VGA, None)).unwrap().fps, Some(15.0));
+        assert_eq!(changes(&node), ["S_FMT"]);
+        assert_eq!(negotiated(&wanted((1000, 1000), None)).unwrap().pix.width, 640);
+
+        // A driver that knows no rates, one that does not do what it lists, and one that sends fields.
+        node.fake.as_ref().unwrap().lock().fps = None;
+        assert_eq!(negotiated(&config).unwrap().fps, None);
+        let missing = FormatRequest { fourcc: *b"GREY", ..choose(&node, &config).unwrap() };
+        let error = set(&node, &config, missing, "camera door").unwrap_err();
+        assert!(error.to_string().contains("lists the format GREY but sets MJPG") && !error.retry, "{error}");
+        node.fake.as_ref().unwrap().lock().field = sys::v4l2_field_V4L2_FIELD_INTERLACED;
+        let error = negotiated(&config).unwrap_err();
+        assert!(error.to_string().contains("sends interlaced frames (both fields, line by line)"), "{error}");
+        assert!(error.retry, "another signal may be plugged in");
+    }
+
+    fn rate_of(node: &Node) -> Option<f64> {
+        super::rate(node)
+    }
+
+    #[test]
+    fn what_a_camera_offers_is_listed_with_the_largest_size_and_the_highest_rate_first() {
+        let node = webcam().node();
+        let listed = formats::list(&node).unwrap();
+        let sizes =
+            |at: usize| listed[at].sizes.iter().map(|size| (size.largest, size.rates.clone())).collect::<Vec<_>>();
+        let rates = |rates: &[f64]| formats::FrameRates::List(rates.to_vec());
+        assert_eq!(listed.iter().map(|one| &*one.description).collect::<Vec<_>>(), ["MJPG", "YUYV"]);
+        assert_eq!(sizes(0), [(FULL_HD, rates(&[30.0, 15.0])), (VGA, rates(&[30.0]))]);
+        assert_eq!(sizes(1), [(FULL_HD, rates(&[5.0])), (VGA, rates(&[30.0, 15.0]))]);
+        assert_eq!(formats::highest_rate(&node, *b"YUYV", 640, 480), Some(30.0));
+        assert_eq!(formats::highest_rate(&node, *b"YUYV", 1, 1), None);
+    }
 }

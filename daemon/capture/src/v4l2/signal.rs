@@ -238,6 +238,8 @@ fn timings(node: &Node, request: vidioc::_IOC_TYPE) -> io::Result<sys::v4l2_dv_t
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -271,5 +273,120 @@ mod tests {
         assert!(!hd.is_like(&SignalTimings { pixel_clock: 147_500_000, ..hd }));
         assert!(!hd.is_like(&SignalTimings { is_interlaced: true, ..hd }));
         assert!(!hd.is_like(&SignalTimings { height: 720, ..hd }));
+    }
+
+    use std::collections::VecDeque;
+
+    use super::super::device::fake_camera::{FakeCamera, FakeTimings};
+
+    const HD: FakeTimings = FakeTimings { size: (1920, 1080), blanking: (280, 45), pixel_clock: 148_500_000 };
+    const SMALL: FakeTimings = FakeTimings { size: (1280, 720), blanking: (370, 30), pixel_clock: 74_250_000 };
+
+    /// A capture card with two inputs, of which the second is selected.
+    fn card() -> FakeCamera {
+        let inputs = vec![("HDMI 0", 0, sys::V4L2_IN_CAP_DV_TIMINGS), ("HDMI 1", 0, sys::V4L2_IN_CAP_DV_TIMINGS)];
+        FakeCamera { inputs, input: 1, signal: Some(Ok(HD)), events: Some(VecDeque::new()), ..FakeCamera::default() }
+    }
+
+    fn with(node: &Node, change: impl FnOnce(&mut FakeCamera)) {
+        if let Some(camera) = &node.fake {
+            change(&mut camera.lock());
+        }
+    }
+
+    fn changes(node: &Node) -> Vec<&'static str> {
+        let mut taken = Vec::new();
+        with(node, |camera| taken = std::mem::take(&mut camera.changes));
+        taken
+    }
+
+    #[test]
+    fn the_timings_are_set_to_the_signal_once_and_again_when_it_is_another() {
+        let node = card().node();
+        let watch = SignalWatch::new(&node, None).unwrap();
+        assert!(watch.is_live() && !watch.must_look());
+        let found = watch.settle(&node).unwrap().unwrap().unwrap();
+        assert_eq!((found.width, found.height, found.is_interlaced, found.rate()), (1920, 1080, false, Some(60.0)));
+        assert_eq!(changes(&node), ["S_DV_TIMINGS"]);
+        with(&node, |camera| assert_eq!(camera.timings, Some(HD)));
+        // Measured a little differently, and one that is another.
+        with(&node, |camera| camera.signal = Some(Ok(FakeTimings { pixel_clock: 148_400_000, ..HD })));
+        assert!(watch.settle(&node).unwrap().is_ok() && changes(&node).is_empty());
+        with(&node, |camera| camera.signal = Some(Ok(SMALL)));
+        assert_eq!(watch.look(&node).unwrap().unwrap().unwrap().rate(), Some(60.0));
+        assert!(changes(&node).is_empty(), "to look changes nothing");
+        assert!(watch.settle(&node).unwrap().is_ok());
+        assert_eq!(changes(&node), ["S_DV_TIMINGS"]);
+        with(&node, |camera| assert_eq!(camera.timings, Some(SMALL)));
+    }
+
+    #[test]
+    fn a_missing_signal_has_a_reason_and_an_input_that_cannot_measure_has_none() {
+        let node = card().node();
+        let watch = SignalWatch::new(&node, None).unwrap();
+        for (code, reason) in
+            [(libc::ENOLINK, NoSignal::Nothing), (libc::ENOLCK, NoSignal::NoLock), (libc::ERANGE, NoSignal::OutOfRange)]
+        {
+            with(&node, |camera| camera.signal = Some(Err(code)));
+            assert_eq!(watch.settle(&node).unwrap(), Err(reason));
+        }
+        for code in [libc::ENODATA, libc::ENOTTY, libc::EINVAL] {
+            with(&node, |camera| camera.signal = Some(Err(code)));
+            assert_eq!(watch.settle(&node).unwrap(), Ok(None));
+        }
+        assert!(changes(&node).is_empty());
+        // Then its status is all that is known.
+        with(&node, |camera| camera.inputs[1].1 = sys::V4L2_IN_ST_NO_SYNC);
+        assert_eq!(watch.look(&node).unwrap(), Err(NoSignal::NoLock));
+        with(&node, |camera| camera.signal = Some(Err(libc::ENODEV)));
+        assert_eq!(watch.look(&node).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+
+        // An analogue input has a status and no timings; the status of a sensor says nothing.
+        let status = sys::V4L2_IN_ST_NO_SIGNAL;
+        let analogue = FakeCamera { inputs: vec![("S-Video", status, sys::V4L2_IN_CAP_STD)], ..FakeCamera::default() };
+        let node = analogue.node();
+        let watch = SignalWatch::new(&node, None).unwrap();
+        assert!(watch.is_live() && watch.must_look(), "its driver has no events");
+        assert_eq!(watch.look(&node).unwrap(), Err(NoSignal::Nothing));
+        let sensor = FakeCamera { inputs: vec![("Camera 0", status, 0)], ..FakeCamera::default() }.node();
+        let watch = SignalWatch::new(&sensor, None).unwrap();
+        assert!(!watch.is_live() && !watch.must_look());
+        assert_eq!(watch.settle(&sensor).unwrap(), Ok(None));
+    }
+
+    #[test]
+    fn all_events_are_taken_and_a_change_among_them_counts() {
+        let node = card().node();
+        let watch = SignalWatch::new(&node, None).unwrap();
+        let (change, other) = (sys::V4L2_EVENT_SOURCE_CHANGE, sys::V4L2_EVENT_CTRL);
+        assert!(!watch.take_change(&node));
+        for (events, changed) in [(vec![other], false), (vec![change, other], true), (vec![other, change], true)] {
+            with(&node, |camera| camera.events = Some(events.into()));
+            assert_eq!(watch.take_change(&node), changed);
+            assert!(!watch.take_change(&node), "all were taken");
+        }
+    }
+
+    #[test]
+    fn an_input_is_selected_unless_it_is_and_one_that_is_missing_is_answered_with_those_there_are() {
+        let node = card().node();
+        assert_eq!(inputs(&node).iter().map(|input| &*input.name).collect::<Vec<_>>(), ["HDMI 0", "HDMI 1"]);
+        assert_eq!(current(&node).unwrap().index, 1);
+        SignalWatch::new(&node, Some(1)).unwrap();
+        assert!(changes(&node).is_empty());
+        SignalWatch::new(&node, Some(0)).unwrap();
+        assert_eq!((changes(&node), current(&node).unwrap().index), (vec!["S_INPUT"], 0));
+        let error = SignalWatch::new(&node, Some(2)).unwrap_err();
+        assert!(
+            error.to_string().ends_with("it has 0 (HDMI 0), 1 (HDMI 1); correct `input`") && !error.retry,
+            "{error}"
+        );
+        with(&node, |camera| camera.input_error = Some(libc::EBUSY));
+        let error = SignalWatch::new(&node, Some(1)).unwrap_err();
+        assert!(error.retry, "another program streams: {error}");
+        let webcam = FakeCamera::default().node();
+        assert!(current(&webcam).is_none() && inputs(&webcam).is_empty());
+        let error = SignalWatch::new(&webcam, Some(1)).unwrap_err();
+        assert!(error.to_string().contains("it has none; correct `input`"), "{error}");
     }
 }

@@ -239,3 +239,11 @@ fn memory_is_limited_where_the_confinement_says_so() {
     assert_eq!(report.error("have 1 GiB"), libc::ENOMEM);
     assert!(report.may("start a thread"));
 }
+
+#[test]
+fn of_what_a_resolver_keeps_in_run_its_own_folder_alone_can_be_read() {
+    let folder = |resolver: &'static str| resolver_folder(Path::new(resolver)).map(|folder| folder.to_str().unwrap());
+    assert_eq!(folder("/run/systemd/resolve/stub-resolv.conf"), Some("/run/systemd/resolve"));
+    assert_eq!(folder("/run/connman/resolv.conf"), Some("/run/connman"));
+    assert_eq!(["/run/resolv.conf", "/etc/resolv.conf", "/home/me/private/resolv.conf", "/"].map(folder), [None; 4]);
+}

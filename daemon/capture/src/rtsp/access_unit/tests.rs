@@ -421,3 +421,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn decoding_begins_at_the_pictures_that_the_standards_call_random_access_points() {
+    let access = |codec, nal: &[u8]| match Nal::of(codec, nal) {
+        Nal::Slice { access, is_first: true } => Some(access),
+        Nal::Slice { .. } => panic!("it begins a picture"),
+        _ => None,
+    };
+    // H.264, table 7-1.
+    let types: Vec<_> = (0..32).map(|kind| access(Codec::H264, &[kind | 0x60, 0x80])).collect();
+    let mut expected = vec![None; 32];
+    expected[1] = Some(Access::Inter);
+    expected[2] = Some(Access::Inter);
+    expected[5] = Some(Access::Key);
+    assert_eq!(types, expected);
+    // H.265, table 7-1: 8 and 9 are RASL, 6 and 7 RADL, 16 to 21 BLA, IDR and CRA; from 32 on there are no slices.
+    let types: Vec<_> = (0..64).map(|kind| access(Codec::H265, &[kind << 1, 1, 0x80])).collect();
+    let mut expected = [[Some(Access::Inter); 32], [None; 32]].concat();
+    expected[6..8].fill(Some(Access::LeadingAlone));
+    expected[8..10].fill(Some(Access::Leading));
+    expected[16..22].fill(Some(Access::Key));
+    assert_eq!(types, expected);
+}

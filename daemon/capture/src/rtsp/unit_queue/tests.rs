@@ -54,6 +54,8 @@ fn queue_of(damaged: DamagedFrames) -> (UnitQueue, Arc<SimulatedClock>) {
 #[test]
 fn decoding_begins_at_a_key_frame_and_what_came_before_is_no_loss() {
     let (queue, _) = queue();
+    queue.count_corrupt(3);
+    queue.push(behind_loss(Access::Inter, -1));
     push(&queue, "IIKLLIK");
     assert_eq!(queue.take_loss(), None);
     assert_eq!(drain(&queue), [2, 5, 6]);

@@ -1,0 +1,464 @@
+//! Whole services in this process: test patterns, a tiny model on rten, files; and their change to another configuration.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use visiond_config::diff::Change;
+use visiond_config::types::HttpConfig;
+use visiond_system::exit::Exit;
+use visiond_system::stop::Wake;
+use visiond_system::testing::{finishes, hang, wait_until};
+use visiond_system::wake_pipe::WakePipe;
+
+use super::*;
+use crate::http_server::HttpError;
+use crate::reload::{Finished, Preview, Proposal, ReloadOutcome, Reloader};
+
+/// A folder with the tiny model; `{dir}` in a configuration is its path.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vm");
+        for name in ["tiny.onnx", "tiny.toml"] {
+            fs::copy(tests.join(name), folder.path().join(name)).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, parts: &[&str]) -> String {
+        [&[HEAD], parts].concat().concat().replace("{dir}", self.0.path().to_str().unwrap())
+    }
+
+    fn config(&self, parts: &[&str]) -> Config {
+        Config::parse(&self.text(parts), &self.path("visiond.toml")).unwrap()
+    }
+
+    fn messages(&self, name: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn count(&self, camera: &str) -> usize {
+        self.messages("out.jsonl").iter().filter(|message| message["camera"] == camera).count()
+    }
+
+    /// Waits for more messages of a camera.
+    fn see(&self, camera: &str) {
+        let before = self.count(camera);
+        wait_until("more messages", || self.count(camera) > before + 2);
+    }
+
+    /// Whether this process has a file of this folder open.
+    fn has_open(&self, name: &str) -> bool {
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+        open.into_iter().any(|path| path == self.path(name).canonicalize().unwrap())
+    }
+}
+
+const HEAD: &str = r#"
+[engine]
+backend = "rten"
+threads = 1
+canary_timeout = "5min"
+[[model]]
+name = "tiny"
+path = "{dir}/tiny.onnx"
+[[sink]]
+type = "file"
+path = "{dir}/out.jsonl"
+"#;
+const STAYS: &str = "
+[[camera]]
+name = \"stays\"
+model = \"tiny\"
+source = { type = \"pattern\", width = 128, height = 64, fps = 50.0 }
+";
+const OTHER: &str = "
+[[camera]]
+name = \"other\"
+model = \"tiny\"
+source = { type = \"pattern\", width = 128, height = 64, fps = 40.0 }
+";
+const DRAWN: &str = "
+[[camera]]
+name = \"drawn\"
+model = \"tiny\"
+source = { type = \"pattern\", width = 128, height = 64, fps = 20.0 }
+annotate = { directory = \"{dir}/pictures\", every = 1, keep = 3 }
+";
+const MORE: &str = "
+[[sink]]
+name = \"more\"
+type = \"file\"
+path = \"{dir}/more.jsonl\"
+";
+/// The only test with this level, which is one for the process, is the one that reads it.
+const DEBUG: &str = "
+[log]
+level = \"debug\"
+";
+
+fn start(config: Config) -> (Arc<Service>, Stop) {
+    let stop = Stop::new().unwrap();
+    (Arc::new(Service::start(config, None, &stop).unwrap()), stop)
+}
+
+fn end(service: Arc<Service>, stop: &Stop) {
+    stop.raise();
+    finishes("the end", move || drop(service.end(hang(), 1.0)));
+}
+
+#[test]
+fn a_run_sums_up_what_its_cameras_showed_and_its_outputs_got() {
+    let (place, stop) = (Place::new(), Stop::new().unwrap());
+    let service = Service::start(place.config(&[DRAWN]), Some(5), &stop).unwrap();
+    wait_until("five messages", || stop.is_raised());
+    assert_eq!((service.broken(), service.needs_restart()), (None, None));
+    assert!(service.sink_failure().is_none() && service.first_message().is_some());
+    let snapshot = service.snapshot();
+    assert_eq!((snapshot.models.len(), snapshot.lanes.len()), (1, 1));
+    assert!(snapshot.models[0].facts.input.contains("f32 [1, 3, "), "{}", snapshot.models[0].facts.input);
+    assert_eq!(service.status(), service.config().status);
+
+    let parts = service.end(hang(), 2.0);
+    let messages = place.messages("out.jsonl");
+    assert_eq!(messages.len(), 5);
+    assert_eq!(messages[0]["model"]["name"], "tiny");
+    assert_eq!(messages[0]["model"]["sha256"], snapshot.models[0].facts.sha256);
+    let camera = &parts.cameras[0];
+    assert_eq!((camera.name.as_str(), camera.published, camera.frames_per_second), ("drawn", 5, 2.5));
+    let pictures = camera.pictures.as_ref().unwrap();
+    assert_eq!((pictures.written + pictures.lost, Path::new(&pictures.directory)), (5, &*place.path("pictures")));
+    let stored = fs::read_dir(place.path("pictures")).unwrap().count();
+    assert_eq!(stored as u64, pictures.written.min(3), "the last one is stored before it ends");
+    let model = &parts.models[0];
+    assert_eq!((model.name.as_str(), model.backend.split(' ').next()), ("tiny", Some("rten")));
+    assert_eq!((parts.sinks.len(), parts.sinks[0].written, parts.sinks[0].lost), (1, 5, 0));
+}
+
+/// Notes what a reload does with the server. It refuses an address of this port.
+#[derive(Default)]
+struct Server(Mutex<Vec<&'static str>>);
+
+const REFUSED: &str = "
+[http]
+listen = [\"127.0.0.1:9\"]
+";
+
+impl HttpServer for Server {
+    fn prepare(&self, config: &HttpConfig) -> Result<Box<dyn FnOnce() + '_>, HttpError> {
+        if let Some(address) = config.listen.iter().find(|address| address.to_string() == "127.0.0.1:9") {
+            let error = io::Error::from(io::ErrorKind::AddrInUse);
+            return Err(HttpError::Bind { address: address.clone(), error });
+        }
+        self.0.lock().unwrap().push("prepared");
+        Ok(Box::new(|| self.0.lock().unwrap().push("served")))
+    }
+}
+
+#[test]
+fn a_change_touches_what_differs_and_nothing_else() {
+    let place = Place::new();
+    let (service, stop) = start(place.config(&[STAYS, DRAWN, OTHER, MORE]));
+    let server = Arc::new(Server::default());
+    service.is_served_by(Arc::<Server>::clone(&server));
+    wait_until("messages in both files", || place.count("stays") > 2 && !place.messages("more.jsonl").is_empty());
+    let before = service.snapshot();
+    let annotator = Arc::clone(&before.pictures[0].annotator);
+
+    let next = place.config(&[STAYS, DRAWN, &OTHER.replace("40.0", "30.0"), DEBUG]);
+    assert_ne!(log::max_level(), log::LevelFilter::Debug);
+    let previewed = service.preview(&next).unwrap();
+    assert_eq!(service.config(), before_config(&place));
+    let changes = service.apply(next.clone()).unwrap();
+    assert_eq!(changes, previewed);
+    assert_eq!(changes.cameras.iter().collect::<Vec<_>>(), [(&"other".to_owned(), &Change::Changed)]);
+    assert_eq!(changes.sinks.get("more"), Some(&Change::Removed));
+    assert_eq!((changes.models.len(), changes.pictures.len()), (0, 0));
+    assert_eq!(log::max_level(), log::LevelFilter::Debug);
+    assert_eq!(*server.0.lock().unwrap(), ["prepared", "served"]);
+    assert!(
+        !place.has_open("more.jsonl") && place.has_open("out.jsonl"),
+        "the sink that is gone has written its queue"
+    );
+
+    let after = service.snapshot();
+    assert!(Arc::ptr_eq(&after.pictures[0].annotator, &annotator), "unchanged pictures go on");
+    let drawn = annotator.counts().written;
+    wait_until("more pictures", || annotator.counts().written > drawn);
+    let names = |lanes: &[visiond_flow::metrics::LaneView]| {
+        lanes.iter().flat_map(|lane| &lane.cameras).map(|camera| camera.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&after.lanes), ["stays", "drawn", "other"]);
+    assert_eq!((names(&service.lanes()), names(&service.live().lanes())), (names(&after.lanes), names(&after.lanes)));
+    assert_eq!(service.config(), next);
+    let sinks = service.sinks();
+    assert_eq!(sinks.len(), 1);
+
+    // Pictures that are no longer wanted end, and the camera goes on.
+    let plain = DRAWN.replace("annotate", "# annotate");
+    let changes = service.apply(place.config(&[STAYS, &plain, DEBUG])).unwrap();
+    assert_eq!(changes.pictures.get("drawn"), Some(&Change::Removed));
+    assert_eq!(changes.cameras.get("other"), Some(&Change::Removed));
+    assert!(service.snapshot().pictures.is_empty());
+    assert!(service.live().find("other").is_none() && service.live().find("drawn").is_some());
+    let drawn = annotator.counts();
+    place.see("drawn");
+    assert_eq!(annotator.counts(), drawn);
+    end(service, &stop);
+    let sequences: Vec<_> =
+        place.messages("out.jsonl").iter().filter(|message| message["camera"] == "stays").count_up();
+    assert!(sequences.len() > 5);
+}
+
+fn before_config(place: &Place) -> Config {
+    place.config(&[STAYS, DRAWN, OTHER, MORE])
+}
+
+/// The sequence numbers of messages, of which none came twice.
+trait CountUp {
+    fn count_up(self) -> Vec<u64>;
+}
+
+impl<'m, I: Iterator<Item = &'m Value>> CountUp for I {
+    fn count_up(self) -> Vec<u64> {
+        let numbers: Vec<_> = self.map(|message| message["sequence"].as_u64().unwrap()).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+        numbers
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_run_changes_nothing() {
+    let place = Place::new();
+    let config = place.config(&[STAYS]);
+    let (service, stop) = start(config.clone());
+    let server = Arc::new(Server::default());
+    service.is_served_by(Arc::<Server>::clone(&server));
+    place.see("stays");
+    let before = service.snapshot();
+    let missing = place.text(&[STAYS]).replace("tiny.onnx", "nowhere.onnx");
+    let missing = Config::parse(&missing, &place.path("visiond.toml")).unwrap();
+    for (wrong, exit, why) in [
+        (missing, Exit::Model, "model tiny: no model at "),
+        (place.config(&[&STAYS.replace("source", "enabled = false\nsource")]), Exit::Config, "no camera to run"),
+        (
+            place.config(&[STAYS, &DRAWN.replace("{dir}/pictures", "/proc/no")]),
+            Exit::Output,
+            "pictures of camera drawn",
+        ),
+        (
+            place.config(&[STAYS, "[[sink]]\ntype = \"unix\"\npath = \"/nowhere/d.sock\"\n"]),
+            Exit::Output,
+            "cannot make the socket /nowhere/d.sock",
+        ),
+        (place.config(&[STAYS, OTHER, REFUSED]), Exit::Output, "cannot listen on 127.0.0.1:9"),
+    ] {
+        let error = service.apply(wrong.clone()).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(error.exit(), exit, "{error}");
+        if matches!(error, ServiceError::NoCamera) {
+            assert!(matches!(service.preview(&wrong), Err(ServiceError::NoCamera)));
+        }
+        assert!(Arc::ptr_eq(&service.snapshot(), &before));
+        assert_eq!(service.config(), config);
+    }
+    assert!(server.0.lock().unwrap().is_empty());
+    place.see("stays");
+    stop.raise();
+    assert!(matches!(service.apply(config), Err(ServiceError::Ending)));
+    finishes("the end", move || drop(service.end(hang(), 1.0)));
+    assert!(!place.messages("out.jsonl").iter().count_up().is_empty());
+}
+
+#[test]
+fn a_new_model_is_tried_on_a_frame_of_each_of_its_cameras_that_gives_one() {
+    let place = Place::new();
+    let missing =
+        "[[camera]]\nname = \"attic\"\nmodel = \"tiny\"\nsource = { type = \"images\", path = \"/nowhere\" }\n";
+    let (service, stop) = start(place.config(&[STAYS, OTHER, missing]));
+    place.see("stays");
+    place.see("other");
+    // A camera that has no frame, and one of another model, are not waited for.
+    let tried = |cameras: &[&str]| {
+        let (samples, fps) = crate::canary::samples(service.live(), (8, 6), cameras).unwrap();
+        let samples: Vec<_> = samples.into_iter().map(|sample| (sample.size(), sample.name)).collect();
+        (samples, fps > 0.0)
+    };
+    let frame = |name: &str| ((128, 64), format!("a frame of camera {name}"));
+    // A busy machine may have no frame of a camera in the second that a trial waits for it.
+    wait_until("a frame of one", || tried(&["stays", "attic"]).0 == [frame("stays")]);
+    wait_until("a frame of each", || tried(&["stays", "other"]).0 == [frame("stays"), frame("other")]);
+    let (samples, has_rate) = tried(&["attic", "new"]);
+    assert_eq!((samples[0].0, samples.len(), has_rate), ((8, 6), 1, false));
+    assert!(samples[0].1.starts_with("a grey frame"), "{}", samples[0].1);
+    end(service, &stop);
+}
+
+#[test]
+fn an_edited_card_and_another_file_of_the_same_name_are_changes_of_the_model() {
+    let place = Place::new();
+    let config = place.config(&[STAYS]);
+    let (service, stop) = start(config.clone());
+    let own = place.path("visiond.toml");
+    let propose = |text: String| Preview::new(&service, &own, &Proposal { path: own.clone(), text });
+    let same = propose(place.text(&[STAYS]));
+    assert!(same.valid && same.changes.is_empty() && same.error.is_none(), "{same:?}");
+    assert!(service.apply(config.clone()).unwrap().differences().is_empty());
+
+    let card = fs::read_to_string(place.path("tiny.toml")).unwrap();
+    fs::write(place.path("part"), card.replace("\"white\"", "\"snow\"")).unwrap();
+    fs::rename(place.path("part"), place.path("tiny.toml")).unwrap();
+    let changed = propose(place.text(&[STAYS]));
+    assert_eq!(changed.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["model tiny loaded again"]);
+    assert_eq!(service.apply(config.clone()).unwrap().differences(), changed.changes);
+    wait_until("the new names", || {
+        let newest = place.messages("out.jsonl").pop();
+        newest.is_some_and(|message| message["detections"].to_string().contains("\"snow\""))
+    });
+
+    // An unknown field is harmless.
+    let mut network = fs::read(place.path("tiny.onnx")).unwrap();
+    let tried = service.snapshot().models[0].facts.sha256.clone();
+    network.extend([0x32, 1, b'a']);
+    fs::write(place.path("part"), network).unwrap();
+    fs::rename(place.path("part"), place.path("tiny.onnx")).unwrap();
+    assert_eq!(service.apply(config).unwrap().models.get("tiny"), Some(&Change::Changed));
+    assert_ne!(service.snapshot().models[0].facts.sha256, tried);
+
+    let wrong = propose("nonsense".to_owned());
+    assert!(!wrong.valid && wrong.error.unwrap().contains("visiond.toml:1"));
+    let device = propose(place.text(&[STAYS, "[device]\nname = \"gate\"\n"]));
+    assert!(device.restart_needed[0].starts_with("[device] `name` changes to gate at the next start"));
+    assert!(device.valid);
+    // Until then, each reload says so again.
+    for _ in 0..2 {
+        let changes = service.apply(place.config(&[STAYS, "[device]\nname = \"gate\"\n"])).unwrap();
+        assert_eq!((changes.restart_needed.len(), &service.config().device), (1, &place.config(&[STAYS]).device));
+    }
+    end(service, &stop);
+}
+
+/// A service with a file that reloads read. The file is a pipe where a test wants to know when that happens.
+struct Reloads {
+    place: Place,
+    service: Arc<Service>,
+    stop: Stop,
+    wake: Arc<WakePipe>,
+    reloader: Reloader,
+}
+
+impl Reloads {
+    fn start() -> Self {
+        let place = Place::new();
+        let (service, stop) = start(place.config(&[STAYS]));
+        let wake = Arc::new(WakePipe::new().unwrap());
+        let reloader = Reloader::new(place.path("visiond.toml"), &service, Arc::clone(&wake));
+        Self { place, service, stop, wake, reloader }
+    }
+
+    /// Waits until the main thread is woken, and a reload has ended.
+    fn finish(&mut self) -> Finished {
+        loop {
+            let woken = self.stop.wait_readable(self.wake.reader.as_fd(), Some(visiond_system::testing::HANG));
+            assert_eq!(woken.unwrap(), Wake::Ready);
+            self.wake.clear();
+            if let Some(finished) = self.reloader.finished() {
+                return finished;
+            }
+        }
+    }
+
+    fn is_woken(&self) -> bool {
+        let woken = self.stop.wait_readable(self.wake.reader.as_fd(), Some(std::time::Duration::ZERO));
+        woken.unwrap() == Wake::Ready
+    }
+
+    fn write(&self, parts: &[&str]) {
+        let (text, path) = (self.place.text(parts), self.place.path("visiond.toml"));
+        finishes("the file to be written", move || fs::write(path, text).unwrap());
+    }
+
+    fn end(self) {
+        end(self.service, &self.stop);
+    }
+}
+
+#[test]
+fn a_request_is_answered_with_what_the_reload_has_changed() {
+    let mut reloads = Reloads::start();
+    assert!(!reloads.reloader.is_asked() && !reloads.is_woken() && reloads.reloader.finished().is_none());
+    reloads.write(&[STAYS, OTHER]);
+    let outcome = reloads.reloader.reloads.request();
+    assert!(reloads.reloader.is_asked() && reloads.is_woken());
+    reloads.reloader.begin();
+    assert!(reloads.reloader.is_busy() && !reloads.reloader.is_asked());
+    let finished = reloads.finish();
+    assert!(!reloads.reloader.is_busy() && finished.result.is_ok());
+    assert!(reloads.reloader.wait(Instant::now()));
+    reloads.reloader.answer(finished);
+    let ReloadOutcome { at, applied, changes, restart_needed, error, exit_status, .. } =
+        outcome.blocking_recv().unwrap();
+    assert!(at.parse::<jiff::Timestamp>().is_ok());
+    assert_eq!(changes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["camera other added"]);
+    assert_eq!((applied, restart_needed.len(), error, exit_status), (true, 0, None, 0));
+
+    reloads.write(&["nonsense\n"]);
+    let outcome = reloads.reloader.reloads.request();
+    reloads.reloader.begin();
+    let finished = reloads.finish();
+    assert_eq!(finished.result.as_ref().unwrap_err().exit, Exit::Config);
+    reloads.reloader.answer(finished);
+    let ReloadOutcome { applied, changes, error, exit_status, .. } = outcome.blocking_recv().unwrap();
+    assert_eq!((applied, changes.len(), exit_status), (false, 0, Exit::Config.code()));
+    let error = error.unwrap();
+    assert!(error.contains("visiond.toml:") && error.trim_end() == error, "{error:?}");
+    assert_eq!(reloads.service.config(), reloads.place.config(&[STAYS, OTHER]));
+    reloads.end();
+}
+
+#[test]
+fn a_request_during_a_reload_is_answered_by_the_next_one() {
+    let mut reloads = Reloads::start();
+    // Reading it waits for a writer.
+    visiond_system::testing::make_fifo(&reloads.place.path("visiond.toml"));
+    let mut first = reloads.reloader.reloads.request();
+    reloads.reloader.begin();
+    let mut second = reloads.reloader.reloads.request();
+    assert!(reloads.reloader.is_asked() && !reloads.reloader.wait(Instant::now()));
+    reloads.reloader.begin();
+    assert!(!reloads.reloader.is_asked(), "it is known");
+    assert!(reloads.reloader.finished().is_none());
+    reloads.write(&[STAYS, OTHER]);
+    let finished = reloads.finish();
+    assert!(reloads.reloader.is_busy(), "the next has begun");
+    reloads.reloader.answer(finished);
+    assert_eq!(first.try_recv().unwrap().changes.len(), 1);
+    assert!(second.try_recv().is_err());
+    reloads.write(&[STAYS]);
+    let finished = reloads.finish();
+    assert!(!reloads.reloader.is_busy());
+    reloads.reloader.answer(finished);
+    let outcome = second.try_recv().unwrap();
+    assert_eq!(outcome.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["camera other removed"]);
+
+    // A daemon that ends answers nobody, and does not keep them waiting.
+    let waits = reloads.reloader.reloads.request();
+    reloads.reloader.close();
+    assert!(waits.blocking_recv().is_err() && reloads.reloader.reloads.request().blocking_recv().is_err());
+    assert!(!reloads.reloader.is_asked());
+    reloads.end();
+}
