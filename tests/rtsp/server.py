@@ -54,6 +54,8 @@ TRICKS = {
     "deaf": "what keeps the session is not answered",
     "numbers": "what keeps the session is answered with another CSeq",
     "ages": "a nonce serves two requests",
+    "shuts": "the connection is closed after each 401",
+    "bodiless": "a 401 announces a body that does not come",
     "stale": "what keeps the session is answered with 401 and stale=true, every second time",
 }
 # These have sessions of a second, so that they are kept every half.
@@ -239,7 +241,12 @@ class Client(threading.Thread):
             realm = 'realm="test"'
             digest = f'Digest {realm}, nonce="{self.nonce}", qop="auth"' + (", stale=true" if is_stale else "")
             reply["WWW-Authenticate"] = digest if self.args.auth == "digest" else f"Basic {realm}"
-            return self.reply(401, reply)
+            if trick == "bodiless":
+                reply["Content-Length"] = "300"
+            self.reply(401, reply)
+            if trick == "shuts":
+                self.connection.shutdown(socket.SHUT_RDWR)
+            return
         is_udp = "client_port" in headers.get("transport", "")
         say("keeps" if is_kept else method, *(["udp"] if is_udp else []), *(["login"] if self.args.user else []))
         if is_kept and trick == "deaf":

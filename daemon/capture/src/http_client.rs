@@ -394,7 +394,7 @@ impl HttpClient {
     fn exchange(
         &mut self,
         url: &Url,
-        authorization: Option<&str>,
+        authorization: Option<&[u8]>,
         headers: &[(&str, &[u8])],
         stop: &Stop,
         deadline: Instant,
@@ -453,14 +453,14 @@ impl HttpClient {
     }
 }
 
-fn request(url: &Url, authorization: Option<&str>, headers: &[(&str, &[u8])]) -> Vec<u8> {
+fn request(url: &Url, authorization: Option<&[u8]>, headers: &[(&str, &[u8])]) -> Vec<u8> {
     let (path, host) =
         (&url[Position::BeforePath..Position::AfterQuery], &url[Position::BeforeHost..Position::AfterPort]);
     let mut request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: visiond\r\nAccept: */*\r\nConnection: keep-alive\r\n"
     )
     .into_bytes();
-    let authorization = authorization.map(|value| ("Authorization", value.as_bytes()));
+    let authorization = authorization.map(|value| ("Authorization", value));
     // Values come from the camera: none may begin a line of its own.
     let all = headers.iter().copied().chain(authorization);
     for (name, value) in all.filter(|(_, value)| !value.iter().any(u8::is_ascii_control)) {

@@ -156,6 +156,9 @@ impl SnapshotSource {
         if self.file.is_empty() {
             return Err(Failure::Absent(EMPTY.to_owned()));
         }
+        // Some cameras send a line end first.
+        let blank = self.file.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        self.file.drain(..blank);
         self.validator = validator(&answer);
         Ok(Some(answer.began))
     }

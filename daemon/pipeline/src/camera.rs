@@ -11,9 +11,10 @@
 //!          it is retried every 5 s, and never given up.
 //! ```
 //! The thread ends when the source has ended, when it is given up, and by its own stop. Each change of state is one line in the
-//! log. The reason for an absence is logged again only if another reason lasts. Sequence numbers go on through restarts and
-//! reloads, so that they order a camera's messages.
+//! log. The reason for an absence is logged again only if another reason lasts. Once a camera comes and goes, one line says so, and
+//! the next one that it is steady. Sequence numbers go on through restarts and reloads, so that they order a camera's messages.
 
+mod short_streams;
 mod stream;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,6 +31,7 @@ use visiond_system::process::CpuWatch;
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::{Stop, Wake};
 
+use self::short_streams::ShortStreams;
 pub use self::stream::CameraStream;
 use crate::frame_rate::FrameRate;
 use crate::lane::{LaneMailbox, NeedsRestart, end_for_restart};
@@ -186,6 +188,7 @@ struct RetryState {
     logged: Option<(Arc<str>, u64)>,
     /// Another error that came after it, and when it came first.
     unlogged: Option<(Arc<str>, u64)>,
+    short_streams: ShortStreams,
 }
 
 impl Camera {
@@ -203,6 +206,7 @@ impl Camera {
             returns: None,
             logged: None,
             unlogged: None,
+            short_streams: ShortStreams::default(),
         };
         let mut state = CameraState::Opening;
         loop {
@@ -279,6 +283,8 @@ impl Camera {
             came: None,
         };
         let mut waits = retry.away.is_some();
+        // Since when frames come, if they do.
+        let mut frames_since_ns = None;
         let mut decoder = None;
         let mut seat = None;
         let mut cpu = CpuWatch::start();
@@ -294,11 +300,14 @@ impl Camera {
                         decoder = stream.source.decoder();
                         self.metrics.set_decoder(decoder);
                     }
-                    self.frame_came(retry);
+                    let since_ns = *frames_since_ns.get_or_insert_with(|| self.clock.monotonic_ns());
+                    self.frame_came(retry, since_ns, stream.source.as_ref());
                     if !stream.deliver(frame) {
                         return CameraState::Ended;
                     }
-                    if stream.source.shares_thread().is_some()
+                    // While it comes and goes, its own thread sees when it is steady.
+                    if !retry.short_streams.are_many()
+                        && stream.source.shares_thread().is_some()
                         && let Ok(seat) = seat.get_or_insert_with(|| self.seat())
                     {
                         match seat.work(stream) {
@@ -313,10 +322,10 @@ impl Camera {
                 Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
                 Ok(Next::Waiting { reason }) => {
                     waits = true;
-                    retry.away.get_or_insert_with(|| self.clock.monotonic_ns());
                     self.metrics.set_reason(Some(Arc::clone(&reason)));
                     self.metrics.enter(Phase::Waiting);
-                    log::warn!(message_id = events::CAMERA_LOST; "camera {}: {reason}", self.metrics.name);
+                    self.frames_ended(frames_since_ns.take(), retry);
+                    self.log_error(&SourceError::transient(reason), retry, "");
                 }
                 Ok(Next::End) => {
                     log::info!("camera {}: its source has ended", self.metrics.name);
@@ -334,12 +343,33 @@ impl Camera {
         if self.elapsed(since_ns) >= stable {
             retry.backoff.reset();
         }
+        self.frames_ended(frames_since_ns, retry);
         self.lost(&error, retry)
     }
 
-    /// Ends the absence of the camera, and logs that it is back.
-    fn frame_came(&self, retry: &mut RetryState) {
-        (retry.logged, retry.unlogged) = (None, None);
+    /// Takes note that no more frames come, if any did.
+    fn frames_ended(&self, since_ns: Option<u64>, retry: &mut RetryState) {
+        if let Some(since_ns) = since_ns {
+            retry.short_streams.lost(self.elapsed(since_ns), self.retry_policy.stable, self.clock.monotonic_ns());
+        }
+    }
+
+    /// Ends the absence of the camera, and logs that it is back; or that it is steady, if it has come and gone.
+    fn frame_came(&self, retry: &mut RetryState, since_ns: u64, source: &dyn Source) {
+        retry.unlogged = None;
+        if retry.short_streams.are_many() {
+            if retry.away.take().is_some() {
+                self.metrics.set_reason(None);
+            }
+            if self.elapsed(since_ns) >= self.retry_policy.stable {
+                let (name, is) = (&self.metrics.name, source.describe());
+                let losses = retry.short_streams.text(since_ns);
+                retry.short_streams.end();
+                log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: steady after it was {losses}: {is}");
+            }
+            return;
+        }
+        retry.logged = None;
         let away = retry.away.take();
         if away.is_some() {
             self.metrics.set_reason(None);
@@ -403,14 +433,24 @@ impl Camera {
 
     /// Logs an error: the same one only now and then, another one once it lasts.
     fn log_error(&self, error: &SourceError, retry: &mut RetryState, then: &str) {
-        let name = &self.metrics.name;
-        retry.away.get_or_insert_with(|| self.clock.monotonic_ns());
-        if retry.logged.is_some() && !self.is_news(error, retry) {
+        let (name, now_ns) = (&self.metrics.name, self.clock.monotonic_ns());
+        let is_first = retry.away.is_none();
+        retry.away.get_or_insert(now_ns);
+        let begins_row = is_first && retry.short_streams.became_many();
+        if retry.logged.is_some() && !begins_row && !self.is_news(error, retry) {
             log::debug!("camera {name}: still: {error}{then}");
             return;
         }
-        retry.logged = Some((Arc::clone(&error.message), self.clock.monotonic_ns()));
+        retry.logged = Some((Arc::clone(&error.message), now_ns));
         retry.unlogged = None;
+        let then = match retry.short_streams.are_many() {
+            true => format!(
+                "; {}: fewer lines until it streams for {} s",
+                retry.short_streams.text(now_ns),
+                self.retry_policy.stable.as_secs_f64()
+            ),
+            false => then.to_owned(),
+        };
         let level = if error.retry { log::Level::Warn } else { log::Level::Error };
         log::log!(level, message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
     }

@@ -13,6 +13,9 @@ use sha2::{Digest, Sha256};
 const MOST_BYTES: usize = 8 << 10;
 
 /// Authenticates requests with one login, as the server has asked for it. Its `Debug` shows no secret.
+///
+/// Servers hash the bytes of their realm, whatever encoding those have. So texts of challenges have a character for each byte here
+/// (ISO 8859-1), and so have user and password where they are put together with them.
 pub struct Authenticator {
     user: String,
     password: String,
@@ -91,7 +94,7 @@ impl Authenticator {
             Challenge::Basic => None,
             Challenge::Digest(digest) => Some(digest.algorithm),
         };
-        let offered = values.into_iter().flat_map(|value| challenges(&String::from_utf8_lossy(value)));
+        let offered = values.into_iter().flat_map(|value| challenges(&text_of(value)));
         let offered = offered.filter(|challenge| !self.is_digest_only || *challenge != Challenge::Basic);
         let Some(best) = offered.max_by_key(strength) else { return false };
         // A server that knew Digest does not want the password in the clear: somebody on the way does.
@@ -108,10 +111,11 @@ impl Authenticator {
 
     /// Returns the value of the `Authorization` header for a request; `None` before the first challenge. `uri` is what the request line
     /// has.
-    pub fn authorization(&mut self, method: &str, uri: &str) -> Option<String> {
+    pub fn authorization(&mut self, method: &str, uri: &str) -> Option<Vec<u8>> {
         let digest = match self.challenge.as_ref()? {
             Challenge::Basic => {
-                return Some(format!("Basic {}", STANDARD.encode(format!("{}:{}", self.user, self.password))));
+                let login = STANDARD.encode(format!("{}:{}", self.user, self.password));
+                return Some(format!("Basic {login}").into_bytes());
             }
             Challenge::Digest(digest) => digest,
         };
@@ -120,6 +124,16 @@ impl Authenticator {
         let client_nonce = format!("{:016x}", RandomState::new().hash_one((&digest.nonce, self.nonce_count)));
         Some(digest.authorization(&self.user, &self.password, method, uri, self.nonce_count, &client_nonce))
     }
+}
+
+/// Returns a text with a character for each byte.
+fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
+/// Returns the bytes of a text that has a character for each.
+fn bytes_of(text: &str) -> Vec<u8> {
+    text.chars().filter_map(|c| u8::try_from(c).ok()).collect()
 }
 
 impl DigestChallenge {
@@ -131,8 +145,10 @@ impl DigestChallenge {
         uri: &str,
         count: u32,
         client_nonce: &str,
-    ) -> String {
-        let hash = |parts: &[&str]| self.algorithm.hash(&parts.join(":"));
+    ) -> Vec<u8> {
+        let hash = |parts: &[&str]| self.algorithm.hash(&bytes_of(&parts.join(":")));
+        let [user, password, uri] = [user, password, uri].map(|text| text_of(text.as_bytes()));
+        let (user, password, uri) = (user.as_str(), password.as_str(), uri.as_str());
         let Self { realm, nonce, .. } = self;
         // The quotes' own escapes belong to no value.
         let mut secret = hash(&[user, &unescaped(realm), password]);
@@ -164,12 +180,12 @@ impl DigestChallenge {
         } else if self.is_session {
             let _ = write!(out, r#", cnonce="{client_nonce}""#);
         }
-        out
+        bytes_of(&out)
     }
 
     /// Returns `None` for a challenge that cannot be answered, such as one whose values would break the lines of a request.
     fn of(parameters: &[(String, String)]) -> Option<Self> {
-        if parameters.iter().any(|(_, value)| value.contains(char::is_control)) {
+        if parameters.iter().any(|(_, value)| value.contains(|c: char| c.is_ascii_control())) {
             return None;
         }
         let find = |name: &str| parameters.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
@@ -214,9 +230,9 @@ impl Protection {
 }
 
 impl Algorithm {
-    fn hash(self, text: &str) -> String {
-        fn hex<D: Digest>(text: &str) -> String {
-            D::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+    fn hash(self, text: &[u8]) -> String {
+        fn hex<D: Digest>(text: &[u8]) -> String {
+            D::digest(text).iter().fold(String::new(), |mut hex, byte| {
                 let _ = write!(hex, "{byte:02x}");
                 hex
             })
@@ -256,9 +272,9 @@ fn challenges(value: &str) -> Vec<Challenge> {
             break;
         }
         let (name, behind) = rest.split_at(end);
-        match behind.trim_start().strip_prefix('=') {
+        match behind.trim_ascii_start().strip_prefix('=') {
             Some(behind) => {
-                let (value, behind) = parameter_value(behind.trim_start());
+                let (value, behind) = parameter_value(behind.trim_ascii_start());
                 if let Some((_, parameters)) = schemes.last_mut() {
                     parameters.push((name.to_ascii_lowercase(), value.to_owned()));
                 }
@@ -280,7 +296,7 @@ fn challenges(value: &str) -> Vec<Challenge> {
 
 /// Whether a character is between parameters.
 fn is_separator(c: char) -> bool {
-    c == ',' || c == ';' || c.is_whitespace()
+    c == ',' || c == ';' || c.is_ascii_whitespace()
 }
 
 /// Returns the value that `text` begins with, quoted or not, and what is behind it. The escapes within quotes stay.

@@ -23,8 +23,8 @@ const MOST_ATTEMPTS: u8 = 8;
 /// How long a session lasts without a request where the server does not say (RFC 2326 section 12.37).
 const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long no byte comes behind the last one of a description whose length is not known.
-const DESCRIPTION_PAUSE: Duration = Duration::from_millis(250);
+/// How long no byte comes behind the last one of a description whose length is not known, or of an answer whose body does not come.
+const BODY_PAUSE: Duration = Duration::from_millis(250);
 
 /// How many requests without an answer are remembered, to pass over answers that come late.
 const MOST_GIVEN_UP: usize = 8;
@@ -255,14 +255,14 @@ impl fmt::Debug for Client {
 
 impl Client {
     /// Makes a session for `url`, which has no user; the first requests are in [`output`](Self::output).
-    pub fn new(url: Url, login: Option<(String, String)>) -> Self {
+    pub fn new(url: Url, authenticator: Option<Authenticator>) -> Self {
         let mut this = Self {
             reader: Reader::default(),
             output: Vec::new(),
             phase: Phase::Describing,
             base: url.to_string(),
             url,
-            authenticator: login.map(|(user, password)| Authenticator::new(user, password)),
+            authenticator,
             user_agent: USER_AGENT,
             sequence: 0,
             pending: None,
@@ -287,11 +287,16 @@ impl Client {
         this
     }
 
-    /// Answers no challenge of Basic, which sends the password as it is.
-    pub fn require_digest(&mut self) {
-        if let Some(authenticator) = &mut self.authenticator {
-            authenticator.require_digest();
-        }
+    /// Whether the server has sent anything that is RTSP.
+    pub const fn has_answered(&self) -> bool {
+        self.reader.has_begun()
+    }
+
+    /// Returns the login for a new connection if the server has closed this one in place of an answer to the first request with it:
+    /// some servers close each connection after a 401.
+    pub fn take_unanswered_login(&mut self) -> Option<Authenticator> {
+        let is_fresh = self.pending.as_ref().is_some_and(|request| request.is_nonce_fresh);
+        if is_fresh && self.phase == Phase::Describing { self.authenticator.take() } else { None }
     }
 
     /// Whether requests have the password as it is.
@@ -342,7 +347,7 @@ impl Client {
         while let Some(item) = self.reader.next()? {
             self.item(item, now, &mut give)?;
         }
-        self.pause_at = self.reader.awaits_pause().then(|| now + DESCRIPTION_PAUSE);
+        self.pause_at = self.reader.awaits_pause().then(|| now + BODY_PAUSE);
         Ok(())
     }
 
@@ -378,7 +383,7 @@ impl Client {
         [held, self.keep_alive_at, self.pause_at].into_iter().flatten().min()
     }
 
-    /// Does what is due: keeps the session, gives packets that have waited for others, reads a description that seems to be whole.
+    /// Does what is due: keeps the session, gives packets that have waited for others, reads an answer that seems to be whole.
     ///
     /// # Errors
     /// The session is over.
@@ -489,13 +494,13 @@ impl Client {
         request.attempts += 1;
         let (name, url) = (request.method.name(), request.url.as_str());
         let authorization = self.authenticator.as_mut().and_then(|login| login.authorization(name, url));
-        let mut headers = vec![("User-Agent", self.user_agent)];
+        let mut headers = vec![("User-Agent", self.user_agent.as_bytes())];
         headers.extend(authorization.as_deref().map(|value| ("Authorization", value)));
         if request.method == Method::Describe {
-            headers.push(("Accept", "application/sdp"));
+            headers.push(("Accept", b"application/sdp"));
         }
-        headers.extend(self.session.as_ref().map(|session| ("Session", session.id.as_str())));
-        headers.extend(request.headers.iter().map(|(name, value)| (*name, value.as_str())));
+        headers.extend(self.session.as_ref().map(|session| ("Session", session.id.as_bytes())));
+        headers.extend(request.headers.iter().map(|(name, value)| (*name, value.as_bytes())));
         let first = format!("{name} {url} RTSP/1.0");
         message::write(&mut self.output, &first, &self.sequence.to_string(), &headers);
         self.reader.expect_description(request.method == Method::Describe);
@@ -518,7 +523,7 @@ impl Client {
         };
         // A number alone, so that nothing that came is sent as a line.
         let sequence = request.headers.sequence().unwrap_or(0).to_string();
-        let session = self.session.as_ref().map(|session| ("Session", session.id.as_str()));
+        let session = self.session.as_ref().map(|session| ("Session", session.id.as_bytes()));
         message::write(&mut self.output, first, &sequence, session.as_slice());
     }
 

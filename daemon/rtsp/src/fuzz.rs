@@ -21,7 +21,7 @@ const LEAVE: u8 = 3;
 pub fn client(data: &[u8]) {
     let Some((&first, mut rest)) = data.split_first() else { return };
     let Ok(url) = Url::parse("rtsp://camera:8554/live?a=b") else { return };
-    let login = (first & 1 != 0).then(|| ("me".to_owned(), PASSWORD.to_owned()));
+    let login = (first & 1 != 0).then(|| Authenticator::new("me".to_owned(), PASSWORD.to_owned()));
     let mut client = Client::new(url, login);
     let transport = if first & 2 == 0 { Transport::Tcp } else { Transport::Udp { client_port: 5000 } };
     let mut now = Instant::now();
@@ -117,6 +117,7 @@ pub fn challenge(data: &[u8]) {
         let answer = authenticator.authorization("PLAY", "rtsp://camera/live");
         assert!(answer.is_some() || !is_answerable);
         if let Some(answer) = answer {
+            let answer: String = answer.into_iter().map(char::from).collect();
             assert!(answer.starts_with("Basic ") || answer.starts_with("Digest "), "{answer}");
             // A realm may hold any words.
             let is_theirs = data.windows(PASSWORD.len()).any(|words| words == PASSWORD.as_bytes());

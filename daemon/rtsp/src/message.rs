@@ -163,17 +163,23 @@ impl Reader {
         self.skips
     }
 
+    /// Whether an item has come.
+    pub const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Says whether the next answer that accepts a request has a description as its body, whatever its headers say.
     pub const fn expect_description(&mut self, expects: bool) {
         self.expects_description = expects;
     }
 
-    /// Whether a description has begun whose end is not known: [`Reader::after_pause`] gives it.
+    /// Whether a message has begun whose body has not come to the length that it states, or has none: [`Reader::after_pause`] gives
+    /// it.
     pub fn awaits_pause(&self) -> bool {
-        self.expects_description && self.wanted > 0 && self.wanted > self.filled.len()
+        self.wanted > 0 && self.wanted > self.filled.len()
     }
 
-    /// Returns the description that has come, if no more of it comes: its length may be missing, or too large.
+    /// Returns the message that has come, if no more of it comes: its length may be missing, or too large.
     ///
     /// # Errors
     /// What came is no RTSP.
@@ -305,6 +311,8 @@ impl Reader {
             Some(length) if length <= came.len() => length,
             None if !is_description => 0,
             Some(_) if has_paused && is_description && has_media(came) => length_of_rest(came),
+            // A 401 may announce a page that never comes.
+            Some(_) if has_paused && !is_description && came.is_empty() => 0,
             None if has_paused => length_of_rest(came),
             Some(length) => {
                 self.wanted = head_bytes + length;
@@ -416,12 +424,17 @@ fn answer_line(line: &str) -> Option<(u16, String)> {
 
 /// Writes a request, or an answer if `first` is an answer's first line. Whatever came from the server and is repeated here, it begins
 /// no line.
-pub fn write(out: &mut Vec<u8>, first: &str, sequence: &str, headers: &[(&str, &str)]) {
-    let line = |text: &str| text.replace(char::is_control, " ");
+pub fn write(out: &mut Vec<u8>, first: &str, sequence: &str, headers: &[(&str, &[u8])]) {
+    let put = |out: &mut Vec<u8>, text: &[u8]| {
+        out.extend(text.iter().map(|byte| if byte.is_ascii_control() { b' ' } else { *byte }));
+    };
+    put(out, first.as_bytes());
     // Writing to a vector cannot fail.
-    let _ = write!(out, "{}\r\nCSeq: {sequence}\r\n", line(first));
+    let _ = write!(out, "\r\nCSeq: {sequence}\r\n");
     for (name, value) in headers {
-        let _ = write!(out, "{name}: {}\r\n", line(value));
+        let _ = write!(out, "{name}: ");
+        put(out, value);
+        out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -338,7 +338,9 @@ impl Assembler {
             // All packets have the same timestamp, or a marker bit was lost.
             (self.is_broken || self.is_ended) && self.has_picture && next.is_some_and(Nal::precedes_picture)
         } else {
-            is_behind_loss || self.is_broken || self.in_fragment || !continues || !self.has_picture
+            // Some cameras give each packet its own timestamp.
+            let goes_on = if self.in_fragment { next.is_none() } else { continues };
+            is_behind_loss || self.is_broken || !goes_on || !self.has_picture
         };
         if !is_over {
             return;

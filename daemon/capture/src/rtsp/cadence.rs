@@ -3,30 +3,75 @@
 /// So many equal steps in turn are a cadence.
 const STEADY: u32 = 8;
 
-/// The steps from one picture's time to the next. Without a cadence, as where B-frames make times go back and forth, nothing is known.
+/// The most pictures that are shown behind a later one in the stream: H.264 and H.265 keep 16.
+const MOST_REORDERED: usize = 16;
+
+/// The steps from one picture's time to the next, in the order in which they are shown. Without a cadence, nothing is known.
 #[derive(Debug, Default)]
 pub(super) struct Cadence {
+    /// The time of the last packet.
+    newest: Option<i64>,
+    /// Times of pictures, in order, before which others may still come.
+    held: Vec<i64>,
+    /// How many are held: as many as have come too late for their place (B-frames).
+    depth: usize,
+    /// The last time that went by.
     last: Option<i64>,
     step: i64,
     steady: u32,
+    /// Packets that were lost near the next times, and how many times have gone by since.
+    lost: u64,
+    since_loss: usize,
 }
 
 impl Cadence {
-    /// Takes a packet's time, and how many packets were lost before it. Returns how many pictures are missing.
+    /// Takes a packet's time, and how many packets were lost before it. Returns how many pictures are missing, at most that many.
     pub(super) fn next(&mut self, time: i64, lost: u64) -> u64 {
-        let Some(last) = self.last.replace(time).filter(|last| *last != time) else { return 0 };
+        if self.newest.replace(time) == Some(time) {
+            return 0;
+        }
+        if lost > 0 {
+            (self.lost, self.since_loss) = (self.lost.saturating_add(lost), 0);
+        }
+        if let Some(last) = self.last.filter(|last| time <= *last) {
+            // A picture that is shown earlier, or a clock that was set back.
+            let is_reordered = last.saturating_sub(time) <= self.step.saturating_mul(MOST_REORDERED as i64);
+            if is_reordered && self.depth < MOST_REORDERED {
+                self.depth += 1;
+            } else {
+                *self = Self { newest: Some(time), ..Self::default() };
+            }
+            return 0;
+        }
+        if let Err(at) = self.held.binary_search(&time) {
+            self.held.insert(at, time);
+        }
+        if self.held.len() <= self.depth { 0 } else { self.pass() }
+    }
+
+    /// Lets the first time go by. Returns how many pictures are missing before it.
+    fn pass(&mut self) -> u64 {
+        let time = self.held.remove(0);
+        let Some(last) = self.last.replace(time) else { return 0 };
         let step = time.saturating_sub(last);
-        if lost == 0 {
+        if self.lost == 0 {
             let is_equal = self.step > 0 && step.abs_diff(self.step) <= self.step.unsigned_abs() / 4;
             (self.step, self.steady) = if is_equal { (self.step, self.steady + 1) } else { (step, 0) };
             return 0;
         }
-        if self.steady < STEADY || step < 0 {
-            return 0;
+        let mut missing = 0;
+        if self.steady >= STEADY {
+            let steps = step.saturating_add(self.step / 2) / self.step;
+            // Each of them had a packet at least.
+            missing = steps.saturating_sub(1).unsigned_abs().min(self.lost);
         }
-        let steps = step.saturating_add(self.step / 2) / self.step;
-        // Each of them had a packet at least.
-        steps.saturating_sub(1).unsigned_abs().min(lost)
+        self.lost -= missing;
+        // A lost picture's place is no further away than times are held.
+        if self.since_loss >= 2 * self.depth {
+            self.lost = 0;
+        }
+        self.since_loss += 1;
+        missing
     }
 }
 
@@ -53,22 +98,54 @@ mod tests {
         assert_eq!(cadence.next(39_600 + 100 * 3600, 5), 5, "no more than packets");
     }
 
+    /// The times of B-frames in the order of decoding: 3, 1, 2, 6, 4, 5, without those that are lost; each has two packets.
+    #[test]
+    fn pictures_without_a_packet_are_counted_among_pictures_that_are_shown_later() {
+        for lost in [&[63][..], &[61], &[62], &[61, 62], &[63, 61, 62], &[60, 63, 70, 80], &[]] {
+            let mut cadence = Cadence::default();
+            let (mut missing, mut packets) = (0, 0);
+            for group in 0..40 {
+                for at in [3, 1, 2] {
+                    let picture = group * 3 + at;
+                    if lost.contains(&picture) {
+                        packets += 2;
+                        continue;
+                    }
+                    missing += cadence.next(picture * 3600, std::mem::take(&mut packets));
+                    missing += cadence.next(picture * 3600, 0);
+                }
+            }
+            assert_eq!(missing, lost.len() as u64, "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn a_picture_that_lost_its_start_among_b_frames_is_not_missing() {
+        let mut cadence = Cadence::default();
+        for picture in (0..40).flat_map(|group| [3, 1, 2].map(|at| group * 3 + at)) {
+            assert_eq!(cadence.next(picture * 3600, u64::from(picture % 7 == 0)), 0);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_begins_another_cadence() {
+        let mut cadence = steady(3600 * 300);
+        for time in (-36_000_000..-36_000_000 + 3600 * 20).step_by(3600) {
+            assert_eq!(cadence.next(time, 0), 0);
+        }
+        let after = -36_000_000 + 3600 * 22;
+        let missing: u64 = (0..10).map(|n| cadence.next(after + n * 3600, if n == 0 { 4 } else { 0 })).sum();
+        assert_eq!(missing, 2);
+    }
+
     #[test]
     fn nothing_is_counted_without_a_cadence() {
         assert_eq!(steady(3600 * 3).next(3600 * 9, 9), 0, "few pictures");
-        // Shown 0, 3, 1, 2, 6, 4, 5: B-frames.
-        let mut cadence = Cadence::default();
-        for group in 0..20 {
-            for at in [0, 3, 1, 2] {
-                cadence.next((group * 3 + at) * 3600, 0);
-            }
-        }
-        assert_eq!(cadence.next(200 * 3600, 50), 0);
         // Another rate, and a clock that jumps.
         let mut cadence = steady(36_000);
         assert_eq!(cadence.next(36_000 + 7200, 0), 0);
         assert_eq!(cadence.next(36_000 + 7200 * 5, 9), 0);
         let mut cadence = steady(36_000);
-        assert_eq!([cadence.next(i64::MIN, 9), cadence.next(i64::MAX, 9), cadence.next(0, 0)], [0, 9, 0]);
+        assert_eq!([cadence.next(i64::MIN, 9), cadence.next(i64::MAX, 9), cadence.next(0, 0)], [0; 3]);
     }
 }

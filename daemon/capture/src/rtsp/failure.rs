@@ -35,6 +35,8 @@ pub(super) enum Failure {
     /// The camera plays, and every picture was damaged for too long: for this reason, if it is known.
     Damaged(Option<&'static str>),
     Closed,
+    /// The connection is without TLS, and was closed before an answer.
+    Unanswered,
     /// The camera plays, sends nothing any more, and cannot be reached.
     Absent(Absence),
     /// The server redirects again and again.
@@ -64,6 +66,11 @@ impl From<ConnectionError> for Failure {
 }
 
 impl Failure {
+    /// Whether the server has ended the connection.
+    pub(super) fn is_end(&self) -> bool {
+        matches!(self, Self::Closed | Self::Unanswered | Self::Broken(_))
+    }
+
     /// Returns the error of the source.
     pub(super) fn error(&self, target: &SessionTarget) -> SourceError {
         if let Self::Local(error) = self {
@@ -86,6 +93,7 @@ impl Failure {
             | Self::NoVideo(_)
             | Self::Damaged(_)
             | Self::Closed
+            | Self::Unanswered
             | Self::Broken(_)
             | Self::Absent(_)
             | Self::Connect(_) => true,
@@ -126,6 +134,10 @@ impl Failure {
                 return format!("no video from {shown} for {seconds} s; check the camera and the network{hint}");
             }
             Self::Closed => "the camera closed the connection".to_owned(),
+            Self::Unanswered => {
+                "the camera closed the connection without an answer; if it speaks TLS there, use rtsps:// in `url`"
+                    .to_owned()
+            }
             Self::Absent(Absence::Unreachable) => {
                 "the camera sends nothing and cannot be reached; check its power and the network".to_owned()
             }

@@ -14,6 +14,7 @@ use visiond_rtsp::client::ClientError;
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::stop::Stop;
 
+use super::super::described_cameras;
 use super::super::source::SourceError;
 use super::access_unit::Access;
 use super::failure::Failure;
@@ -184,7 +185,10 @@ impl Worker {
         if self.session.is_ready() {
             self.wait_for_decoder();
         }
-        if self.session.keep_alives_failed() > 0 && !mem::replace(&mut self.has_warned, true) {
+        if self.session.keep_alives_failed() > 0
+            && !mem::replace(&mut self.has_warned, true)
+            && described_cameras::is_due(&self.camera, "keep-alive", Instant::now())
+        {
             log::warn!(
                 "camera {}: the camera does not answer the requests that keep the session, and may end it",
                 self.camera
@@ -211,7 +215,9 @@ impl Worker {
     fn end(&mut self, failure: &Failure) {
         self.is_over = true;
         self.given += 1;
-        if let Some(counts) = self.session.oddities() {
+        if let Some(counts) = self.session.oddities()
+            && described_cameras::is_due(&self.camera, "oddities", Instant::now())
+        {
             log::info!("camera {}: in this session {counts}", self.camera);
         }
         self.queue.end(failure.error(&self.session.target));

@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use url::Url;
 use visiond_config::types::RtspTransport;
 use visiond_flow::clock::{self, Clock};
+use visiond_rtsp::authentication::Authenticator;
 use visiond_rtsp::client::{Client, ClientError, Media, Phase, Transport};
 use visiond_rtsp::sdp::StreamDescription;
-use visiond_system::credentials::Login;
 use visiond_system::redact::redact_line;
 
 use super::super::camera_address::warn_of_clear_login;
@@ -68,6 +68,10 @@ pub(super) struct Session {
     /// Where the session is played, which differs from the target's URL after a redirect.
     url: Url,
     redirects: u32,
+    /// The login as a connection has learnt to send it that was closed then.
+    challenged: Option<Authenticator>,
+    /// Whether a connection was closed in place of an answer to the login.
+    was_closed_at_login: bool,
     /// The address of the server before any redirect.
     camera: Option<IpAddr>,
     reachability: Option<Reachability>,
@@ -115,6 +119,8 @@ impl Session {
             deadline: Some(now + target.timeout),
             url,
             redirects: 0,
+            challenged: None,
+            was_closed_at_login: false,
             camera: None,
             reachability: None,
             next_try: now + reachability::INTERVAL,
@@ -227,12 +233,15 @@ impl Session {
             Stage::Talking(_) => self.talk(until, &mut receive),
             Stage::Over => Ok(()),
         };
-        if matches!(worked, Err(Failure::Closed | Failure::Broken(_)))
-            && let Some(reachability) = &self.reachability
-        {
+        let worked = worked.map_err(|failure| self.unanswered(failure));
+        let is_ended = worked.as_ref().is_err_and(Failure::is_end);
+        if is_ended && let Some(begun) = self.log_in_again() {
+            return begun;
+        }
+        if is_ended && let Some(reachability) = &self.reachability {
             reachability.session_ended(Instant::now());
         }
-        if matches!(worked, Err(Failure::Closed | Failure::Broken(_) | Failure::Connect(_) | Failure::Tls(_))) {
+        if is_ended || matches!(worked, Err(Failure::Connect(_) | Failure::Tls(_))) {
             // No connection is left for a TEARDOWN.
             self.stage = Stage::Over;
         }
@@ -309,6 +318,34 @@ impl Session {
         Ok(())
     }
 
+    /// Returns the failure of a connection that ended, as that of a server that has sent nothing of RTSP, if it is.
+    fn unanswered(&self, failure: Failure) -> Failure {
+        let is_closed = match &failure {
+            Failure::Broken(error) => error.kind() == io::ErrorKind::ConnectionReset,
+            failure => matches!(failure, Failure::Closed),
+        };
+        match &self.stage {
+            Stage::Talking(talk) if is_closed && talk.tls.is_none() && !talk.client.has_answered() => {
+                Failure::Unanswered
+            }
+            _ => failure,
+        }
+    }
+
+    /// Connects again, once, to a camera that has closed the connection after its 401; `None` if it has not.
+    fn log_in_again(&mut self) -> Option<Result<(), Failure>> {
+        let Stage::Talking(talk) = &mut self.stage else { return None };
+        let login = talk.client.take_unanswered_login()?;
+        if self.was_closed_at_login {
+            self.stage = Stage::Over;
+            return Some(Err(ClientError::LoginRefused.into()));
+        }
+        log::debug!("{} closed the connection after a 401: connecting again with the login", self.target.shown);
+        self.connect_to(self.url.clone());
+        (self.challenged, self.was_closed_at_login) = (Some(login), true);
+        Some(Ok(()))
+    }
+
     /// Connects again, to a camera that is back.
     fn begin_again(&mut self) {
         log::debug!("{} can be reached again: connecting again", self.target.shown);
@@ -319,7 +356,7 @@ impl Session {
         self.stage = Stage::Resolving(Lookup::of(&url));
         self.url = url;
         (self.reachability, self.was_absent) = (None, false);
-        (self.chosen, self.reception) = (None, None);
+        (self.chosen, self.reception, self.challenged) = (None, None, None);
     }
 
     fn resolve(&mut self, until: Instant) -> Result<(), Failure> {
@@ -372,11 +409,16 @@ impl Session {
             self.camera = address;
         }
         let may_have_login = self.may_have_login(address);
-        let login = self.target.login.clone().filter(|_| may_have_login);
-        let mut client = Client::new(self.url.clone(), login.map(Login::into_parts));
-        if self.target.require_digest {
-            client.require_digest();
-        }
+        let login = self.target.login.clone().map(|login| {
+            let (user, password) = login.into_parts();
+            let mut login = Authenticator::new(user, password);
+            if self.target.require_digest {
+                login.require_digest();
+            }
+            login
+        });
+        let login = self.challenged.take().or(login).filter(|_| may_have_login);
+        let client = Client::new(self.url.clone(), login);
         self.stage = Stage::Talking(Box::new(Talk {
             connection,
             tls,

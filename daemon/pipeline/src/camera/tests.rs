@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use visiond_capture::source::{Opener, Worked};
-use visiond_flow::clock::SystemClock;
+use visiond_flow::clock::{SystemClock, simulated::SimulatedClock};
 use visiond_flow::frame::FramePool;
 use visiond_flow::metrics::{DropCause, LossCause};
 use visiond_system::exit::Exit;
@@ -33,6 +33,8 @@ enum Event {
     Ends,
     /// No frame until stop.
     Silence,
+    /// So much time goes by on this clock before what follows.
+    Passes(Arc<SimulatedClock>, Duration),
     /// What follows is done on a shared thread.
     Shares,
     /// Nothing to do for a moment, on the shared thread.
@@ -82,6 +84,10 @@ impl Source for Scripted {
             Event::Breaks => Err(SourceError::permanent("this is no video")),
             Event::Panics => panic!("made to panic"),
             Event::Ends => Ok(Next::End),
+            Event::Passes(clock, duration) => {
+                clock.advance(duration);
+                self.next(stop)
+            }
             Event::Silence => {
                 stop.sleep(EVER);
                 Ok(Next::Stopped)
@@ -114,7 +120,7 @@ impl Source for Scripted {
                 self.socket = None;
                 Ok(Worked::NeedsThread)
             }
-            Event::Shares => unreachable!("it does already"),
+            Event::Shares | Event::Passes(..) => unreachable!("on the camera's own thread"),
             Event::Floods => {
                 self.events.push_front(Event::Floods);
                 Ok(Worked::Next(Next::Lost { frames: 1, cause: LossCause::Corrupt }))
@@ -612,6 +618,7 @@ fn another_reason_is_told_when_it_lasts() {
         returns: None,
         logged: Some((Arc::clone(&gone.message), SystemClock.monotonic_ns())),
         unlogged: None,
+        short_streams: ShortStreams::default(),
     };
     let lasting = RetryPolicy::default().lasting;
     let camera = run(RetryPolicy::default());
@@ -622,6 +629,80 @@ fn another_reason_is_told_when_it_lasts() {
     *since -= lasting.as_nanos() as u64;
     assert!(camera.is_news(&refused, &mut retry), "it lasts");
     assert!(camera.is_news(&SourceError::permanent("it is no camera"), &mut retry), "only a person can mend that");
+}
+
+/// Keeps what this process logs.
+struct Lines(parking_lot::Mutex<Vec<String>>);
+
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        self.0.lock().push(format!("{}: {}", record.level(), record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
+    use Event::{Dies, Ends, Frame, Passes};
+    static LINES: Lines = Lines(parking_lot::Mutex::new(Vec::new()));
+    log::set_logger(&LINES).unwrap();
+    log::set_max_level(log::LevelFilter::Info);
+    let clock = Arc::new(SimulatedClock::default());
+    let (stop, mailbox) = (Stop::new().unwrap(), Arc::new(Mailbox::default()));
+    let metrics = Arc::new(CameraMetrics::new("flapping".into()));
+    let slot = mailbox.add(testing::camera(&metrics), Delivery::Lossless);
+    let short = || Opening::Source(vec![Frame(0), Passes(Arc::clone(&clock), Duration::from_secs(2)), Dies]);
+    let away = || Opening::Error(SourceError::transient("the cable was pulled"));
+    let mut script: Vec<_> = (0..20).flat_map(|_| [short(), away()]).collect();
+    let steady = Passes(Arc::clone(&clock), RetryPolicy::default().stable);
+    script.push(Opening::Source(vec![Frame(0), Frame(1), steady, Frame(2), Frame(3), Dies]));
+    script.push(Opening::Source(vec![Frame(0), Ends]));
+    let pauses = Arc::default();
+    let camera = Camera {
+        metrics,
+        open: Box::new(Impatient { script: script.into(), is_device: false, pauses }),
+        mailbox: Arc::clone(&mailbox),
+        slot,
+        sequence: Arc::default(),
+        active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
+        retry_policy: RetryPolicy::default(),
+        frame_rate: FrameRate::default(),
+        clock,
+        stream_threads: Arc::default(),
+        end: stop.clone(),
+        needs_restart: NeedsRestart::default(),
+        stop,
+    };
+    let thread = std::thread::spawn(move || camera.run());
+    let mut out = Vec::new();
+    while mailbox.take(Batch { most: 1, wait: Duration::ZERO }, HANG, &mut out) == TakeResult::Frames {
+        out.clear();
+    }
+    thread.join().unwrap();
+    let lines = LINES.0.lock();
+    let lines: Vec<_> = lines.iter().filter_map(|line| line.split_once("camera flapping: ")).collect();
+    let texts: Vec<_> = lines.iter().map(|(level, text)| format!("{level}{text}")).collect();
+    let expected = [
+        "INFO: a script",
+        "WARN: the cable was pulled; trying again in ",
+        "INFO: back after 0.0 s: a script",
+        "WARN: the cable was pulled; trying again in ",
+        "INFO: back after 0.0 s: a script",
+        "WARN: the cable was pulled; trying again in ",
+        "INFO: back after 0.0 s: a script",
+        "WARN: the cable was pulled; lost 4 times in 6.0 s: fewer lines until it streams for 10 s",
+        "INFO: steady after it was lost 20 times in 38.0 s: a script",
+        "WARN: the cable was pulled; trying again in ",
+        "INFO: back after 0.0 s: a script",
+        "INFO: its source has ended",
+    ];
+    assert_eq!(texts.len(), expected.len(), "{texts:#?}");
+    assert!(texts.iter().zip(expected).all(|(text, expected)| text.starts_with(expected)), "{texts:#?}");
 }
 
 #[test]

@@ -1,7 +1,12 @@
 use super::*;
 
+/// The value that the next request has.
+fn sent(authenticator: &mut Authenticator, method: &str, uri: &str) -> Option<String> {
+    Some(String::from_utf8(authenticator.authorization(method, uri)?).unwrap())
+}
+
 fn digest(value: &str) -> DigestChallenge {
-    match challenges(value).as_slice() {
+    match challenges(&text_of(value.as_bytes())).as_slice() {
         [Challenge::Digest(digest)] => digest.clone(),
         other => panic!("{other:?}"),
     }
@@ -11,7 +16,7 @@ fn digest(value: &str) -> DigestChallenge {
 #[test]
 fn responses_are_those_of_the_standards() {
     let response = |value: &str, user: &str, password: &str, uri: &str, client_nonce: &str| {
-        let out = digest(value).authorization(user, password, "GET", uri, 1, client_nonce);
+        let out = text_of(&digest(value).authorization(user, password, "GET", uri, 1, client_nonce));
         out.split("response=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned()
     };
     let of = |algorithm: &str| {
@@ -35,9 +40,9 @@ fn a_login_for_digest_alone_answers_no_basic() {
     assert!(!open.sends_password() && open.challenge([basic]) && open.sends_password());
     let mut strict = Authenticator::new("me".into(), "p:w".into());
     strict.require_digest();
-    assert!(!strict.challenge([basic]) && strict.authorization("DESCRIBE", "rtsp://h/").is_none());
+    assert!(!strict.challenge([basic]) && sent(&mut strict, "DESCRIBE", "rtsp://h/").is_none());
     assert!(strict.challenge([basic, digest]) && !strict.sends_password());
-    assert!(strict.authorization("DESCRIBE", "rtsp://h/").unwrap().starts_with("Digest "));
+    assert!(sent(&mut strict, "DESCRIBE", "rtsp://h/").unwrap().starts_with("Digest "));
 }
 
 #[test]
@@ -49,10 +54,10 @@ fn the_strongest_challenge_is_answered() {
     let unknown = b"Digest realm=\"a\", nonce=\"3\", algorithm=SHA3, Negotiate abc=";
     assert!(!authenticator.challenge([&unknown[..]]));
     assert!(authenticator.challenge([basic]));
-    assert_eq!(authenticator.authorization("DESCRIBE", "rtsp://h/").as_deref(), Some("Basic bWU6cDp3"));
+    assert_eq!(sent(&mut authenticator, "DESCRIBE", "rtsp://h/").as_deref(), Some("Basic bWU6cDp3"));
     let mut expect = |values: &[&[u8]], nonce: &str| {
         assert!(authenticator.challenge(values.iter().copied()));
-        let sent = authenticator.authorization("DESCRIBE", "rtsp://h/").unwrap();
+        let sent = sent(&mut authenticator, "DESCRIBE", "rtsp://h/").unwrap();
         assert!(sent.contains(&format!("nonce=\"{nonce}\"")), "{sent}");
     };
     expect(&[weak, basic], "1");
@@ -78,7 +83,7 @@ fn what_cameras_write_is_read() {
         ("Digest realm=\"a\", domain=\"::\", nonce=\"7\", charset=UTF-8, userhash=false, x", "a", "7"),
     ] {
         let found = digest(value);
-        assert_eq!((found.realm.as_str(), found.nonce.as_str()), (realm, nonce), "{value}");
+        assert_eq!((bytes_of(&found.realm), found.nonce.as_str()), (realm.as_bytes().to_vec(), nonce), "{value}");
         assert_eq!(found.algorithm, Algorithm::Md5);
     }
     assert_eq!(digest("Digest nonce=\"7\", qop=\"auth,auth-int\"").protection, Some(Protection::Auth));
@@ -91,14 +96,25 @@ fn what_cameras_write_is_read() {
 fn each_request_of_a_nonce_has_its_number() {
     let mut authenticator = Authenticator::new("a\"b".into(), "p".into());
     assert!(authenticator.challenge([&b"Digest realm=\"r\", nonce=\"1\", qop=\"auth\""[..]]));
-    let first = authenticator.authorization("SETUP", "u").unwrap();
-    let second = authenticator.authorization("SETUP", "u").unwrap();
+    let first = sent(&mut authenticator, "SETUP", "u").unwrap();
+    let second = sent(&mut authenticator, "SETUP", "u").unwrap();
     assert!(first.contains("nc=00000001") && second.contains("nc=00000002"), "{first} {second}");
     assert!(first.contains("username=\"a\\\"b\""), "{first}");
     // The same nonce again counts on, another one starts at 1.
     assert!(authenticator.challenge([&b"Digest realm=\"r\", nonce=\"1\", qop=\"auth\""[..]]));
-    assert!(authenticator.authorization("SETUP", "u").unwrap().contains("nc=00000003"));
+    assert!(sent(&mut authenticator, "SETUP", "u").unwrap().contains("nc=00000003"));
     assert!(authenticator.challenge([&b"Digest realm=\"r\", nonce=\"2\", qop=\"auth\""[..]]));
-    assert!(authenticator.authorization("SETUP", "u").unwrap().contains("nc=00000001"));
+    assert!(sent(&mut authenticator, "SETUP", "u").unwrap().contains("nc=00000001"));
     assert_eq!(format!("{authenticator:?}"), "Authenticator { .. }");
+}
+
+/// MD5 of `printf 'me:\xc9\xe3\x85\xa0:p\xc3\xa4w'` and so on.
+#[test]
+fn a_realm_in_another_encoding_is_sent_back_and_hashed_as_its_bytes() {
+    let mut authenticator = Authenticator::new("me".into(), "p\u{e4}w".into());
+    assert!(authenticator.challenge([&b"Digest realm=\"\xc9\xe3\x85\xa0\", nonce=\"7\""[..]]));
+    let sent = authenticator.authorization("DESCRIBE", "rtsp://h/").unwrap();
+    let expected =
+        b"Digest username=\"me\", realm=\"\xc9\xe3\x85\xa0\", nonce=\"7\", uri=\"rtsp://h/\", response=\"1ed1a1002a05fdcf6072b65ff9761277\"";
+    assert_eq!(sent, expected);
 }

@@ -31,7 +31,7 @@ fn give(given: &mut Vec<Given>, media: &Media<'_>) {
 
 impl Played {
     fn new(login: Option<(&str, &str)>) -> Self {
-        let login = login.map(|(user, password)| (user.to_owned(), password.to_owned()));
+        let login = login.map(|(user, password)| Authenticator::new(user.to_owned(), password.to_owned()));
         let client = Client::new(Url::parse(URL).unwrap(), login);
         Self { client, now: Instant::now(), given: Vec::new(), sequence: String::new() }
     }
@@ -274,7 +274,7 @@ fn descriptions_come_whatever_the_headers_say() {
         assert_eq!(played.client.due().is_some(), needs_pause, "{headers:?}");
         if needs_pause {
             assert_eq!(*played.client.phase(), Phase::Describing);
-            played.wait(DESCRIPTION_PAUSE);
+            played.wait(BODY_PAUSE);
         }
         assert_eq!((played.client.phase(), played.client.due()), (&Phase::Described, None), "{headers:?}");
         assert_eq!(played.client.streams()[0].control.as_deref(), Some("v"), "{headers:?}");
@@ -290,7 +290,7 @@ fn descriptions_come_whatever_the_headers_say() {
     played.ok(&[]);
     played.request();
     played.feed(b"RTSP/1.0 200 OK\r\nContent-Length: 999\r\n\r\nv=0\r\n").unwrap();
-    played.wait(DESCRIPTION_PAUSE);
+    played.wait(BODY_PAUSE);
     assert_eq!((played.client.phase(), played.client.due()), (&Phase::Describing, None));
 }
 

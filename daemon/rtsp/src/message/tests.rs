@@ -208,11 +208,17 @@ fn a_description_is_not_cut_where_it_pauses_before_its_media() {
     assert_eq!(feed(&mut reader, &[head, &SDP[..20]].concat()), Ok(vec![]));
     assert_eq!(reader.after_pause(), Ok(None));
     assert_eq!(feed(&mut reader, &SDP[20..]), Ok(vec![Found::Answer(200, SDP.to_vec())]));
-    // Nor is any other answer.
+    // Nor is any other answer, unless nothing of its body comes.
     reader.expect_description(true);
     assert_eq!(feed(&mut reader, b"RTSP/1.0 401 No\r\nContent-Length: 9\r\n\r\nm=\n"), Ok(vec![]));
     assert_eq!(reader.after_pause(), Ok(None));
     assert_eq!(feed(&mut reader, b"123456"), Ok(vec![Found::Answer(401, b"m=\n123456".to_vec())]));
+    assert_eq!(feed(&mut reader, b"RTSP/1.0 401 No\r\nContent-Length: 9\r\n\r\n"), Ok(vec![]));
+    assert!(reader.awaits_pause());
+    let item = reader.after_pause().unwrap().unwrap();
+    assert_eq!(found(&reader, item), Found::Answer(401, Vec::new()));
+    reader.expect_description(false);
+    assert_eq!(feed(&mut reader, OK), Ok(vec![ok()]));
 }
 
 #[test]
@@ -261,7 +267,7 @@ fn a_head_is_looked_through_once() {
 #[test]
 fn nothing_that_is_repeated_begins_a_line() {
     let mut out = Vec::new();
-    write(&mut out, "PLAY rtsp://h/\r\nX: y RTSP/1.0", "3", &[("Session", "1\r\nX: y\n\rz\0")]);
+    write(&mut out, "PLAY rtsp://h/\r\nX: y RTSP/1.0", "3", &[("Session", b"1\r\nX: y\n\rz\0")]);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "PLAY rtsp://h/  X: y RTSP/1.0\r\nCSeq: 3\r\nSession: 1  X: y  z \r\n\r\n"

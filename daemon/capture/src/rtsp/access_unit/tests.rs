@@ -228,7 +228,9 @@ fn slices_with_markers_or_timestamps_of_their_own_are_one_picture_from_the_first
     }
     let mut timed = marked.clone();
     timed.iter_mut().enumerate().for_each(|(n, packet)| packet.1 = packet.1 * 90 + i64::from(n % 3 > 0));
-    for packets in [marked, timed] {
+    let mut each = marked.clone();
+    each.iter_mut().enumerate().for_each(|(n, packet)| packet.1 = packet.1 * 90 + n as i64 % 3);
+    for packets in [marked, timed, each] {
         let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
         let units = assemble(&mut assembler, &packets);
         assert_eq!((units.len(), assembler.take_damaged()), (2, 0), "the last one has not ended");
