@@ -215,6 +215,26 @@ fn weights_in_a_file_beside_the_model_are_found() {
 }
 
 #[test]
+fn a_model_and_its_weights_may_be_links_into_one_store() {
+    let (store, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let shape = || Some(vec![D::Is(1), D::Is(2)]);
+    let mut graph = graph(
+        vec![node("Mul", &["x", "w"], &["y"])],
+        vec![value("x", DataType::FLOAT, shape())],
+        vec![value("y", DataType::FLOAT, shape())],
+    );
+    graph.initializer.push(external("w", &[2], "m.onnx.data"));
+    let stored = write(store.path(), "1f3a", &model(graph));
+    std::fs::write(store.path().join("9c07"), [5.0_f32, 6.0].map(f32::to_le_bytes).concat()).unwrap();
+    let path = cache.path().join("m.onnx");
+    std::os::unix::fs::symlink(stored, &path).unwrap();
+    std::os::unix::fs::symlink(store.path().join("9c07"), cache.path().join("m.onnx.data")).unwrap();
+    let mut session = Engine::load(&path, &options(Backend::Rten)).unwrap().session().unwrap();
+    set_f32(&mut session, 0, &[1.0, 1.0]);
+    assert_eq!(run(&mut session).1, [5.0, 6.0]);
+}
+
+#[test]
 fn the_file_tells_of_itself_without_a_backend() {
     let directory = tempfile::tempdir().unwrap();
     let mut strange = node("Fold", &["x"], &["y"]);

@@ -377,6 +377,21 @@ fn the_size_is_what_the_model_fixes_and_the_usual_one_for_what_it_leaves_open() 
 }
 
 #[test]
+fn a_card_says_what_it_assumes_of_pixels_and_what_to_do_if_that_is_wrong() {
+    let card = |info: &str, shape: &[usize], size: usize| guesses(&[raw(info, shape)], size, size).remove(0).card;
+    let classes = card("logits", &[1, 1000], 224);
+    assert!(
+        classes.contains("RGB less a mean of [0.485, 0.456, 0.406], divided by [0.229, 0.224, 0.225]"),
+        "{classes}"
+    );
+    assert!(classes.contains("Nothing shows it if\n# that is wrong: compare with the code"), "{classes}");
+    let depth = card("predicted_depth", &[1, 518, 518], 518);
+    assert!(depth.contains("Nothing shows it if\n# that is wrong"), "{depth}");
+    let boxes = guesses(&[(tensor("o", &[1, 7, 2100]), row(&[(4, Computed), (3, Sigmoid)]))], 320, 320).remove(0).card;
+    assert!(boxes.contains("RGB from 0 to 1. If little or nothing is found, try\n# `scale = 1`"), "{boxes}");
+}
+
+#[test]
 fn a_tiny_size_that_a_network_of_convolutions_declares_is_only_that_of_its_export() {
     let faces = |fixed: bool, side: usize| {
         let mut outputs = vec![scored("a", &[10, 1, side / 4, side / 4])];

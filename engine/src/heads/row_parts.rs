@@ -124,7 +124,7 @@ impl RowParts {
             // A decoded box of centre and size has exp(x); any other arithmetic is that of another family.
             Self::Hidden if tail.known => (tail.exp || !tail.arithmetic).then_some(tail.exp),
             Self::Hidden => Some(tail.exp),
-            Self::BoxFirst { raw, exp, scores, rest: 0, .. } if scores > 1 && (raw || exp) => Some(!raw),
+            Self::BoxFirst { raw, exp, rest: 0, .. } if raw || exp => Some(!raw),
             _ => None,
         }
     }

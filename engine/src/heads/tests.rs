@@ -326,10 +326,11 @@ fn a_remedy_counts_the_cards_classes_before_it_takes_the_other_numbers_for_what_
     let planes = || tensor("output1", &[1, 32, 160, 160]);
     let v5 = HeadSpec::Yolov5 { keypoints: None, masks: 0 };
     let cases = [
-        // Five points after two scores; a body after one, and after three; numbers that are no points.
+        // Five points after two scores; a body after one, and after three; of too many names; numbers that are no points.
         (&V8, one(&[1, 16, 8400]), 2, "write `keypoints = [5, 2]` under [head], or name 12 classes"),
         (&V8, one(&[1, 56, 8400]), 1, "write `keypoints = [17, 3]` under [head]"),
         (&V8, one(&[1, 58, 8400]), 3, "write `keypoints = [17, 3]` under [head], or name 54 classes"),
+        (&V8, one(&[1, 56, 8400]), 3, "write `keypoints = [17, 3]` under [head], and name 1 class"),
         (&V8, one(&[1, 17, 8400]), 2, "name 13 classes under [classes], or remove the names"),
         (&V8, vec![tensor("output0", &[1, 38, 8400]), planes()], 2, "write `masks = 32` under [head]"),
         (&v5, vec![tensor("output0", &[1, 25_200, 39]), planes()], 2, "write `masks = 32` under [head]"),

@@ -41,3 +41,31 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_that_panics_is_an_error_with_its_words() {
+        let error = |work: fn()| {
+            let work = || {
+                work();
+                Ok(())
+            };
+            guarded(Backend::Rten, "loaded the model", work).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let text = error(|| panic!("no such shape"));
+        assert!(
+            text.ends_with(
+                " crashed while it loaded the model: no such shape; this is a bug in rten: try another backend"
+            ),
+            "{text}"
+        );
+        let text = error(|| panic!("index {} of {}", 3, 2));
+        assert!(text.contains(" loaded the model: index 3 of 2; "), "{text}");
+        let text = error(|| std::panic::panic_any(7));
+        assert!(text.contains(" loaded the model: no message; "), "{text}");
+        assert_eq!(error(|| {}), "");
+    }
+}
