@@ -305,14 +305,15 @@ impl Reader {
             return Err(MessageError::Endless);
         }
         let is_description = self.expects_description && matches!(answer, Some((200..300, _)));
+        // A 401, or an answer to what keeps the session, may announce a body that never comes.
+        let has_no_body = !is_description && (matches!(came, [b'$', 0..16, ..]) || has_paused && came.is_empty());
         let length = match said {
+            Some(_) if has_no_body => 0,
             // The length may be less than the description's.
             Some(length) if length <= came.len() && is_description => length + length_of_rest(&came[length..]),
             Some(length) if length <= came.len() => length,
             None if !is_description => 0,
             Some(_) if has_paused && is_description && has_media(came) => length_of_rest(came),
-            // A 401 may announce a page that never comes.
-            Some(_) if has_paused && !is_description && came.is_empty() => 0,
             None if has_paused => length_of_rest(came),
             Some(length) => {
                 self.wanted = head_bytes + length;

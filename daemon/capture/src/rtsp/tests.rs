@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -489,6 +489,23 @@ fn a_port_that_takes_connections_and_does_not_answer_tls_is_said_before_the_time
     let url = format!("rtsps://{}/live", listener.local_addr().unwrap());
     let (_, _, error) = read_all(&RtspConfig { insecure: true, ..config(&url) });
     assert!(error.contains("no TLS at that port"), "{error}");
+}
+
+#[test]
+fn a_port_of_tls_is_named_where_the_url_is_without() {
+    // Some close the connection, others send an alert first.
+    for alert in [&[][..], &[0x15, 3, 1, 0, 2, 2, 70]] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("rtsp://{}/live", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            client.write_all(alert).unwrap();
+        });
+        let (_, _, error) = read_all(&config(&url));
+        assert!(error.ends_with("if it speaks TLS there, use rtsps:// in `url`"), "{error}");
+        server.join().unwrap();
+    }
 }
 
 #[test]

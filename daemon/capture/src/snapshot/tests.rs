@@ -64,10 +64,12 @@ fn other_formats_and_sizes_are_read_and_every_end_of_a_body() {
     let server = Server::start(move |_, client| match count.fetch_add(1, Ordering::SeqCst) {
         0 => answer(client, "200 OK", "", &png(10)),
         1 => closing(write(client, &[b"HTTP/1.0 200 OK\r\n\r\n", &jpeg(20)[..]].concat())),
-        _ => closing(answer(client, "200 OK", "Content-Type: nonsense\r\nConnection: close\r\n", &jpeg(30))),
+        // Line ends come first.
+        2 => answer(client, "200 OK", "", &[b"\r\n\n", &jpeg(30)[..]].concat()),
+        _ => closing(answer(client, "200 OK", "Content-Type: nonsense\r\nConnection: close\r\n", &jpeg(40))),
     });
     let (mut source, _) = open(&config(&server.url("/")));
-    for (width, level) in [(8, 10), (16, 20), (16, 30), (16, 30)] {
+    for (width, level) in [(8, 10), (16, 20), (16, 30), (16, 40)] {
         let frame = frame(&mut source);
         assert_eq!((frame.layout.width(), frame.buffer.as_slice()[0]), (width, level));
     }

@@ -218,6 +218,10 @@ fn a_description_is_not_cut_where_it_pauses_before_its_media() {
     let item = reader.after_pause().unwrap().unwrap();
     assert_eq!(found(&reader, item), Found::Answer(401, Vec::new()));
     reader.expect_description(false);
+    // A packet is no body.
+    let packet = [b'$', 0, 0, 9, 0x80, 96, 0, 1, 0, 0, 0, 1, 7];
+    let items = feed(&mut reader, &[&b"RTSP/1.0 200 OK\r\nContent-Length: 50\r\n\r\n"[..], &packet].concat());
+    assert_eq!(items, Ok(vec![Found::Answer(200, Vec::new()), Found::Packet(0, packet[4..].to_vec())]));
     assert_eq!(feed(&mut reader, OK), Ok(vec![ok()]));
 }
 
