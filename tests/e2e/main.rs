@@ -7,6 +7,7 @@
 
 mod agreement;
 mod bad_input;
+mod brokers;
 mod build;
 mod by_hand;
 mod canary;

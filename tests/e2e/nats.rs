@@ -53,14 +53,14 @@ fn url(port: u16) -> String {
 const MADE: &str = "stream = \"visiond\"\ncreate_stream = true\n";
 
 /// A message in the stream.
-struct Stored {
-    subject: String,
+pub struct Stored {
+    pub subject: String,
     header_id: String,
     json: Value,
 }
 
 /// Returns everything in the stream; empty while there is none.
-fn stored(port: u16) -> Vec<Stored> {
+pub fn stored(port: u16) -> Vec<Stored> {
     stored_with(async_nats::ConnectOptions::new().connect(url(port)))
 }
 
@@ -433,7 +433,8 @@ fn with_yard(text: &str) -> String {
     )
 }
 
-fn make_stream(port: u16, subjects: &[&str]) {
+/// Makes the stream for these subjects.
+pub fn make_stream(port: u16, subjects: &[&str]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let jetstream = async_nats::jetstream::new(async_nats::connect(url(port)).await.unwrap());

@@ -185,6 +185,11 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Reads `topic` of any broker that listens on `port`, once it has connected. `arguments` go to mosquitto_sub too.
+    pub fn at(port: u16, topic: &str, arguments: &[&str]) -> Self {
+        Self::start(port, &reader_id(), &[topic], arguments)
+    }
+
     fn start(port: u16, id: &str, topics: &[&str], arguments: &[&str]) -> Self {
         let mut command = Command::new("mosquitto_sub");
         command.args(["-h", "localhost", "-p", &port.to_string(), "-i", id, "-V", "mqttv5", "-q", "2"]);
