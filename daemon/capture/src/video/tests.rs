@@ -303,8 +303,14 @@ fn a_file_whose_edit_list_hides_frames_is_whole_unless_it_was_cut_off() {
 #[test]
 fn a_session_description_plays_what_its_sender_sends() {
     let folder = TempDir::new().unwrap();
-    // A port that is free now. RTCP takes the next one.
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port() & !1;
+    // Two ports that are free now: RTCP takes the second.
+    let bind = |port| std::net::UdpSocket::bind(("127.0.0.1", port));
+    let port = loop {
+        let even = bind(0).unwrap().local_addr().unwrap().port() & !1;
+        if bind(even).and(bind(even + 1)).is_ok() {
+            break even;
+        }
+    };
     let sdp = format!(
         "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=video {port} RTP/AVP 26\r\n"
     );
