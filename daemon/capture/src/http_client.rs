@@ -57,18 +57,21 @@ const MOST_CHARS: usize = 100;
 pub struct HttpCamera<'a> {
     url: &'a str,
     login: Option<&'a std::path::Path>,
+    require_digest: bool,
     keys: TlsKeys,
 }
 
 impl<'a> From<&'a MjpegConfig> for HttpCamera<'a> {
     fn from(config: &'a MjpegConfig) -> Self {
-        Self { url: &config.url, login: config.login.as_deref(), keys: config.into() }
+        let (login, require_digest) = (config.login.as_deref(), config.require_digest);
+        Self { url: &config.url, login, require_digest, keys: config.into() }
     }
 }
 
 impl<'a> From<&'a SnapshotConfig> for HttpCamera<'a> {
     fn from(config: &'a SnapshotConfig) -> Self {
-        Self { url: &config.url, login: config.login.as_deref(), keys: config.into() }
+        let (login, require_digest) = (config.login.as_deref(), config.require_digest);
+        Self { url: &config.url, login, require_digest, keys: config.into() }
     }
 }
 
@@ -164,7 +167,11 @@ impl HttpClient {
         let (url, login) = camera_address(camera.url, camera.login)?;
         let login = login.map(|login| {
             let (user, password) = login.into_parts();
-            Authenticator::new(user, password)
+            let mut login = Authenticator::new(user, password);
+            if camera.require_digest {
+                login.require_digest();
+            }
+            login
         });
         let mut client = Self {
             origin: url.clone(),
@@ -377,9 +384,16 @@ impl HttpClient {
             }
             if !login.challenge(challenges().map(|(_, value)| value.as_slice())) {
                 let asked = answer.header_text("www-authenticate").unwrap_or_else(|| "nothing".to_owned());
-                return Err(Failure::Refused(format!(
-                    "the camera asks for an authentication that visiond does not have ({asked}): set it to digest or basic"
-                )));
+                return Err(Failure::Refused(if login.is_digest_only() {
+                    format!(
+                        "the camera offers no digest authentication ({asked}), which `require_digest` demands: set it in the camera, or use \
+                         https:// in `url` and remove `require_digest`"
+                    )
+                } else {
+                    format!(
+                        "the camera asks for an authentication that visiond does not have ({asked}): set it to digest or basic"
+                    )
+                }));
             }
             is_answered = true;
             if url.scheme() == "http" && login.sends_password() {

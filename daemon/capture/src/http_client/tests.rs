@@ -263,6 +263,15 @@ fn a_login_is_sent_as_asked_and_once_where_it_is_wrong() {
     assert_eq!(server.requests.lock().len() - before, 2, "cameras lock out a client that tries again and again");
     let unknown = refused(&with_file("/unknown"));
     assert!(unknown.contains("an authentication that visiond does not have (Negotiate)"), "{unknown}");
+    let digest_only = |path| SnapshotConfig { require_digest: true, ..with_file(path) };
+    assert_eq!(get(&mut client(&digest_only("/digest"))).unwrap().0, 200);
+    let before = server.requests.lock().len();
+    let strict = refused(&digest_only("/basic"));
+    assert!(
+        strict.contains("the camera offers no digest authentication (Basic realm=\"c\"), which `require_digest`"),
+        "{strict}"
+    );
+    assert_eq!(server.requests.lock().len() - before, 1, "the password was not sent");
 }
 
 #[test]

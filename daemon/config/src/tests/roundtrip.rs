@@ -119,17 +119,18 @@ fn tls() -> impl Strategy<Value = (bool, (Option<PathBuf>, Option<Fingerprint>, 
 prop_compose! {
     fn mjpeg()(
         path in "[a-z0-9/?=_.]{0,20}", (tls, (ca, fingerprint, insecure)) in tls(),
-        login in of(prop_oneof![path(), Just(PathBuf::from("gate"))]), timeout in duration(100, 3_600_000),
+        login in of(prop_oneof![path(), Just(PathBuf::from("gate"))]), require_digest: bool,
+        timeout in duration(100, 3_600_000),
     ) -> MjpegConfig {
         let url = format!("http{}://10.0.0.1:8080/{path}", if tls { "s" } else { "" });
-        MjpegConfig { url, login, ca, fingerprint, insecure, timeout }
+        MjpegConfig { url, login, require_digest, ca, fingerprint, insecure, timeout }
     }
 }
 
 prop_compose! {
     fn snapshot()(stream in mjpeg(), interval in duration(20, 3_600_000)) -> SnapshotConfig {
-        let MjpegConfig { url, login, ca, fingerprint, insecure, timeout } = stream;
-        SnapshotConfig { url, interval, login, ca, fingerprint, insecure, timeout }
+        let MjpegConfig { url, login, require_digest, ca, fingerprint, insecure, timeout } = stream;
+        SnapshotConfig { url, interval, login, require_digest, ca, fingerprint, insecure, timeout }
     }
 }
 

@@ -300,6 +300,9 @@ section! {
         /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
         /// as the camera requests, and sends them to no other host.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
+        /// Log in by digest authentication alone. Otherwise visiond answers basic authentication too, which sends the password in clear
+        /// over http://, and warns in the log. Someone on the way to the camera can ask for it in the camera's place.
+        require_digest: bool as flag() => default(false),
         /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
         /// any name and date. Without it, the system's CAs.
         ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
@@ -324,6 +327,9 @@ section! {
         /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
         /// as the camera requests, and sends them to no other host.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
+        /// Log in by digest authentication alone. Otherwise visiond answers basic authentication too, which sends the password in clear
+        /// over http://, and warns in the log. Someone on the way to the camera can ask for it in the camera's place.
+        require_digest: bool as flag() => default(false),
         /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
         /// any name and date. Without it, the system's CAs.
         ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
