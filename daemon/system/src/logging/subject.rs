@@ -71,3 +71,29 @@ pub(super) fn with(mut add: impl FnMut(&str, &str)) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_about_what_its_call_names_else_about_what_its_thread_does() {
+        // On a thread of its own, which has no subject yet.
+        let thread = std::thread::spawn(|| {
+            let own = [("sink", "fleet")];
+            let call = Record::builder().key_values(&own).build();
+            let plain = Record::builder().build();
+            assert_eq!((of(&plain), subject(Subject::Camera)), (None, None));
+            about(Subject::Camera, "door");
+            about(Subject::Model, "objects");
+            assert_eq!(of(&plain), Some(("model".to_owned(), "objects".to_owned())));
+            assert_eq!(of(&call), Some(("sink".to_owned(), "fleet".to_owned())));
+            about(Subject::Camera, "yard");
+            assert_eq!(subject(Subject::Camera).as_deref(), Some("yard"));
+            let mut fields = Vec::new();
+            with(|field, name| fields.push(format!("{field}={name}")));
+            assert_eq!(fields, ["MODEL=objects", "CAMERA=yard"]);
+        });
+        assert!(thread.join().is_ok());
+    }
+}

@@ -190,4 +190,15 @@ mod tests {
         let first = capacity();
         (0..2 * LINES).for_each(|_| assert_eq!(capacity(), first));
     }
+
+    #[test]
+    fn lines_of_every_level_but_trace_are_kept() {
+        let before = after(0).last;
+        keep(Level::Debug, Some(("camera".to_owned(), "door".to_owned())), "this is kept");
+        keep(Level::Trace, None, "this is not");
+        let lines = after(before).lines;
+        let kept = lines.iter().find(|line| line.message == "this is kept");
+        assert!(kept.is_some_and(|line| line.level == "debug" && line.about.is_some()), "{lines:?}");
+        assert!(lines.iter().all(|line| line.message != "this is not"));
+    }
 }
