@@ -22,7 +22,7 @@ use visiond_system::credentials::Login;
 use self::cameras::RetainedCameras;
 use self::codec::{Connect, JSON, Publish, SessionRefusal, WillDelivery};
 use self::connect::NoSession;
-use self::session::{MqttSession, SessionEvent};
+use self::session::{MqttSession, SessionEvent, refused};
 use self::topics::Topics;
 use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, tls};
 use crate::queue::Removed;
@@ -377,10 +377,6 @@ impl BrokerClient for MqttClient {
             self.cameras.tick(session, now);
         }
     }
-}
-
-fn refused(topic: &str, reason: &str) -> String {
-    format!("the broker refuses a message to {topic}: {reason}")
 }
 
 const NOT_CONNECTED: &str = "there is no connection";

@@ -431,7 +431,7 @@ impl MqttSession {
                 if let Some(sent) = self.in_flight.remove(&id) {
                     self.unasked = 0;
                     if refusal.is_too_large {
-                        let reason = super::refused(&sent.publish.topic, &refusal.reason);
+                        let reason = refused(&sent.publish.topic, &refusal.reason);
                         self.events.push_back(SessionEvent::Impossible(sent.number, reason));
                     } else {
                         self.refused(id, sent, refusal.reason);
@@ -482,6 +482,11 @@ impl MqttSession {
         let newest = sent.chain([(id, publish)]).min_by_key(|(id, _)| self.last_number.wrapping_sub(*id));
         self.own.iter().rfind(same).or(newest.map(|(_, publish)| publish)).unwrap_or(publish)
     }
+}
+
+/// Describes a refusal.
+pub fn refused(topic: &str, reason: &str) -> String {
+    format!("the broker refuses a message to {topic}: {reason}")
 }
 
 /// Returns what to send again if the broker refuses a state: its picture is replaced by the next one.
