@@ -348,6 +348,20 @@ fn nanodet_with_two_tables_a_grid_gets_names_since_they_tell_scores_from_distanc
 }
 
 #[test]
+fn layers_of_scores_and_of_distances_show_how_many_bins_there_are() {
+    let bins = |widths: &[usize]| {
+        let tail = OutputTail { widths: widths.iter().copied().collect(), ..row(&[(61, Raw)]) };
+        let card = guesses(&[(tensor("output", &[1, 2100, 61]), tail)], 320, 320).remove(0).card;
+        card.lines().find(|line| line.starts_with("reg_max")).map(str::to_owned)
+    };
+    assert_eq!(bins(&[52, 9]).as_deref(), Some("reg_max = 12"));
+    // Of one of them alone nothing follows, nor of a layer as wide as the row or wider.
+    for widths in [&[52][..], &[9], &[61], &[61, 64]] {
+        assert_eq!(bins(widths).as_deref(), Some("reg_max = 7"), "{widths:?}");
+    }
+}
+
+#[test]
 fn scores_of_four_classes_are_not_taken_for_the_boxes() {
     let softmax = OutputTail { softmax: true, ..scored("", &[]).1 };
     let boxes = OutputTail { sigmoid: false, arithmetic: true, exp: true, ..softmax.clone() };

@@ -199,10 +199,13 @@ impl Decoder for YoloNms {
         let width = width.max(at.width);
         let values = input.outputs[output].tensor.to_f32();
         let (format, unit, size) = (self.format(), self.unit, input.input_size);
+        let score_threshold = input.score_threshold;
         let [kx, ky] = scale_of(unit, size);
         for (index, row) in values.chunks_exact(width).enumerate() {
             let score = row[at.score];
-            if score.is_nan() || score < input.score_threshold {
+            // False for NaN.
+            let passes = score >= score_threshold;
+            if !passes {
                 continue;
             }
             let class = class_number(row[at.class]).and_then(|n| class_of(n, self.rows.background, self.class_count));

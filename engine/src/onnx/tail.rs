@@ -566,6 +566,50 @@ mod tests {
 
     /// Joins of joins, each of which is read twice.
     #[test]
+    fn a_slice_of_a_row_has_the_parts_that_it_takes() {
+        let constants = [
+            weights("w3", &[3, 16, 1, 1]),
+            weights("w4", &[4, 16, 1, 1]),
+            integers("two", &[2]),
+            integers("five", &[5]),
+            integers("one", &[1]),
+        ];
+        let nodes = [
+            node("Conv", &["x", "w3"], "a"),
+            node("Sigmoid", &["a"], "scores"),
+            node("Conv", &["x", "w4"], "sides"),
+            node_with("Concat", &["scores", "sides"], "all", ("axis", &[1])),
+            node("Slice", &["all", "two", "five", "one"], "out"),
+        ];
+        assert_eq!(parts(&nodes, &constants, 3), [(1, PartKind::Sigmoid), (2, PartKind::Raw)]);
+    }
+
+    #[test]
+    fn the_weights_of_a_layer_and_the_shape_of_a_reshape_show_how_wide_a_part_is() {
+        let shapes = [integers("to3", &[1, 3, -1]), integers("to4", &[1, 4, -1])];
+        // Weights of a transposed convolution begin with its inputs.
+        let layers = [weights("w3", &[16, 3, 2, 2]), weights("w4", &[16, 4, 2, 2])];
+        let joined = [node("Sigmoid", &["a"], "scores"), node_with("Concat", &["scores", "b"], "out", ("axis", &[1]))];
+        let upsampled = [node("ConvTranspose", &["x", "w3"], "a"), node("ConvTranspose", &["x", "w4"], "b")];
+        let wanted = [(3, PartKind::Sigmoid), (4, PartKind::Raw)];
+        assert_eq!(parts(&[&upsampled[..], &joined].concat(), &layers, 7), wanted);
+        let foreign =
+            [node("Foreign", &["x"], "f"), node("Reshape", &["f", "to3"], "a"), node("Reshape", &["f", "to4"], "b")];
+        let wanted = [(3, PartKind::Sigmoid), (4, PartKind::Unknown)];
+        assert_eq!(parts(&[&foreign[..], &joined].concat(), &shapes, 7), wanted);
+    }
+
+    #[test]
+    fn numbers_that_are_divided_by_their_length_are_an_embedding() {
+        let layer = || node("Gemm", &["x", "w"], "raw");
+        let weights = [weights("w", &[512, 128])];
+        assert!(tail(&[layer(), node("LpNormalization", &["raw"], "out")], &weights).embedded);
+        let divided = [layer(), node("ReduceL2", &["raw"], "length"), node("Div", &["raw", "length"], "out")];
+        assert!(tail(&divided, &weights).embedded);
+        assert!(!tail(&[layer(), node("Identity", &["raw"], "out")], &weights).embedded);
+    }
+
+    #[test]
     fn a_hostile_row_ends() {
         let name = |index: usize| if index == 0 { "out".to_owned() } else { format!("v{index}") };
         for operator in ["Concat", "Mul", "Add", "Slice", "Split"] {
