@@ -13,7 +13,7 @@ use visiond_config::types::{DamagedFrames, RtspTransport, VideoPixels};
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
-use visiond_system::testing::{HANG, finishes, stopped_while_it_waits, wait_until};
+use visiond_system::testing::{HANG, finishes, wait_until, while_it_waits};
 
 use super::*;
 use crate::tests::bgr;
@@ -821,10 +821,15 @@ fn it_stops_while_it_waits_and_tears_the_session_down() {
     let file = stream(&folder, "plain.h264", "64x48", 0);
     let server = Server::start(&[&file], &["--trick", "silent"]);
     let config = config(&server.url());
-    let next = stopped_while_it_waits(move |stop| {
+    let wait = move |stop: &Stop| {
         let mut source =
             RtspSource::open(&config, "test", &Buffers::host(3), Arc::new(SimulatedClock::default())).unwrap();
         source.next(stop).unwrap()
+    };
+    // A session that has not come so far has nothing to tear down.
+    let next = while_it_waits(wait, |stop| {
+        server.wait_for("PLAY");
+        stop.raise();
     });
     assert!(matches!(next, Next::Stopped), "{next:?}");
     server.wait_for("TEARDOWN");
