@@ -127,7 +127,10 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
             family.add(&[("camera", &camera.name), ("attribute", name), ("label", label)], 1.0);
         }
     }
-    let columns: [Column<CameraFacts>; 4] = [
+    let columns: [Column<CameraFacts>; 5] = [
+        (COUNTER, "visiond_camera_truncated_masks_total", "Masks that were too much for their message.", |camera| {
+            camera.truncated_masks as f64
+        }),
         (COUNTER, "visiond_camera_restarts_total", "Times a camera was reopened.", |camera| camera.restarts as f64),
         (COUNTER, "visiond_camera_errors_total", "Times a camera could not be opened, or failed.", |c| c.errors as f64),
         (COUNTER, "visiond_camera_copied_bytes_total", "Bytes of frames copied between source and model.", |camera| {

@@ -129,6 +129,7 @@ impl StatusCollector {
             restarts: total.restarts,
             errors: total.errors,
             detections: total.detections,
+            truncated_masks: total.truncated_masks,
             labels,
             fractions: covered.filter_map(|class| Some((class.label.to_string(), class.fraction?))).collect(),
             attributes: attributes.map(|(name, attribute)| (name.to_string(), attribute.into())).collect(),

@@ -91,6 +91,8 @@ pub struct CameraFacts {
     pub errors: u64,
     /// Detections so far.
     pub detections: u64,
+    /// Detections whose mask was too much for the message.
+    pub truncated_masks: u64,
     /// Detections by label, most first.
     pub labels: Vec<LabelFacts>,
     /// Parts of the newest frame that classes cover, by label; empty unless the model gives a class for each pixel.
