@@ -80,7 +80,8 @@ pub fn client(data: &[u8]) {
 
 /// What is sent consists of whole requests and answers, and no password is in it.
 fn check_output(output: &mut Vec<u8>, sent: &mut usize) {
-    let Ok(text) = std::str::from_utf8(output) else { panic!("{output:?}") };
+    // A realm comes back in the server's own encoding.
+    let text: String = output.iter().copied().map(char::from).collect();
     assert!(text.is_empty() || text.ends_with("\r\n\r\n"), "{text}");
     assert!(!text.contains(PASSWORD), "{text}");
     for head in text.split("\r\n\r\n").filter(|head| !head.is_empty()) {
@@ -88,7 +89,7 @@ fn check_output(output: &mut Vec<u8>, sent: &mut usize) {
         let first: Vec<_> = lines.next().unwrap_or_default().split(' ').collect();
         assert!(matches!(first.as_slice(), [_, _, "RTSP/1.0"] | ["RTSP/1.0", "200" | "501", ..]), "{head}");
         assert!(lines.next().is_some_and(|line| line.starts_with("CSeq: ")), "{head}");
-        let is_header = |line: &str| line.contains(": ") && !line.contains(char::is_control);
+        let is_header = |line: &str| line.contains(": ") && !line.contains(|c: char| c.is_ascii_control());
         assert!(lines.all(is_header), "{head}");
     }
     *sent += output.len();
