@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that README.md shows no figure whose code has changed since it was measured.
 
-    tests/figures.py           lists the stale figures; exit status 1 where README.md shows one
+    tests/figures.py           lists the stale figures; exit status 1 where README.md shows one, or docs/figures.md does not say so
     tests/figures.py --mark    also adds, or removes, the line in docs/figures.md that says so to readers
 
 Each section of docs/figures.md says where its figures come from, in a comment that covers all up to the next one or the next heading:
@@ -10,16 +10,18 @@ Each section of docs/figures.md says where its figures come from, in a comment t
     <!-- tested by FILE -->              a test compares it in each run
     <!-- computed -->                    arithmetic, no measurement
 
-Figures are stale once more than 5 % of the lines of code in PATHs differ between COMMIT and HEAD: lines that only one of the two has,
-against all lines of the longer side. Comments, blank lines, documents and tests do not count, nor does code that only moved. So name the files
-that a figure depends on, rather than a whole crate. Where a file was renamed, name both.
+Figures are stale once more than 5 % of the lines of code in PATHs differ between COMMIT and the working tree: lines that only COMMIT has,
+or those that only the working tree has, whichever are more, against all lines of the longer side. Comments, blank lines, documents and
+tests do not count, nor does code that only moved. So name the files that a figure depends on, rather than a whole crate. Where a file
+was renamed, name both.
 
 README.md links each point of its promises that has a number to the section of the figure, or to the test in tests/ that compares it in
 each run. When this fails for a figure, either
 - measure it again at a commit, and write the new figure and that commit here, in a commit of its own; or
 - remove the figure from README.md. docs/figures.md may keep it, with the line of --mark.
 
-Needs the history. Where it is not there (no git, a shallow clone, a history that has none of the commits), this counts as skipped.
+Needs the history. Without it (no git, a shallow clone) this counts as skipped, and so does each figure whose commit HEAD does not
+descend from, as after commits were squashed.
 """
 
 import re
@@ -65,19 +67,22 @@ def blobs(names, root):
 
 
 def changed(commit, paths, root=ROOT):
-    """The share of lines of code that differ between the commit and HEAD. A path that neither has is a ValueError."""
-    sides = []
-    for at in (commit, "HEAD"):
-        rows = [row.split("\t") for row in git("ls-tree", "-r", "-z", at, "--", *paths, root=root).decode().split("\0") if row]
-        sides.append([(name, words.split()[2]) for words, name in rows])
+    """The share of lines of code that differ between the commit and the working tree. A path that neither has is a ValueError."""
+    rows = [row.split("\t") for row in git("ls-tree", "-r", "-z", commit, "--", *paths, root=root).decode().split("\0") if row]
+    then = {name: words.split()[2] for words, name in rows}
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths, root=root).decode().split("\0")
+    here = {name for name in listed if name and (root / name).is_file()}
     for path in paths:
-        if not any(name == path or name.startswith(path.rstrip("/") + "/") for side in sides for name, _ in side):
+        if not any(name == path or name.startswith(path.rstrip("/") + "/") for name in {*then, *here}):
             raise ValueError(f"{path}: there is no such file")
-    sides = [[(name, blob) for name, blob in side if not TEST.search(name)] for side in sides]
-    texts = blobs({blob for side in sides for _, blob in side}, root)
-    before, now = (Counter(line for name, blob in side for line in code_lines(name, texts[blob])) for side in sides)
+    then = {name: blob for name, blob in then.items() if not TEST.search(name)}
+    texts = blobs(set(then.values()), root)
+    before = Counter(line for name, blob in then.items() for line in code_lines(name, texts[blob]))
+    now = Counter(
+        line for name in here if not TEST.search(name) for line in code_lines(name, (root / name).read_bytes().decode(errors="replace"))
+    )
     count = lambda lines: sum(lines.values())
-    return (count(before - now) + count(now - before)) / max(count(before), count(now), 1)
+    return max(count(before - now), count(now - before)) / max(count(before), count(now), 1)
 
 
 def has_history(commits, root=ROOT):
@@ -88,8 +93,7 @@ def has_history(commits, root=ROOT):
         known = git("rev-list", "HEAD", root=root).decode().split()
     except (subprocess.CalledProcessError, OSError):
         return "this is no git repository", set()
-    found = {commit for commit in commits if any(full.startswith(commit) for full in known)}
-    return (None if found or not commits else "its history has none of the commits of docs/figures.md"), found
+    return None, {commit for commit in commits if any(full.startswith(commit) for full in known)}
 
 
 class Figures:
@@ -100,6 +104,8 @@ class Figures:
         self.kind, self.words = comment[1], comment[2].split()
         # Why they may not be shown in README.md; `changed`, if it is that their code differs.
         self.fault, self.changed = None, False
+        # Why they cannot be judged here.
+        self.skipped = None
 
     def judge(self, reachable, root=ROOT):
         if self.kind == "tested by":
@@ -107,10 +113,10 @@ class Figures:
             self.fault = f"{missing[0]}: there is no such file" if missing or not self.words else None
         elif self.kind == "measured":
             commit, *paths = self.words or [""]
-            if commit not in reachable:
-                self.fault = f"HEAD does not descend from {commit}"
-            elif not paths:
+            if not paths:
                 self.fault = "the comment names no path"
+            elif commit not in reachable:
+                self.skipped = f"HEAD does not descend from {commit}"
             else:
                 try:
                     share = changed(commit, paths, root)
@@ -135,10 +141,13 @@ def read_figures(text):
 
 
 def with_marks(text, figures):
-    """The document with a line for readers below each comment whose figures are stale, and no other such line."""
+    """The document with a line for readers below each comment whose figures are stale, as it was below those that are skipped, and no
+    other such line."""
     stale = {one.comment: one.words[0] for one in figures if one.changed}
+    skipped = {one.comment for one in figures if one.skipped}
+    old = re.compile(rf"^(.*)\n{MARKED.pattern}\n\n", re.M)
     lines = []
-    for line in re.sub(rf"^{MARKED.pattern}\n\n", "", text, flags=re.M).splitlines():
+    for line in old.sub(lambda match: match[0] if match[1] in skipped else f"{match[1]}\n", text).splitlines():
         lines.append(line)
         if line in stale:
             lines += [MARK.format(stale[line]), ""]
@@ -177,20 +186,25 @@ def main(root=ROOT, words=()):
     faults = {}
     for one in figures:
         one.judge(reachable, root)
+        if one.skipped:
+            print(f"docs/figures.md:{one.line}: {one.section}: skipped: {one.skipped}")
         if one.fault:
             faults.setdefault(one.section, one.fault)
             print(f"docs/figures.md:{one.line}: {one.section}: {one.fault}")
     for section in sorted(bare):
         print(f"docs/figures.md#{section}: no comment says when it was measured")
     marked = with_marks(text, figures)
-    if "--mark" in words and marked != text:
-        document.write_text(marked)
+    unmarked = marked != text and "--mark" not in words
+    if unmarked:
+        print("docs/figures.md does not say to its readers which of these are stale: run `python3 tests/figures.py --mark`")
     elif marked != text:
-        print("docs/figures.md does not mark these for its readers: run tests/figures.py --mark")
+        document.write_text(marked)
     found = list(readme_faults((root / "README.md").read_text(), faults, {one.section for one in figures}))
     for number, sentence in found:
         print(f"README.md:{number}: {sentence}")
-    return 1 if found else 0
+    if skipped := sum(bool(one.skipped) for one in figures):
+        print(f"{len(figures) - skipped} passed, 0 failed, {skipped} skipped")
+    return 1 if found or unmarked else 0
 
 
 if __name__ == "__main__":

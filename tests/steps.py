@@ -354,9 +354,13 @@ PROGRAM = (*CRATES, "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "config",
 # End-to-end tests that read documents and packages.
 OF_DOCUMENTS = ("documents::", "package::")
 
+# End-to-end tests that are run by hand, because tests/setup does not fetch what they need.
+BY_HAND = ("brokers::aedes_",)
+
 def reads(*files, named=None):
-    """Inputs of a step: the program, these files and those whose paths stand in them, or in `named`."""
-    return {"inputs": (*PROGRAM, *files), "named": named or files}
+    """Inputs of a step: the program, the network that most tests run and its card, these files and those whose paths stand in them,
+    or in `named`."""
+    return {"inputs": (*PROGRAM, "tests/vm/tiny.*", *files), "named": named or files}
 
 def test(everything=False):
     debug = str(TARGET / "debug/visiond")
@@ -374,11 +378,12 @@ def test(everything=False):
         Step("unit", unit_tests(*ignored), ("build",), env=tested, title="unit tests, golden data", **reads(*CRATES)),
         Step(
             "e2e",
-            end_to_end(*ignored, *(word for name in OF_DOCUMENTS for word in ("--skip", name))),
+            end_to_end(*ignored, *(word for name in (*OF_DOCUMENTS, *BY_HAND) for word in ("--skip", name))),
             ready,
             env=tested,
             title="end-to-end tests",
-            **reads("tests/e2e", "tests/src", "tests/Cargo.toml"),
+            # nothing_lost.rs runs a script of tests/bench.
+            **reads("tests/e2e", "tests/src", "tests/Cargo.toml", "tests/bench", named=("tests/e2e", "tests/src")),
         ),
         Step("documents", end_to_end(*ignored, *OF_DOCUMENTS), ready, env=tested, title="the documents' examples, the packages"),
         Step("page", [sys.executable, "tests/web/page.py"], ready, env=web, title="the live page in Chromium", **reads("tests/web")),
@@ -427,7 +432,8 @@ def test(everything=False):
         steps.append(Step("rtsp", rtsp, ready, env=tested, title=title, **reads("tests/rtsp", "tests/chaos")))
         hostile = ["tests/hostile/run"]
         title = "hostile models, cards, pictures and videos"
-        steps.append(Step("hostile", hostile, ready, env=tested, cores=2, title=title, **reads("tests/hostile")))
+        inputs = reads("tests/hostile", "tests/messages.py", "tests/remedies.py", named=("tests/hostile", "tests/messages.py"))
+        steps.append(Step("hostile", hostile, ready, env=tested, cores=2, title=title, **inputs))
         # A seed with answers at which the RTSP library panics.
         mutations = [sys.executable, "tests/rtsp/mutations.py", "--messages", "30000", "--seed", "2"]
         title = "damaged RTSP and RTP messages"

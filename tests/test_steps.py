@@ -1,7 +1,9 @@
 """Tests of which steps tests/steps.py runs, on a repository of its own."""
 
+import ast
 import contextlib
 import io
+import re
 import subprocess
 import tempfile
 import unittest
@@ -145,19 +147,66 @@ class UnchangedSteps(unittest.TestCase):
         self.assertTrue((self.root / "target/after").exists())
 
 
+def local_imports(script, folders=()):
+    """The repository's files that a Python script imports, and those that these import. It looks in the script's folder, in `folders`
+    and in those that stand in the script's statements about `sys.path`."""
+    tree = ast.parse((steps.ROOT / script).read_text())
+    named = [
+        node.value
+        for statement in ast.walk(tree)
+        if isinstance(statement, (ast.Assign, ast.Expr)) and "sys.path" in ast.unparse(statement)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (steps.ROOT / node.value).is_dir()
+    ]
+    folders = [str(Path(script).parent), *folders, *named]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for name in [node.module] if isinstance(node, ast.ImportFrom) else [module.name for module in node.names]:
+                files = (f"{folder}/{name}.py" for folder in folders)
+                found.update([file for file in files if (steps.ROOT / file).is_file()][:1])
+    return found.union(*(local_imports(file, folders) for file in found))
+
+
 class StepsOfTheGate(unittest.TestCase):
-    def test_documents_alone_leave_the_long_steps_as_they_are(self):
-        passes = unchanged.Passes(steps.ROOT, None, "")
-        long = {"chaos", "rtsp", "hostile", "mutations", "fuzz-bytes", "vm"}
+    def setUp(self):
+        self.passes = unchanged.Passes(steps.ROOT, None, "")
         with contextlib.ExitStack() as patches:
             # What these look for is not asked here, and port 8790 may be the demo's.
             for name in ("port_taken", "no_root", "no_cgroups"):
                 patches.enter_context(mock.patch.object(steps, name, lambda: None))
             patches.enter_context(mock.patch.object(steps, "X86", True))
             patches.enter_context(mock.patch("subprocess.run", self.without_setup(subprocess.run)))
-            found = {step.name: step for step in steps.test(everything=True)}
-        for name in long:
-            listed = passes.files(*found[name].inputs)
+            self.steps = {step.name: step for step in steps.test(everything=True)}
+
+    def scripts(self, step):
+        """The Python scripts that a step runs: of its command, and of the end-to-end tests."""
+        if step.name == "e2e":
+            texts = [path.read_text() for path in (steps.ROOT / "tests/e2e").glob("*.rs")]
+            return {script for text in texts for script in re.findall(r'"(?:\$1/)?(tests/[\w/]+\.py)"', text)}
+        words = () if callable(step.command) else (word for word in step.command if (steps.ROOT / word).is_file())
+        is_python = lambda file: re.match(r"#!.*python|\"\"\"", (steps.ROOT / file).read_text())
+        return {word for word in words if not word.startswith("/") and is_python(word)}
+
+    def test_what_the_scripts_of_a_step_import_is_among_its_inputs(self):
+        seen = set()
+        for step in self.steps.values():
+            names = set(self.passes.names(step))
+            for script in self.scripts(step) if names else ():
+                needed = {script, *local_imports(script)}
+                seen |= needed
+                self.assertEqual(needed - names, set(), f"{step.name}, {script}")
+        # It finds what is imported beside a script, from another folder, and by what was imported.
+        self.assertLessEqual({"tests/web/running.py", "tests/messages.py", "tests/bench/brokers.py", "tests/hostile/cases.py"}, seen)
+
+    def test_the_tiny_network_and_its_card_are_inputs_of_all_that_run_it(self):
+        for name in ("e2e", "page", "consume", "fuzz", "chaos", "rtsp", "mutations", "hostile", "vm"):
+            missing = {"tests/vm/tiny.onnx", "tests/vm/tiny.toml"} - set(self.passes.names(self.steps[name]))
+            self.assertEqual(missing, set(), name)
+
+    def test_documents_alone_leave_the_long_steps_as_they_are(self):
+        for name in ("chaos", "rtsp", "hostile", "mutations", "fuzz-bytes", "vm"):
+            listed = self.passes.files(*self.steps[name].inputs)
             self.assertGreater(len(listed), 100)
             self.assertEqual([file for file in listed if file.startswith("docs/") and file.endswith(".md")], [], name)
 

@@ -65,17 +65,20 @@ class Passes:
             self.hashes[key] = hashlib.sha256(path.read_bytes()).hexdigest() + (" x" if state.st_mode & 0o111 else "")
         return self.hashes[key]
 
-    def digest(self, step):
-        """The hash of all inputs of a step, or None if it always runs."""
-        if not step.inputs:
-            return None
-        names = self.files(*step.inputs)
-        if not names:
-            return None
-        if step.named:
+    def names(self, step):
+        """The files that a step depends on: its inputs, and those whose paths stand in them."""
+        names = self.files(*step.inputs) if step.inputs else []
+        if names and step.named:
             texts = (self.root / name for name in self.files(*step.named))
             found = {path for text in texts if text.is_file() for path in NAMED.findall(text.read_bytes())}
             names = sorted({*names, *self.files(*(f":(literal){path.decode()}" for path in sorted(found)))})
+        return names
+
+    def digest(self, step):
+        """The hash of all inputs of a step, or None if it always runs."""
+        names = self.names(step)
+        if not names:
+            return None
         variables = sorted(f"{key}={value}" for key, value in {**os.environ, **step.env}.items() if VARIABLES.match(key))
         command = step.title if callable(step.command) else shlex.join(map(str, step.command))
         lines = [self.outside, command, *variables, *(f"{name} {self.hash(self.root / name)}" for name in names)]

@@ -108,13 +108,43 @@ impl Detector {
         Ok(plan(engine, card, max_batch)?.shapes)
     }
 
-    /// Returns the shapes that inputs of an ONNX model have in runs of one frame, as the card fills them, where the model leaves them
-    /// open.
+    /// Returns the shapes that inputs of an ONNX model have where the model leaves them open: those in `asked`, else in runs of one
+    /// frame, or of as many as the shape that was asked for the picture, as the card fills them.
     ///
     /// # Errors
     /// A contradiction between the card and the inputs, or an input that the card does not fill.
-    pub fn open_shapes(card: &Card, inputs: &[TensorInfo]) -> Result<BTreeMap<String, Vec<usize>>, DetectorError> {
-        let planned = model_inputs::plan(inputs, card, 1, SettledSizes { asked: &|_| false, is_engine: false })?;
+    pub fn open_shapes(
+        card: &Card,
+        inputs: &[TensorInfo],
+        asked: &BTreeMap<String, Vec<usize>>,
+    ) -> Result<BTreeMap<String, Vec<usize>>, DetectorError> {
+        // Dimensions of one name have one size.
+        let mut sizes = BTreeMap::new();
+        for info in inputs {
+            let shape = asked.get(&info.name).into_iter().flatten();
+            for (dim, size) in info.shape.iter().flatten().zip(shape) {
+                if let Dim::Dynamic(name) = dim
+                    && !name.is_empty()
+                {
+                    sizes.insert(name.as_str(), *size);
+                }
+            }
+        }
+        let settle = |info: &TensorInfo| {
+            let asked = asked.get(&info.name).map(|shape| shape.iter().copied().map(Dim::Fixed).collect());
+            let mut shape = asked.or_else(|| info.shape.clone());
+            for dim in shape.iter_mut().flatten() {
+                if let Dim::Dynamic(name) = &*dim
+                    && let Some(size) = sizes.get(name.as_str())
+                {
+                    *dim = Dim::Fixed(*size);
+                }
+            }
+            TensorInfo { shape, ..info.clone() }
+        };
+        let settled: Vec<TensorInfo> = inputs.iter().map(settle).collect();
+        let is_asked = |name: &str| asked.contains_key(name);
+        let planned = model_inputs::plan(&settled, card, 1, SettledSizes { asked: &is_asked, is_engine: false })?;
         let is_open = |name: &String| {
             let dims = inputs.iter().filter(|info| info.name == *name).flat_map(|info| info.shape.iter().flatten());
             dims.into_iter().any(|dim| dim.fixed().is_none())

@@ -169,6 +169,8 @@ impl Drop for Killed {
     }
 }
 
+/// `./test` leaves this one out. By hand: `npm install aedes`, then
+/// `VISIOND_TEST_AEDES=$PWD/node_modules/aedes cargo test -p visiond-tests --test e2e aedes -- --nocapture`.
 #[test]
 fn aedes_with_other_settings_gets_the_detections_or_the_log_says_what_to_change() {
     let Some(package) = std::env::var_os("VISIOND_TEST_AEDES") else {

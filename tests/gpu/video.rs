@@ -225,8 +225,10 @@ fn hold_surfaces(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> 
                     held.push((surface, sum));
                 }
                 Picture::Shown { .. } => shown += 1,
-                Picture::Skipped => skipped += 1,
-                Picture::Damaged => return Err(Failure::Broken("a sound stream has a damaged picture".to_owned())),
+                Picture::Skipped { .. } => skipped += 1,
+                Picture::Damaged { .. } => {
+                    return Err(Failure::Broken("a sound stream has a damaged picture".to_owned()));
+                }
             }
         }
         if given == stream.units.len() / 2 {

@@ -56,6 +56,8 @@ TRICKS = {
     "ages": "a nonce serves two requests",
     "shuts": "the connection is closed after each 401",
     "bodiless": "a 401 announces a body that does not come",
+    "abrupt": "both: the connection is closed after a 401 and a part of its body",
+    "drops": "the connection is closed after a 401, and in place of one to a request with a login",
     "stale": "what keeps the session is answered with 401 and stale=true, every second time",
 }
 # These have sessions of a second, so that they are kept every half.
@@ -238,13 +240,17 @@ class Client(threading.Thread):
         self.logins += is_allowed
         if not is_allowed or is_stale:
             say(method, "refused")
+            if trick == "drops" and "authorization" in headers:
+                return self.connection.shutdown(socket.SHUT_RDWR)
             realm = 'realm="test"'
             digest = f'Digest {realm}, nonce="{self.nonce}", qop="auth"' + (", stale=true" if is_stale else "")
             reply["WWW-Authenticate"] = digest if self.args.auth == "digest" else f"Basic {realm}"
-            if trick == "bodiless":
+            if trick in ("bodiless", "abrupt"):
                 reply["Content-Length"] = "300"
             self.reply(401, reply)
-            if trick == "shuts":
+            if trick == "abrupt":
+                self.send(b"<html>")
+            if trick in ("shuts", "abrupt", "drops"):
                 self.connection.shutdown(socket.SHUT_RDWR)
             return
         is_udp = "client_port" in headers.get("transport", "")

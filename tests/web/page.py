@@ -538,6 +538,14 @@ class LivePage(unittest.TestCase):
         wait("12 tiles", lambda: page.locator(TILES).count() == 12)
         self.assertTrue(page.locator("#filter").is_visible())
         self.assertLess(page.evaluate(tall), 0.75 * large)
+        # What is under the cursor has the reason.
+        tooltip = """(node) => {
+          node.scrollIntoView({ block: 'center' });
+          const { x, y } = node.getBoundingClientRect();
+          return document.elementFromPoint(x + 5, y + 5).closest('[title]')?.title;
+        }"""
+        notice = page.locator("#cameras li", has_text="gate-3").locator(".notice")
+        self.assertEqual(notice.evaluate(tooltip), "no device has the name usb-nothing-video-index0")
         self.accessible(page)
         now["number"] = 100
         wait("100 tiles", lambda: page.locator(TILES).count() == 100)
@@ -591,6 +599,13 @@ class LivePage(unittest.TestCase):
         page.keyboard.press("Enter")
         self.assertEqual((len(names()), query(), page.evaluate("document.activeElement.id")), (100, "", "filter-name"))
         self.assertFalse(page.locator("#no-match").is_visible())
+
+    def test_a_bookmarked_filter_of_few_cameras_stays_when_it_is_cleared(self):
+        page = self.open(self.daemon(pattern("bars", fps=5)), status=cameras(3), path="/?camera=bars")
+        wait("one tile", lambda: page.locator(TILES).count() == 1)
+        page.get_by_label("Filter by name").fill("")
+        wait("all tiles", lambda: page.locator(TILES).count() == 3)
+        self.assertTrue(page.locator("#filter").is_visible())
 
     def test_no_picture_is_requested_of_cameras_that_the_filter_hides(self):
         daemon = self.daemon(pattern("bars", fps=10))

@@ -120,7 +120,7 @@ fn profiles(args: &Args) -> Result<Vec<ShapeProfile>, ExitError> {
     Ok(if profile.is_empty() { Vec::new() } else { vec![profile] })
 }
 
-/// Adds the shapes of inputs that the model leaves open, nobody asked for, and the card tells.
+/// Adds shapes of the inputs that the model leaves open, as the card fills them, where none was asked for.
 fn complete(profiles: &mut Vec<ShapeProfile>, inputs: &[TensorInfo], card: &Card) {
     let asked = match &mut profiles[..] {
         [] => ShapeProfile::new(),
@@ -129,13 +129,14 @@ fn complete(profiles: &mut Vec<ShapeProfile>, inputs: &[TensorInfo], card: &Card
         _ => return,
     };
     let mut profile = asked;
-    match Detector::open_shapes(card, inputs) {
+    let fixed = profile.iter().map(|(name, range)| (name.clone(), range.opt.clone())).collect();
+    match Detector::open_shapes(card, inputs, &fixed) {
         Ok(shapes) => {
             for (name, shape) in shapes {
                 profile.entry(name).or_insert_with(|| ShapeRange::fixed(shape));
             }
         }
-        Err(error) => log::info!("the card does not tell the shapes of the inputs: {error}"),
+        Err(error) => log::info!("the card does not show the shapes of the inputs: {error}"),
     }
     *profiles = if profile.is_empty() { Vec::new() } else { vec![profile] };
 }

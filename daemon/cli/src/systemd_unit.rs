@@ -23,12 +23,15 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 From a bare binary to a service:
   sudo install -m 755 visiond /usr/local/bin/
-  sudo useradd --system --user-group --groups video,render visiond
+  id visiond || sudo useradd --system --user-group --groups video,render visiond
   sudo install -d -m 750 -g visiond /etc/visiond
+  sudo install -m 640 -g visiond visiond.toml /etc/visiond/
   unit=/etc/systemd/system/visiond.service
   /usr/local/bin/visiond systemd-unit | sudo tee $unit
   sudo systemctl daemon-reload
   sudo systemctl enable --now visiond
+
+visiond.toml is your configuration: `visiond probe` proposes one. The service needs the models that it names, too.
 
 The packages for Debian and Ubuntu do all of this.
 

@@ -325,7 +325,14 @@ impl Camera {
                     self.metrics.set_reason(Some(Arc::clone(&reason)));
                     self.metrics.enter(Phase::Waiting);
                     self.frames_ended(frames_since_ns.take(), retry);
-                    self.log_error(&SourceError::transient(reason), retry, "");
+                    let error = SourceError::transient(reason);
+                    // A source says it once for each change, so another reason does not have to last; the same one may be a flapping
+                    // camera's.
+                    let is_same = retry.logged.as_ref().is_some_and(|(logged, _)| *logged == error.message);
+                    if !is_same || !retry.short_streams.are_many() {
+                        retry.logged = None;
+                    }
+                    self.log_error(&error, retry, "");
                 }
                 Ok(Next::End) => {
                     log::info!("camera {}: its source has ended", self.metrics.name);
@@ -443,7 +450,7 @@ impl Camera {
         }
         retry.logged = Some((Arc::clone(&error.message), now_ns));
         retry.unlogged = None;
-        let then = match retry.short_streams.are_many() {
+        let then = match begins_row {
             true => format!(
                 "; {}: fewer lines until it streams for {} s",
                 retry.short_streams.text(now_ns),

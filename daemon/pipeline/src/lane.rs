@@ -512,8 +512,8 @@ impl Lane {
         let Message { camera, sequence, .. } = message;
         log::warn!(
             camera:% = camera;
-            "model {}: frame {sequence} of camera {camera}: {masks} masks are too much for the message, which has these \
-             detections without them{more}: they look like noise: check the model, or raise score_threshold",
+            "model {}: frame {sequence} of camera {camera}: the outlines of its masks are too much for a message: {masks} of its \
+             detections have none{more}; noise has such outlines: check the model, raise score_threshold, or lower max_detections",
             self.metrics.name
         );
     }

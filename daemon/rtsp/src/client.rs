@@ -351,6 +351,14 @@ impl Client {
         Ok(())
     }
 
+    /// Takes what came before the connection ended: an answer may lack its body.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn ended(&mut self, now: Instant, mut give: impl FnMut(Media<'_>)) -> Result<(), ClientError> {
+        self.reader.after_end()?.map_or(Ok(()), |item| self.item(item, now, &mut give))
+    }
+
     fn item(&mut self, item: Item, now: Instant, give: &mut impl FnMut(Media<'_>)) -> Result<(), ClientError> {
         match item {
             Item::Packet(channel, range) => {

@@ -184,11 +184,23 @@ impl Reader {
     /// # Errors
     /// What came is no RTSP.
     pub fn after_pause(&mut self) -> Result<Option<Item>, MessageError> {
+        self.unfinished(Rest::Paused)
+    }
+
+    /// Returns the message that has come, if the connection has ended: even if only a part of its body has come.
+    ///
+    /// # Errors
+    /// What came is no RTSP.
+    pub fn after_end(&mut self) -> Result<Option<Item>, MessageError> {
+        self.unfinished(Rest::Lost)
+    }
+
+    fn unfinished(&mut self, rest: Rest) -> Result<Option<Item>, MessageError> {
         if !self.awaits_pause() {
             return Ok(None);
         }
         let Start::Head(head) = self.start() else { return Ok(None) };
-        self.message(head, true)
+        self.message(head, rest)
     }
 
     /// Returns the next item; `None` if more bytes have to come. Call it until it returns `None` before more are received, because
@@ -224,7 +236,7 @@ impl Reader {
                 }
             } else {
                 match self.start() {
-                    Start::Head(head) => return self.message(head, false),
+                    Start::Head(head) => return self.message(head, Rest::Coming),
                     Start::Unknown => return Ok(None),
                     Start::Endless => return Err(MessageError::Endless),
                     Start::OtherProtocol => return Err(MessageError::OtherProtocol),
@@ -295,7 +307,7 @@ impl Reader {
     }
 
     /// Reads the answer or request that begins here, with a head of so many bytes, if all of it is there.
-    fn message(&mut self, head_bytes: usize, has_paused: bool) -> Result<Option<Item>, MessageError> {
+    fn message(&mut self, head_bytes: usize, rest_of_it: Rest) -> Result<Option<Item>, MessageError> {
         let rest = &self.buffer[self.filled.clone()];
         let (first, headers) = head(&rest[..head_bytes]);
         let answer = answer_line(&first);
@@ -306,7 +318,9 @@ impl Reader {
         }
         let is_description = self.expects_description && matches!(answer, Some((200..300, _)));
         // A 401, or an answer to what keeps the session, may announce a body that never comes.
-        let has_no_body = !is_description && (matches!(came, [b'$', 0..16, ..]) || has_paused && came.is_empty());
+        let has_paused = rest_of_it != Rest::Coming;
+        let is_lost = rest_of_it == Rest::Lost || has_paused && came.is_empty();
+        let has_no_body = !is_description && (matches!(came, [b'$', 0..16, ..]) || is_lost);
         let length = match said {
             Some(_) if has_no_body => 0,
             // The length may be less than the description's.
@@ -335,6 +349,16 @@ impl Reader {
         self.expects_description &= !is_description;
         Ok(Some(item))
     }
+}
+
+/// What becomes of the rest of a message that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Coming,
+    /// Nothing has come for a while.
+    Paused,
+    /// The connection has ended.
+    Lost,
 }
 
 /// What bytes may be that are no packet.

@@ -99,9 +99,15 @@ pub enum Picture {
         given_with: i64,
     },
     /// A picture that could not be decoded whole.
-    Damaged,
+    Damaged {
+        /// As of one that is shown.
+        given_with: i64,
+    },
     /// A picture for which no surface was free.
-    Skipped,
+    Skipped {
+        /// As of one that is shown.
+        given_with: i64,
+    },
 }
 
 /// When a picture comes out of the decoder.
@@ -585,10 +591,13 @@ impl State {
     fn map(&mut self, shown: &DisplayInfo, given: Option<Instant>) -> Result<(), NvdecError> {
         let Some(hardware) = &self.hardware else { return Ok(()) };
         hardware.unmap_returned(false);
+        let presentation = shown.timestamp;
+        let given_with = self.given_with.get(shown.picture_index.unsigned_abs() as usize);
+        let given_with = given_with.copied().unwrap_or(presentation);
         let picture = if self.failed & bit(shown.picture_index) != 0 {
-            Picture::Damaged
+            Picture::Damaged { given_with }
         } else if hardware.surfaces.lock().mapped >= self.output_surfaces {
-            Picture::Skipped
+            Picture::Skipped { given_with }
         } else {
             if let Some(given) = given {
                 thread::sleep(self.decode_time.due(given).saturating_duration_since(Instant::now()));
@@ -608,12 +617,8 @@ impl State {
                 return Err(error.into());
             }
             match hardware.is_damaged(shown.picture_index) {
-                true => Picture::Damaged,
-                false => {
-                    let given_with = self.given_with.get(shown.picture_index.unsigned_abs() as usize);
-                    let presentation = shown.timestamp;
-                    Picture::Shown { surface, presentation, given_with: given_with.copied().unwrap_or(presentation) }
-                }
+                true => Picture::Damaged { given_with },
+                false => Picture::Shown { surface, presentation, given_with },
             }
         };
         self.pictures.push_back(picture);

@@ -142,7 +142,7 @@ fn surfaces_are_few_and_outlive_their_decoder(device: &Arc<Device>) {
         decoder.decode(&picture(value), value.into(), Showing::InOrder).unwrap();
     }
     let (first, second) = (shown(&mut decoder).0, shown(&mut decoder).0);
-    assert!(matches!(decoder.next_picture().unwrap(), Some(Picture::Skipped)));
+    assert!(matches!(decoder.next_picture().unwrap(), Some(Picture::Skipped { given_with: 3 })));
     drop(first);
     decoder.decode(&picture(4), 4, Showing::InOrder).unwrap();
     let (fourth, _) = shown(&mut decoder);
@@ -161,9 +161,9 @@ fn what_is_damaged_is_no_picture(device: &Arc<Device>) {
         decoder.next_picture()
     };
     // The decoder refuses a picture; the engine reports an error, or that it has concealed one.
-    assert!(matches!(next(&[FORMAT, &[b'D', 0, 1, 1], &[b'S', 0, 2, 0]]), Ok(Some(Picture::Damaged))));
+    assert!(matches!(next(&[FORMAT, &[b'D', 0, 1, 1], &[b'S', 0, 2, 0]]), Ok(Some(Picture::Damaged { .. }))));
     for status in [8, 9] {
-        assert!(matches!(next(&[&[b'D', 0, 1, 0], &[b'S', 0, status, 0]]), Ok(Some(Picture::Damaged))));
+        assert!(matches!(next(&[&[b'D', 0, 1, 0], &[b'S', 0, status, 0]]), Ok(Some(Picture::Damaged { .. }))));
     }
     assert!(matches!(next(&[&[b'D', 0, 1, 0], &[b'S', 0, 2, 0]]), Ok(Some(Picture::Shown { .. }))));
     // A unit holds the thread for few pictures.

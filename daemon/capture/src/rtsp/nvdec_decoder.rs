@@ -3,6 +3,7 @@
 //! A frame costs the CPU some 100 us in NVIDIA's library, and no copy. A thread need not wait for the engine, and can decode the
 //! streams of many cameras.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,14 +54,43 @@ pub struct NvdecDecoder {
     decoded: u64,
 }
 
-/// Pictures that the engine could not decode, although nothing was lost on the way. Those behind may refer to them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Damage {
-    None,
-    /// The next key frame is the first clean one.
-    Until,
-    /// The key frame that was given with this time is.
-    UntilShown(i64),
+/// Pictures that the engine could not decode, although nothing was lost on the way. Those behind may refer to them, up to the next key
+/// frame.
+#[derive(Debug, Default)]
+struct Damage {
+    may_show: bool,
+    /// The times that the first key frame after it and the pictures behind that were given with. Each of them that comes out is clean: a
+    /// key frame itself may be skipped.
+    clean: VecDeque<i64>,
+}
+
+impl Damage {
+    /// Begins with a picture that the engine could not decode.
+    fn begin(&mut self, given_with: i64) {
+        // One from before the key frame does not spoil what is behind that.
+        if self.clean.contains(&given_with) {
+            self.clean.clear();
+        }
+        self.may_show = true;
+    }
+
+    /// Takes note of a picture that the decoder is given.
+    fn feed(&mut self, given_with: i64, is_key: bool) {
+        if self.may_show && (is_key || !self.clean.is_empty()) {
+            if self.clean.len() == MOST_HELD_BACK as usize {
+                self.clean.pop_front();
+            }
+            self.clean.push_back(given_with);
+        }
+    }
+
+    /// Returns whether a picture that comes out may show it; ends it with the first that does not.
+    fn shows(&mut self, given_with: i64) -> bool {
+        if self.clean.contains(&given_with) {
+            *self = Self::default();
+        }
+        self.may_show
+    }
 }
 
 /// Makes a decoder for a stream with these parameter sets before its first unit comes.
@@ -134,7 +164,7 @@ impl NvdecDecoder {
             started_with,
             unwanted: None,
             end: None,
-            damage: Damage::None,
+            damage: Damage::default(),
             skips_leading: matches!(first.access, Access::Recovery(point) if point.distance <= 0),
             fed: 0,
             deadline: Instant::now() + stream.frame_timeout(),
@@ -155,9 +185,7 @@ impl NvdecDecoder {
         }
         self.times.add(unit.presentation, unit.captured);
         self.times.add_fate(unit.presentation, unit.fate);
-        if self.damage == Damage::Until && unit.access == Access::Key {
-            self.damage = Damage::UntilShown(unit.presentation);
-        }
+        self.damage.feed(unit.presentation, unit.access == Access::Key);
         match self.decoder.decode(&unit.data, unit.presentation, self.order.next(&unit)) {
             Ok(()) => Ok(()),
             Err(NvdecError::OtherParameters) => {
@@ -200,11 +228,20 @@ impl NvdecDecoder {
                         Err(error) => return Err(DecoderEnd::Failed(self.stream.undecodable(error))),
                     }
                 }
-                Picture::Damaged => {
-                    self.damage = Damage::Until;
-                    Next::Lost { frames: 1, cause: LossCause::Corrupt }
+                Picture::Damaged { given_with } => {
+                    self.damage.begin(given_with);
+                    match self.times.take_fate(given_with) {
+                        Fate::Discarded => continue,
+                        _ => Next::Lost { frames: 1, cause: LossCause::Corrupt },
+                    }
                 }
-                Picture::Skipped => Next::Lost { frames: 1, cause: LossCause::Overload },
+                Picture::Skipped { given_with } => {
+                    self.damage.shows(given_with);
+                    match self.times.take_fate(given_with) {
+                        Fate::Discarded => continue,
+                        _ => Next::Lost { frames: 1, cause: LossCause::Overload },
+                    }
+                }
             };
             return Ok(Some(next));
         }
@@ -235,12 +272,9 @@ impl NvdecDecoder {
         sequence: u64,
     ) -> Result<Option<Next>, FrameError> {
         let layout = self.layout(&surface)?;
-        if self.damage == Damage::UntilShown(given_with) {
-            self.damage = Damage::None;
-        }
-        let damaged = match (self.times.take_fate(given_with), self.damage) {
+        let damaged = match (self.times.take_fate(given_with), self.damage.shows(given_with)) {
             (Fate::Discarded, _) => return Ok(None),
-            (Fate::Published, Damage::None) => false,
+            (Fate::Published, false) => false,
             (Fate::Published, _) if self.stream.config.damaged == DamagedFrames::Drop => {
                 return Ok(Some(Next::Lost { frames: 1, cause: LossCause::Corrupt }));
             }
@@ -336,5 +370,43 @@ impl StreamDecoder for NvdecDecoder {
 
     fn decoded(&self) -> u64 {
         self.decoded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_ends_with_the_first_picture_from_the_next_key_frame_on_that_comes_out() {
+        let mut damage = Damage::default();
+        damage.feed(1, true);
+        assert!(!damage.shows(1));
+        damage.feed(2, false);
+        damage.begin(2);
+        damage.feed(3, false);
+        assert!(damage.shows(3));
+        // The key frame does not come out, but one that is shown behind it does.
+        damage.feed(4, true);
+        damage.feed(6, false);
+        damage.feed(5, false);
+        assert!(damage.shows(3) && !damage.shows(5) && !damage.shows(6));
+        // A picture from before the key frame is found damaged after that was given.
+        damage.begin(7);
+        damage.feed(8, true);
+        damage.begin(7);
+        assert!(damage.shows(7) && !damage.shows(8));
+        // The key frame itself is damaged: the next one ends it.
+        damage.begin(9);
+        damage.feed(10, true);
+        damage.feed(11, false);
+        damage.begin(10);
+        assert!(damage.shows(11));
+        damage.feed(12, true);
+        assert!(!damage.shows(12));
+        // Key frames alone, of which none comes out in time: what is kept does not grow.
+        damage.begin(13);
+        (14..1000).for_each(|time| damage.feed(time, true));
+        assert!(damage.clean.len() == MOST_HELD_BACK as usize && !damage.shows(999));
     }
 }

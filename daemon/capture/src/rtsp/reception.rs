@@ -120,7 +120,7 @@ impl Reception {
         });
         let damaged = self.assembler.take_damaged();
         // Each of the damaged ones lacks a packet.
-        match self.cadence.next(packet.timestamp, u64::from(packet.lost).saturating_sub(damaged)) {
+        match self.cadence.next(packet.timestamp, u64::from(packet.lost), damaged) {
             0 => {}
             units => receive(Received::Vanished { units }),
         }

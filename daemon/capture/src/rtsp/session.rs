@@ -335,11 +335,11 @@ impl Session {
     /// Connects again, once, to a camera that has closed the connection after its 401; `None` if it has not.
     fn log_in_again(&mut self) -> Option<Result<(), Failure>> {
         let Stage::Talking(talk) = &mut self.stage else { return None };
-        let login = talk.client.take_unanswered_login()?;
-        if self.was_closed_at_login {
+        if self.was_closed_at_login && *talk.client.phase() == Phase::Describing {
             self.stage = Stage::Over;
             return Some(Err(ClientError::LoginRefused.into()));
         }
+        let login = talk.client.take_unanswered_login()?;
         log::debug!("{} closed the connection after a 401: connecting again with the login", self.target.shown);
         self.connect_to(self.url.clone());
         (self.challenged, self.was_closed_at_login) = (Some(login), true);
@@ -356,7 +356,8 @@ impl Session {
         self.stage = Stage::Resolving(Lookup::of(&url));
         self.url = url;
         (self.reachability, self.was_absent) = (None, false);
-        (self.chosen, self.reception, self.challenged) = (None, None, None);
+        (self.chosen, self.reception) = (None, None);
+        (self.challenged, self.was_closed_at_login) = (None, false);
     }
 
     fn resolve(&mut self, until: Instant) -> Result<(), Failure> {
@@ -465,6 +466,8 @@ impl Session {
             }
         };
         let read = talk.read(ready, now, &mut self.buffer, &mut give);
+        let is_over = read.as_ref().is_err_and(Failure::is_end);
+        let ended = if is_over { talk.client.ended(now, &mut give) } else { Ok(()) };
         let ticked = talk.client.tick(now, &mut give);
         if let Some(reception) = reception
             && reception.count_units(now)
@@ -473,7 +476,8 @@ impl Session {
         }
         // What came before the end has been given.
         let is_elsewhere = !talk.may_have_login;
-        read.and(ticked.map_err(Failure::Client)).map_err(|failure| match failure {
+        let worked = ended.map_err(Failure::Client).and(read).and(ticked.map_err(Failure::Client));
+        worked.map_err(|failure| match failure {
             Failure::Client(ClientError::LoginRequired) if is_elsewhere => {
                 Failure::LoginElsewhere(redact_line(self.url.as_str()))
             }

@@ -428,20 +428,22 @@ fn a_login_answers_as_the_camera_requests_and_a_wrong_one_is_named_but_not_shown
 fn a_camera_that_closes_the_connection_after_a_401_or_announces_a_body_that_never_comes_gets_the_login() {
     let folder = TempDir::new().unwrap();
     let file = stream(&folder, "plain.h264", "64x48", 0);
-    for (trick, auth) in [("shuts", "basic"), ("bodiless", "digest")] {
+    for (trick, auth) in [("shuts", "basic"), ("bodiless", "digest"), ("abrupt", "basic"), ("drops", "basic")] {
         let login = ["--auth", auth, "--user", "gate", "--password", "hush", "--trick", trick];
         let server = Server::start(&[&file], &[&["--fps", "100", "--at-end", "close"][..], &login].concat());
         let (frames, _, error) = read_all(&config(&server.url().replace("//", "//gate:hush@")));
         assert_eq!(frames.len(), 30, "{trick}: {error}");
         let (_, _, error) = read_all(&config(&server.url().replace("//", "//gate:wr0ng@")));
-        assert!(error.contains("refuses the user or password (401)"), "{error}");
+        assert!(error.contains("refuses the user or password (401)"), "{trick}: {error}");
     }
     // Each connection has its own nonce: no login is ever right.
     let login = ["--auth", "digest", "--user", "gate", "--password", "hush", "--trick", "shuts"];
     let server = Server::start(&[&file], &login);
     let (_, _, error) = read_all(&config(&server.url().replace("//", "//gate:hush@")));
     assert!(error.contains("refuses the user or password (401)"), "{error}");
-    assert_eq!(server.said.lock().iter().filter(|line| line.ends_with("refused")).count(), 2, "two connections");
+    let refused = || server.said.lock().iter().filter(|line| line.ends_with("refused")).count();
+    wait_until("both connections' lines", || refused() >= 2);
+    assert_eq!(refused(), 2, "two connections");
 }
 
 #[test]

@@ -88,6 +88,18 @@ fn the_card_gives_the_shapes_that_the_network_leaves_open_and_nobody_asked_for()
     .unwrap();
     assert_eq!(completed("", &two, &card), "image_shape=1x2 images=1x3x32x64");
     assert_eq!(completed("--shape images=1x3x64x64", &two, &card), "image_shape=1x2 images=1x3x64x64");
+    assert_eq!(completed("--shape images=4x3x32x64", &two, &card), "image_shape=4x2 images=4x3x32x64");
+    let masked = [
+        input("images", &[open("b"), Dim::Fixed(3), open("h"), open("w")]),
+        input("image_shape", &[open("b"), open("h"), open("w")]),
+    ];
+    let mask = Card::from_toml(
+        "[input]\nsize = [64, 32]\n[extra_inputs]\nimage_shape = 1\n[head]\nfamily = \"yolov8\"\n",
+        Path::new("n.toml"),
+    )
+    .unwrap();
+    assert_eq!(completed("", &masked, &mask), "image_shape=1x32x64 images=1x3x32x64");
+    assert_eq!(completed("--shape images=2x3x96x96", &masked, &mask), "image_shape=2x96x96 images=2x3x96x96");
     assert_eq!(completed("--shape images=1x3x64x64,2x3x64x64,4x3x64x64", &two, &card), "images=1x3x64x64..4x3x64x64");
 }
 

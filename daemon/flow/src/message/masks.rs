@@ -11,9 +11,12 @@ use super::values::NUMBER_BYTES;
 
 /// The most edges of pixels that the contours of a frame's masks may have: what bounds the time.
 ///
-/// 300 objects that cover a frame of 4K twice over have about 280,000, or twice that if their outlines are ragged. A single mask of
-/// noise has 170,000 to 2,000,000 at 1080p.
-const MAX_EDGES: u64 = 1 << 20;
+/// 300 objects that cover a frame of 4K twice over have about 280,000, or twice that if their outlines are ragged; 10,000 cells of 30
+/// pixels 1,200,000. A single mask of noise has 170,000 to 2,000,000 at 1080p. Tracing takes some 55 ns an edge.
+const MAX_EDGES: u64 = 1 << 21;
+
+/// A mask of so many pixels takes longer to count than a small one.
+const LARGE_AREA: u64 = 1 << 16;
 
 /// About the most bytes that masks may have in a message: 350,000 vertices. Outlines of objects have one for each 15 edges or so,
 /// and one for two without a tolerance.
@@ -76,8 +79,10 @@ impl MaskWriter {
             return WrittenMask::default();
         }
         let Some(edges) = mask.edges_within(self.edges) else {
-            // Halved, so that not every mask of a frame of noise is counted nearly to its end.
-            self.edges /= 2;
+            // Halved, so that not every mask of a frame of noise is counted nearly to its end. Small ones take no time.
+            if mask.area() >= LARGE_AREA {
+                self.edges /= 2;
+            }
             return truncated;
         };
         // Spent even if the bytes do not fit, because the time is.

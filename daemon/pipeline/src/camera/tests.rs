@@ -28,6 +28,8 @@ enum Event {
     Frame(u64),
     Lost(u64, LossCause),
     Dies,
+    /// It waits for a signal.
+    Waits,
     Breaks,
     Panics,
     Ends,
@@ -81,6 +83,7 @@ impl Source for Scripted {
             Event::Frame(sequence) => Ok(self.frame(sequence)),
             Event::Lost(frames, cause) => Ok(Next::Lost { frames, cause }),
             Event::Dies => Err(SourceError::transient("the cable was pulled")),
+            Event::Waits => Ok(Next::Waiting { reason: "no signal".into() }),
             Event::Breaks => Err(SourceError::permanent("this is no video")),
             Event::Panics => panic!("made to panic"),
             Event::Ends => Ok(Next::End),
@@ -120,7 +123,7 @@ impl Source for Scripted {
                 self.socket = None;
                 Ok(Worked::NeedsThread)
             }
-            Event::Shares | Event::Passes(..) => unreachable!("on the camera's own thread"),
+            Event::Shares | Event::Passes(..) | Event::Waits => unreachable!("on the camera's own thread"),
             Event::Floods => {
                 self.events.push_front(Event::Floods);
                 Ok(Worked::Next(Next::Lost { frames: 1, cause: LossCause::Corrupt }))
@@ -648,7 +651,7 @@ impl log::Log for Lines {
 
 #[test]
 fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
-    use Event::{Dies, Ends, Frame, Passes};
+    use Event::{Dies, Ends, Frame, Passes, Waits};
     static LINES: Lines = Lines(parking_lot::Mutex::new(Vec::new()));
     log::set_logger(&LINES).unwrap();
     log::set_max_level(log::LevelFilter::Info);
@@ -661,7 +664,8 @@ fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
     let mut script: Vec<_> = (0..20).flat_map(|_| [short(), away()]).collect();
     let steady = Passes(Arc::clone(&clock), RetryPolicy::default().stable);
     script.push(Opening::Source(vec![Frame(0), Frame(1), steady, Frame(2), Frame(3), Dies]));
-    script.push(Opening::Source(vec![Frame(0), Ends]));
+    // What a source waits for is said at once, though another error was logged just now.
+    script.push(Opening::Source(vec![Waits, Frame(0), Ends]));
     let pauses = Arc::default();
     let camera = Camera {
         metrics,
@@ -698,6 +702,7 @@ fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
         "WARN: the cable was pulled; lost 4 times in 6.0 s: fewer lines until it streams for 10 s",
         "INFO: steady after it was lost 20 times in 38.0 s: a script",
         "WARN: the cable was pulled; trying again in ",
+        "WARN: no signal",
         "INFO: back after 0.0 s: a script",
         "INFO: its source has ended",
     ];

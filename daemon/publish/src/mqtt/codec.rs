@@ -259,8 +259,10 @@ impl Codec {
                 Err(rumqttc::mqttbytes::Error::InsufficientBytes(_)) => Ok(None),
                 // From 0x80 on they are those of MQTT 5.
                 Err(rumqttc::mqttbytes::Error::InvalidConnectReturnCode(code @ 6..0x80)) => {
-                    let words =
-                        format!("code {code}, its own; if it limits the keep-alive, set a shorter `keep_alive`");
+                    let words = format!(
+                        "return code {code}, which MQTT 3.1.1 does not have: the broker's log has the cause; if it limits \
+                         the keep-alive, set a shorter `keep_alive`"
+                    );
                     Ok(Some(Packet::Refused(SessionRefusal::Other(words))))
                 }
                 Err(error) => Err(error.to_string()),
@@ -388,9 +390,10 @@ fn refusal(reason: impl std::fmt::Debug, words: Option<String>) -> Refusal {
         "NotAuthorized" => "allow this user to publish there",
         "TopicNameInvalid" => "allow the topic there, or change `topic_prefix`",
         "QuotaExceeded" => "raise the quota there, or send less (`max_rate`, `only_detections`)",
-        "PacketTooLarge" => "raise its limit (Mosquitto: `message_size_limit`), or lower `max_detections`",
+        "MessageRateTooHigh" => "send less (`max_rate`)",
+        "PacketTooLarge" => "raise its limit (Mosquitto: `message_size_limit`)",
         "PayloadFormatInvalid" => "correct the schema there, or exempt this topic",
-        _ => "its log has the cause",
+        _ => "see the broker's log",
     };
     Refusal { reason: format!("{}; {remedy}", describe(reason, words)), is_too_large: name == "PacketTooLarge" }
 }
@@ -467,15 +470,14 @@ mod tests {
         let refusal = |reason: &str, is_too_large| Err(Refusal { reason: reason.to_owned(), is_too_large });
         let refused = Packet::PubAck(1, refusal("not authorized; allow this user to publish there", false));
         assert_eq!(read(MqttProtocol::V5, &[0x40, 4, 0, 1, 0x87, 0]), Ok(Some(refused)));
-        let too_large =
-            "packet too large; raise its limit (Mosquitto: `message_size_limit`), or lower `max_detections`";
+        let too_large = "packet too large; raise its limit (Mosquitto: `message_size_limit`)";
         // Also with a length that takes more bytes than it needs.
         for (bytes, packet) in [
             (&[0x40, 3, 1, 2, 0x95][..], Packet::PubAck(0x102, refusal(too_large, true))),
             (&[0x40, 0x84, 0x80, 0x80, 0, 1, 2, 0x95, 0], Packet::PubAck(0x102, refusal(too_large, true))),
             (
                 &[0x50, 4, 0, 9, 0x96, 0],
-                Packet::PubRec(9, refusal("message rate too high; its log has the cause", false)),
+                Packet::PubRec(9, refusal("message rate too high; send less (`max_rate`)", false)),
             ),
         ] {
             assert_eq!(read(MqttProtocol::V5, bytes), Ok(Some(packet)));

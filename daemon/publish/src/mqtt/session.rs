@@ -431,8 +431,17 @@ impl MqttSession {
                 if let Some(sent) = self.in_flight.remove(&id) {
                     self.unasked = 0;
                     if refusal.is_too_large {
-                        let reason = refused(&sent.publish.topic, &refusal.reason);
+                        let topic = &sent.publish.topic;
+                        let reason = refused(topic, &refusal.reason);
+                        let reason = match sent.number {
+                            Some(_) => format!("{reason}, or lower `max_detections`"),
+                            None => reason,
+                        };
                         self.events.push_back(SessionEvent::Impossible(sent.number, reason));
+                        // It is not tried again, so that another one has to tell whether the broker accepts them now.
+                        if sent.number.is_none() && self.refused.remove(topic).is_some() && !self.refused.is_empty() {
+                            self.refused_until = Some(self.now);
+                        }
                     } else {
                         self.refused(id, sent, refusal.reason);
                     }

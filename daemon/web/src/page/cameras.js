@@ -187,6 +187,8 @@ class Picture {
     write(notice.lastChild, camera.reason ?? '');
     attribute(this.canvas, 'aria-label', streaming ? `Live picture of ${camera.name}` : `${camera.name}: no picture`);
     write(this.#part('name'), camera.name);
+    // A compact tile has no room for the reason. In a tile the name is the button that covers it.
+    attribute(this.#part('name'), 'title', camera.reason || null);
     this.#part('rate').replaceChildren(...(streaming ? [camera.fps.toFixed(1), element('small', { textContent: ' fps' })] : []));
     // The notice has the state of a camera without a picture.
     const seen = streaming ? labels(camera.labels) || 'nothing' : '';

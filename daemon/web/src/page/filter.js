@@ -36,9 +36,9 @@ export class Filter {
     return words.every((word) => name.includes(word)) && (this.#states[this.#state.value]?.(camera) ?? true);
   }
 
-  /** Shows how many cameras pass. A filter of a bookmark shows with few cameras too. */
+  /** Shows how many cameras pass. A filter of a bookmark shows with few cameras too, and stays when it is cleared. */
   show(shown, all) {
-    show(byId('filter'), all >= MANY || Boolean(this.#name.value || this.#state.value));
+    if (all >= MANY || this.#name.value || this.#state.value) show(byId('filter'), true);
     write(byId('filter-count'), `${shown} of ${all} cameras`);
     show(byId('no-match'), shown === 0 && all > 0);
   }

@@ -136,11 +136,12 @@ fn what_is_refused_is_reported_and_the_others_go_on() {
 #[test]
 fn every_reason_of_a_refusal_names_what_to_change_and_keeps_the_session() {
     let reasons = [
-        (0x80, "unspecified error; its log has the cause"),
-        (0x83, "implementation specific error; its log has the cause"),
+        (0x80, "unspecified error; see the broker's log"),
+        (0x83, "implementation specific error; see the broker's log"),
         (0x87, NOT_AUTHORIZED),
         (0x90, "topic name invalid; allow the topic there, or change `topic_prefix`"),
-        (0x91, "packet identifier in use; its log has the cause"),
+        (0x91, "packet identifier in use; see the broker's log"),
+        (0x96, "message rate too high; send less (`max_rate`)"),
         (0x97, "quota exceeded; raise the quota there, or send less (`max_rate`, `only_detections`)"),
         (0x99, "payload format invalid; correct the schema there, or exempt this topic"),
     ];
@@ -175,11 +176,35 @@ fn what_is_too_large_for_the_broker_is_left_out_and_the_others_go_on() {
         for number in [None, Some(0), Some(1)] {
             let Some(SessionEvent::Impossible(left_out, reason)) = now(&mut session).await else { panic!() };
             assert!(left_out == number && reason.contains("packet too large; raise its limit"), "{reason}");
+            assert_eq!(reason.contains("max_detections"), number.is_some(), "a state has no detections: {reason}");
         }
         assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(2)));
         session.tick(Instant::now() + REFUSED_WAIT);
         assert_eq!(now(&mut session).await, None);
         assert_eq!(got(&mut broker).await, [""; 0], "nothing is sent again");
+    });
+}
+
+#[test]
+fn a_refused_state_that_became_too_large_is_not_sent_again_and_the_other_one_is() {
+    run(async {
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        ["a", "b"].into_iter().for_each(|topic| session.publish(Publish { topic: topic.into(), ..publish(topic, 1) }));
+        assert_eq!(now(&mut session).await, None);
+        says(&mut broker, &[0x40, 3, 0, 1, 0x87, 0x40, 3, 0, 2, 0x87]).await;
+        assert!(matches!(now(&mut session).await, Some(SessionEvent::OwnRefused(..))));
+        assert_eq!(now(&mut session).await, None);
+        let later = Instant::now() + REFUSED_WAIT;
+        session.tick(later);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["1 a", "2 b", "3 a"]);
+        says(&mut broker, &[0x40, 3, 0, 3, 0x95]).await;
+        assert!(matches!(now(&mut session).await, Some(SessionEvent::Impossible(None, _))));
+        session.tick(later);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["4 b"], "at once");
+        says(&mut broker, &[0x40, 2, 0, 4]).await;
+        assert_eq!(now(&mut session).await, Some(SessionEvent::OwnAccepted));
     });
 }
 
