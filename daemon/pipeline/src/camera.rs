@@ -11,8 +11,8 @@
 //!          it is retried every 5 s, and never given up.
 //! ```
 //! The thread ends when the source has ended, when it is given up, and by its own stop. Each change of state is one line in the
-//! log. The reason for an absence is logged again only if another reason lasts. Once a camera comes and goes, one line says so, and
-//! the next one that it is steady. Sequence numbers go on through restarts and reloads, so that they order a camera's messages.
+//! log. The reason for an absence is logged again only if another reason lasts. Once a network camera comes and goes, one line says so,
+//! and the next one that it is steady. Sequence numbers go on through restarts and reloads, so that they order a camera's messages.
 
 mod short_streams;
 mod stream;
@@ -354,9 +354,10 @@ impl Camera {
         self.lost(&error, retry)
     }
 
-    /// Takes note that no more frames come, if any did.
+    /// Takes note that no more frames come, if any did. Each loss of a device and each return is a line: a person unplugs it, or a cable is
+    /// loose, and both want to be seen.
     fn frames_ended(&self, since_ns: Option<u64>, retry: &mut RetryState) {
-        if let Some(since_ns) = since_ns {
+        if let Some(since_ns) = since_ns.filter(|_| !self.open.is_device()) {
             retry.short_streams.lost(self.elapsed(since_ns), self.retry_policy.stable, self.clock.monotonic_ns());
         }
     }
