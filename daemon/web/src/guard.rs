@@ -254,7 +254,7 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
                 return ([(RETRY_AFTER, "1"), CLOSE], problem).into_response();
             }
             let answer = if path == "/" && request.method() == Method::GET {
-                (StatusCode::UNAUTHORIZED, page::login("")).into_response()
+                (StatusCode::UNAUTHORIZED, page::login(request.uri().query(), "")).into_response()
             } else {
                 let why = "the token is missing or wrong: send it as `Authorization: Bearer TOKEN`, or log in on the live page";
                 Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
@@ -267,24 +267,30 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
     next.run(request).await
 }
 
-/// `POST /login` with the form's field `token`.
-pub async fn login(State(guard): State<Arc<Guard>>, Extension(client): Extension<Client>, form: String) -> Response {
+/// `POST /login` with the form's field `token`. Redirects to the live page with the request's query, such as a bookmark's filter.
+pub async fn login(
+    State(guard): State<Arc<Guard>>,
+    Extension(client): Extension<Client>,
+    uri: Uri,
+    form: String,
+) -> Response {
+    let query = uri.query();
     let rules = Arc::clone(&guard.rules.borrow());
     if rules.token.is_none() {
-        return to_page(None);
+        return to_page(query, None);
     }
     let Some((_, token)) = form_urlencoded::parse(form.as_bytes()).find(|(name, _)| name == "token") else {
         return Problem::bad_request("the form has no field `token`").into_response();
     };
     match rules.cookie_for(token.trim()) {
-        Some(cookie) => to_page(Some(cookie)),
+        Some(cookie) => to_page(query, Some(cookie)),
         None => {
             guard.http.unauthorized.fetch_add(1, Ordering::Relaxed);
             if !guard.wrong_tokens.slow_down(client.peer).await {
-                let say = page::login("Wrong token. Too many clients send one: try again in a second.");
+                let say = page::login(query, "Wrong token. Too many clients send one: try again in a second.");
                 return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1"), CLOSE], say).into_response();
             }
-            (StatusCode::UNAUTHORIZED, [BEARER, CLOSE], page::login("Wrong token.")).into_response()
+            (StatusCode::UNAUTHORIZED, [BEARER, CLOSE], page::login(query, "Wrong token.")).into_response()
         }
     }
 }
@@ -294,11 +300,14 @@ pub fn is_health(method: &Method, uri: &Uri) -> bool {
     matches!(uri.path(), "/healthz" | "/readyz") && matches!(*method, Method::GET | Method::HEAD)
 }
 
-fn to_page(cookie: Option<&str>) -> Response {
+fn to_page(query: Option<&str>, cookie: Option<&str>) -> Response {
+    // Relative, so that no query can lead to another host.
+    let page = query.and_then(|query| HeaderValue::try_from(format!("./?{query}")).ok());
+    let page = page.unwrap_or(HeaderValue::from_static("./"));
     // Without a path, the cookie is for the folder of /login, and the page is in that folder: also below a proxy's /cam/.
     let cookie = cookie
         .map(|cookie| [(SET_COOKIE, format!("{COOKIE_NAME}={cookie}; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"))]);
-    (StatusCode::SEE_OTHER, [(LOCATION, "./")], cookie, ()).into_response()
+    (StatusCode::SEE_OTHER, [(LOCATION, page)], cookie, ()).into_response()
 }
 
 fn digest(bytes: &[u8]) -> [u8; 32] {

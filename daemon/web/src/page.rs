@@ -48,10 +48,12 @@ pub async fn live() -> Response {
     LIVE.answer(LIVE.html.as_str())
 }
 
-/// Returns the page with the form that posts `token` to /login. `say` is markup about the last attempt.
-pub fn login(say: &str) -> Response {
+/// Returns the page with the form that posts `token` to /login. `say` is markup about the last attempt; `query` is the query of
+/// the live page's address, which the login leads to. A `Uri` has no quotation mark in its query.
+pub fn login(query: Option<&str>, say: &str) -> Response {
     static PAGE: LazyLock<Page> = LazyLock::new(|| Page::join(LOGIN, ""));
-    PAGE.answer(PAGE.html.replace("{say}", say))
+    let query = query.map(|query| format!("?{}", query.replace('&', "&amp;")));
+    PAGE.answer(PAGE.html.replace("{say}", say).replace("{query}", &query.unwrap_or_default()))
 }
 
 impl Page {

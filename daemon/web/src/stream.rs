@@ -121,8 +121,9 @@ fn server_sent_events(state: &AppState, filter: Filter, mut admission: Admission
     let events = events.flat_map(|delivered| stream::iter(events_of(&delivered)));
     let mut answer =
         Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
-    // Otherwise nginx holds events back until its buffer is full.
+    // Otherwise proxies hold events back: nginx until its buffer is full, one that compresses until it has enough to compress.
     answer.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     answer
 }
 

@@ -271,6 +271,24 @@ fn the_login_form_gives_the_cookie_for_the_right_token_alone() {
 }
 
 #[test]
+fn a_login_leads_to_the_address_that_asked_for_it_on_this_host() {
+    on_a_runtime(async {
+        let guarded = Guarded::new(Rules::new(Some(&token()), &[]));
+        let (_, _, body) = guarded.answer(tcp(), "GET /?camera=gate&state=down", &[], "").await;
+        assert!(body.contains("action=\"login?camera=gate&amp;state=down\""), "{body}");
+        let (_, _, body) = guarded.answer(tcp(), "POST /login?camera=gate", &[], "token=wrong").await;
+        assert!(body.contains("action=\"login?camera=gate\""), "{body}");
+        let right = format!("token={TOKEN}");
+        for (asked, page) in
+            [("?camera=gate&state=down", "./?camera=gate&state=down"), ("?//evil.example", "./?//evil.example")]
+        {
+            let (status, head, _) = guarded.answer(tcp(), &format!("POST /login{asked}"), &[], &right).await;
+            assert_eq!((status, head[LOCATION].to_str().unwrap()), (303, page));
+        }
+    });
+}
+
+#[test]
 fn clients_with_a_wrong_token_beyond_those_that_wait_are_refused_at_once() {
     on_a_runtime(async {
         let guarded = Guarded::new(Rules::new(Some(&token()), &[]));
