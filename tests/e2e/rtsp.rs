@@ -88,7 +88,7 @@ fn a_camera_gives_the_detections_of_its_video_and_its_login_stays_secret() {
     // So slowly, and waiting so long, that a busy machine has its messages before the stream is over.
     // A word that no other test and no other run of this one has in its arguments.
     let password = format!("swordfish-{}", std::process::id());
-    let server = Server::start(&file, &["--fps", "1", "--user", "gate", "--password", &password]);
+    let server = Server::start(&file, &["--fps", "0.5", "--user", "gate", "--password", &password]);
     let login = folder.path().join("login");
     fs::write(&login, "gate:w0rdless\n").unwrap();
     let camera = format!(
