@@ -25,6 +25,5 @@ pub use graph::Graph;
 pub use memory::{DeviceBuffer, RegisteredPages};
 pub use module::{Function, Module};
 pub use stream::CudaStream;
-pub use tegra::is_jetson;
 
 pub(crate) use memory::SharedPages;

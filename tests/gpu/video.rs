@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use clap::Args;
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::cuda::Device;
 use visiond_kernels::frame::{FrameLayout, PixelFormat, PlaneLayout};
@@ -296,7 +297,7 @@ fn damage(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result<
             };
             match pictures() {
                 Ok(()) => {}
-                Err(error) if error.is_sticky() => return Err(error.into()),
+                Err(error) if is_gpu_lost(&error) => return Err(error.into()),
                 Err(_) => {
                     failed += 1;
                     decoder = None;

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod blank;
 mod copies;
 mod leaks;
 
 use visiond_flow::frame::Frame;
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use visiond_capture::images::pictures_in;
-use visiond_capture::source::{Next, SourceError};
-use visiond_capture::{Buffers, picture};
+use visiond_capture::images::images_in;
+use visiond_capture::source::SourceError;
+use visiond_capture::{Buffers, image_file};
 use visiond_config::types::{BufferConfig, Pace, SourceConfig, VideoConfig};
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
@@ -19,6 +19,7 @@ use visiond_system::logging::escape;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
+use crate::next_frame::next_frame;
 use crate::output::thread_error;
 use crate::value_parsers::size;
 
@@ -71,9 +72,9 @@ pub enum MediaItem {
 }
 
 /// Returns the pictures in `folder`, at least one.
-pub fn pictures_of(folder: &Path) -> Result<Vec<PathBuf>, ExitError> {
+pub fn images_of(folder: &Path) -> Result<Vec<PathBuf>, ExitError> {
     let folder_name = folder.display();
-    let message = match pictures_in(folder) {
+    let message = match images_in(folder) {
         Ok(files) if !files.is_empty() => return Ok(files),
         Ok(_) => format!("the folder {folder_name} has no pictures: name another"),
         Err(error) => format!("cannot read pictures from {folder_name}: {error}"),
@@ -122,8 +123,8 @@ impl MediaDecoder<'_> {
     fn read(&self, file: usize, path: &Path) -> Option<()> {
         self.send(MediaItem::Begun { file })?;
         let is_url = path.to_str().is_some_and(|path| path.contains("://")) && !path.exists();
-        let error = if !is_url && is_picture(path) {
-            match picture::load(path, self.buffers) {
+        let error = if !is_url && is_image(path) {
+            match image_file::load(path, self.buffers) {
                 Ok(frame) => return self.send(MediaItem::Frame { file, is_video: false, frame }),
                 Err(error) => error.message.to_string(),
             }
@@ -170,18 +171,22 @@ impl MediaDecoder<'_> {
             Ok(source) => source,
             Err(error) => return Some(Err(with_name(error))),
         };
+        let lost = |_, cause| {
+            // If nobody receives, the next frame's send notices.
+            if cause == LossCause::Corrupt {
+                let _ = self.send(MediaItem::Damaged);
+            }
+            Ok(())
+        };
         loop {
-            match source.next(self.stop) {
-                Ok(Next::Frame(mut frame)) => {
+            match next_frame(source.as_mut(), self.stop, lost) {
+                Ok(Some(mut frame)) => {
                     if frame.sequence % every == 0 {
                         frame.name = Some(Arc::clone(&name));
                         self.send(MediaItem::Frame { file, is_video: true, frame })?;
                     }
                 }
-                Ok(Next::Lost { cause: LossCause::Corrupt, .. }) => self.send(MediaItem::Damaged)?,
-                Ok(Next::Lost { .. } | Next::Waiting { .. }) => {}
-                Ok(Next::End) => return Some(Ok(())),
-                Ok(Next::Stopped) => return None,
+                Ok(None) => return (!self.stop.is_raised()).then_some(Ok(())),
                 Err(error) => return Some(Err(with_name(error))),
             }
         }
@@ -243,13 +248,13 @@ pub fn shown(path: &Path) -> String {
 
 /// Returns whether the file is a picture from its first bytes, or the picture decoder has the better error for it: missing,
 /// empty, a folder, a device or a pipe.
-fn is_picture(path: &Path) -> bool {
+fn is_image(path: &Path) -> bool {
     if !path.is_file() {
         return true;
     }
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    matches!(read, Ok(0) | Err(_)) || picture::begins_as_picture(&head)
+    matches!(read, Ok(0) | Err(_)) || image_file::begins_as_image(&head)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The interface of heads, the one that each family's file implements, and the checks between the two.
 
 use visiond_kernels::filter::{FilterSpec, Filtered, Record, ScoreCode};
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
+use visiond_kernels::placement::{Fit, Mapping};
 
 use super::decoded::Decoded;
 use super::misfit::Misfit;
@@ -11,7 +11,8 @@ use super::outputs::{ModelOutputs, NamedOutput};
 use super::rows::logit_floor;
 use crate::backend::TensorInfo;
 
-/// Reads the outputs of one family of models.
+/// Reads the outputs of one family of models. It is a trait because [`checked`] makes it of any [`Decoder`], each of which has a
+/// layout of its own.
 pub trait Head: Send {
     /// Decodes one frame's outputs into `out`, which is cleared first.
     ///

@@ -1,12 +1,16 @@
 //! Cards that fit and cards that do not, and outputs that no model should give.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod corners;
+mod filter;
+mod values;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use visiond_kernels::filter::Values;
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::{MaskParts, MaskSpec};
+use visiond_kernels::placement::{Fit, Mapping};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::remedy::with_remedy;

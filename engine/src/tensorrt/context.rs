@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::sync::Arc;
 
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::cuda::{CudaStream, DeviceAddress};
 
 use super::abi::runtime::{Context as ContextClass, Engine as EngineClass, Inspector};
@@ -222,7 +223,7 @@ impl TrtContext {
         // After a kernel fault the process has lost the GPU, and that is the error. During a capture, this call itself is
         // refused.
         match stream.synchronize() {
-            Err(error) if error.is_sticky() => Err(error.into()),
+            Err(error) if is_gpu_lost(&error) => Err(error.into()),
             _ => Err(refused.into()),
         }
     }

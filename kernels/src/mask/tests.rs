@@ -1,10 +1,12 @@
 //! Masks of small frames that can be checked by eye, and of any numbers.
 
+mod kernel;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::filter::Values;
-use crate::letterbox::{Fit, Mapping, Resize};
+use crate::placement::{Fit, Mapping, Resize};
 use crate::tensor::{DType, TensorRef};
 
 /// A mask of lines in which `#` is a pixel of the object.

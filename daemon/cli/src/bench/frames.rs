@@ -4,12 +4,13 @@ use std::ops::Deref;
 use std::path::Path;
 
 use visiond_capture::Buffers;
-use visiond_capture::source::Next;
 use visiond_config::types::{ImagesConfig, Pace, PatternConfig, SourceConfig, VideoConfig};
 use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
 use visiond_kernels::buffer::{Memory, MemoryKind};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
+
+use crate::next_frame::next_frame;
 
 /// Maximum number of distinct frames; after them the first one follows.
 const FRAMES: u64 = 100;
@@ -23,18 +24,16 @@ pub fn read_frames(name: &str, most: u64) -> Result<impl Iterator<Item = Result<
     let source = visiond_capture::open(&source(name, most), "bench", &Buffers::default());
     let mut source = source.map_err(|error| ExitError::new(Exit::Input, error))?;
     let (name, mut bytes) = (name.to_owned(), 0);
-    let next = move || loop {
+    let next = move || {
         if bytes >= BYTES {
             return None;
         }
-        match source.next(&stop) {
-            Ok(Next::Frame(frame)) => {
+        match next_frame(source.as_mut(), &stop, |_, _| Ok(())).transpose()? {
+            Ok(frame) => {
                 bytes += frame.layout.size_bytes();
-                return Some(kept(&frame, &name));
+                Some(kept(&frame, &name))
             }
-            Ok(Next::Lost { .. } | Next::Waiting { .. }) => {}
-            Ok(Next::End | Next::Stopped) => return None,
-            Err(error) => return Some(Err(ExitError::new(Exit::Input, error))),
+            Err(error) => Some(Err(ExitError::new(Exit::Input, error))),
         }
     };
     Ok(std::iter::from_fn(next).take(most as usize))
@@ -115,7 +114,7 @@ fn source(name: &str, frames: u64) -> SourceConfig {
     if name == "pattern" {
         // As fast as possible; frames that it loses do not matter here.
         SourceConfig::Pattern(PatternConfig { fps: 1000.0, ..PatternConfig::default() })
-    } else if path.is_dir() || is_picture(path) {
+    } else if path.is_dir() || is_image(path) {
         SourceConfig::Images(ImagesConfig { path: path.to_owned(), ..ImagesConfig::default() })
     } else {
         let (url, max_frames) = (name.to_owned(), Some(frames));
@@ -124,7 +123,7 @@ fn source(name: &str, frames: u64) -> SourceConfig {
 }
 
 /// Returns whether the file is a picture, from its first bytes.
-fn is_picture(path: &Path) -> bool {
+fn is_image(path: &Path) -> bool {
     let reader = image::ImageReader::open(path).and_then(|reader| reader.with_guessed_format());
     // An animated GIF is a video too, and a still GIF works as one.
     reader.is_ok_and(|reader| reader.format().is_some_and(|format| format != image::ImageFormat::Gif))

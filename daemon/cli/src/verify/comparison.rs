@@ -14,7 +14,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptio
 use visiond_engine::engine::{Engine, EngineOptions, ModelFile};
 use visiond_flow::frame::Frame;
 use visiond_kernels::frame::FrameView;
-use visiond_service::{ServiceError, detector_exit, model_trial, run_exit};
+use visiond_service::{ServiceError, detector_exit, model_trial};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 use visiond_system::stop::Stop;
@@ -27,7 +27,7 @@ use crate::sample_model::stem;
 
 /// The two models, and their differences so far.
 pub struct Comparison {
-    pub runners: [PictureRunner; 2],
+    pub runners: [FrameRunner; 2],
     pairs: OutputPairs,
     pub tensors: Vec<TensorDifference>,
     pub agreement: Agreement,
@@ -54,7 +54,7 @@ impl Comparison {
             );
             return Err(ExitError::new(Exit::Config, message));
         }
-        let runner = |model| PictureRunner::new(model, floor as f32, models[0].card.iou_threshold, true);
+        let runner = |model| FrameRunner::new(model, floor as f32, models[0].card.iou_threshold, true);
         let (first, second) = (runner(&models[0])?, runner(&models[1])?);
         let [a, b] = [&first.detector, &second.detector];
         let refuse = |error: CompareError| ExitError::new(Exit::Model, error);
@@ -98,7 +98,9 @@ impl Comparison {
             }
         };
         for runner in &mut self.runners {
-            runner.run(&view).map_err(|error| ExitError::new(run_exit(&error), format!("{name}: {error}")))?;
+            runner
+                .run(&view)
+                .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), format!("{name}: {error}")))?;
         }
         let picture = self.pictures.len();
         let [first, second] = &self.runners;
@@ -169,11 +171,19 @@ fn load_engine(
     let sha256 = match model_trial::try_model(&model, &config, &stop) {
         // Loading it was no problem, and the card of the other model may do.
         Err(error) if error.exit() == Exit::Config => None,
-        Err(ServiceError::Model { error, .. }) => return Err(ExitError::new(Exit::Model, error)),
-        tried => tried?,
+        Err(error) => {
+            let exit = error.exit();
+            // The error names the model by its path.
+            return Err(match error {
+                ServiceError::Model { error, .. } => ExitError::new(exit, error),
+                other => ExitError::new(exit, other),
+            });
+        }
+        Ok(sha256) => sha256,
     };
     let options = EngineOptions { sha256, ..config.options(&BTreeMap::new()) };
-    let engine = Engine::load(path, &options).map_err(|error| ExitError::new(Exit::Model, error))?;
+    let engine =
+        Engine::load(path, &options).map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), error))?;
     let card = Card::for_model(path, card, engine.metadata(), engine.inputs(), engine.outputs());
     Ok((engine, card))
 }
@@ -199,14 +209,14 @@ pub struct ComparedModel {
 }
 
 /// Runs a model on pictures.
-pub struct PictureRunner {
+pub struct FrameRunner {
     pub model: ComparedModel,
     pub detector: Detector,
     /// The detections of the last picture, best first.
     pub found: Vec<Detection>,
 }
 
-impl PictureRunner {
+impl FrameRunner {
     /// Prepares a detector that returns detections with a score of at least `score_threshold`, and `raw_outputs` if asked.
     pub fn new(
         model: &ModelWithCard,

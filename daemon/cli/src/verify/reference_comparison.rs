@@ -7,11 +7,10 @@ use visiond_engine::compare::{Agreement, MatchLimits, overlap};
 use visiond_engine::detector::Detection;
 use visiond_engine::heads::Family;
 use visiond_flow::frame::Frame;
-use visiond_service::run_exit;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
-use super::comparison::{ModelWithCard, PictureRunner};
+use super::comparison::{FrameRunner, ModelWithCard};
 use super::reference::{Form, Reference, ReferencePicture};
 use crate::media_decoder::MediaItem;
 use crate::output::complain;
@@ -22,7 +21,7 @@ const SAME_OBJECT_IOU: f64 = 0.9;
 
 /// A model and a reference, and their differences so far.
 pub struct ReferenceComparison {
-    pub runner: PictureRunner,
+    pub runner: FrameRunner,
     pub reference: Reference,
     /// By the limits of the user, and by stricter ones.
     pub agreements: [(MatchLimits, Agreement); 2],
@@ -60,7 +59,7 @@ impl ReferenceComparison {
         }
         let scores = reference.pictures.iter().filter_map(|picture| picture.detections.last());
         let lowest = scores.map(|detection| detection.score).min_by(f32::total_cmp);
-        let runner = PictureRunner::new(model, floor as f32, model.card.iou_threshold, false)?;
+        let runner = FrameRunner::new(model, floor as f32, model.card.iou_threshold, false)?;
         let names = runner.detector.keypoint_names();
         let agreement = |limits| (limits, Agreement::within(threshold as f32, limits).with_keypoints(names));
         Ok(Self {
@@ -108,7 +107,9 @@ impl ReferenceComparison {
                 return Ok(());
             }
         };
-        self.runner.run(&view).map_err(|error| ExitError::new(run_exit(&error), format!("{name}: {error}")))?;
+        self.runner
+            .run(&view)
+            .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), format!("{name}: {error}")))?;
         let picture = self.pictures.len();
         let ReferencePicture { mut detections, ids } = std::mem::take(&mut self.reference.pictures[file]);
         let size = [frame.layout.width() as f32, frame.layout.height() as f32];

@@ -715,12 +715,12 @@ fn a_camera_that_finds_the_gpu_lost_ends_the_daemon() {
     let run = alone(vec![Opening::Error(SourceError::gpu_lost("cuvidDecodePicture failed (719)"))]);
     wait_until("the end", || run.stop.is_raised());
     run.thread.join().unwrap();
-    assert_eq!(run.needs_restart.get().unwrap().exit, Exit::Gpu);
+    assert_eq!(run.needs_restart.get().unwrap().exit, Exit::GpuLost);
 }
 
 #[test]
 fn a_camera_whose_device_list_is_too_old_ends_the_daemon_for_a_new_one() {
-    let refused = SourceError { restart: Some(Exit::Input), ..SourceError::transient("not in the device list") };
+    let refused = SourceError { message: "not in the device list".into(), kind: SourceErrorKind::DeviceListOutdated };
     let run = alone(vec![Opening::Error(refused)]);
     wait_until("the end", || run.stop.is_raised());
     run.thread.join().unwrap();

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::cuda::{CudaStream, Event};
 use visiond_kernels::filter::FilterSpec;
 use visiond_kernels::frame::FrameView;
-use visiond_kernels::letterbox::Mapping;
 use visiond_kernels::mask::{Mask, MaskJob};
+use visiond_kernels::placement::Mapping;
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 
@@ -198,7 +199,7 @@ impl CudaRunner {
                 run.graphs[count - 1][usize::from(overlapped)] = Some(graph);
                 self.recording.has_worked();
             }
-            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) if is_gpu_lost(&error) => return Err(error),
             Err(error) => match self.recording.was_refused() {
                 Some(pause) => {
                     log::debug!("no CUDA graph was recorded; visiond tries again after {pause} runs: {error}")
