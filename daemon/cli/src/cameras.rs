@@ -318,7 +318,7 @@ impl Camera {
             let mut losses = 0;
             let mut lost = |_, _| {
                 losses += 1;
-                if losses < FRAMES { Ok(()) } else { Err(SourceError::transient("no frame is whole")) }
+                if losses < FRAMES { Ok(()) } else { Err(SourceError::transient("no frame is whole: check the cable")) }
             };
             for _ in 0..FRAMES {
                 let Some(frame) = next_frame(&mut source, &stop, &mut lost)? else { break };

@@ -11,6 +11,8 @@ union! {
     pub enum BlankSource {
         /// Frames of one grey, made here.
         Blank(BlankConfig) = "blank",
+        /// None.
+        Nothing = "nothing",
     }
 }
 

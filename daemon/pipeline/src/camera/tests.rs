@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use visiond_capture::source::{Opener, Worked};
+use visiond_capture::source::{Opener, SourceErrorKind, Worked};
 use visiond_flow::clock::{SystemClock, simulated::SimulatedClock};
 use visiond_flow::frame::FramePool;
 use visiond_flow::metrics::{DropCause, LossCause};
