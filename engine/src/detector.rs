@@ -15,6 +15,7 @@ mod runner;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use visiond_kernels::cuda::is_gpu_lost;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::mask::{ClassRegion, Mask, MaskJob};
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
@@ -437,7 +438,7 @@ fn runner(
     if let Some(program) = engine.tensorrt().filter(|_| !options.raw_outputs) {
         match CudaRunner::new(engine, program, &inputs, card, head, score_threshold) {
             Ok((runner, head)) => return Ok((Box::new(runner), head)),
-            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) if is_gpu_lost(&error) => return Err(error),
             Err(error) => refused = Some(error),
         }
     }

@@ -54,6 +54,7 @@ pub enum BufferError {
         /// The kind asked for.
         kind: MemoryKind,
         /// The error from CUDA.
+        #[source]
         error: CudaError,
     },
     /// The GPU, named with its SM, does not support this kind.

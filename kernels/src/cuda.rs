@@ -19,7 +19,7 @@ mod stream;
 mod tegra;
 
 pub use device::{Device, DeviceAddress, DeviceFacts};
-pub use error::{CudaError, DeviceError, ModuleError};
+pub use error::{CudaError, DeviceError, GpuLost, ModuleError, is_gpu_lost};
 pub use event::Event;
 pub use graph::Graph;
 pub use memory::{DeviceBuffer, RegisteredPages};

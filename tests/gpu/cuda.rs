@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::cuda::{
-    CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Event, Function, Module, ModuleError,
+    CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Event, Function, Module, ModuleError, is_gpu_lost,
 };
 
 use crate::measure;
@@ -133,7 +133,7 @@ pub fn run(setup: &Setup, report: &mut Report, fault: bool) -> Result<(), Failur
     across_graphs(&kit, report)?;
     modules(&kit, report)?;
     flat(&kit, report)?;
-    sticky(report)
+    lost(report)
 }
 
 fn address(buffer: &UnifiedBuffer) -> Result<DeviceAddress, Failure> {
@@ -212,7 +212,7 @@ fn graphs(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let own = kit.stream.capture(|stream| kit.add_one(stream, from, there.address()).and(Err::<(), _>(own_error())));
     kit.add_one(&kit.stream, from, there.address())?;
     let usable = kit.stream.synchronize().is_ok();
-    let refuses = matches!(&refused, Some(error) if !error.is_sticky()) && own.err() == Some(own_error());
+    let refuses = matches!(&refused, Some(error) if !is_gpu_lost(error)) && own.err() == Some(own_error());
     let seen = refused.map_or_else(|| "no error".to_owned(), |error| error.to_string());
     report.figure(ROW, "an allocation within a recording", "an error, the stream usable", seen, refuses && usable);
     Ok(())
@@ -307,27 +307,27 @@ fn flat(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
 }
 
 /// Returns the error of a kernel that writes to an invalid address, in its own process, because that loses the GPU.
-fn sticky(report: &mut Report) -> Result<(), Failure> {
+fn lost(report: &mut Report) -> Result<(), Failure> {
     let child = Command::new(std::env::current_exe()?).args(["cuda", "--fault"]).output()?;
     let seen = String::from_utf8_lossy(&child.stdout).trim().to_owned();
-    let sticky = child.status.success() && seen.ends_with("sticky, sticky");
+    let lost = child.status.success() && seen.ends_with("lost, lost, lost");
     let errors = String::from_utf8_lossy(&child.stderr).lines().last().unwrap_or_default().to_owned();
-    report.figure(ROW, "a kernel that faults", "sticky, and every call after it", format!("{seen} {errors}"), sticky);
+    report.figure(ROW, "a kernel that faults", "the GPU is lost to each later call", format!("{seen} {errors}"), lost);
     Ok(())
 }
 
-/// Prints the fault's error and whether the next call's is sticky too.
+/// Prints the fault's error, and for it, the next call and [`Device::lost`] whether they know that the GPU is lost.
 fn lose_the_gpu(kit: &Kit) -> Result<(), Failure> {
     // SAFETY: the kernel has no argument. That it faults is the point: the process ends after this.
     unsafe { kit.fault.launch([1; 3], [1; 3], 0, &kit.stream, &mut []) }?;
     let first = kit.stream.synchronize().err();
     let second = DeviceBuffer::new(&kit.device, BYTES).err();
     let word = |error: &Option<CudaError>| match error {
-        Some(error) if error.is_sticky() => "sticky",
-        Some(_) => "not sticky",
+        Some(error) if is_gpu_lost(error) => "lost",
+        Some(_) => "not lost",
         None => "no error",
     };
     let text = first.as_ref().map_or_else(String::new, ToString::to_string);
-    println!("{text}: {}, {}", word(&first), word(&second));
+    println!("{text}: {}, {}, {}", word(&first), word(&second), word(&kit.device.lost()));
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use clap::Args;
 use visiond_kernels::color::ColorDescription;
-use visiond_kernels::cuda::Device;
+use visiond_kernels::cuda::{Device, is_gpu_lost};
 use visiond_kernels::frame::{FrameLayout, PixelFormat, PlaneLayout};
 use visiond_kernels::nvdec::{
     self, Chroma, NvdecError, Picture, Showing, Surface, VideoCodec, VideoDecoder, VideoKind,
@@ -296,7 +296,7 @@ fn damage(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result<
             };
             match pictures() {
                 Ok(()) => {}
-                Err(error) if error.is_sticky() => return Err(error.into()),
+                Err(error) if is_gpu_lost(&error) => return Err(error.into()),
                 Err(_) => {
                     failed += 1;
                     decoder = None;

@@ -125,7 +125,7 @@ impl SourceError {
 
     /// Creates the error of a process that has lost its GPU.
     pub fn gpu_lost(message: impl Into<Arc<str>>) -> Self {
-        Self { restart: Some(Exit::Gpu), ..Self::permanent(message) }
+        Self { restart: Some(Exit::GpuLost), ..Self::permanent(message) }
     }
 }
 

@@ -21,7 +21,7 @@ use visiond_engine::detector::DetectorError;
 use visiond_flow::message::{Message, Timings};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::nvtx;
-use visiond_service::{model_trial, run_exit};
+use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 use visiond_system::priority::wake_on_time;
@@ -114,7 +114,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         FrameBench { facts: Arc::new(loaded.facts(&detector)), detector, camera: "bench".into(), found: Vec::new() };
 
     let buffers = BufferConfig { memory: args.memory, ..BufferConfig::default() };
-    let buffers = Buffers::new(&buffers, loaded.device()).map_err(|error| ExitError::new(Exit::Usage, error))?;
+    let buffers = Buffers::new(&buffers, loaded.device())
+        .map_err(|error| ExitError::new(Exit::Usage.unless_gpu_lost(&error), error))?;
     let most = if iterations.duration.is_some() { u64::MAX } else { iterations.frames };
     let mut frames = read_frames(&args.source, most)?;
     let no_frames = || ExitError::new(Exit::Input, format!("{} has no frames: name another source", args.source));
@@ -198,7 +199,9 @@ impl FrameBench {
         let range = nvtx::range(c"preprocess");
         let name = &self.facts.name;
         let view = frame.view().map_err(|error| ExitError::new(Exit::Input, format!("{name}: {error}")))?;
-        let failed = |error: DetectorError| ExitError::new(run_exit(&error), format!("model {name}: {error}"));
+        let failed = |error: DetectorError| {
+            ExitError::new(Exit::Model.unless_gpu_lost(&error), format!("model {name}: {error}"))
+        };
         let run_id = self.detector.begin(&[view]).map_err(failed)?;
         let begun = Instant::now();
         drop(range);

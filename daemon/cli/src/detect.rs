@@ -19,7 +19,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError, MaskForm};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
 use visiond_flow::message::{AttributeMessage, DetectionMessage, Message, MessageModel, Timings};
-use visiond_service::{model_trial, run_exit};
+use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{clear_live_line, escape};
 use visiond_system::priority::wake_on_time;
@@ -99,8 +99,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let loaded = model_trial::load(&model, &engine, &Stop::new().map_err(ExitError::system)?)?;
     // Before the buffers, so that the GPU's kernels are loaded when kinds of memory are compared.
     let detector = loaded.required_detector()?;
-    let buffers =
-        Buffers::new(&args.video.buffers(), loaded.device()).map_err(|error| ExitError::new(Exit::Model, error))?;
+    let buffers = Buffers::new(&args.video.buffers(), loaded.device())
+        .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), error))?;
     let detection = DetectionRun {
         model: Arc::new(loaded.facts(&detector)),
         printer: DetectionPrinter::new(args.json, &args.files, &detector),
@@ -142,7 +142,9 @@ impl DetectionRun {
 
     fn detect(&mut self, file: usize, is_video: bool, frame: &Frame) -> Result<(), ExitError> {
         let name = frame.name.as_deref().unwrap_or_default();
-        let failed = |error: DetectorError| ExitError::new(run_exit(&error), format!("{}: {error}", escape(name)));
+        let failed = |error: DetectorError| {
+            ExitError::new(Exit::Model.unless_gpu_lost(&error), format!("{}: {error}", escape(name)))
+        };
         let taken_ns = SystemClock.monotonic_ns();
         let age = |now_ns: u64| now_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000;
         let view = match frame.view() {

@@ -87,7 +87,7 @@ pub type NeedsRestart = Arc<OnceLock<ExitError>>;
 
 /// Ends the daemon because `who` has found that only a new process can go on.
 pub fn end_for_restart(needs: &NeedsRestart, end: &Stop, who: &str, exit: Exit, reason: impl fmt::Display) {
-    let message = if exit == Exit::Gpu {
+    let message = if exit == Exit::GpuLost {
         let message = format!("unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}");
         log::error!(message_id = events::GPU_LOST; "{who}: {message}");
         message
@@ -344,7 +344,7 @@ impl Lane {
     /// Ends the daemon because the GPU is lost; drops the frames in hand as failed.
     fn give_up(&self, reason: String, state: &mut LaneState) {
         self.discard(state);
-        end_for_restart(&self.needs_restart, &self.end, &format!("model {}", self.metrics.name), Exit::Gpu, reason);
+        end_for_restart(&self.needs_restart, &self.end, &format!("model {}", self.metrics.name), Exit::GpuLost, reason);
     }
 
     /// Replaces the model if a reload has left another one; no run is in flight.
@@ -385,7 +385,7 @@ impl Lane {
                     model.runner = Some(runner);
                     return true;
                 }
-                Err(error) if error.fault == Fault::Process => {
+                Err(error) if error.fault == Fault::GpuLost => {
                     self.metrics.errors.add(1);
                     self.give_up(error.to_string(), state);
                     return false;
@@ -428,7 +428,7 @@ impl Lane {
                 }
                 fault => {
                     state.failures += 1;
-                    state.lost = (fault == Fault::Process).then(|| error.to_string());
+                    state.lost = (fault == Fault::GpuLost).then(|| error.to_string());
                     self.complain(&mut state.complaints, first, &error);
                     state.works.drain(..).for_each(|work| fail(&work));
                 }
@@ -462,7 +462,7 @@ impl Lane {
             }
             Err(error) => {
                 state.failures += 1;
-                state.lost = (error.fault == Fault::Process).then(|| error.to_string());
+                state.lost = (error.fault == Fault::GpuLost).then(|| error.to_string());
                 state.pacer.lost();
                 if let Some(first) = run.works.front() {
                     self.complain(&mut state.complaints, first, &error);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use visiond_engine::detector::{Detection, Detector, DetectorError, RunCounts, RunId, RunTimings};
 use visiond_engine::heads::FrameValues;
+use visiond_kernels::cuda::is_gpu_lost;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::nvtx;
 
@@ -15,8 +16,8 @@ pub enum Fault {
     Frame(usize),
     /// The whole run.
     Run,
-    /// The GPU: every later call of this process fails too.
-    Process,
+    /// Every later run too: the process has lost the GPU.
+    GpuLost,
 }
 
 /// Why a model could not run, with what that affects.
@@ -27,6 +28,7 @@ pub struct RunError {
     pub fault: Fault,
     /// What a frame's rows contradict, in words that are the same for every such frame.
     pub contradiction: Option<&'static str>,
+    #[source]
     error: Box<dyn Error + Send + Sync>,
 }
 
@@ -44,7 +46,7 @@ impl From<DetectorError> for RunError {
             _ => None,
         };
         let fault = match error {
-            ref error if error.is_fatal() => Fault::Process,
+            ref error if is_gpu_lost(error) => Fault::GpuLost,
             DetectorError::Frame { slot, .. } => Fault::Frame(slot),
             _ => Fault::Run,
         };
@@ -147,7 +149,7 @@ mod tests {
             (of_frame, Fault::Frame(3), "too small"),
             (DetectorError::NotInFlight, Fault::Run, "not in flight"),
             (DetectorError::Cuda(cuda(2)), Fault::Run, "cuLaunchKernel failed"),
-            (DetectorError::Cuda(cuda(700)), Fault::Process, "AN_ERROR (700)"),
+            (DetectorError::Cuda(cuda(700)), Fault::GpuLost, "AN_ERROR (700)"),
         ] {
             let error = RunError::from(error);
             assert!(error.fault == fault && error.to_string().contains(words), "{error:?}");

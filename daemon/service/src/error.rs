@@ -11,7 +11,7 @@ use visiond_engine::detector::DetectorError;
 use visiond_engine::engine::EngineError;
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::frame::FrameError;
-use visiond_pipeline::model_runner::{Fault, RunError};
+use visiond_pipeline::model_runner::RunError;
 use visiond_publish::PublishError;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::preflight::Certainty;
@@ -33,11 +33,12 @@ pub enum ServiceError {
         /// The model's name.
         model: String,
         /// The reason.
+        #[source]
         error: Box<ModelError>,
     },
     /// The memory for frames is not available.
     #[error("buffers.memory: {0}")]
-    Buffers(BufferError),
+    Buffers(#[source] BufferError),
     /// Annotated pictures cannot be stored.
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
@@ -90,6 +91,7 @@ impl ServiceError {
             Self::Http(error) => error.exit(),
             Self::System(_) | Self::Ending | Self::Panic => Exit::Failure,
         }
+        .unless_gpu_lost(self)
     }
 }
 
@@ -200,19 +202,14 @@ impl TrialError {
     }
 }
 
-/// Returns the exit status for a run that failed.
-pub fn run_exit(error: &DetectorError) -> Exit {
-    if error.is_fatal() { Exit::Gpu } else { Exit::Model }
-}
-
 /// Returns the exit status for a detector that cannot be made.
 pub fn detector_exit(error: &DetectorError) -> Exit {
     match error {
-        error if error.is_fatal() => Exit::Gpu,
         DetectorError::Engine(_) | DetectorError::Preprocess(_) => Exit::Model,
         // The card or the limits ask for something that the model does not have.
         _ => Exit::Config,
     }
+    .unless_gpu_lost(error)
 }
 
 /// Why a trial failed; the texts go behind the model's name.
@@ -235,6 +232,7 @@ pub enum CanaryError {
         /// The frame.
         sample: String,
         /// The reason.
+        #[source]
         error: RunError,
     },
     /// An output does not have its declared shape.
@@ -283,17 +281,23 @@ impl CanaryError {
     /// Returns the exit status for this error.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Run { error, .. } if error.fault == Fault::Process => Exit::Gpu,
             Self::TooSlow { .. } | Self::Run { .. } | Self::Shape { .. } | Self::NotFinite { .. } => Exit::Model,
             Self::Detector(error) => detector_exit(error),
             Self::Frame(_) | Self::Memory(_) | Self::Thread(_) | Self::Panic => Exit::Failure,
         }
+        .unless_gpu_lost(self)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use visiond_kernels::cuda::CudaError;
+    use visiond_kernels::buffer::MemoryKind;
+    use visiond_kernels::cuda::{CudaError, ModuleError};
+    use visiond_kernels::filter::FilterError;
+    use visiond_kernels::frame::FrameCopyError;
+    use visiond_kernels::mask::MaskError;
+    use visiond_kernels::preprocess::PreprocessError;
+    use visiond_pipeline::model_runner::Fault;
 
     use super::*;
 
@@ -304,7 +308,7 @@ mod tests {
         let path = || PathBuf::from("net.onnx");
         let limit = Duration::from_secs(1);
         let refused = |exit| trial(TrialError::Refused { text: String::new(), exit, certainty: Certainty::OnlyHere });
-        assert_eq!([refused(Exit::Config), refused(Exit::Gpu)], [Exit::Config, Exit::Gpu]);
+        assert_eq!([refused(Exit::Config), refused(Exit::GpuLost)], [Exit::Config, Exit::GpuLost]);
         for error in [
             TrialError::Ended { path: path(), how: String::new() },
             TrialError::Memory { path: path(), limit: String::new() },
@@ -317,8 +321,8 @@ mod tests {
         assert_eq!(trial(TrialError::Start(io::ErrorKind::OutOfMemory.into())), Exit::Failure);
 
         let canary = |error: CanaryError| model(ModelError::Canary(error));
-        let run = |fault| CanaryError::Run { sample: String::new(), error: RunError::new(fault, "it fails") };
-        assert_eq!([canary(run(Fault::Run)), canary(run(Fault::Process))], [Exit::Model, Exit::Gpu]);
+        let fails = RunError::new(Fault::Run, "it fails");
+        assert_eq!(canary(CanaryError::Run { sample: String::new(), error: fails }), Exit::Model);
         assert_eq!(canary(CanaryError::TooSlow { sample: String::new(), limit }), Exit::Model);
         assert_eq!(canary(CanaryError::Panic), Exit::Failure);
 
@@ -331,13 +335,55 @@ mod tests {
         ] {
             assert_eq!(ExitError::from(error).exit, exit);
         }
-        // An illegal address costs the process its GPU.
-        let lost = DetectorError::Cuda(CudaError { call: "cuLaunchKernel", code: 700, name: String::new() });
-        assert_eq!([run_exit(&lost), detector_exit(&lost)], [Exit::Gpu; 2]);
         let unread = EngineError::Unreadable(path(), io::ErrorKind::InvalidData.into());
         assert_eq!(detector_exit(&DetectorError::Engine(unread)), Exit::Model);
-        let other = DetectorError::NoRawOutputs;
-        assert_eq!([run_exit(&other), detector_exit(&other)], [Exit::Model, Exit::Config]);
+        assert_eq!(detector_exit(&DetectorError::NoRawOutputs), Exit::Config);
+    }
+
+    #[test]
+    fn a_gpu_that_is_lost_ends_with_7_wherever_it_shows() {
+        // An illegal address, and too little memory.
+        for (code, lost) in [(700, true), (2, false)] {
+            let cuda = || CudaError { call: "cuMemAlloc", code, name: String::new() };
+            let buffer = || BufferError::Cuda { bytes: 1, kind: MemoryKind::Mapped, error: cuda() };
+            let module = || ModuleError::NoFunction { module: "filter", function: "filter".into(), error: cuda() };
+            let detectors: [fn(CudaError, BufferError, ModuleError) -> DetectorError; 12] = [
+                |cuda, _, _| cuda.into(),
+                |_, buffer, _| buffer.into(),
+                |cuda, _, _| EngineError::from(cuda).into(),
+                |_, buffer, _| EngineError::from(buffer).into(),
+                |cuda, _, _| FilterError::from(cuda).into(),
+                |_, _, module| FilterError::from(module).into(),
+                |_, buffer, _| MaskError::from(buffer).into(),
+                |_, _, module| MaskError::from(module).into(),
+                |_, _, module| PreprocessError::from(module).into(),
+                |cuda, _, _| PreprocessError::from(FrameCopyError::from(cuda)).into(),
+                |_, buffer, _| DetectorError::Frame { slot: 0, error: buffer.into() },
+                |cuda, _, _| EngineError::Backend(Box::new(cuda)).into(),
+            ];
+            for make in detectors {
+                let detector = || make(cuda(), buffer(), module());
+                let sample = String::new;
+                let errors = [
+                    ModelError::from(detector()),
+                    ModelError::from(CanaryError::Detector(detector())),
+                    ModelError::from(CanaryError::Run { sample: sample(), error: detector().into() }),
+                ];
+                for error in errors {
+                    let error = ServiceError::model("objects", error);
+                    assert_eq!(error.exit() == Exit::GpuLost, lost, "{error:?}");
+                }
+            }
+            let others: [ServiceError; 4] = [
+                ServiceError::model("objects", EngineError::from(cuda())),
+                ServiceError::model("objects", EngineError::from(buffer())),
+                ServiceError::model("objects", CanaryError::from(buffer())),
+                ServiceError::Buffers(buffer()),
+            ];
+            for error in others {
+                assert_eq!(error.exit() == Exit::GpuLost, lost, "{error:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Exit statuses, the same for every command.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
+
+use visiond_kernels::cuda::is_gpu_lost;
 
 static SKIP_CLEANUP: AtomicBool = AtomicBool::new(false);
 
@@ -29,7 +32,7 @@ pub enum Exit {
     /// An output (file, socket, disk, pipe) cannot be written.
     Output = 6,
     /// The GPU failed in a way that only a new process recovers from.
-    Gpu = 7,
+    GpuLost = 7,
     /// The outputs of two compared models differ, or a model's and a reference's.
     Differs = 8,
 }
@@ -52,17 +55,22 @@ Exit status:
     ///
     /// The clean-up of CUDA and TensorRT would wait for a GPU that hangs, or crash over a lost context and lose the status.
     pub fn leave(self) -> std::process::ExitCode {
-        if self == Self::Gpu || SKIP_CLEANUP.load(Ordering::Relaxed) {
+        if self == Self::GpuLost || SKIP_CLEANUP.load(Ordering::Relaxed) {
             // SAFETY: the call ends the process and runs no more of its code; sinks were closed and the log is not buffered.
             unsafe { libc::_exit(self.code().into()) };
         }
         self.into()
     }
 
+    /// Returns this status, or [`GpuLost`](Self::GpuLost) if that is the reason for `error`.
+    pub fn unless_gpu_lost(self, error: &(dyn Error + 'static)) -> Self {
+        if is_gpu_lost(error) { Self::GpuLost } else { self }
+    }
+
     /// Returns the status with this number.
     pub fn from_code(code: u8) -> Option<Self> {
         use Exit::*;
-        let all = [Success, Failure, Usage, Config, Model, Input, Output, Gpu, Differs];
+        let all = [Success, Failure, Usage, Config, Model, Input, Output, GpuLost, Differs];
         all.into_iter().find(|exit| exit.code() == code)
     }
 

@@ -85,7 +85,10 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
     let bytes = rewritten.as_ref().map_or(&bytes, |rewritten| &rewritten.bytes);
     let capabilities = refusals::capabilities(abi.layout, &options, device.as_deref());
     let job = BuildJob { library, device: device.as_ref(), typing, monitor, onnx, resized };
-    let plan = job.run(bytes, &file, &mut options, &profiles, &capabilities)?;
+    let plan = job.run(bytes, &file, &mut options, &profiles, &capabilities);
+    // TensorRT does not say so.
+    let lost = || device.as_ref().and_then(|device| device.lost());
+    let plan = plan.map_err(|error| lost().map_or(error, BuildError::from))?;
     Ok(Built {
         sha256: Sha256::digest(&plan).iter().map(|byte| format!("{byte:02x}")).collect(),
         plan,

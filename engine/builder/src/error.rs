@@ -77,7 +77,7 @@ pub enum BuildError {
     },
     /// Calibration failed.
     #[error("calibration failed: {0}")]
-    Calibration(CalibrationError),
+    Calibration(#[source] CalibrationError),
     /// A file cannot be written.
     #[error("cannot write {path}: {error}; {}", write_remedy(error))]
     Write {

@@ -173,14 +173,6 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether the process has lost the GPU, so that only a new process can use it again.
-    pub fn is_fatal(&self) -> bool {
-        match self {
-            Self::Cuda(error) => error.is_sticky(),
-            _ => false,
-        }
-    }
-
     /// Returns the error for a shape given to an input that the model at `path` does not have.
     pub fn no_such_input(path: &Path, name: &str, inputs: &[TensorInfo]) -> Self {
         let inputs = inputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");

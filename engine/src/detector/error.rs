@@ -3,7 +3,6 @@
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::cuda::CudaError;
 use visiond_kernels::filter::FilterError;
-use visiond_kernels::frame::FrameCopyError;
 use visiond_kernels::mask::MaskError;
 use visiond_kernels::preprocess::PreprocessError;
 
@@ -30,6 +29,7 @@ pub enum DetectorError {
         /// The index of the frame in the run.
         slot: usize,
         /// The reason.
+        #[source]
         error: PreprocessError,
     },
     /// The number of frames is 0 or too large.
@@ -92,24 +92,5 @@ impl DetectorError {
     /// Returns the error for what the card's `key` says, such as `input.size`, with its place in the file.
     pub(super) fn at(card: &Card, key: &str, message: impl AsRef<str>) -> Self {
         Self::Card(card.problem_at(key, message.as_ref()))
-    }
-
-    /// Whether the process has lost the GPU and must exit.
-    pub fn is_fatal(&self) -> bool {
-        let cuda = match self {
-            Self::Cuda(error) | Self::Buffer(BufferError::Cuda { error, .. }) => Some(error),
-            Self::Filter(error) => error.cuda(),
-            Self::Masks(error) => error.cuda(),
-            Self::Preprocess(error) | Self::Frame { error, .. } => match error {
-                PreprocessError::Cuda(error)
-                | PreprocessError::Buffer(BufferError::Cuda { error, .. })
-                | PreprocessError::Copy(FrameCopyError::Cuda(error)) => Some(error),
-                PreprocessError::Module(error) => error.cuda(),
-                _ => None,
-            },
-            Self::Engine(error) => return error.is_fatal(),
-            _ => None,
-        };
-        cuda.is_some_and(CudaError::is_sticky)
     }
 }

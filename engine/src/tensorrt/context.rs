@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::sync::Arc;
 
-use visiond_kernels::cuda::{CudaStream, DeviceAddress};
+use visiond_kernels::cuda::{CudaStream, DeviceAddress, is_gpu_lost};
 
 use super::abi::runtime::{Context as ContextClass, Engine as EngineClass, Inspector};
 use super::abi::{Owned, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
@@ -222,7 +222,7 @@ impl TrtContext {
         // After a kernel fault the process has lost the GPU, and that is the error. During a capture, this call itself is
         // refused.
         match stream.synchronize() {
-            Err(error) if error.is_sticky() => Err(error.into()),
+            Err(error) if is_gpu_lost(&error) => Err(error.into()),
             _ => Err(refused.into()),
         }
     }

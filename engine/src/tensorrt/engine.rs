@@ -55,7 +55,7 @@ impl TrtEngine {
         device.bind()?;
         let recorder = ErrorRecorder::new(library.abi().layout);
         let mut loaded = Self {
-            deserialized: Deserialized::new(library, recorder, plan)?,
+            deserialized: Deserialized::new(library, recorder, plan).map_err(|error| cause(device, error))?,
             library,
             device: device.clone(),
             tensors: Vec::new(),
@@ -263,7 +263,7 @@ impl TrtEngine {
     ) -> Result<T, EngineError> {
         let _making = self.making.lock();
         self.device.bind()?;
-        Ok(make(self.deserialized.engine.get())?)
+        make(self.deserialized.engine.get()).map_err(|error| cause(&self.device, error))
     }
 
     /// Returns the error for a refused call, with the reported errors.
@@ -343,6 +343,11 @@ pub(super) fn deserialize(
         doing: "load the engine".to_owned(),
         reported: recorder.take(),
     })
+}
+
+/// Returns why TensorRT refused: the GPU is lost, or what it says itself.
+fn cause(device: &Device, refused: TensorRtError) -> EngineError {
+    device.lost().map_or_else(|| refused.into(), EngineError::from)
 }
 
 /// Returns TensorRT's name for an element type.

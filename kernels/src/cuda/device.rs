@@ -12,7 +12,7 @@ use cudarc::driver::sys::{CUcontext, CUctx_flags, CUdevice};
 use parking_lot::Mutex;
 
 use super::driver::Driver;
-use super::error::{CudaError, DeviceError, code};
+use super::error::{CudaError, DeviceError, code, is_gpu_lost};
 
 /// The primary context of one GPU, which CUDA's runtime API, and therefore TensorRT, uses too.
 ///
@@ -184,6 +184,12 @@ impl Device {
         }
     }
 
+    /// Returns the error that lost the GPU, if it is lost. A library that works on the GPU does not say so when it refuses a
+    /// call.
+    pub fn lost(&self) -> Option<CudaError> {
+        self.memory_info().err().filter(|error| is_gpu_lost(error))
+    }
+
     /// Returns the free memory; on an integrated GPU the machine's available memory, which includes what the kernel can reclaim
     /// and CUDA's own figure does not.
     pub fn memory_free_bytes(&self) -> Result<u64, CudaError> {
@@ -192,10 +198,15 @@ impl Device {
         {
             return Ok(available);
         }
+        Ok(self.memory_info()?.0 as u64)
+    }
+
+    /// Returns the free and the whole memory in bytes, as CUDA counts them.
+    fn memory_info(&self) -> Result<(usize, usize), CudaError> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both outlive the call; the context is current.
         unsafe { self.driver()?.memory_info(&mut free, &mut total) }?;
-        Ok(free as u64)
+        Ok((free, total))
     }
 }
 

@@ -1,8 +1,22 @@
 //! Errors of CUDA.
 
+use std::error::Error;
+use std::{fmt, iter};
+
+/// The process has lost the GPU: every later call fails too, and only a new process gets a working context.
+///
+/// It is the source of the [`CudaError`] that lost it, and so of each error that follows from that one: [`is_gpu_lost`] asks.
+#[derive(Debug, thiserror::Error)]
+#[error("the process has lost the GPU")]
+pub struct GpuLost;
+
+/// Whether `error` follows from the loss of the GPU.
+pub fn is_gpu_lost(error: &(dyn Error + 'static)) -> bool {
+    iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source()).any(|error| error.is::<GpuLost>())
+}
+
 /// A failed call of the driver API.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{call} failed: {name} ({code}){}", remedy(*.code))]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaError {
     /// The name of the function.
     pub call: &'static str,
@@ -12,15 +26,21 @@ pub struct CudaError {
     pub name: String,
 }
 
-impl CudaError {
-    /// Whether the process has lost the GPU: every later call fails too, and only a new process gets a working context.
-    ///
-    /// These are ECC and NVLink errors, kernel faults (address, instruction, stack, assertion, timeout), a lost MPS client, an
-    /// external device's fault, and the driver's own "unknown error".
-    pub fn is_sticky(&self) -> bool {
+impl fmt::Display for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, code, name } = self;
+        write!(f, "{call} failed: {name} ({code}){}", remedy(*code))
+    }
+}
+
+impl Error for CudaError {
+    /// Returns [`GpuLost`] for ECC and NVLink errors, kernel faults (address, instruction, stack, assertion, timeout), a lost
+    /// MPS client, an external device's fault, and the driver's own "unknown error".
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         // ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, CONTAINED, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, CONTEXT_IS_DESTROYED, ASSERT,
         // HARDWARE_STACK_ERROR to LAUNCH_FAILED, TENSOR_MEMORY_LEAK, MPS_CLIENT_TERMINATED, EXTERNAL_DEVICE, UNKNOWN.
         matches!(self.code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
+            .then_some(&GpuLost as _)
     }
 }
 
@@ -131,6 +151,7 @@ pub enum ModuleError {
         /// The GPU's name and SM.
         gpu: String,
         /// The error from the driver.
+        #[source]
         error: CudaError,
         /// The compiler's log; may be empty.
         log: String,
@@ -146,21 +167,12 @@ pub enum ModuleError {
         /// The name of the kernel.
         function: String,
         /// The error from the driver.
+        #[source]
         error: CudaError,
     },
     /// The GPU cannot be reached.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-}
-
-impl ModuleError {
-    /// Returns the error from the driver, if there is one.
-    pub fn cuda(&self) -> Option<&CudaError> {
-        match self {
-            Self::Compile { error, .. } | Self::NoFunction { error, .. } | Self::Cuda(error) => Some(error),
-            Self::Damaged(_) => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -203,10 +215,10 @@ mod tests {
     #[test]
     fn faults_lose_the_process_its_gpu_and_refusals_do_not() {
         for code in [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999] {
-            assert!(error(code, "").is_sticky(), "{code}");
+            assert!(is_gpu_lost(&error(code, "")), "{code}");
         }
         for code in [1, 2, 100, 200, 201, 218, 222, 400, 600, 701, 704, 708, 712, 713, 720, 801, 900, 901, 908] {
-            assert!(!error(code, "").is_sticky(), "{code}");
+            assert!(!is_gpu_lost(&error(code, "")), "{code}");
         }
     }
 

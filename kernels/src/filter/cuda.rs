@@ -38,17 +38,6 @@ pub enum FilterError {
     Outputs(usize, usize),
 }
 
-impl FilterError {
-    /// Returns the error from CUDA, if there is one.
-    pub fn cuda(&self) -> Option<&CudaError> {
-        match self {
-            Self::Cuda(error) | Self::Buffer(BufferError::Cuda { error, .. }) => Some(error),
-            Self::Module(error) => error.cuda(),
-            _ => None,
-        }
-    }
-}
-
 /// The candidate filter of one run in flight: its kernel, counters and list.
 ///
 /// A launch reads the outputs once and writes each candidate directly into mapped host memory (32 bytes and its points). So the

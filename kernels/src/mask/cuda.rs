@@ -38,17 +38,6 @@ pub enum MaskError {
     Outputs(usize, usize),
 }
 
-impl MaskError {
-    /// Returns the error from CUDA, if there is one.
-    pub fn cuda(&self) -> Option<&CudaError> {
-        match self {
-            Self::Cuda(error) | Self::Buffer(BufferError::Cuda { error, .. }) => Some(error),
-            Self::Module(error) => error.cuda(),
-            _ => None,
-        }
-    }
-}
-
 /// Makes the masks of one frame's objects on the GPU, equal to [`MaskAssembler`](super::MaskAssembler)'s to the last bit.
 ///
 /// One launch a frame, for the objects that were kept. The CPU writes what is wanted into mapped host memory and reads the

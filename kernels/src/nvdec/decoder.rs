@@ -30,7 +30,7 @@ use super::kind::{Chroma, VideoCodec, VideoKind};
 use super::library::Library;
 use super::limits::limits;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
-use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, Event};
+use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, Event, is_gpu_lost};
 
 /// Whether the process ends, so that decoders are left to that.
 static PROCESS_ENDS: AtomicBool = AtomicBool::new(false);
@@ -541,7 +541,7 @@ impl State {
             }
         }
         match decoded {
-            Err(error) if error.is_sticky() => return Err(error),
+            Err(error) if is_gpu_lost(&error) => return Err(error),
             Err(error) => {
                 log::debug!("a picture of the stream was not decoded: {error}");
                 self.failed |= bit;

@@ -53,31 +53,15 @@ pub enum NvdecError {
     /// The stream has other parameters than the decoder was made for.
     #[error("the stream has other parameters now: the decoder must be made again")]
     OtherParameters,
-    /// A call of the library failed.
-    #[error("{call} failed ({code}){}", remedy(*.code))]
-    Call {
-        /// The function.
-        call: &'static str,
-        /// The result, as in cuda.h.
-        code: u32,
-    },
+    /// A call of the library failed; the results are CUDA's.
+    #[error("{} failed ({}){}", .0.call, .0.code, remedy(.0.code))]
+    Call(#[source] CudaError),
     /// A call of CUDA failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
     /// Our own code failed while the library called it.
     #[error("visiond failed in a callback of the video parser: please report this")]
     Callback,
-}
-
-impl NvdecError {
-    /// Whether the process has lost the GPU: see [`CudaError::is_sticky`].
-    pub fn is_sticky(&self) -> bool {
-        match self {
-            Self::Call { code, .. } => CudaError { call: "", code: *code, name: String::new() }.is_sticky(),
-            Self::Cuda(error) => error.is_sticky(),
-            _ => false,
-        }
-    }
 }
 
 /// Returns what to do about a result, if known.

@@ -9,6 +9,7 @@ use super::abi::{
     CreateInfo, DecodeCaps, DecodeStatus, DecoderHandle, MapInfo, ParserHandle, ParserInfo, PictureStart, SourcePacket,
 };
 use super::error::NvdecError;
+use crate::cuda::CudaError;
 
 /// The library's soname, the same on every Linux. The driver brings it.
 const LIBRARY: &str = "libnvcuvid.so.1";
@@ -43,7 +44,7 @@ macro_rules! functions {
                     // SAFETY: the caller's promise.
                     match unsafe { (self.$method)($($argument),*) } {
                         0 => Ok(()),
-                        code => Err(NvdecError::Call { call: stringify!($symbol), code }),
+                        code => Err(NvdecError::Call(CudaError { call: stringify!($symbol), code, name: String::new() })),
                     }
                 }
             )*

@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use super::*;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
-use crate::cuda::{CudaStream, Device};
+use crate::cuda::{CudaError, CudaStream, Device, is_gpu_lost};
 use crate::frame::{FrameLayout, PixelFormat, PlaneLayout};
 
 const INNER: &str = "VISIOND_TEST_STUB_VIDEO";
 
 #[test]
 fn each_error_says_what_to_do() {
-    let call = |code| NvdecError::Call { call: "cuvidCreateDecoder", code };
+    let call = |code| NvdecError::Call(CudaError { call: "cuvidCreateDecoder", code, name: String::new() });
     assert_eq!(call(2).to_string(), "cuvidCreateDecoder failed (2): the GPU has too little memory for another decoder");
-    assert!(call(700).is_sticky() && !call(2).is_sticky());
+    assert!(is_gpu_lost(&call(700)) && !is_gpu_lost(&call(2)));
     let kind = VideoKind { codec: VideoCodec::H264, chroma: Chroma::Yuv422, bits: 10 };
     assert_eq!(
         NvdecError::Kind(kind).to_string(),
@@ -172,7 +172,7 @@ fn what_is_damaged_is_no_picture(device: &Arc<Device>) {
     assert_eq!(next(&pictures).unwrap_err(), NvdecError::ManyPictures(8));
     // A lost GPU ends the decoder.
     let error = next(&[&[b'D', 0, 1, 214]]).unwrap_err();
-    assert!(error.is_sticky(), "{error}");
+    assert!(is_gpu_lost(&error), "{error}");
 }
 
 fn pictures_are_shown_at_once_and_only_once(device: &Arc<Device>) {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use visiond_config::types::StreamDecoding;
+use visiond_kernels::cuda::is_gpu_lost;
 use visiond_kernels::nvdec::{VideoCodec, VideoDecoder};
 use visiond_system::stop::Stop;
 
@@ -56,7 +57,7 @@ pub fn start(
     };
     match on_gpu {
         Some(Ok(decoder)) => return Ok(Box::new(decoder)),
-        Some(Err(error)) if error.is_sticky() => return Err(nvdec_decoder::failed(stream, &error).into()),
+        Some(Err(error)) if is_gpu_lost(&error) => return Err(nvdec_decoder::failed(stream, &error).into()),
         Some(Err(error)) if stream.config.decoder == StreamDecoding::Nvdec => {
             return Err(stream.undecodable(format!("{error}. `decoder = \"auto\"` leaves it to ffmpeg")).into());
         }

@@ -12,7 +12,7 @@ use visiond_flow::clock;
 use visiond_flow::frame::{Frame, FrameBytes};
 use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::{ColorDescription, YuvArithmetic};
-use visiond_kernels::cuda::Device;
+use visiond_kernels::cuda::{Device, is_gpu_lost};
 use visiond_kernels::frame::{FrameError, FrameLayout, PixelFormat, PlaneLayout};
 use visiond_kernels::nvdec::{NvdecError, Picture, Surface, VideoCodec, VideoDecoder, VideoFormat};
 use visiond_system::priority::wake_together;
@@ -302,7 +302,7 @@ impl NvdecDecoder {
 /// Returns the error of a stream that NVDEC does not decode on.
 pub fn failed(stream: &Stream, error: &NvdecError) -> SourceError {
     let failed = stream.undecodable(error);
-    if error.is_sticky() { SourceError::gpu_lost(failed.message) } else { failed }
+    if is_gpu_lost(error) { SourceError::gpu_lost(failed.message) } else { failed }
 }
 
 impl StreamDecoder for NvdecDecoder {

@@ -12,8 +12,8 @@ use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::EngineError;
 use visiond_engine::tensorrt::{EngineBenchmark, Launch, RunTime, TrtEngine};
 use visiond_flow::frame::Frame;
+use visiond_kernels::cuda::is_gpu_lost;
 use visiond_service::loaded_model::LoadedModel;
-use visiond_service::run_exit;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
@@ -111,18 +111,15 @@ impl EngineReport {
         with_layers: bool,
         whole_frames: WholeFrames,
     ) -> Result<Self, ExitError> {
-        let fail = |error: EngineError| {
-            let exit = if error.is_fatal() { Exit::Gpu } else { Exit::Model };
-            ExitError::new(exit, error)
-        };
+        let fail = |error: EngineError| ExitError::new(Exit::Model.unless_gpu_lost(&error), error);
         let shapes = Detector::input_shapes(&loaded.engine, &loaded.card, 1)
-            .map_err(|error| ExitError::new(Exit::Model, error))?;
+            .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), error))?;
         let mut bare = EngineBenchmark::new(engine, &shapes).map_err(fail)?;
         let iterations = iterations.part(SHARE_OF_TIME);
         let by_calls = measure_launch(&mut bare, Launch::Calls, &iterations).map_err(fail)?;
         let (as_graph, graph_refused) = match bare.record() {
             Ok(()) => (Some(measure_launch(&mut bare, Launch::Graph, &iterations).map_err(fail)?), None),
-            Err(error) if error.is_fatal() => return Err(fail(error)),
+            Err(error) if is_gpu_lost(&error) => return Err(fail(error)),
             Err(error) => (None, Some(error.to_string())),
         };
         let layers = if with_layers { layers(&mut bare).map_err(fail)? } else { Vec::new() };
@@ -239,7 +236,7 @@ fn throughput(
     flights: usize,
     iterations: &Iterations,
 ) -> Result<f64, ExitError> {
-    let fail = |error: DetectorError| ExitError::new(run_exit(&error), error);
+    let fail = |error: DetectorError| ExitError::new(Exit::Model.unless_gpu_lost(&error), error);
     std::thread::scope(|scope| {
         let (sender, written) = sync_channel(1);
         // Ends when the receiver is dropped.

@@ -79,7 +79,7 @@ fn failure(error: &BuildError) -> ExitError {
         BuildError::Unavailable { .. } | BuildError::Shape { .. } => Exit::Usage,
         _ => Exit::Model,
     };
-    ExitError::new(exit, error)
+    ExitError::new(exit.unless_gpu_lost(error), error)
 }
 
 /// Formats a line such as `building: 1:05, Building Engine 3/5, Timing 42/100`

@@ -14,7 +14,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptio
 use visiond_engine::engine::{Engine, EngineOptions, ModelFile};
 use visiond_flow::frame::Frame;
 use visiond_kernels::frame::FrameView;
-use visiond_service::{ServiceError, detector_exit, model_trial, run_exit};
+use visiond_service::{ServiceError, detector_exit, model_trial};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 use visiond_system::stop::Stop;
@@ -98,7 +98,9 @@ impl Comparison {
             }
         };
         for runner in &mut self.runners {
-            runner.run(&view).map_err(|error| ExitError::new(run_exit(&error), format!("{name}: {error}")))?;
+            runner
+                .run(&view)
+                .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), format!("{name}: {error}")))?;
         }
         let picture = self.pictures.len();
         let [first, second] = &self.runners;
@@ -169,11 +171,19 @@ fn load_engine(
     let sha256 = match model_trial::try_model(&model, &config, &stop) {
         // Loading it was no problem, and the card of the other model may do.
         Err(error) if error.exit() == Exit::Config => None,
-        Err(ServiceError::Model { error, .. }) => return Err(ExitError::new(Exit::Model, error)),
-        tried => tried?,
+        Err(error) => {
+            let exit = error.exit();
+            // The error names the model by its path.
+            return Err(match error {
+                ServiceError::Model { error, .. } => ExitError::new(exit, error),
+                other => ExitError::new(exit, other),
+            });
+        }
+        Ok(sha256) => sha256,
     };
     let options = EngineOptions { sha256, ..config.options(&BTreeMap::new()) };
-    let engine = Engine::load(path, &options).map_err(|error| ExitError::new(Exit::Model, error))?;
+    let engine =
+        Engine::load(path, &options).map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), error))?;
     let card = Card::for_model(path, card, engine.metadata(), engine.inputs(), engine.outputs());
     Ok((engine, card))
 }

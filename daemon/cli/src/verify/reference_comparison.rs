@@ -7,7 +7,6 @@ use visiond_engine::compare::{Agreement, MatchLimits, overlap};
 use visiond_engine::detector::Detection;
 use visiond_engine::heads::Family;
 use visiond_flow::frame::Frame;
-use visiond_service::run_exit;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
@@ -108,7 +107,9 @@ impl ReferenceComparison {
                 return Ok(());
             }
         };
-        self.runner.run(&view).map_err(|error| ExitError::new(run_exit(&error), format!("{name}: {error}")))?;
+        self.runner
+            .run(&view)
+            .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), format!("{name}: {error}")))?;
         let picture = self.pictures.len();
         let ReferencePicture { mut detections, ids } = std::mem::take(&mut self.reference.pictures[file]);
         let size = [frame.layout.width() as f32, frame.layout.height() as f32];

@@ -715,7 +715,7 @@ fn a_camera_that_finds_the_gpu_lost_ends_the_daemon() {
     let run = alone(vec![Opening::Error(SourceError::gpu_lost("cuvidDecodePicture failed (719)"))]);
     wait_until("the end", || run.stop.is_raised());
     run.thread.join().unwrap();
-    assert_eq!(run.needs_restart.get().unwrap().exit, Exit::Gpu);
+    assert_eq!(run.needs_restart.get().unwrap().exit, Exit::GpuLost);
 }
 
 #[test]

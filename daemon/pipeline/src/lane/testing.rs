@@ -106,7 +106,7 @@ impl ModelRunner for Fake {
         for &pixel in &pixels {
             match (self.act)(pixel) {
                 Act::FailRun => return Err(RunError::new(Fault::Run, "the run failed")),
-                Act::LoseGpu => return Err(RunError::new(Fault::Process, "an illegal address was encountered")),
+                Act::LoseGpu => return Err(RunError::new(Fault::GpuLost, "an illegal address was encountered")),
                 Act::Panic => panic!("made to panic"),
                 _ => {}
             }

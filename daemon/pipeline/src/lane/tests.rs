@@ -361,7 +361,7 @@ fn a_lost_gpu_ends_the_lane_and_says_why() {
         assert_eq!((messages.len(), lane.rebuilds.get(), stop.is_raised()), (2, 0, true));
         assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
         let end = lost.get().unwrap();
-        assert!(end.exit == Exit::Gpu && end.message.ends_with("an illegal address was encountered"), "{end:?}");
+        assert!(end.exit == Exit::GpuLost && end.message.ends_with("an illegal address was encountered"), "{end:?}");
         assert_eq!(lane.activity(), Activity::Ended);
     }
 }

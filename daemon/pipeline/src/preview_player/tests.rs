@@ -149,6 +149,6 @@ fn a_gpu_that_is_lost_in_a_preview_ends_the_daemon() {
     let _watch = bench.view.watch(PictureStream::Shown, false).unwrap();
     wait_until("the end", || bench.end.is_raised());
     let end = bench.needs_restart.get().unwrap();
-    assert!(end.exit == Exit::Gpu && end.message.ends_with("the GPU fell off the bus"), "{end:?}");
+    assert!(end.exit == Exit::GpuLost && end.message.ends_with("the GPU fell off the bus"), "{end:?}");
     bench.end();
 }

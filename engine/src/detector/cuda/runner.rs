@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_kernels::cuda::{CudaStream, Event};
+use visiond_kernels::cuda::{CudaStream, Event, is_gpu_lost};
 use visiond_kernels::filter::FilterSpec;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::letterbox::Mapping;
@@ -198,7 +198,7 @@ impl CudaRunner {
                 run.graphs[count - 1][usize::from(overlapped)] = Some(graph);
                 self.recording.has_worked();
             }
-            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) if is_gpu_lost(&error) => return Err(error),
             Err(error) => match self.recording.was_refused() {
                 Some(pause) => {
                     log::debug!("no CUDA graph was recorded; visiond tries again after {pause} runs: {error}")

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use visiond_kernels::cuda::is_gpu_lost;
 use visiond_kernels::tensor::DType;
 
 use super::golden;
@@ -105,6 +106,7 @@ fn engines_run_on_a_gpu_that_is_made_of_memory() {
         profiles(&stub);
         wrong_engines(&stub);
         metadata(&stub);
+        lost_gpu(&stub, &driver);
         assert_eq!(count(&unsafe_open(&stub.library), b"stub_objects"), 0, "objects of {version} were not deleted");
     }
     assert_eq!(count(&driver, b"stub_alive"), 0, "memory or streams were not freed");
@@ -250,6 +252,20 @@ fn wrong_engines(stub: &Stub) {
         let path = stub.engine_for("other", "tensor images 1 0 0 2 3\ntensor found 2 0 0 2 3", 0b101);
         let error = Engine::load(&path, &stub.options()).err().unwrap().to_string();
         assert!(error.contains("SM 7.5, SM 8.6") && error.contains("Stub (SM 8.7)"), "{error}");
+    }
+}
+
+/// TensorRT refuses an engine on a GPU that is lost, and does not say why.
+fn lost_gpu(stub: &Stub, driver: &libloading::os::unix::Library) {
+    let path = stub.engine("lost", "refuse the GPU does not answer");
+    // SAFETY: the stub has this function.
+    let lose = |code: u32| unsafe { driver.get::<unsafe extern "C" fn(u32)>(b"stub_lose").unwrap()(code) };
+    for (code, lost) in [(700, true), (2, false)] {
+        lose(code);
+        let error = Engine::load(&path, &stub.options()).err().unwrap();
+        lose(0);
+        assert_eq!(is_gpu_lost(&error), lost, "{error}");
+        assert_eq!(error.to_string().contains("does not answer"), !lost, "{error}");
     }
 }
 

@@ -33,7 +33,10 @@ result cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) { (void)device;
 result cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = &alive; return SUCCESS; }
 result cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return SUCCESS; }
 result cuCtxSetCurrent(void *context) { return context == &alive ? SUCCESS : INVALID_VALUE; }
-result cuMemGetInfo_v2(size_t *free, size_t *total) { *free = *total = 1 << 30; return SUCCESS; }
+// What each call returns once the GPU is lost.
+static result fault;
+void stub_lose(result code) { fault = code; }
+result cuMemGetInfo_v2(size_t *free, size_t *total) { *free = *total = 1 << 30; return fault; }
 
 result cuMemAlloc_v2(address *found, size_t bytes) {
     void *memory = bytes && bytes <= 1 << 30 ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
