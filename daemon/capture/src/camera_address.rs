@@ -147,7 +147,7 @@ mod tests {
             ("http://me:hush@cam:99999/", "write SCHEME://HOST/PATH"),
         ] {
             let error = camera_address(url, None).unwrap_err();
-            assert!(error.to_string().contains(words) && !error.retry, "{url}: {error}");
+            assert!(error.to_string().contains(words) && !error.may_pass(), "{url}: {error}");
             assert!(!error.to_string().contains("hush"), "{error}");
             assert_eq!(check_url("url", url).unwrap().error.message, error.message);
         }
@@ -158,10 +158,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("login");
         let error = camera_address("http://cam/", Some(&file)).unwrap_err();
-        assert!(error.retry && error.to_string().contains("cannot read the login"), "{error}");
-        assert!(!check_login(Some(&file)).unwrap().error.retry, "`visiond check` refuses it");
+        assert!(error.may_pass() && error.to_string().contains("cannot read the login"), "{error}");
+        assert!(!check_login(Some(&file)).unwrap().error.may_pass(), "`visiond check` refuses it");
         fs::write(&file, "no password").unwrap();
-        assert!(!camera_address("http://cam/", Some(&file)).unwrap_err().retry);
+        assert!(!camera_address("http://cam/", Some(&file)).unwrap_err().may_pass());
         fs::write(&file, "me:secret").unwrap();
         assert!(camera_address("http://cam/", Some(&file)).unwrap().1.is_some() && check_login(Some(&file)).is_none());
     }

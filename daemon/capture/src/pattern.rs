@@ -200,7 +200,7 @@ mod tests {
     fn what_cannot_be_drawn_is_known_before_it_is_opened() {
         let wrong = config(PixelFormat::Rgb, 0, 48);
         let opened = PatternSource::open(&wrong, &buffers(), Arc::new(SimulatedClock::default())).err().unwrap();
-        assert!(opened.to_string().starts_with("cannot draw a pattern of 0x48: ") && !opened.retry, "{opened}");
+        assert!(opened.to_string().starts_with("cannot draw a pattern of 0x48: ") && !opened.may_pass(), "{opened}");
         let fault = PatternSource::check(&wrong).unwrap();
         assert_eq!((fault.key, fault.error.to_string()), ("format", opened.to_string()));
         assert!(PatternSource::check(&config(PixelFormat::Rgb, 64, 48)).is_none());

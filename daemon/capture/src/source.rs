@@ -99,33 +99,63 @@ pub trait Source: Send {
 pub struct SourceError {
     /// A sentence: what visiond tried, what the system said, what to do.
     pub message: Arc<str>,
-    /// Whether another attempt can help: yes for a camera that is away, no for a file that is not a video.
-    pub retry: bool,
-    /// Whether the camera is away and may be back at any moment, so that another attempt costs little and must not wait for long.
-    pub is_absent: bool,
-    /// The status to end with, if only a new process can go on: this one has lost its GPU, or its unit's device list is too old.
-    pub restart: Option<Exit>,
+    /// What can help.
+    pub kind: SourceErrorKind,
+}
+
+/// What can help a source that cannot be opened, or has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceErrorKind {
+    /// Another attempt may help.
+    Transient,
+    /// The camera is away and may be back at any moment: another attempt costs little and must not wait for long.
+    Absent,
+    /// The user must change something: a file is not a video.
+    Permanent,
+    /// A new process, because this one has lost its GPU.
+    GpuLost,
+    /// A new process, because the unit's device list is older than the driver.
+    DeviceListOutdated,
 }
 
 impl SourceError {
     /// Creates an error that another attempt may solve.
     pub fn transient(message: impl Into<Arc<str>>) -> Self {
-        Self { message: message.into(), retry: true, is_absent: false, restart: None }
+        Self { message: message.into(), kind: SourceErrorKind::Transient }
     }
 
     /// Creates an error of a camera that is away, and may be back at any moment.
     pub fn absent(message: impl Into<Arc<str>>) -> Self {
-        Self { is_absent: true, ..Self::transient(message) }
+        Self { message: message.into(), kind: SourceErrorKind::Absent }
     }
 
     /// Creates an error that stays until the user changes something.
     pub fn permanent(message: impl Into<Arc<str>>) -> Self {
-        Self { retry: false, ..Self::transient(message) }
+        Self { message: message.into(), kind: SourceErrorKind::Permanent }
     }
 
     /// Creates the error of a process that has lost its GPU.
     pub fn gpu_lost(message: impl Into<Arc<str>>) -> Self {
-        Self { restart: Some(Exit::GpuLost), ..Self::permanent(message) }
+        Self { message: message.into(), kind: SourceErrorKind::GpuLost }
+    }
+
+    /// Whether another attempt may help.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.kind, SourceErrorKind::Transient | SourceErrorKind::Absent)
+    }
+
+    /// Whether the camera is away and may be back at any moment.
+    pub fn is_absent(&self) -> bool {
+        self.kind == SourceErrorKind::Absent
+    }
+
+    /// Returns the status to end with, if only a new process can help.
+    pub fn restart(&self) -> Option<Exit> {
+        match self.kind {
+            SourceErrorKind::Transient | SourceErrorKind::Absent | SourceErrorKind::Permanent => None,
+            SourceErrorKind::GpuLost => Some(Exit::GpuLost),
+            SourceErrorKind::DeviceListOutdated => Some(Exit::Input),
+        }
     }
 }
 

@@ -345,7 +345,7 @@ impl Camera {
         self.frame_rate = stream.frame_rate;
         // Frees its device, child process and buffers before the pause.
         drop(stream);
-        let is_quick = self.open.is_device() || error.is_absent;
+        let is_quick = self.open.is_device() || error.is_absent();
         let stable = if is_quick { self.retry_policy.device_stable } else { self.retry_policy.stable };
         if self.elapsed(since_ns) >= stable {
             retry.backoff.reset();
@@ -400,14 +400,14 @@ impl Camera {
     fn lost(&self, error: &SourceError, retry: &mut RetryState) -> CameraState {
         self.metrics.errors.add(1);
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
-        if let Some(exit) = error.restart {
+        if let Some(exit) = error.restart() {
             let who = format!("camera {}", self.metrics.name);
             end_for_restart(&self.needs_restart, &self.end, &who, exit, error);
             return CameraState::Ended;
         }
-        if error.retry {
+        if error.may_pass() {
             self.metrics.enter(Phase::Waiting);
-            let limit = if error.is_absent { self.retry_policy.absent_limit } else { self.retry_policy.limit };
+            let limit = if error.is_absent() { self.retry_policy.absent_limit } else { self.retry_policy.limit };
             let pause = retry.backoff.pause_within(limit);
             self.log_error(error, retry, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
             return CameraState::Waiting { pause };
@@ -459,7 +459,7 @@ impl Camera {
             ),
             false => then.to_owned(),
         };
-        let level = if error.retry { log::Level::Warn } else { log::Level::Error };
+        let level = if error.may_pass() { log::Level::Warn } else { log::Level::Error };
         log::log!(level, message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
     }
 
@@ -476,7 +476,7 @@ impl Camera {
             _ => {
                 retry.unlogged = Some((Arc::clone(&error.message), self.clock.monotonic_ns()));
                 // An error that needs a person is another state.
-                !error.retry
+                !error.may_pass()
             }
         }
     }

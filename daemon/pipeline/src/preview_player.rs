@@ -68,7 +68,7 @@ impl PreviewPlayer {
             if self.stop.is_raised() {
                 return;
             }
-            if let Some(exit) = error.restart {
+            if let Some(exit) = error.restart() {
                 let who = format!("camera {}, preview", self.camera);
                 end_for_restart(&self.needs_restart, &self.end, &who, exit, error);
                 return;
@@ -77,7 +77,7 @@ impl PreviewPlayer {
             if self.elapsed(begun_ns) >= self.retry_policy.stable {
                 backoff.reset();
             }
-            let pause = if error.retry { backoff.pause() } else { self.retry_policy.failed };
+            let pause = if error.may_pass() { backoff.pause() } else { self.retry_policy.failed };
             self.log_error(&error, pause, &mut logged);
             if self.stop.sleep(pause) {
                 return;

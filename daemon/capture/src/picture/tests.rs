@@ -36,7 +36,7 @@ fn pixels(frame: &Frame) -> &[u8] {
 
 fn error(path: &Path) -> String {
     let error = load(path).unwrap_err();
-    assert!(!error.retry);
+    assert!(!error.may_pass());
     assert!(error.to_string().starts_with(&format!("cannot read the picture {}: ", path.display())), "{error}");
     error.to_string()
 }

@@ -257,8 +257,8 @@ mod tests {
     fn a_camera_that_starts_is_tried_soon_and_one_that_refuses_seldom() {
         let soon = |failure: &Failure| {
             let error = failure.error(&target(RtspTransport::Tcp));
-            assert!(error.retry, "{error}");
-            error.is_absent
+            assert!(error.may_pass(), "{error}");
+            error.is_absent()
         };
         // Its stream or the session of before may not be known yet, or it has an error inside.
         for status in [404, 454, 500, 503] {
@@ -273,6 +273,6 @@ mod tests {
         assert!(soon(&Failure::Closed) && soon(&Failure::NoAnswer) && soon(&Failure::NoVideo(None)));
         assert!(!soon(&Failure::Tls("unknown issuer".to_owned())) && !soon(&Failure::Redirects));
         let local = Failure::Local(SourceError::permanent("no ffmpeg")).error(&target(RtspTransport::Tcp));
-        assert_eq!((local.to_string().as_str(), local.retry), ("no ffmpeg", false));
+        assert_eq!((local.to_string().as_str(), local.may_pass()), ("no ffmpeg", false));
     }
 }

@@ -11,12 +11,11 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use visiond_system::board::{self, Board, L4t};
-use visiond_system::exit::Exit;
 use visiond_system::restart_once;
 
 use super::device::Node;
 use super::quirks::Quirk;
-use crate::source::SourceError;
+use crate::source::{SourceError, SourceErrorKind};
 
 /// The first channel, which the driver tries first.
 const CHANNEL: &str = "/dev/capture-vi-channel0";
@@ -54,11 +53,12 @@ fn check_channel(camera: &Path, channel: &Path, has_channels: bool) -> Result<()
     let cannot = format!("cannot start {camera}: the kernel opens {channel} for visiond, ");
     Err(match error {
         Errno::PERM => SourceError {
-            restart: Some(Exit::Input),
-            ..SourceError::transient(format!(
+            kind: SourceErrorKind::DeviceListOutdated,
+            message: format!(
                 "{cannot}and the device list of this unit or container does not allow it: add `{UNIT_LINE}` to the unit and \
                  start it again; to a container, pass the node with --device"
-            ))
+            )
+            .into(),
         },
         Errno::ACCESS => SourceError::transient(format!(
             "{cannot}which this user may not read: add the user to the group of that node, `video` on a Jetson; a unit needs \
@@ -74,7 +74,10 @@ fn check_channel(camera: &Path, channel: &Path, has_channels: bool) -> Result<()
 
 /// Leaves a new process as the remedy of an error only where one may help, because other cameras stop meanwhile.
 pub(super) fn restarting_once(error: SourceError) -> SourceError {
-    SourceError { restart: error.restart.filter(|_| restart_once::may_help(DEVICE)), ..error }
+    match error.kind {
+        SourceErrorKind::DeviceListOutdated if !restart_once::may_help(DEVICE) => SourceError::transient(error.message),
+        _ => error,
+    }
 }
 
 /// Whether the driver opens channels by their nodes. Jetson Linux 35 and older, with Linux 5.10, has them in the kernel itself
@@ -112,7 +115,7 @@ mod tests {
         let check = |has_channels| check_channel(Path::new("/dev/video0"), &channel, has_channels);
         assert!(check(false).is_ok());
         let error = check(true).unwrap_err();
-        assert!(error.message.contains("it is missing: load") && error.retry && error.restart.is_none(), "{error}");
+        assert!(error.message.contains("it is missing: load") && error.kind == SourceErrorKind::Transient, "{error}");
         std::fs::write(&channel, "").unwrap();
         assert!(check(true).is_ok());
     }

@@ -410,7 +410,10 @@ mod tests {
         assert!(changes(&node).is_empty(), "nothing was set");
         let grey = V4l2Config { format: Some(CameraFormat::Raw(PixelFormat::Grey)), ..V4l2Config::default() };
         let error = choose(&node, &grey).unwrap_err();
-        assert!(error.to_string().contains("does not offer grey: it offers yuyv, mjpeg") && !error.retry, "{error}");
+        assert!(
+            error.to_string().contains("does not offer grey: it offers yuyv, mjpeg") && !error.may_pass(),
+            "{error}"
+        );
         let error = choose(&FakeCamera::default().node(), &V4l2Config::default()).unwrap_err();
         assert!(error.to_string().contains("offers no pixel format: it may need its media pipeline"), "{error}");
     }
@@ -437,11 +440,11 @@ mod tests {
         assert_eq!(negotiated(&config).unwrap().fps, None);
         let missing = FormatRequest { fourcc: *b"GREY", ..choose(&node, &config).unwrap() };
         let error = set(&node, &config, missing, "camera door").unwrap_err();
-        assert!(error.to_string().contains("lists the format GREY but sets MJPG") && !error.retry, "{error}");
+        assert!(error.to_string().contains("lists the format GREY but sets MJPG") && !error.may_pass(), "{error}");
         node.fake.as_ref().unwrap().lock().field = sys::v4l2_field_V4L2_FIELD_INTERLACED;
         let error = negotiated(&config).unwrap_err();
         assert!(error.to_string().contains("sends interlaced frames (both fields, line by line)"), "{error}");
-        assert!(error.retry, "another signal may be plugged in");
+        assert!(error.may_pass(), "another signal may be plugged in");
     }
 
     fn rate_of(node: &Node) -> Option<f64> {

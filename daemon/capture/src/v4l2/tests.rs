@@ -24,20 +24,20 @@ fn refusal(config: &V4l2Config) -> SourceError {
 fn a_camera_that_is_away_may_come() {
     let folder = tempfile::tempdir().unwrap();
     let error = refusal(&at(folder.path().join("video0")));
-    assert!(error.to_string().contains("is missing: plug the camera in") && error.retry, "{error}");
+    assert!(error.to_string().contains("is missing: plug the camera in") && error.may_pass(), "{error}");
 }
 
 #[test]
 fn a_file_is_no_camera() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = refusal(&at(file.path()));
-    assert!(error.to_string().contains("is not a V4L2 device") && !error.retry, "{error}");
+    assert!(error.to_string().contains("is not a V4L2 device") && !error.may_pass(), "{error}");
 }
 
 #[test]
 fn a_user_who_may_not_is_told_the_group() {
     let error = errors::unopened(Path::new("/dev/video0"), &io::Error::from_raw_os_error(libc::EACCES));
-    assert!(error.to_string().contains("to the `video` group") && error.retry, "{error}");
+    assert!(error.to_string().contains("to the `video` group") && error.may_pass(), "{error}");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn nodes_of_another_kind_are_refused_with_what_to_do() {
     assert!(of(sys::V4L2_CAP_VIDEO_CAPTURE_MPLANE | sys::V4L2_CAP_STREAMING).is_ok());
     let refused = |flags| {
         let error = of(flags).unwrap_err();
-        assert!(!error.retry);
+        assert!(!error.may_pass());
         error.to_string()
     };
     assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE).contains("only read()"));

@@ -243,26 +243,26 @@ fn what_is_no_video_gets_a_sentence_and_no_second_try() {
     let error = |config: &VideoConfig| open(config).err().expect("an error");
     let missing = error(&config("/nonexistent/film.mp4"));
     assert_eq!(missing.to_string(), "cannot open the video /nonexistent/film.mp4: there is no such file");
-    assert!(!missing.retry);
+    assert!(!missing.may_pass());
 
     let text = folder.path().join("notes:1.txt");
     std::fs::write(&text, "not a video at all\n".repeat(100)).unwrap();
     let wrong = error(&config(text.to_str().unwrap()));
-    assert!(wrong.to_string().contains("it is a text file") && !wrong.retry, "{wrong}");
+    assert!(wrong.to_string().contains("it is a text file") && !wrong.may_pass(), "{wrong}");
 
     let noise = folder.path().join("noise.mp4");
     std::fs::write(&noise, (0..4096_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>())
         .unwrap();
     let wrong = error(&config(noise.to_str().unwrap()));
-    assert!(wrong.to_string().contains("not a video") && !wrong.retry, "{wrong}");
+    assert!(wrong.to_string().contains("not a video") && !wrong.may_pass(), "{wrong}");
 
     let sound = make(&folder, "sound.wav", &["-f", "lavfi", "-i", "sine=d=1"]);
     let silent = error(&config(&sound));
-    assert!(silent.to_string().contains("no video in it") && !silent.retry, "{silent}");
+    assert!(silent.to_string().contains("no video in it") && !silent.may_pass(), "{silent}");
 
     let absent = error(&VideoConfig { ffmpeg: PathBuf::from("/nonexistent/ffmpeg"), ..config(&sound) });
     assert!(absent.to_string().contains("/nonexistent/ffprobe, which reads videos, is missing"), "{absent}");
-    assert!(absent.to_string().contains("apt install ffmpeg") && !absent.retry, "{absent}");
+    assert!(absent.to_string().contains("apt install ffmpeg") && !absent.may_pass(), "{absent}");
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn stop_is_heard_while_ffmpeg_hangs() {
     let mut source = open(&config).unwrap();
     source.config.timeout = Duration::from_millis(700);
     let error = source.next(&Stop::new().unwrap()).unwrap_err();
-    assert!(error.to_string().contains("for 0.7 s") && error.retry, "{error}");
+    assert!(error.to_string().contains("for 0.7 s") && error.may_pass(), "{error}");
 }
 
 /// Makes a part of a picture.
@@ -379,7 +379,7 @@ fn parts_with_another_type_none_or_a_wrong_length_are_pictures() {
     for (n, of) in parts.into_iter().enumerate() {
         let folder = TempDir::new().unwrap();
         let (frames, _, error) = read_all(&config(&camera_of_parts(&folder, of)));
-        assert!(error.expect("the camera closes the connection").retry);
+        assert!(error.expect("the camera closes the connection").may_pass());
         // The picture before the damage, and all after a new connection.
         assert!(frames.len() >= 19, "{n}: {} frames", frames.len());
     }
@@ -413,7 +413,7 @@ fn a_camera_that_closes_its_stream_has_not_ended() {
     let url = camera_that_closes(std::fs::read(name).unwrap());
     let (frames, _, error) = read_all(&config(&url));
     let error = error.expect("an error, after which the camera is opened again");
-    assert!(error.retry, "{error}");
+    assert!(error.may_pass(), "{error}");
     let said = format!("cannot read on in the video {url}: the stream ended after 20 frames");
     assert!(error.to_string().starts_with(&said), "{error}");
     assert_eq!(frames.len(), 20);
@@ -430,7 +430,7 @@ fn a_video_that_states_a_size_beyond_the_limit_is_refused_before_memory_is_taken
             std::fs::set_permissions(stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         }
         let error = open(&VideoConfig { ffmpeg, ..config("a.mp4") }).err().unwrap();
-        assert!(!error.retry && error.to_string().starts_with("cannot read the video a.mp4: "), "{error}");
+        assert!(!error.may_pass() && error.to_string().starts_with("cannot read the video a.mp4: "), "{error}");
         error.to_string()
     };
     assert!(refusal(16_384, 16_384).contains("it has 268435456 pixels (16384x16384), more than 67108864: "));

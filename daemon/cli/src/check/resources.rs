@@ -139,7 +139,7 @@ fn check_camera(camera: &CameraConfig, entry: TableEntry<'_, '_>, report: &mut R
     }
     for fault in visiond_capture::check(&camera.source) {
         let (span, sentence) = (span(entry, &["source", fault.key]), fault.error.to_string());
-        if fault.error.retry && fault.certainty == Certainty::Certain {
+        if fault.error.may_pass() && fault.certainty == Certainty::Certain {
             report.report.warning(span, sentence);
         } else {
             report.refusal(span, sentence, &fault.certainty);

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use visiond_capture::source::{Opener, Worked};
+use visiond_capture::source::{Opener, SourceErrorKind, Worked};
 use visiond_flow::clock::{SystemClock, simulated::SimulatedClock};
 use visiond_flow::frame::FramePool;
 use visiond_flow::metrics::{DropCause, LossCause};
@@ -720,7 +720,7 @@ fn a_camera_that_finds_the_gpu_lost_ends_the_daemon() {
 
 #[test]
 fn a_camera_whose_device_list_is_too_old_ends_the_daemon_for_a_new_one() {
-    let refused = SourceError { restart: Some(Exit::Input), ..SourceError::transient("not in the device list") };
+    let refused = SourceError { message: "not in the device list".into(), kind: SourceErrorKind::DeviceListOutdated };
     let run = alone(vec![Opening::Error(refused)]);
     wait_until("the end", || run.stop.is_raised());
     run.thread.join().unwrap();
