@@ -19,7 +19,7 @@ mod tests;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use visiond_kernels::letterbox::Placement;
+use visiond_kernels::placement::Placement;
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 
 pub(crate) use self::class_name::{MAX_NAME_CHARS, is_too_long};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use visiond_engine::card::Card;
-use visiond_kernels::letterbox::{AxisMap, Mapping};
+use visiond_kernels::placement::{AxisMap, Mapping};
 
 /// Each framework of the golden file, and the `[input]` that feeds like it.
 const FRAMEWORKS: [(&str, &str); 23] = [

@@ -8,7 +8,7 @@ use serde_json::Value;
 use visiond_engine::card::Card;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::{self, Decoded, FrameValues, HeadInput, NamedOutput, Reading};
-use visiond_kernels::letterbox::Mapping;
+use visiond_kernels::placement::Mapping;
 use visiond_kernels::tensor::{DType, TensorRef};
 
 struct Output {

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use half::f16;
 use visiond_kernels::filter::Values;
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::{Mask, MaskAssembler, MaskFrame, MaskJob, MaskParts, MaskSpec, Polygons, rle_encode};
+use visiond_kernels::placement::{Fit, Mapping};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 const OBJECTS: usize = 20;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use visiond_kernels::buffer::UnifiedBuffer;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 

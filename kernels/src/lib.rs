@@ -3,7 +3,7 @@
 //! - [`buffer`]: the memory that a camera writes and a kernel reads.
 //! - [`auto_memory`]: measures which kind of memory suits a GPU.
 //! - [`frame`], [`color`]: the layout of a frame: pixel format, planes, pitches, colour matrix and range.
-//! - [`letterbox`]: fits a frame into a model's input, and maps back.
+//! - [`placement`]: places a frame in a model's input, and maps back.
 //! - [`preprocess`]: turns a frame into a model's input tensor in one pass.
 //! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
 //! - [`nvdec`]: decodes video on the GPU's video engine.
@@ -24,13 +24,13 @@ pub mod cuda;
 pub mod filter;
 pub mod frame;
 pub mod jpeg;
-pub mod letterbox;
 pub mod mask;
 pub mod nms;
 pub mod nvdec;
 pub mod nvtx;
 pub mod oriented;
 mod pixel_format;
+pub mod placement;
 pub mod preprocess;
 pub mod tensor;
 pub mod text_map;

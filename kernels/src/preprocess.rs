@@ -48,7 +48,7 @@
 //!   0.2 levels in large frames, whose positions f32 does not hold.
 //! - [`Sampling::TensorflowLegacy`]: pixel `i` is at `i * step`, in f32: `tf.compat.v1.image.resize_bilinear`, within 0.0001 levels.
 //!
-//! Where [`Placement::pad_first`](crate::letterbox::Placement::pad_first) is set, or a warp reads beyond the frame, the padding
+//! Where [`Placement::pad_first`](crate::placement::Placement::pad_first) is set, or a warp reads beyond the frame, the padding
 //! stands in for pixels: as a byte, half to even, except with [`Sampling::Exact`]. Luma is computed first here, too.
 //!
 //! For each row of the tensor, [`Sampling::Opencv`] and [`Sampling::Exact`] read the one or two rows of the frame that it needs at

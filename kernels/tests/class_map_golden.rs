@@ -5,8 +5,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::{ClassMap, ClassMapper, ClassPlanes, ClassScores, Mask};
+use visiond_kernels::placement::{Fit, Mapping};
 
 /// Returns the scores of the script's `scores`, class by class.
 fn scores(seed: u32, classes: usize, width: usize, height: usize) -> Vec<f32> {

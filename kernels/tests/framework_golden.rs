@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
-use visiond_kernels::letterbox::{Fit, Placement, Resize, Rounding};
+use visiond_kernels::placement::{Fit, Placement, Resize, Rounding};
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut, TensorRef};
 

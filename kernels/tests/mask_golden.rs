@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use visiond_kernels::filter::Values;
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::{
     Mask, MaskAssembler, MaskFrame, MaskJob, MaskParts, MaskSpec, Polygons, rle_decode, rle_encode,
 };
+use visiond_kernels::placement::{Fit, Mapping};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 /// Returns prototypes and coefficients: `model` of the script.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
-use visiond_kernels::letterbox::{Fit, Placement};
+use visiond_kernels::placement::{Fit, Placement};
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels};
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut, TensorRef};
 

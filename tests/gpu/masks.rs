@@ -7,8 +7,8 @@ use std::time::Instant;
 use half::f16;
 use visiond_kernels::cuda::{CudaStream, Device, DeviceAddress, DeviceBuffer, Event};
 use visiond_kernels::filter::Values;
-use visiond_kernels::letterbox::{Fit, Mapping, Resize};
 use visiond_kernels::mask::{CudaMasks, Mask, MaskAssembler, MaskError, MaskFrame, MaskJob, MaskParts, MaskSpec};
+use visiond_kernels::placement::{Fit, Mapping, Resize};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use crate::measure::{Noise, Samples};

@@ -8,7 +8,7 @@ use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvArithmetic};
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceBuffer, Graph};
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut, TensorRef};

@@ -12,7 +12,7 @@ use serde_json::Value;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::cuda::{CudaStream, Device, DeviceAddress, DeviceBuffer, Event};
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
 use visiond_kernels::tensor::DType;

@@ -2,7 +2,7 @@
 
 use image::RgbImage;
 use visiond_kernels::frame::{FrameCopyError, FrameError, FrameView};
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::{
     ChannelOrder, PreprocessError, PreprocessSpec, Preprocessor, Sampling, TensorLayout,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
-use visiond_kernels::letterbox::{Fit, Placement, Resize, Rounding, Step, WayBack};
+use visiond_kernels::placement::{Fit, Placement, Resize, Rounding, Step, WayBack};
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 
 use super::class_name::{MAX_NAME_CHARS, is_too_long};

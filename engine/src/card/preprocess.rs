@@ -3,7 +3,7 @@
 //! docs/models.md has the sources and versions. A way is what the framework's own code does between a decoded picture and the
 //! network, and the way of the boxes back.
 
-use visiond_kernels::letterbox::{Fit, Placement, Resize, Rounding, WayBack};
+use visiond_kernels::placement::{Fit, Placement, Resize, Rounding, WayBack};
 use visiond_kernels::preprocess::{ChannelOrder, Sampling};
 
 use super::InputCard;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use visiond_kernels::letterbox::{Fit, Resize, WayBack};
+use visiond_kernels::placement::{Fit, Resize, WayBack};
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 use visiond_kernels::tensor::DType;
 

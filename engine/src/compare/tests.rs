@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use visiond_kernels::letterbox::Fit;
 use visiond_kernels::oriented::OrientedBox;
+use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorRef};
 

@@ -5,8 +5,8 @@
 use std::time::Instant;
 
 use visiond_kernels::frame::FrameView;
-use visiond_kernels::letterbox::Mapping;
 use visiond_kernels::mask::{Mask, MaskAssembler, MaskFrame, MaskJob};
+use visiond_kernels::placement::Mapping;
 use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor};
 use visiond_kernels::tensor::{ShapeText, TensorRef};
 

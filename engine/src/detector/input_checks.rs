@@ -3,7 +3,7 @@
 //! Each is one sentence: what the card says, what the model has, what to write. `model_inputs` decides how inputs are filled and
 //! asks here whether that can be right.
 
-use visiond_kernels::letterbox::{Fit, Resize};
+use visiond_kernels::placement::{Fit, Resize};
 use visiond_kernels::preprocess::{ChannelOrder, TensorLayout};
 use visiond_kernels::tensor::DType;
 

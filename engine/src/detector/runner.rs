@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use visiond_kernels::frame::FrameView;
-use visiond_kernels::letterbox::Mapping;
 use visiond_kernels::mask::{Mask, MaskJob};
+use visiond_kernels::placement::Mapping;
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use visiond_kernels::letterbox::Mapping;
+use visiond_kernels::placement::Mapping;
 
 use super::frame_values::DepthGrid;
 use super::spec::{DepthSpec, Nearer};
@@ -94,7 +94,7 @@ fn median(numbers: &mut [f32]) -> Option<f32> {
 
 #[cfg(test)]
 mod tests {
-    use visiond_kernels::letterbox::Fit;
+    use visiond_kernels::placement::Fit;
 
     use super::*;
 

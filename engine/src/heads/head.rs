@@ -1,9 +1,9 @@
 //! The interface of heads, the one that each family's file implements, and the checks between the two.
 
 use visiond_kernels::filter::{FilterSpec, Filtered, Record, ScoreCode};
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::MaskSpec;
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
+use visiond_kernels::placement::{Fit, Mapping};
 
 use super::decoded::Decoded;
 use super::misfit::Misfit;

@@ -1,8 +1,8 @@
 //! Maps of classes: the layouts, the background, the scores, and what is doubted.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::Mask;
+use visiond_kernels::placement::{Fit, Mapping};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::spec::{Activation, Background, HeadSpec};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use visiond_kernels::filter::Values;
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::mask::{MaskParts, MaskSpec};
+use visiond_kernels::placement::{Fit, Mapping};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::remedy::with_remedy;

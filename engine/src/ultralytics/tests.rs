@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use visiond_kernels::letterbox::{Fit, Resize};
+use visiond_kernels::placement::{Fit, Resize};
 use visiond_kernels::preprocess::ChannelOrder;
 
 use super::*;

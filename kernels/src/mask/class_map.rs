@@ -12,7 +12,7 @@
 
 use super::spec::{MAX_WORDS, MaskAxis, Tap};
 use super::{Mask, MaskFrame};
-use crate::letterbox::Mapping;
+use crate::placement::Mapping;
 
 /// The number of no class.
 const NO_CLASS: u16 = u16::MAX;

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::{ClassMap, ClassMapper, ClassPlanes, ClassScores, Mask};
-use crate::letterbox::{Fit, Mapping};
+use crate::placement::{Fit, Mapping};
 
 /// The classes of a frame from the definition: all scores of all pixels, in f64. `None` where the best two are too close.
 fn defined(values: &[f32], planes: &ClassPlanes, frame: (u32, u32)) -> Vec<Option<u16>> {

@@ -9,7 +9,7 @@ use libloading::Library;
 use super::launch::{MaskLaunch, Piece};
 use super::*;
 use crate::filter::Values;
-use crate::letterbox::{Fit, Mapping, Resize};
+use crate::placement::{Fit, Mapping, Resize};
 use crate::tensor::{DType, TensorRef};
 
 fn library() -> &'static Mutex<Library> {

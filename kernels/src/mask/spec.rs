@@ -1,7 +1,7 @@
 //! Where a model gives its masks, and which part of its prototypes shows the frame.
 
 use crate::filter::Values;
-use crate::letterbox::Mapping;
+use crate::placement::Mapping;
 
 /// The maximum number of channels; models have 32.
 const MAX_CHANNELS: usize = 1024;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::filter::Values;
-use crate::letterbox::{Fit, Mapping, Resize};
+use crate::placement::{Fit, Mapping, Resize};
 use crate::tensor::{DType, TensorRef};
 
 /// A mask of lines in which `#` is a pixel of the object.

@@ -3,7 +3,7 @@
 use super::number::{Along, Number};
 use super::spec::PreprocessSpec;
 use super::taps::TapTables;
-use crate::letterbox::{AxisMap, Mapping};
+use crate::placement::{AxisMap, Mapping};
 
 /// Row buffers have a multiple of this length, so that loops over them have no tail.
 pub(super) const LANES: usize = 8;

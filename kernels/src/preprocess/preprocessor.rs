@@ -10,7 +10,7 @@ use super::spec::{ChannelOrder, PreprocessSpec, Sampling};
 use super::store::TensorWriter;
 use super::taps::{Sums, TapPlan};
 use crate::frame::FrameView;
-use crate::letterbox::Mapping;
+use crate::placement::Mapping;
 use crate::tensor::TensorMut;
 
 /// Turns frames into one model's input.

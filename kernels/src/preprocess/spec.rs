@@ -2,7 +2,7 @@
 
 use super::error::PreprocessError;
 use crate::frame::MAX_SIDE;
-use crate::letterbox::{Fit, Placement, Resize};
+use crate::placement::{Fit, Placement, Resize};
 use crate::tensor::DType;
 
 /// The input that a model expects.

@@ -5,7 +5,7 @@
 
 use super::number::{Along, Number};
 use super::spec::{PreprocessSpec, Sampling};
-use crate::letterbox::{AxisMap, Mapping};
+use crate::placement::{AxisMap, Mapping};
 
 /// The bits of Pillow's weights.
 pub(super) const PILLOW_BITS: u32 = 22;

@@ -10,7 +10,7 @@ use super::*;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvArithmetic};
 use crate::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 use crate::frame::{FrameView, MAX_SIDE};
-use crate::letterbox::{Fit, Placement};
+use crate::placement::{Fit, Placement};
 use crate::tensor::DType;
 use crate::tensor::TensorMut;
 
@@ -241,7 +241,7 @@ proptest! {
         let bytes = noise(layout.size_bytes(), seed);
         let padded = run(&spec, &layout.view(&bytes).unwrap());
 
-        let mapping = crate::letterbox::Mapping::new(placement, (w, h), (spec.width, spec.height));
+        let mapping = crate::placement::Mapping::new(placement, (w, h), (spec.width, spec.height));
         let [x, y] = mapping.axes();
         let canvas = FrameLayout::packed(PixelFormat::Rgb, x.canvas, y.canvas, ColorDescription::default()).unwrap();
         let mut larger = vec![114; canvas.size_bytes()];

@@ -13,8 +13,8 @@ use visiond_engine::heads::spec::{
     Keypoints, NanodetSpec, Nearer, RowsSpec, YoloxSpec,
 };
 use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
-use visiond_kernels::letterbox::{Fit, Mapping};
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
+use visiond_kernels::placement::{Fit, Mapping};
 use visiond_kernels::tensor::{DType, TensorRef};
 
 /// The most elements of an output.

@@ -15,7 +15,7 @@ use visiond_kernels::cuda::{
     CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, DeviceError, Event, is_jetson,
 };
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
-use visiond_kernels::letterbox::Fit;
+use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};

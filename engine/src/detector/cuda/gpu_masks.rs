@@ -1,8 +1,8 @@
 //! Makes the masks of a finished run's objects on the GPU, where prototypes and coefficients are.
 
 use visiond_kernels::cuda::{CudaError, CudaStream, DeviceAddress, Event};
-use visiond_kernels::letterbox::Mapping;
 use visiond_kernels::mask::{CudaMasks, Mask, MaskFrame, MaskJob, MaskSpec};
+use visiond_kernels::placement::Mapping;
 use visiond_kernels::tensor::DType;
 
 use crate::detector::error::DetectorError;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::cuda::{CudaStream, Device};
 use visiond_kernels::filter::{CudaFilter, FilterSpec};
-use visiond_kernels::letterbox::Mapping;
+use visiond_kernels::placement::Mapping;
 use visiond_kernels::tensor::TensorRef;
 
 use super::gpu_model::GpuModel;

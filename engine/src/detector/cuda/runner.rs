@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use visiond_kernels::cuda::{CudaStream, Event, is_gpu_lost};
 use visiond_kernels::filter::FilterSpec;
 use visiond_kernels::frame::FrameView;
-use visiond_kernels::letterbox::Mapping;
 use visiond_kernels::mask::{Mask, MaskJob};
+use visiond_kernels::placement::Mapping;
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 

@@ -3,7 +3,7 @@
 use crate::color::{ColorDescription, LevelMap, TruncatedYuvToRgb, YuvArithmetic};
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameView, PixelFormat};
-use crate::letterbox::Mapping;
+use crate::placement::Mapping;
 use crate::preprocess::fetch::{WordLayout, words};
 use crate::preprocess::number::Number;
 use crate::preprocess::spec::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};

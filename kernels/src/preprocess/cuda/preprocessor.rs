@@ -8,7 +8,7 @@ use super::tables::{self, FrameTables};
 use crate::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Function, Module};
 use crate::frame::FrameView;
-use crate::letterbox::Mapping;
+use crate::placement::Mapping;
 use crate::preprocess::error::PreprocessError;
 use crate::preprocess::spec::PreprocessSpec;
 use crate::tensor::DType;

@@ -4,7 +4,7 @@
 //! and no GPU has to compute positions in double precision, which is slow on small ones. A few KB for each frame size.
 
 use super::job::{AxisTable, Kernel, PIXELS, SumRules, TILE_COLUMNS, TILE_ROWS, TileRules};
-use crate::letterbox::Mapping;
+use crate::placement::Mapping;
 use crate::preprocess::number::Number;
 use crate::preprocess::plan::{Axis, PreprocessPlan};
 use crate::preprocess::spec::{PreprocessSpec, Sampling};

@@ -16,7 +16,7 @@ use crate::buffer::UnifiedBuffer;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvArithmetic};
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameLayout, FrameView, PixelFormat, Plane};
-use crate::letterbox::{Fit, Resize};
+use crate::placement::{Fit, Resize};
 use crate::preprocess::simd::Isa;
 use crate::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use crate::tensor::{DType, TensorMut, TensorRef};
