@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use visiond_capture::Buffers;
-use visiond_capture::source::{Next, Source, SourceError};
+use visiond_capture::source::SourceError;
 use visiond_capture::v4l2::controls::{self, Control, KeptControls};
 use visiond_capture::v4l2::device::{Api, Node, NodeError};
 use visiond_capture::v4l2::find_camera::{self, NotFound};
@@ -22,6 +22,8 @@ use visiond_config::types::{CameraFormat, CameraName, ControlValue, IoMode, V4l2
 use visiond_flow::clock::SystemClock;
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
+
+use crate::next_frame::next_frame;
 
 /// Maximum number of pixels of the proposed size: 1080p.
 const MODEST_PIXELS: u64 = 1920 * 1080;
@@ -313,18 +315,18 @@ impl Camera {
             let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
             let mut bits = SampleBits::default();
             let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
+            let mut losses = 0;
+            let mut lost = |_, _| {
+                losses += 1;
+                if losses < FRAMES { Ok(()) } else { Err(SourceError::transient("no frame is whole: check the cable")) }
+            };
             for _ in 0..FRAMES {
-                match source.next(&stop)? {
-                    Next::Frame(frame) => {
-                        if frame.layout.format().sample_depth() == Some(BayerDepth::Bits16) {
-                            samples.read = SampleAlignment::Top;
-                        }
-                        frame.view().iter().for_each(|view| bits.add_frame(view));
-                        samples.found = bits.alignment(depth);
-                    }
-                    Next::Lost { .. } => {}
-                    Next::Waiting { .. } | Next::End | Next::Stopped => break,
+                let Some(frame) = next_frame(&mut source, &stop, &mut lost)? else { break };
+                if frame.layout.format().sample_depth() == Some(BayerDepth::Bits16) {
+                    samples.read = SampleAlignment::Top;
                 }
+                frame.view().iter().for_each(|view| bits.add_frame(view));
+                samples.found = bits.alignment(depth);
                 if samples.found.is_some() {
                     break;
                 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use visiond_capture::Buffers;
-use visiond_capture::source::{Next, Source};
+use visiond_capture::source::Source;
 use visiond_config::parse_word;
 use visiond_config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, StreamDecoding, V4l2Config};
 use visiond_flow::metrics::LossCause;
@@ -19,9 +19,10 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
 
 use crate::config_path::config_path;
+use crate::next_frame::next_frame;
 use crate::output::thread_error;
 use event::{CaptureEvent, Footprint};
-use png_writer::{PngWriter, QUEUE, queue};
+use png_writer::{Captured, PngWriter, QUEUE, queue};
 
 /// Save frames of a camera as PNG files
 #[derive(Debug, clap::Args)]
@@ -241,30 +242,32 @@ impl CaptureSession<'_> {
     fn take(
         &self,
         source: &mut dyn Source,
-        mut out: impl FnMut(Next) -> bool,
+        mut out: impl FnMut(Captured) -> bool,
     ) -> Result<CaptureEvent<'static>, ExitError> {
         let (mut frames, mut skipped, mut began) = (0, 0, Instant::now());
         let (mut driver, mut corrupt, mut overload) = (0, 0, 0);
         while frames < self.args.frames {
-            let next = source.next(self.stop).map_err(|error| ExitError::new(Exit::Input, error.message))?;
-            match &next {
-                Next::Frame(_) if skipped < self.args.skip => {
-                    skipped += 1;
-                    began = Instant::now();
-                    continue;
+            let lost = |frames, cause| {
+                match cause {
+                    LossCause::Driver => driver += frames,
+                    LossCause::Corrupt => corrupt += frames,
+                    LossCause::Overload => overload += frames,
                 }
-                Next::Frame(_) => frames += 1,
-                Next::Lost { frames, cause: LossCause::Driver } => driver += frames,
-                Next::Lost { frames, cause: LossCause::Corrupt } => corrupt += frames,
-                Next::Lost { frames, cause: LossCause::Overload } => overload += frames,
-                // The daemon would wait here. At a terminal this is an error.
-                Next::Waiting { reason } => return Err(ExitError::new(Exit::Input, reason)),
-                Next::End | Next::Stopped => {
-                    let message = format!("camera {} ended after {frames} frames: ask for fewer with -n", self.name);
-                    return Err(ExitError::new(Exit::Input, message));
-                }
+                out(Captured::Lost { frames, cause });
+                Ok(())
+            };
+            let next = next_frame(source, self.stop, lost).map_err(|error| ExitError::new(Exit::Input, error))?;
+            let Some(frame) = next else {
+                let message = format!("camera {} ended after {frames} frames: ask for fewer with -n", self.name);
+                return Err(ExitError::new(Exit::Input, message));
+            };
+            if skipped < self.args.skip {
+                skipped += 1;
+                began = Instant::now();
+                continue;
             }
-            if !out(next) {
+            frames += 1;
+            if !out(Captured::Frame(frame)) {
                 break;
             }
         }

@@ -14,6 +14,7 @@ mod inspect;
 mod load_limits;
 mod man;
 mod media_decoder;
+mod next_frame;
 mod output;
 mod probe;
 mod progress;

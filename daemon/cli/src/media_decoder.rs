@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use visiond_capture::images::pictures_in;
-use visiond_capture::source::{Next, SourceError};
+use visiond_capture::source::SourceError;
 use visiond_capture::{Buffers, picture};
 use visiond_config::types::{BufferConfig, Pace, SourceConfig, VideoConfig};
 use visiond_flow::frame::Frame;
@@ -19,6 +19,7 @@ use visiond_system::logging::escape;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
+use crate::next_frame::next_frame;
 use crate::output::thread_error;
 use crate::value_parsers::size;
 
@@ -170,18 +171,22 @@ impl MediaDecoder<'_> {
             Ok(source) => source,
             Err(error) => return Some(Err(with_name(error))),
         };
+        let lost = |_, cause| {
+            // If nobody receives, the next frame's send notices.
+            if cause == LossCause::Corrupt {
+                let _ = self.send(MediaItem::Damaged);
+            }
+            Ok(())
+        };
         loop {
-            match source.next(self.stop) {
-                Ok(Next::Frame(mut frame)) => {
+            match next_frame(source.as_mut(), self.stop, lost) {
+                Ok(Some(mut frame)) => {
                     if frame.sequence % every == 0 {
                         frame.name = Some(Arc::clone(&name));
                         self.send(MediaItem::Frame { file, is_video: true, frame })?;
                     }
                 }
-                Ok(Next::Lost { cause: LossCause::Corrupt, .. }) => self.send(MediaItem::Damaged)?,
-                Ok(Next::Lost { .. } | Next::Waiting { .. }) => {}
-                Ok(Next::End) => return Some(Ok(())),
-                Ok(Next::Stopped) => return None,
+                Ok(None) => return (!self.stop.is_raised()).then_some(Ok(())),
                 Err(error) => return Some(Err(with_name(error))),
             }
         }

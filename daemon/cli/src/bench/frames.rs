@@ -4,12 +4,13 @@ use std::ops::Deref;
 use std::path::Path;
 
 use visiond_capture::Buffers;
-use visiond_capture::source::Next;
 use visiond_config::types::{ImagesConfig, Pace, PatternConfig, SourceConfig, VideoConfig};
 use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
 use visiond_kernels::buffer::{Memory, MemoryKind};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
+
+use crate::next_frame::next_frame;
 
 /// Maximum number of distinct frames; after them the first one follows.
 const FRAMES: u64 = 100;
@@ -23,18 +24,16 @@ pub fn read_frames(name: &str, most: u64) -> Result<impl Iterator<Item = Result<
     let source = visiond_capture::open(&source(name, most), "bench", &Buffers::default());
     let mut source = source.map_err(|error| ExitError::new(Exit::Input, error))?;
     let (name, mut bytes) = (name.to_owned(), 0);
-    let next = move || loop {
+    let next = move || {
         if bytes >= BYTES {
             return None;
         }
-        match source.next(&stop) {
-            Ok(Next::Frame(frame)) => {
+        match next_frame(source.as_mut(), &stop, |_, _| Ok(())).transpose()? {
+            Ok(frame) => {
                 bytes += frame.layout.size_bytes();
-                return Some(kept(&frame, &name));
+                Some(kept(&frame, &name))
             }
-            Ok(Next::Lost { .. } | Next::Waiting { .. }) => {}
-            Ok(Next::End | Next::Stopped) => return None,
-            Err(error) => return Some(Err(ExitError::new(Exit::Input, error))),
+            Err(error) => Some(Err(ExitError::new(Exit::Input, error))),
         }
     };
     Ok(std::iter::from_fn(next).take(most as usize))

@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use visiond_annotate::picture_folder::encode;
 use visiond_annotate::rgb_converter::RgbConverter;
-use visiond_capture::source::Next;
 use visiond_config::types::PictureFormat;
 use visiond_engine::atomic_write::write_atomically;
 use visiond_flow::clock::{Clock, SystemClock};
@@ -22,6 +21,13 @@ use crate::output::create_folder;
 
 /// Maximum number of queued frames, so that a short burst is not lost while the writer is slower than the camera.
 pub const QUEUE: usize = 32;
+
+/// What a camera gives.
+#[derive(Debug)]
+pub enum Captured {
+    Frame(Frame),
+    Lost { frames: u64, cause: LossCause },
+}
 
 /// A queued frame or loss.
 #[derive(Debug)]
@@ -41,14 +47,13 @@ pub enum Queued {
 }
 
 /// Queues a frame or a loss, and waits while the queue is full. Returns false when the writer thread has ended.
-pub fn queue(queue: &SyncSender<Queued>, next: Next) -> bool {
-    let queued = match next {
-        Next::Frame(Frame { layout, buffer, sequence, timestamp, .. }) => {
+pub fn queue(queue: &SyncSender<Queued>, captured: Captured) -> bool {
+    let queued = match captured {
+        Captured::Frame(Frame { layout, buffer, sequence, timestamp, .. }) => {
             let age_us = SystemClock.monotonic_ns().saturating_sub(timestamp.monotonic_ns) / 1000;
             Queued::Frame { layout, bytes: buffer.as_slice().to_vec(), sequence, timestamp, age_us }
         }
-        Next::Lost { frames, cause } => Queued::Lost { frames, cause },
-        Next::Waiting { .. } | Next::End | Next::Stopped => return true,
+        Captured::Lost { frames, cause } => Queued::Lost { frames, cause },
     };
     queue.send(queued).is_ok()
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use v4l::v4l_sys as sys;
 use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_capture::Buffers;
-use visiond_capture::source::{Next, Source};
+use visiond_capture::source::SourceError;
 use visiond_capture::v4l2::V4l2Source;
 use visiond_capture::v4l2::arrivals::{Arrival, Arrivals};
 use visiond_capture::v4l2::controls::{self, Control, ControlKind, KeptControls, MenuItem, Value};
@@ -24,6 +24,7 @@ use visiond_system::stop::Stop;
 use super::checks::{AreaTest, Failed, NO_TIME};
 use super::color_bar::{self, Colors};
 use crate::cameras::{self, Camera};
+use crate::next_frame::next_frame;
 
 /// Frames of a camera.
 const FRAMES: usize = 200;
@@ -129,16 +130,17 @@ fn color_bar(camera: &Camera, item: &MenuItem, buffers: &Buffers, time: Duration
     let (name, clock) = (camera.device.display().to_string(), Arc::new(SystemClock));
     let mut source = V4l2Source::open_node(&camera.device, &config, &name, buffers, clock)?;
     let (began, mut number) = (Instant::now(), 0);
+    let lost = |_, _| match began.elapsed() < time {
+        true => Ok(()),
+        false => Err(SourceError::transient("no frame is whole")),
+    };
     loop {
-        match source.next(&stop)? {
-            // A sensor may show its pattern some frames later.
-            Next::Frame(_) if number < PATTERN_FRAME && began.elapsed() < time => number += 1,
-            Next::Frame(frame) => return Ok(Colors::of(&RgbConverter::default().make(&frame.view()?)?)),
-            Next::Lost { .. } if began.elapsed() < time => {}
-            Next::Lost { .. } => return Err("no frame is whole".into()),
-            Next::Waiting { reason } => return Err(reason.to_string().into()),
-            Next::End | Next::Stopped => return Err("the camera ended its stream".into()),
+        let frame = next_frame(&mut source, &stop, lost)?.ok_or("the camera ended its stream")?;
+        // A sensor may show its pattern some frames later.
+        if number >= PATTERN_FRAME || began.elapsed() >= time {
+            return Ok(Colors::of(&RgbConverter::default().make(&frame.view()?)?));
         }
+        number += 1;
     }
 }
 
