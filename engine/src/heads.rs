@@ -54,21 +54,7 @@ mod yolov5;
 mod yolov8;
 
 #[cfg(test)]
-mod db_text_tests;
-#[cfg(test)]
-mod export_tests;
-#[cfg(test)]
-mod filter_tests;
-#[cfg(test)]
-mod finished_rows_tests;
-#[cfg(test)]
-mod guess_tests;
-#[cfg(test)]
-mod semantic_tests;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod values_tests;
 
 pub use build::build;
 pub use decoded::{ClassArea, Decoded, InputKeypoint};

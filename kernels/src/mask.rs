@@ -16,10 +16,6 @@ mod rle;
 mod spec;
 
 #[cfg(test)]
-mod class_map_tests;
-#[cfg(test)]
-mod kernel_tests;
-#[cfg(test)]
 mod tests;
 
 pub use assemble::MaskAssembler;

@@ -536,6 +536,4 @@ fn open(sink: &SinkConfig, context: &SinkContext, if_unusable: IfUnusable) -> Re
 }
 
 #[cfg(test)]
-mod change_tests;
-#[cfg(test)]
 mod tests;

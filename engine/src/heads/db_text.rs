@@ -107,3 +107,6 @@ impl Decoder for DbText {
         Suppression::None
     }
 }
+
+#[cfg(test)]
+mod tests;

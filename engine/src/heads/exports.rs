@@ -801,3 +801,6 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

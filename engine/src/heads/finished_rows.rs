@@ -287,3 +287,6 @@ pub(super) fn are_all_cells(rows: usize, (width, height): (u32, u32)) -> bool {
     let grids: [&[u32]; 3] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32]];
     grids.iter().any(|strides| rows > 0 && [1, 3].iter().any(|each| each * cells(strides) == rows))
 }
+
+#[cfg(test)]
+mod tests;

@@ -917,3 +917,6 @@ pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
     }
     guesses
 }
+
+#[cfg(test)]
+pub(super) mod tests;

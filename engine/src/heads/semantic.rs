@@ -269,3 +269,6 @@ impl Semantic {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,9 @@
 //! Cards that fit and cards that do not, and outputs that no model should give.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod filter;
+mod values;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

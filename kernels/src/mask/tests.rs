@@ -1,5 +1,7 @@
 //! Masks of small frames that can be checked by eye, and of any numbers.
 
+mod kernel;
+
 use proptest::prelude::*;
 
 use super::*;

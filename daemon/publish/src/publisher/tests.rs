@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod change;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

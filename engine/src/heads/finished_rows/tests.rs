@@ -4,10 +4,10 @@
 use proptest::prelude::*;
 use visiond_kernels::tensor::{DType, TensorRef};
 
-use super::finished_rows::{FinishedRow, RowCheck};
-use super::spec::*;
-use super::tests::tensor;
-use super::*;
+use crate::heads::finished_rows::{FinishedRow, RowCheck};
+use crate::heads::spec::*;
+use crate::heads::tests::tensor;
+use crate::heads::*;
 
 const SIZE: (u32, u32) = (640, 640);
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
-use super::exports::recognise;
-use super::guess::guess_heads;
-use super::guess_tests::row;
-use super::model_facts::ModelFacts;
 use crate::backend::{Dim, TensorInfo};
+use crate::heads::exports::recognise;
+use crate::heads::guess::guess_heads;
+use crate::heads::guess::tests::row;
+use crate::heads::model_facts::ModelFacts;
 use crate::onnx::{OutputTail, PartKind};
 
 /// Models, and under each what `inspect` makes of it.

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::{ClassMap, ClassMapper, ClassPlanes, ClassScores, Mask};
+use crate::mask::{ClassMap, ClassMapper, ClassPlanes, ClassScores, Mask};
 use crate::placement::{Fit, Mapping};
 
 /// The classes of a frame from the definition: all scores of all pixels, in f64. `None` where the best two are too close.
@@ -186,4 +186,15 @@ fn masks_beyond_the_limit_are_empty() {
     let twice = [regions[0], regions[1], regions[1], regions[1], regions[1], regions[2]];
     assert_eq!(map.masks(&twice, &mut masks), 1);
     assert_eq!((masks[0].area(), masks[5].area()), (u64::from(side) * u64::from(side) / 2, 0));
+}
+
+#[test]
+fn the_short_exp_is_the_long_one() {
+    for step in 0..=8700 {
+        let x = -f64::from(step) / 100.0;
+        let (short, long) = (f64::from(super::exp(x as f32)), f64::from(x as f32).exp());
+        assert!((short / long - 1.0).abs() < 2e-5, "{x}: {short} {long}");
+    }
+    assert_eq!(super::exp(0.0), 1.0);
+    assert!(super::exp(f32::NEG_INFINITY) < 1e-37 && super::exp(f32::NAN) < 1e-37);
 }

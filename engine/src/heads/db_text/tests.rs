@@ -3,10 +3,10 @@
 
 use visiond_kernels::tensor::{DType, TensorRef};
 
-use super::spec::{DbTextSpec, HeadSpec};
-use super::tests::tensor;
-use super::{Decoded, HeadInput, NamedOutput, build};
 use crate::card::Card;
+use crate::heads::spec::{DbTextSpec, HeadSpec};
+use crate::heads::tests::tensor;
+use crate::heads::{Decoded, HeadInput, NamedOutput, build};
 
 /// A map of 40 x 20 cells with a text of `value` in columns 10 to 30 and lines 5 to 11.
 fn map(text: f32, other: f32) -> Vec<f32> {

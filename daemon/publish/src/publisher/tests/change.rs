@@ -16,8 +16,8 @@ use visiond_system::testing::{hang, wait_until};
 
 use visiond_flow::testing::door_message as message;
 
-use super::tests::*;
 use super::*;
+use crate::publisher::*;
 
 fn change(publisher: &Publisher, sinks: &[SinkConfig]) {
     publisher.change(publisher.prepare(sinks, IfUnusable::Refuse).unwrap()).unwrap().close(hang());
@@ -108,7 +108,7 @@ fn a_file_goes_on_with_another_rotation_and_another_name() {
     let counts = publisher.close(hang()).remove(0);
     assert_eq!((counts.name.as_str(), counts.written, counts.lost), ("other", 21, 0), "the counts go on");
     assert_eq!(sequences(&path), [30]);
-    assert_eq!(sequences(&super::file::numbered(&path, 1)), (10..30).collect::<Vec<_>>());
+    assert_eq!(sequences(&crate::file::numbered(&path, 1)), (10..30).collect::<Vec<_>>());
 }
 
 #[test]

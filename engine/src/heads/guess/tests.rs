@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use visiond_kernels::tensor::DType;
 
-use super::build::build;
-use super::exports::recognise;
-use super::guess::{HeadGuess, guess_heads};
-use super::model_facts::ModelFacts;
-use super::spec::{AnchorKind, BoxFormat, BoxesSpec, Family, HeadSpec};
 use crate::backend::{Dim, TensorInfo};
+use crate::heads::build::build;
+use crate::heads::exports::recognise;
+use crate::heads::guess::{HeadGuess, guess_heads};
+use crate::heads::model_facts::ModelFacts;
+use crate::heads::spec::{AnchorKind, BoxFormat, BoxesSpec, Family, HeadSpec};
 use crate::onnx::PartKind::{Computed, Constant, Raw, Sigmoid, Softmax};
 use crate::onnx::{OutputTail, Part, PartKind};
 
@@ -25,7 +25,7 @@ fn shape_of(info: &TensorInfo) -> Vec<usize> {
 }
 
 /// The tail of an output whose rows have these parts.
-pub(super) fn row(parts: &[(usize, PartKind)]) -> OutputTail {
+pub(in crate::heads) fn row(parts: &[(usize, PartKind)]) -> OutputTail {
     let part = |&(width, kind): &(usize, PartKind)| Part { width, kind, sigmoid: kind == Sigmoid, exp: false };
     let any = |wanted| parts.iter().any(|(_, kind)| *kind == wanted);
     let width = parts.iter().map(|(width, _)| *width).sum();
@@ -503,7 +503,7 @@ fn names_alone_and_shapes_alone_are_no_exporters() {
 }
 
 #[test]
-fn rows_of_seven_named_detections_are_automls_only_behind_a_batch_and_of_channels_last() {
+pub(in crate::heads) fn rows_of_seven_named_detections_are_automls_only_behind_a_batch_and_of_channels_last() {
     let exporter = |input: &[usize], output: &[usize]| {
         let (inputs, outputs) = ([tensor("images", input)], [tensor("detections", output)]);
         let (metadata, tails) = (BTreeMap::new(), BTreeMap::new());

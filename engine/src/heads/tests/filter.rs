@@ -1,18 +1,18 @@
 //! The GPU's candidate filter, on the processor, against the heads: equal to the last bit, whatever the outputs hold.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../../tests/common/filter_kernel.rs"]
+#[path = "../../../tests/common/filter_kernel.rs"]
 mod filter_kernel;
 
 use proptest::prelude::*;
 use visiond_kernels::filter::CAPACITY;
 use visiond_kernels::tensor::{DType, TensorRef};
 
-use super::spec::*;
-use super::tests::{right_outputs, shapes_of, specs, tensor, thresholds, values};
-use super::*;
+use super::{right_outputs, shapes_of, specs, tensor, thresholds, values};
 use crate::backend::Dim;
 use crate::backend::TensorInfo;
+use crate::heads::spec::*;
+use crate::heads::*;
 
 /// A model's outputs, made up.
 struct MadeUpModel {

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use visiond_kernels::tensor::{DType, TensorRef};
 
-use super::tests::tensor;
-use super::*;
+use super::tensor;
 use crate::backend::{Dim, TensorInfo};
 use crate::card::Card;
+use crate::heads::*;
 
 const GENDER: &str = "name = \"gender\"\noutput = \"g\"\nclasses = [\"female\", \"male\"]\n";
 const HAT: &str = "name = \"hat\"\noutput = \"h\"\nclasses = [\"no\", \"yes\"]\n";

@@ -5,10 +5,10 @@ use visiond_kernels::mask::Mask;
 use visiond_kernels::placement::{Fit, Mapping};
 use visiond_kernels::tensor::{DType, TensorRef};
 
-use super::spec::{Activation, Background, HeadSpec};
-use super::tests::{shapes_of, tensor};
-use super::{Decoded, HeadInput, NamedOutput, build};
 use crate::backend::TensorInfo;
+use crate::heads::spec::{Activation, Background, HeadSpec};
+use crate::heads::tests::{shapes_of, tensor};
+use crate::heads::{Decoded, HeadInput, NamedOutput, build};
 
 const PLAIN: HeadSpec = HeadSpec::Semantic { activation: None, background: Background::None };
 

@@ -6,9 +6,9 @@ use std::sync::{Mutex, OnceLock};
 
 use libloading::Library;
 
-use super::launch::{MaskLaunch, Piece};
-use super::*;
 use crate::filter::Values;
+use crate::mask::launch::{MaskLaunch, Piece};
+use crate::mask::*;
 use crate::placement::{Fit, Mapping, Resize};
 use crate::tensor::{DType, TensorRef};
 
