@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
-"""Checks that no two source files of a crate import each other, directly or round a circle.
+"""Checks that no two source files of a crate import each other, directly or round a circle, and what the lower crates know.
 
     tests/imports.py [--graph] [CRATE_FOLDER...]
 
 Reads `use` declarations and paths in the code, follows re-exports to the file that defines a name, and leaves tests out. Exit
-status 1 and the shortest circle of each knot of files, if there is one. --graph prints every arrow.
+status 1 and the shortest circle of each knot of files, if there is one. --graph prints every arrow. Of a crate's Cargo.toml it reads
+which crates of the workspace it uses.
 """
 
 import argparse
 import re
 import sys
+import tomllib
 from collections import defaultdict, deque
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# The crates of the workspace that these may use, and what these must not.
+MAY_USE = {"ground": set(), "rtsp": set(), "kernels": {"ground"}, "system": {"ground"}, "engine": {"ground", "kernels"}}
+MUST_NOT_USE = {"annotate": {"engine"}, "capture": {"engine"}}
+
 NAME = re.compile(r"(?:r#)?[A-Za-z_]\w*")
 
 
@@ -237,6 +244,14 @@ class Crate:
         return best
 
 
+def wrong_uses(folder):
+    """The crates of the workspace that the crate in `folder` uses and should not."""
+    manifest = tomllib.loads((folder / "Cargo.toml").read_text())
+    used = {name.removeprefix("visiond-") for name in manifest.get("dependencies", {}) if name.startswith("visiond-")}
+    allowed = MAY_USE.get(folder.name)
+    return (used - allowed if allowed is not None else set()) | (used & MUST_NOT_USE.get(folder.name, set()))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graph", action="store_true", help="print every arrow")
@@ -246,6 +261,9 @@ def main():
     folders = args.folders or sorted(path.parent for path in ROOT.glob("**/Cargo.toml") if (path.parent / "src").is_dir() and "target" not in path.parts)
     failed = False
     for folder in folders:
+        for used in sorted(wrong_uses(folder)):
+            failed = True
+            print(f"{folder}: uses visiond-{used}, which it should not know")
         crate = Crate(folder)
         name = lambda module: str(crate.modules[module].relative_to(crate.source))
         if args.graph:

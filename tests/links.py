@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 ROOMS = "|".join(folder.name for folder in (ROOT / "daemon").iterdir() if folder.is_dir())
-PLACE = re.compile(rf"`((?:daemon|engine|kernels|tests|docs|systemd|config|{ROOMS})/[\w./-]+)`")
+PLACE = re.compile(rf"`((?:daemon|engine|ground|kernels|tests|docs|systemd|config|{ROOMS})/[\w./-]+)`")
 # The walk-throughs in docs/contributing add these.
 EXAMPLES = re.compile(r"/(corners|udp|blank)\.")
 

@@ -96,7 +96,7 @@ NO_REMEDY = {
         # Ends the reading of an array; the entry's own error is printed.
         ("daemon/cli/src/verify/reference.rs", "an entry is wrong"),
     ],
-    "it is the source of the error that is printed": [("kernels/src/cuda/error.rs", "the process has lost the GPU")],
+    "it is the source of the error that is printed": [("ground/src/gpu_lost.rs", "the process has lost the GPU")],
     "it is the outcome that the user asked for": [
         ("engine/builder/src/calibration.rs", "the build was cancelled"),
         ("engine/builder/src/error.rs", "the build was cancelled"),

@@ -348,7 +348,7 @@ def no_cgroups():
     return "systemd needs a cgroup2 hierarchy that can be written to, and this machine has none"
 
 # What the program is made of. Its documents are in the package as well, where no test but those of `OF_DOCUMENTS` reads them.
-CRATES = ("daemon", "engine", "kernels", "tests/licences", "tests/src")
+CRATES = ("daemon", "engine", "ground", "kernels", "tests/licences", "tests/src")
 PROGRAM = (*CRATES, "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "config", "systemd", "docs/*.json", "tests/setup")
 
 # End-to-end tests that read documents and packages.

@@ -15,7 +15,7 @@ mod runner;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use visiond_kernels::cuda::is_gpu_lost;
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::mask::{ClassRegion, Mask, MaskJob};
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};

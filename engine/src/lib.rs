@@ -10,7 +10,6 @@
 //! - [`compare`]: measures how far two models agree.
 //! - [`detector`]: all of it together: frames in, detections out.
 
-pub mod atomic_write;
 mod backend;
 pub mod builder_api;
 pub mod card;
@@ -19,7 +18,6 @@ pub mod detector;
 mod dynamic_library;
 pub mod engine;
 pub mod heads;
-mod nearest;
 pub mod onnx;
 mod session;
 pub mod tensorrt;

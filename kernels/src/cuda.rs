@@ -19,12 +19,11 @@ mod stream;
 mod tegra;
 
 pub use device::{Device, DeviceAddress, DeviceFacts};
-pub use error::{CudaError, DeviceError, GpuLost, ModuleError, is_gpu_lost};
+pub use error::{CudaError, DeviceError, ModuleError};
 pub use event::Event;
 pub use graph::Graph;
 pub use memory::{DeviceBuffer, RegisteredPages};
 pub use module::{Function, Module};
 pub use stream::CudaStream;
-pub use tegra::is_jetson;
 
 pub(crate) use memory::SharedPages;

@@ -5,9 +5,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::cuda::{
-    CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Event, Function, Module, ModuleError, is_gpu_lost,
+    CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Event, Function, Module, ModuleError,
 };
 
 use crate::measure;

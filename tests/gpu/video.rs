@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Instant;
 
 use clap::Args;
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::color::ColorDescription;
-use visiond_kernels::cuda::{Device, is_gpu_lost};
+use visiond_kernels::cuda::Device;
 use visiond_kernels::frame::{FrameLayout, PixelFormat, PlaneLayout};
 use visiond_kernels::nvdec::{
     self, Chroma, NvdecError, Picture, Showing, Surface, VideoCodec, VideoDecoder, VideoKind,

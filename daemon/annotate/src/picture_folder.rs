@@ -11,7 +11,7 @@ use image::RgbImage;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use visiond_config::types::PictureFormat;
-use visiond_engine::atomic_write::{create, write_atomically_by};
+use visiond_ground::atomic_write::{create, write_atomically_by};
 use visiond_system::preflight::may_make;
 
 /// JPEG quality: the edges of letters stay clean, and a 1080p picture has about 500 KB.

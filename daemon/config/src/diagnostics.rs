@@ -213,15 +213,6 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Returns the candidate closest to `word`, if one is close enough to be a typing error away.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let distance = |candidate: &str| strsim::damerau_levenshtein(&word, &candidate.to_lowercase());
-    let near =
-        |candidate: &str| distance(candidate) <= (word.chars().count().max(candidate.chars().count()) / 3).max(1);
-    candidates.into_iter().filter(|candidate| near(candidate)).min_by_key(|candidate| distance(candidate))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,24 +261,6 @@ mod tests {
             let end = (skipped + SHOWN).min(source.len());
             assert_eq!(line, format!("     7 | {}", &source[skipped..end]));
             assert_eq!(marks, format!("       | {}{}", " ".repeat(column - 1 - skipped), "^".repeat(carets)));
-        }
-    }
-
-    #[test]
-    fn a_word_is_near_if_a_third_of_it_at_most_is_wrong() {
-        for (word, candidates, wanted) in [
-            ("backnd", &["backend"][..], Some("backend")),
-            ("LEVEL", &["Level"], Some("Level")),
-            ("x", &["y"], Some("y")),
-            ("xy", &["ab"], None),
-            ("abcdef", &["abxyef"], Some("abxyef")),
-            ("abcde", &["abxye"], None),
-            ("abcdef", &["abc"], None),
-            ("abcd", &["abcdef"], Some("abcdef")),
-            ("abcdef", &["abxyef", "abcdxf"], Some("abcdxf")),
-            ("a", &[], None),
-        ] {
-            assert_eq!(nearest(word, candidates.iter().copied()), wanted, "{word} {candidates:?}");
         }
     }
 }

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
+use visiond_ground::nearest::nearest;
 
-use super::diagnostics::{Diagnostics, nearest};
+use super::diagnostics::Diagnostics;
 use super::kinds::one_of_with_hints;
 use super::schema::{Context, Entries, Item, Key, KeyKind, Shape, Variant, Written, join, plain};
 

@@ -8,11 +8,12 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 use toml::de::DeTable;
+use visiond_ground::nearest::nearest;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_system::preflight::{folder_of, overlap};
 
-use super::diagnostics::{Diagnostics, nearest};
+use super::diagnostics::Diagnostics;
 use super::kinds::{CameraName, camera_in, is_loopback, resolve, split_broker};
 use super::schema::Item;
 use super::types::{SinkTarget, is_lossless};

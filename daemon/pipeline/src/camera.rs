@@ -25,10 +25,10 @@ use std::time::Duration;
 use visiond_capture::source::{Next, Open, Source, SourceError};
 use visiond_flow::clock::Clock;
 use visiond_flow::metrics::{CameraMetrics, Phase};
+use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::backoff::Backoff;
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::process::CpuWatch;
-use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::{Stop, Wake};
 
 use self::short_streams::ShortStreams;
@@ -93,7 +93,7 @@ pub struct ActiveCameras {
 impl ActiveCameras {
     /// Starts with this many cameras.
     pub fn new(cameras: usize) -> std::io::Result<Self> {
-        Ok(Self { unsettled: RankedMutex::new(LockRank::ActiveCameras, cameras), over: Stop::new()? })
+        Ok(Self { unsettled: RankedMutex::new(LockRank(2), cameras), over: Stop::new()? })
     }
 
     /// Makes the failed cameras give up, whatever the others do.

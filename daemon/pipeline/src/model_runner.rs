@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use visiond_engine::detector::{Detection, Detector, DetectorError, RunCounts, RunId, RunTimings};
 use visiond_engine::heads::FrameValues;
-use visiond_kernels::cuda::is_gpu_lost;
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::nvtx;
 

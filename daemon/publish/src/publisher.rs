@@ -14,11 +14,11 @@ use visiond_config::diff::same_output;
 use visiond_config::types::{MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_flow::message::{Message, Published};
 use visiond_flow::sink_counts::SinkCounts;
+use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::backoff::RateLimit;
 use visiond_system::logging::{self, Subject};
 use visiond_system::outage::IfUnusable;
 use visiond_system::priority::{Rank, give_way};
-use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
@@ -127,7 +127,7 @@ impl Publisher {
     pub fn start(sinks: &[SinkConfig], context: &SinkContext, stop: &Stop) -> Result<Self, PublishError> {
         survive_size_limits();
         let context = context.clone();
-        let sinks_lock = RankedMutex::new(LockRank::Sinks, Arc::default());
+        let sinks_lock = RankedMutex::new(LockRank(3), Arc::default());
         let shared = SharedSinks {
             sinks: sinks_lock,
             context,

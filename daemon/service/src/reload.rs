@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use visiond_config::diff::{ConfigDiff, Difference};
 use visiond_config::types::Config;
+use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::exit::{Exit, ExitError};
-use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::threads::finished_by;
 use visiond_system::wake_pipe::WakePipe;
 
@@ -127,7 +127,7 @@ struct PendingRequests {
 
 impl ReloadHandle {
     fn new(path: PathBuf, wake_pipe: Arc<WakePipe>) -> Self {
-        let pending = RankedMutex::new(LockRank::ReloadRequests, PendingRequests::default());
+        let pending = RankedMutex::new(LockRank(6), PendingRequests::default());
         Self(Arc::new(ReloadRequests { pending, wake_pipe, path }))
     }
 

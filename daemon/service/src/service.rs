@@ -1,7 +1,15 @@
 //! Everything that runs, and its change to another configuration.
 //!
-//! One change is made at a time, on the thread that asks for it, while everything else goes on. [`LockRank`] has the order of
-//! the locks.
+//! One change is made at a time, on the thread that asks for it, while everything else goes on.
+//!
+//! Locks nest in this order, by [`LockRank`], which debug builds check:
+//! - 0: [`Service::changing`]: one change at a time.
+//! - 1: [`Service::state`]: the running configuration and the pipeline.
+//! - 2: `ActiveCameras`: the number of cameras that may still give frames.
+//! - 3: `Publisher::sinks`: the running sinks.
+//! - 4: `Server::served`: the endpoints that are served.
+//! - 5: [`Service::snapshot`]: what readers see while a change is made.
+//! - 6: `ReloadHandle::pending`: the requests that wait for a reload.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -10,6 +18,7 @@ use visiond_config::diff::ConfigDiff;
 use visiond_config::types::{Config, StatusConfig};
 use visiond_flow::metrics::LaneView;
 use visiond_flow::sink_counts::SinkCounts;
+use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_live::Live;
 use visiond_pipeline::camera::RetryPolicy;
 use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
@@ -18,7 +27,6 @@ use visiond_publish::SinkContext;
 use visiond_publish::{PublishError, Publisher};
 use visiond_system::exit::ExitError;
 use visiond_system::outage::IfUnusable;
-use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
 use visiond_system::{logging, process};
 
@@ -108,9 +116,9 @@ impl Service {
             stop: stop.clone(),
         };
         let pipeline = Pipeline::start(lanes, context).map_err(ServiceError::System)?;
-        let snapshot = RankedMutex::new(LockRank::Snapshot, Arc::new(Snapshot::new(&running, &pipeline)));
+        let snapshot = RankedMutex::new(LockRank(5), Arc::new(Snapshot::new(&running, &pipeline)));
         live.set_lanes(pipeline.lanes());
-        let state = RankedMutex::new(LockRank::Service, ServiceState { running, pipeline });
+        let state = RankedMutex::new(LockRank(1), ServiceState { running, pipeline });
         Ok(Self {
             stop: stop.clone(),
             live,
@@ -118,7 +126,7 @@ impl Service {
             first_message,
             state,
             snapshot,
-            changing: RankedMutex::new(LockRank::Change, ()),
+            changing: RankedMutex::new(LockRank(0), ()),
             web: OnceLock::new(),
             broken: OnceLock::new(),
         })

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
 
-use visiond_kernels::cuda::is_gpu_lost;
+use visiond_ground::gpu_lost::is_gpu_lost;
 
 static SKIP_CLEANUP: AtomicBool = AtomicBool::new(false);
 

@@ -21,7 +21,6 @@ pub mod preflight;
 pub mod priority;
 pub mod process;
 pub mod process_limits;
-pub mod ranked_lock;
 pub mod redact;
 pub mod regular_file;
 pub mod restart_once;

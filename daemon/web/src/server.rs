@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use visiond_config::types::HttpConfig;
+use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_service::{HttpError, HttpServer};
 use visiond_system::priority::{Rank, give_way};
-use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::threads::finished_by;
 
 use crate::guard::Guard;
@@ -44,7 +44,7 @@ impl Server {
     pub fn start(prepared: PreparedListeners, state: AppState) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, to_do) = unbounded_channel();
-        let served = RankedMutex::new(LockRank::Endpoints, prepared.endpoints());
+        let served = RankedMutex::new(LockRank(4), prepared.endpoints());
         let thread = thread::Builder::new().name("web".to_owned()).spawn(move || {
             give_way(Rank::Batch);
             runtime.block_on(serve(prepared, to_do, state));

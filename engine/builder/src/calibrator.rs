@@ -9,9 +9,9 @@ use std::path::Path;
 use parking_lot::Mutex;
 
 use super::calibration::{Algorithm, Batches, CalibrationError};
-use visiond_engine::atomic_write::write_atomically;
 use visiond_engine::builder_api::tensorrt::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
 use visiond_engine::tensorrt::Layout;
+use visiond_ground::atomic_write::write_atomically;
 
 /// The object for a builder's configuration. Its owner keeps it until the build is done.
 #[repr(C)]

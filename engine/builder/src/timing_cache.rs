@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use visiond_kernels::cuda::DeviceFacts;
 
-use visiond_engine::atomic_write::write_atomically;
 use visiond_engine::builder_api::tensorrt::builder::{Config, TimingCache};
 use visiond_engine::builder_api::tensorrt::{Object, Owned, call, host_bytes};
 use visiond_engine::tensorrt::TensorRtError;
 use visiond_engine::tensorrt::Version;
+use visiond_ground::atomic_write::write_atomically;
 
 /// Where measured kernel times are stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Reads the `[head]` of a card: the family and its options.
 
+use visiond_ground::nearest::nearest;
+
 use super::class_name::{MAX_NAME_CHARS, is_too_long};
 use super::sections::{CardSection, number_in};
 use crate::heads::spec::{
@@ -7,7 +9,6 @@ use crate::heads::spec::{
     COLUMNS, Column, DarknetSpec, DbTextSpec, DepthSpec, FACES, FORMATS, FacesSpec, FacesStyle, Family, GRID_STYLES,
     HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
 };
-use crate::nearest::nearest;
 
 /// A limit that no model comes near.
 const MANY: u32 = 100_000;

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use visiond_ground::nearest::nearest;
 
 use super::error::CardProblem;
-use crate::nearest::nearest;
 
 /// The card's text and the problems found so far.
 pub(super) struct CardSource<'a> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use half::f16;
+use visiond_ground::nearest::nearest;
 use visiond_kernels::preprocess::{PreprocessSpec, TensorLayout};
 use visiond_kernels::tensor::{DType, ShapeText, TensorMut};
 
@@ -11,7 +12,6 @@ use super::error::DetectorError;
 use super::input_checks;
 use crate::backend::{Dim, TensorInfo, dims_text};
 use crate::card::{Card, ExtraInput};
-use crate::nearest::nearest;
 
 /// Channel counts to look for if the card's does not decide between the layouts.
 const COLOURS: [usize; 2] = [3, 1];

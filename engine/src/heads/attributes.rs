@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use visiond_ground::nearest::nearest;
 use visiond_kernels::filter::FilterSpec;
 
 use super::classifier::are_probabilities;
@@ -17,7 +18,6 @@ use super::outputs::ModelOutputs;
 use super::raw_numbers::{Numbers, not_probabilities, wrong_activation, wrong_activation_of_row};
 use super::rows::{sigmoid, softmax};
 use super::spec::{Activation, AttributeKind, AttributeSpec};
-use crate::nearest::nearest;
 
 /// The card's key of all attributes.
 const KEY: &str = "head.attribute";

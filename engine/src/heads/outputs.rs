@@ -3,12 +3,12 @@
 //! Declared shapes (with unknown dimensions) and real ones share this code, so that the same check runs when a card is loaded and
 //! before every frame's tensors are indexed. The errors are text, which becomes a part of [`HeadError`](super::HeadError).
 
+use visiond_ground::nearest::nearest;
 use visiond_kernels::tensor::{DType, ShapeText, TensorRef};
 
 use super::misfit::{FAMILY, Misfit};
 use super::spec::Background;
 use crate::backend::{TensorInfo, dims_text};
-use crate::nearest::nearest;
 
 /// One output of the model for one frame.
 #[derive(Debug, Clone, Copy)]

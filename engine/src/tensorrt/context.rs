@@ -4,7 +4,8 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::sync::Arc;
 
-use visiond_kernels::cuda::{CudaStream, DeviceAddress, is_gpu_lost};
+use visiond_ground::gpu_lost::is_gpu_lost;
+use visiond_kernels::cuda::{CudaStream, DeviceAddress};
 
 use super::abi::runtime::{Context as ContextClass, Engine as EngineClass, Inspector};
 use super::abi::{Owned, call, dims_32, dims_64, sizes_of_32, sizes_of_64};

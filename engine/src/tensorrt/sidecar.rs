@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use visiond_ground::atomic_write::write_atomically;
 
-use crate::atomic_write::write_atomically;
 use crate::backend::read_small_file;
 
 /// The version of this file's format.

@@ -12,7 +12,8 @@ use cudarc::driver::sys::{CUcontext, CUctx_flags, CUdevice};
 use parking_lot::Mutex;
 
 use super::driver::Driver;
-use super::error::{CudaError, DeviceError, code, is_gpu_lost};
+use super::error::{CudaError, DeviceError, code};
+use visiond_ground::gpu_lost::is_gpu_lost;
 
 /// The primary context of one GPU, which CUDA's runtime API, and therefore TensorRT, uses too.
 ///

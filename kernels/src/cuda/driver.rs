@@ -14,6 +14,8 @@ use cudarc::driver::sys::{
     CUmodule, CUstream,
 };
 
+use visiond_ground::jetson::is_jetson;
+
 use super::error::{CudaError, DeviceError, code};
 use super::tegra;
 
@@ -149,7 +151,7 @@ impl Driver {
         // SAFETY: the flags must be 0.
         unsafe { driver.init(0) }.map_err(|error| match error.code {
             code::NO_DEVICE => DeviceError::NoDevice,
-            _ => DeviceError::NotStarted { error, is_jetson: tegra::is_jetson(Path::new("/")) },
+            _ => DeviceError::NotStarted { error, is_jetson: is_jetson(Path::new("/")) },
         })?;
         let version = driver.version()?;
         if version < OLDEST_VERSION {

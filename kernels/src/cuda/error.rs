@@ -1,19 +1,9 @@
 //! Errors of CUDA.
 
 use std::error::Error;
-use std::{fmt, iter};
+use std::fmt;
 
-/// The process has lost the GPU: every later call fails too, and only a new process gets a working context.
-///
-/// It is the source of the [`CudaError`] that lost it, and so of each error that follows from that one: [`is_gpu_lost`] asks.
-#[derive(Debug, thiserror::Error)]
-#[error("the process has lost the GPU")]
-pub struct GpuLost;
-
-/// Whether `error` follows from the loss of the GPU.
-pub fn is_gpu_lost(error: &(dyn Error + 'static)) -> bool {
-    iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source()).any(|error| error.is::<GpuLost>())
-}
+use visiond_ground::gpu_lost::GpuLost;
 
 /// A failed call of the driver API.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,6 +167,8 @@ pub enum ModuleError {
 
 #[cfg(test)]
 mod tests {
+    use visiond_ground::gpu_lost::is_gpu_lost;
+
     use super::*;
 
     fn error(code: u32, name: &str) -> CudaError {

@@ -1,8 +1,8 @@
-//! Detects a Jetson, and powers its GPU on, which only a Jetson's GPU needs.
+//! Powers a Jetson's GPU on, which no other GPU needs.
 //!
 //! Paths are relative to a root that stands for `/`, so that tests can use a system of their own.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -20,17 +20,6 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// "Operation not permitted" in Linux.
 const EPERM: i32 = 1;
-
-/// Whether the system below `root` is a Jetson.
-///
-/// Containers hide the device tree, and often NVIDIA's release file too; every Jetson has /dev/nvmap (nvgpu's and, from Thor
-/// on, OpenRM's), and no PC does.
-pub fn is_jetson(root: &Path) -> bool {
-    let compatible = || fs::read(root.join("sys/firmware/devicetree/base/compatible")).unwrap_or_default();
-    root.join("etc/nv_tegra_release").exists()
-        || root.join("dev/nvmap").exists()
-        || compatible().windows(12).any(|name| name == b"nvidia,tegra")
-}
 
 /// Powers on the GPU of a Jetson whose device nodes do not exist yet, and waits for them. Returns whether they exist now and
 /// did not before. `pause` sleeps between two checks.
@@ -68,6 +57,8 @@ pub(super) fn power_on(root: &Path, mut pause: impl FnMut()) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::fs;
+
     use super::*;
 
     fn put(root: &Path, file: &str, text: &str) {
@@ -78,26 +69,6 @@ mod tests {
 
     fn root() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
-    }
-
-    #[test]
-    fn a_jetson_is_known_by_its_release_file_its_device_tree_or_its_memory_manager() {
-        let pc = root();
-        put(pc.path(), "sys/firmware/devicetree/base/compatible", "raspberrypi,5-model-b\0brcm,bcm2712\0");
-        put(pc.path(), "dev/nvidiactl", "");
-        assert!(!is_jetson(pc.path()));
-        for (file, text) in [
-            (
-                "sys/firmware/devicetree/base/compatible",
-                "nvidia,p3768-0000+p3767-0005\0nvidia,p3767-0005\0nvidia,tegra234\0",
-            ),
-            ("etc/nv_tegra_release", "# R36 (release), REVISION: 4.7\n"),
-            ("dev/nvmap", ""),
-        ] {
-            let jetson = root();
-            put(jetson.path(), file, text);
-            assert!(is_jetson(jetson.path()), "{file}");
-        }
     }
 
     #[test]

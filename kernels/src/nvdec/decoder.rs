@@ -30,7 +30,8 @@ use super::kind::{Chroma, VideoCodec, VideoKind};
 use super::library::Library;
 use super::limits::limits;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
-use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, Event, is_gpu_lost};
+use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, Event};
+use visiond_ground::gpu_lost::is_gpu_lost;
 
 /// Whether the process ends, so that decoders are left to that.
 static PROCESS_ENDS: AtomicBool = AtomicBool::new(false);

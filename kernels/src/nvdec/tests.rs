@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
-use crate::cuda::{CudaError, CudaStream, Device, is_gpu_lost};
+use crate::cuda::{CudaError, CudaStream, Device};
 use crate::frame::{FrameLayout, PixelFormat, PlaneLayout};
+use visiond_ground::gpu_lost::is_gpu_lost;
 
 const INNER: &str = "VISIOND_TEST_STUB_VIDEO";
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use visiond_config::types::StreamDecoding;
-use visiond_kernels::cuda::is_gpu_lost;
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::nvdec::{VideoCodec, VideoDecoder};
 use visiond_system::stop::Stop;
 

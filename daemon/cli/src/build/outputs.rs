@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use visiond_engine::atomic_write::write_atomically;
 use visiond_engine::engine::Dim;
 use visiond_engine::tensorrt::sidecar::{EngineFile, OnnxSource, Sidecar};
 use visiond_engine_builder::{BuildError, Built, ShapeProfile, ShapeRange};
+use visiond_ground::atomic_write::write_atomically;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::Args;

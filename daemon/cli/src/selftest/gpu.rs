@@ -8,12 +8,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use visiond_ground::jetson::is_jetson;
 use visiond_kernels::auto_memory::AutoMemory;
 use visiond_kernels::buffer::{Memory, MemoryKind, RegisteredPages, UnifiedBuffer};
 use visiond_kernels::color::ColorDescription;
-use visiond_kernels::cuda::{
-    CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, DeviceError, Event, is_jetson,
-};
+use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, DeviceError, Event};
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use toml::de::DeValue;
+use visiond_ground::nearest::nearest;
 
 use super::{Refusal, integer, quote, value};
-use crate::diagnostics::nearest;
 use crate::schema::{Item, KeyKind};
 use crate::units::{UnitError, format_duration, format_size, parse_duration, parse_size};
 

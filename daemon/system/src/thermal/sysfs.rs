@@ -12,7 +12,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use visiond_kernels::cuda::is_jetson;
+use visiond_ground::jetson::is_jetson;
 
 /// The files of one Jetson.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_kernels::cuda::{CudaStream, Event, is_gpu_lost};
+use visiond_ground::gpu_lost::is_gpu_lost;
+use visiond_kernels::cuda::{CudaStream, Event};
 use visiond_kernels::filter::FilterSpec;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::mask::{Mask, MaskJob};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use visiond_kernels::cuda::is_gpu_lost;
+use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::tensor::DType;
 
 use super::golden;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use v4l::v4l_sys as sys;
-use visiond_config::diagnostics::nearest;
 use visiond_config::types::ControlValue;
+use visiond_ground::nearest::nearest;
 
 use super::control::{Control, ControlKind, FRAME_RATE, MenuItem, Value, spelled};
 

@@ -5,26 +5,12 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// The locks that nest, outermost first. While a thread holds one, it may only take locks further down.
+/// The place of a lock among those that nest: while a thread holds one, it may only take locks of higher ranks. The module that owns
+/// the outermost lock lists them.
 ///
-/// Locks that are not listed come below all of these; a `Stop` locks its children, parent before child.
+/// Locks without a rank come below all of these; a `Stop` locks its children, parent before child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LockRank {
-    /// `Service`: one change at a time.
-    Change,
-    /// `Service`: the running configuration and the pipeline.
-    Service,
-    /// `ActiveCameras`: the number of cameras that may still give frames.
-    ActiveCameras,
-    /// `Publisher`: the running sinks.
-    Sinks,
-    /// `Server`: the endpoints that are served.
-    Endpoints,
-    /// `Service`: what readers see while a change is made.
-    Snapshot,
-    /// `ReloadHandle`: the requests that wait for a reload.
-    ReloadRequests,
-}
+pub struct LockRank(pub u8);
 
 thread_local!(static HELD: RefCell<Vec<LockRank>> = const { RefCell::new(Vec::new()) });
 
@@ -38,7 +24,7 @@ impl<T> RankedMutex<T> {
         Self(rank, Mutex::new(value))
     }
 
-    /// Locks the mutex. In debug builds, panics if this thread holds a lock of the same rank or further down.
+    /// Locks the mutex. In debug builds, panics if this thread holds a lock of this rank or a higher one.
     #[track_caller]
     pub fn lock(&self) -> RankedGuard<'_, T> {
         if cfg!(debug_assertions) {
@@ -84,7 +70,7 @@ mod tests {
 
     #[test]
     fn locks_nest_in_one_order_only() {
-        let (outer, inner) = (RankedMutex::new(LockRank::Change, 0), RankedMutex::new(LockRank::Service, 0));
+        let (outer, inner) = (RankedMutex::new(LockRank(0), 0), RankedMutex::new(LockRank(1), 0));
         for _ in 0..2 {
             let (mut one, mut other) = (outer.lock(), inner.lock());
             (*one, *other) = (*one + 1, *other + 1);

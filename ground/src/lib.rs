@@ -1,0 +1,15 @@
+//! Small things that crates need which may not know each other.
+//!
+//! - [`atomic_write`]: a file whole or not at all.
+//! - [`ranked_lock`]: locks that nest in one order.
+//! - [`nearest`]: the word that a mistyped one probably means.
+//! - [`jetson`]: whether this machine is one.
+//! - [`gpu_lost`]: the error of a process that has lost its GPU.
+//!
+//! This crate depends on no other of the workspace.
+
+pub mod atomic_write;
+pub mod gpu_lost;
+pub mod jetson;
+pub mod nearest;
+pub mod ranked_lock;
