@@ -257,6 +257,14 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_a_frame_in_memory_are_those_of_its_buffer_without_a_copy() {
+        let frame = crate::testing::frame(&crate::testing::pool(1), 7).unwrap();
+        let mut copy = Vec::new();
+        assert_eq!(frame.bytes(&mut copy).unwrap(), [7; 8]);
+        assert!(copy.is_empty());
+    }
+
+    #[test]
     fn stop_ends_the_wait_for_a_buffer() {
         let pool = FramePool::new(&Memory::host(), 0, 16).unwrap();
         assert!(stopped_while_it_waits(move |stop| pool.take_wait(stop).is_none()));

@@ -155,6 +155,22 @@ mod tests {
     }
 
     #[test]
+    fn a_percentile_is_the_middle_of_its_bucket_and_at_most_the_largest_value() {
+        // 1,000 us lies in the bucket from 992 to 1,023, 100,000 us in the one from 98,304 to 102,399.
+        for (values, quantile, wanted) in [
+            (vec![1_000, 2_000_000], 0.5, 1_007),
+            (vec![100_000, 2_000_000], 0.5, 100_351),
+            (vec![1_000], 0.5, 1_000),
+            (vec![5, 1_000, 2_000_000], 0.33, 5),
+            (vec![5, 1_000, 2_000_000], 0.34, 1_007),
+        ] {
+            let histogram = Histogram::default();
+            values.iter().for_each(|&value| histogram.record_us(value));
+            assert_eq!(histogram.snapshot().quantile_us(quantile), wanted, "{values:?} at {quantile}");
+        }
+    }
+
+    #[test]
     fn a_difference_forgets_what_came_before() {
         let histogram = Histogram::default();
         histogram.record_us(1_000_000);

@@ -515,6 +515,14 @@ mod tests {
         lane.count_gpu(&new, 20);
         let gpu = lane.gpu().expect("there were runs");
         assert_eq!((gpu.graph_runs, gpu.single_runs, gpu.copied_bytes, gpu.launch_us_p50), (2, 0, 20, 20));
+        // As many single runs as runs of a graph; each counter has its own place.
+        lane.count_gpu(
+            &RunCounts { single_runs: 2, overlapped_runs: 1, lost_candidates: 5, ..RunCounts::default() },
+            30,
+        );
+        let gpu = lane.gpu().expect("there were runs");
+        assert_eq!((gpu.graph_runs, gpu.single_runs, gpu.overlapped_runs, gpu.lost_candidates), (2, 2, 1, 5));
+        assert_eq!((gpu.launch_us_p50, gpu.launch_us_p99), (20, 30));
     }
 
     #[test]

@@ -88,6 +88,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_counted_now_is_seen_soon() {
+        let rate = Rate::default();
+        assert_eq!(rate.per_second(), 0.0);
+        // A slot counts once it is over. Counted again in each round, so that a pause of this thread changes nothing.
+        let seen = (0..6_000).find_map(|_| {
+            rate.count();
+            std::thread::sleep(MS * 10);
+            Some(rate.per_second()).filter(|&rate| rate != 0.0)
+        });
+        assert!(seen.is_some_and(|rate| rate > 0.0 && rate <= 200.0), "{seen:?}");
+    }
+
+    #[test]
     fn thirty_days_keep_the_rate_of_the_last_five_seconds_also_where_the_slots_number_wraps() {
         // Four frames a second, one in each slot: a faster camera only counts higher.
         let slots = 30 * 86_400 * 4_u32;

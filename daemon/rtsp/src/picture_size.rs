@@ -104,6 +104,73 @@ mod tests {
         assert_eq!(picture_size(&jpeg), Some([2560, 1440]));
     }
 
+    /// A parameter set of H.265 as ITU-T H.265, 7.3.2.2.1 has it, up to the window, with 1 to 7 layers of which each has the profile
+    /// and the level that `present` says.
+    fn h265_set(present: &[(bool, bool)], chroma: u32, size: [u32; 2], window: Option<[u32; 4]>) -> StreamDescription {
+        let mut bits = String::new();
+        let number = |bits: &mut String, value: u32, count: usize| *bits += &format!("{value:0count$b}");
+        // ue(v), clause 9.2: as many zeros as bits follow the first one.
+        let code = |bits: &mut String, value: u32| {
+            let binary = format!("{:b}", value + 1);
+            *bits += &("0".repeat(binary.len() - 1) + &binary);
+        };
+        number(&mut bits, 5, 4);
+        number(&mut bits, present.len() as u32, 3);
+        bits += "1";
+        // Profile, tier, compatibility and level: all ones, so that what is read from them is wrong.
+        bits += &"1".repeat(96);
+        for (profile, level) in present {
+            number(&mut bits, u32::from(*profile) * 2 + u32::from(*level), 2);
+        }
+        if !present.is_empty() {
+            bits += &"00".repeat(8 - present.len());
+        }
+        for (profile, level) in present {
+            bits += &"1".repeat(usize::from(*profile) * 88 + usize::from(*level) * 8);
+        }
+        code(&mut bits, 3);
+        code(&mut bits, chroma);
+        if chroma == 3 {
+            bits += "1";
+        }
+        size.iter().for_each(|&side| code(&mut bits, side));
+        bits += if window.is_some() { "1" } else { "0" };
+        window.iter().flatten().for_each(|&offset| code(&mut bits, offset));
+        bits += "1";
+        bits += &"0".repeat((8 - bits.len() % 8) % 8);
+        let mut nal = vec![33 << 1, 1];
+        for byte in (0..bits.len()).step_by(8).map(|at| u8::from_str_radix(&bits[at..at + 8], 2).unwrap()) {
+            // Emulation prevention, 7.4.2.
+            if byte <= 3 && nal.ends_with(&[0, 0]) {
+                nal.push(3);
+            }
+            nal.push(byte);
+        }
+        StreamDescription { sets: vec![nal], ..stream("h265", &[]) }
+    }
+
+    #[test]
+    fn the_size_follows_any_number_of_layers() {
+        let all = [(false, false), (true, false), (false, true), (true, true), (true, true), (false, true)];
+        for layers in 0..=all.len() {
+            let set = h265_set(&all[..layers], 1, [2560, 1440], None);
+            assert_eq!(picture_size(&set), Some([2560, 1440]), "{layers} more layers");
+        }
+    }
+
+    #[test]
+    fn the_window_is_measured_in_samples_of_chroma() {
+        // SubWidthC and SubHeightC of table 6-1, by chroma_format_idc: monochrome, 4:2:0, 4:2:2, 4:4:4.
+        for (chroma, across, down) in [(0, 1, 1), (1, 2, 2), (2, 2, 1), (3, 1, 1)] {
+            let set = h265_set(&[], chroma, [1936, 1096], Some([1, 3, 2, 5]));
+            assert_eq!(picture_size(&set), Some([1936 - 4 * across, 1096 - 7 * down]), "{chroma}");
+        }
+        // A window that leaves nothing.
+        for window in [[u32::MAX - 1, 9, 0, 0], [0, 0, 600, 600]] {
+            assert_eq!(picture_size(&h265_set(&[], 1, [1920, 1080], Some(window))), None, "{window:?}");
+        }
+    }
+
     #[test]
     fn damaged_sets_have_no_size() {
         for (encoding, set) in [("h264", H264_SPS), ("h265", H265_SPS)] {

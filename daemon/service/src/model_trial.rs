@@ -676,6 +676,10 @@ mod tests {
         let expected =
             Findings { count: 4, highest: 0.9, empty: 2, longest_side: 20.0, best: Some(2), is_lower_right: true };
         assert_eq!(Findings::of(&found, size), expected);
+        // A tall box, and a wide one, away from the edges.
+        for (corners, longest) in [([40.0, 20.0, 44.0, 50.0], 30.0), ([40.0, 20.0, 90.0, 24.0], 50.0)] {
+            assert_eq!(Findings::of(&[one(1, 0.5, Some(corners))], size).longest_side, longest);
+        }
         // It begins in the middle, or in one of the two halves alone.
         for corners in [[50.0, 31.0, 80.0, 50.0], [51.0, 30.0, 80.0, 50.0], [10.0, 40.0, 20.0, 50.0]] {
             assert!(!Findings::of(&[one(1, 0.5, Some(corners))], size).is_lower_right, "{corners:?}");

@@ -28,7 +28,28 @@ pub(super) fn significant(value: f32) -> Option<f32> {
 
 #[cfg(test)]
 mod tests {
-    use super::significant;
+    use super::*;
+
+    #[test]
+    fn no_zero_has_a_sign() {
+        // JSON has -0.0, which readers take for a negative position.
+        for zero in [0.0, -0.0, 0.000_4, -0.000_4] {
+            assert_eq!(rounded_pixels(zero).to_bits(), 0, "{zero}");
+        }
+        assert_eq!(significant(-0.0).map(f32::to_bits), Some(0));
+        for (value, wanted) in [(12.345_67, 12.346), (-12.345_67, -12.346), (0.000_6, 0.001), (4_095.999_6, 4_096.0)] {
+            assert_eq!(rounded_pixels(value), wanted);
+        }
+    }
+
+    #[test]
+    fn scores_have_four_decimals_from_0_to_1() {
+        for (value, wanted) in [(0.123_456, 0.123_5), (-0.5, 0.0), (1.5, 1.0), (0.999_96, 1.0)] {
+            assert_eq!(rounded_score(value), Some(wanted));
+        }
+        assert_eq!(rounded_score(f32::NAN), None);
+        assert_eq!(rounded_part(0.3, 2.0), Some(0.5));
+    }
 
     #[test]
     fn numbers_have_five_digits_that_mean_something() {

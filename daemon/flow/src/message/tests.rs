@@ -123,12 +123,40 @@ fn close(written: &Value, meant: f32, tolerance: f64) -> bool {
 }
 
 #[test]
+fn an_attribute_reads_as_its_label_its_labels_or_its_number() {
+    let label = |label: &str| LabelMessage { label: label.into(), score: 0.5 };
+    for (attribute, text) in [
+        (AttributeMessage::Label(label("dark")), "dark"),
+        (AttributeMessage::Labels { labels: vec![] }, "none"),
+        (AttributeMessage::Labels { labels: vec![label("hat"), label("bag")] }, "hat, bag"),
+        (AttributeMessage::Number { value: 31.5 }, "31.5"),
+    ] {
+        assert_eq!(attribute.text(), text);
+        let plain = match attribute {
+            AttributeMessage::Number { value } => PlainAttribute::Number(value),
+            _ => PlainAttribute::Text(text.to_owned()),
+        };
+        assert_eq!(PlainAttribute::from(&attribute), plain);
+    }
+}
+
+#[test]
 fn the_size_of_a_line_is_known_before_it_is_written() {
     use crate::testing::{door_message, sized_message};
     let segments = Some(vec![vec![123.5; 4000], vec![77.25; 2000]]);
     let mut outlines = Arc::unwrap_or_clone(door_message(1, 1));
     outlines.detections[0].segments = segments;
-    for message in [door_message(1, 0), door_message(1, 100), sized_message("door", 1, 100_000), Arc::new(outlines)] {
+    let mut skeletons = Arc::unwrap_or_clone(door_message(1, 5));
+    let keypoint = KeypointMessage { name: Some("left_ear".into()), x: 123.456, y: 78.25, score: Some(0.875) };
+    skeletons.detections.iter_mut().for_each(|detection| detection.keypoints = vec![keypoint.clone(); 17]);
+    let embedding = Some(EmbeddingMessage { length: 512, f16: "A".repeat(1368) });
+    let embedded = Message { embedding, ..Arc::unwrap_or_clone(door_message(1, 0)) };
+    let cells = vec![Some(12.25); 400];
+    let depth = Some(DepthMessage { columns: 20, rows: 20, nearest: cells.clone(), median: cells });
+    let deep = Message { depth, ..Arc::unwrap_or_clone(door_message(1, 0)) };
+    let both = Message { embedding: embedded.embedding.clone(), ..deep.clone() };
+    let small = [door_message(1, 0), door_message(1, 100), sized_message("door", 1, 100_000)];
+    for message in small.into_iter().chain([outlines, skeletons, embedded, deep, both].map(Arc::new)) {
         let published = Published::new(message);
         let (about, bytes) = (published.about_bytes(), published.line().len());
         assert!(about < bytes * 2 && bytes < about * 2, "{about} for {bytes}");

@@ -80,6 +80,8 @@ fn a_recording_holds_what_threads_do_follows_frames_and_is_bounded() {
     // The arrow goes from the camera's thread over the lane's to the sink's, at an instant inside each one's slice.
     // Lanes of other tests may run beside this one.
     let id = &events.iter().find(|event| event["ph"] == "b" && event["name"] == *camera).unwrap()["id"];
+    // The CRC-32 of the camera's name, as zlib computes it, and the frame's number.
+    assert_eq!(id, "0xbe0b38e200000007");
     let of = |ph: &str| of(&events, ph).into_iter().filter(|event| event["id"] == *id).collect::<Vec<_>>();
     let arrows: Vec<_> = ["s", "t", "f"].into_iter().flat_map(of).collect();
     assert_eq!(arrows.len(), 3);

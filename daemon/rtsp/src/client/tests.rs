@@ -551,6 +551,54 @@ fn a_server_that_does_not_answer_is_asked_otherwise_while_the_session_lasts() {
 }
 
 #[test]
+fn an_answer_is_taken_although_an_earlier_request_never_got_one() {
+    let mut played = Played::playing(&[TCP, SESSION]);
+    played.wait(Duration::from_secs(5));
+    played.expect("GET_PARAMETER rtsp://camera:8554/live/");
+    played.wait(Duration::from_millis(2500));
+    played.expect("OPTIONS rtsp://camera:8554/live/");
+    played.ok(&[]);
+    played.wait(Duration::from_secs(5));
+    played.expect("OPTIONS rtsp://camera:8554/live/");
+    assert_eq!(played.client.counts().keep_alives_failed, 1);
+}
+
+#[test]
+fn a_camera_plays_with_its_answer_or_its_first_packet() {
+    let starting = || {
+        let mut played = Played::set_up(&[TCP, SESSION]);
+        played.client.play();
+        played.expect("PLAY rtsp://camera:8554/live/");
+        played
+    };
+    let mut played = starting();
+    played.feed(&frame(1, &report())).unwrap();
+    assert_eq!(*played.client.phase(), Phase::Starting, "a report is no video");
+    played.feed(&frame(0, &rtp(1, 96))).unwrap();
+    assert_eq!(*played.client.phase(), Phase::Playing);
+    let mut played = starting();
+    played.ok(&[]);
+    assert_eq!(*played.client.phase(), Phase::Playing);
+}
+
+#[test]
+fn a_later_answer_changes_the_time_of_the_same_session_alone() {
+    for (play, ms) in
+        [("Session: 12345678;timeout=4", 2_000), ("Session: 12345678", 5_000), ("Session: 87654321;timeout=4", 5_000)]
+    {
+        let mut played = Played::set_up(&[TCP, SESSION]);
+        played.client.play();
+        played.request();
+        played.ok(&[play]);
+        // The time up to the first request was set with the session.
+        played.wait(Duration::from_secs(5));
+        played.expect("GET_PARAMETER rtsp://camera:8554/live/");
+        played.ok(&[]);
+        assert_eq!(played.client.due(), Some(played.now + Duration::from_millis(ms)), "{play}");
+    }
+}
+
+#[test]
 fn the_time_of_a_session_is_what_the_server_says() {
     for (setup, ms) in [
         (&[TCP, "Session: 1;timeout=60"][..], 30_000),
