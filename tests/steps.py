@@ -300,6 +300,7 @@ def lints(after=()):
     return [
         Step("format", cargo("fmt", "--all", "--check")),
         Step("links", [sys.executable, "tests/links.py"], title="links in the documents"),
+        Step("changelog", [sys.executable, "tests/changelog.py"], title="the changelog and the version"),
         Step("figures", [sys.executable, "tests/figures.py"], title="README shows no stale figure"),
         Step("scripts", [sys.executable, "-m", "unittest", "discover", "-s", "tests"], title="tests of these checks"),
         Step("messages", [sys.executable, "tests/messages.py"], title="messages in the documents"),
