@@ -315,6 +315,7 @@ def lints(after=()):
 def check():
     packages = changed_packages()
     steps = lints(("build",))
+    steps.append(Step("subjects", [sys.executable, "tests/subjects.py"], title="subjects of commits that are not pushed"))
     if packages:
         steps.append(Step("build", build_command(packages), lock="cargo", cores=2, title="building unit tests of " + ", ".join(packages)))
         steps.append(Step("unit", unit_tests(), ("build",), title="unit tests"))
