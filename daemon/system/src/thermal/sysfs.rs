@@ -196,7 +196,7 @@ fn is_gpu(device: &Path) -> bool {
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let read = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = read.map(|entry| entry.path()).collect();
-    // thermal_zone10 behind thermal_zone9.
+    // thermal_zone10 after thermal_zone9.
     paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     paths
 }
