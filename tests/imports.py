@@ -33,7 +33,7 @@ def without_comments_and_strings(text):
 
 
 def without_tests(text):
-    """Without items behind `#[cfg(test)]`."""
+    """Returns the text without items after `#[cfg(test)]`."""
     out, position = [], 0
     for match in re.finditer(r"#\[cfg\((?:test|all\(test[^\]]*)\)\]", text):
         if match.start() < position:

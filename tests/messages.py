@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs/troubleshooting.md"
-# What other programs say, as a regular expression.
+# Messages of other programs, as regular expressions.
 FOREIGN = {
     "the system": r"No space left on device|Connection refused|Address already in use|Too many open files|permission denied",
     "the loader": r"version `GLIBC_…' not found",
@@ -47,7 +47,7 @@ def pieces():
         if not file.is_file() or re.search(r"(^|/)tests?(/|\.rs$)", name.removeprefix("tests/licences")):
             continue
         if name.endswith(".rs"):
-            # A line break that is escaped goes with the indent after it; a value stands in braces.
+            # An escaped line break is removed with the indent after it; values are in braces.
             strings = (match[2] if match[3] is None else re.sub(r"\\\n\s*", "", match[3]) for match in RUST.finditer(file.read_text())
                        if match[2] is not None or match[3] is not None)
             values = r"(?<!\{)\{[^{}\"]*\}"

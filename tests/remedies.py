@@ -43,7 +43,7 @@ PASSED_ON = re.compile(
     rf"|(?:^|[:;] )[^:;]*\{{[^{{}}]+\}}[^:;]*(?:: |[(])\{{(?:\w+\.)?(?:{ERROR_VALUE})\b[^{{}}]*\}}"
 )
 
-# Reasons that always stand in the text that begins like this, which has the remedy. (File, beginning of the reason, of the text.)
+# Reasons that only occur in a text that begins like this and has the remedy. (File, beginning of the reason, of the text.)
 PUT_INTO = [
     ("daemon/capture/src/rtsp/datagram_ports.rs", "no even port is free", "cannot open UDP ports: {error}"),
     ("daemon/capture/src/rtsp/session.rs", "its name has no address", "cannot connect: {error}"),
@@ -154,14 +154,14 @@ TOKEN = re.compile(
     """,
     re.S | re.X,
 )
-# What makes an error of its arguments, what passes its arguments on, and functions whose value is a part of an error.
+# Calls that make an error of their arguments, that forward their arguments, and functions whose value is a part of an error.
 MAKES = re.compile(
     r"#error|log::(error|warn)!|eprintln!|\w*(Error|Problem|Fault)(::\w+)?|.*::\w*(Error|Problem)(::\w+)?|Err|Poll::Ready"
     r"|\.(map_err|ok_or|ok_or_else|error|warning|wrong|wrong_at|absence|syntax)"
 )
 PASSES = re.compile(r"(std::)?format!|String::from|Some|Box::new|\.(map|map_or|map_or_else|unwrap_or|unwrap_or_else|and_then)|")
 EXPLAINS = re.compile(r"explain\w*|un(fit|asked|reachable|readable)|refused|broken|fault|lost|no_\w+|read_back|describe_io_error|reason|sentence")
-# What makes no error: the argument of `refused` is what was tried.
+# Calls that make no error: the argument of `refused` is the attempt.
 QUIET = re.compile(r"log::(info|debug|trace)!|println!|#.*|\.?(self\.)?refused")
 
 
@@ -185,7 +185,7 @@ class Text:
 
 
 class Message:
-    """A message of docs/troubleshooting.md, where `…` stands for anything."""
+    """A message of docs/troubleshooting.md, in which `…` matches anything."""
 
     def __init__(self, line, message):
         self.line, self.message = line, spaced(message)
@@ -370,7 +370,7 @@ def all_texts():
 
 
 def why_passed(text, rows):
-    """Why the text may stand, or None."""
+    """Why the text is accepted, or None."""
     if REMEDY.search(text.text):
         return "remedy"
     for row in rows:

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TEST = re.compile(r"((?:^[ \t]*///[^\n]*\n)*)^[ \t]*#\[test\]\s*(?:#\[[^\n]*\]\s*)*(?:async )?fn (\w+)[^{]*\{", re.M)
 RETURN = re.compile(r"\breturn\s*(?:;|\})")
-# What the tests of other programs' helper processes begin with.
+# How tests begin that are helper processes of other tests.
 NO_TEST = "Not a test:"
 
 

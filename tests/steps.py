@@ -40,7 +40,7 @@ UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?",
 # Of those that failed.
 FAILED = re.compile(r"^(?:test .* \.\.\. FAILED|[ ]*(?:FAIL|ERROR)\b.*)$", re.M)
 
-# What a Rust test writes that lacks something: its name.
+# The line of a Rust test that lacks something: its name.
 SKIPPED = re.compile(r"skipped: ([\w:]+): ")
 
 def counts(log, passed):
@@ -93,7 +93,7 @@ class Step:
             self.counts = [0, 1, 0]
             show(f"cannot run {self.title}: {error!r}")
         self.seconds = time.monotonic() - self.began
-        # Last: it is what tells the scheduler.
+        # Last: the scheduler reads it.
         self.passed = passed
 
     def skip_if_unchanged(self, passes):
@@ -276,7 +276,7 @@ def changed_packages():
     def belong_to(file):
         if file in ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml"):
             return tested
-        # Tests of the daemon read the documents, configurations and units, too.
+        # Tests of the daemon also read documents, configurations and units.
         folder = "daemon" if file.split("/")[0] in ("config", "docs", "systemd") else None
         return [name for name in tested if Path(folder or "/") in folders[name].parents or folders[name] in Path(file).parents]
 
@@ -300,6 +300,7 @@ def lints(after=()):
     return [
         Step("format", cargo("fmt", "--all", "--check")),
         Step("links", [sys.executable, "tests/links.py"], title="links in the documents"),
+        Step("changelog", [sys.executable, "tests/changelog.py"], title="the changelog and the version"),
         Step("figures", [sys.executable, "tests/figures.py"], title="README shows no stale figure"),
         Step("scripts", [sys.executable, "-m", "unittest", "discover", "-s", "tests"], title="tests of these checks"),
         Step("messages", [sys.executable, "tests/messages.py"], title="messages in the documents"),
@@ -314,6 +315,7 @@ def lints(after=()):
 def check():
     packages = changed_packages()
     steps = lints(("build",))
+    steps.append(Step("subjects", [sys.executable, "tests/subjects.py"], title="subjects of commits that are not pushed"))
     if packages:
         steps.append(Step("build", build_command(packages), lock="cargo", cores=2, title="building unit tests of " + ", ".join(packages)))
         steps.append(Step("unit", unit_tests(), ("build",), title="unit tests"))
@@ -347,7 +349,7 @@ def no_cgroups():
         return None
     return "systemd needs a cgroup2 hierarchy that can be written to, and this machine has none"
 
-# What the program is made of. Its documents are in the package as well, where no test but those of `OF_DOCUMENTS` reads them.
+# The program's inputs. The package also has the documents, which only the tests of `OF_DOCUMENTS` read there.
 CRATES = ("daemon", "engine", "ground", "kernels", "tests/licences", "tests/src")
 PROGRAM = (*CRATES, "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "config", "systemd", "docs/*.json", "tests/setup")
 

@@ -172,7 +172,7 @@ class StepsOfTheGate(unittest.TestCase):
     def setUp(self):
         self.passes = unchanged.Passes(steps.ROOT, None, "")
         with contextlib.ExitStack() as patches:
-            # What these look for is not asked here, and port 8790 may be the demo's.
+            # These look at the machine, and the demo may hold port 8790.
             for name in ("port_taken", "no_root", "no_cgroups"):
                 patches.enter_context(mock.patch.object(steps, name, lambda: None))
             patches.enter_context(mock.patch.object(steps, "X86", True))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 # A file or folder of the repository, as scripts and tests write it.
 NAMED = re.compile(rb"\b(?:config|docs|tests)/[\w./-]*\w")
-# What tests/setup fetches for tests. The guests' and bare systems are made by the steps themselves.
+# Downloads of tests/setup. The steps themselves make the guests and the bare systems.
 FETCHED = ("bin", "cross", "fuzz", "lib", "media", "tensorrt", "web")
 # Variables of the environment that change what is built or tested.
 VARIABLES = re.compile(r"VISIOND_|CARGO|RUST|ORT_|CC$|CXX$|CFLAGS|CXXFLAGS")
@@ -66,7 +66,7 @@ class Passes:
         return self.hashes[key]
 
     def names(self, step):
-        """The files that a step depends on: its inputs, and those whose paths stand in them."""
+        """The files that a step depends on: its inputs, and those whose paths they contain."""
         names = self.files(*step.inputs) if step.inputs else []
         if names and step.named:
             texts = (self.root / name for name in self.files(*step.named))

@@ -35,6 +35,39 @@ pub use error::DetectorError;
 pub use run::{Detection, DetectorOptions, Keypoint, MaskForm, RunCounts, RunId, RunTimings};
 
 /// A model that detects objects, with the card that says how to feed and read it.
+///
+/// # Examples
+/// Finds the eight bars of a red frame, with the card beside the model:
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::path::Path;
+///
+/// use visiond_engine::card::Card;
+/// use visiond_engine::detector::{Detector, DetectorOptions};
+/// use visiond_engine::engine::{Engine, EngineOptions};
+/// use visiond_kernels::color::ColorDescription;
+/// use visiond_kernels::frame::{FrameView, PixelFormat, Plane};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/vm/tiny.onnx");
+/// let path = Path::new(path);
+/// let engine = Engine::load(path, &EngineOptions::default())?;
+/// let card = Card::for_model(path, None, engine.metadata(), engine.inputs(), engine.outputs())?;
+/// let mut detector = Detector::new(&engine, &card, &DetectorOptions::default())?;
+///
+/// let pixels = [255, 0, 0].repeat(320 * 240);
+/// let plane = Plane { bytes: &pixels, pitch_bytes: 3 * 320, device: None };
+/// let frame = FrameView::new(PixelFormat::Rgb, 320, 240, &[plane], ColorDescription::default())?;
+///
+/// let run = detector.begin(&[frame])?;
+/// // From here on, the frame's memory may be reused.
+/// detector.finish(run)?;
+/// let mut detections = Vec::new();
+/// detector.detections(run, 0, &mut detections)?;
+/// assert_eq!(detections.len(), 8);
+/// assert_eq!(&*detector.label(detections[0].class_id), "red");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Detector {
     runner: Box<dyn Runner>,
     head: Box<dyn Head>,

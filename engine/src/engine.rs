@@ -18,6 +18,25 @@ pub use crate::backend::{Backend, DeviceChoice, Dim, EngineError, EngineOptions,
 pub use crate::session::Session;
 
 /// A loaded model.
+///
+/// # Examples
+/// Runs a model on an empty input:
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::path::Path;
+///
+/// use visiond_engine::engine::{Engine, EngineOptions};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/vm/tiny.onnx");
+/// let engine = Engine::load(Path::new(path), &EngineOptions::default())?;
+/// let mut session = engine.session()?;
+/// assert_eq!(session.input_shape(0), [1, 3, 64, 128]);
+/// session.input_mut(0).bytes().fill(0);
+/// session.run()?;
+/// assert_eq!(session.output(0)?.shape(), [1, 12, 8]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Engine {
     model: BackendModel,
     /// The engine on the GPU, if TensorRT runs the model.

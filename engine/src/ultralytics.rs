@@ -48,7 +48,7 @@ pub enum UltralyticsError {
         key: &'static str,
         /// The start of the value.
         shown: String,
-        /// The problem.
+        /// The reason, as the end of a sentence.
         problem: String,
     },
     /// The task is unknown.

@@ -220,7 +220,7 @@ pub struct TruncatedYuvToRgb {
 pub struct YuvToRgb {
     /// The black level of Y.
     pub y_offset: f64,
-    /// The gain of Y.
+    /// 1 for full range, 255/219 for limited range.
     pub y_gain: f64,
     /// Red from Cr - 128.
     pub r_cr: f64,

@@ -77,7 +77,7 @@ pub struct TensorRef<'a> {
 pub struct TensorSizeError {
     /// The element type.
     pub dtype: DType,
-    /// The shape.
+    /// The dimensions, outermost first.
     pub shape: Vec<usize>,
     /// The bytes that shape and type require.
     pub expected: usize,

@@ -56,7 +56,7 @@ def program(name):
 
 
 def as_another_machine():
-    """For a child: it runs while nobody else wants the processor, as it would elsewhere."""
+    """For a child process: it runs only while the CPU is idle, as if it were on another machine."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 

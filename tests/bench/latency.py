@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""From detections to whoever reads them: how long until a message is at a WebSocket's reader, or at a broker's socket?
+"""Measures how long a message takes from the detections to a WebSocket client, or to a broker's socket.
 
     latency.py [--visiond BIN] [--readers N] [--cameras N] [--seconds S] [--no-brokers] [--durable]
 
@@ -70,7 +70,7 @@ class Relay:
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
-        """Takes whoever comes to the broker."""
+        """Accepts the broker's clients."""
         while True:
             client, _ = self.listener.accept()
             server = socket.create_connection(("127.0.0.1", self.broker))
@@ -177,7 +177,7 @@ def main():
                     more=more[kind] + ('\nspool_directory = "{dir}/spool-' + kind + '"' if args.durable else ""),
                 )
             with Daemon(args.visiond, cameras=args.cameras, more=sinks) as daemon:
-                # What waited while it connected is not looked at.
+                # Messages that waited while it connected do not count.
                 time.sleep(3)
                 for relay in relays.values():
                     relay.late_ms.clear()

@@ -96,7 +96,7 @@ class MqttReader:
 
 
 class NatsReader:
-    """What stands in the stream, asked for one by one."""
+    """Returns the messages in the stream, requested one at a time."""
 
     def __init__(self, broker, _folder):
         self.broker = broker

@@ -141,7 +141,7 @@ def main():
         "spool, each synced": durable + 'spool_sync = "0 s"\n',
     }
     p99 = {name: measure(arguments, name, more) for name, more in kinds.items()}
-    # A sync before each message is as slow as the disk, so it is only told.
+    # With a sync before each message, the disk decides, so the figure is only printed.
     late = [name for name in ("in memory", "spool") if p99[name] > arguments.limit_ms]
     if late:
         raise SystemExit(f"later than {arguments.limit_ms} ms: {', '.join(late)}")

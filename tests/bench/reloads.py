@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GROWTH_KB = 4096
 # Without reloads, for comparison; and after each, so that frames come in between.
 QUIET_S, PAUSE_S = 10, 0.1
-# The initializer `one` of tests/vm/tiny.onnx, 1.0 as it stands in the file, and no number in its place.
+# The initializer `one` of tests/vm/tiny.onnx, the bytes of 1.0, and the NaN that replaces it.
 ONE = b"\x42\x03one\x4a\x04\x00\x00\x80\x3f"
 NO_NUMBER = b"\x42\x03one\x4a\x04\x00\x00\xc0\x7f"
 
@@ -68,7 +68,7 @@ def camera(name, model="other", fps=20, more=""):
 
 
 def good(number):
-    """A configuration that is right, and what is told of it to have changed is not nothing."""
+    """Returns a valid configuration that differs from the one before it."""
     kind, odd = number % 7, number // 7 % 2
     pictures = '[camera.annotate]\ndirectory = "pictures"\nevery = 5\nkeep = 5\n'
     network = f"other-{odd if kind == 0 else 0}.onnx"
@@ -206,7 +206,7 @@ def main():
             data = data.replace(ONE, NO_NUMBER) if network == "no-number" else data + b"\x32\x01" + network[-1:].encode()
             (folder / f"{network}.onnx").write_bytes(data)
         daemon = Daemon(args.visiond, folder)
-        # However this ends, nothing is left behind.
+        # Clean up however this ends.
         atexit.register(daemon.process.kill)
         events = []
         for _ in range(2):
@@ -262,7 +262,7 @@ def main():
         overload, openings = dropped.pop("overload"), cameras[camera_name]["restarts"] + 1
         other, lost = sum(dropped.values()), missing(frames)
         print(f"{camera_name:8} {len(frames):6} {lost:8} {overload:9} {other:12} {openings:9}")
-        # A camera that waits is never too fast for its lane; at the end one frame may still stand in the mailbox.
+        # A camera that waits for its lane drops nothing; at the end, one frame may still be in the mailbox.
         allowed = 0 if camera_name == "stays" else overload
         if lost > allowed or other or openings != 1:
             wrong.append(f"camera {camera_name} was touched")

@@ -3,7 +3,7 @@
 import json
 import time
 
-# What a life may take more than when it was first seen well, at rest.
+# How much more a process may use than when it was first idle and healthy.
 MEMORY_GROWTH, THREADS_GROWTH, DESCRIPTORS_GROWTH = 64 << 20, 4, 8
 # Frames between their capture and their message.
 IN_FLIGHT = 8
@@ -47,7 +47,7 @@ class Growth:
         self.most = {}
 
     def check(self, status):
-        """What grew too much, sentence by sentence."""
+        """Yields a sentence for each resource that grew too much."""
         now = status["process"]
         if now["pid"] != self.pid:
             self.pid, self.first = now["pid"], now

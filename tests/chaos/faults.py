@@ -362,7 +362,7 @@ class Reload(Fault):
         try:
             code, body = self.world.daemon.ask("POST", "/api/v1/reload")
         except (OSError, http.client.HTTPException) as error:
-            # It is paused, killed, or serves too many.
+            # It is paused or killed, or has too many clients.
             return f"no answer: {error}"
         if code == wanted or code == 503:
             return f"{code}"

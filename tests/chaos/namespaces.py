@@ -1,4 +1,4 @@
-"""Namespaces of a test's own: its network and mounts, and a second network behind a pair of interfaces."""
+"""Private namespaces for a test: network, mounts, and a second network at the other end of a pair of interfaces."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def in_namespaces():
 
 
 class Network:
-    """A network namespace for visiond, behind a pair of virtual interfaces; everything else is on this side."""
+    """A network namespace for visiond, reached by a pair of virtual interfaces; all other processes stay on this side."""
 
     HERE, THERE = "10.99.0.1", "10.99.0.2"
 

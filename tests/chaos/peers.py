@@ -36,7 +36,7 @@ class Proxy:
 
     @staticmethod
     def shut(end):
-        """Ends both directions; whoever waits for it wakes."""
+        """Shuts down both directions, which wakes threads that wait for it."""
         try:
             end.shutdown(socket.SHUT_RDWR)
         except OSError:

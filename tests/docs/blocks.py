@@ -31,7 +31,7 @@ EDITED = Path("/opt/edited")
 # Turns a hang into a failure and decides nothing else.
 HANG_S = 300
 
-# What a reader fills in, in this order.
+# The placeholders that a reader fills in, in this order.
 SETTINGS = [
     (r"arm64\b", "amd64"),
     (r"\./visiond_\*_", "/opt/visiond_*_"),
@@ -79,7 +79,7 @@ def complete(text):
 
 
 def comment(command):
-    """What the comment behind a command says."""
+    """Returns the text of the comment after a command."""
     match = re.search(r"\s{2,}#\s*(.*)$", command)
     return match[1] if match else ""
 
@@ -336,7 +336,7 @@ def main():
     sys.exit(1 if run.failed else 0)
 
 
-# What the machine has before the first document.
+# The machine's state before the first document.
 MACHINE = """
 version=$(dpkg-deb --field /opt/visiond.deb Version)
 mv /opt/visiond.deb /opt/visiond_${version}_$(dpkg --print-architecture).deb

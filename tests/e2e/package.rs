@@ -74,6 +74,26 @@ fn a_package_has_the_expected_files_and_root_owns_them() {
 
 #[test]
 #[ignore = "needs packages: ./test --all"]
+fn a_package_its_program_and_its_changelog_have_the_same_version() {
+    for package in packages() {
+        let path = package.to_str().unwrap();
+        let version = text("dpkg-deb", &["--field", path, "Version"]);
+        let version = version.trim();
+        let tree = tempfile::tempdir().unwrap();
+        let folder = tree.path().to_str().unwrap();
+        text("dpkg-deb", &["--extract", path, folder]);
+        let changes = text("gzip", &["-dc", &format!("{folder}/usr/share/doc/visiond/changelog.gz")]);
+        let newest = changes.lines().find(|line| line.starts_with("## [") && !line.contains("Unreleased"));
+        assert!(newest.is_some_and(|line| line.starts_with(&format!("## [{version}] - "))), "{path}: {newest:?}");
+        if path.ends_with("_amd64.deb") && cfg!(target_arch = "x86_64") {
+            let said = text(&format!("{folder}/usr/bin/visiond"), &["--version"]);
+            assert!(said.starts_with(&format!("visiond {version}\n")), "{path}: {said}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs packages: ./test --all"]
 fn lintian_finds_no_error() {
     for package in packages() {
         let mut lintian = Command::new("lintian");

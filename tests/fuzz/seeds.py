@@ -146,7 +146,7 @@ def spool():
         return head + struct.pack("<I", zlib.crc32(head))
     part = lambda content: struct.pack("<H", len(content)) + content
     segment = lambda first, count: b"visiond spool 1\n" + b"".join(map(record, range(first, first + count)))
-    # An even first byte: a cursor and segments, each behind its length. An odd one: up to three faults.
+    # An even first byte: a cursor and segments, each after its length. An odd one: up to three faults.
     whole = [b"\0", part(cursor(2)), part(segment(1, 4)), part(segment(5, 4)), part(segment(9, 2))]
     last = [b"\0", part(cursor(0)), part(b"visiond spool 1\n" + record(2**64 - 1))]
     damage = [b"\1" + struct.pack("<BHBBB", file, at, kind, 20, 3) for file, at, kind in [(0, 3, 0), (1, 50, 1), (2, 70, 2), (3, 90, 3)]]
@@ -302,7 +302,7 @@ SEEDS = {
 
 
 def toml_words(*patterns):
-    """Keys and values of configurations, those in comments too."""
+    """Keys and values of configurations, commented ones included."""
     lines = [match for text in files(*patterns) for match in re.findall(r"^#?(\[.*\]|\w+ *=) *(.*)$", text.decode(), re.M)]
     return {word.strip() for line in lines for word in line}
 

@@ -453,7 +453,7 @@ names = ["face"]
 
 
 class Classifier:
-    """EfficientNet-Lite0 behind a framework's resize, crop and normalisation of Pillow pictures."""
+    """EfficientNet-Lite0 after a framework's resize, crop and normalisation of Pillow images."""
 
     most = 5  # the best scores that must be the same, in their order
 

@@ -91,7 +91,7 @@ def line(case, kind, size, seed):
         text = lambda value: f"{float(value):.8g}"
     draw = random.Random(f"{case.name} {size} {seed}")
     indices = {0, len(flat) - 1, *(draw.randrange(len(flat)) for _ in range(6))}
-    # Where the picture stands, and its last row and column, matter most.
+    # The image's position and its last row and column matter most.
     different = np.flatnonzero(np.abs(flat.astype(np.float64) - case.pad) > 1e-6)
     if len(different):
         indices |= {int(different[0]), int(different[-1]), *(int(draw.choice(different)) for _ in range(6))}

@@ -538,7 +538,7 @@ class TensorFlow(Head):
 
 # --- DETR -------------------------------------------------------------------------------------------------------------------
 class Detr(Head):
-    """Queries that stand where a detector that looks everywhere finds the most."""
+    """Queries at the places where a dense detector finds the most."""
 
     name, queries = "detr: DETR, transformers 5.24.0, `post_process_object_detection`", 100
     head, fit, threshold = 'family = "detr"\nactivation = "softmax"', "stretch", 0.5
@@ -886,7 +886,7 @@ class BlazeFace(Head):
         left = [i for i in np.argsort(-scores, kind="stable") if scores[i] >= self.threshold]
         side = max(source)
         while left:
-            # What overlaps the best is averaged by score.
+            # Boxes that overlap the best one are averaged by score.
             same = [i for i in left if i == left[0] or overlap(boxes[left[0]], boxes[i]) > 0.3]
             box = (boxes[same] * scores[same, None]).sum(0) / scores[same].sum() * side / 128
             found.append((0, float(scores[left[0]]), *(box - np.tile([(side - each) / 2 for each in source], 2))))

@@ -169,7 +169,7 @@ for name, nc, masks, rows in [("yolov5", 3, 0, 90), ("yolov5 segment", 2, 6, 40)
     p = np.concatenate([cxcywh(rows, 320, 256), scores(rows, 1, 0.5), scores(rows, nc, 0.4), rounded(rng.standard_normal((rows, masks)))], 1)
     card = f'[head]\nfamily = "yolov5"\n{"masks = 6" if masks else ""}\n' + names(nc)
     case(name, card, [320, 256], [("output0", "f32", p[None])], yolov5(p, nc, 0.25), 0.25, nms=batched_nms(0.45, 1000))
-# The raw grids of old exports stand before or behind the decoded output and are passed over.
+# Old exports have raw grids before or after the decoded output; these are ignored.
 p = np.concatenate([cxcywh(20, 320, 320), scores(20, 1, 0.7), scores(20, 2, 0.6)], 1)
 case("yolov5 with raw grids", '[head]\nfamily = "yolov5"\n' + names(2), [320, 320],
      [("raw", "f32", rounded(rng.standard_normal((1, 3, 2, 2, 7)))), ("output", "f32", p[None])], yolov5(p, 2, 0.25), 0.25, nms=batched_nms(0.45, 1000))
@@ -462,7 +462,7 @@ def blazeface_rows(n, values, w):
     raw[:, 2:4] = 2 + rng.random((n, 2)) * w / 3
     hot = np.flatnonzero(logits[:, 0] > 0)
     raw[hot[0], 3] = -1
-    # What does not count is not worth its digits here.
+    # Values that do not count are shortened.
     raw[logits[:, 0] < -1] = 0
     return rounded(logits, 3), rounded(raw, 2)
 

@@ -38,7 +38,7 @@ def session(model, threads=1):
 
 
 def preprocess(bgr):
-    """The input tensor of a picture, and how it stands in it: ratio, x, y.
+    """The input tensor of an image, and the image's place in it: ratio, x, y.
 
     As NanoDet does it (warp_and_resize in nanodet/data/transform/warp.py). OpenCV 5 warps in floats: a few levels differ.
     """

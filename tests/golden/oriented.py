@@ -53,7 +53,7 @@ def corners(box):
 
 
 def fast_nms(boxes, scores, classes, threshold, agnostic):
-    """TorchNMS.fast_nms in ultralytics/utils/nms.py: a box goes if any better one, kept or not, is too like it."""
+    """TorchNMS.fast_nms in ultralytics/utils/nms.py: a box is removed if any better one, kept or not, overlaps it too much."""
     order = sorted(range(len(boxes)), key=lambda i: -scores[i])
     kept = []
     for place, i in enumerate(order):

@@ -26,14 +26,14 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKED = {"rgb": (0, 1, 2, 3), "bgr": (2, 1, 0, 3), "rgba": (0, 1, 2, 4), "bgra": (2, 1, 0, 4)}
-ORDERS = {"rggb": (0, 0), "grbg": (1, 0), "gbrg": (0, 1), "bggr": (1, 1)}  # where red stands: x, y
+ORDERS = {"rggb": (0, 0), "grbg": (1, 0), "gbrg": (0, 1), "bggr": (1, 1)}  # the position of red: x, y
 # Grey in words of 16 bits.
 DEEP = ["grey10", "grey12", "grey16"]
 BAYER = [order + bits for bits in ("8", "10", "12", "16") for order in ORDERS]
-# Where Y, Cb and Cr of two neighbours stand in four bytes; whether Cb comes first, and rows that share a row of chroma.
+# Positions of Y, Cb and Cr of two neighbours in four bytes; whether Cb comes first, and rows that share a row of chroma.
 QUADS = {"yuyv": ([0, 2], 1, 3), "uyvy": ([1, 3], 0, 2), "yvyu": ([0, 2], 3, 1), "vyuy": ([1, 3], 2, 0)}
 PAIRS = {"nv12": (True, 2), "nv21": (False, 2), "nv16": (True, 1), "nv61": (False, 1)}
-# New ones come last: every case behind one gets other random numbers.
+# Add new cases at the end: every later case gets other random numbers.
 FORMATS = ["yuyv", "uyvy", "nv12", "nv21", "i420", *PACKED, "grey", *BAYER, "yvyu", "vyuy", "nv16", "nv61", *DEEP]
 WEIGHTS = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 FITS = [("letterbox", 0), ("top-left", 0), ("stretch", 0), ("crop", 1.0), ("crop", 0.625)]

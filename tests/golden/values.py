@@ -67,7 +67,7 @@ case("a face's gender and age", HEAD + attribute("gender", "fc1", classes=["fema
      + attribute("age", "fc1", column=2, scale=100), [96, 96], [("fc1", "f32", face.reshape(1, 3))],
      attributes=[["gender", best(softmax(face[:2]), ["female", "male"])], ["age", {"value": float(np.float64(face[2]) * 100)}]])
 
-# What somebody wears: a sigmoid each, in f16; one of them by itself; a temperature with an offset.
+# Clothes of a person: a sigmoid each, in f16; a single one; a temperature with an offset.
 worn, hat, heat = short(rng.standard_normal(6) * 2, 2).astype(np.float16), np.float16(-0.7), np.float16(2.5)
 names = [f"w{i}" for i in range(6)]
 passed = sorted(((float(s), n) for s, n in zip(sigmoid(worn), names) if s >= 0.4), reverse=True)
@@ -91,7 +91,7 @@ for name, dtype, size in (("an embedding", np.float32, 512), ("an embedding of h
          embedding=halves(wide / np.linalg.norm(wide)))
     case(name + " as it is", '[head]\nfamily = "embedding"\nnormalize = false\n', [128, 256], [("e", kind, vector[None])],
          embedding=halves(wide))
-    # What docs/models.md says of 16 bits.
+    # The tolerance that docs/models.md states for 16 bits.
     other = rng.standard_normal(size)
     cosine = lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b)
     half = lambda a: (a / np.linalg.norm(a)).astype(np.float16).astype(np.float64)

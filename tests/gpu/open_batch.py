@@ -114,7 +114,7 @@ def opened(graph):
             others = [field for field in fields(value) if field[0] != NODE_INPUT]
             value = written([(NODE_INPUT, 2, name.encode()) for name in (picture, "", name)] + others)
         is_replaced = field == INITIALIZER and text(value, TENSOR_NAME)[0] in constants
-        # What follows from the input's shape need not be said.
+        # Shapes that follow from the input's need not be stated.
         if field != VALUE and not is_replaced:
             out.append((field, kind, value))
     return written(out + [(INITIALIZER, 2, constant) for constant in constants.values()])

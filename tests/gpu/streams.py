@@ -28,7 +28,7 @@ CLIENTS = 6
 # Films without and with B-frames, with gradual refresh; the share of packets that each camera loses.
 FILMS = ("losses.h264", "losses-b.h264", "losses-refresh.h264", "losses-hevc.h265")
 KINDS = {"clean": 0, "0.1 %": 0.001, "1 %": 0.01, "10 %": 0.1, "udp": 0.01, "marks": 0.02}
-# With so many, visiond runs on few cores, too.
+# With so many cameras, visiond also runs on few cores.
 MANY = 64
 # The most that a stream of so many may take of a core.
 MOST_CPU = {16: 0.01, 64: 0.007}
@@ -130,7 +130,7 @@ def measure(args, count, cores=None):
                     daemon.kill()
                     return figure(f"{count} cameras", "messages", f"none; see {log.name}", False)
                 time.sleep(0.2)
-            # Until every camera streams: a decoder takes 50 ms to make, one after the other.
+            # Until every camera streams: decoders take 50 ms each to create, one at a time.
             time.sleep(3 + count / 8)
             began, cpu, size = time.monotonic(), cpu_seconds(daemon.pid), messages.stat().st_size
             threads = cpu_by_thread(daemon.pid)

@@ -63,7 +63,7 @@ def contents(rng, good):
 
 
 def class_files(folder, good):
-    """Cards whose class names stand in a file."""
+    """Cards whose class names are in a file."""
     base = good.split(b"names")[0]
     make = {
         "fifo": os.mkfifo, "folder": os.mkdir, "device": lambda path: os.symlink("/dev/zero", path), "circle": lambda path: os.symlink(path, path),
@@ -88,7 +88,7 @@ def class_files(folder, good):
 
 
 def number_files(folder, rng, good):
-    """Cards whose extra input stands in a file of NumPy."""
+    """Cards whose extra input is in a NumPy file."""
     head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4, 8), }\n"
     right = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(128)
     make = {

@@ -14,7 +14,7 @@ NASTY = {
 
 
 def nasty():
-    """The texts as bytes, and what is no UTF-8."""
+    """The texts as bytes, and some that are not UTF-8."""
     return {**{name: text.encode() for name, text in NASTY.items()}, "invalid": b"a\xff\xfe\xc3(\x9b31m\xed\xa0\x80b"}
 
 
@@ -23,7 +23,7 @@ class Case:
     kind: str
     name: str
     arguments: list
-    # What standard error must name if the command fails, or one of several.
+    # If the command fails, standard error must contain this, or one of several.
     named: str = ""
     statuses: tuple = (DONE, CONFIG, MODEL)
     environment: dict = field(default_factory=dict)

@@ -205,7 +205,7 @@ def wrong(rng):
     yield "unknown-operator", model([node("Shell", ["scores"], ["extra"], attribute("command", 3, 4, "rm -rf /"))], extra="extra")
     for opset in (0, -1, 1_000_000_000, (1 << 63) - 1):
         yield f"opset-{opset}", model(opset=opset)
-    # Weights of every type, too short, too long, and in the field of another type.
+    # Weights of every type: short, long, and in another type's field.
     for kind in (*range(27), 99, 1 << 31, -1):
         yield f"weights-type-{kind}", model(weights=[tensor("w", kind, (3, 5), b"\1" * 7)])
     for kind in (FLOAT, INT64, STRING, BOOL):
@@ -281,7 +281,7 @@ def beside(folder):
 
 
 def not_files(folder):
-    """What is no file, or none that can be read whole."""
+    """Paths that are not files, and files that cannot be read to the end."""
     place = folder / "nothing"
     place.mkdir()
     (place / "folder.onnx").mkdir()

@@ -132,7 +132,7 @@ def contents(folder, rng, jpegs):
     yield "colors.bmp", bmp(37, 29, 8, 0, 0x7FFFFFFF)
     yield "offset.bmp", bmp(37, 29, offset=0x7FFFFFFF)
     yield "bits.bmp", bmp(37, 29, 0xFFFF)
-    # What unpacks to far more than the file.
+    # Files that unpack to far more than their size.
     yield "bomb-pixels.png", png(8000, 8000, zeros(8000 * 8001 * 3), color=2)
     yield "bomb-deep.png", png(6700, 6700, zeros(6700 * 6701 * 8), depth=16, color=6)
     bomb = zeros(1 << 30)
@@ -255,7 +255,7 @@ def cases(folder, rng, model, jpegs):
         for name, text in values.items():
             # A card is named as it is, which may be nothing.
             named = {"--classes": "class", "--card": ""}.get(option, option)
-            # Of what is no UTF-8, it is not told where it stands.
+            # For invalid UTF-8, the error does not give the position.
             named = "" if name == "invalid" else named
             yield Case("detect: an option", f"{option}-{name}", [*detect, f"{option}={text}", photo], named, (DONE, USAGE, CONFIG, MODEL))
     yield Case("detect: an option", "memory-1-byte", [*detect, "--load-memory", "1B", photo], "tiny", (USAGE, MODEL))

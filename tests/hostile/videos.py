@@ -6,7 +6,7 @@ import subprocess
 
 from cases import DONE, INPUT, USAGE, Case, cut, damaged, nasty
 
-# What the containers have inside, and how ffmpeg is to make it.
+# The containers' contents, and ffmpeg's options to make them.
 SMALL = "96x64"
 KINDS = {
     "avi": ("avi", "-c:v", "mjpeg"), "mp4": ("mp4", "-c:v", "mpeg4"), "mkv": ("matroska", "-c:v", "mpeg4"), "ts": ("mpegts", "-c:v", "mpeg2video"), "flv": ("flv", "-c:v", "flv1"),
@@ -28,7 +28,7 @@ def film(folder, name, form, *options, size=SMALL, frames=10):
 
 
 def replaced(content, name, find, *changes):
-    """Copies with the bytes behind each `find` changed: (distance, bytes)."""
+    """Copies with the bytes after each `find` changed: (distance, bytes)."""
     for at, (distance, new) in enumerate(changes):
         place = content.find(find)
         if place >= 0:
@@ -100,7 +100,7 @@ def contents(folder, rng):
 
 
 def replace_matrix(content):
-    """An MP4 whose display matrix is no rotation."""
+    """An MP4 whose display matrix is not a rotation."""
     place = content.index(b"tkhd") + 4 + 40
     return content[:place] + b"\x7f\xff\xff\xff" * 9 + content[place + 36 :]
 

@@ -132,7 +132,7 @@ def mutate(rng, data):
 
 
 def flip(rng, data, first=0, most=8):
-    """Flips bits behind the first bytes."""
+    """Flips bits after the first bytes."""
     out = bytearray(data)
     if len(out) > first:
         for _ in range(rng.randint(1, most)):
@@ -485,7 +485,7 @@ class Session(server.Client):
         return False
 
     def rtp(self, payload, timestamp, marker, *, first=0x80, kind=None, more=b"", ssrc=7):
-        """A packet with the next sequence number; `more` stands between header and payload."""
+        """A packet with the next sequence number, and `more` between header and payload."""
         kind = self.args.streams[0].payload_type if kind is None else kind
         head = struct.pack(">BBHII", first, kind | marker << 7, self.sequence, timestamp & 0xFFFFFFFF, ssrc)
         self.sequence = (self.sequence + 1) & 0xFFFF
@@ -522,13 +522,13 @@ class Session(server.Client):
         if way < 0.96:
             return "RTP, twice", 0, self.rtp(payload, timestamp, False) + (b"" if self.udp else self.framed(0, self.rtp(payload, timestamp, marker)))
         if self.udp:
-            # What is late or comes twice is skipped over UDP.
+            # Over UDP, late and repeated packets are skipped.
             late = self.rtp(payload, timestamp, marker)
             self.sequence = (self.sequence - 1) & 0xFFFF
             return "RTP, late", 0, put(late, 2, struct.pack(">H", (self.sequence - rng.randrange(1, 3000)) & 0xFFFF))
         if way < 0.985:
             return "frames, channel", rng.randrange(2, 256), rng.randbytes(rng.choice((0, 1, 100, 1400)))
-        # A server may ask, too.
+        # A server may also send requests.
         request = rng.choice((b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n", b"GET_PARAMETER rtsp://127.0.0.1/ RTSP/1.0\r\nCSeq: 2\r\nContent-Length: 4\r\n\r\nabcd", b"ANNOUNCE * RTSP/1.0\r\nX: " + b"y" * 3000 + b"\r\n\r\n"))
         return "requests", None, request
 
@@ -796,7 +796,7 @@ def make_streams(folder):
     h265 = ["-pix_fmt", "yuv420p", "-c:v", "libx265", "-x265-params", "log-level=none:keyint=10:min-keyint=10:bframes=2", "-f", "hevc"]
     jpeg = ["-pix_fmt", "yuvj420p", "-q:v", "6", "-c:v", "mjpeg", "-huffman", "default", "-f", "mjpeg"]
     paths = {"h264": folder / "film.h264", "h265": folder / "film.h265", "jpeg": folder / "film.mjpeg", "healthy": folder / "healthy.h264"}
-    # A frame that is shown before another one comes frame intervals later, which is no fault.
+    # A B-frame arrives some frame intervals later, which is correct.
     healthy = ["-pix_fmt", "yuv420p", "-g", "10", "-bf", "0", "-c:v", "libx264", "-preset", "fast", "-f", "h264"]
     for codec, options in (("h264", h264), ("h265", h265), ("jpeg", jpeg), ("healthy", healthy)):
         subprocess.run([*film, *options, paths[codec]], stdin=subprocess.DEVNULL, check=True)

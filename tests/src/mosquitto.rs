@@ -150,7 +150,7 @@ fn signal_to(child: &Child, signal: i32) {
 /// A message as mosquitto_sub shows it.
 #[derive(Debug, Clone)]
 pub struct Message {
-    /// The topic.
+    /// The topic that it was published to.
     pub topic: String,
     /// The bytes.
     pub payload: Vec<u8>,

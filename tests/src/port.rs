@@ -11,7 +11,7 @@ use socket2::{Domain, Socket, Type};
 /// listen beside it.
 #[derive(Debug)]
 pub struct Port {
-    /// Its number.
+    /// Reserved until this value is dropped.
     pub number: u16,
     _held: Socket,
 }

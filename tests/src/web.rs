@@ -31,7 +31,7 @@ pub struct Answer {
     pub status: u16,
     /// The head, as it came.
     pub head: String,
-    /// The body.
+    /// The bytes after the head, chunks joined.
     pub body: Vec<u8>,
 }
 

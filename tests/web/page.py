@@ -175,7 +175,7 @@ class LivePage(unittest.TestCase):
             route.fulfill(response=response, json=status)
 
         page.route("**/api/v1/status", answer)
-        # An answer under way when the test ends is nobody's.
+        # An answer that is still under way when the test ends has no reader.
         self.addCleanup(page.unroute_all, behavior="ignoreErrors")
 
     @staticmethod
@@ -392,7 +392,7 @@ class LivePage(unittest.TestCase):
         daemon.write(pattern("one", fps=-3))
         page.click("#reload")
         wait("the refusal", lambda: "Refused" in self.text(page, "#outcome"))
-        # The mark stands below what it marks.
+        # The mark is below the text that it marks.
         self.assertIn("19 | fps = -3\n       |       ^^", self.text(page, "#outcome"))
         self.assertEqual(page.locator("#cameras li").count(), 2)
         self.picture(page, "refused")
@@ -538,7 +538,7 @@ class LivePage(unittest.TestCase):
         wait("12 tiles", lambda: page.locator(TILES).count() == 12)
         self.assertTrue(page.locator("#filter").is_visible())
         self.assertLess(page.evaluate(tall), 0.75 * large)
-        # What is under the cursor has the reason.
+        # The element under the cursor has the reason.
         tooltip = """(node) => {
           node.scrollIntoView({ block: 'center' });
           const { x, y } = node.getBoundingClientRect();
@@ -613,7 +613,7 @@ class LivePage(unittest.TestCase):
         asked = lambda: page.locator(TILES).count() == 1 and [url for url in page.requested if "/cameras/" in url]
         wait("pictures", lambda: len(asked()) > 10)
         self.assertEqual(set(asked()), {f"{daemon.url}/cameras/bars/snapshot.jpg"})
-        # A state that is none is no filter.
+        # An unknown state does not filter.
         self.assertEqual(page.evaluate("document.querySelector('#filter-state').selectedIndex"), 0)
         page.get_by_label("Filter by name").fill("gate-7")
         wait("the other picture", lambda: f"{daemon.url}/cameras/gate-7/snapshot.jpg" in asked())
@@ -646,7 +646,7 @@ class LivePage(unittest.TestCase):
                     parts.append(max(0, common[0]) * max(0, common[1]) / (wide * high))
             return max(parts)
 
-        # A phone's picture: a person in the middle, one at the upper edge, two of whom one stands in the other's way.
+        # An upright image: a person in the middle, one at the upper edge, and two of whom one covers the other.
         people = [[100, 150, 60, 150], [300, 0, 60, 150], [500, 180, 60, 150], [510, 100, 60, 150]]
         labels, texts, font = drawn(people, 364)
         self.assertEqual((len(labels), font), (4, 10))
@@ -704,7 +704,7 @@ class LivePage(unittest.TestCase):
         closed = time.monotonic()
         # As a hidden tab does, or a network that fails.
         page.evaluate("window.sockets.at(-1).close()")
-        # What began before would cover five seconds more than have passed since.
+        # A period that began earlier would cover five seconds too many.
         wait("a new start", lambda: (seconds() or 60) < time.monotonic() - closed + 2.5)
         wait("new messages", lambda: page.evaluate("window.sockets.length") == 2 and (seconds() or 0) >= 2)
 

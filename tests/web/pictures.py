@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes the pictures of the live page that stand in docs/pictures, of a real daemon on the sample pictures.
+"""Takes the screenshots of the live page in docs/pictures, from a real daemon that reads the sample images.
 
     VISIOND_BIN=target/release/visiond python3 tests/web/pictures.py [SECONDS]
 

@@ -47,7 +47,7 @@ pub enum Job<V> {
     Encode(Arc<V>),
     /// Give the memory back: no work came for the time that was passed to [`EncoderQueue::next`].
     FreeMemory,
-    /// End.
+    /// Return: the queue is closed.
     End,
 }
 

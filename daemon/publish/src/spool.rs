@@ -439,7 +439,7 @@ impl Spool {
         self.records_from(self.cursor.number + 1)
     }
 
-    /// Returns how many messages were not read yet, as far as they are known: 0 does not mean that everything was read.
+    /// Returns the known number of unread messages: 0 does not mean that everything was read.
     pub fn unread(&self) -> u64 {
         self.records_from(self.next_to_read)
     }

@@ -56,7 +56,7 @@ enum Algorithm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protection {
     Auth,
-    /// The body counts, too; no request here has one.
+    /// Includes the body; no request here has one.
     AuthInt,
 }
 
@@ -299,7 +299,7 @@ fn is_separator(c: char) -> bool {
     c == ',' || c == ';' || c.is_ascii_whitespace()
 }
 
-/// Returns the value that `text` begins with, quoted or not, and what is behind it. The escapes within quotes stay.
+/// Returns the value at the start of `text`, quoted or not, and the rest. Escapes within quotes stay.
 fn parameter_value(text: &str) -> (&str, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(is_separator).unwrap_or(text.len());

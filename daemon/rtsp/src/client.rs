@@ -23,7 +23,7 @@ const MOST_ATTEMPTS: u8 = 8;
 /// How long a session lasts without a request where the server does not say (RFC 2326 section 12.37).
 const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long no byte comes behind the last one of a description whose length is not known, or of an answer whose body does not come.
+/// The pause that ends a description of unknown length, or the wait for an announced body that does not arrive.
 const BODY_PAUSE: Duration = Duration::from_millis(250);
 
 /// How many requests without an answer are remembered, to pass over answers that come late.
@@ -75,7 +75,7 @@ pub enum ClientError {
         method: &'static str,
         /// The status of the answer.
         status: u16,
-        /// The words behind it.
+        /// The text of the status line.
         reason: String,
     },
     /// The answer to DESCRIBE has no stream.
@@ -794,7 +794,7 @@ fn refusal(request: &Pending, answer: &Answer) -> ClientError {
     ClientError::Refused { method: request.method.name(), status: answer.status, reason }
 }
 
-/// Returns the URL of a control attribute: absolute, the session's own (`*`), or behind the base, as live555 and ffmpeg have it: the
+/// Returns the URL of a control attribute: absolute, the session's own (`*`), or appended to the base, as in live555 and ffmpeg: the
 /// base's query stays.
 fn joined(base: &str, control: &str) -> String {
     if let Some(url) = absolute(control) {

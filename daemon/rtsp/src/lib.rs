@@ -1,7 +1,7 @@
 //! A client of RTSP cameras (RFC 2326) without I/O: bytes and times go in, requests and RTP packets come out.
 //!
-//! Reading is lenient where nothing is ambiguous, because cameras are what they are; sending is strict. What is read that the standards
-//! do not allow stands in one table, in docs/cameras.md.
+//! Reading is lenient where nothing is ambiguous, because many cameras deviate; sending is strict. A table in docs/cameras.md lists the
+//! accepted deviations.
 
 pub mod authentication;
 pub mod client;

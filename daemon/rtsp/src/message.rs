@@ -1,5 +1,5 @@
-//! What comes in an RTSP connection, one behind the other: answers, requests of the server, and packets ("interleaved frames", RFC 2326
-//! section 10.12).
+//! Splits an RTSP connection into its items: answers, requests of the server, and packets ("interleaved frames", RFC 2326 section
+//! 10.12).
 
 use std::io::Write;
 use std::ops::Range;
@@ -247,7 +247,7 @@ impl Reader {
         }
     }
 
-    /// Goes on behind an item of so many bytes.
+    /// Continues after an item of so many bytes.
     const fn found(&mut self, bytes: usize) {
         self.filled.start += bytes;
         (self.junk, self.has_begun) = (0, true);

@@ -19,7 +19,7 @@ const MOST_HELD_BYTES: usize = 512 << 10;
 /// How far back a number is that of a packet which came late or twice.
 const MOST_LATE: u16 = 256;
 
-/// How many of the last packets are remembered, to tell one that comes twice from one of a new count.
+/// How many of the last packets are remembered, to distinguish a repeated packet from one of a new count.
 const REMEMBERED: usize = 256;
 
 /// How far ahead a number is that of a later packet. RFC 3550 (A.1) has 3000.
@@ -73,15 +73,15 @@ impl RtpHeader {
 /// A packet in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtpPacket<'a> {
-    /// Whether it is the last of a picture, as far as the camera says so.
+    /// Whether the camera marks it as the last of an access unit.
     pub marker: bool,
-    /// RTP's timestamp without wraps. After a jump of the camera's clock, it goes on behind the one before.
+    /// RTP's timestamp without wraps. After a jump of the camera's clock, it continues from the previous one.
     pub timestamp: i64,
     /// How many packets are missing before it, at least.
     pub lost: u16,
     /// Profile and bytes of the header extension.
     pub extension: Option<(u16, &'a [u8])>,
-    /// What is behind the header.
+    /// The bytes after the header.
     pub payload: &'a [u8],
 }
 
@@ -92,7 +92,7 @@ pub struct RtpCounts {
     pub received: u64,
     /// Packets that are missing.
     pub lost: u64,
-    /// Came twice, or after those behind it were given.
+    /// Repeated packets, and those that arrived after later ones were released.
     pub late: u64,
     /// The camera began a new count, or changed its SSRC.
     pub restarts: u64,
@@ -128,9 +128,9 @@ pub struct Order {
     held_bytes: usize,
     /// A packet with an unlikely number: two in turn are the camera's new count.
     unlikely: Option<(RtpHeader, Vec<u8>)>,
-    /// How many packets came twice, late or behind a gap, less those that came in their turn.
+    /// How many packets were repeated, late or after a gap, less those in order.
     disorder: u32,
-    /// Whether the last packet that was given ended a picture, as far as the camera says so.
+    /// Whether the camera marked the last released packet as the end of an access unit.
     is_between: bool,
     /// Whether the camera says where pictures end.
     has_markers: bool,
@@ -242,7 +242,7 @@ impl Order {
         self.delivery == Delivery::Reliable && self.disorder > MOST_DISORDER
     }
 
-    /// Weighs a packet that came twice, late, or behind a gap.
+    /// Counts a packet that was repeated, late, or after a gap.
     const fn count_disorder(&mut self) {
         if self.disorder <= MOST_DISORDER {
             self.disorder += 1;
@@ -329,7 +329,7 @@ impl Order {
         }
     }
 
-    /// Gives the first packet that waits, though others are missing before it, and those behind it.
+    /// Releases the first waiting packet, although others are missing before it, and those that follow it.
     fn release_first(&mut self, give: &mut impl FnMut(RtpPacket<'_>)) {
         loop {
             let Some(next) = self.next.filter(|_| !self.held.is_empty()) else { return };

@@ -122,7 +122,7 @@ fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     found.trim().eq_ignore_ascii_case(name).then(|| value.trim())
 }
 
-/// Returns the format that a value begins with, and what is behind it: "96 H264/90000".
+/// Returns the format at the start of a value, and the rest: "96 H264/90000".
 fn of_format(value: &str) -> Option<(u8, &str)> {
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     Some((value[..digits].parse().ok()?, value[digits..].trim_start()))

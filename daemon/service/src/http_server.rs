@@ -40,7 +40,7 @@ pub enum HttpError {
     /// A TCP address cannot be bound.
     #[error("http: cannot listen on {address}: {error}{}", remedy(error))]
     Bind {
-        /// The address.
+        /// The address of `[http] listen`.
         address: Address,
         /// The reason.
         error: io::Error,

@@ -5,7 +5,7 @@
 //! a failure.
 //!
 //! No program gets descriptors of visiond, or the variables by which systemd passes secrets, sockets and duties to the service
-//! ([`isolate`]). One that decodes data of strangers can be confined, too.
+//! ([`isolate`]). Decoders of foreign data can also be confined.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -588,7 +588,7 @@ mod tests {
     fn output_on_descriptor_3_leaves_standard_output_to_the_log() {
         let stop = Stop::new().unwrap();
         let mut command = Command::new("sh");
-        // A program of its own inherits it, too.
+        // Its child inherits it.
         command.args(["-c", "echo to the log; printf abcd >&3; sh -c 'echo and this; printf efgh >&3'"]);
         let launch = Launch { on_descriptor_3: true, ..Launch::default() };
         let mut child = Child::spawn(command, &launch).unwrap();

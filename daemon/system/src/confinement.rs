@@ -21,16 +21,16 @@ use crate::find_program::find_program;
 use crate::process_limits::limit_data;
 use landlock::{Access, Ruleset};
 
-/// What a confined program may use besides the system's libraries and settings, which it may read.
+/// The resources of a confined program. It may also read the system's libraries and settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// Files, and folders with all that is below them, to read. A path that does not exist is ignored.
     pub readable: Vec<PathBuf>,
     /// The sockets that it may make.
     pub sockets: Sockets,
-    /// Whether it may use devices, such as GPUs and hardware decoders. Their libraries use Unix sockets, /proc and /sys, too.
+    /// Whether it may use devices, such as GPUs and hardware decoders. Their libraries also use Unix sockets, /proc and /sys.
     pub devices: bool,
-    /// How much memory of its own it may use, besides the stacks of its threads.
+    /// The limit of its private memory, without the stacks of its threads.
     pub memory_bytes: Option<u64>,
 }
 

@@ -16,7 +16,7 @@ use rustix::fs::{Access, access, major, minor};
 /// visiond@NAME.service makes the folder NAME in each.
 const SERVICE_FOLDERS: [&str; 4] = ["/run/visiond", "/var/run/visiond", "/var/lib/visiond", "/var/cache/visiond"];
 
-/// Whether what fails for this process fails for the service, too.
+/// Whether a failure of this process is also one of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certainty {
     /// It fails until the user fixes it.

@@ -56,7 +56,7 @@ pub struct ProcessFacts {
     pub virtual_bytes: u64,
     /// CPU time of all threads, user and system.
     pub cpu_seconds: f64,
-    /// Threads.
+    /// Number of threads, those of libraries included.
     pub threads: u64,
     /// Open file descriptors.
     pub descriptors: u64,

@@ -26,7 +26,7 @@ const THREADS_PER_PROCESSOR: u64 = 3;
 const MOST_PROCESSORS: u64 = 16;
 const OTHER_THREADS: u64 = 8;
 
-/// Limits the program to `bytes` of memory of its own, besides the stacks of its threads, and those as [`limit_stack`] does. It
+/// Limits the program to `bytes` of private memory plus the stacks of its threads, and these as [`limit_stack`] does. It
 /// cannot raise the limit. See [`limit_process`] for what counts.
 pub fn limit_data(command: &mut Command, bytes: u64) {
     limit_stack(command);

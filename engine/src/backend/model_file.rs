@@ -16,7 +16,7 @@ const MOST_SMALL_BYTES: u64 = 16 << 20;
 pub struct ModelFile {
     /// Where it was read from.
     pub path: PathBuf,
-    /// Its size in bytes.
+    /// The size of this file; weights in other files do not count.
     pub size_bytes: u64,
     /// The SHA-256 of its bytes, in lower-case hexadecimal.
     pub sha256: String,

@@ -8,7 +8,7 @@ use visiond_kernels::tensor::DType;
 /// The declaration of an input or output in a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// Its name.
+    /// The name by which the graph refers to it.
     pub name: String,
     /// Its element type.
     pub dtype: DType,

@@ -23,7 +23,7 @@ const MATCH_IOU: f64 = 0.5;
 /// The worst value, and the picture where it occurs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Worst {
-    /// The value.
+    /// Of an IoU the lowest, of a difference the largest.
     pub value: f64,
     /// The index of the picture.
     pub picture: usize,

@@ -11,7 +11,7 @@ pub struct FrameValues {
     pub attributes: Vec<AttributeValue>,
     /// The embedding; empty if there is none. Every number is finite as f16.
     pub embedding: Vec<f32>,
-    /// The depth.
+    /// Depths by cell; empty unless the head is `depth`.
     pub depth: DepthGrid,
 }
 
@@ -31,14 +31,14 @@ pub enum Reading {
     Label(ScoredLabel),
     /// Every label that passes the threshold, best first; may be none.
     Labels(Vec<ScoredLabel>),
-    /// A number.
+    /// The output after the card's scale and offset.
     Number(f32),
 }
 
 /// A label and its score.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoredLabel {
-    /// The label.
+    /// A name from the attribute's list in the card.
     pub label: Arc<str>,
     /// The confidence, 0 to 1.
     pub score: f32,

@@ -27,7 +27,7 @@ use crate::ultralytics::UltralyticsError;
 /// A head that fits a model's outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadGuess {
-    /// The family.
+    /// The family of the head, for a card's `family`.
     pub family: Family,
     /// The number of classes that the shape has room for, if known.
     pub class_count: Option<usize>,

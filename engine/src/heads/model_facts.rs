@@ -9,9 +9,9 @@ use crate::onnx::OutputTail;
 /// What a model says about itself, as far as a guess needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelFacts<'a> {
-    /// Its inputs.
+    /// Inputs in the file's order.
     pub inputs: &'a [TensorInfo],
-    /// Its outputs.
+    /// Outputs in the file's order.
     pub outputs: &'a [TensorInfo],
     /// The metadata that its exporter wrote.
     pub metadata: &'a BTreeMap<String, String>,

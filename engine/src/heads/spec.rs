@@ -172,7 +172,7 @@ pub enum Column {
     Batch,
     /// The class, from 0.
     Class,
-    /// The score.
+    /// The confidence, 0 to 1.
     Score,
     /// The box's left side.
     X1,

@@ -72,7 +72,7 @@ pub struct ExternalWeights {
 pub struct ForeignValue {
     /// Whether it is an output.
     pub is_output: bool,
-    /// Its name.
+    /// The name in the graph.
     pub name: String,
     /// The kind found: "a tensor of f64", "a sequence".
     pub found: String,

@@ -27,7 +27,7 @@ pub enum TensorRtError {
         path: PathBuf,
         /// Its version.
         version: Version,
-        /// The remedy.
+        /// The version to install, as an imperative.
         remedy: &'static str,
     },
     /// The loaded version lacks a method, named with its class.

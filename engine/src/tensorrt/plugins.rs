@@ -116,7 +116,7 @@ fn open(path: &Path, tensorrt: &Path, logger: &'static TrtLogger) -> Result<(), 
 pub struct MissingPlugin {
     /// `the plugin EfficientNMS_TRT (version 1)`, as far as TensorRT names it.
     pub what: String,
-    /// The remedy.
+    /// The package to install, as an imperative.
     pub remedy: String,
 }
 

@@ -49,7 +49,7 @@ pub struct Sidecar {
 /// The engine file that a sidecar describes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineFile {
-    /// Its SHA-256.
+    /// In lower-case hexadecimal, of the whole file.
     pub sha256: String,
 }
 
@@ -58,7 +58,7 @@ pub struct EngineFile {
 pub struct OnnxSource {
     /// Where it was.
     pub path: PathBuf,
-    /// Its SHA-256.
+    /// In lower-case hexadecimal, of the whole file.
     pub sha256: String,
 }
 

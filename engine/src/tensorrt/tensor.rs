@@ -5,7 +5,7 @@ use visiond_kernels::tensor::DType;
 /// An input or output of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrtTensor {
-    /// Its name.
+    /// The name that it had in the ONNX model.
     pub name: String,
     /// Whether it is an input or an output.
     pub direction: Direction,

@@ -70,7 +70,7 @@ pub struct Grid {
     pub columns: usize,
     /// The number of lines.
     pub lines: usize,
-    /// Rows per cell.
+    /// How many boxes a cell has.
     pub rows_per_cell: usize,
     /// Input pixels per cell.
     pub stride: f32,

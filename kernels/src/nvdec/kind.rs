@@ -79,7 +79,7 @@ impl fmt::Display for Chroma {
 /// A kind of video: what decides whether a decoder takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VideoKind {
-    /// The codec.
+    /// H.264 or H.265.
     pub codec: VideoCodec,
     /// The sampling of chroma.
     pub chroma: Chroma,

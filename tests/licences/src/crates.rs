@@ -9,9 +9,9 @@ use serde_json::Value;
 /// A crate whose code is in the binary.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Crate {
-    /// Its name.
+    /// The name on crates.io.
     pub name: String,
-    /// Its version.
+    /// The locked version.
     pub version: String,
     /// What it says its licence is; empty: nothing.
     pub licence: String,

@@ -281,8 +281,8 @@ impl RefusedCameras {
         self.cameras.values().map(|refused| refused.waiting.len()).sum()
     }
 
-    /// Whether so many messages wait that their numbers would take much memory: then the rest stays in the spool, with the
-    /// other cameras' messages behind them.
+    /// Whether so many messages wait that their numbers would take much memory. The rest, and later messages of other cameras,
+    /// then stay in the spool.
     pub fn is_full(&self) -> bool {
         self.len() >= MOST_WAITING
     }

@@ -224,7 +224,7 @@ impl MqttSession {
         let since = |then: Instant| now.saturating_duration_since(then);
         if self.refused_until.is_some_and(|until| now >= until) {
             self.refused_until = None;
-            // One tells whether the broker accepts them now.
+            // One of them shows whether the broker accepts them now.
             self.own.extend(self.refused.values().flatten().next().cloned());
         }
         match self.pinged_at {
@@ -327,7 +327,7 @@ impl MqttSession {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes packets of the queued messages, as far as the broker's limit and the output buffer have room.
+    /// Makes packets of queued messages until the broker's limit or the output buffer is reached.
     fn pack(&mut self) {
         while self.output.len() < OUTPUT_BYTES {
             let message = self.messages.front().map(|(_, publish)| publish);
@@ -438,7 +438,7 @@ impl MqttSession {
                             None => reason,
                         };
                         self.events.push_back(SessionEvent::Impossible(sent.number, reason));
-                        // It is not tried again, so that another one has to tell whether the broker accepts them now.
+                        // It is not retried; another one must show whether the broker accepts them now.
                         if sent.number.is_none() && self.refused.remove(topic).is_some() && !self.refused.is_empty() {
                             self.refused_until = Some(self.now);
                         }

@@ -30,7 +30,7 @@ impl Topics {
         self.of(camera, DETECTIONS)
     }
 
-    /// Returns the topic of a camera's state; `+` stands for every camera.
+    /// Returns the topic of a camera's state; `+` matches every camera.
     pub fn state(&self, camera: &str) -> String {
         self.of(camera, STATE)
     }

@@ -15,7 +15,7 @@ const MESSAGE_BYTES: u64 = 1 << 20;
 pub const PING: &[u8] = b"PING\r\n";
 pub const PONG: &[u8] = b"PONG\r\n";
 
-/// INFO: what a server announces of itself, as far as visiond needs it.
+/// INFO: the part of a server's announcement that visiond needs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {
@@ -131,7 +131,7 @@ pub fn decode(input: &mut BytesMut) -> Result<Option<ServerOp>, String> {
     Ok(Some(op))
 }
 
-/// What stands behind MSG or HMSG: `SUBJECT SID [REPLY] [HEADER BYTES] BYTES`.
+/// The words after MSG or HMSG: `SUBJECT SID [REPLY] [HEADER BYTES] BYTES`.
 struct MessageHead<'l> {
     subject: &'l str,
     header_bytes: u64,

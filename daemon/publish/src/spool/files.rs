@@ -1,4 +1,4 @@
-//! Opens the spool's files, whatever stands in their place, and sets aside what cannot be read.
+//! Opens the spool's files, and sets aside anything in their place that cannot be read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -22,7 +22,7 @@ const CHUNK: usize = 256 << 10;
 pub struct Segment {
     /// No number in it is smaller.
     pub first: u64,
-    /// Its length, as far as it has records.
+    /// Its length up to the end of the last record.
     pub bytes: u64,
     /// How many whole records it has, and the number of the last; about, see [`Segment::estimate`].
     pub records: u64,
@@ -67,7 +67,7 @@ impl Segment {
     }
 
     /// Estimates its records without reading it, from its length and the first number of the segment after it: reading a full
-    /// spool takes an SD card many seconds. Numbers that are missing count, as far as there is room for their records.
+    /// spool takes an SD card many seconds. Missing numbers count up to the room for their records.
     pub fn estimate(&mut self, next_first: u64) {
         let room = self.bytes.saturating_sub(HEAD.len() as u64) / record::SHORTEST as u64;
         self.records = next_first.saturating_sub(self.first).min(room);

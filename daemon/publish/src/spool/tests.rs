@@ -390,7 +390,7 @@ fn a_folder_that_was_taken_away_is_made_anew() {
     assert_eq!(spool.unreadable, 1);
 }
 
-/// What can stand in the place of a file that cannot be read: a folder, a FIFO, a link.
+/// Obstacles in place of a file: a folder, a FIFO, a link.
 fn obstacles() -> [fn(&Path); 3] {
     [|path| fs::create_dir(path).unwrap(), make_fifo, |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap()]
 }

@@ -181,7 +181,7 @@ fn descriptions_are_whole_whatever_their_length_is_said_to_be() {
     ] {
         let bytes = answer(headers, body);
         for size in [1, 7, bytes.len()] {
-            // In small pieces, what comes behind the length is not known to be of the description.
+            // In small pieces, bytes after the stated length are not known to be part of the description.
             if size < bytes.len() && !needs_pause && !headers.contains(&SDP.len().to_string()) {
                 continue;
             }

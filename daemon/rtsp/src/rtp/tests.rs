@@ -76,7 +76,7 @@ fn headers_have_everything_that_they_may() {
     for (flags, behind, extension, payload) in [
         (0x80, &b"abc"[..], None, Some(&b"abc"[..])),
         (0x80, b"", None, Some(b"")),
-        // One byte of padding, four, as long as the packet, too long, none although the flag is there.
+        // Padding of one byte, of four, as long as the packet, too long, and missing although the flag is set.
         (0xA0, b"ab\x01", None, Some(b"ab")),
         (0xA0, b"ab\0\0\0\x04", None, Some(b"ab")),
         (0xA0, b"\0\0\x03", None, Some(b"")),
@@ -215,7 +215,7 @@ fn each_group_of_pictures_may_have_its_ssrc() {
             let numbers: Vec<_> = (0..5).chain(next..next + 5).collect();
             assert_eq!(stream.numbers(), numbers, "{delivery:?} {next}");
             assert_eq!((stream.order.counts.lost, stream.order.counts.restarts), (lost, 1), "{delivery:?} {next}");
-            // Of datagrams, nobody knows what a new count has left out.
+            // With datagrams, the losses before a new count are unknown.
             let is_unknown = delivery == Delivery::Lossy && !(5..8).contains(&next);
             assert_eq!(stream.given[5].1, u16::try_from(lost).unwrap() + u16::from(is_unknown), "{delivery:?} {next}");
             assert_eq!(stream.order.last(), Some((8, next + 4)));

@@ -102,7 +102,7 @@ impl Ruleset {
             Access::Execute => READ_FILE | READ_DIR | EXECUTE,
             Access::Device => READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV,
         };
-        // Fails only if the kernel lacks the memory: then it stays denied, too.
+        // Fails only if the kernel lacks memory; access then stays denied.
         let _ = self.add(&place, if is_folder { rights } else { rights & OF_FILES });
     }
 

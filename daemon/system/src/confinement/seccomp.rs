@@ -150,7 +150,8 @@ fn argument(index: usize) -> usize {
     offset_of!(libc::seccomp_data, args) + index * size_of::<u64>()
 }
 
-/// `instructions`, which begin with a load, for this call alone; for another, continues behind them with its number loaded.
+/// Makes `instructions`, which begin with a load, apply to this call only. For another call, execution continues after them with its
+/// number loaded.
 ///
 /// Instructions that do not finish the filter end in allowing the call.
 fn only_for(call: c_long, instructions: &[sock_filter]) -> Vec<sock_filter> {

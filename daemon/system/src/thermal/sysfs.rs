@@ -38,7 +38,7 @@ pub struct Look {
     pub temperatures: Vec<(String, f64)>,
     /// Name of the power mode in nvpmodel.
     pub power_mode: Option<String>,
-    /// Load of the GPU.
+    /// Share of time in which the GPU worked.
     pub gpu_load: GpuLoad,
     /// Parts that heat throttles.
     pub cooled: Vec<String>,
@@ -49,7 +49,7 @@ pub struct Look {
 /// Load of the GPU, or why it is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum GpuLoad {
-    /// Per cent.
+    /// The load, 0 to 100.
     Percent(f64),
     /// No program has used the GPU since the boot.
     #[default]
@@ -196,7 +196,7 @@ fn is_gpu(device: &Path) -> bool {
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let read = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = read.map(|entry| entry.path()).collect();
-    // thermal_zone10 behind thermal_zone9.
+    // thermal_zone10 after thermal_zone9.
     paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     paths
 }

@@ -21,7 +21,7 @@ fn put(root: &Path, path: &str, content: &str) {
     fs::write(path, content).unwrap();
 }
 
-/// An Orin Nano with JetPack 6, as far as it matters here.
+/// The files of an Orin Nano with JetPack 6 that matter here.
 const ORIN: &[(&str, &str)] = &[
     ("sys/class/thermal/thermal_zone0/type", "cpu-thermal\n"),
     ("sys/class/thermal/thermal_zone0/temp", "51406\n"),
@@ -258,7 +258,7 @@ fn the_gpus_load_and_its_cooling_device_are_found_when_the_gpu_is_first_used() {
     put(root.path(), "sys/class/devfreq/17000000.gpu/device/load", "453\n");
     assert_eq!(seen.take(files.look(), began), None);
     assert_eq!(seen.short(), "tj 52 °C, MAXN_SUPER, GPU 45 %");
-    // The cooling device comes behind the node, and here behind the look that found the node.
+    // The cooling device appears after the node, and here after the look that found the node.
     put(root.path(), "sys/class/thermal/cooling_device12/type", "devfreq-17000000.gpu\n");
     put(root.path(), "sys/class/thermal/cooling_device12/cur_state", "3\n");
     let Some((Level::Warn, why)) = seen.take(files.look(), began) else { panic!("no warning") };

@@ -11,7 +11,7 @@ timings() {
 }
 check "its signal is 1080p30" v4l2-ctl -d "$camera" --set-dv-bt-timings index="$(timings)"
 
-# What the kernel counted of the camera's thread: nanoseconds on a CPU, and how often it slept.
+# The kernel's counts for the camera's thread: nanoseconds on a CPU, and number of sleeps.
 counted() {
   local thread ns
   thread=$(grep -lx "cam door" /proc/"$visiond_pid"/task/*/comm)

@@ -32,7 +32,7 @@ grew() { [ "$(size "$1")" -gt "$2" ]; }
 # new CAMERA: waits for another message.
 new() { wait_for 60 grew "$1" "$(size "$1")" || { echo "no message of $1 in 60 s"; return 1; }; }
 
-# What the log says of a camera's returns: how many; when the last was, in milliseconds, and after how long.
+# A camera's returns in the log: their number; the time of the last, in milliseconds, and the length of its absence.
 returns() { grep -c "camera $1: back after" visiond.log || true; }
 returned() { [ "$(returns "$1")" -gt "$2" ]; }
 last_return() { grep "camera $1: back after" visiond.log | tail -n 1; }

@@ -43,7 +43,7 @@ start_visiond visiond.toml
 check "frames flow" flowing loop
 kill $streamer
 wait $streamer
-# What it sent last is on its way.
+# Its last frames are still on their way.
 before=-1
 while [ "$(messages loop)" != $before ]; do before=$(messages loop); sleep 3; done
 check "it reads the driver's memory, as USERPTR is refused" grep -q "MMAP.*refused: USERPTR" visiond.log

@@ -17,7 +17,7 @@ detects() {
   tail -n1 "$1/messages.jsonl" | grep '"label":"white"'
 }
 
-# What cannot differ between the systems is tried on one of them.
+# Checks that cannot differ between systems run on one of them.
 version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
 full=no
 [ "$(dpkg --print-architecture) $version" != "arm64 257" ] || full=yes

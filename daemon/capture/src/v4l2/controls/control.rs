@@ -44,7 +44,7 @@ pub struct Control {
 /// One item of a menu.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MenuItem {
-    /// Its index.
+    /// The value that selects it.
     pub index: i64,
     /// Its name, or its value in a menu of numbers.
     pub text: String,

@@ -300,7 +300,7 @@ fn a_packet_id_is_used_again_only_once_it_is_free() {
         session.send(1, publish("b", 1)).await;
         says(&mut broker, &[0x40, 2, 0, 2]).await;
         assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(1)));
-        // The ids begin again behind the highest; 1 is still in flight.
+        // The ids restart after the highest; 1 is still in flight.
         session.last_number = u16::MAX - 1;
         for (number, text) in ["c", "d", "e"].into_iter().enumerate() {
             session.send(number as u64 + 2, publish(text, 1)).await;
