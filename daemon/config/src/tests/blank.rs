@@ -16,6 +16,12 @@ union! {
     }
 }
 
+impl Default for BlankSource {
+    fn default() -> Self {
+        Self::Nothing
+    }
+}
+
 section! {
     /// Frames of one grey.
     pub struct BlankConfig {
