@@ -13,14 +13,14 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use visiond_config::types::AnnotateConfig;
-use visiond_flow::frame::Frame;
-use visiond_flow::message::Message;
-use visiond_flow::metrics::Counter;
-use visiond_flow::trace;
+use visiond_frames::frame::Frame;
+use visiond_message::Message;
 use visiond_system::outage::{IfUnusable, Outage, explain};
 use visiond_system::preflight::Certainty;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::threads::finished_by;
+use visiond_telemetry::metrics::Counter;
+use visiond_telemetry::trace;
 
 use super::draw::draw;
 use super::picture_folder::{PictureFolder, encode};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use visiond_config::types::BufferConfig;
-use visiond_flow::frame::FramePool;
+use visiond_frames::frame::FramePool;
 use visiond_kernels::auto_memory::AutoMemory;
 use visiond_kernels::buffer::{BufferError, Memory, MemoryKind};
 use visiond_kernels::cuda::Device;

@@ -5,7 +5,7 @@
 mod copies;
 mod leaks;
 
-use visiond_flow::frame::Frame;
+use visiond_frames::frame::Frame;
 use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};

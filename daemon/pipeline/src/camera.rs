@@ -23,13 +23,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use visiond_capture::source::{Next, Open, Source, SourceError};
-use visiond_flow::clock::Clock;
-use visiond_flow::metrics::{CameraMetrics, Phase};
+use visiond_frames::clock::Clock;
 use visiond_system::backoff::Backoff;
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::process::CpuWatch;
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::{Stop, Wake};
+use visiond_telemetry::metrics::{CameraMetrics, Phase};
 
 use self::short_streams::ShortStreams;
 pub use self::stream::CameraStream;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use visiond_flow::metrics::{CameraMetrics, CameraSnapshot, DropCause, LaneView, Phase, Stage};
+use visiond_telemetry::metrics::{CameraMetrics, CameraSnapshot, DropCause, LaneView, Phase, Stage};
 
 /// Reports what happened since its last report.
 #[derive(Debug)]
@@ -151,8 +151,8 @@ fn cameras(lanes: &[LaneView]) -> Vec<CameraSnapshot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_flow::metrics::LaneMetrics;
-    use visiond_flow::testing::message;
+    use visiond_message::testing::message;
+    use visiond_telemetry::metrics::LaneMetrics;
 
     fn view() -> LaneView {
         let camera = |name: &str| Arc::new(CameraMetrics::new(name.into()));

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use visiond_annotate::annotator::AnnotateCounts;
-use visiond_flow::metrics::{CameraSnapshot, DropCause, GpuSnapshot, LaneView, Stage};
-use visiond_flow::sink_counts::SinkCounts;
 use visiond_kernels::buffer::MemoryKind;
+use visiond_message::status::GpuSnapshot;
+use visiond_message::status::SinkCounts;
 use visiond_system::thermal::JetsonSummary;
+use visiond_telemetry::metrics::{CameraSnapshot, DropCause, LaneView, Stage};
 
 use super::status_line::{drops, millis};
 
@@ -286,8 +287,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use visiond_flow::metrics::CameraMetrics;
-    use visiond_flow::testing::message;
+    use visiond_message::testing::message;
+    use visiond_telemetry::metrics::CameraMetrics;
 
     fn summary() -> Summary {
         let camera = CameraMetrics::new("street".into());

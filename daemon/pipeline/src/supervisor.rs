@@ -19,16 +19,17 @@ use std::time::{Duration, Instant};
 
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
-use visiond_flow::clock::{Clock, SystemClock};
-use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
+use visiond_frames::clock::{Clock, SystemClock};
 use visiond_live::{Live, PreviewFeed};
 use visiond_system::exit::ExitError;
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
+use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
+use super::collector::{Collector, MessageLimit, Outlet, PublishFn};
 use super::frame_rate::FrameRate;
-use super::lane::{Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, NeedsRestart, PublishFn};
+use super::lane::{Lane, LaneMailbox, LaneModel, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
 use super::preview_player::PreviewPlayer;
 
@@ -78,7 +79,7 @@ pub struct Pipeline {
     /// Threads that were told to end and have not ended yet.
     leaving: Vec<JoinHandle<()>>,
     context: PipelineContext,
-    message_limit: Arc<MessageLimit>,
+    outlet: Arc<Outlet>,
     active_cameras: Arc<ActiveCameras>,
     unfinished: Arc<AtomicUsize>,
     needs_restart: NeedsRestart,
@@ -181,18 +182,21 @@ impl Pipeline {
     /// # Errors
     /// The system has no thread or descriptor left; the threads that were started end by themselves.
     pub fn start(specs: Vec<LaneSpec>, context: PipelineContext) -> io::Result<Self> {
-        let message_limit = Arc::new(MessageLimit::new(context.messages, &context.stop));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let message_limit = MessageLimit::new(context.messages, &context.stop);
+        let (publish, clock_of_outlet) = (Arc::clone(&context.publish), Arc::clone(&clock));
+        let outlet = Arc::new(Outlet { publish, message_limit, clock: clock_of_outlet });
         // One for the hold below.
         let active_cameras = Arc::new(ActiveCameras::new(1)?);
         let unfinished = Arc::new(AtomicUsize::new(1));
         let mut pipeline = Self {
             lanes: Vec::new(),
             leaving: Vec::new(),
-            message_limit,
+            outlet,
             active_cameras: Arc::clone(&active_cameras),
             unfinished: Arc::clone(&unfinished),
             needs_restart: NeedsRestart::default(),
-            clock: Arc::new(SystemClock),
+            clock,
             stream_threads: Arc::default(),
             context,
         };
@@ -318,24 +322,24 @@ impl Pipeline {
         let mut before = std::mem::take(&mut lane.cameras);
         let mut result = Ok(());
         for camera in spec.cameras {
-            let known = |metrics: &Arc<CameraMetrics>| {
-                let annotator = camera.annotator.clone();
-                let (metrics, view) = (Arc::clone(metrics), self.context.live.view(&camera.name));
-                Arc::new(LaneCamera { metrics, annotator, view, delivery: camera.delivery })
+            let collector = |metrics: &Arc<CameraMetrics>| {
+                let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
+                let outlet = Arc::clone(&self.outlet);
+                Arc::new(Collector::new(Arc::clone(metrics), annotator, view, camera.delivery, outlet))
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {
                 (Some(open), _) => {
                     let record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
-                    let known = known(&record.metrics);
-                    match self.start_camera(&lane, known, record, open, camera.preview, camera.max_fps) {
+                    let collector = collector(&record.metrics);
+                    match self.start_camera(&lane, collector, record, open, camera.preview, camera.max_fps) {
                         Ok(running) => lane.cameras.push(running),
                         Err(error) => result = Err(error),
                     }
                 }
                 (None, Some(at)) => {
                     let running = before.remove(at);
-                    lane.mailbox.relabel(running.slot, known(&running.record.metrics));
+                    lane.mailbox.relabel(running.slot, collector(&running.record.metrics));
                     lane.cameras.push(running);
                 }
                 (None, None) => result = Err(io::Error::other(format!("camera {} does not run", camera.name))),
@@ -355,13 +359,12 @@ impl Pipeline {
         let mailbox = Arc::new(Mailbox::default());
         mailbox.hold();
         let model_swap = Arc::new(ModelSwap::default());
+        metrics.set_values(&model.facts.values);
         let stop = self.context.stop.child()?;
         let lane = Lane {
             metrics: Arc::clone(&metrics),
             mailbox: Arc::clone(&mailbox),
             model_swap: Arc::clone(&model_swap),
-            publish: Arc::clone(&self.context.publish),
-            message_limit: Arc::clone(&self.message_limit),
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
             end: self.context.stop.clone(),
@@ -380,15 +383,15 @@ impl Pipeline {
     fn start_camera(
         &self,
         lane: &RunningLane,
-        known: Arc<LaneCamera>,
+        collector: Arc<Collector>,
         record: CameraRecord,
         open: Open,
         preview: Option<Open>,
         max_fps: Option<f64>,
     ) -> io::Result<RunningCamera> {
         let stop = self.context.stop.child()?;
-        let preview = preview.map(|open| self.start_preview(&known, open, &stop)).transpose()?;
-        let slot = lane.mailbox.add(Arc::clone(&known), known.delivery);
+        let preview = preview.map(|open| self.start_preview(&collector, open, &stop)).transpose()?;
+        let slot = lane.mailbox.add(Arc::clone(&collector), collector.delivery);
         self.active_cameras.enter();
         let camera = Camera {
             metrics: Arc::clone(&record.metrics),
@@ -411,7 +414,7 @@ impl Pipeline {
     }
 
     /// Starts the thread of a preview, which ends with its camera.
-    fn start_preview(&self, camera: &LaneCamera, open: Open, stop: &Stop) -> io::Result<JoinHandle<()>> {
+    fn start_preview(&self, camera: &Collector, open: Open, stop: &Stop) -> io::Result<JoinHandle<()>> {
         let preview = PreviewPlayer {
             camera: Arc::clone(&camera.metrics.name),
             open,

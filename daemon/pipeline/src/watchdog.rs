@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_flow::metrics::{Activity, CameraMetrics, LaneMetrics, LaneView, Phase};
 use visiond_system::heartbeat::Pulse;
 use visiond_system::logging::events;
+use visiond_telemetry::metrics::{Activity, CameraMetrics, LaneMetrics, LaneView, Phase};
 
 /// How long opening a camera may take: each control of a USB camera that does not answer blocks for 5 s in the kernel.
 const OPENING: Duration = Duration::from_secs(60);

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use visiond_config::types::{SinkConfig, WhenFull};
-use visiond_flow::message::Published;
-use visiond_flow::sink_counts::SpoolCounts;
+use visiond_message::Published;
+use visiond_message::status::SpoolCounts;
 use visiond_system::outage::Outage;
 use visiond_system::stop::Stop;
 use visiond_system::wake_pipe::WakePipe;
 
 use super::rate_limit::CameraRateLimit;
 
-/// Counts of a sink's messages by their fate: see [`SinkCounts`](visiond_flow::sink_counts::SinkCounts).
+/// Counts of a sink's messages by their fate: see [`SinkCounts`](visiond_message::status::SinkCounts).
 #[derive(Debug, Default)]
 pub struct Counters {
     pub queued: AtomicU64,
@@ -430,7 +430,7 @@ pub fn limit_bytes(config: &SinkConfig) -> usize {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use visiond_flow::testing::{door_message, sized_message};
+    use visiond_message::testing::{door_message, sized_message};
     use visiond_system::testing::{hang, never};
 
     use super::*;

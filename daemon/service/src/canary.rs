@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::{Dim, TensorInfo};
-use visiond_flow::metrics::Phase;
 use visiond_kernels::buffer::UnifiedBuffer;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
@@ -17,6 +16,7 @@ use visiond_kernels::tensor::{ShapeText, TensorRef};
 use visiond_live::{Live, OwnedFrame};
 use visiond_pipeline::model_runner::{Fault, RunError};
 use visiond_system::exit;
+use visiond_telemetry::metrics::Phase;
 
 use crate::error::CanaryError;
 use crate::loaded_model::LoadedModel;

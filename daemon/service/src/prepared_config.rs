@@ -227,7 +227,7 @@ fn load(
         backend,
     };
     let lane_model = LaneModel {
-        facts: Arc::new(model.facts(&detector)),
+        facts: model.facts(&detector),
         runner: Some(Box::new(detector)),
         batch_wait,
         build: Box::new(move || Ok(Box::new(model.detector()?))),

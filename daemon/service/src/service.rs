@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use visiond_config::diff::ConfigDiff;
 use visiond_config::types::{Config, StatusConfig};
-use visiond_flow::metrics::LaneView;
-use visiond_flow::sink_counts::SinkCounts;
 use visiond_live::Live;
+use visiond_message::status::SinkCounts;
 use visiond_pipeline::camera::RetryPolicy;
 use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext};
@@ -21,6 +20,7 @@ use visiond_system::outage::IfUnusable;
 use visiond_system::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::stop::Stop;
 use visiond_system::{logging, process};
+use visiond_telemetry::metrics::LaneView;
 
 use crate::error::ServiceError;
 use crate::http_server::HttpServer;

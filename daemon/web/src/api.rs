@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use visiond_flow::trace::{self, MOST_SECONDS};
 use visiond_service::reload::{Preview, Proposal};
 use visiond_system::logging::tail;
+use visiond_telemetry::trace::{self, MOST_SECONDS};
 
 use crate::errors::{Problem, no_camera};
 use crate::guard::Trusted;

@@ -8,11 +8,12 @@ mod text_format;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use visiond_flow::message::PlainAttribute;
-use visiond_flow::metrics::{GpuSnapshot, Phase, Stage};
-use visiond_flow::sink_counts::{SinkCounts, SpoolCounts};
+use visiond_message::PlainAttribute;
+use visiond_message::status::GpuSnapshot;
+use visiond_message::status::{SinkCounts, SpoolCounts};
 use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::JetsonSummary;
+use visiond_telemetry::metrics::{Phase, Stage};
 
 use self::text_format::{COUNTER, Column, GAUGE, HISTOGRAM, MetricsText, flag};
 use crate::state::AppState;

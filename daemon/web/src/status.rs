@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use visiond_flow::histogram::HistogramSnapshot;
-use visiond_flow::metrics::{CameraMetrics, DropCause, LaneView, Phase, Stage};
 use visiond_service::{RunningModel, Service, Snapshot};
 use visiond_system::process::{ProcessFacts, age};
 use visiond_system::thermal::Thermals;
+use visiond_telemetry::histogram::HistogramSnapshot;
+use visiond_telemetry::metrics::{CameraMetrics, DropCause, LaneView, Phase, Stage};
 
 use self::recent::RecentStages;
 use self::report::{

@@ -218,7 +218,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use visiond_flow::sink_counts::{SinkCounts, SpoolCounts};
+    use visiond_message::status::{SinkCounts, SpoolCounts};
     use visiond_web::status::report::ModelFacts;
 
     fn drawn(screen: &Screen, width: u16, height: u16) -> String {

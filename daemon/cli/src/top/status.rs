@@ -1,9 +1,9 @@
 //! The daemon's status as lines and tables, for the terminal and for text output.
 
 use clap::ValueEnum;
-use visiond_flow::metrics::{Phase, Stage};
-use visiond_flow::sink_counts::SinkCounts;
+use visiond_message::status::SinkCounts;
 use visiond_pipeline::status_line::millis;
+use visiond_telemetry::metrics::{Phase, Stage};
 use visiond_web::status::report::{CameraFacts, StageFacts, StatusReport};
 
 use crate::text_table::TextTable;
@@ -211,7 +211,7 @@ fn span(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_flow::sink_counts::SpoolCounts;
+    use visiond_message::status::SpoolCounts;
     use visiond_web::status::report::LabelFacts;
 
     fn camera(name: &str, fps: f64, p99: u64, dropped: u64) -> CameraFacts {

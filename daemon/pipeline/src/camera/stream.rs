@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use visiond_capture::source::{Next, Source, SourceError, Worked};
-use visiond_flow::clock::Clock;
-use visiond_flow::frame::Frame;
-use visiond_flow::metrics::{CameraMetrics, DropCause};
-use visiond_flow::trace;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::Frame;
 use visiond_kernels::nvtx;
 use visiond_system::logging::{self, Subject};
 use visiond_system::process::CpuWatch;
 use visiond_system::stop::Stop;
+use visiond_telemetry::metrics::{CameraMetrics, DropCause};
+use visiond_telemetry::trace;
 
 use crate::frame_rate::FrameRate;
 use crate::lane::{LaneMailbox, QueuedFrame};
@@ -79,7 +79,7 @@ impl CameraStream {
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
         let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
-        match self.mailbox.put(self.slot, QueuedFrame { frame, queued_ns }) {
+        match self.mailbox.put(self.slot, QueuedFrame { frame: Arc::new(frame), queued_ns }) {
             Put::Stored => true,
             Put::Displaced(_) => {
                 self.metrics.count_dropped(DropCause::Overload, 1);

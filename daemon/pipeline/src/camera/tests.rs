@@ -8,11 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use visiond_capture::source::{Opener, Worked};
-use visiond_flow::clock::{SystemClock, simulated::SimulatedClock};
-use visiond_flow::frame::FramePool;
-use visiond_flow::metrics::{DropCause, LossCause};
+use visiond_frames::clock::{SystemClock, simulated::SimulatedClock};
+use visiond_frames::frame::{FramePool, LossCause};
 use visiond_system::exit::Exit;
 use visiond_system::testing::{EVER, HANG, wait_until};
+use visiond_telemetry::metrics::DropCause;
 
 use super::*;
 use crate::lane::testing;

@@ -5,8 +5,8 @@
 use std::sync::atomic::AtomicBool;
 
 use visiond_capture::source::{Next, Source, SourceError};
-use visiond_flow::frame::FramePool;
-use visiond_flow::message::Message;
+use visiond_frames::frame::FramePool;
+use visiond_message::Message;
 use visiond_system::testing::{HANG, hang, wait_until};
 
 use super::*;
@@ -84,7 +84,7 @@ fn stays(name: &str) -> CameraSpec {
 fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> Vec<LaneSpec> {
     let make = || Box::new(Fake::new(1, 1, |_| Act::See));
     let new_model = with_model.then(|| LaneModel {
-        facts: testing::model_facts(),
+        facts: testing::facts("fake"),
         runner: Some(make()),
         batch_wait: Duration::ZERO,
         build: Box::new(move || Ok(make())),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use visiond_flow::message::{Message, PlainAttribute};
-use visiond_flow::metrics::{CameraMetrics, Phase};
+use visiond_message::{Message, PlainAttribute};
+use visiond_telemetry::metrics::{CameraMetrics, Phase};
 
 /// The version in every state's `schema`; a change that breaks readers raises it.
 const SCHEMA: &str = "visiond-state/1";
@@ -118,10 +118,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use serde_json::{Value, json};
-    use visiond_flow::message::{AttributeMessage, LabelMessage};
+    use visiond_message::{AttributeMessage, LabelMessage};
 
     use super::*;
-    use visiond_flow::testing::door_message as message;
+    use visiond_message::testing::door_message as message;
 
     /// A message with detections of these labels.
     fn message_of(sequence: u64, labels: &[&str]) -> Message {

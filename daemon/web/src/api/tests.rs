@@ -90,7 +90,7 @@ fn every_response_matches_openapi_json() {
     camera["preview"] = serde_json::to_value(with_preview).unwrap()["preview"].clone();
     assert_fits("Camera", &camera);
     assert_fits("Model", &serde_json::to_value(crate::status::report::ModelFacts::default()).unwrap());
-    assert_fits("Sink", &serde_json::to_value(visiond_flow::sink_counts::SinkCounts::default()).unwrap());
+    assert_fits("Sink", &serde_json::to_value(visiond_message::status::SinkCounts::default()).unwrap());
     assert_fits("Http", &status["http"]);
     assert_fits("Process", &status["process"]);
     assert_fits("Stage", &serde_json::to_value(crate::status::report::StageFacts::default()).unwrap());

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use visiond_flow::metrics::GpuSnapshot;
+use visiond_message::status::GpuSnapshot;
 use visiond_system::thermal::Temperature;
 
 use super::*;

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use visiond_annotate::annotator::AnnotateCounts;
-use visiond_flow::message::PlainAttribute;
-use visiond_flow::metrics::GpuSnapshot;
-use visiond_flow::sink_counts::SinkCounts;
 use visiond_live::PreviewStatus;
+use visiond_message::PlainAttribute;
+use visiond_message::status::GpuSnapshot;
+use visiond_message::status::SinkCounts;
 use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::JetsonSummary;
 

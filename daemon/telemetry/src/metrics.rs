@@ -9,24 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use visiond_engine::detector::RunCounts;
+use visiond_frames::frame::LossCause;
+use visiond_message::status::GpuSnapshot;
+use visiond_message::{Message, MessageFrame, Timings};
 use visiond_system::heartbeat::Beat;
 
 use crate::histogram::{Histogram, HistogramSnapshot};
-use crate::message::{FrameFacts, Message, Timings};
 use crate::rate::Rate;
-
-/// Why a source lost frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LossCause {
-    /// The driver or the program behind the source dropped them.
-    Driver,
-    /// The frames were damaged or truncated.
-    Corrupt,
-    /// No buffer was free.
-    Overload,
-}
 
 /// Why a frame has no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +60,15 @@ pub struct LaneView {
     pub lane: Arc<LaneMetrics>,
     /// Counters of its cameras, in the order of the configuration.
     pub cameras: Vec<Arc<CameraMetrics>>,
+}
+
+/// What a model gives besides detections.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelValues {
+    /// The attributes by name, and whether they are numbers.
+    pub attributes: Vec<(Arc<str>, bool)>,
+    /// Whether each class covers a part of the frame.
+    pub fractions: bool,
 }
 
 impl LaneView {
@@ -258,7 +257,7 @@ impl CameraMetrics {
             count.newest += 1;
         }
         drop(labels);
-        let FrameFacts { width, height, format, .. } = message.frame;
+        let MessageFrame { width, height, format, .. } = message.frame;
         *self.frame.lock() = Some(FrameShape { width, height, format });
         self.rate.count();
         // Last, with Release, so that a reader that sees this count sees the other counts of the frame too.
@@ -388,27 +387,8 @@ pub struct LaneMetrics {
     activity: AtomicU8,
     gpu: [Counter; 5],
     launch: Histogram,
+    values: Mutex<Arc<ModelValues>>,
     first_frame: AtomicBool,
-}
-
-/// GPU counters of a lane's model, over all of its sessions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GpuSnapshot {
-    /// Runs that were launched as one CUDA graph.
-    pub graph_runs: u64,
-    /// Runs that were launched call by call.
-    pub single_runs: u64,
-    /// Runs of either kind that started while another was in flight.
-    pub overlapped_runs: u64,
-    /// Bytes of frames that were copied first, because the GPU cannot access their memory.
-    pub copied_bytes: u64,
-    /// Candidates dropped because the filter was full.
-    pub lost_candidates: u64,
-    /// Host time to launch a run: median in microseconds.
-    pub launch_us_p50: u64,
-    /// Host time to launch a run: 99th percentile in microseconds.
-    pub launch_us_p99: u64,
 }
 
 impl LaneMetrics {
@@ -425,6 +405,16 @@ impl LaneMetrics {
     /// Returns the activity of the thread.
     pub fn activity(&self) -> Activity {
         Activity::ALL[usize::from(self.activity.load(Ordering::Relaxed))]
+    }
+
+    /// Records what the lane's model gives besides detections.
+    pub fn set_values(&self, values: &Arc<ModelValues>) {
+        *self.values.lock() = Arc::clone(values);
+    }
+
+    /// Returns what the lane's model gives besides detections.
+    pub fn values(&self) -> Arc<ModelValues> {
+        Arc::clone(&self.values.lock())
     }
 
     /// Counts a run on the GPU: the counters since the last run, and the host time of its launch.
@@ -471,7 +461,7 @@ mod tests {
     use visiond_engine::detector::RunCounts;
 
     use super::*;
-    use crate::testing::message;
+    use visiond_message::testing::message;
 
     #[test]
     fn a_frames_labels_are_counted_in_all_and_for_the_newest_frame() {

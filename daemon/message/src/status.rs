@@ -1,4 +1,4 @@
-//! Counters of a sink's messages, for the status, metrics, the summary and the log.
+//! The parts of the status, which is written as JSON and read back, also by another version: a missing field has its default.
 
 use serde::{Deserialize, Serialize};
 
@@ -74,4 +74,24 @@ impl SpoolCounts {
         // A full spool drops about 1/32 at a time.
         self.bytes as f64 > 0.9 * self.limit_bytes as f64
     }
+}
+
+/// GPU counters of a lane's model, over all of its sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuSnapshot {
+    /// Runs that were launched as one CUDA graph.
+    pub graph_runs: u64,
+    /// Runs that were launched call by call.
+    pub single_runs: u64,
+    /// Runs of either kind that started while another was in flight.
+    pub overlapped_runs: u64,
+    /// Bytes of frames that were copied first, because the GPU cannot access their memory.
+    pub copied_bytes: u64,
+    /// Candidates dropped because the filter was full.
+    pub lost_candidates: u64,
+    /// Host time to launch a run: median in microseconds.
+    pub launch_us_p50: u64,
+    /// Host time to launch a run: 99th percentile in microseconds.
+    pub launch_us_p99: u64,
 }
