@@ -11,6 +11,7 @@ mod masks;
 mod message;
 mod rounding;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ const QUIET: Duration = Duration::from_secs(60);
 /// Publishes a message: the publisher's function, or a test's.
 pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 
-/// Joins the results of a camera.
+/// Joins the results of a camera's lanes.
 pub struct Collector {
     /// The camera's counters and name.
     pub metrics: Arc<CameraMetrics>,
@@ -82,6 +83,12 @@ impl MessageLimit {
             self.stop.raise();
         }
         spent.is_ok()
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Collector").field("camera", &self.metrics.name).finish_non_exhaustive()
     }
 }
 

@@ -72,6 +72,28 @@ pub struct QueuedFrame {
 /// The mailbox of a lane.
 pub type LaneMailbox = Mailbox<Arc<Collector>, QueuedFrame>;
 
+/// A camera's slot in the mailbox of a lane.
+#[derive(Debug, Clone)]
+pub struct LaneSlot {
+    /// The lane's mailbox.
+    pub mailbox: Arc<LaneMailbox>,
+    /// The number of the slot.
+    pub number: usize,
+}
+
+impl LaneSlot {
+    /// Adds a slot for a camera.
+    pub fn add(mailbox: &Arc<LaneMailbox>, camera: &Arc<Collector>) -> Self {
+        let number = mailbox.add(Arc::clone(camera), camera.delivery);
+        Self { mailbox: Arc::clone(mailbox), number }
+    }
+
+    /// Notes that the camera will put no more frames.
+    pub fn end(&self) {
+        self.mailbox.end(self.number);
+    }
+}
+
 /// Why only a new process can go on, and the status to end with; set by the first lane or camera that notices.
 pub type NeedsRestart = Arc<OnceLock<ExitError>>;
 

@@ -21,7 +21,7 @@ use visiond_telemetry::metrics::{CameraMetrics, DropCause, LaneMetrics, Phase, S
 use crate::camera::{ActiveCameras, Camera, RetryPolicy};
 use crate::frame_rate::FrameRate;
 use crate::lane::testing::{self, Act, Fake};
-use crate::lane::{Lane, LaneMailbox, LaneModel, NeedsRestart};
+use crate::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, NeedsRestart};
 use crate::mailbox::{Delivery, Mailbox};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -166,8 +166,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open: Box::new(world),
-        mailbox: Arc::clone(&mailbox),
-        slot,
+        slots: vec![LaneSlot { mailbox: Arc::clone(&mailbox), number: slot }],
         sequence: Arc::clone(&sequence),
         active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
         retry_policy: RetryPolicy::default(),

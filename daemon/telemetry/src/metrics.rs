@@ -62,6 +62,34 @@ pub struct LaneView {
     pub cameras: Vec<Arc<CameraMetrics>>,
 }
 
+/// A camera with the lanes that look at its frames.
+#[derive(Debug, Clone)]
+pub struct CameraLanes<'a> {
+    /// The camera.
+    pub camera: &'a Arc<CameraMetrics>,
+    /// Its lanes, at least one.
+    pub lanes: Vec<&'a Arc<LaneMetrics>>,
+}
+
+impl CameraLanes<'_> {
+    /// Returns the names of its models, with commas between.
+    pub fn models(&self) -> String {
+        self.lanes.iter().map(|lane| &*lane.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns the cameras of these lanes, each once, in the order of their first lanes.
+pub fn cameras_of(views: &[LaneView]) -> Vec<CameraLanes<'_>> {
+    let mut cameras = Vec::<CameraLanes<'_>>::new();
+    for (view, camera) in views.iter().flat_map(|view| view.cameras.iter().map(move |camera| (view, camera))) {
+        match cameras.iter_mut().find(|known| Arc::ptr_eq(known.camera, camera)) {
+            Some(known) => known.lanes.push(&view.lane),
+            None => cameras.push(CameraLanes { camera, lanes: vec![&view.lane] }),
+        }
+    }
+    cameras
+}
+
 /// What a model gives besides detections.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelValues {
@@ -505,6 +533,19 @@ mod tests {
         lane.count_gpu(&new, 20);
         let gpu = lane.gpu().expect("there were runs");
         assert_eq!((gpu.graph_runs, gpu.single_runs, gpu.copied_bytes, gpu.launch_us_p50), (2, 0, 20, 20));
+    }
+
+    #[test]
+    fn a_camera_of_two_lanes_is_one_camera_with_two_models() {
+        let [door, yard] = ["door", "yard"].map(|name| Arc::new(CameraMetrics::new(name.into())));
+        let view = |model: &str, cameras: &[&Arc<CameraMetrics>]| LaneView {
+            lane: Arc::new(LaneMetrics::new(model.into())),
+            cameras: cameras.iter().map(|camera| Arc::clone(camera)).collect(),
+        };
+        let views = [view("objects", &[&door]), view("faces", &[&yard, &door])];
+        let cameras: Vec<_> =
+            cameras_of(&views).iter().map(|one| (one.camera.name.to_string(), one.models())).collect();
+        assert_eq!(cameras, [("door", "objects, faces"), ("yard", "faces")].map(|(a, b)| (a.to_owned(), b.to_owned())));
     }
 
     #[test]

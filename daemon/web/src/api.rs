@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use visiond_service::reload::{Preview, Proposal};
 use visiond_system::logging::tail;
+use visiond_telemetry::metrics::cameras_of;
 use visiond_telemetry::trace::{self, MOST_SECONDS};
 
 use crate::errors::{Problem, no_camera};
@@ -80,7 +81,8 @@ pub async fn detections(State(state): State<AppState>) -> Response {
 /// Returns the names of the cameras that run.
 fn names(state: &AppState) -> impl Iterator<Item = String> + use<> {
     let lanes = state.live.lanes();
-    lanes.into_iter().flat_map(|lane| lane.cameras).map(|camera| camera.name.to_string())
+    let cameras: Vec<_> = cameras_of(&lanes).iter().map(|known| known.camera.name.to_string()).collect();
+    cameras.into_iter()
 }
 
 /// `GET /api/v1/config`: the configuration in force, with every default, and `***` for what looks like a secret.

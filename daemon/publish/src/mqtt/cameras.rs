@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig};
 use visiond_live::{Live, PictureStream};
-use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics, ModelValues, Phase};
+use visiond_telemetry::metrics::{CameraLanes, ModelValues, Phase, cameras_of};
 
 use super::camera_state::StateTracker;
 use super::codec::{Incoming, JSON, Publish};
@@ -66,8 +66,10 @@ pub struct RetainedCameras {
 /// What is known of a camera.
 #[derive(Debug, Default)]
 struct Known {
-    model: Arc<str>,
-    values: Arc<ModelValues>,
+    /// The names of its models, with commas between.
+    models: Arc<str>,
+    /// What its models give besides detections.
+    values: Vec<Arc<ModelValues>>,
     /// The form of its ids in Home Assistant; `None` until the search for what the broker retains has ended, if that decides.
     ids: Option<Ids>,
     /// Discovery topics with ids of the first form that the broker retained.
@@ -149,12 +151,11 @@ impl RetainedCameras {
             }
         }
         let mut there = BTreeSet::new();
-        for lane in self.live.lanes() {
-            for camera in &lane.cameras {
-                if self.is_chosen(&camera.name) {
-                    there.insert(Arc::clone(&camera.name));
-                    self.camera(session, camera, &lane.lane, now);
-                }
+        for known in cameras_of(&self.live.lanes()) {
+            let name = &known.camera.name;
+            if self.is_chosen(name) {
+                there.insert(Arc::clone(name));
+                self.camera(session, &known, now);
             }
         }
         let gone: Vec<_> = self.known.keys().filter(|name| !there.contains(*name)).cloned().collect();
@@ -294,20 +295,21 @@ impl RetainedCameras {
         }
     }
 
-    fn camera(&mut self, session: &mut MqttSession, camera: &CameraMetrics, lane: &LaneMetrics, now: Instant) {
-        let (name, model, values) = (&camera.name, &lane.name, lane.values());
+    fn camera(&mut self, session: &mut MqttSession, of: &CameraLanes<'_>, now: Instant) {
+        let (camera, name, models) = (of.camera, &of.camera.name, of.models());
+        let values: Vec<_> = of.lanes.iter().map(|lane| lane.values()).collect();
         let known = self.known.entry(Arc::clone(name)).or_insert_with(|| {
             self.stale = true;
             Known::default()
         });
-        if known.model != *model || known.values != values {
-            (known.model, known.values) = (Arc::clone(model), values);
+        if *known.models != *models || known.values != values {
+            (known.models, known.values) = (models.into(), values);
             self.stale = true;
         }
         let latest = self.live.messages().latest(name);
         let latest = latest.as_ref().map(|published| &**published.message());
         let tracker = &mut known.tracker;
-        let state = tracker.look(camera, model, latest, self.config.occupancy_hold, now);
+        let state = tracker.look(camera, &known.models, latest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {
             match serde_json::to_vec(&state) {
                 Ok(json) => session.publish(self.retained(self.topics.state(name), json.into(), JSON)),
@@ -344,7 +346,7 @@ impl RetainedCameras {
                         None if discovery.is_ambiguous(camera) && !is_decided => return Vec::new(),
                         None => Ids::Distinct,
                     };
-                    discovery.camera(camera, ids, &known.model, &known.values)
+                    discovery.camera(camera, ids, &known.models, &known.values)
                 });
                 announced.collect()
             }
@@ -389,7 +391,7 @@ mod tests {
     use visiond_message::Published;
     use visiond_message::testing::door_message;
     use visiond_system::testing::{HANG, at_once};
-    use visiond_telemetry::metrics::{LaneMetrics, LaneView};
+    use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics, LaneView};
 
     use super::super::codec::{BrokerLimits, Codec};
     use super::*;
@@ -654,12 +656,7 @@ mod tests {
                 entities.map(|(_, json)| id(json)).collect::<Vec<_>>()
             };
             assert_eq!(ids(&bench.tick(start).await), ["visiond_gate_yard_fps"], "the others are not decided yet");
-            let old = bench.cameras.discovery.as_ref().unwrap().camera(
-                "north_door",
-                Ids::First,
-                "objects",
-                &ModelValues::default(),
-            );
+            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "objects", &[]);
             for (topic, entity) in old {
                 let payload = entity.to_string().into();
                 bench.cameras.incoming(&Incoming { topic, payload, retained: true });
@@ -680,12 +677,7 @@ mod tests {
             bench.run("objects", &[&Arc::new(CameraMetrics::new("north_door".into()))]);
             let start = Instant::now();
             bench.tick(start).await;
-            let old = bench.cameras.discovery.as_ref().unwrap().camera(
-                "north_door",
-                Ids::First,
-                "other",
-                &ModelValues::default(),
-            );
+            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "other", &[]);
             let wanted = old.len();
             for (topic, entity) in old {
                 let payload = entity.to_string().into();

@@ -1,5 +1,7 @@
 //! Home Assistant's MQTT discovery: each camera is a device with entities.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use visiond_config::types::MqttSinkConfig;
 use visiond_telemetry::metrics::ModelValues;
@@ -32,13 +34,14 @@ impl Discovery {
         })
     }
 
-    /// Returns the discovery messages of a camera, by topic; the broker retains them. `values` is what its model gives.
-    pub fn camera(&self, camera: &str, ids: Ids, model: &str, values: &ModelValues) -> Vec<(String, Value)> {
+    /// Returns the discovery messages of a camera, by topic; the broker retains them. `models` are the names of its
+    /// models, and `values` what they give.
+    pub fn camera(&self, camera: &str, ids: Ids, models: &str, values: &[Arc<ModelValues>]) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         let (device_id, object) = (self.device_id(camera, ids), object(camera, ids));
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
             let topic = format!("{}/{component}/visiond_{}/{object}_{entity}/config", self.prefix, self.device);
-            all.push((topic, self.entity(camera, &device_id, model, entity, name, more)));
+            all.push((topic, self.entity(camera, &device_id, models, entity, name, more)));
         };
         let state = self.topics.state(camera);
         let sensor = |icon: &str, template: &str| json!({ "icon": icon, "state_class": "measurement", "state_topic": state, "value_template": template });
@@ -55,7 +58,7 @@ impl Discovery {
             let entity = format!("count_{}", in_topic(label));
             add("sensor", &entity, &format!("Count of {label}"), sensor("mdi:counter", &template));
         }
-        for label in self.labels.iter().filter(|_| values.fractions) {
+        for label in self.labels.iter().filter(|_| values.iter().any(|values| values.fractions)) {
             let label_text = Value::from(label.as_str());
             let template =
                 format!("{{{{ ((value_json.fractions | default({{}})).get({label_text}, 0) * 100) | round(2) }}}}");
@@ -63,7 +66,7 @@ impl Discovery {
             share["unit_of_measurement"] = "%".into();
             add("sensor", &format!("{SHARE}{}", in_topic(label)), &format!("Share of {label}"), share);
         }
-        for (name, is_number) in &values.attributes {
+        for (name, is_number) in values.iter().flat_map(|values| &values.attributes) {
             let name_text = Value::from(&**name);
             // A state has 255 characters at most.
             let (if_missing, cut) = if *is_number { ("none", "") } else { ("''", " | truncate(255, true, '...', 0)") };
@@ -109,7 +112,7 @@ impl Discovery {
         }
     }
 
-    fn entity(&self, camera: &str, id: &str, model: &str, entity: &str, name: &str, more: Value) -> Value {
+    fn entity(&self, camera: &str, id: &str, models: &str, entity: &str, name: &str, more: Value) -> Value {
         let separator = if id.contains('/') { '/' } else { '_' };
         let mut all = json!({
             "name": name,
@@ -126,7 +129,7 @@ impl Discovery {
                 "identifiers": [id],
                 "name": format!("{} {camera}", self.device),
                 "manufacturer": "visiond",
-                "model": format!("camera seen by {model}"),
+                "model": format!("camera seen by {models}"),
                 "sw_version": env!("CARGO_PKG_VERSION"),
             },
             "origin": { "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") },
@@ -190,7 +193,7 @@ mod tests {
         };
         let topics = Topics::new("visiond", "gate");
         let discovery = Discovery::new(&config, "gate", &topics).unwrap();
-        let announced = discovery.camera("door", Ids::Distinct, "objects", &ModelValues::default());
+        let announced = discovery.camera("door", Ids::Distinct, "objects", &[]);
         let topics: Vec<_> = announced.iter().map(|(topic, _)| topic.as_str()).collect();
         assert_eq!(
             topics,
@@ -210,7 +213,12 @@ mod tests {
             assert_eq!(entity["availability"][0]["topic"], "visiond/gate/availability");
         }
         let attributes = [("age".into(), true), ("hair \"colour\"".into(), false)].into();
-        let more = discovery.camera("door", Ids::Distinct, "objects", &ModelValues { attributes, fractions: true });
+        let more = discovery.camera(
+            "door",
+            Ids::Distinct,
+            "objects",
+            &[Arc::new(ModelValues { attributes, fractions: true })],
+        );
         let new: Vec<_> = more.iter().filter(|one| !announced.contains(one)).collect();
         let names = ["Share of person", "Share of traffic light", "Share of a\"b", "age", "hair \"colour\""];
         assert_eq!(new.iter().map(|(_, entity)| entity["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
@@ -232,7 +240,7 @@ mod tests {
         };
         let announced = |device: &str, camera: &str, ids: Ids| {
             let discovery = Discovery::new(&config, device, &Topics::new("visiond", device)).unwrap();
-            discovery.camera(camera, ids, "objects", &ModelValues::default())
+            discovery.camera(camera, ids, "objects", &[])
         };
         let cameras = [
             ("gate", "door"),
