@@ -1,7 +1,9 @@
 //! What visiond writes for others to read: messages, the states of cameras, the status. Nothing but the structs and their JSON.
 
+mod counted;
 mod message;
 mod published;
+mod state;
 pub mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -12,6 +14,7 @@ pub use self::message::{
     RleMessage, SCHEMA, Timings, mask_bytes,
 };
 pub use self::published::Published;
+pub use self::state::StateMessage;
 pub use self::values::{
     AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage, PlainAttribute,
 };

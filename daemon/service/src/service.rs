@@ -258,7 +258,7 @@ impl Service {
         let views = pipeline.lanes();
         let cameras = cameras_of(&views).into_iter().map(|known| {
             let camera = known.camera;
-            let summary = CameraSummary::new(&camera.name, camera.phase().name(), &camera.snapshot(), seconds);
+            let summary = CameraSummary::new(camera.snapshot(), seconds);
             match pictures.iter().find(|(pictures, _)| pictures.camera == camera.name) {
                 Some((pictures, counts)) => summary.with_pictures(&pictures.directory, counts.clone()),
                 None => summary,

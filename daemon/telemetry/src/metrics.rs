@@ -5,13 +5,14 @@
 //! can take differences.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use visiond_engine::detector::RunCounts;
 use visiond_frames::frame::LossCause;
-use visiond_message::status::GpuSnapshot;
+use visiond_message::status::{CameraCounters, CameraStatus, GpuSnapshot, LabelFacts, ModelCounters};
 use visiond_message::{Message, MessageFrame, Timings};
 use visiond_system::heartbeat::Beat;
 
@@ -184,20 +185,10 @@ pub struct CameraMetrics {
     pub name: Arc<str>,
     /// Heartbeat of its thread.
     pub beat: Arc<Beat>,
-    /// Frames from the source.
-    pub captured: Counter,
-    /// Bytes of frames that were copied into a buffer.
-    pub copied_bytes: Counter,
+    /// What is only counted.
+    pub counters: CameraCounters<Counter>,
     /// CPU time of the camera's thread while it streamed.
     pub capture_cpu_ns: Counter,
-    /// Number of times the source was reopened.
-    pub restarts: Counter,
-    /// Number of times the source could not be opened or failed.
-    pub errors: Counter,
-    /// Detections in all messages.
-    pub detections: Counter,
-    /// Detections whose mask was too much for the message.
-    pub truncated_masks: Counter,
     phase: AtomicU8,
     published: AtomicU64,
     dropped: [Counter; DropCause::ALL.len()],
@@ -205,20 +196,25 @@ pub struct CameraMetrics {
     labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
     io: Mutex<Option<&'static str>>,
     decoder: Mutex<Option<&'static str>>,
-    frame: Mutex<Option<FrameShape>>,
+    frame: Mutex<FrameShape>,
     reason: Mutex<Option<Arc<str>>>,
     rate: Rate,
 }
 
 /// Size and format of a camera's frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FrameShape {
-    /// Width in pixels.
-    pub width: u32,
-    /// Height in pixels.
-    pub height: u32,
-    /// Pixel format, as in the configuration.
-    pub format: &'static str,
+#[derive(Debug, Clone, Copy, Default)]
+struct FrameShape {
+    width: u32,
+    height: u32,
+    format: &'static str,
+}
+
+impl Deref for CameraMetrics {
+    type Target = CameraCounters<Counter>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.counters
+    }
 }
 
 /// Number of detections of a label.
@@ -286,7 +282,7 @@ impl CameraMetrics {
         }
         drop(labels);
         let MessageFrame { width, height, format, .. } = message.frame;
-        *self.frame.lock() = Some(FrameShape { width, height, format });
+        *self.frame.lock() = FrameShape { width, height, format };
         self.rate.count();
         // Last, with Release, so that a reader that sees this count sees the other counts of the frame too.
         self.published.fetch_add(1, Ordering::Release);
@@ -302,61 +298,69 @@ impl CameraMetrics {
         self.rate.per_second()
     }
 
+    /// Returns the camera's status, without what only others know: its models, stages, pictures and what its newest message says.
+    pub fn status(&self) -> CameraStatus {
+        // First, so that the other counts are those of these messages or newer.
+        let published = self.published();
+        let FrameShape { width, height, format } = *self.frame.lock();
+        let dropped = DropCause::ALL.map(|cause| (cause.name().to_owned(), self.dropped[cause as usize].get()));
+        let labels = self.labels.lock().clone();
+        let mut by_label: Vec<_> = labels
+            .iter()
+            .map(|(label, count)| LabelFacts { label: label.to_string(), total: count.total, newest: count.newest })
+            .collect();
+        by_label.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.label.cmp(&b.label)));
+        CameraStatus {
+            name: self.name.to_string(),
+            phase: self.phase().name().to_owned(),
+            reason: self.reason.lock().as_deref().map(str::to_owned),
+            width,
+            height,
+            format: format.to_owned(),
+            io: self.io.lock().map(str::to_owned),
+            decoder: self.decoder.lock().map(str::to_owned),
+            fps: (self.fps() * 10.0).round() / 10.0,
+            published,
+            dropped: dropped.into(),
+            labels: by_label,
+            capture_cpu_s: self.capture_cpu_ns.get() as f64 / 1e9,
+            ..self.counters.read(Counter::get)
+        }
+    }
+
     /// Returns a snapshot of all counters.
     pub fn snapshot(&self) -> CameraSnapshot {
         CameraSnapshot {
-            published: self.published(),
-            captured: self.captured.get(),
-            copied_bytes: self.copied_bytes.get(),
-            capture_cpu_ns: self.capture_cpu_ns.get(),
-            detections: self.detections.get(),
-            truncated_masks: self.truncated_masks.get(),
-            restarts: self.restarts.get(),
-            errors: self.errors.get(),
+            status: self.status(),
             dropped: self.dropped.each_ref().map(Counter::get),
             stages: self.stages.each_ref().map(Histogram::snapshot),
             labels: self.labels.lock().clone(),
-            io: *self.io.lock(),
-            decoder: *self.decoder.lock(),
-            frame: *self.frame.lock(),
-            reason: self.reason.lock().as_deref().map(str::to_owned),
+            capture_cpu_ns: self.capture_cpu_ns.get(),
         }
     }
 }
 
-/// Counters of one camera at one instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A camera at one instant: its status, without what only others know, and the figures that it is made of.
+#[derive(Debug, Clone, PartialEq)]
 pub struct CameraSnapshot {
-    /// Frames from the source.
-    pub captured: u64,
-    /// Bytes of frames that were copied into a buffer.
-    pub copied_bytes: u64,
-    /// CPU time of the camera's thread while it streamed.
-    pub capture_cpu_ns: u64,
-    /// Published messages.
-    pub published: u64,
-    /// Detections.
-    pub detections: u64,
-    /// Detections whose mask was too much for the message.
-    pub truncated_masks: u64,
-    /// Number of times the source was reopened.
-    pub restarts: u64,
-    /// Number of times the source could not be opened or failed.
-    pub errors: u64,
+    /// The status, without its models, stages, pictures and what its newest message says.
+    pub status: CameraStatus,
     /// Frames lost, in the order of [`DropCause::ALL`].
     pub dropped: [u64; DropCause::ALL.len()],
     /// Durations, in the order of [`Stage::ALL`].
     pub stages: [HistogramSnapshot; Stage::ALL.len()],
     /// Detections by label.
     pub labels: BTreeMap<Arc<str>, LabelCount>,
-    /// I/O mode of the driver, for a V4L2 camera.
-    pub io: Option<&'static str>,
-    /// What decodes the stream, for a network camera.
-    pub decoder: Option<&'static str>,
-    /// Size and format of the newest frame.
-    pub frame: Option<FrameShape>,
-    /// Why the camera is away, or was before it was last opened.
-    pub reason: Option<String>,
+    /// CPU time of the camera's thread while it streamed.
+    pub capture_cpu_ns: u64,
+}
+
+impl Deref for CameraSnapshot {
+    type Target = CameraStatus;
+
+    fn deref(&self) -> &CameraStatus {
+        &self.status
+    }
 }
 
 impl CameraSnapshot {
@@ -406,17 +410,21 @@ impl Activity {
 pub struct LaneMetrics {
     /// Name of the model.
     pub name: Arc<str>,
-    /// Runs, successful or not. While the number rises, the lane makes progress.
-    pub runs: Counter,
-    /// Failures of preprocess, inference or head.
-    pub errors: Counter,
-    /// Sessions that were rebuilt.
-    pub rebuilds: Counter,
+    /// What is only counted. While the number of runs rises, the lane makes progress.
+    pub counters: ModelCounters<Counter>,
     activity: AtomicU8,
     gpu: [Counter; 5],
     launch: Histogram,
     values: Mutex<Arc<ModelValues>>,
     first_frame: AtomicBool,
+}
+
+impl Deref for LaneMetrics {
+    type Target = ModelCounters<Counter>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.counters
+    }
 }
 
 impl LaneMetrics {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig};
 use visiond_live::{Live, PictureStream};
+use visiond_message::status::CameraStatus;
 use visiond_telemetry::metrics::{CameraLanes, ModelValues, Phase, cameras_of};
 
 use super::camera_state::StateTracker;
@@ -306,10 +307,11 @@ impl RetainedCameras {
             (known.models, known.values) = (models.into(), values);
             self.stale = true;
         }
-        let latest = self.live.messages().latest(name);
-        let latest = latest.as_ref().map(|published| &**published.message());
+        let status = CameraStatus { model: known.models.to_string(), ..camera.status() };
+        let newest = self.live.messages().latest(name);
+        let newest = newest.as_ref().map(|published| &**published.message());
         let tracker = &mut known.tracker;
-        let state = tracker.look(camera, &known.models, latest, self.config.occupancy_hold, now);
+        let state = tracker.look(status, newest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {
             match serde_json::to_vec(&state) {
                 Ok(json) => session.publish(self.retained(self.topics.state(name), json.into(), JSON)),
