@@ -11,16 +11,16 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use serde::{Deserialize, Serialize};
 use visiond_config::types::AnnotateConfig;
-use visiond_flow::frame::Frame;
-use visiond_flow::message::Message;
-use visiond_flow::metrics::Counter;
-use visiond_flow::trace;
+use visiond_frames::frame::Frame;
+use visiond_message::Message;
+use visiond_message::status::AnnotateCounts;
 use visiond_system::outage::{IfUnusable, Outage, explain};
 use visiond_system::preflight::Certainty;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::threads::finished_by;
+use visiond_telemetry::metrics::Counter;
+use visiond_telemetry::trace;
 
 use super::draw::draw;
 use super::picture_folder::{PictureFolder, encode};
@@ -46,21 +46,7 @@ fn cannot_write(config: &AnnotateConfig, camera: &str, error: &io::Error) -> Ann
     }
 }
 
-/// Counts of a camera's annotated pictures.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct AnnotateCounts {
-    /// Pictures stored.
-    pub written: u64,
-    /// Frames not drawn, because another one was still waiting.
-    pub dropped_busy: u64,
-    /// Pictures that could not be drawn or stored.
-    pub failed: u64,
-    /// Why the folder cannot be written now.
-    pub outage: Option<String>,
-}
-
-/// The same, counted by the lane and the drawing thread.
+/// The counts of the pictures, counted by the lane and the drawing thread.
 #[derive(Debug, Default)]
 struct Counters {
     written: Counter,

@@ -4,7 +4,7 @@
 //! detections are placed first.
 
 use image::RgbImage;
-use visiond_flow::message::{
+use visiond_message::{
     AttributeMessage, AttributesMessage, BoxMessage, DetectionMessage, KeypointMessage, Message, OrientedMessage,
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use visiond_config::types::BufferConfig;
-use visiond_flow::frame::FramePool;
+use visiond_frames::frame::FramePool;
 use visiond_kernels::auto_memory::AutoMemory;
 use visiond_kernels::buffer::{BufferError, Memory, MemoryKind};
 use visiond_kernels::cuda::Device;
@@ -64,6 +64,13 @@ impl Buffers {
     fn of(config: &BufferConfig, memory: Memory) -> Self {
         let BufferConfig { memory: _, count, max_pixels, max_picture_bytes } = *config;
         Self { memory, count, max_pixels, max_picture_bytes }
+    }
+
+    /// Returns buffers for a camera whose frames so many lanes look at. Each further lane has one more waiting and one more in the lane,
+    /// unless the configuration sets the number.
+    pub fn for_lanes(&self, lanes: usize) -> Self {
+        let more = if self.count == BufferConfig::default().count { 2 * lanes.saturating_sub(1) } else { 0 };
+        Self { count: self.count + more, ..self.clone() }
     }
 
     /// Checks the size of frames that a driver, a program or a file states, before memory is allocated for them.
@@ -140,6 +147,8 @@ mod tests {
         let usual = buffers(BufferConfig::default());
         assert!(usual.are_like(&Buffers::default()));
         assert!(!usual.are_like(&buffers(BufferConfig { max_pixels: 1, ..BufferConfig::default() })));
+        assert_eq!([1, 2, 3].map(|lanes| usual.for_lanes(lanes).count), [4, 6, 8]);
+        assert_eq!(buffers(BufferConfig { count: 3, ..BufferConfig::default() }).for_lanes(2).count, 3);
         assert!(!usual.are_like(&buffers(BufferConfig { max_picture_bytes: 1, ..BufferConfig::default() })));
     }
 

@@ -10,9 +10,8 @@ use std::process::Command;
 use std::{io, sync::Arc};
 
 use visiond_config::types::{CommandConfig, CommandContainer};
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::frame::PooledBuffer;
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::{self, Clock};
+use visiond_frames::frame::{LossCause, PooledBuffer};
 use visiond_kernels::color::{ColorDescription, ColorRange};
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{self, Child, Launch};

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use url::{Position, Url};
 use visiond_config::types::{MjpegConfig, SnapshotConfig};
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::clock::{self, Clock};
+use visiond_frames::timestamp::Timestamp;
 use visiond_rtsp::authentication::Authenticator;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::{Stop, Wake};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::MjpegConfig;
-use visiond_flow::clock::Clock;
-use visiond_flow::metrics::LossCause;
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::LossCause;
+use visiond_frames::timestamp::Timestamp;
 use visiond_kernels::jpeg::JpegDecoder;
 use visiond_system::stop::{Stop, Wake};
 
@@ -234,7 +234,7 @@ mod tests {
     use std::thread;
 
     use image::{ExtendedColorType, ImageEncoder};
-    use visiond_flow::clock::SystemClock;
+    use visiond_frames::clock::SystemClock;
     use visiond_system::testing::{EVER, finishes};
 
     use super::*;

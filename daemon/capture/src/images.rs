@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_config::types::ImagesConfig;
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::frame::FramePool;
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::{self, Clock};
+use visiond_frames::frame::{FramePool, LossCause};
 use visiond_system::preflight::Certainty;
 use visiond_system::stop::{Stop, Wake};
 

@@ -1,8 +1,7 @@
 //! Makes frames of a camera's JPEG pictures in this process, straight into pooled buffers.
 
-use visiond_flow::frame::{Frame, FramePool};
-use visiond_flow::metrics::LossCause;
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::frame::{Frame, FramePool, LossCause};
+use visiond_frames::timestamp::Timestamp;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_kernels::jpeg::JpegDecoder;

@@ -34,7 +34,7 @@ mod y4m;
 use std::sync::Arc;
 
 use visiond_config::types::SourceConfig;
-use visiond_flow::clock::SystemClock;
+use visiond_frames::clock::SystemClock;
 use visiond_system::state;
 
 use self::source::{Source, SourceError};

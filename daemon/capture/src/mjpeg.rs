@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::MjpegConfig;
-use visiond_flow::clock::Clock;
-use visiond_flow::metrics::LossCause;
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::LossCause;
+use visiond_frames::timestamp::Timestamp;
 use visiond_system::logging::events;
 use visiond_system::stop::{Stop, Wake};
 

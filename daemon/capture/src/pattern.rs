@@ -8,9 +8,8 @@ mod painter;
 use std::sync::Arc;
 
 use visiond_config::types::PatternConfig;
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::frame::{Frame, FramePool};
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::{self, Clock};
+use visiond_frames::frame::{Frame, FramePool, LossCause};
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
@@ -124,7 +123,7 @@ mod tests {
 
     use super::painter::COUNTER_BITS;
     use super::*;
-    use visiond_flow::clock::simulated::SimulatedClock;
+    use visiond_frames::clock::simulated::SimulatedClock;
 
     fn config(format: PixelFormat, width: u32, height: u32) -> PatternConfig {
         PatternConfig { width, height, fps: 30.0, format, max_frames: None }

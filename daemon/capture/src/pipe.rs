@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use visiond_config::types::Pace;
-use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
-use visiond_flow::metrics::LossCause;
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::frame::{Frame, FramePool, LossCause, PooledBuffer};
+use visiond_frames::timestamp::Timestamp;
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{Child, Filled};
 use visiond_system::stop::Stop;

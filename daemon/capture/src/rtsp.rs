@@ -36,8 +36,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::{RtspConfig, StreamDecoding};
-use visiond_flow::clock::Clock;
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::LossCause;
 use visiond_kernels::nvdec::VideoDecoder;
 use visiond_system::find_program;
 use visiond_system::stop::Stop;

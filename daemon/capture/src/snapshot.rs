@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::SnapshotConfig;
-use visiond_flow::clock::Clock;
-use visiond_flow::frame::FramePool;
-use visiond_flow::metrics::LossCause;
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::{FramePool, LossCause};
+use visiond_frames::timestamp::Timestamp;
 use visiond_system::stop::{Stop, Wake};
 
 use super::buffers::Buffers;

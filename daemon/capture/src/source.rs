@@ -4,8 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_flow::frame::Frame;
-use visiond_flow::metrics::LossCause;
+use visiond_frames::frame::{Frame, LossCause};
 use visiond_system::exit::Exit;
 use visiond_system::preflight::Certainty;
 use visiond_system::stop::{Stop, Wake};

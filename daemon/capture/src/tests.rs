@@ -6,7 +6,7 @@ mod blank;
 mod copies;
 mod leaks;
 
-use visiond_flow::frame::Frame;
+use visiond_frames::frame::Frame;
 use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};

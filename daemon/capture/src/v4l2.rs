@@ -38,9 +38,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as Moment};
 
 use visiond_config::types::V4l2Config;
-use visiond_flow::clock::Clock;
-use visiond_flow::frame::Frame;
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::{Frame, LossCause};
 use visiond_system::stop::{Stop, Wake};
 
 use self::driver_timestamp::TimestampConverter;

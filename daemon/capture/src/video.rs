@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_config::types::{Pace, VideoConfig};
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::{self, Clock};
+use visiond_frames::frame::LossCause;
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{self, Child};
 use visiond_system::find_program;

@@ -18,9 +18,11 @@ use visiond_capture::Buffers;
 use visiond_config::parse_word;
 use visiond_config::types::{BackendChoice, BufferConfig, EngineConfig};
 use visiond_engine::detector::DetectorError;
-use visiond_flow::message::{Message, Timings};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::nvtx;
+use visiond_message::Timings;
+use visiond_pipeline::collector::message_of;
+use visiond_pipeline::lane_result::{LaneResult, ModelFacts};
 use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
@@ -110,8 +112,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     }
     let iterations = args.iterations;
     let detector = loaded.required_detector()?;
-    let mut bench =
-        FrameBench { facts: Arc::new(loaded.facts(&detector)), detector, camera: "bench".into(), found: Vec::new() };
+    let mut bench = FrameBench { facts: loaded.facts(&detector), detector, camera: "bench".into(), found: Vec::new() };
 
     let buffers = BufferConfig { memory: args.memory, ..BufferConfig::default() };
     let buffers = Buffers::new(&buffers, loaded.device())
@@ -151,8 +152,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let report = BenchReport {
         visiond: env!("CARGO_PKG_VERSION"),
         machine: BenchMachine::this(),
-        model: facts.name.clone(),
-        sha256: facts.sha256.clone(),
+        model: facts.message.name.clone(),
+        sha256: facts.message.sha256.clone(),
         backend: loaded.engine.backend_description().to_owned(),
         threads: args.threads.into(),
         source: args.source,
@@ -185,7 +186,7 @@ fn stages(times: &[StageTimes]) -> BTreeMap<&'static str, Figures> {
 /// Runs one frame after the other through one detector.
 struct FrameBench {
     detector: visiond_engine::detector::Detector,
-    facts: Arc<visiond_flow::message::MessageModel>,
+    facts: ModelFacts,
     camera: Arc<str>,
     found: Vec<visiond_engine::detector::Detection>,
 }
@@ -197,7 +198,7 @@ impl FrameBench {
         let frame = writer.frame(n)?;
         let begin = Instant::now();
         let range = nvtx::range(c"preprocess");
-        let name = &self.facts.name;
+        let name = &self.facts.message.name;
         let view = frame.view().map_err(|error| ExitError::new(Exit::Input, format!("{name}: {error}")))?;
         let failed = |error: DetectorError| {
             ExitError::new(Exit::Model.unless_gpu_lost(&error), format!("model {name}: {error}"))
@@ -214,10 +215,15 @@ impl FrameBench {
         let found = Instant::now();
         drop(range);
         let _range = nvtx::range(c"publish");
-        let label = |class| self.detector.label(class);
-        let mut message = Message::new(&self.camera, &self.facts, &frame, Timings::default(), &self.found, label);
-        message.set_values(self.detector.values());
-        std::hint::black_box(message.to_line());
+        let result = LaneResult {
+            frame: frame.facts(),
+            view: None,
+            model: &self.facts,
+            detections: &self.found,
+            values: self.detector.values(),
+            timings: Timings::default(),
+        };
+        std::hint::black_box(message_of(&self.camera, &result).to_line());
         let end = Instant::now();
         let us = Duration::from_micros;
         // The GPU works concurrently with this thread, so take its own measurements.

@@ -19,7 +19,7 @@ use visiond_capture::v4l2::signal::{self, SignalWatch};
 use visiond_capture::v4l2::stream::io_support::{IoSupport, io_support};
 use visiond_capture::v4l2::{V4l2Source, format_negotiation, fourcc, io_method, open};
 use visiond_config::types::{CameraFormat, CameraName, ControlValue, IoMode, V4l2Config};
-use visiond_flow::clock::SystemClock;
+use visiond_frames::clock::SystemClock;
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
 

@@ -14,7 +14,7 @@ use visiond_capture::Buffers;
 use visiond_capture::source::Source;
 use visiond_config::parse_word;
 use visiond_config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, StreamDecoding, V4l2Config};
-use visiond_flow::metrics::LossCause;
+use visiond_frames::frame::LossCause;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
 

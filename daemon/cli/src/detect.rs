@@ -16,9 +16,11 @@ use visiond_config::diagnostics::count;
 use visiond_config::parse_word;
 use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::detector::{Detection, Detector, DetectorError, MaskForm};
-use visiond_flow::clock::{Clock, SystemClock};
-use visiond_flow::frame::Frame;
-use visiond_flow::message::{AttributeMessage, DetectionMessage, Message, MessageModel, Timings};
+use visiond_frames::clock::{Clock, SystemClock};
+use visiond_frames::frame::Frame;
+use visiond_message::{AttributeMessage, DetectionMessage, Message, Timings};
+use visiond_pipeline::collector::message_of;
+use visiond_pipeline::lane_result::{LaneResult, ModelFacts};
 use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{clear_live_line, escape};
@@ -102,7 +104,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let buffers = Buffers::new(&args.video.buffers(), loaded.device())
         .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), error))?;
     let detection = DetectionRun {
-        model: Arc::new(loaded.facts(&detector)),
+        model: loaded.facts(&detector),
         printer: DetectionPrinter::new(args.json, &args.files, &detector),
         detector,
         camera: "detect".into(),
@@ -116,7 +118,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
 /// Runs the model on frames and reports what it detects.
 struct DetectionRun {
     detector: Detector,
-    model: Arc<MessageModel>,
+    model: ModelFacts,
     camera: Arc<str>,
     printer: DetectionPrinter,
     pictures: Option<AnnotatedPictures>,
@@ -166,9 +168,9 @@ impl DetectionRun {
             postprocess: inferred.elapsed().as_micros() as u64,
             total: age(SystemClock.monotonic_ns()),
         };
-        let label = |class_id| self.detector.label(class_id);
-        let mut message = Message::new(&self.camera, &self.model, frame, timings, &self.found, label);
-        message.set_values(self.detector.values());
+        let (detections, values) = (&*self.found, self.detector.values());
+        let result = LaneResult { frame: frame.facts(), view: None, model: &self.model, detections, values, timings };
+        let message = message_of(&self.camera, &result);
         self.printer.frame(&message, is_video)?;
         if let Some(pictures) = &mut self.pictures
             && let Err(reason) = pictures.store(file, is_video.then_some(frame.sequence), &view, &message)

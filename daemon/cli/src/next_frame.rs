@@ -1,8 +1,7 @@
 //! Reads the frames of a source.
 
 use visiond_capture::source::{Next, Source, SourceError};
-use visiond_flow::frame::Frame;
-use visiond_flow::metrics::LossCause;
+use visiond_frames::frame::{Frame, LossCause};
 use visiond_system::stop::Stop;
 
 /// Waits for a source's next frame. Returns `None` at its end and on `stop`. Each loss before the frame goes to `lost`, which can

@@ -13,7 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::Config;
-use visiond_flow::metrics::Phase;
 use visiond_pipeline::summary::{CameraSummary, Summary};
 use visiond_service::reload::Reloader;
 use visiond_service::{Service, SummaryParts};
@@ -23,6 +22,7 @@ use visiond_system::stop::{Stop, Wake};
 use visiond_system::systemd::Notifier;
 use visiond_system::thermal::Thermals;
 use visiond_system::{logging, process};
+use visiond_telemetry::metrics::Phase;
 use visiond_web::status::StatusCollector;
 
 use crate::config_path::config_path;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::Method;
-use visiond_flow::trace::MOST_SECONDS;
 use visiond_system::exit::{Exit, ExitError};
+use visiond_telemetry::trace::MOST_SECONDS;
 
 use crate::client::{Client, DaemonArgs};
 use crate::output::{print, print_bytes, write_file};

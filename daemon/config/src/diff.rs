@@ -165,10 +165,10 @@ pub fn same_output(a: &SinkConfig, b: &SinkConfig) -> bool {
         && spool(a) == spool(b)
 }
 
-/// Returns the enabled cameras, each with the name of its model.
-fn cameras(config: &Config) -> Vec<(&CameraConfig, Option<&str>)> {
+/// Returns the enabled cameras, each with the names of its models.
+fn cameras(config: &Config) -> Vec<(&CameraConfig, Vec<&str>)> {
     let enabled = config.cameras.iter().filter(|camera| camera.enabled);
-    enabled.map(|camera| (camera, config.model_of(camera).map(|model| model.name.as_str()))).collect()
+    enabled.map(|camera| (camera, config.models_of(camera).map(|model| model.name.as_str()).collect())).collect()
 }
 
 fn compare<'a, T: 'a>(

@@ -65,17 +65,18 @@ impl Config {
         }
     }
 
-    /// Returns the model of a camera. A camera that names none uses the only model, which the checks ensure.
-    pub fn model_of(&self, camera: &CameraConfig) -> Option<&ModelConfig> {
-        match &camera.model {
+    /// Returns the models of a camera, which is one. A camera that names none uses the only model, which the checks ensure.
+    pub fn models_of(&self, camera: &CameraConfig) -> impl Iterator<Item = &ModelConfig> {
+        let model = match &camera.model {
             Some(name) => self.models.iter().find(|model| model.name == *name),
             None => self.models.first(),
-        }
+        };
+        model.into_iter()
     }
 
     /// Returns the enabled cameras that use `model`.
     pub fn cameras_of(&self, model: &ModelConfig) -> impl Iterator<Item = &CameraConfig> {
-        let ours = |camera: &&CameraConfig| self.model_of(camera).is_some_and(|its| its.name == model.name);
+        let ours = |camera: &&CameraConfig| self.models_of(camera).any(|its| its.name == model.name);
         self.cameras.iter().filter(|camera| camera.enabled).filter(ours)
     }
 

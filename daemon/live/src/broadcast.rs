@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use visiond_flow::message::Published;
+use visiond_message::Published;
 
 /// How many messages are kept for slow readers: four seconds of eight cameras at 30 frames a second.
 const RING: usize = 1024;

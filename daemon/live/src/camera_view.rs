@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use visiond_flow::clock::{Clock, SystemClock};
-use visiond_flow::frame::Frame;
-use visiond_flow::message::Message;
+use visiond_frames::clock::{Clock, SystemClock};
+use visiond_frames::frame::Frame;
 use visiond_kernels::buffer::{BufferError, UnifiedBuffer};
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
+use visiond_message::Message;
 use visiond_system::wake_pipe::WakePipe;
 
 use crate::encoder_queue::EncoderQueue;

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use visiond_annotate::draw::{draw, draw_scaled};
 use visiond_annotate::rgb_converter::{RgbConverter, RgbError};
-use visiond_flow::trace;
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::frame::{FrameCopyError, FrameError};
 use visiond_kernels::jpeg::{self, JpegEncoder};
 use visiond_system::backoff::RateLimit;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::process::CpuWatch;
+use visiond_telemetry::trace;
 
 use crate::camera_view::{CameraView, OwnedFrame, Picture, TakenFrame};
 use crate::encoder_queue::{EncoderQueue, Job};

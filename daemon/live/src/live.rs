@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use visiond_flow::metrics::LaneView;
+use visiond_telemetry::metrics::LaneView;
 
 use crate::broadcast::Broadcast;
 use crate::camera_view::CameraView;

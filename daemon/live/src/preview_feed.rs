@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use visiond_flow::frame::Frame;
-use visiond_flow::message::Message;
+use visiond_frames::frame::Frame;
+use visiond_message::Message;
 use visiond_system::stop::{Stop, Wake};
 use visiond_system::wake_pipe::WakePipe;
 

@@ -1,4 +1,4 @@
-//! A camera's thread: opens the source, puts its frames into the mailbox, and opens it again when it is lost.
+//! A camera's thread: opens the source, puts its frames into the mailboxes of its lanes, and opens it again when it is lost.
 //!
 //! ```text
 //!            open fails, retry helps          frames end
@@ -23,18 +23,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use visiond_capture::source::{Next, Open, Source, SourceError};
-use visiond_flow::clock::Clock;
-use visiond_flow::metrics::{CameraMetrics, Phase};
+use visiond_frames::clock::Clock;
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::backoff::Backoff;
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::process::CpuWatch;
 use visiond_system::stop::{Stop, Wake};
+use visiond_telemetry::metrics::{CameraMetrics, Phase};
 
 use self::short_streams::ShortStreams;
 pub use self::stream::CameraStream;
 use crate::frame_rate::FrameRate;
-use crate::lane::{LaneMailbox, NeedsRestart, end_for_restart};
+use crate::lane::{LaneSlot, NeedsRestart, end_for_restart};
 use crate::stream_threads::{Seat, StreamThreads};
 
 /// When a lost camera is opened again, and how often its errors are logged.
@@ -135,10 +135,8 @@ pub struct Camera {
     pub metrics: Arc<CameraMetrics>,
     /// Opens the source.
     pub open: Open,
-    /// The mailbox of its lane.
-    pub mailbox: Arc<LaneMailbox>,
-    /// The number of its slot in the mailbox.
-    pub slot: usize,
+    /// Its slot in the mailbox of each lane that looks at it.
+    pub slots: Vec<LaneSlot>,
     /// The next number that a message may carry; outlives the thread.
     pub sequence: Arc<AtomicU64>,
     /// Counts the cameras that may still give frames.
@@ -210,7 +208,7 @@ impl Camera {
         };
         let mut state = CameraState::Opening;
         loop {
-            // A panic drops the source with the state; `retry` and the mailbox hold whole values at every call.
+            // A panic drops the source with the state; `retry` and the mailboxes hold whole values at every call.
             let step = catch_unwind(AssertUnwindSafe(|| match state {
                 CameraState::Opening => Some(self.open(&mut retry)),
                 CameraState::Streaming { source, since_ns } => Some(self.stream(source, since_ns, &mut retry)),
@@ -234,7 +232,7 @@ impl Camera {
         if !retry.settled {
             self.active_cameras.leave();
         }
-        self.mailbox.end(self.slot);
+        self.slots.iter().for_each(LaneSlot::end);
     }
 
     fn open(&mut self, retry: &mut RetryState) -> CameraState {
@@ -273,8 +271,7 @@ impl Camera {
             source,
             frame_rate: self.frame_rate,
             metrics: Arc::clone(&self.metrics),
-            mailbox: Arc::clone(&self.mailbox),
-            slot: self.slot,
+            slots: self.slots.clone(),
             sequence: Arc::clone(&self.sequence),
             clock: Arc::clone(&self.clock),
             stop: self.stop.clone(),

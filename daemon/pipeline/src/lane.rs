@@ -1,6 +1,7 @@
-//! A lane: the thread of one model. It takes the newest frames of its cameras, runs the model on them, and publishes.
+//! A lane: the thread of one model. It takes the newest frames of its cameras, runs the model on them, and gives the results to the
+//! cameras' collectors.
 //!
-//! A frame's buffer is given back as soon as its run has begun, unless pictures are drawn of its camera or a client watches it.
+//! A lane gives a frame back as soon as its run has begun, unless pictures are drawn of its camera or a client watches it.
 //! The lane sleeps on the mailbox and never spins. Other lanes and all cameras go on whatever fails here:
 //! - A frame that fails is dropped.
 //! - A model that fails several times in a row is loaded again.
@@ -13,28 +14,26 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings};
-use visiond_flow::clock::Clock;
-use visiond_flow::frame::Frame;
-use visiond_flow::message::{Message, MessageModel, Timings};
-use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics};
-use visiond_flow::trace;
-use visiond_kernels::nvtx;
-use visiond_live::CameraView;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::{Frame, FrameFacts};
+use visiond_message::Timings;
 use visiond_system::backoff::{Backoff, RateLimit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::priority::wake_on_time;
 use visiond_system::stop::Stop;
+use visiond_telemetry::metrics::{Activity, DropCause, LaneMetrics};
+use visiond_telemetry::trace;
 
-use crate::mailbox::{Batch, Delivery, Mailbox, TakeResult};
+use crate::collector::Collector;
+use crate::lane_result::{LaneResult, ModelFacts};
+use crate::mailbox::{Batch, Mailbox, TakeResult};
 use crate::model_runner::{BuildRunner, Fault, ModelRunner, RunError};
 use crate::pacer::{NextAction, RunPacer};
 
@@ -42,8 +41,6 @@ use crate::pacer::{NextAction, RunPacer};
 const FAILURES_UNTIL_REBUILD: u32 = 3;
 /// The lane's longest sleep without a frame.
 const IDLE: Duration = Duration::from_secs(10);
-/// How often to log masks that are too much for their message.
-const QUIET: Duration = Duration::from_secs(60);
 
 /// One model's thread, before it runs.
 pub struct Lane {
@@ -53,10 +50,6 @@ pub struct Lane {
     pub mailbox: Arc<LaneMailbox>,
     /// Where a reload leaves another model.
     pub model_swap: Arc<ModelSwap>,
-    /// Publishes a message.
-    pub publish: PublishFn,
-    /// How many messages may still be published.
-    pub message_limit: Arc<MessageLimit>,
     /// The clock for frames' ages.
     pub clock: Arc<dyn Clock>,
     /// Ends this lane's pauses early.
@@ -70,17 +63,36 @@ pub struct Lane {
 /// A frame in the mailbox.
 #[derive(Debug)]
 pub struct QueuedFrame {
-    /// The frame.
-    pub frame: Frame,
+    /// The frame, which other lanes may hold too. Its buffer is free once the last one has given it back.
+    pub frame: Arc<Frame>,
     /// When it was put there, in nanoseconds on CLOCK_MONOTONIC.
     pub queued_ns: u64,
 }
 
 /// The mailbox of a lane.
-pub type LaneMailbox = Mailbox<Arc<LaneCamera>, QueuedFrame>;
+pub type LaneMailbox = Mailbox<Arc<Collector>, QueuedFrame>;
 
-/// Publishes a message: the publisher's function, or a test's.
-pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
+/// A camera's slot in the mailbox of a lane.
+#[derive(Debug, Clone)]
+pub struct LaneSlot {
+    /// The lane's mailbox.
+    pub mailbox: Arc<LaneMailbox>,
+    /// The number of the slot.
+    pub number: usize,
+}
+
+impl LaneSlot {
+    /// Adds a slot for a camera.
+    pub fn add(mailbox: &Arc<LaneMailbox>, camera: &Arc<Collector>) -> Self {
+        let number = mailbox.add(Arc::clone(camera), camera.delivery);
+        Self { mailbox: Arc::clone(mailbox), number }
+    }
+
+    /// Notes that the camera will put no more frames.
+    pub fn end(&self) {
+        self.mailbox.end(self.number);
+    }
+}
 
 /// Why only a new process can go on, and the status to end with; set by the first lane or camera that notices.
 pub type NeedsRestart = Arc<OnceLock<ExitError>>;
@@ -100,45 +112,10 @@ pub fn end_for_restart(needs: &NeedsRestart, end: &Stop, who: &str, exit: Exit, 
     end.raise();
 }
 
-/// How many messages may still be published, over all lanes.
-#[derive(Debug)]
-pub struct MessageLimit {
-    left: AtomicU64,
-    stop: Stop,
-}
-
-impl MessageLimit {
-    /// Allows this many messages, or any number. The last one raises `stop`.
-    pub fn new(messages: Option<u64>, stop: &Stop) -> Self {
-        Self { left: AtomicU64::new(messages.unwrap_or(u64::MAX)), stop: stop.clone() }
-    }
-
-    /// Takes one message off; returns whether it may be published.
-    fn spend(&self) -> bool {
-        let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if matches!(spent, Ok(0 | 1) | Err(_)) {
-            self.stop.raise();
-        }
-        spent.is_ok()
-    }
-}
-
-/// A lane's facts about a camera; they come with each of the camera's frames.
-pub struct LaneCamera {
-    /// The camera's counters and name.
-    pub metrics: Arc<CameraMetrics>,
-    /// Draws the camera's pictures, if the configuration asks for them.
-    pub annotator: Option<Arc<Annotator>>,
-    /// The clients that watch the camera.
-    pub view: Arc<CameraView>,
-    /// Whether frames and pictures may be dropped.
-    pub delivery: Delivery,
-}
-
 /// The model that a lane runs.
 pub struct LaneModel {
-    /// The model, as messages name it.
-    pub facts: Arc<MessageModel>,
+    /// What its results refer to.
+    pub facts: ModelFacts,
     /// The loaded model; `None` while it has to be loaded again.
     pub runner: Option<Box<dyn ModelRunner>>,
     /// How long a frame waits for others to fill the batch.
@@ -169,11 +146,12 @@ impl ModelSwap {
 
 /// A frame of a run.
 struct PendingFrame {
-    camera: Arc<LaneCamera>,
+    camera: Arc<Collector>,
+    facts: FrameFacts,
     /// `None` once the run has begun, unless a picture is made of the frame.
-    frame: Option<Frame>,
-    /// The message, complete except for the run's results.
-    message: Message,
+    frame: Option<Arc<Frame>>,
+    /// How long the frame was captured and queued.
+    timings: Timings,
 }
 
 /// A run in flight; its slot `i` holds the frame of `works[i]`.
@@ -184,7 +162,7 @@ struct Run {
 
 /// The state that lives as long as the lane's thread.
 struct LaneState {
-    taken: Vec<(Arc<LaneCamera>, QueuedFrame)>,
+    taken: Vec<(Arc<Collector>, QueuedFrame)>,
     /// Frames of the run that begins, or that is being published.
     works: VecDeque<PendingFrame>,
     /// Runs in flight, oldest first.
@@ -202,8 +180,6 @@ struct LaneState {
     /// The error that cost the process its GPU.
     lost: Option<String>,
     complaints: Complaints,
-    /// Limits the lines about masks that are too much for their message.
-    truncated: RateLimit,
 }
 
 /// Which errors are logged: one every 10 s, and of frames whose rows contradict the card the first until that changes.
@@ -251,7 +227,6 @@ impl LaneState {
             failures: 0,
             lost: None,
             complaints: Complaints::new(),
-            truncated: RateLimit::new(QUIET),
         }
     }
 }
@@ -294,7 +269,7 @@ impl Lane {
             }
             if state.failures >= FAILURES_UNTIL_REBUILD {
                 log::warn!("model {}: {} runs failed in a row, loading it again", self.metrics.name, state.failures);
-                while state.lost.is_none() && self.finish_oldest(runner.as_mut(), state) {}
+                while state.lost.is_none() && self.finish_oldest(runner.as_mut(), &model.facts, state) {}
                 if state.lost.is_none() {
                     model.runner = None;
                 }
@@ -310,29 +285,28 @@ impl Lane {
                     Duration::ZERO
                 }
                 NextAction::Finish => {
-                    self.finish_oldest(runner.as_mut(), state);
+                    self.finish_oldest(runner.as_mut(), &model.facts, state);
                     continue;
                 }
             };
-            let facts = &model.facts;
             match self.mailbox.take(state.batch, timeout, &mut state.taken) {
                 TakeResult::Frames => {
                     self.metrics.enter(Activity::Looking);
-                    self.begin(runner.as_mut(), facts, state);
+                    self.begin(runner.as_mut(), state);
                 }
                 TakeResult::TimedOut => {
                     state.pacer.nothing_waits();
-                    self.finish_oldest(runner.as_mut(), state);
+                    self.finish_oldest(runner.as_mut(), &model.facts, state);
                 }
                 TakeResult::Called => {
-                    while state.lost.is_none() && self.finish_oldest(runner.as_mut(), state) {}
+                    while state.lost.is_none() && self.finish_oldest(runner.as_mut(), &model.facts, state) {}
                     if state.lost.is_none() {
                         self.swap_model(model, state);
                         state.pacer.set_eager(self.mailbox.has_lossless());
                     }
                 }
                 TakeResult::Ended | TakeResult::Stopped => {
-                    while state.lost.is_none() && self.finish_oldest(runner.as_mut(), state) {}
+                    while state.lost.is_none() && self.finish_oldest(runner.as_mut(), &model.facts, state) {}
                     if state.lost.is_none() {
                         return;
                     }
@@ -353,6 +327,7 @@ impl Lane {
         if let Some(runner) = &new.runner {
             state.pacer = RunPacer::new(runner.max_in_flight(), self.mailbox.has_lossless());
         }
+        self.metrics.set_values(&new.facts.values);
         state.counted = RunCounts::default();
         state.failures = 0;
         state.backoff.reset();
@@ -399,16 +374,16 @@ impl Lane {
     }
 
     /// Begins a run on the frames that were taken. Drops a frame that fails, and begins without it; logs what fails.
-    fn begin(&self, runner: &mut dyn ModelRunner, facts: &Arc<MessageModel>, state: &mut LaneState) {
+    fn begin(&self, runner: &mut dyn ModelRunner, state: &mut LaneState) {
         let now_ns = self.clock.monotonic_ns();
         let trace = trace::work("begin run");
-        state.works.extend(state.taken.drain(..).map(|(camera, queued)| receive(camera, facts, queued, now_ns)));
-        state.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.message.sequence));
+        state.works.extend(state.taken.drain(..).map(|(camera, queued)| receive(camera, queued, now_ns)));
+        state.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.facts.sequence));
         while let Some(first) = state.works.front() {
             let error = match begin_run(runner, &state.works) {
                 Ok(run_id) => {
                     for work in &mut state.works {
-                        if work.camera.annotator.is_none() && !work.camera.view.wanted() {
+                        if !work.camera.wants_view() {
                             work.frame = None;
                         }
                     }
@@ -436,8 +411,8 @@ impl Lane {
         }
     }
 
-    /// Waits for the oldest run in flight, and publishes its detections; returns `false` if no run is in flight.
-    fn finish_oldest(&self, runner: &mut dyn ModelRunner, state: &mut LaneState) -> bool {
+    /// Waits for the oldest run in flight, and gives its results to the collectors; returns `false` if no run is in flight.
+    fn finish_oldest(&self, runner: &mut dyn ModelRunner, facts: &ModelFacts, state: &mut LaneState) -> bool {
         let Some(run) = state.in_flight.front_mut() else { return false };
         self.metrics.enter(Activity::Looking);
         let trace = trace::work("finish run");
@@ -457,7 +432,7 @@ impl Lane {
                     &timings,
                     self.mailbox.waits(state.batch),
                 );
-                self.read(runner, state, run_id, &timings);
+                self.read(runner, facts, state, run_id, &timings);
                 self.count(runner, state, &timings);
             }
             Err(error) => {
@@ -476,46 +451,40 @@ impl Lane {
         true
     }
 
-    /// Publishes the detections of the oldest run, which is finished, frame by frame.
-    fn read(&self, runner: &mut dyn ModelRunner, state: &mut LaneState, run_id: RunId, timings: &RunTimings) {
+    /// Gives the results of the oldest run, which is finished, to the collectors, frame by frame.
+    fn read(
+        &self,
+        runner: &mut dyn ModelRunner,
+        model: &ModelFacts,
+        state: &mut LaneState,
+        run_id: RunId,
+        timings: &RunTimings,
+    ) {
         let Some(run) = state.in_flight.front_mut() else { return };
         for slot in 0.. {
-            let Some(mut work) = run.works.pop_front() else { break };
+            let Some(work) = run.works.pop_front() else { break };
             let start = Instant::now();
-            let trace = trace::work_on("read", &work.message.camera, work.message.sequence);
+            let trace = trace::work_on("read", &work.camera.metrics.name, work.facts.sequence);
             if let Err(error) = runner.detections(run_id, slot, &mut state.found) {
                 self.complain(&mut state.complaints, &work, &error);
                 fail(&work);
                 continue;
             }
-            work.message.set_detections(&state.found, |class_id| runner.label(class_id));
-            work.message.set_values(runner.values());
-            work.message.timings_us.preprocess = timings.preprocess_us;
-            work.message.timings_us.infer = timings.infer_us;
-            work.message.timings_us.postprocess = start.elapsed().as_micros() as u64;
             drop(trace);
-            self.report_truncated(&mut state.truncated, &work.message);
+            let PendingFrame { camera, facts, frame, timings: so_far } = work;
+            let timings = Timings {
+                preprocess: timings.preprocess_us,
+                infer: timings.infer_us,
+                postprocess: start.elapsed().as_micros() as u64,
+                ..so_far
+            };
             self.metrics.enter(Activity::Publishing);
-            self.publish(work);
+            let (detections, values) = (&*state.found, runner.values());
+            if camera.collect(LaneResult { frame: facts, view: frame, model, detections, values, timings }) {
+                self.metrics.note_frame();
+            }
             self.metrics.enter(Activity::Looking);
         }
-    }
-
-    /// Logs masks that are too much for their message.
-    fn report_truncated(&self, limit: &mut RateLimit, message: &Message) {
-        let masks = message.truncated_masks();
-        if masks == 0 {
-            return;
-        }
-        let Some(held_back) = limit.pass(Instant::now()) else { return };
-        let more = if held_back > 0 { format!(" (and {held_back} more frames)") } else { String::new() };
-        let Message { camera, sequence, .. } = message;
-        log::warn!(
-            camera:% = camera;
-            "model {}: frame {sequence} of camera {camera}: the outlines of its masks are too much for a message: {masks} of its \
-             detections have none{more}; noise has such outlines: check the model, raise score_threshold, or lower max_detections",
-            self.metrics.name
-        );
     }
 
     /// Adds what the model counted since the run before to the metrics.
@@ -526,32 +495,6 @@ impl Lane {
         state.counted = counts;
         if counts.graph_runs + counts.single_runs > 0 {
             self.metrics.count_gpu(&new, timings.launch_us);
-        }
-    }
-
-    /// Publishes the message, and hands the frame to the live view and the annotator.
-    fn publish(&self, work: PendingFrame) {
-        let camera = &work.camera;
-        if !self.message_limit.spend() {
-            return;
-        }
-        let _range = nvtx::range(c"publish");
-        let mut message = work.message;
-        let _trace = trace::work_on("publish", &message.camera, message.sequence);
-        let now_ns = self.clock.monotonic_ns();
-        message.timings_us.total = now_ns.saturating_sub(message.monotonic_ns) / 1_000;
-        let message = Arc::new(message);
-        trace::frame(&message, now_ns);
-        (self.publish)(&message);
-        camera.metrics.count_published(&message);
-        self.metrics.note_frame();
-        let Some(frame) = work.frame.map(Arc::new) else { return };
-        camera.view.offer(&frame, &message);
-        if let Some(annotator) = &camera.annotator {
-            match camera.delivery {
-                Delivery::NewestWins => annotator.offer(frame, message),
-                Delivery::Lossless => annotator.offer_wait(frame, message),
-            }
         }
     }
 
@@ -570,21 +513,19 @@ impl Lane {
         let Some(held_back) = complaints.pass(error, Instant::now()) else { return };
         let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
         let (model, camera) = (&self.metrics.name, &work.camera.metrics.name);
-        log::error!(camera:% = camera; "model {model}: frame {} of camera {camera}: {error}{more}", work.message.sequence);
+        log::error!(camera:% = camera; "model {model}: frame {} of camera {camera}: {error}{more}", work.facts.sequence);
     }
 }
 
 /// Makes a pending frame of one that was taken out of the mailbox at `now_ns`.
-fn receive(camera: Arc<LaneCamera>, facts: &Arc<MessageModel>, queued: QueuedFrame, now_ns: u64) -> PendingFrame {
+fn receive(camera: Arc<Collector>, queued: QueuedFrame, now_ns: u64) -> PendingFrame {
     let QueuedFrame { frame, queued_ns } = queued;
     let timings = Timings {
         capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,
         queue: now_ns.saturating_sub(queued_ns) / 1_000,
         ..Timings::default()
     };
-    let name = &camera.metrics.name;
-    let message = Message::new(name, facts, &frame, timings, &[], |_| Arc::clone(name));
-    PendingFrame { camera, frame: Some(frame), message }
+    PendingFrame { camera, facts: frame.facts(), frame: Some(frame), timings }
 }
 
 fn fail(work: &PendingFrame) {

@@ -1,8 +1,10 @@
-//! From frames to messages: mailbox, lane, supervisor.
+//! From frames to messages: camera thread, mailbox, lane, collector, supervisor.
 
 pub mod camera;
+pub mod collector;
 pub mod frame_rate;
 pub mod lane;
+pub mod lane_result;
 pub mod mailbox;
 pub mod model_runner;
 pub mod pacer;

@@ -1,7 +1,6 @@
 //! A model as a lane runs it: the interface, its errors, and the detector of the engine crate behind it.
 
 use std::error::Error;
-use std::sync::Arc;
 
 use visiond_engine::detector::{Detection, Detector, DetectorError, RunCounts, RunId, RunTimings};
 use visiond_engine::heads::FrameValues;
@@ -65,9 +64,6 @@ pub trait ModelRunner: Send {
     /// Returns how many runs may be in flight at once.
     fn max_in_flight(&self) -> usize;
 
-    /// Returns the name of a class.
-    fn label(&self, class_id: u32) -> Arc<str>;
-
     /// Begins a run. The frames' buffers are free again when it returns.
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, RunError>;
 
@@ -95,10 +91,6 @@ impl ModelRunner for Detector {
 
     fn max_in_flight(&self) -> usize {
         Self::max_in_flight(self)
-    }
-
-    fn label(&self, class_id: u32) -> Arc<str> {
-        Self::label(self, class_id)
     }
 
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, RunError> {
@@ -173,7 +165,8 @@ mod tests {
         assert!(runner.finish(run).unwrap().infer_us > 0);
         let mut found = Vec::new();
         runner.detections(run, 0, &mut found).unwrap();
-        assert!(!found.is_empty() && found.iter().all(|one| &*runner.label(one.class_id) == "white"), "{found:?}");
+        let names: Vec<_> = found.iter().map(|one| card.classes[one.class_id as usize].as_str()).collect();
+        assert!(!names.is_empty() && names.iter().all(|name| *name == "white"), "{found:?}");
 
         let many = vec![layout.view(&white).unwrap(); runner.batch() + 1];
         assert_eq!(runner.begin(&many).unwrap_err().fault, Fault::Run);

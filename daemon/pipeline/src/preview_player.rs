@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_capture::source::{Next, Open, SourceError};
-use visiond_flow::clock::Clock;
+use visiond_frames::clock::Clock;
 use visiond_live::{Live, PreviewFeed};
 use visiond_system::backoff::Backoff;
 use visiond_system::logging::{self, Subject};

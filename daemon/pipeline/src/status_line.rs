@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use visiond_flow::metrics::{CameraMetrics, CameraSnapshot, DropCause, LaneView, Phase, Stage};
+use visiond_telemetry::metrics::{CameraMetrics, CameraSnapshot, DropCause, LaneView, Phase, Stage, cameras_of};
 
 /// Reports what happened since its last report.
 #[derive(Debug)]
 pub struct Reporter {
-    lanes: Vec<LaneView>,
+    cameras: Vec<Arc<CameraMetrics>>,
     previous: Vec<CameraSnapshot>,
     since: Instant,
 }
@@ -30,20 +30,20 @@ struct CameraReport<'a> {
 impl Reporter {
     /// Creates a reporter; its first report counts from now.
     pub fn new(lanes: &[LaneView]) -> Self {
-        let previous = cameras(lanes);
-        Self { lanes: lanes.to_vec(), previous, since: Instant::now() }
+        let cameras = cameras(lanes);
+        Self { previous: snapshots(&cameras), cameras, since: Instant::now() }
     }
 
     /// Reports these lanes from now on; cameras that it already reports continue.
     pub fn follow(&mut self, lanes: &[LaneView]) {
-        let views = self.lanes.iter().flat_map(|view| &view.cameras);
-        let known: Vec<_> = views.zip(std::mem::take(&mut self.previous)).collect();
+        let known: Vec<_> = self.cameras.iter().zip(std::mem::take(&mut self.previous)).collect();
         let before = |camera: &Arc<CameraMetrics>| {
             let known = known.iter().find(|(known, _)| Arc::ptr_eq(known, camera));
             known.map_or_else(|| camera.snapshot(), |(_, before)| before.clone())
         };
-        self.previous = lanes.iter().flat_map(|view| &view.cameras).map(before).collect();
-        self.lanes = lanes.to_vec();
+        let cameras = cameras(lanes);
+        self.previous = cameras.iter().map(before).collect();
+        self.cameras = cameras;
     }
 
     /// Returns one line for all cameras.
@@ -59,9 +59,8 @@ impl Reporter {
     fn report(&mut self, text: impl Fn(&CameraReport<'_>) -> String) -> Vec<String> {
         let now = Instant::now();
         let seconds = now.duration_since(self.since).as_secs_f64();
-        let current = cameras(&self.lanes);
-        let views = self.lanes.iter().flat_map(|view| &view.cameras);
-        let lines = views.zip(current.iter().zip(&self.previous)).map(|(camera, (total, before))| {
+        let current = snapshots(&self.cameras);
+        let lines = self.cameras.iter().zip(current.iter().zip(&self.previous)).map(|(camera, (total, before))| {
             let age = total.stage(Stage::Total).since(before.stage(Stage::Total));
             text(&CameraReport {
                 name: &camera.name,
@@ -144,15 +143,19 @@ fn newest(snapshot: &CameraSnapshot) -> String {
     labels.iter().map(|(label, count)| format!("{} {label}", count.newest)).collect::<Vec<_>>().join(" ")
 }
 
-fn cameras(lanes: &[LaneView]) -> Vec<CameraSnapshot> {
-    lanes.iter().flat_map(|view| &view.cameras).map(|camera| camera.snapshot()).collect()
+fn cameras(lanes: &[LaneView]) -> Vec<Arc<CameraMetrics>> {
+    cameras_of(lanes).iter().map(|known| Arc::clone(known.camera)).collect()
+}
+
+fn snapshots(cameras: &[Arc<CameraMetrics>]) -> Vec<CameraSnapshot> {
+    cameras.iter().map(|camera| camera.snapshot()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_flow::metrics::LaneMetrics;
-    use visiond_flow::testing::message;
+    use visiond_message::testing::message;
+    use visiond_telemetry::metrics::LaneMetrics;
 
     fn view() -> LaneView {
         let camera = |name: &str| Arc::new(CameraMetrics::new(name.into()));

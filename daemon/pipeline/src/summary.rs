@@ -5,11 +5,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde::Serialize;
-use visiond_annotate::annotator::AnnotateCounts;
-use visiond_flow::metrics::{CameraSnapshot, DropCause, GpuSnapshot, LaneView, Stage};
-use visiond_flow::sink_counts::SinkCounts;
 use visiond_kernels::buffer::MemoryKind;
+use visiond_message::status::{AnnotateCounts, GpuSnapshot, SinkCounts};
 use visiond_system::thermal::JetsonSummary;
+use visiond_telemetry::metrics::{CameraSnapshot, LaneView, Stage};
 
 use super::status_line::{drops, millis};
 
@@ -59,15 +58,15 @@ pub struct CameraSummary {
     /// Name of the camera.
     pub name: String,
     /// Its phase at the end.
-    pub state: &'static str,
+    pub state: String,
     /// Frames captured.
     pub captured: u64,
     /// How the driver passed frames at last: "userptr", "mmap" or "copy".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub io: Option<&'static str>,
+    pub io: Option<String>,
     /// What decoded a network camera's stream at last: "nvdec", "ffmpeg" or "libjpeg-turbo".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decoder: Option<&'static str>,
+    pub decoder: Option<String>,
     /// Bytes of frames copied between the source and the buffer that the model reads.
     pub copied_bytes: u64,
     /// CPU time of its thread per captured frame, in microseconds.
@@ -77,7 +76,7 @@ pub struct CameraSummary {
     /// Messages per second.
     pub frames_per_second: f64,
     /// Frames lost, by cause.
-    pub dropped: BTreeMap<&'static str, u64>,
+    pub dropped: BTreeMap<String, u64>,
     /// Times its source failed.
     pub errors: u64,
     /// Times its source was reopened.
@@ -153,7 +152,7 @@ impl ModelSummary {
 
 impl CameraSummary {
     /// Summarizes a camera that ran for `seconds`.
-    pub fn new(name: &str, state: &'static str, total: &CameraSnapshot, seconds: f64) -> Self {
+    pub fn new(total: CameraSnapshot, seconds: f64) -> Self {
         let stage = |stage: Stage| {
             let times = total.stage(stage);
             let at = |quantile| times.quantile_us(quantile);
@@ -163,24 +162,24 @@ impl CameraSummary {
             )
         };
         Self {
-            name: name.to_owned(),
-            state,
-            captured: total.captured,
-            io: total.io,
-            decoder: total.decoder,
-            copied_bytes: total.copied_bytes,
-            // Rounded to 0.1 us, because more digits are noise.
-            capture_cpu_us: (total.capture_cpu_us() * 10.0).round() / 10.0,
-            published: total.published,
-            frames_per_second: if seconds > 0.0 { total.published as f64 / seconds } else { 0.0 },
-            dropped: DropCause::ALL.iter().map(|cause| cause.name()).zip(total.dropped).collect(),
-            errors: total.errors,
-            restarts: total.restarts,
             stages_us: Stage::ALL.into_iter().map(stage).collect(),
             detections: total.labels.iter().map(|(label, count)| (label.to_string(), count.total)).collect(),
+            // Rounded to 0.1 us, because more digits are noise.
+            capture_cpu_us: (total.capture_cpu_us() * 10.0).round() / 10.0,
+            frames_per_second: if seconds > 0.0 { total.published as f64 / seconds } else { 0.0 },
+            drops: drops(&total),
+            captured: total.captured,
+            copied_bytes: total.copied_bytes,
+            published: total.published,
+            errors: total.errors,
+            restarts: total.restarts,
             truncated_masks: total.truncated_masks,
+            name: total.status.name,
+            state: total.status.phase,
+            io: total.status.io,
+            decoder: total.status.decoder,
+            dropped: total.status.dropped,
             pictures: None,
-            drops: drops(total),
         }
     }
 
@@ -286,8 +285,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use visiond_flow::metrics::CameraMetrics;
-    use visiond_flow::testing::message;
+    use visiond_message::testing::message;
+    use visiond_telemetry::metrics::{CameraMetrics, DropCause, Phase};
 
     fn summary() -> Summary {
         let camera = CameraMetrics::new("street".into());
@@ -297,7 +296,7 @@ mod tests {
         camera.count_published(&message("street", &["person"]));
         camera.count_dropped(DropCause::Overload, 1);
         let counts = AnnotateCounts { written: 2, dropped_busy: 1, failed: 0, outage: None };
-        let camera = CameraSummary::new("street", "ended", &camera.snapshot(), 2.0);
+        let camera = CameraSummary::new(camera.snapshot(), 2.0);
         Summary {
             seconds: 2.0,
             first_message_s: Some(0.14),
@@ -349,10 +348,11 @@ mod tests {
         let camera = CameraMetrics::new("gate".into());
         camera.errors.add(3);
         camera.restarts.add(2);
-        let dark = CameraSummary::new("dark", "ended", &CameraMetrics::new("dark".into()).snapshot(), 0.0);
+        camera.enter(Phase::Failed);
+        let dark = CameraSummary::new(CameraMetrics::new("dark".into()).snapshot(), 0.0);
         let counts = AnnotateCounts { written: 5, dropped_busy: 0, failed: 0, outage: None };
         let dark = CameraSummary { published: 1, ..dark }.with_pictures(Path::new("p"), counts);
-        summary.cameras = vec![CameraSummary::new("gate", "failed", &camera.snapshot(), 0.0), dark];
+        summary.cameras = vec![CameraSummary::new(camera.snapshot(), 0.0), dark];
         (summary.first_message_s, summary.peak_resident_bytes) = (None, None);
         (summary.models[0].errors, summary.models[0].rebuilds, summary.sinks[0].lost) = (4, 1, 7);
         let gpu = summary.models[0].gpu.as_mut().unwrap();

@@ -19,16 +19,17 @@ use std::time::{Duration, Instant};
 
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
-use visiond_flow::clock::{Clock, SystemClock};
-use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
+use visiond_frames::clock::{Clock, SystemClock};
 use visiond_live::{Live, PreviewFeed};
 use visiond_system::exit::ExitError;
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
+use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
+use super::collector::{Collector, MessageLimit, Outlet, PublishFn};
 use super::frame_rate::FrameRate;
-use super::lane::{Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, NeedsRestart, PublishFn};
+use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
 use super::preview_player::PreviewPlayer;
 
@@ -46,15 +47,24 @@ pub struct CameraSpec {
     pub delivery: Delivery,
     /// Draws its pictures, if the configuration asks for them.
     pub annotator: Option<Arc<Annotator>>,
+    /// The models that look at its frames, at least one.
+    pub models: Vec<Arc<str>>,
 }
 
-/// A lane that is to run.
+/// A lane that is to run; at least one camera has its model.
 pub struct LaneSpec {
     /// The model's name, which is also the lane's.
     pub model: Arc<str>,
     /// The model to run; `None` if the lane keeps the one that it has, see [`PipelineHold::has`].
     pub new_model: Option<LaneModel>,
-    /// The lane's cameras, at least one.
+}
+
+/// What is to run.
+#[derive(Default)]
+pub struct PipelineSpec {
+    /// A lane for each model.
+    pub lanes: Vec<LaneSpec>,
+    /// The cameras.
     pub cameras: Vec<CameraSpec>,
 }
 
@@ -75,10 +85,11 @@ pub struct PipelineContext {
 /// The running pipeline.
 pub struct Pipeline {
     lanes: Vec<RunningLane>,
+    cameras: Vec<RunningCamera>,
     /// Threads that were told to end and have not ended yet.
     leaving: Vec<JoinHandle<()>>,
     context: PipelineContext,
-    message_limit: Arc<MessageLimit>,
+    outlet: Arc<Outlet>,
     active_cameras: Arc<ActiveCameras>,
     unfinished: Arc<AtomicUsize>,
     needs_restart: NeedsRestart,
@@ -92,12 +103,12 @@ struct RunningLane {
     model_swap: Arc<ModelSwap>,
     stop: Stop,
     thread: JoinHandle<()>,
-    cameras: Vec<RunningCamera>,
 }
 
 struct RunningCamera {
     record: CameraRecord,
-    slot: usize,
+    models: Vec<Arc<str>>,
+    slots: Vec<LaneSlot>,
     stop: Stop,
     thread: JoinHandle<()>,
     preview: Option<JoinHandle<()>>,
@@ -180,25 +191,29 @@ impl Pipeline {
     ///
     /// # Errors
     /// The system has no thread or descriptor left; the threads that were started end by themselves.
-    pub fn start(specs: Vec<LaneSpec>, context: PipelineContext) -> io::Result<Self> {
-        let message_limit = Arc::new(MessageLimit::new(context.messages, &context.stop));
+    pub fn start(spec: PipelineSpec, context: PipelineContext) -> io::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let message_limit = MessageLimit::new(context.messages, &context.stop);
+        let (publish, clock_of_outlet) = (Arc::clone(&context.publish), Arc::clone(&clock));
+        let outlet = Arc::new(Outlet { publish, message_limit, clock: clock_of_outlet });
         // One for the hold below.
         let active_cameras = Arc::new(ActiveCameras::new(1)?);
         let unfinished = Arc::new(AtomicUsize::new(1));
         let mut pipeline = Self {
             lanes: Vec::new(),
+            cameras: Vec::new(),
             leaving: Vec::new(),
-            message_limit,
+            outlet,
             active_cameras: Arc::clone(&active_cameras),
             unfinished: Arc::clone(&unfinished),
             needs_restart: NeedsRestart::default(),
-            clock: Arc::new(SystemClock),
+            clock,
             stream_threads: Arc::default(),
             context,
         };
         let _pipeline = Unfinished { left: unfinished, stop: pipeline.context.stop.clone() };
         let _hold = PipelineHold { active_cameras, lanes: Vec::new(), _pipeline };
-        pipeline.change(specs)?;
+        pipeline.change(spec)?;
         Ok(pipeline)
     }
 
@@ -215,21 +230,26 @@ impl Pipeline {
         Some(PipelineHold { active_cameras: Arc::clone(&self.active_cameras), lanes, _pipeline: pipeline })
     }
 
-    /// Switches to the lanes of `specs`, in their order. The caller keeps a [`PipelineHold`] meanwhile.
+    /// Switches to the lanes and cameras of `spec`, in their order. The caller keeps a [`PipelineHold`] meanwhile.
     ///
     /// Cameras that are removed or opened again end first, because two threads cannot open one device.
     ///
     /// # Errors
     /// The system has no thread or descriptor left. The change is then half done, and `stop` is raised.
-    pub fn change(&mut self, specs: Vec<LaneSpec>) -> io::Result<PendingSwaps> {
-        let mut records = self.end_cameras(&specs);
+    pub fn change(&mut self, spec: PipelineSpec) -> io::Result<PendingSwaps> {
+        let mut records = self.end_cameras(&spec.cameras);
         let mut before = std::mem::take(&mut self.lanes);
         let mut pending_swaps = PendingSwaps::default();
-        let result = specs.into_iter().try_for_each(|spec| {
+        let mut held = Vec::new();
+        let lanes = spec.lanes.into_iter().try_for_each(|spec| {
             let at = before.iter().position(|lane| lane.metrics.name == spec.model);
             let lane = at.map(|at| before.remove(at));
-            self.change_lane(lane, spec, &mut records, &mut pending_swaps)
+            self.change_lane(lane, spec, &mut held, &mut pending_swaps)
         });
+        let result = lanes.and_then(|()| self.change_cameras(spec.cameras, &mut records));
+        held.iter().for_each(|mailbox| mailbox.release());
+        // Each lane then looks for a new model, and whether a camera is lossless.
+        self.lanes.iter().for_each(|lane| lane.mailbox.call());
         if let Err(error) = result {
             self.lanes.append(&mut before);
             self.context.stop.raise();
@@ -246,23 +266,20 @@ impl Pipeline {
     }
 
     /// Ends the cameras that do not stay as they are; returns their records.
-    fn end_cameras(&mut self, specs: &[LaneSpec]) -> HashMap<Arc<str>, CameraRecord> {
-        let stays = |lane: &RunningLane, camera: &RunningCamera| {
-            let spec = specs.iter().find(|spec| spec.model == lane.metrics.name);
-            let mut cameras = spec.into_iter().flat_map(|spec| &spec.cameras);
-            cameras.any(|spec| spec.open.is_none() && spec.name == camera.record.metrics.name)
+    fn end_cameras(&mut self, specs: &[CameraSpec]) -> HashMap<Arc<str>, CameraRecord> {
+        let stays = |camera: &RunningCamera| {
+            let is_same = |spec: &CameraSpec| spec.name == camera.record.metrics.name && spec.models == camera.models;
+            specs.iter().any(|spec| spec.open.is_none() && is_same(spec))
         };
-        let mut going = Vec::new();
-        for lane in &mut self.lanes {
-            let cameras = std::mem::take(&mut lane.cameras);
-            let (stay, go): (Vec<_>, Vec<_>) = cameras.into_iter().partition(|camera| stays(lane, camera));
-            lane.cameras = stay;
-            for camera in go {
-                camera.stop.raise();
-                if lane.mailbox.remove(camera.slot).is_some() {
+        let cameras = std::mem::take(&mut self.cameras);
+        let (stay, going): (Vec<_>, Vec<_>) = cameras.into_iter().partition(stays);
+        self.cameras = stay;
+        for camera in &going {
+            camera.stop.raise();
+            for LaneSlot { mailbox, number } in &camera.slots {
+                if mailbox.remove(*number).is_some() {
                     camera.record.metrics.count_dropped(DropCause::Overload, 1);
                 }
-                going.push(camera);
             }
         }
         let deadline = Instant::now() + JOIN_TIMEOUT;
@@ -287,17 +304,17 @@ impl Pipeline {
         records
     }
 
+    /// Starts a lane, or hands it its new model. Its mailbox is held while the cameras change, and then among `held`.
     fn change_lane(
         &mut self,
         lane: Option<RunningLane>,
         spec: LaneSpec,
-        records: &mut HashMap<Arc<str>, CameraRecord>,
+        held: &mut Vec<Arc<LaneMailbox>>,
         pending_swaps: &mut PendingSwaps,
     ) -> io::Result<()> {
-        // The mailbox is held while the lane's cameras change.
-        let mut held = lane.as_ref().is_some_and(|lane| lane.mailbox.hold());
-        let mut lane = match (lane, spec.new_model) {
-            (Some(lane), model) if held => {
+        let mut is_held = lane.as_ref().is_some_and(|lane| lane.mailbox.hold());
+        let lane = match (lane, spec.new_model) {
+            (Some(lane), model) if is_held => {
                 if let Some(model) = model {
                     pending_swaps.0.push((Arc::clone(&lane.metrics), lane.model_swap.offer(model)));
                 }
@@ -305,48 +322,54 @@ impl Pipeline {
             }
             (Some(lane), None) => lane,
             (before, Some(model)) => {
-                let metrics = before.as_ref().map(|lane| Arc::clone(&lane.metrics));
+                let metrics = before.map(|lane| lane.metrics);
                 let metrics = metrics.unwrap_or_else(|| Arc::new(LaneMetrics::new(spec.model)));
-                let mut lane = self.start_lane(metrics, model)?;
-                // Cameras that stay have ended with their old lane.
-                lane.cameras = before.map(|lane| lane.cameras).unwrap_or_default();
-                held = true;
-                lane
+                is_held = true;
+                self.start_lane(metrics, model)?
             }
             (None, None) => return Err(io::Error::other(format!("model {} is not loaded", spec.model))),
         };
-        let mut before = std::mem::take(&mut lane.cameras);
+        held.extend(is_held.then(|| Arc::clone(&lane.mailbox)));
+        self.lanes.push(lane);
+        Ok(())
+    }
+
+    /// Starts cameras, and gives those that stay their new settings.
+    fn change_cameras(
+        &mut self,
+        specs: Vec<CameraSpec>,
+        records: &mut HashMap<Arc<str>, CameraRecord>,
+    ) -> io::Result<()> {
+        let mut before = std::mem::take(&mut self.cameras);
         let mut result = Ok(());
-        for camera in spec.cameras {
-            let known = |metrics: &Arc<CameraMetrics>| {
-                let annotator = camera.annotator.clone();
-                let (metrics, view) = (Arc::clone(metrics), self.context.live.view(&camera.name));
-                Arc::new(LaneCamera { metrics, annotator, view, delivery: camera.delivery })
+        for camera in specs {
+            let collector = |metrics: &Arc<CameraMetrics>| {
+                let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
+                let outlet = Arc::clone(&self.outlet);
+                Arc::new(Collector::new(Arc::clone(metrics), annotator, view, camera.delivery, outlet))
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {
                 (Some(open), _) => {
                     let record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
-                    let known = known(&record.metrics);
-                    match self.start_camera(&lane, known, record, open, camera.preview, camera.max_fps) {
-                        Ok(running) => lane.cameras.push(running),
+                    let collector = collector(&record.metrics);
+                    let models = camera.models;
+                    match self.start_camera(models, &collector, record, open, camera.preview, camera.max_fps) {
+                        Ok(running) => self.cameras.push(running),
                         Err(error) => result = Err(error),
                     }
                 }
                 (None, Some(at)) => {
                     let running = before.remove(at);
-                    lane.mailbox.relabel(running.slot, known(&running.record.metrics));
-                    lane.cameras.push(running);
+                    let collector = collector(&running.record.metrics);
+                    for LaneSlot { mailbox, number } in &running.slots {
+                        mailbox.relabel(*number, Arc::clone(&collector));
+                    }
+                    self.cameras.push(running);
                 }
                 (None, None) => result = Err(io::Error::other(format!("camera {} does not run", camera.name))),
             }
         }
-        if held {
-            lane.mailbox.release();
-        }
-        // The lane then looks for a new model, and whether a camera is lossless.
-        lane.mailbox.call();
-        self.lanes.push(lane);
         result
     }
 
@@ -355,13 +378,12 @@ impl Pipeline {
         let mailbox = Arc::new(Mailbox::default());
         mailbox.hold();
         let model_swap = Arc::new(ModelSwap::default());
+        metrics.set_values(&model.facts.values);
         let stop = self.context.stop.child()?;
         let lane = Lane {
             metrics: Arc::clone(&metrics),
             mailbox: Arc::clone(&mailbox),
             model_swap: Arc::clone(&model_swap),
-            publish: Arc::clone(&self.context.publish),
-            message_limit: Arc::clone(&self.message_limit),
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
             end: self.context.stop.clone(),
@@ -374,27 +396,27 @@ impl Pipeline {
             let _last = last;
             lane.run(model);
         })?;
-        Ok(RunningLane { metrics, mailbox, model_swap, stop, thread, cameras: Vec::new() })
+        Ok(RunningLane { metrics, mailbox, model_swap, stop, thread })
     }
 
     fn start_camera(
         &self,
-        lane: &RunningLane,
-        known: Arc<LaneCamera>,
+        models: Vec<Arc<str>>,
+        collector: &Arc<Collector>,
         record: CameraRecord,
         open: Open,
         preview: Option<Open>,
         max_fps: Option<f64>,
     ) -> io::Result<RunningCamera> {
         let stop = self.context.stop.child()?;
-        let preview = preview.map(|open| self.start_preview(&known, open, &stop)).transpose()?;
-        let slot = lane.mailbox.add(Arc::clone(&known), known.delivery);
+        let preview = preview.map(|open| self.start_preview(collector, open, &stop)).transpose()?;
+        let lanes = self.lanes.iter().filter(|lane| models.contains(&lane.metrics.name));
+        let slots: Vec<_> = lanes.map(|lane| LaneSlot::add(&lane.mailbox, collector)).collect();
         self.active_cameras.enter();
         let camera = Camera {
             metrics: Arc::clone(&record.metrics),
             open,
-            mailbox: Arc::clone(&lane.mailbox),
-            slot,
+            slots: slots.clone(),
             sequence: Arc::clone(&record.sequence),
             active_cameras: Arc::clone(&self.active_cameras),
             retry_policy: self.context.retry_policy,
@@ -407,11 +429,11 @@ impl Pipeline {
         };
         let name = format!("cam {}", record.metrics.name);
         let thread = thread::Builder::new().name(name).spawn(move || camera.run())?;
-        Ok(RunningCamera { record, slot, stop, thread, preview })
+        Ok(RunningCamera { record, models, slots, stop, thread, preview })
     }
 
     /// Starts the thread of a preview, which ends with its camera.
-    fn start_preview(&self, camera: &LaneCamera, open: Open, stop: &Stop) -> io::Result<JoinHandle<()>> {
+    fn start_preview(&self, camera: &Collector, open: Open, stop: &Stop) -> io::Result<JoinHandle<()>> {
         let preview = PreviewPlayer {
             camera: Arc::clone(&camera.metrics.name),
             open,
@@ -430,9 +452,12 @@ impl Pipeline {
 
     /// Returns every lane with its cameras.
     pub fn lanes(&self) -> Vec<LaneView> {
-        let cameras =
-            |lane: &RunningLane| lane.cameras.iter().map(|camera| Arc::clone(&camera.record.metrics)).collect();
-        self.lanes.iter().map(|lane| LaneView { lane: Arc::clone(&lane.metrics), cameras: cameras(lane) }).collect()
+        let view = |RunningLane { metrics: lane, .. }: &RunningLane| {
+            let cameras = self.cameras.iter().filter(|camera| camera.models.contains(&lane.name));
+            let cameras = cameras.map(|camera| Arc::clone(&camera.record.metrics)).collect();
+            LaneView { lane: Arc::clone(lane), cameras }
+        };
+        self.lanes.iter().map(view).collect()
     }
 
     /// Returns why only a new process can go on; `None` if this one can.
@@ -448,31 +473,25 @@ impl Pipeline {
 
     /// Waits until every thread has ended; after `deadline` it names the others in the log and returns `false`.
     pub fn join(&self, deadline: Instant) -> bool {
-        let cameras = self.lanes.iter().flat_map(|lane| &lane.cameras);
-        let cameras = cameras.flat_map(|camera| [&camera.thread].into_iter().chain(&camera.preview));
+        let cameras = self.cameras.iter().flat_map(|camera| [&camera.thread].into_iter().chain(&camera.preview));
         let threads = self.lanes.iter().map(|lane| &lane.thread).chain(cameras).chain(&self.leaving);
         if finished_by(threads, deadline) {
             return true;
         }
-        for lane in &self.lanes {
-            if lane.metrics.activity() != Activity::Ended {
-                log::error!("model {}: its lane does not end; left behind", lane.metrics.name);
-            }
-            let metrics = lane.cameras.iter().map(|camera| &camera.record.metrics);
-            for camera in metrics.filter(|camera| !matches!(camera.phase(), Phase::Ended | Phase::Failed)) {
+        for lane in self.lanes.iter().filter(|lane| lane.metrics.activity() != Activity::Ended) {
+            log::error!("model {}: its lane does not end; left behind", lane.metrics.name);
+        }
+        for RunningCamera { record, preview, .. } in &self.cameras {
+            let camera = &record.metrics;
+            if !matches!(camera.phase(), Phase::Ended | Phase::Failed) {
                 log::error!("camera {}: its source does not end; left behind", camera.name);
             }
-            let previews = lane.cameras.iter().filter(|camera| camera.preview.as_ref().is_some_and(is_running));
-            for camera in previews {
-                log::error!("camera {}, preview: its source does not end; left behind", camera.record.metrics.name);
+            if preview.as_ref().is_some_and(|thread| !thread.is_finished()) {
+                log::error!("camera {}, preview: its source does not end; left behind", camera.name);
             }
         }
         false
     }
-}
-
-fn is_running(thread: &JoinHandle<()>) -> bool {
-    !thread.is_finished()
 }
 
 /// How long the threads have to end: a run of the model and a source's 100 ms.

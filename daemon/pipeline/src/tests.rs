@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use visiond_capture::source::{Next, Opener, Source, SourceError};
-use visiond_flow::clock::simulated::SimulatedClock;
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::frame::FramePool;
-use visiond_flow::message::{Message, MessageModel};
-use visiond_flow::metrics::{CameraMetrics, DropCause, LaneMetrics, LossCause, Phase, Stage};
+use visiond_frames::clock::simulated::SimulatedClock;
+use visiond_frames::clock::{self, Clock};
+use visiond_frames::frame::{FramePool, LossCause};
+use visiond_message::Message;
 use visiond_system::stop::{Stop, Wake};
+use visiond_telemetry::metrics::{CameraMetrics, DropCause, LaneMetrics, Phase, Stage};
 
 use crate::camera::{ActiveCameras, Camera, RetryPolicy};
 use crate::frame_rate::FrameRate;
 use crate::lane::testing::{self, Act, Fake};
-use crate::lane::{Lane, LaneMailbox, LaneModel, MessageLimit, NeedsRestart};
+use crate::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, NeedsRestart};
 use crate::mailbox::{Delivery, Mailbox};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -148,25 +148,6 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
     let metrics = Arc::new(CameraMetrics::new("door".into()));
     let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
     let mailbox: Arc<LaneMailbox> = Arc::new(Mailbox::default());
-    let slot = mailbox.add(testing::camera(&metrics), Delivery::Lossless);
-    let sequence = Arc::new(AtomicU64::new(0));
-    let world =
-        World { clock: Arc::clone(&clock), told: Arc::clone(&told), back_ns: Arc::default(), is_first_pause: false };
-    let camera = Camera {
-        metrics: Arc::clone(&metrics),
-        open: Box::new(world),
-        mailbox: Arc::clone(&mailbox),
-        slot,
-        sequence: Arc::clone(&sequence),
-        active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
-        retry_policy: RetryPolicy::default(),
-        frame_rate: FrameRate::default(),
-        clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        stream_threads: Arc::default(),
-        stop: stop.clone(),
-        end: stop.clone(),
-        needs_restart: NeedsRestart::default(),
-    };
     // How many messages came, and the number and time of the last.
     let last = Arc::new(Mutex::new((0_u64, None::<(u64, u64)>)));
     let seen = Arc::clone(&last);
@@ -177,19 +158,36 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
         *messages += 1;
         *last = Some(is);
     };
+    let outlet = testing::outlet(Arc::new(publish), None, Arc::clone(&clock) as Arc<dyn Clock>, &stop);
+    let slot = mailbox.add(testing::camera_to(&outlet, &metrics), Delivery::Lossless);
+    let sequence = Arc::new(AtomicU64::new(0));
+    let world =
+        World { clock: Arc::clone(&clock), told: Arc::clone(&told), back_ns: Arc::default(), is_first_pause: false };
+    let camera = Camera {
+        metrics: Arc::clone(&metrics),
+        open: Box::new(world),
+        slots: vec![LaneSlot { mailbox: Arc::clone(&mailbox), number: slot }],
+        sequence: Arc::clone(&sequence),
+        active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
+        retry_policy: RetryPolicy::default(),
+        frame_rate: FrameRate::default(),
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        stream_threads: Arc::default(),
+        stop: stop.clone(),
+        end: stop.clone(),
+        needs_restart: NeedsRestart::default(),
+    };
     let lane = Lane {
         metrics: Arc::clone(&lane_metrics),
         mailbox,
         model_swap: Arc::default(),
-        publish: Arc::new(publish),
-        message_limit: Arc::new(MessageLimit::new(None, &stop)),
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         stop: stop.clone(),
         end: stop,
         needs_restart: NeedsRestart::default(),
     };
     let model = LaneModel {
-        facts: Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64), ..MessageModel::default() }),
+        facts: testing::facts("fake"),
         runner: Some(runner()),
         batch_wait: Duration::ZERO,
         build: Box::new(|| Ok(runner())),

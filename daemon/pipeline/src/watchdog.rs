@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_flow::metrics::{Activity, CameraMetrics, LaneMetrics, LaneView, Phase};
 use visiond_system::heartbeat::Pulse;
 use visiond_system::logging::events;
+use visiond_telemetry::metrics::{Activity, CameraMetrics, LaneMetrics, LaneView, Phase, cameras_of};
 
 /// How long opening a camera may take: each control of a USB camera that does not answer blocks for 5 s in the kernel.
 const OPENING: Duration = Duration::from_secs(60);
@@ -36,9 +36,10 @@ impl Watchdog {
     /// a pause, or a lossless sink).
     pub fn look(&mut self, now: Instant, views: &[LaneView]) -> bool {
         self.due = now + self.interval;
-        let cameras = views.iter().flat_map(|view| &view.cameras);
+        let cameras = cameras_of(views);
         let (lanes, alive_lanes): (_, Vec<bool>) = views.iter().map(|view| self.lane(&view.lane)).unzip();
-        let (cameras, alive_cameras): (_, Vec<bool>) = cameras.map(|camera| self.camera(camera, now)).unzip();
+        let (cameras, alive_cameras): (_, Vec<bool>) =
+            cameras.iter().map(|known| self.camera(known.camera, now)).unzip();
         (self.lanes, self.cameras) = (lanes, cameras);
         alive_lanes.into_iter().chain(alive_cameras).all(|alive| alive)
     }

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind};
-use visiond_flow::trace;
 use visiond_system::outage::{IfUnusable, Outage, explain};
 use visiond_system::preflight::{Certainty, is_special, may_open_or_create};
+use visiond_telemetry::trace;
 
 use super::queue::{Counters, Popped, Queue};
 use super::sink::{Sink, SinkEnd, SinkError};

@@ -394,9 +394,9 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use visiond_config::types::Config;
-    use visiond_flow::metrics::{CameraMetrics, LaneMetrics, LaneView};
     use visiond_live::Live;
     use visiond_system::testing::{HANG, at_once};
+    use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics, LaneView};
 
     use super::*;
 

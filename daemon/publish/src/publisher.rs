@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use visiond_config::diff::same_output;
 use visiond_config::types::{MqttSinkConfig, SinkConfig, SinkKind};
-use visiond_flow::message::{Message, Published};
-use visiond_flow::sink_counts::SinkCounts;
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
+use visiond_message::status::SinkCounts;
+use visiond_message::{Message, Published};
 use visiond_system::backoff::RateLimit;
 use visiond_system::logging::{self, Subject};
 use visiond_system::outage::IfUnusable;
@@ -373,29 +373,20 @@ impl RunningSink {
         let queue = &self.handle.queue;
         let counters = &queue.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let [dropped_full, failed, unsent] = [&counters.dropped_full, &counters.failed, &counters.unsent].map(read);
+        let counts = counters.shown.read(read);
         let spool = counters.spool.lock().clone();
+        let lost_by_spool = spool.as_ref().map_or(0, |spool| spool.dropped);
         SinkCounts {
             name: self.config.name.clone(),
             kind: kind(&self.config).to_owned(),
             to: place(&self.config),
             waiting: queue.waiting() as u64 + read(&counters.refused),
             capacity: self.config.queue as u64,
-            queued: read(&counters.queued),
-            written: read(&counters.written),
-            dropped_full,
-            failed,
-            unsent,
-            lost: dropped_full + failed + unsent + spool.as_ref().map_or(0, |spool| spool.dropped),
-            readers: read(&counters.readers),
-            reader_lost: read(&counters.reader_lost),
-            readers_refused: read(&counters.readers_refused),
-            thinned: read(&counters.thinned),
+            lost: counts.dropped_full + counts.failed + counts.unsent + lost_by_spool,
             connected: [None, Some(false), Some(true)].get(read(&counters.connected) as usize).copied().flatten(),
-            reconnects: read(&counters.reconnects),
-            resent: read(&counters.resent),
             outage: counters.outage.lock().clone(),
             spool,
+            ..counts
         }
     }
 

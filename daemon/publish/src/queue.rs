@@ -4,44 +4,44 @@
 //! which [`Queue::wake`] does on another thread. The first sink thread that needs the JSON line makes it for all sinks.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use visiond_config::types::{SinkConfig, WhenFull};
-use visiond_flow::message::Published;
-use visiond_flow::sink_counts::SpoolCounts;
+use visiond_message::Published;
+use visiond_message::status::{SinkCounters, SpoolCounts};
 use visiond_system::outage::Outage;
 use visiond_system::stop::Stop;
 use visiond_system::wake_pipe::WakePipe;
 
 use super::rate_limit::CameraRateLimit;
 
-/// Counts of a sink's messages by their fate: see [`SinkCounts`](visiond_flow::sink_counts::SinkCounts).
+/// Counts of a sink's messages by their fate: see [`SinkCounts`](visiond_message::status::SinkCounts).
 #[derive(Debug, Default)]
 pub struct Counters {
-    pub queued: AtomicU64,
+    /// What the status shows.
+    pub shown: SinkCounters<AtomicU64>,
     /// Messages that the sink has taken from the queue.
     pub taken: AtomicU64,
-    pub written: AtomicU64,
-    pub dropped_full: AtomicU64,
-    pub failed: AtomicU64,
-    pub unsent: AtomicU64,
-    pub readers: AtomicU64,
-    pub reader_lost: AtomicU64,
-    pub readers_refused: AtomicU64,
-    pub thinned: AtomicU64,
     /// 0 for a sink without a broker, 1 not connected, 2 connected.
     pub connected: AtomicU64,
-    pub reconnects: AtomicU64,
-    pub resent: AtomicU64,
     /// Messages in memory of cameras that the broker refuses.
     pub refused: AtomicU64,
     pub outage: Mutex<Option<String>>,
     /// Durable: messages sent without being on disk, because the disk refused them.
     pub memory_only: AtomicU64,
     pub spool: Mutex<Option<SpoolCounts>>,
+}
+
+impl Deref for Counters {
+    type Target = SinkCounters<AtomicU64>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.shown
+    }
 }
 
 impl Counters {
@@ -430,7 +430,7 @@ pub fn limit_bytes(config: &SinkConfig) -> usize {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use visiond_flow::testing::{door_message, sized_message};
+    use visiond_message::testing::{door_message, sized_message};
     use visiond_system::testing::{hang, never};
 
     use super::*;
@@ -456,7 +456,8 @@ mod tests {
 
     /// Queued, taken, dropped because it was full, failed and unsent.
     fn counts(queue: &Queue) -> [u64; 5] {
-        let Counters { queued, taken, dropped_full, failed, unsent, .. } = &queue.counters;
+        let (taken, SinkCounters { queued, dropped_full, failed, unsent, .. }) =
+            (&queue.counters.taken, &queue.counters.shown);
         [queued, taken, dropped_full, failed, unsent].map(|counter| counter.load(Ordering::Relaxed))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_flow::message::Published;
+use visiond_message::Published;
 
 #[derive(Debug)]
 pub struct CameraRateLimit {
@@ -77,7 +77,7 @@ impl CameraRateLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_flow::testing::door_message as message;
+    use visiond_message::testing::door_message as message;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn thirty_days_are_thinned_to_the_rate_and_every_message_is_counted() {
         let (mut rate_limit, start) = (CameraRateLimit::new(0.5), Instant::now());
-        let (door, gate) = (message(0, 0), visiond_flow::testing::message("gate", &[]));
+        let (door, gate) = (message(0, 0), visiond_message::testing::message("gate", &[]));
         let cameras = [door, Arc::new(gate)].map(|message| Arc::new(Published::new(message)));
         let (mut offered, mut out, mut replaced) = (0_u64, 0, 0);
         // Two cameras with a message a second each, of which every second one is due; an hour without a camera a day.

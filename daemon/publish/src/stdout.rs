@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use visiond_flow::trace;
 use visiond_system::outage::{Outage, explain};
+use visiond_telemetry::trace;
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
@@ -173,8 +173,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use visiond_config::types::WhenFull;
-    use visiond_flow::message::Published;
-    use visiond_flow::testing::door_message as message;
+    use visiond_message::Published;
+    use visiond_message::testing::door_message as message;
     use visiond_system::stop::Stop;
     use visiond_system::testing::TinyDisk;
     use visiond_system::testing::{finishes, hang, wait_until};

@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::{SinkConfig, SinkKind, UnixSinkConfig};
-use visiond_flow::message::Published;
-use visiond_flow::trace;
+use visiond_message::Published;
 use visiond_system::unix_socket::{self, SocketError, SocketFile};
 use visiond_system::wake_pipe::WakePipe;
+use visiond_telemetry::trace;
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
@@ -293,7 +293,7 @@ mod tests {
 
     use std::io::{BufRead, BufReader};
 
-    use visiond_flow::testing::door_message;
+    use visiond_message::testing::door_message;
 
     use super::*;
 

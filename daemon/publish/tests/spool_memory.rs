@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use visiond_config::types::{Config, SinkConfig};
-use visiond_flow::testing::sized_message;
+use visiond_message::testing::sized_message;
 use visiond_publish::{Publisher, SinkContext};
 use visiond_system::stop::Stop;
 use visiond_system::testing::{hang, wait_until};

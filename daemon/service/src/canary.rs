@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::{Dim, TensorInfo};
-use visiond_flow::metrics::Phase;
 use visiond_kernels::buffer::UnifiedBuffer;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
@@ -17,6 +16,7 @@ use visiond_kernels::tensor::{ShapeText, TensorRef};
 use visiond_live::{Live, OwnedFrame};
 use visiond_pipeline::model_runner::{Fault, RunError};
 use visiond_system::exit;
+use visiond_telemetry::metrics::{Phase, cameras_of};
 
 use crate::error::CanaryError;
 use crate::loaded_model::LoadedModel;
@@ -95,7 +95,7 @@ pub fn prove(
 pub fn samples(live: &Live, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
     let until = Instant::now() + FRAME_TIMEOUT;
     let lanes = live.lanes();
-    let running = lanes.iter().flat_map(|lane| &lane.cameras);
+    let running = cameras_of(&lanes).into_iter().map(|known| known.camera);
     let running = running.filter(|camera| cameras.contains(&&*camera.name) && camera.phase() == Phase::Streaming);
     let (mut samples, mut fps) = (Vec::new(), 0.0);
     for camera in running {

@@ -6,8 +6,12 @@ use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::{Card, CardError};
 use visiond_engine::detector::{Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions};
-use visiond_flow::message::{MaskFacts, MessageModel, ModelValues};
+use visiond_engine::heads::spec::{AttributeKind, AttributeSpec};
+use visiond_engine::heads::{Family, HeadSpec};
 use visiond_kernels::cuda::Device;
+use visiond_message::MessageModel;
+use visiond_pipeline::lane_result::{MaskFacts, ModelFacts};
+use visiond_telemetry::metrics::ModelValues;
 
 use crate::error::{ModelError, ServiceError};
 
@@ -81,15 +85,31 @@ impl LoadedModel {
         self.engine.tensorrt().map(|engine| engine.device())
     }
 
-    /// Returns what messages say about it and its `detector`.
-    pub fn facts(&self, detector: &Detector) -> MessageModel {
-        MessageModel {
-            name: self.name.clone(),
-            sha256: self.engine.file().sha256.clone(),
-            masks: self.masks,
-            skeleton: detector.skeleton().to_vec(),
+    /// Returns what the results of its `detector` refer to.
+    pub fn facts(&self, detector: &Detector) -> ModelFacts {
+        ModelFacts {
+            message: Arc::new(MessageModel {
+                name: self.name.clone(),
+                sha256: self.engine.file().sha256.clone(),
+                skeleton: detector.skeleton().to_vec(),
+            }),
+            labels: detector.labels().to_vec(),
             keypoint_names: detector.keypoint_names().to_vec(),
-            values: ModelValues::of(&self.card.head),
+            masks: self.masks,
+            values: Arc::new(values_of(&self.card.head)),
         }
+    }
+}
+
+/// Returns what a head gives besides detections.
+fn values_of(head: &HeadSpec) -> ModelValues {
+    let attributes = match head {
+        HeadSpec::Attributes(attributes) => attributes.as_slice(),
+        _ => &[],
+    };
+    let is_number = |attribute: &AttributeSpec| matches!(attribute.kind, AttributeKind::Number { .. });
+    ModelValues {
+        attributes: attributes.iter().map(|one| (one.name.as_str().into(), is_number(one))).collect(),
+        fractions: head.family() == Family::Semantic,
     }
 }

@@ -15,7 +15,7 @@ use visiond_kernels::cuda::Device;
 use visiond_live::Live;
 use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
-use visiond_pipeline::supervisor::{CameraSpec, LaneSpec};
+use visiond_pipeline::supervisor::{CameraSpec, LaneSpec, PipelineSpec};
 use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 
@@ -74,8 +74,8 @@ pub struct Pictures {
 pub struct PreparedConfig {
     /// The differences from the running configuration.
     pub changes: ConfigDiff,
-    /// A lane for each model that a camera uses.
-    pub lanes: Vec<LaneSpec>,
+    /// A lane for each model that a camera uses, and the cameras.
+    pub pipeline: PipelineSpec,
     /// The running configuration once the change is made.
     pub running: RunningConfig,
 }
@@ -111,12 +111,16 @@ impl PreparedConfig {
         if trial_frames.is_some() {
             keep_until_restart(&before.config, &mut config);
         }
-        let mut prepared = Self { changes, lanes: Vec::new(), running: RunningConfig::default() };
+        let mut prepared = Self { changes, pipeline: PipelineSpec::default(), running: RunningConfig::default() };
         for model in config.used_models() {
             prepared.add_lane(&config, model, before, &has_lane, trial_frames, stop)?;
         }
-        if prepared.lanes.is_empty() {
+        if prepared.pipeline.lanes.is_empty() {
             return Err(ServiceError::NoCamera);
+        }
+        let if_unusable = if trial_frames.is_some() { IfUnusable::Refuse } else { IfUnusable::Retry };
+        for camera in config.cameras.iter().filter(|camera| camera.enabled) {
+            prepared.add_camera(&config, camera, before, if_unusable)?;
         }
         prepared.running.config = config;
         Ok(prepared)
@@ -150,28 +154,30 @@ impl PreparedConfig {
                 self.changes.cameras.entry(camera.name.clone()).or_insert(Change::Changed);
             }
         }
-        let if_unusable = if trial_frames.is_some() { IfUnusable::Refuse } else { IfUnusable::Retry };
-        let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers, before, if_unusable));
-        let cameras = cameras.collect::<Result<_, _>>()?;
         let path = model.path.clone();
         self.running.models.push(RunningModel { name: Arc::clone(&name), path, files, facts, buffers });
-        self.lanes.push(LaneSpec { model: name, new_model: lane_model, cameras });
+        self.pipeline.lanes.push(LaneSpec { model: name, new_model: lane_model });
         Ok(())
     }
 
-    fn camera(
+    /// Adds a camera. Its frames are in the memory of its first model, so that the others may have to copy them.
+    fn add_camera(
         &mut self,
+        config: &Config,
         camera: &CameraConfig,
-        buffers: &Buffers,
         before: &RunningConfig,
         if_unusable: IfUnusable,
-    ) -> Result<CameraSpec, ServiceError> {
+    ) -> Result<(), ServiceError> {
         let name: Arc<str> = camera.name.as_str().into();
+        let models: Vec<Arc<str>> = config.models_of(camera).map(|model| model.name.as_str().into()).collect();
+        let first = self.running.models.iter().find(|model| models.first() == Some(&model.name));
+        let Some(first) = first else { return Ok(()) };
+        let buffers = first.buffers.for_lanes(models.len());
         let opens = self.changes.cameras.contains_key(&*name);
-        let open = opens.then(|| visiond_capture::opener(&camera.source, &name, buffers));
+        let open = opens.then(|| visiond_capture::opener(&camera.source, &name, &buffers));
         let preview = camera.source.preview().filter(|_| opens);
         let preview =
-            preview.map(|source| visiond_capture::opener(&source, &format!("{name}, preview").into(), buffers));
+            preview.map(|source| visiond_capture::opener(&source, &format!("{name}, preview").into(), &buffers));
         let pictures = match (&camera.annotate, self.changes.pictures.get(&*name)) {
             (None, _) => None,
             (Some(_), None) => before.pictures.iter().find(|pictures| pictures.camera == name).cloned(),
@@ -184,7 +190,9 @@ impl PreparedConfig {
         let annotator = pictures.as_ref().map(|pictures| Arc::clone(&pictures.annotator));
         self.running.pictures.extend(pictures);
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
-        Ok(CameraSpec { name, open, preview, max_fps: camera.max_fps, delivery, annotator })
+        let max_fps = camera.max_fps;
+        self.pipeline.cameras.push(CameraSpec { name, open, preview, max_fps, delivery, annotator, models });
+        Ok(())
     }
 }
 
@@ -227,7 +235,7 @@ fn load(
         backend,
     };
     let lane_model = LaneModel {
-        facts: Arc::new(model.facts(&detector)),
+        facts: model.facts(&detector),
         runner: Some(Box::new(detector)),
         batch_wait,
         build: Box::new(move || Ok(Box::new(model.detector()?))),

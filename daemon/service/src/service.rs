@@ -16,10 +16,9 @@ use std::time::{Duration, Instant};
 
 use visiond_config::diff::ConfigDiff;
 use visiond_config::types::{Config, StatusConfig};
-use visiond_flow::metrics::LaneView;
-use visiond_flow::sink_counts::SinkCounts;
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_live::Live;
+use visiond_message::status::SinkCounts;
 use visiond_pipeline::camera::RetryPolicy;
 use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext};
@@ -29,6 +28,7 @@ use visiond_system::exit::ExitError;
 use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_system::{logging, process};
+use visiond_telemetry::metrics::{LaneView, cameras_of};
 
 use crate::error::ServiceError;
 use crate::http_server::HttpServer;
@@ -94,7 +94,7 @@ pub struct SummaryParts {
 impl Service {
     /// Starts what `config` asks for; it publishes at most `messages`, if that is set.
     pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, ServiceError> {
-        let PreparedConfig { lanes, running, .. } =
+        let PreparedConfig { pipeline, running, .. } =
             PreparedConfig::new(config, &RunningConfig::default(), |_| false, None, stop)?;
         let live = Live::new();
         let context = SinkContext { live: Arc::clone(&live), device: running.config.device.resolved().into() };
@@ -115,7 +115,7 @@ impl Service {
             retry_policy: RetryPolicy::default(),
             stop: stop.clone(),
         };
-        let pipeline = Pipeline::start(lanes, context).map_err(ServiceError::System)?;
+        let pipeline = Pipeline::start(pipeline, context).map_err(ServiceError::System)?;
         let snapshot = RankedMutex::new(LockRank(5), Arc::new(Snapshot::new(&running, &pipeline)));
         live.set_lanes(pipeline.lanes());
         let state = RankedMutex::new(LockRank(1), ServiceState { running, pipeline });
@@ -142,7 +142,7 @@ impl Service {
             let state = self.state.lock();
             (state.running.clone(), state.pipeline.hold().ok_or_else(ending)?)
         };
-        let PreparedConfig { changes, lanes, running } =
+        let PreparedConfig { changes, pipeline, running } =
             PreparedConfig::new(config, &before, |model| hold.has(model), Some(&self.live), &self.stop)?;
         let sinks = self.publisher.prepare(&running.config.sinks, IfUnusable::Refuse)?;
         let serve = self.web.get().map(|server| server.prepare(&running.config.http)).transpose()?;
@@ -152,7 +152,7 @@ impl Service {
             return Err(ending());
         }
         let retired = self.publisher.change(sinks)?;
-        let pending_swaps = state.pipeline.change(lanes).map_err(|error| {
+        let pending_swaps = state.pipeline.change(pipeline).map_err(|error| {
             let _ = self
                 .broken
                 .set(format!("a reload was left half done: cannot start a thread or open a descriptor: {error}"));
@@ -264,8 +264,9 @@ impl Service {
             running.pictures.iter().map(|pictures| (pictures, pictures.annotator.close(deadline))).collect();
         let sinks = self.publisher.close(deadline);
         let views = pipeline.lanes();
-        let cameras = views.iter().flat_map(|view| &view.cameras).map(|camera| {
-            let summary = CameraSummary::new(&camera.name, camera.phase().name(), &camera.snapshot(), seconds);
+        let cameras = cameras_of(&views).into_iter().map(|known| {
+            let camera = known.camera;
+            let summary = CameraSummary::new(camera.snapshot(), seconds);
             match pictures.iter().find(|(pictures, _)| pictures.camera == camera.name) {
                 Some((pictures, counts)) => summary.with_pictures(&pictures.directory, counts.clone()),
                 None => summary,

@@ -13,14 +13,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use visiond_flow::trace::{self, MOST_SECONDS};
+use visiond_message::status::CameraStatus;
 use visiond_service::reload::{Preview, Proposal};
 use visiond_system::logging::tail;
+use visiond_telemetry::metrics::cameras_of;
+use visiond_telemetry::trace::{self, MOST_SECONDS};
 
 use crate::errors::{Problem, no_camera};
 use crate::guard::Trusted;
 use crate::state::AppState;
-use crate::status::report::{CameraFacts, StatusReport};
+use crate::status::report::StatusReport;
 
 /// The description of the API, in OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
@@ -44,12 +46,12 @@ pub async fn status(State(state): State<AppState>) -> Json<StatusReport> {
 }
 
 /// `GET /api/v1/cameras`
-pub async fn cameras(State(state): State<AppState>) -> Json<Vec<CameraFacts>> {
+pub async fn cameras(State(state): State<AppState>) -> Json<Vec<CameraStatus>> {
     Json(state.status.observe().cameras)
 }
 
 /// `GET /api/v1/cameras/{name}`
-pub async fn camera(State(state): State<AppState>, Path(name): Path<String>) -> Result<Json<CameraFacts>, Problem> {
+pub async fn camera(State(state): State<AppState>, Path(name): Path<String>) -> Result<Json<CameraStatus>, Problem> {
     let cameras = state.status.observe().cameras;
     cameras.into_iter().find(|camera| camera.name == name).map(Json).ok_or_else(|| no_camera(&name))
 }
@@ -80,7 +82,8 @@ pub async fn detections(State(state): State<AppState>) -> Response {
 /// Returns the names of the cameras that run.
 fn names(state: &AppState) -> impl Iterator<Item = String> + use<> {
     let lanes = state.live.lanes();
-    lanes.into_iter().flat_map(|lane| lane.cameras).map(|camera| camera.name.to_string())
+    let cameras: Vec<_> = cameras_of(&lanes).iter().map(|known| known.camera.name.to_string()).collect();
+    cameras.into_iter()
 }
 
 /// `GET /api/v1/config`: the configuration in force, with every default, and `***` for what looks like a secret.

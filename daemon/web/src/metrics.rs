@@ -8,15 +8,15 @@ mod text_format;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use visiond_flow::message::PlainAttribute;
-use visiond_flow::metrics::{GpuSnapshot, Phase, Stage};
-use visiond_flow::sink_counts::{SinkCounts, SpoolCounts};
+use visiond_message::PlainAttribute;
+use visiond_message::status::{CameraStatus, GpuSnapshot, LabelFacts, ModelStatus, SinkCounts, SpoolCounts};
 use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::JetsonSummary;
+use visiond_telemetry::metrics::{Phase, Stage};
 
 use self::text_format::{COUNTER, Column, GAUGE, HISTOGRAM, MetricsText, flag};
 use crate::state::AppState;
-use crate::status::report::{CameraFacts, HttpCounts, LabelFacts, ModelFacts, StatusReport};
+use crate::status::report::{HttpCounts, StatusReport};
 
 /// The media type of what [`render`] returns.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -51,7 +51,7 @@ fn daemon(page: &mut MetricsText, seen: &StatusReport) {
     page.single(GAUGE, "visiond_reload_last_applied", help, flag(applied));
 }
 
-fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
+fn cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
     let help = "Size and format of a camera's frames, how the driver passes them or what decodes them, and the model that runs on them.";
     let mut info = page.family(GAUGE, "visiond_camera_info", help);
     for camera in cameras {
@@ -74,7 +74,7 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
         phases.add(&[("camera", &camera.name), ("phase", phase)], flag(camera.phase == phase));
     }
     let by_name: Vec<_> = cameras.iter().map(|camera| (camera.name.as_str(), camera)).collect();
-    let columns: [Column<CameraFacts>; 3] = [
+    let columns: [Column<CameraStatus>; 3] = [
         (GAUGE, "visiond_camera_frames_per_second", "Messages per second over the last five seconds.", |camera| {
             camera.fps
         }),
@@ -127,7 +127,7 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraFacts]) {
             family.add(&[("camera", &camera.name), ("attribute", name), ("label", label)], 1.0);
         }
     }
-    let columns: [Column<CameraFacts>; 5] = [
+    let columns: [Column<CameraStatus>; 5] = [
         (COUNTER, "visiond_camera_truncated_masks_total", "Masks that were too much for their message.", |camera| {
             camera.truncated_masks as f64
         }),
@@ -163,7 +163,7 @@ fn decimal(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }
 
-fn stages(page: &mut MetricsText, cameras: &[CameraFacts]) {
+fn stages(page: &mut MetricsText, cameras: &[CameraStatus]) {
     let total = Stage::Total.name();
     let help = "Duration of each stage of processing a frame.";
     let mut family = page.family(HISTOGRAM, "visiond_stage_duration_seconds", help);
@@ -179,7 +179,7 @@ fn stages(page: &mut MetricsText, cameras: &[CameraFacts]) {
     }
 }
 
-fn models(page: &mut MetricsText, models: &[ModelFacts]) {
+fn models(page: &mut MetricsText, models: &[ModelStatus]) {
     let help = "File, backend, frame memory and input of a model.";
     let mut info = page.family(GAUGE, "visiond_model_info", help);
     for model in models {
@@ -194,7 +194,7 @@ fn models(page: &mut MetricsText, models: &[ModelFacts]) {
         info.add(&labels, 1.0);
     }
     let by_name: Vec<_> = models.iter().map(|model| (model.name.as_str(), model)).collect();
-    let columns: [Column<ModelFacts>; 3] = [
+    let columns: [Column<ModelStatus>; 3] = [
         (COUNTER, "visiond_model_runs_total", "Runs of a model, successful or not.", |model| model.runs as f64),
         (COUNTER, "visiond_model_errors_total", "Frames and runs that failed.", |model| model.errors as f64),
         (COUNTER, "visiond_model_rebuilds_total", "Times a model was loaded again.", |model| model.rebuilds as f64),

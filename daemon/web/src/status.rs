@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use visiond_flow::histogram::HistogramSnapshot;
-use visiond_flow::metrics::{CameraMetrics, DropCause, LaneView, Phase, Stage};
+use visiond_live::PreviewStatus;
+use visiond_message::status::{CameraStatus, ModelStatus, PreviewFacts, StageFacts};
 use visiond_service::{RunningModel, Service, Snapshot};
 use visiond_system::process::{ProcessFacts, age};
 use visiond_system::thermal::Thermals;
+use visiond_telemetry::histogram::HistogramSnapshot;
+use visiond_telemetry::metrics::{CameraLanes, CameraSnapshot, Counter, LaneView, Phase, Stage, cameras_of};
 
 use self::recent::RecentStages;
-use self::report::{
-    CameraFacts, HttpCounts, LabelFacts, ModelFacts, PreviewFacts, ReloadHistory, StageFacts, StatusReport, rfc3339,
-};
+use self::report::{HttpCounts, ReloadHistory, StatusReport, rfc3339};
 
 /// The longest time in each bucket of a stage, in microseconds; one more bucket holds the rest.
 pub const BUCKETS_US: [u64; 18] = [
@@ -67,7 +67,7 @@ impl StatusCollector {
         let snapshot = self.service.snapshot();
         let not_ready = not_ready(&snapshot.lanes);
         self.recent.keep(&snapshot.lanes);
-        let cameras = snapshot.lanes.iter().flat_map(|lane| lane.cameras.iter().map(move |camera| (lane, camera)));
+        let cameras = cameras_of(&snapshot.lanes);
         StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             device: self.device.clone(),
@@ -80,7 +80,7 @@ impl StatusCollector {
             config: self.config.display().to_string(),
             reloads: self.reloads.facts(),
             process: ProcessFacts::now(),
-            cameras: cameras.map(|(lane, camera)| self.camera(&snapshot, &lane.lane.name, camera)).collect(),
+            cameras: cameras.iter().map(|known| self.camera(&snapshot, known)).collect(),
             models: snapshot.models.iter().zip(&snapshot.lanes).map(|(model, lane)| model_facts(model, lane)).collect(),
             sinks: self.service.sinks(),
             http: self.http.facts(),
@@ -93,54 +93,35 @@ impl StatusCollector {
         not_ready(&self.service.snapshot().lanes)
     }
 
-    fn camera(&self, snapshot: &Snapshot, model: &str, camera: &Arc<CameraMetrics>) -> CameraFacts {
-        let total = camera.snapshot();
+    fn camera(&self, snapshot: &Snapshot, known: &CameraLanes<'_>) -> CameraStatus {
+        let camera = known.camera;
+        let CameraSnapshot { mut status, stages, .. } = camera.snapshot();
         let phase = camera.phase();
-        let mut labels: Vec<_> = total
-            .labels
-            .iter()
-            .map(|(label, count)| LabelFacts { label: label.to_string(), total: count.total, newest: count.newest })
-            .collect();
-        labels.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.label.cmp(&b.label)));
-        let frame = total.frame.unwrap_or_default();
-        let recent = self.recent.of(camera, &total.stages);
-        let stages = Stage::ALL.iter().zip(&total.stages).zip(&recent);
+        let recent = self.recent.of(camera, &stages);
+        let stages = Stage::ALL.iter().zip(&stages).zip(&recent);
         // The newest message of a camera that is away is an old one.
         let latest = self.service.live().messages().latest(&camera.name).filter(|_| phase == Phase::Streaming);
-        let latest = latest.as_ref().map(|published| &**published.message());
-        let covered = latest.iter().flat_map(|message| &message.detections);
-        let attributes = latest.iter().flat_map(|message| &message.attributes.0);
+        latest.iter().for_each(|published| status.add_newest(published.message()));
         let pictures = snapshot.pictures.iter().find(|pictures| pictures.camera == camera.name);
         let view = self.service.live().view(&camera.name);
-        CameraFacts {
-            name: camera.name.to_string(),
-            model: model.to_owned(),
+        CameraStatus {
+            model: known.models(),
             phase: phase.name().to_owned(),
-            reason: total.reason.filter(|_| matches!(phase, Phase::Waiting | Phase::Failed | Phase::Opening)),
-            width: frame.width,
-            height: frame.height,
-            format: frame.format.to_owned(),
-            io: total.io.map(str::to_owned),
-            decoder: total.decoder.map(str::to_owned),
-            fps: (camera.fps() * 10.0).round() / 10.0,
-            captured: total.captured,
-            published: total.published,
-            dropped: DropCause::ALL.iter().map(|cause| cause.name().to_owned()).zip(total.dropped).collect(),
-            restarts: total.restarts,
-            errors: total.errors,
-            detections: total.detections,
-            truncated_masks: total.truncated_masks,
-            labels,
-            fractions: covered.filter_map(|class| Some((class.label.to_string(), class.fraction?))).collect(),
-            attributes: attributes.map(|(name, attribute)| (name.to_string(), attribute.into())).collect(),
+            reason: status.reason.filter(|_| matches!(phase, Phase::Waiting | Phase::Failed | Phase::Opening)),
             stages: stages.map(|((stage, all), recent)| (stage.name().to_owned(), stage_facts(all, recent))).collect(),
-            copied_bytes: total.copied_bytes,
-            capture_cpu_s: total.capture_cpu_ns as f64 / 1e9,
             watchers: view.watchers() as u64,
-            preview: view.preview().map(PreviewFacts::new),
+            preview: view.preview().map(preview_facts),
             pictures: pictures.map(|pictures| pictures.annotator.counts()),
+            ..status
         }
     }
+}
+
+/// Returns the facts of a preview.
+pub fn preview_facts(status: PreviewStatus) -> PreviewFacts {
+    let (width, height) = status.size.unwrap_or_default();
+    let reason = status.reason.map(|reason| reason.to_string());
+    PreviewFacts { phase: status.phase.name().to_owned(), reason, width, height }
 }
 
 fn not_ready(lanes: &[LaneView]) -> Vec<String> {
@@ -162,9 +143,9 @@ fn stage_facts(times: &HistogramSnapshot, recent: &HistogramSnapshot) -> StageFa
     }
 }
 
-fn model_facts(model: &RunningModel, view: &LaneView) -> ModelFacts {
+fn model_facts(model: &RunningModel, view: &LaneView) -> ModelStatus {
     let lane = &view.lane;
-    ModelFacts {
+    ModelStatus {
         name: lane.name.to_string(),
         file: model.path.display().to_string(),
         sha256: model.facts.sha256.clone(),
@@ -172,9 +153,7 @@ fn model_facts(model: &RunningModel, view: &LaneView) -> ModelFacts {
         memory: model.buffers.memory.kind().name().to_owned(),
         input: model.facts.input.clone(),
         activity: lane.activity().name().to_owned(),
-        runs: lane.runs.get(),
-        errors: lane.errors.get(),
-        rebuilds: lane.rebuilds.get(),
         gpu: lane.gpu(),
+        ..lane.counters.read(Counter::get)
     }
 }

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use visiond_config::types::PictureFormat;
-use visiond_flow::frame::FramePool;
-use visiond_flow::testing::door_message as message;
-use visiond_flow::timestamp::{Instant as Marks, Timestamp};
+use visiond_frames::frame::FramePool;
+use visiond_frames::timestamp::{Instant as Marks, Timestamp};
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_message::testing::door_message as message;
 use visiond_system::testing::{TinyDisk, finishes, hang, make_fifo, wait_until};
 
 use super::*;

@@ -3,7 +3,7 @@
 use image::Rgb;
 use std::sync::Arc;
 
-use visiond_flow::message::{KeypointMessage, LabelMessage, MessageModel};
+use visiond_message::{KeypointMessage, LabelMessage, MessageModel};
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn detection(class_id: u32, label: &str, score: f32, [x, y, width, height]: [f32
 }
 
 fn drawn(picture: &mut RgbImage, detections: &[DetectionMessage], skeleton: &[[u32; 2]]) {
-    let mut message = visiond_flow::testing::message("a", &[]);
+    let mut message = visiond_message::testing::message("a", &[]);
     message.detections = detections.to_vec();
     message.model = Arc::new(MessageModel { skeleton: skeleton.to_vec(), ..MessageModel::default() });
     draw(picture, &message);
@@ -93,7 +93,7 @@ fn on_a_picture_of_another_size_everything_is_drawn_at_its_scaled_place() {
     let corners = [[200.0, 20.0], [280.0, 20.0], [280.0, 100.0], [200.0, 100.0]];
     let oriented = OrientedMessage { x: 0.0, y: 0.0, width: 0.0, height: 0.0, angle: 0.0, corners };
     let turned = DetectionMessage { oriented: Some(oriented), ..detection(4, "car", 0.9, [200.0, 20.0, 80.0, 80.0]) };
-    let mut message = visiond_flow::testing::message("a", &[]);
+    let mut message = visiond_message::testing::message("a", &[]);
     (message.frame.width, message.frame.height) = (320, 120);
     message.detections = vec![turned, all];
     let mut picture = RgbImage::new(640, 480);
@@ -289,7 +289,7 @@ fn attributes_are_lines_one_below_the_other_and_stay_inside() {
     for size in [(1, 1), (20, 10), (3840, 2160)] {
         assert_eq!(texts(size).len(), 5);
     }
-    let mut message = visiond_flow::testing::message("a", &[]);
+    let mut message = visiond_message::testing::message("a", &[]);
     message.attributes = attributes.clone();
     let mut picture = RgbImage::new(640, 480);
     draw(&mut picture, &message);

@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use visiond_config::types::Pace;
-use visiond_flow::clock::SystemClock;
+use visiond_frames::clock::SystemClock;
 use visiond_kernels::color::{ColorMatrix, GreyLevels};
 use visiond_kernels::frame::PixelFormat;
 use visiond_system::testing::{HANG, stopped_while_it_waits};
 
-use visiond_flow::frame::Frame;
+use visiond_frames::frame::Frame;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Answers of hostile cameras, for `tests/fuzz`.
 
-use visiond_flow::clock;
-use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_frames::clock;
+use visiond_frames::clock::simulated::SimulatedClock;
 
 use super::{MOST_HEAD_BYTES, head_end, parse};
 

@@ -7,7 +7,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use visiond_flow::clock::SystemClock;
+use visiond_frames::clock::SystemClock;
 use visiond_system::testing::{EVER, finishes, hang, never, while_it_waits};
 
 use super::*;

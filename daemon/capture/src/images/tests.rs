@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use visiond_flow::clock::SystemClock;
-use visiond_flow::clock::simulated::SimulatedClock;
-use visiond_flow::frame::Frame;
+use visiond_frames::clock::SystemClock;
+use visiond_frames::clock::simulated::SimulatedClock;
+use visiond_frames::frame::Frame;
 use visiond_kernels::buffer::KEPT_BYTES;
 use visiond_system::testing::{EVER, stopped_while_it_waits};
 

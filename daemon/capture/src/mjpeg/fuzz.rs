@@ -1,7 +1,7 @@
 //! Answers of hostile cameras, for `tests/fuzz`.
 
-use visiond_flow::clock;
-use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_frames::clock;
+use visiond_frames::clock::simulated::SimulatedClock;
 
 use super::JpegScanner;
 use super::jpeg_scanner::MOST_JPEG_BYTES;

@@ -5,8 +5,8 @@
 //! end is known when its last byte comes. Only for pictures without the end marker, a length in the lines before them counts.
 
 use memchr::memchr;
-use visiond_flow::metrics::LossCause;
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::frame::LossCause;
+use visiond_frames::timestamp::Timestamp;
 
 /// The most bytes of a picture.
 pub const MOST_JPEG_BYTES: usize = 16 << 20;

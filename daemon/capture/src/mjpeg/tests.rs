@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use visiond_flow::clock::SystemClock;
-use visiond_flow::frame::Frame;
+use visiond_frames::clock::SystemClock;
+use visiond_frames::frame::Frame;
 use visiond_kernels::jpeg::JpegDecoder;
 use visiond_system::testing::{EVER, HANG, finishes, while_it_waits};
 

@@ -13,7 +13,7 @@ use std::mem;
 use std::ops::Range;
 
 use memchr::memmem::Finder;
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::timestamp::Timestamp;
 
 use super::numbering::{Numbering, Position, RecoveryPoint, recovery_point};
 pub use visiond_rtsp::codec::Codec;

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 use visiond_config::types::Pace;
-use visiond_flow::clock;
+use visiond_frames::clock;
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{self, Child};
 use visiond_system::stop::Stop;

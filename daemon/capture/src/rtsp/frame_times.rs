@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use visiond_flow::timestamp::{Instant, Timestamp};
+use visiond_frames::timestamp::{Instant, Timestamp};
 
 use super::access_unit::Fate;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_config::types::DamagedFrames;
-use visiond_flow::clock::simulated::SimulatedClock;
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::simulated::SimulatedClock;
+use visiond_frames::clock::{self, Clock};
+use visiond_frames::frame::LossCause;
 
 use super::access_unit::{AccessUnit, Assembler, Codec, MAX_UNIT_BYTES};
 use super::frame_times::{CameraClock, PendingTimes};

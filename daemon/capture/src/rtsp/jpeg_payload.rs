@@ -9,7 +9,7 @@
 
 use std::mem;
 
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::timestamp::Timestamp;
 
 use super::access_unit::{Access, AccessUnit, Codec, Fate, MAX_UNIT_BYTES};
 

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use visiond_config::types::{DamagedFrames, VideoPixels};
-use visiond_flow::clock;
-use visiond_flow::frame::{Frame, FrameBytes};
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock;
+use visiond_frames::frame::{Frame, FrameBytes, LossCause};
 use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::color::{ColorDescription, YuvArithmetic};
 use visiond_kernels::cuda::Device;

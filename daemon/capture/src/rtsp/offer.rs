@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::RtspConfig;
-use visiond_flow::clock::Clock;
+use visiond_frames::clock::Clock;
 use visiond_rtsp::picture_size::picture_size;
 use visiond_rtsp::sdp::StreamDescription;
 use visiond_system::caught_panic::catch_panic;
@@ -224,7 +224,7 @@ impl Watched {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use visiond_flow::clock::{self, SystemClock};
+    use visiond_frames::clock::{self, SystemClock};
 
     use super::super::access_unit::{AccessUnit, Codec, Fate};
     use super::*;

@@ -50,7 +50,7 @@ fn is_bidirectional(nal: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use visiond_flow::clock::{self, simulated::SimulatedClock};
+    use visiond_frames::clock::{self, simulated::SimulatedClock};
 
     use super::super::access_unit::{Access, Fate};
     use super::*;

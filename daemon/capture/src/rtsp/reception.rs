@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::{Duration, Instant};
 
-use visiond_flow::timestamp::Timestamp;
+use visiond_frames::timestamp::Timestamp;
 use visiond_rtsp::RtpPacket;
 use visiond_rtsp::client::Media;
 use visiond_rtsp::codec::Codec;
@@ -186,7 +186,7 @@ impl StreamAssembler {
 
 #[cfg(test)]
 mod tests {
-    use visiond_flow::clock::{self, simulated::SimulatedClock};
+    use visiond_frames::clock::{self, simulated::SimulatedClock};
 
     use super::*;
 

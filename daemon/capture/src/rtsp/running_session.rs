@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use visiond_config::types::RtspTransport;
-use visiond_flow::clock::Clock;
+use visiond_frames::clock::Clock;
 use visiond_rtsp::client::ClientError;
 use visiond_system::caught_panic::catch_panic;
 use visiond_system::stop::Stop;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use url::Url;
 use visiond_config::types::RtspTransport;
-use visiond_flow::clock::{self, Clock};
+use visiond_frames::clock::{self, Clock};
 use visiond_rtsp::authentication::Authenticator;
 use visiond_rtsp::client::{Client, ClientError, Media, Phase, Transport};
 use visiond_rtsp::sdp::StreamDescription;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::{RtspConfig, RtspTransport};
-use visiond_flow::clock::Clock;
+use visiond_frames::clock::Clock;
 use visiond_system::stop::Stop;
 
 use super::super::buffers::Buffers;

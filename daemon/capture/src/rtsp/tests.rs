@@ -10,9 +10,8 @@ use std::process::{Child, Command, Stdio};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use visiond_config::types::{DamagedFrames, RtspTransport, VideoPixels};
-use visiond_flow::clock::simulated::SimulatedClock;
-use visiond_flow::frame::Frame;
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::simulated::SimulatedClock;
+use visiond_frames::frame::{Frame, LossCause};
 use visiond_system::testing::{HANG, finishes, wait_until, while_it_waits};
 
 use super::*;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use visiond_config::types::DamagedFrames;
-use visiond_flow::clock::Clock;
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::LossCause;
 use visiond_system::stop::Stop;
 
 use super::super::source::SourceError;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use image::{ExtendedColorType, ImageEncoder};
-use visiond_flow::clock::simulated::SimulatedClock;
-use visiond_flow::frame::Frame;
+use visiond_frames::clock::simulated::SimulatedClock;
+use visiond_frames::frame::Frame;
 use visiond_kernels::jpeg::JpegEncoder;
 use visiond_system::testing::{EVER, HANG, while_it_waits};
 
@@ -309,7 +309,7 @@ fn a_stop_ends_the_wait_for_an_answer_and_for_the_next_request() {
         answer(client, "200 OK", "", &jpeg(9))
     });
     let camera = SnapshotConfig { interval: Duration::from_secs(3600), ..config(&server.url("/")) };
-    let clock = Arc::new(visiond_flow::clock::SystemClock);
+    let clock = Arc::new(visiond_frames::clock::SystemClock);
     let mut source = SnapshotSource::open(&camera, &Buffers::host(3), clock).unwrap();
     frame(&mut source);
     let ended = while_it_waits(move |stop| source.next(stop).unwrap(), Stop::raise);

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use visiond_flow::clock::simulated::SimulatedClock;
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::frame::{Frame, FramePool};
-use visiond_flow::metrics::LossCause;
+use visiond_frames::clock::simulated::SimulatedClock;
+use visiond_frames::clock::{self, Clock};
+use visiond_frames::frame::{Frame, FramePool, LossCause};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_system::stop::Stop;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use visiond_config::types::{
     CommandConfig, CommandContainer, ImagesConfig, Pace, PatternConfig, SnapshotConfig, VideoConfig, VideoPixels,
 };
-use visiond_flow::metrics::LossCause;
+use visiond_frames::frame::LossCause;
 use visiond_kernels::color::ColorMatrix;
 use visiond_kernels::frame::PixelFormat;
 use visiond_system::stop::Stop;

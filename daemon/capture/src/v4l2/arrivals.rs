@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant as Moment;
 
 use visiond_config::types::V4l2Config;
-use visiond_flow::clock::{Clock, SystemClock};
+use visiond_frames::clock::{Clock, SystemClock};
 use visiond_system::stop::{Stop, Wake};
 
 use super::device::{Node, PixFormat};

@@ -1,8 +1,8 @@
 //! Converts a driver's timestamp into visiond's: which clock it is on, which instant it marks, and whether it is plausible.
 
 use v4l::v4l_sys as sys;
-use visiond_flow::clock::{self, Clock, WallWatch};
-use visiond_flow::timestamp::{Instant, Timestamp};
+use visiond_frames::clock::{self, Clock, WallWatch};
+use visiond_frames::timestamp::{Instant, Timestamp};
 
 use super::device::Node;
 use super::quirks::Quirk;
@@ -122,7 +122,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use visiond_flow::clock::simulated::SimulatedClock;
+    use visiond_frames::clock::simulated::SimulatedClock;
 
     const MONOTONIC: u32 = sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC;
 

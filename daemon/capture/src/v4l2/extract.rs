@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use v4l::v4l_sys as sys;
 use visiond_config::types::IoMode;
-use visiond_flow::frame::{FrameBytes, FramePool};
+use visiond_frames::frame::{FrameBytes, FramePool};
 use visiond_kernels::frame::{FrameError, FrameLayout};
 use visiond_kernels::jpeg::JpegDecoder;
 

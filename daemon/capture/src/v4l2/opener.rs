@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::V4l2Config;
-use visiond_flow::clock::SystemClock;
+use visiond_frames::clock::SystemClock;
 use visiond_system::stop::{Stop, Wake};
 
 use super::V4l2Source;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use std::{fmt, io, mem};
 
 use v4l::v4l2::vidioc;
-use visiond_flow::frame::{DriverBuffer, DriverMemory};
+use visiond_frames::frame::{DriverBuffer, DriverMemory};
 use visiond_kernels::buffer::{BufferError, Memory};
 use visiond_kernels::cuda::{CudaError, Device};
 

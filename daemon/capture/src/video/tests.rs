@@ -9,13 +9,13 @@ use std::sync::mpsc::{self, Receiver};
 
 use tempfile::TempDir;
 use visiond_config::types::VideoPixels;
-use visiond_flow::clock::SystemClock;
-use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_frames::clock::SystemClock;
+use visiond_frames::clock::simulated::SimulatedClock;
 use visiond_kernels::color::{ColorMatrix, ColorRange};
 use visiond_kernels::frame::PixelFormat;
 use visiond_system::testing::{EVER, HANG, stopped_while_it_waits};
 
-use visiond_flow::frame::Frame;
+use visiond_frames::frame::Frame;
 
 use super::*;
 use crate::tests::bgr;

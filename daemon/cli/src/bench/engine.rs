@@ -11,7 +11,7 @@ use visiond_capture::Buffers;
 use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::EngineError;
 use visiond_engine::tensorrt::{EngineBenchmark, Launch, RunTime, TrtEngine};
-use visiond_flow::frame::Frame;
+use visiond_frames::frame::Frame;
 use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_service::loaded_model::LoadedModel;
 use visiond_system::exit::{Exit, ExitError};

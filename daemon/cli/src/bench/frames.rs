@@ -5,7 +5,7 @@ use std::path::Path;
 
 use visiond_capture::Buffers;
 use visiond_config::types::{ImagesConfig, Pace, PatternConfig, SourceConfig, VideoConfig};
-use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
+use visiond_frames::frame::{Frame, FramePool, PooledBuffer};
 use visiond_kernels::buffer::{Memory, MemoryKind};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;

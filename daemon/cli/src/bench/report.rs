@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 
 use serde::Serialize;
-use visiond_flow::frame::Frame;
+use visiond_frames::frame::Frame;
 use visiond_system::process;
 
 use super::engine::EngineReport;

@@ -6,11 +6,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use visiond_annotate::picture_folder::encode;
 use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_config::types::PictureFormat;
-use visiond_flow::clock::{Clock, SystemClock};
-use visiond_flow::frame::Frame;
-use visiond_flow::message::rfc3339;
-use visiond_flow::metrics::LossCause;
-use visiond_flow::timestamp::{Instant, Timestamp};
+use visiond_frames::clock::{Clock, SystemClock};
+use visiond_frames::frame::{Frame, LossCause};
+use visiond_frames::timestamp::{Instant, Timestamp};
 use visiond_ground::atomic_write::write_atomically;
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::exit::{Exit, ExitError};
@@ -88,7 +86,7 @@ impl PngWriter {
                     let file = self.store(&layout, &bytes, sequence)?;
                     CaptureEvent::Frame {
                         sequence,
-                        captured_at: rfc3339(timestamp),
+                        captured_at: timestamp.rfc3339(),
                         monotonic_ns: timestamp.monotonic_ns,
                         instant: match timestamp.instant {
                             Instant::StartOfExposure => "start_of_exposure",

@@ -7,9 +7,9 @@ use visiond_annotate::draw::draw;
 use visiond_annotate::picture_folder::{encode, extension};
 use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_config::types::PictureFormat;
-use visiond_flow::message::Message;
 use visiond_ground::atomic_write::write_atomically;
 use visiond_kernels::frame::FrameView;
+use visiond_message::Message;
 use visiond_system::exit::ExitError;
 use visiond_system::outage::explain;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use visiond_capture::{HttpContent, HttpOffer, WatchedParts};
 use visiond_config::types::MjpegConfig;
-use visiond_flow::clock::SystemClock;
+use visiond_frames::clock::SystemClock;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::network::{CertificateReport, NetworkArgs, advice_and_snippet, cannot_ask, source_toml};

@@ -7,7 +7,7 @@ use serde::Serialize;
 use visiond_capture::{OfferedStream, RtspOffer, Watched};
 use visiond_config::quote;
 use visiond_config::types::{RtspConfig, RtspTransport};
-use visiond_flow::clock::SystemClock;
+use visiond_frames::clock::SystemClock;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::network::{CertificateReport, NetworkArgs, advice_and_snippet, cannot_ask, source_toml};

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use visiond_config::types::StatusConfig;
-use visiond_flow::metrics::LaneView;
 use visiond_pipeline::status_line::Reporter;
 use visiond_pipeline::watchdog::Watchdog;
 use visiond_service::Service;
@@ -13,6 +12,7 @@ use visiond_system::signals::{SignalRequest, Signals};
 use visiond_system::stop::{Stop, Wake};
 use visiond_system::systemd::{MoreTime, Notifier};
 use visiond_system::thermal::Thermals;
+use visiond_telemetry::metrics::LaneView;
 use visiond_web::status::StatusCollector;
 
 /// Time between two checks for readiness, until systemd has been notified.

@@ -17,7 +17,7 @@ use visiond_capture::v4l2::signal::{self, Input};
 use visiond_capture::v4l2::stream::IoRefusal;
 use visiond_capture::v4l2::stream::io_support::try_io_methods;
 use visiond_config::types::{CameraFormat, CameraName, ControlValue};
-use visiond_flow::clock::SystemClock;
+use visiond_frames::clock::SystemClock;
 use visiond_kernels::frame::BayerDepth;
 use visiond_system::stop::Stop;
 

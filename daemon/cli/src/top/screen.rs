@@ -5,9 +5,10 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, TableState};
+use visiond_message::status::CameraStatus;
 use visiond_system::logging::escape;
 use visiond_system::logging::tail::{self, Tail};
-use visiond_web::status::report::{CameraFacts, StatusReport};
+use visiond_web::status::report::StatusReport;
 
 use super::status::{self, Sort};
 use crate::text_table::TextTable;
@@ -95,11 +96,11 @@ impl Screen {
         }
     }
 
-    fn cameras(&self) -> Vec<&CameraFacts> {
+    fn cameras(&self) -> Vec<&CameraStatus> {
         self.sort.apply(&self.seen.cameras, self.reversed)
     }
 
-    fn chosen_at(&self, cameras: &[&CameraFacts]) -> Option<usize> {
+    fn chosen_at(&self, cameras: &[&CameraStatus]) -> Option<usize> {
         let chosen = self.chosen.as_ref()?;
         cameras.iter().position(|camera| camera.name == *chosen)
     }
@@ -218,8 +219,8 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use visiond_flow::sink_counts::{SinkCounts, SpoolCounts};
-    use visiond_web::status::report::ModelFacts;
+    use visiond_message::status::ModelStatus;
+    use visiond_message::status::{SinkCounts, SpoolCounts};
 
     fn drawn(screen: &Screen, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -228,7 +229,7 @@ mod tests {
     }
 
     fn answer(names: &[&str], line: u64) -> StatusAnswer {
-        let camera = |name: &&str| CameraFacts { name: (*name).to_owned(), ..CameraFacts::default() };
+        let camera = |name: &&str| CameraStatus { name: (*name).to_owned(), ..CameraStatus::default() };
         let seen = StatusReport { cameras: names.iter().map(camera).collect(), ..StatusReport::default() };
         let message = format!("line {line} \x1b[2J");
         let line = tail::Line { number: line, message, ..tail::Line::default() };
@@ -278,7 +279,7 @@ mod tests {
     fn at_70_x_20_the_total_of_the_chosen_camera_and_the_keys_are_seen() {
         let mut screen = Screen::new("unix:/x".to_owned(), Sort::Age);
         let (mut seen, tail) = answer(&["door", "gate", "yard"], 1);
-        seen.models = vec![ModelFacts::default(); 2];
+        seen.models = vec![ModelStatus::default(); 2];
         seen.sinks = vec![SinkCounts::default(); 2];
         screen.take(Ok((seen, tail)));
         screen.choose(1);

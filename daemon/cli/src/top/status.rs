@@ -1,10 +1,10 @@
 //! The daemon's status as lines and tables, for the terminal and for text output.
 
 use clap::ValueEnum;
-use visiond_flow::metrics::{Phase, Stage};
-use visiond_flow::sink_counts::SinkCounts;
+use visiond_message::status::{CameraStatus, SinkCounts, StageFacts};
 use visiond_pipeline::status_line::millis;
-use visiond_web::status::report::{CameraFacts, StageFacts, StatusReport};
+use visiond_telemetry::metrics::{Phase, Stage};
+use visiond_web::status::report::StatusReport;
 
 use crate::text_table::TextTable;
 
@@ -33,7 +33,7 @@ impl Sort {
     }
 
     /// Returns the cameras in this order; `reversed` reverses it.
-    pub fn apply(self, cameras: &[CameraFacts], reversed: bool) -> Vec<&CameraFacts> {
+    pub fn apply(self, cameras: &[CameraStatus], reversed: bool) -> Vec<&CameraStatus> {
         let mut sorted: Vec<_> = cameras.iter().collect();
         match self {
             Self::Config => {}
@@ -50,16 +50,16 @@ impl Sort {
 }
 
 /// Returns the statistics of a frame's age at publishing.
-pub fn total(camera: &CameraFacts) -> StageFacts {
+pub fn total(camera: &CameraStatus) -> StageFacts {
     camera.stages.get(Stage::Total.name()).cloned().unwrap_or_default()
 }
 
-fn dropped(camera: &CameraFacts) -> u64 {
+fn dropped(camera: &CameraStatus) -> u64 {
     camera.dropped.values().sum()
 }
 
 /// Returns the share of dropped frames among those published or dropped, in per cent.
-fn dropped_percent(camera: &CameraFacts) -> String {
+fn dropped_percent(camera: &CameraStatus) -> String {
     let dropped = dropped(camera);
     let percent = 100.0 * dropped as f64 / (dropped + camera.published).max(1) as f64;
     if dropped > 0 && percent < 0.1 { "<0.1".to_owned() } else { format!("{percent:.1}") }
@@ -107,7 +107,7 @@ pub fn average_load(seen: &StatusReport) -> f64 {
 }
 
 /// Returns a table with a row for each camera.
-pub fn cameras(cameras: &[&CameraFacts]) -> TextTable {
+pub fn cameras(cameras: &[&CameraStatus]) -> TextTable {
     let head = ["CAMERA", "PHASE", ">FPS", ">P50 MS", ">P99 MS", ">PUBLISHED", ">DROPPED", ">%", "DETECTIONS"];
     let mut table = TextTable::new(&head);
     for camera in cameras {
@@ -166,7 +166,7 @@ fn state(sink: &SinkCounts) -> &'static str {
 }
 
 /// Returns a table with the times of each stage of a camera, the total first: a small terminal shows only the first rows.
-pub fn stages(camera: &CameraFacts) -> TextTable {
+pub fn stages(camera: &CameraStatus) -> TextTable {
     let mut table = TextTable::new(&["STAGE", ">P50 MS", ">P99 MS", ">P99 MS, EVER", ">MAX MS"]);
     let parts = Stage::ALL.into_iter().filter(|stage| *stage != Stage::Total);
     for stage in [Stage::Total].into_iter().chain(parts).map(Stage::name) {
@@ -178,13 +178,13 @@ pub fn stages(camera: &CameraFacts) -> TextTable {
 }
 
 /// Returns a line about a camera's format, drops and errors.
-pub fn camera_line(camera: &CameraFacts) -> String {
+pub fn camera_line(camera: &CameraStatus) -> String {
     let io = camera.io.as_ref().or(camera.decoder.as_ref()).map(|io| format!(", by {io}")).unwrap_or_default();
     let causes = camera.dropped.iter().filter(|(_, frames)| **frames > 0);
     let causes: Vec<_> = causes.map(|(cause, frames)| format!("{cause} {frames}")).collect();
     let causes =
         if causes.is_empty() { "nothing dropped".to_owned() } else { format!("dropped: {}", causes.join(", ")) };
-    let CameraFacts { name, width, height, format, model, errors, restarts, watchers, .. } = camera;
+    let CameraStatus { name, width, height, format, model, errors, restarts, watchers, .. } = camera;
     format!(
         "{name}: {width}x{height} {format}{io}, model {model}; {causes}; {errors} errors, reopened {restarts} times, \
          {watchers} viewers"
@@ -211,19 +211,19 @@ fn span(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_flow::sink_counts::SpoolCounts;
-    use visiond_web::status::report::LabelFacts;
+    use visiond_message::status::LabelFacts;
+    use visiond_message::status::SpoolCounts;
 
-    fn camera(name: &str, fps: f64, p99: u64, dropped: u64) -> CameraFacts {
+    fn camera(name: &str, fps: f64, p99: u64, dropped: u64) -> CameraStatus {
         let total = StageFacts { recent_p99_us: p99, ..StageFacts::default() };
-        CameraFacts {
+        CameraStatus {
             name: name.to_owned(),
             phase: "streaming".to_owned(),
             fps,
             stages: [("total".to_owned(), total)].into(),
             dropped: [("overload".to_owned(), dropped)].into(),
             labels: vec![LabelFacts { label: "dog".to_owned(), total: 3, newest: 2 }],
-            ..CameraFacts::default()
+            ..CameraStatus::default()
         }
     }
 
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn drops_are_a_share_of_the_frames_published_or_dropped() {
         let percent =
-            |published, dropped| dropped_percent(&CameraFacts { published, ..camera("door", 30.0, 0, dropped) });
+            |published, dropped| dropped_percent(&CameraStatus { published, ..camera("door", 30.0, 0, dropped) });
         assert_eq!(percent(0, 0), "0.0");
         assert_eq!(percent(75, 25), "25.0");
         assert_eq!(percent(1_000_000, 0), "0.0");

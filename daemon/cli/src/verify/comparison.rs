@@ -12,7 +12,7 @@ use visiond_engine::compare::{
 };
 use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions, ModelFile};
-use visiond_flow::frame::Frame;
+use visiond_frames::frame::Frame;
 use visiond_kernels::frame::FrameView;
 use visiond_service::{ServiceError, detector_exit, model_trial};
 use visiond_system::exit::{Exit, ExitError};

@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use visiond_engine::compare::{Agreement, MatchLimits, overlap};
 use visiond_engine::detector::Detection;
 use visiond_engine::heads::Family;
-use visiond_flow::frame::Frame;
+use visiond_frames::frame::Frame;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use tokio::time::timeout;
-use visiond_flow::message::{EmbeddingMessage, Message};
-use visiond_flow::testing::{message, sized_message};
+use visiond_message::testing::{message, sized_message};
+use visiond_message::{EmbeddingMessage, Message};
 use visiond_system::testing::{HANG, at_once};
 
 use super::*;

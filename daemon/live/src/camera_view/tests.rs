@@ -5,10 +5,11 @@
 use std::thread;
 use std::time::Duration;
 
-use visiond_flow::frame::FramePool;
-use visiond_flow::testing::{frame, message, pool};
+use visiond_frames::frame::FramePool;
+use visiond_frames::testing::{frame, pool};
 use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::jpeg::JpegDecoder;
+use visiond_message::testing::message;
 use visiond_system::testing::{HANG, at_once, hang, wait_until};
 
 use super::*;
@@ -217,16 +218,16 @@ fn a_frame_that_cannot_be_shown_costs_that_picture_alone() {
     let mut watch = view.watch(PictureStream::Shown, false).unwrap();
     // Eight bytes are its size, three its buffer's.
     let layout = copy_layout();
-    let frame = visiond_flow::frame::Frame {
+    let frame = visiond_frames::frame::Frame {
         layout,
         buffer: pool.take().unwrap().into(),
         sequence: 0,
-        timestamp: visiond_flow::clock::now(&SystemClock),
+        timestamp: visiond_frames::clock::now(&SystemClock),
         damaged: false,
         name: None,
     };
     view.offer(&Arc::new(frame), &Arc::new(message("door", &[])));
-    let good = visiond_flow::testing::pool(2);
+    let good = visiond_frames::testing::pool(2);
     let lane = Lane::start(&view, good, Duration::from_millis(2));
     assert!(block_on(async { tokio::time::timeout(HANG, watch.next()).await }).unwrap().is_some());
     lane.end();

@@ -5,9 +5,10 @@
 use std::thread;
 use std::time::Duration;
 
-use visiond_flow::frame::FramePool;
-use visiond_flow::testing::{door_message, frame, message, pool};
+use visiond_frames::frame::FramePool;
+use visiond_frames::testing::{frame, pool};
 use visiond_kernels::jpeg::JpegDecoder;
+use visiond_message::testing::{door_message, message};
 use visiond_system::testing::{HANG, stopped_while_it_waits, wait_until, while_it_waits};
 
 use super::*;

@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use visiond_capture::source::{Next, Source, SourceError, Worked};
-use visiond_flow::clock::Clock;
-use visiond_flow::frame::Frame;
-use visiond_flow::metrics::{CameraMetrics, DropCause};
-use visiond_flow::trace;
+use visiond_frames::clock::Clock;
+use visiond_frames::frame::Frame;
 use visiond_kernels::nvtx;
 use visiond_system::logging::{self, Subject};
 use visiond_system::process::CpuWatch;
 use visiond_system::stop::Stop;
+use visiond_telemetry::metrics::{CameraMetrics, DropCause};
+use visiond_telemetry::trace;
 
 use crate::frame_rate::FrameRate;
-use crate::lane::{LaneMailbox, QueuedFrame};
+use crate::lane::{LaneSlot, QueuedFrame};
 use crate::mailbox::Put;
 use crate::stream_threads::SharedStream;
 
@@ -31,8 +31,7 @@ pub struct CameraStream {
     pub(super) source: Box<dyn Source>,
     pub(super) frame_rate: FrameRate,
     pub(super) metrics: Arc<CameraMetrics>,
-    pub(super) mailbox: Arc<LaneMailbox>,
-    pub(super) slot: usize,
+    pub(super) slots: Vec<LaneSlot>,
     pub(super) sequence: Arc<AtomicU64>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) stop: Stop,
@@ -66,7 +65,8 @@ impl CameraStream {
         self.metrics.capture_cpu_ns.add(cpu.lap_ns());
     }
 
-    /// Puts a frame into the mailbox, or skips it; returns `false` if the mailbox wants no more.
+    /// Lends a frame to each lane, or skips it; returns `false` if no lane wants more. A frame that a busy lane does not get counts as
+    /// lost, although another lane may have it.
     pub(super) fn deliver(&mut self, mut frame: Frame) -> bool {
         // A driver that restarts its count must not make sequence numbers go back.
         frame.sequence = frame.sequence.saturating_add(self.base).max(self.sequence.load(Ordering::Relaxed));
@@ -79,14 +79,18 @@ impl CameraStream {
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
         let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
-        match self.mailbox.put(self.slot, QueuedFrame { frame, queued_ns }) {
-            Put::Stored => true,
-            Put::Displaced(_) => {
-                self.metrics.count_dropped(DropCause::Overload, 1);
-                true
+        let (frame, mut is_wanted) = (Arc::new(frame), false);
+        for LaneSlot { mailbox, number } in &self.slots {
+            match mailbox.put(*number, QueuedFrame { frame: Arc::clone(&frame), queued_ns }) {
+                Put::Stored => is_wanted = true,
+                Put::Displaced(_) => {
+                    self.metrics.count_dropped(DropCause::Overload, 1);
+                    is_wanted = true;
+                }
+                Put::Stopped(_) => {}
             }
-            Put::Stopped(_) => false,
         }
+        is_wanted
     }
 
     /// Has the source work up to [`MOST_IN_TURN`] times: see [`SharedStream::work`].
@@ -131,7 +135,7 @@ impl SharedStream for CameraStream {
 
     fn work(&mut self, is_readable: bool, cpu: &mut CpuWatch) -> Option<Instant> {
         logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
-        // The source ends with the error; the mailbox holds whole values at every call.
+        // The source ends with the error; the mailboxes hold whole values at every call.
         catch_unwind(AssertUnwindSafe(|| self.work_in_turn(is_readable, cpu))).unwrap_or_else(|_| {
             self.came = Some(Err(SourceError::transient("its thread panicked, see above")));
             None

@@ -8,13 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use visiond_capture::source::{Opener, SourceErrorKind, Worked};
-use visiond_flow::clock::{SystemClock, simulated::SimulatedClock};
-use visiond_flow::frame::FramePool;
-use visiond_flow::metrics::{DropCause, LossCause};
+use visiond_frames::clock::{SystemClock, simulated::SimulatedClock};
+use visiond_frames::frame::{FramePool, LossCause};
 use visiond_system::exit::Exit;
 use visiond_system::testing::{EVER, HANG, wait_until};
+use visiond_telemetry::metrics::DropCause;
 
 use super::*;
+use crate::lane::LaneMailbox;
 use crate::lane::testing;
 use crate::mailbox::{Batch, Delivery, Mailbox, TakeResult};
 
@@ -278,8 +279,7 @@ fn start_on(
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open,
-        mailbox: Arc::clone(&mailbox),
-        slot,
+        slots: vec![LaneSlot { mailbox: Arc::clone(&mailbox), number: slot }],
         sequence: Arc::clone(sequence),
         active_cameras: Arc::clone(&active_cameras),
         retry_policy,
@@ -599,8 +599,7 @@ fn another_reason_is_told_when_it_lasts() {
         Camera {
             metrics: Arc::new(CameraMetrics::new("door".into())),
             open: Box::new(|| Err(SourceError::transient("never called"))),
-            mailbox,
-            slot: 0,
+            slots: vec![LaneSlot { mailbox, number: 0 }],
             sequence: Arc::default(),
             active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
             retry_policy,
@@ -670,8 +669,7 @@ fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
     let camera = Camera {
         metrics,
         open: Box::new(Impatient { script: script.into(), is_device: false, pauses }),
-        mailbox: Arc::clone(&mailbox),
-        slot,
+        slots: vec![LaneSlot { mailbox: Arc::clone(&mailbox), number: slot }],
         sequence: Arc::default(),
         active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
         retry_policy: RetryPolicy::default(),

@@ -6,16 +6,36 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use visiond_engine::heads::FrameValues;
-use visiond_flow::metrics::CameraMetrics;
-pub use visiond_flow::testing::{frame, model_facts, pool};
+use visiond_frames::clock::SystemClock;
+pub use visiond_frames::testing::{frame, pool};
 use visiond_kernels::frame::FrameView;
+use visiond_message::Message;
+use visiond_telemetry::metrics::CameraMetrics;
 
 use super::*;
+use crate::collector::{MessageLimit, Outlet, PublishFn};
+use crate::mailbox::Delivery;
 
-/// A camera as a lane knows it.
-pub fn camera(metrics: &Arc<CameraMetrics>) -> Arc<LaneCamera> {
+/// Where the messages of a test's cameras go, at most `messages`.
+pub fn outlet(publish: PublishFn, messages: Option<u64>, clock: Arc<dyn Clock>, stop: &Stop) -> Arc<Outlet> {
+    Arc::new(Outlet { publish, message_limit: MessageLimit::new(messages, stop), clock })
+}
+
+/// The collector of a camera whose messages go to `outlet`.
+pub fn camera_to(outlet: &Arc<Outlet>, metrics: &Arc<CameraMetrics>) -> Arc<Collector> {
     let view = visiond_live::Live::new().view(&metrics.name);
-    Arc::new(LaneCamera { metrics: Arc::clone(metrics), annotator: None, view, delivery: Delivery::Lossless })
+    Arc::new(Collector::new(Arc::clone(metrics), None, view, Delivery::Lossless, Arc::clone(outlet)))
+}
+
+/// The collector of a camera whose messages go nowhere.
+pub fn camera(metrics: &Arc<CameraMetrics>) -> Arc<Collector> {
+    camera_to(&outlet(Arc::new(|_| ()), None, Arc::new(SystemClock), &Stop::new().unwrap()), metrics)
+}
+
+/// The facts of a fake model, whose classes are "class 0" and so on.
+pub fn facts(name: &str) -> ModelFacts {
+    let labels = (0..=255).map(|class| format!("class {class}").into()).collect();
+    ModelFacts { message: visiond_message::testing::model(name), labels, ..ModelFacts::default() }
 }
 
 /// The result of a fake model for a frame, by the frame's first pixel.
@@ -81,10 +101,6 @@ impl ModelRunner for Fake {
         self.in_flight.len()
     }
 
-    fn label(&self, class_id: u32) -> Arc<str> {
-        format!("class {class_id}").into()
-    }
-
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, RunError> {
         assert!((1..=self.batch).contains(&frames.len()), "a run has 1 to {} frames", self.batch);
         let pixels: Vec<u8> = frames.iter().map(|frame| frame.planes()[0].bytes[0]).collect();
@@ -139,7 +155,7 @@ impl ModelRunner for Fake {
     }
 }
 
-/// An publish whose messages a test receives.
+/// A publish function whose messages a test receives.
 pub fn message_channel() -> (PublishFn, Receiver<Arc<Message>>) {
     let (send, receive): (Sender<Arc<Message>>, _) = channel();
     let send = Mutex::new(send);

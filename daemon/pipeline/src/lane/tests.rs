@@ -5,14 +5,15 @@
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 
-use visiond_flow::clock::SystemClock;
-use visiond_flow::frame::FramePool;
-use visiond_flow::metrics::CameraMetrics;
+use visiond_frames::clock::SystemClock;
+use visiond_frames::frame::FramePool;
+use visiond_message::Message;
 use visiond_system::testing::{HANG, wait_until};
+use visiond_telemetry::metrics::CameraMetrics;
 
 use super::testing::*;
 use super::*;
-use crate::mailbox::{Mailbox, Put};
+use crate::mailbox::{Delivery, Mailbox, Put};
 
 /// A lane at work, and what a test needs to feed it.
 struct Bench {
@@ -43,30 +44,28 @@ fn start_with_runs(
     let metrics: Vec<_> = (0..cameras).map(|n| Arc::new(CameraMetrics::new(format!("cam{n}").into()))).collect();
     let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
     let (publish, messages) = message_channel();
+    let outlet = outlet(publish, message_limit, Arc::new(SystemClock), &stop);
     let lost = NeedsRestart::default();
     for (number, metrics) in metrics.iter().enumerate() {
-        assert_eq!(mailbox.add(camera(metrics), Delivery::Lossless), number);
+        assert_eq!(mailbox.add(camera_to(&outlet, metrics), Delivery::Lossless), number);
     }
     let lane = Lane {
         metrics: Arc::clone(&lane_metrics),
         mailbox: Arc::clone(&mailbox),
         model_swap: Arc::clone(&model_swap),
-        message_limit: Arc::new(MessageLimit::new(message_limit, &stop)),
         needs_restart: Arc::clone(&lost),
-        ..alone(publish, &stop)
+        ..alone(&stop)
     };
     let thread = std::thread::spawn(move || lane.run(fake_model("fake", batch, max_in_flight, act)));
     Bench { mailbox, model_swap, messages, cameras: metrics, lane: lane_metrics, stop, lost, thread }
 }
 
 /// A lane without cameras.
-fn alone(publish: PublishFn, stop: &Stop) -> Lane {
+fn alone(stop: &Stop) -> Lane {
     Lane {
         metrics: Arc::new(LaneMetrics::new("fake".into())),
         mailbox: Arc::default(),
         model_swap: Arc::default(),
-        publish,
-        message_limit: Arc::new(MessageLimit::new(None, stop)),
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
         end: stop.clone(),
@@ -77,7 +76,7 @@ fn alone(publish: PublishFn, stop: &Stop) -> Lane {
 /// A lane's fake model.
 fn fake_model(name: &str, batch: usize, max_in_flight: usize, act: fn(u8) -> Act) -> LaneModel {
     LaneModel {
-        facts: Arc::new(MessageModel { name: name.into(), sha256: "0".repeat(64), ..MessageModel::default() }),
+        facts: facts(name),
         runner: Some(Box::new(Fake::new(batch, max_in_flight, act))),
         batch_wait: Duration::ZERO,
         build: Box::new(move || Ok(Box::new(Fake::new(batch, max_in_flight, act)))),
@@ -87,7 +86,7 @@ fn fake_model(name: &str, batch: usize, max_in_flight: usize, act: fn(u8) -> Act
 impl Bench {
     fn put(&self, camera: usize, frame: Frame) {
         let queued_ns = SystemClock.monotonic_ns();
-        assert!(matches!(self.mailbox.put(camera, QueuedFrame { frame, queued_ns }), Put::Stored));
+        assert!(matches!(self.mailbox.put(camera, QueuedFrame { frame: Arc::new(frame), queued_ns }), Put::Stored));
     }
 
     fn end(self) -> (Vec<Arc<Message>>, Vec<Arc<CameraMetrics>>, Arc<LaneMetrics>) {
@@ -133,11 +132,11 @@ fn a_message_says_how_long_its_frame_was_captured_and_queued() {
     let (pool, metrics) = (pool(1), Arc::new(CameraMetrics::new("door".into())));
     let frame = frame(&pool, 7).unwrap();
     let captured_ns = frame.timestamp.monotonic_ns;
-    let queued = QueuedFrame { frame, queued_ns: captured_ns + 4_000_000 };
-    let work = receive(camera(&metrics), &model_facts(), queued, captured_ns + 9_500_000);
-    let timings = work.message.timings_us;
+    let queued = QueuedFrame { frame: Arc::new(frame), queued_ns: captured_ns + 4_000_000 };
+    let work = receive(camera(&metrics), queued, captured_ns + 9_500_000);
+    let timings = work.timings;
     assert_eq!((timings.capture, timings.queue, timings.total), (4_000, 5_500, 0));
-    assert_eq!((&*work.message.camera, work.message.sequence), ("door", 7));
+    assert_eq!((&*work.camera.metrics.name, work.facts.sequence), ("door", 7));
 }
 
 #[test]
@@ -232,15 +231,17 @@ fn a_model_that_fails_again_and_again_is_built_anew() {
 #[test]
 fn a_run_that_succeeds_makes_the_next_pause_short_again() {
     let (publish, messages) = message_channel();
-    let lane = alone(publish, &Stop::new().unwrap());
+    let stop = Stop::new().unwrap();
+    let lane = alone(&stop);
     let (mut runner, mut state) = (Fake::new(1, 1, |_| Act::See), LaneState::new(1, false));
     let pauses: Vec<_> = (0..5).map(|_| state.backoff.pause()).collect();
     state.failures = FAILURES_UNTIL_REBUILD - 1;
     let metrics = Arc::new(CameraMetrics::new("cam".into()));
-    let queued = QueuedFrame { frame: frame(&pool(1), 0).unwrap(), queued_ns: SystemClock.monotonic_ns() };
-    state.taken.push((camera(&metrics), queued));
-    lane.begin(&mut runner, &fake_model("fake", 1, 1, |_| Act::See).facts, &mut state);
-    assert!(lane.finish_oldest(&mut runner, &mut state) && messages.try_recv().is_ok());
+    let queued = QueuedFrame { frame: Arc::new(frame(&pool(1), 0).unwrap()), queued_ns: SystemClock.monotonic_ns() };
+    let outlet = outlet(publish, None, Arc::new(SystemClock), &stop);
+    state.taken.push((camera_to(&outlet, &metrics), queued));
+    lane.begin(&mut runner, &mut state);
+    assert!(lane.finish_oldest(&mut runner, &facts("fake"), &mut state) && messages.try_recv().is_ok());
     assert!(state.backoff.pause() <= pauses[1] && state.failures == 0, "{pauses:?}");
 }
 

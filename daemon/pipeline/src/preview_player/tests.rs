@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use visiond_capture::source::Source;
-use visiond_flow::clock::SystemClock;
-use visiond_flow::frame::FramePool;
+use visiond_frames::clock::SystemClock;
+use visiond_frames::frame::FramePool;
 use visiond_live::{CameraView, PictureStream, PreviewPhase};
 use visiond_system::exit::Exit;
 use visiond_system::testing::{EVER, wait_until};

@@ -5,8 +5,8 @@
 use std::sync::atomic::AtomicBool;
 
 use visiond_capture::source::{Next, Source, SourceError};
-use visiond_flow::frame::FramePool;
-use visiond_flow::message::Message;
+use visiond_frames::frame::FramePool;
+use visiond_message::Message;
 use visiond_system::testing::{HANG, hang, wait_until};
 
 use super::*;
@@ -67,6 +67,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         max_fps: None,
         delivery: Delivery::Lossless,
         annotator: None,
+        models: vec!["fake".into()],
     }
 }
 
@@ -78,18 +79,30 @@ fn stays(name: &str) -> CameraSpec {
         max_fps: None,
         delivery: Delivery::Lossless,
         annotator: None,
+        models: vec!["fake".into()],
     }
 }
 
-fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> Vec<LaneSpec> {
+fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> PipelineSpec {
     let make = || Box::new(Fake::new(1, 1, |_| Act::See));
     let new_model = with_model.then(|| LaneModel {
-        facts: testing::model_facts(),
+        facts: testing::facts("fake"),
         runner: Some(make()),
         batch_wait: Duration::ZERO,
         build: Box::new(move || Ok(make())),
     });
-    vec![LaneSpec { model: "fake".into(), new_model, cameras }]
+    PipelineSpec { lanes: vec![LaneSpec { model: "fake".into(), new_model }], cameras }
+}
+
+/// The lane "fake" that runs, and a new lane "two".
+fn with_lane_two(cameras: Vec<CameraSpec>) -> PipelineSpec {
+    let mut spec = lane(false, cameras);
+    spec.lanes.extend(lane(true, Vec::new()).lanes.into_iter().map(|lane| LaneSpec { model: "two".into(), ..lane }));
+    spec
+}
+
+fn looked_at_by(models: &[&str], camera: CameraSpec) -> CameraSpec {
+    CameraSpec { models: models.iter().map(|model| Arc::from(*model)).collect(), ..camera }
 }
 
 /// A pipeline with a camera called "a".
@@ -216,11 +229,10 @@ fn a_source_that_does_not_end_is_left_behind_and_the_next_goes_on_counting() {
 fn a_lane_that_is_asked_for_no_more_ends_and_the_others_go_on() {
     let mut bench = Bench::new();
     let hold = bench.pipeline.hold().unwrap();
-    let mut specs = lane(false, vec![stays("a")]);
-    specs.extend(
-        lane(true, vec![starts("b", &Arc::default())]).into_iter().map(|spec| LaneSpec { model: "two".into(), ..spec }),
-    );
-    bench.pipeline.change(specs).unwrap();
+    bench
+        .pipeline
+        .change(with_lane_two(vec![stays("a"), looked_at_by(&["two"], starts("b", &Arc::default()))]))
+        .unwrap();
     bench.see("b");
     let second = Arc::clone(&bench.pipeline.lanes()[1].lane);
     bench.pipeline.change(lane(false, vec![stays("a")])).unwrap();
@@ -228,6 +240,36 @@ fn a_lane_that_is_asked_for_no_more_ends_and_the_others_go_on() {
     wait_until("the lane to end", || second.activity() == Activity::Ended);
     bench.see("a");
     assert!(!bench.stop.is_raised());
+    bench.end();
+}
+
+#[test]
+fn a_camera_lends_each_frame_to_every_model_that_looks_at_it() {
+    let mut bench = Bench::new();
+    let (hold, orders) = (bench.pipeline.hold().unwrap(), Arc::default());
+    let both = looked_at_by(&["fake", "two"], starts("b", &orders));
+    bench.pipeline.change(with_lane_two(vec![stays("a"), both])).unwrap();
+    drop(hold);
+    // Each lane gives every frame: the pool of four buffers is never used up.
+    let (mut frames, mut looked) = (std::collections::BTreeMap::<u64, u32>::new(), 0);
+    while looked < 100 {
+        let message = bench.messages.recv_timeout(HANG).unwrap();
+        if &*message.camera == "b" {
+            *frames.entry(message.sequence).or_default() += 1;
+            looked += 1;
+        }
+    }
+    assert!(frames.range(..30).all(|(_, results)| *results == 2) && frames.len() >= 50, "{frames:?}");
+    let lanes = bench.pipeline.lanes();
+    let names = |lane: &LaneView| lane.cameras.iter().map(|camera| camera.name.to_string()).collect::<Vec<_>>();
+    assert_eq!((names(&lanes[0]), names(&lanes[1])), (vec!["a".to_owned(), "b".to_owned()], vec!["b".to_owned()]));
+    assert_eq!(lanes[1].cameras[0].snapshot().dropped_in_all(), 0);
+    // One of its models is asked for no more: the camera is opened again for the other one.
+    let hold = bench.pipeline.hold().unwrap();
+    bench.pipeline.change(lane(false, vec![stays("a"), starts("b", &Arc::default())])).unwrap();
+    drop(hold);
+    bench.see("b");
+    assert_eq!(bench.pipeline.lanes()[0].cameras.len(), 2);
     bench.end();
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use visiond_config::types::SinkConfig;
-use visiond_flow::message::Published;
+use visiond_message::Published;
 use visiond_system::outage::IfUnusable;
 
 use super::spool_writer::SpoolWriter;
@@ -218,7 +218,7 @@ mod tests {
     use std::path::Path;
 
     use visiond_config::types::Config;
-    use visiond_flow::testing::door_message;
+    use visiond_message::testing::door_message;
 
     use super::*;
 

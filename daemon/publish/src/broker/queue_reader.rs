@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::OptionFuture;
 use tokio::net::UnixStream;
 use visiond_config::types::SinkConfig;
-use visiond_flow::message::Published;
+use visiond_message::Published;
 use visiond_system::wake_pipe::WakePipe;
 
 use super::outbox::Outbox;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use visiond_config::types::SinkConfig;
-use visiond_flow::trace;
 use visiond_system::backoff::{Backoff, RateLimit};
 use visiond_system::outage::IfUnusable;
+use visiond_telemetry::trace;
 
 use super::outbox::Outbox;
 use super::queue_reader::{CLOSE_TIMEOUT, QueueReader};
@@ -572,8 +572,8 @@ mod tests {
 
     use std::path::Path;
 
-    use visiond_flow::message::Published;
-    use visiond_flow::testing::door_message;
+    use visiond_message::Published;
+    use visiond_message::testing::door_message;
     use visiond_system::stop::Stop;
 
     use super::*;

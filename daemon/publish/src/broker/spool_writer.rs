@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use visiond_config::types::SinkConfig;
-use visiond_flow::sink_counts::SpoolCounts;
+use visiond_message::status::SpoolCounts;
 use visiond_system::backoff::RateLimit;
 use visiond_system::outage::{IfUnusable, Outage, explain};
 use visiond_system::preflight::Certainty;

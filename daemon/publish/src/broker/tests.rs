@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind, WhenFull};
-use visiond_flow::message::Message;
+use visiond_message::Message;
 use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_system::testing::{never, wait_until};
@@ -18,8 +18,8 @@ use visiond_system::testing::{never, wait_until};
 use super::*;
 use crate::queue::Queue;
 use crate::sink::Sink;
-use visiond_flow::message::Published;
-use visiond_flow::testing::door_message as message;
+use visiond_message::Published;
+use visiond_message::testing::door_message as message;
 use visiond_system::testing::TinyDisk;
 
 /// How the broker behaves, and what it received.

@@ -1,38 +1,14 @@
 //! A camera's state: published when it has changed, and no more often than the configured interval.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use visiond_flow::message::{Message, PlainAttribute};
-use visiond_flow::metrics::{CameraMetrics, Phase};
+use visiond_message::status::CameraStatus;
+use visiond_message::{Message, StateMessage};
+use visiond_telemetry::metrics::Phase;
 
-/// The version in every state's `schema`; a change that breaks readers raises it.
-const SCHEMA: &str = "visiond-state/1";
 /// A frame rate that differs by less counts as unchanged for [`RATE_WAIT`].
 const RATE_STEP: f64 = 0.5;
 const RATE_WAIT: Duration = Duration::from_secs(10);
-
-/// A camera's state, published as JSON: see docs/mqtt.md.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StateMessage {
-    schema: &'static str,
-    camera: Arc<str>,
-    model: Arc<str>,
-    phase: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    fps: f64,
-    occupied: bool,
-    detections: u64,
-    counts: BTreeMap<Arc<str>, u64>,
-    /// The part of the frame that each class covers.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    fractions: BTreeMap<Arc<str>, f32>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    attributes: BTreeMap<Arc<str>, PlainAttribute>,
-}
 
 /// The sink's knowledge about one camera.
 #[derive(Debug, Default)]
@@ -44,45 +20,27 @@ pub struct StateTracker {
 }
 
 impl StateTracker {
-    /// Returns the camera's current state. A detection makes it occupied for `hold`.
+    /// Returns the current state of a camera with this newest message. A detection makes it occupied for `hold`.
     pub fn look(
         &mut self,
-        camera: &CameraMetrics,
-        model: &Arc<str>,
-        latest: Option<&Message>,
+        mut status: CameraStatus,
+        newest: Option<&Message>,
         hold: Duration,
         now: Instant,
     ) -> StateMessage {
-        let phase = camera.phase();
+        let streams = status.phase == Phase::Streaming.name();
         // The newest message of a camera that is away is an old one.
-        let latest = latest.filter(|_| phase == Phase::Streaming);
-        let total = camera.detections.get();
+        let newest = newest.filter(|_| streams);
+        newest.iter().for_each(|message| status.add_newest(message));
+        status.reason = status.reason.filter(|_| !streams);
+        let total = status.detections;
         // Detections from before this sink do not count.
         let new = self.detections.replace(total).is_some_and(|before| total > before);
-        if new || latest.is_some_and(|message| !message.detections.is_empty()) {
+        if new || newest.is_some_and(|message| !message.detections.is_empty()) {
             self.seen = Some(now);
         }
-        let (mut counts, mut fractions) = (BTreeMap::new(), BTreeMap::new());
-        for detection in latest.iter().flat_map(|message| &message.detections) {
-            *counts.entry(Arc::clone(&detection.label)).or_insert(0) += 1;
-            if let Some(fraction) = detection.fraction {
-                fractions.insert(Arc::clone(&detection.label), fraction);
-            }
-        }
-        let attributes = latest.iter().flat_map(|message| &message.attributes.0);
-        StateMessage {
-            schema: SCHEMA,
-            camera: Arc::clone(&camera.name),
-            model: Arc::clone(model),
-            phase: phase.name(),
-            reason: if phase == Phase::Streaming { None } else { camera.snapshot().reason },
-            fps: to_tenths(camera.fps()),
-            occupied: self.seen.is_some_and(|seen| now.saturating_duration_since(seen) <= hold),
-            detections: latest.map_or(0, |message| message.detections.len() as u64),
-            counts,
-            fractions,
-            attributes: attributes.map(|(name, attribute)| (Arc::clone(name), attribute.into())).collect(),
-        }
+        let occupied = self.seen.is_some_and(|seen| now.saturating_duration_since(seen) <= hold);
+        StateMessage::new(status, newest, occupied)
     }
 
     /// Whether to publish `state`, at the earliest `interval` after the last one. If so, it counts as published.
@@ -103,10 +61,6 @@ impl StateTracker {
     }
 }
 
-fn to_tenths(fps: f64) -> f64 {
-    (fps * 10.0).round() / 10.0
-}
-
 fn differs(before: &StateMessage, now: &StateMessage, since: Duration) -> bool {
     let rate = (before.fps - now.fps).abs();
     let same_rate = rate == 0.0 || (rate < RATE_STEP && since < RATE_WAIT);
@@ -118,10 +72,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use serde_json::{Value, json};
-    use visiond_flow::message::{AttributeMessage, LabelMessage};
+    use visiond_message::{AttributeMessage, LabelMessage};
+    use visiond_telemetry::metrics::CameraMetrics;
 
     use super::*;
-    use visiond_flow::testing::door_message as message;
+    use visiond_message::testing::door_message as message;
 
     /// A message with detections of these labels.
     fn message_of(sequence: u64, labels: &[&str]) -> Message {
@@ -132,16 +87,26 @@ mod tests {
         message
     }
 
+    /// A state of the camera with this newest message.
+    fn look(
+        tracker: &mut StateTracker,
+        camera: &CameraMetrics,
+        newest: Option<&Message>,
+        hold: Duration,
+        now: Instant,
+    ) -> StateMessage {
+        tracker.look(CameraStatus { model: "objects".to_owned(), ..camera.status() }, newest, hold, now)
+    }
+
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_camera_is_occupied_for_a_while_after_what_was_seen() {
-        let (camera, model) = (CameraMetrics::new("door".into()), "objects".into());
+        let camera = CameraMetrics::new("door".into());
         camera.enter(Phase::Streaming);
         let (mut tracker, start) = (StateTracker::default(), Instant::now());
-        let mut look = |message: Option<&Message>, at: u32| {
-            tracker.look(&camera, &model, message, 5 * SECOND, start + at * SECOND)
-        };
+        let mut look =
+            |message: Option<&Message>, at: u32| look(&mut tracker, &camera, message, 5 * SECOND, start + at * SECOND);
         assert!(!look(None, 0).occupied);
         let person = message_of(1, &["person", "dog", "person"]);
         camera.count_published(&person);
@@ -170,7 +135,7 @@ mod tests {
             camera.enter(phase);
             camera.set_reason(reason.map(Into::into));
             let message = message_of(1, &["person", "dog", "person"]);
-            let look = |message| StateTracker::default().look(&camera, &"m".into(), message, SECOND, Instant::now());
+            let look = |message| look(&mut StateTracker::default(), &camera, message, SECOND, Instant::now());
             for state in [look(None), look(Some(&message))] {
                 written = serde_json::to_value(&state).unwrap();
                 let errors: Vec<_> = validator.iter_errors(&written).map(|error| error.to_string()).collect();
@@ -202,7 +167,7 @@ mod tests {
 
     #[test]
     fn attributes_and_parts_of_the_frame_are_in_the_state() {
-        let (camera, model) = (CameraMetrics::new("door".into()), "m".into());
+        let camera = CameraMetrics::new("door".into());
         camera.enter(Phase::Streaming);
         let one = |label: &str| LabelMessage { label: label.into(), score: 0.5 };
         let mut message = message_of(1, &["road", "sky"]);
@@ -212,7 +177,7 @@ mod tests {
             ("age".into(), AttributeMessage::Number { value: 31.5 }),
             ("clothes".into(), AttributeMessage::Labels { labels: vec![one("hat"), one("coat")] }),
         ];
-        let look = |message| StateTracker::default().look(&camera, &model, message, SECOND, Instant::now());
+        let look = |message| look(&mut StateTracker::default(), &camera, message, SECOND, Instant::now());
         let state = serde_json::to_value(look(Some(&message))).unwrap();
         assert_eq!(state["attributes"], json!({ "gender": "female", "age": 31.5, "clothes": "hat, coat" }));
         assert_eq!(state["fractions"], json!({ "road": 0.25 }));
@@ -224,10 +189,10 @@ mod tests {
 
     #[test]
     fn a_state_goes_out_when_it_differs_and_not_too_often() {
-        let (camera, model) = (CameraMetrics::new("door".into()), "objects".into());
+        let camera = CameraMetrics::new("door".into());
         camera.enter(Phase::Streaming);
         let (mut tracker, start) = (StateTracker::default(), Instant::now());
-        let state = tracker.look(&camera, &model, None, SECOND, start);
+        let state = look(&mut tracker, &camera, None, SECOND, start);
         let mut due = |state: &StateMessage, ms: u64| tracker.due(state, SECOND, start + Duration::from_millis(ms));
         assert!(due(&state, 0), "the first");
         assert!(!due(&state, 5000), "the same");
@@ -244,11 +209,8 @@ mod tests {
 
     #[test]
     fn a_frame_rate_differs_by_half_a_frame_or_after_a_while() {
-        for (fps, published) in [(0.0, 0.0), (9.96, 10.0), (24.94, 24.9), (0.25, 0.3)] {
-            assert_eq!(to_tenths(fps), published);
-        }
-        let (camera, model) = (CameraMetrics::new("door".into()), "objects".into());
-        let state = StateTracker::default().look(&camera, &model, None, SECOND, Instant::now());
+        let camera = CameraMetrics::new("door".into());
+        let state = look(&mut StateTracker::default(), &camera, None, SECOND, Instant::now());
         let of = |fps| StateMessage { fps, ..state.clone() };
         for (fps, seconds, wanted) in [
             (10.0, 60.0, false),

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig};
-use visiond_flow::message::ModelValues;
-use visiond_flow::metrics::{CameraMetrics, Phase};
 use visiond_live::{Live, PictureStream};
+use visiond_message::status::CameraStatus;
+use visiond_telemetry::metrics::{CameraLanes, ModelValues, Phase, cameras_of};
 
 use super::camera_state::StateTracker;
 use super::codec::{Incoming, JSON, Publish};
@@ -28,8 +28,8 @@ const MOST_BYTES: usize = 8 << 20;
 const MOST_CLEARED: usize = 16 << 10;
 /// How many bytes they may have.
 const MOST_CLEARED_BYTES: usize = 2 << 20;
-/// How many topics a camera may have that only its model decides about.
-const MOST_UNDECIDED: usize = 1024;
+/// How many topics with ids of the first form visiond remembers of a camera.
+const MOST_FIRST: usize = 1024;
 /// Longer topics are not visiond's, in bytes.
 const LONGEST_TOPIC: usize = 1024;
 /// How long to receive what the broker retained earlier, after the last of it.
@@ -67,13 +67,14 @@ pub struct RetainedCameras {
 /// What is known of a camera.
 #[derive(Debug, Default)]
 struct Known {
-    model: Arc<str>,
-    /// What its model gives, by its last message; `None` before the first.
-    values: Option<ModelValues>,
+    /// The names of its models, with commas between.
+    models: Arc<str>,
+    /// What its models give besides detections.
+    values: Vec<Arc<ModelValues>>,
     /// The form of its ids in Home Assistant; `None` until the search for what the broker retains has ended, if that decides.
     ids: Option<Ids>,
-    /// Discovery topics that the broker retained, of which only the model says whether they are its.
-    undecided: BTreeSet<String>,
+    /// Discovery topics with ids of the first form that the broker retained.
+    first_topics: BTreeSet<String>,
     tracker: StateTracker,
 }
 
@@ -151,12 +152,11 @@ impl RetainedCameras {
             }
         }
         let mut there = BTreeSet::new();
-        for lane in self.live.lanes() {
-            for camera in &lane.cameras {
-                if self.is_chosen(&camera.name) {
-                    there.insert(Arc::clone(&camera.name));
-                    self.camera(session, camera, &lane.lane.name, now);
-                }
+        for known in cameras_of(&self.live.lanes()) {
+            let name = &known.camera.name;
+            if self.is_chosen(name) {
+                there.insert(Arc::clone(name));
+                self.camera(session, &known, now);
             }
         }
         let gone: Vec<_> = self.known.keys().filter(|name| !there.contains(*name)).cloned().collect();
@@ -208,7 +208,6 @@ impl RetainedCameras {
                 }
             }
             None if self.keep_first_ids(message) => {}
-            None if self.keep_undecided(topic) => {}
             None if !self.announced.contains_key(topic) && discovery::is_ours(&message.payload) => {
                 self.clear_later(topic.clone());
             }
@@ -254,21 +253,8 @@ impl RetainedCameras {
         let Some((_, known)) = found else { return false };
         known.ids = Some(Ids::First);
         self.stale = true;
-        if known.undecided.len() < MOST_UNDECIDED {
-            known.undecided.insert(message.topic.clone());
-        }
-        true
-    }
-
-    /// Whether only the model of a camera says if it has this discovery topic, and that model is not known yet.
-    fn keep_undecided(&mut self, topic: &str) -> bool {
-        let Some(discovery) = &self.discovery else { return false };
-        let mut open = self.known.iter_mut().filter(|(_, known)| known.values.is_none());
-        let ids = |known: &Known| known.ids.unwrap_or(Ids::Distinct);
-        let found = open.find(|(camera, known)| discovery.depends_on_model(camera, ids(known), topic));
-        let Some((_, known)) = found else { return false };
-        if known.undecided.len() < MOST_UNDECIDED {
-            known.undecided.insert(topic.to_owned());
+        if known.first_topics.len() < MOST_FIRST {
+            known.first_topics.insert(message.topic.clone());
         }
         true
     }
@@ -310,27 +296,22 @@ impl RetainedCameras {
         }
     }
 
-    fn camera(&mut self, session: &mut MqttSession, camera: &CameraMetrics, model: &Arc<str>, now: Instant) {
-        let name = &camera.name;
+    fn camera(&mut self, session: &mut MqttSession, of: &CameraLanes<'_>, now: Instant) {
+        let (camera, name, models) = (of.camera, &of.camera.name, of.models());
+        let values: Vec<_> = of.lanes.iter().map(|lane| lane.values()).collect();
         let known = self.known.entry(Arc::clone(name)).or_insert_with(|| {
             self.stale = true;
-            Known { model: Arc::clone(model), ..Known::default() }
+            Known::default()
         });
-        if known.model != *model {
-            (known.model, known.values) = (Arc::clone(model), None);
+        if *known.models != *models || known.values != values {
+            (known.models, known.values) = (models.into(), values);
             self.stale = true;
         }
-        let latest = self.live.messages().latest(name);
-        let latest = latest.as_ref().map(|published| &**published.message());
-        // The newest message may be the last of another model.
-        if let Some(message) = latest.filter(|message| message.model.name == **model)
-            && known.values.as_ref() != Some(&message.model.values)
-        {
-            known.values = Some(message.model.values.clone());
-            self.stale = true;
-        }
+        let status = CameraStatus { model: known.models.to_string(), ..camera.status() };
+        let newest = self.live.messages().latest(name);
+        let newest = newest.as_ref().map(|published| &**published.message());
         let tracker = &mut known.tracker;
-        let state = tracker.look(camera, model, latest, self.config.occupancy_hold, now);
+        let state = tracker.look(status, newest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {
             match serde_json::to_vec(&state) {
                 Ok(json) => session.publish(self.retained(self.topics.state(name), json.into(), JSON)),
@@ -367,15 +348,15 @@ impl RetainedCameras {
                         None if discovery.is_ambiguous(camera) && !is_decided => return Vec::new(),
                         None => Ids::Distinct,
                     };
-                    discovery.camera(camera, ids, &known.model, known.values.as_ref())
+                    discovery.camera(camera, ids, &known.models, &known.values)
                 });
                 announced.collect()
             }
             None => BTreeMap::new(),
         };
-        let decided = self.known.values_mut().filter(|known| known.values.is_some());
-        let decided: BTreeSet<String> = decided.flat_map(|known| std::mem::take(&mut known.undecided)).collect();
-        let gone = self.announced.keys().chain(&decided).filter(|topic| !wanted.contains_key(*topic));
+        let known = self.known.values_mut();
+        let first_topics: BTreeSet<String> = known.flat_map(|known| std::mem::take(&mut known.first_topics)).collect();
+        let gone = self.announced.keys().chain(&first_topics).filter(|topic| !wanted.contains_key(*topic));
         gone.for_each(|topic| session.publish(self.retained(topic.clone(), Bytes::new(), JSON)));
         for (topic, entity) in wanted.iter().filter(|(topic, entity)| self.announced.get(*topic) != Some(*entity)) {
             session.publish(self.retained(topic.clone(), entity.to_string().into(), JSON));
@@ -409,10 +390,10 @@ mod tests {
     use rumqttc::v5::mqttbytes::v5;
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use visiond_config::types::MqttProtocol;
-    use visiond_flow::message::{MessageModel, Published};
-    use visiond_flow::metrics::{LaneMetrics, LaneView};
-    use visiond_flow::testing::door_message;
+    use visiond_message::Published;
+    use visiond_message::testing::door_message;
     use visiond_system::testing::{HANG, at_once};
+    use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics, LaneView};
 
     use super::super::codec::{BrokerLimits, Codec};
     use super::*;
@@ -677,7 +658,7 @@ mod tests {
                 entities.map(|(_, json)| id(json)).collect::<Vec<_>>()
             };
             assert_eq!(ids(&bench.tick(start).await), ["visiond_gate_yard_fps"], "the others are not decided yet");
-            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "objects", None);
+            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "objects", &[]);
             for (topic, entity) in old {
                 let payload = entity.to_string().into();
                 bench.cameras.incoming(&Incoming { topic, payload, retained: true });
@@ -698,7 +679,7 @@ mod tests {
             bench.run("objects", &[&Arc::new(CameraMetrics::new("north_door".into()))]);
             let start = Instant::now();
             bench.tick(start).await;
-            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "other", None);
+            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "other", &[]);
             let wanted = old.len();
             for (topic, entity) in old {
                 let payload = entity.to_string().into();
@@ -730,49 +711,41 @@ mod tests {
     }
 
     #[test]
-    fn entities_of_a_model_stay_until_it_says_that_they_are_not_its() {
+    fn entities_of_a_model_are_announced_before_its_first_frame_and_those_of_another_cleared() {
         run(async {
             let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
-            let door = Arc::new(CameraMetrics::new("door".into()));
-            bench.run("m", &[&door]);
+            let (door, lane) = (Arc::new(CameraMetrics::new("door".into())), Arc::new(LaneMetrics::new("m".into())));
+            let gives = |attributes: &[(&str, bool)]| {
+                let attributes = attributes.iter().map(|(name, is_number)| ((*name).into(), *is_number)).collect();
+                lane.set_values(&Arc::new(ModelValues { attributes, fractions: false }));
+            };
+            gives(&[("age", true)]);
+            bench.context.live.set_lanes(vec![LaneView { lane: Arc::clone(&lane), cameras: vec![door] }]);
+            let changed = |said: &[(String, String)]| -> Vec<(String, bool)> {
+                let configs =
+                    said.iter().filter(|(topic, _)| topic.ends_with("/config") && topic.contains("_attribute_"));
+                let short = |topic: &str| topic.rsplit('/').nth(1).unwrap().to_owned();
+                configs.map(|(topic, payload)| (short(topic), !payload.is_empty())).collect()
+            };
+            let of = |name: &str, is_there: bool| (name.to_owned(), is_there);
             let start = Instant::now();
-            bench.tick(start).await;
+            assert_eq!(changed(&bench.tick(start).await), [of("door_attribute_age", true)]);
             // What an earlier start had announced.
             for entity in ["attribute_age", "attribute_hat", "share_road"] {
                 let topic = format!("homeassistant/sensor/visiond_gate/door_{entity}/config");
                 let payload = Bytes::from_static(br#"{"origin":{"name":"visiond"}}"#);
                 bench.cameras.incoming(&Incoming { topic, payload, retained: true });
             }
-            assert_eq!(bench.said().await, []);
-            door.enter(Phase::Streaming);
-            let say = |bench: &Bench, number: u64, values: ModelValues| {
-                let mut message = visiond_flow::message::Message::clone(&door_message(number, 0));
-                message.model = Arc::new(MessageModel { values, ..MessageModel::clone(&message.model) });
-                bench.context.live.messages().publish(&Arc::new(Published::new(Arc::new(message))));
-            };
-            let changed = |said: &[(String, String)]| -> Vec<(String, bool)> {
-                let configs = said.iter().filter(|(topic, _)| topic.ends_with("/config"));
-                let short = |topic: &str| topic.rsplit('/').nth(1).unwrap().to_owned();
-                configs.map(|(topic, payload)| (short(topic), !payload.is_empty())).collect()
-            };
-            say(&bench, 1, ModelValues { attributes: vec![("age".into(), true)], fractions: false });
-            let said = bench.tick(start + 2 * SECOND).await;
-            let of = |name: &str, is_there: bool| (name.to_owned(), is_there);
-            let expected =
-                [of("door_attribute_hat", false), of("door_share_road", false), of("door_attribute_age", true)];
-            assert_eq!(changed(&said), expected);
+            let said = bench.tick(start + SECOND).await;
+            assert_eq!((changed(&said), said.len()), (vec![of("door_attribute_hat", false)], 2), "{said:?}");
             // Loaded again under its name, with a label instead of the number.
-            say(
-                &bench,
-                2,
-                ModelValues { attributes: vec![("age".into(), false), ("hat".into(), false)], fractions: false },
-            );
+            gives(&[("age", false), ("hat", false)]);
             let said = bench.tick(start + 4 * SECOND).await;
             assert_eq!(changed(&said), [of("door_attribute_age", true), of("door_attribute_hat", true)]);
             assert!(
                 !said.iter().any(|(_, payload)| payload.contains("state_class") && payload.contains("attribute_age"))
             );
-            say(&bench, 3, ModelValues::default());
+            gives(&[]);
             let said = bench.tick(start + 6 * SECOND).await;
             assert_eq!(changed(&said), [of("door_attribute_age", false), of("door_attribute_hat", false)]);
         });

@@ -1,8 +1,10 @@
 //! Home Assistant's MQTT discovery: each camera is a device with entities.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use visiond_config::types::MqttSinkConfig;
-use visiond_flow::message::ModelValues;
+use visiond_telemetry::metrics::ModelValues;
 
 use super::topics::Topics;
 
@@ -32,14 +34,14 @@ impl Discovery {
         })
     }
 
-    /// Returns the discovery messages of a camera, by topic; the broker retains them. `values` is what its model gives; `None` if
-    /// that is not known yet.
-    pub fn camera(&self, camera: &str, ids: Ids, model: &str, values: Option<&ModelValues>) -> Vec<(String, Value)> {
+    /// Returns the discovery messages of a camera, by topic; the broker retains them. `models` are the names of its
+    /// models, and `values` what they give.
+    pub fn camera(&self, camera: &str, ids: Ids, models: &str, values: &[Arc<ModelValues>]) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         let (device_id, object) = (self.device_id(camera, ids), object(camera, ids));
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
             let topic = format!("{}/{component}/visiond_{}/{object}_{entity}/config", self.prefix, self.device);
-            all.push((topic, self.entity(camera, &device_id, model, entity, name, more)));
+            all.push((topic, self.entity(camera, &device_id, models, entity, name, more)));
         };
         let state = self.topics.state(camera);
         let sensor = |icon: &str, template: &str| json!({ "icon": icon, "state_class": "measurement", "state_topic": state, "value_template": template });
@@ -56,7 +58,7 @@ impl Discovery {
             let entity = format!("count_{}", in_topic(label));
             add("sensor", &entity, &format!("Count of {label}"), sensor("mdi:counter", &template));
         }
-        for label in self.labels.iter().filter(|_| values.is_some_and(|values| values.fractions)) {
+        for label in self.labels.iter().filter(|_| values.iter().any(|values| values.fractions)) {
             let label_text = Value::from(label.as_str());
             let template =
                 format!("{{{{ ((value_json.fractions | default({{}})).get({label_text}, 0) * 100) | round(2) }}}}");
@@ -90,12 +92,6 @@ impl Discovery {
         format!("{}/+/visiond_{}/+/config", self.prefix, self.device)
     }
 
-    /// Whether only the model of this camera says if there is such a topic.
-    pub fn depends_on_model(&self, camera: &str, ids: Ids, topic: &str) -> bool {
-        let start = format!("{}/sensor/visiond_{}/{}_", self.prefix, self.device, object(camera, ids));
-        topic.strip_prefix(&start).is_some_and(|entity| entity.starts_with(SHARE) || entity.starts_with(ATTRIBUTE))
-    }
-
     /// Whether another device and camera, or another entity, could have the same ids of the first form.
     pub fn is_ambiguous(&self, camera: &str) -> bool {
         self.device.contains('_') || camera.contains('_')
@@ -116,7 +112,7 @@ impl Discovery {
         }
     }
 
-    fn entity(&self, camera: &str, id: &str, model: &str, entity: &str, name: &str, more: Value) -> Value {
+    fn entity(&self, camera: &str, id: &str, models: &str, entity: &str, name: &str, more: Value) -> Value {
         let separator = if id.contains('/') { '/' } else { '_' };
         let mut all = json!({
             "name": name,
@@ -133,7 +129,7 @@ impl Discovery {
                 "identifiers": [id],
                 "name": format!("{} {camera}", self.device),
                 "manufacturer": "visiond",
-                "model": format!("camera seen by {model}"),
+                "model": format!("camera seen by {models}"),
                 "sw_version": env!("CARGO_PKG_VERSION"),
             },
             "origin": { "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") },
@@ -197,7 +193,7 @@ mod tests {
         };
         let topics = Topics::new("visiond", "gate");
         let discovery = Discovery::new(&config, "gate", &topics).unwrap();
-        let announced = discovery.camera("door", Ids::Distinct, "objects", None);
+        let announced = discovery.camera("door", Ids::Distinct, "objects", &[]);
         let topics: Vec<_> = announced.iter().map(|(topic, _)| topic.as_str()).collect();
         assert_eq!(
             topics,
@@ -217,15 +213,16 @@ mod tests {
             assert_eq!(entity["availability"][0]["topic"], "visiond/gate/availability");
         }
         let attributes = [("age".into(), true), ("hair \"colour\"".into(), false)].into();
-        assert_eq!(discovery.camera("door", Ids::Distinct, "objects", Some(&ModelValues::default())), announced);
-        let more =
-            discovery.camera("door", Ids::Distinct, "objects", Some(&ModelValues { attributes, fractions: true }));
+        let more = discovery.camera(
+            "door",
+            Ids::Distinct,
+            "objects",
+            &[Arc::new(ModelValues { attributes, fractions: true })],
+        );
         let new: Vec<_> = more.iter().filter(|one| !announced.contains(one)).collect();
         let names = ["Share of person", "Share of traffic light", "Share of a\"b", "age", "hair \"colour\""];
         assert_eq!(new.iter().map(|(_, entity)| entity["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
         assert_eq!(new[3].0, "homeassistant/sensor/visiond_gate/door_attribute_age/config");
-        assert!(new.iter().all(|(topic, _)| discovery.depends_on_model("door", Ids::Distinct, topic)));
-        assert!(!announced.iter().any(|(topic, _)| discovery.depends_on_model("door", Ids::Distinct, topic)));
         assert_eq!((&new[3].1["state_class"], &new[4].1["state_class"]), (&"measurement".into(), &Value::Null));
         let template =
             r#"{{ (value_json.attributes | default({})).get("hair \"colour\"", '') | truncate(255, true, '...', 0) }}"#;
@@ -243,7 +240,7 @@ mod tests {
         };
         let announced = |device: &str, camera: &str, ids: Ids| {
             let discovery = Discovery::new(&config, device, &Topics::new("visiond", device)).unwrap();
-            discovery.camera(camera, ids, "objects", None)
+            discovery.camera(camera, ids, "objects", &[])
         };
         let cameras = [
             ("gate", "door"),

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind, UnixSinkConfig, WhenFull};
-use visiond_flow::message::{EmbeddingMessage, Message};
-use visiond_flow::sink_counts::SinkCounts;
-use visiond_flow::testing::door_message as message;
+use visiond_message::status::SinkCounts;
+use visiond_message::testing::door_message as message;
+use visiond_message::{EmbeddingMessage, Message};
 use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_system::testing::{TinyDisk, finishes, hang, make_fifo, never, wait_until};
@@ -331,7 +331,7 @@ fn a_full_queue_follows_when_full() {
     for (when_full, first_kept) in [(WhenFull::DropOldest, false), (WhenFull::DropNewest, true)] {
         let queue = crate::queue::Queue::new(4, when_full, &Stop::new().unwrap());
         for sequence in 0..10 {
-            queue.push(&Arc::new(visiond_flow::message::Published::new(message(sequence, 0))), || ());
+            queue.push(&Arc::new(visiond_message::Published::new(message(sequence, 0))), || ());
         }
         let crate::queue::Popped::Message(first) = queue.pop(None) else { panic!() };
         let first: serde_json::Value = serde_json::from_slice(first.line()).unwrap();
@@ -343,7 +343,7 @@ fn a_full_queue_follows_when_full() {
 #[test]
 fn a_blocked_push_goes_on_with_room_and_gives_up_at_the_stop() {
     use crate::queue::Queue;
-    use visiond_flow::message::Published;
+    use visiond_message::Published;
     let stop = Stop::new().unwrap();
     let queue = Arc::new(Queue::new(1, WhenFull::Block, &stop));
     let push = |sequence| {

@@ -196,7 +196,7 @@ fn a_change_touches_what_differs_and_nothing_else() {
     assert!(Arc::ptr_eq(&after.pictures[0].annotator, &annotator), "unchanged pictures go on");
     let drawn = annotator.counts().written;
     wait_until("more pictures", || annotator.counts().written > drawn);
-    let names = |lanes: &[visiond_flow::metrics::LaneView]| {
+    let names = |lanes: &[visiond_telemetry::metrics::LaneView]| {
         lanes.iter().flat_map(|lane| &lane.cameras).map(|camera| camera.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(names(&after.lanes), ["stays", "drawn", "other"]);

@@ -82,16 +82,16 @@ fn every_response_matches_openapi_json() {
         status[time] = "2026-01-31T12:00:00Z".into();
     }
     assert_fits("Status", &status);
-    let mut camera = serde_json::to_value(CameraFacts::default()).unwrap();
+    let mut camera = serde_json::to_value(CameraStatus::default()).unwrap();
     camera["phase"] = "streaming".into();
     assert_fits("Camera", &camera);
-    let preview = crate::status::report::PreviewFacts::new(visiond_live::PreviewStatus::default());
-    let with_preview = CameraFacts { preview: Some(preview), ..CameraFacts::default() };
+    let preview = crate::status::preview_facts(visiond_live::PreviewStatus::default());
+    let with_preview = CameraStatus { preview: Some(preview), ..CameraStatus::default() };
     camera["preview"] = serde_json::to_value(with_preview).unwrap()["preview"].clone();
     assert_fits("Camera", &camera);
-    assert_fits("Model", &serde_json::to_value(crate::status::report::ModelFacts::default()).unwrap());
-    assert_fits("Sink", &serde_json::to_value(visiond_flow::sink_counts::SinkCounts::default()).unwrap());
+    assert_fits("Model", &serde_json::to_value(visiond_message::status::ModelStatus::default()).unwrap());
+    assert_fits("Sink", &serde_json::to_value(visiond_message::status::SinkCounts::default()).unwrap());
     assert_fits("Http", &status["http"]);
     assert_fits("Process", &status["process"]);
-    assert_fits("Stage", &serde_json::to_value(crate::status::report::StageFacts::default()).unwrap());
+    assert_fits("Stage", &serde_json::to_value(visiond_message::status::StageFacts::default()).unwrap());
 }

@@ -1,18 +1,19 @@
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use visiond_flow::metrics::GpuSnapshot;
+use visiond_message::status::{GpuSnapshot, LabelFacts, StageFacts};
 use visiond_system::thermal::Temperature;
 
 use super::*;
-use crate::status::report::{CameraFacts, LabelFacts, StageFacts};
 
 /// Something in every field that a metric is made of.
 fn full() -> StatusReport {
     let stage =
         StageFacts { count: 3, sum_us: 4_500, buckets: vec![(Some(1_000), 2), (None, 1)], ..StageFacts::default() };
     let stages = ["capture", "total"].map(|name| (name.to_owned(), stage.clone()));
-    let camera = CameraFacts {
+    let camera = CameraStatus {
         name: "front \"door\"".to_owned(),
         phase: "streaming".to_owned(),
         dropped: BTreeMap::from([("driver".to_owned(), 2), ("overload".to_owned(), 3)]),
@@ -24,7 +25,7 @@ fn full() -> StatusReport {
         ]),
         stages: stages.into(),
         pictures: Some(Default::default()),
-        ..CameraFacts::default()
+        ..CameraStatus::default()
     };
     let sink = SinkCounts {
         name: "fleet".to_owned(),
@@ -41,7 +42,7 @@ fn full() -> StatusReport {
         started_at: "2026-01-31T12:00:00.500Z".to_owned(),
         ready: true,
         cameras: vec![camera],
-        models: vec![ModelFacts { name: "m".to_owned(), gpu: Some(GpuSnapshot::default()), ..ModelFacts::default() }],
+        models: vec![ModelStatus { name: "m".to_owned(), gpu: Some(GpuSnapshot::default()), ..ModelStatus::default() }],
         sinks: vec![sink],
         jetson: Some(JetsonSummary {
             power_mode: Some("MAXN".to_owned()),
@@ -107,4 +108,36 @@ fn the_documentation_has_every_name_and_no_other() {
     let documented: BTreeSet<_> =
         rows.filter(|name| name.starts_with("visiond_") || name.starts_with("process_")).collect();
     assert_eq!(documented, families);
+}
+
+/// Checks that every number of a part of the status is a sample on the page that `page` makes of it, but for those in `elsewhere`.
+fn assert_has_metrics<T>(page: impl Fn(T) -> String, elsewhere: &[&str])
+where
+    T: Default + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let numbers = serde_json::to_value(T::default()).unwrap();
+    let numbers = numbers.as_object().unwrap().iter().filter(|(_, value)| value.is_number()).map(|(name, _)| name);
+    for name in numbers.filter(|name| !elsewhere.contains(&name.as_str())) {
+        let part = serde_json::from_value(serde_json::json!({ (name.as_str()): 1_000_003 })).unwrap();
+        let has_it = page(part).lines().any(|line| line.ends_with(" 1000003"));
+        assert!(has_it, "{name} has no metric: add it to daemon/web/src/metrics.rs and docs/metrics.md");
+    }
+}
+
+#[test]
+fn every_counter_of_the_status_has_a_metric() {
+    // Detections are counted by label, and the size is a label.
+    assert_has_metrics(
+        |part: CameraStatus| render(&StatusReport { cameras: vec![part], ..StatusReport::default() }),
+        &["detections", "width", "height"],
+    );
+    assert_has_metrics(
+        |part: ModelStatus| render(&StatusReport { models: vec![part], ..StatusReport::default() }),
+        &[],
+    );
+    // What is lost is told by its causes.
+    assert_has_metrics(
+        |part: SinkCounts| render(&StatusReport { sinks: vec![part], ..StatusReport::default() }),
+        &["lost"],
+    );
 }

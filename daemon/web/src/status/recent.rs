@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use visiond_flow::histogram::HistogramSnapshot;
-use visiond_flow::metrics::{CameraMetrics, LaneView, Stage};
+use visiond_telemetry::histogram::HistogramSnapshot;
+use visiond_telemetry::metrics::{CameraMetrics, LaneView, Stage};
 
 /// The shortest recent time; the longest is twice that.
 const SPAN: Duration = Duration::from_secs(5);
@@ -63,7 +63,7 @@ impl RecentStages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_flow::testing::message;
+    use visiond_message::testing::message;
 
     #[test]
     fn what_is_long_over_counts_no_more() {

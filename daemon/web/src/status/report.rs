@@ -3,16 +3,11 @@
 //!
 //! `visiond top` reads it back, possibly from a daemon of another version: a missing field has its default.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use visiond_annotate::annotator::AnnotateCounts;
-use visiond_flow::message::PlainAttribute;
-use visiond_flow::metrics::GpuSnapshot;
-use visiond_flow::sink_counts::SinkCounts;
-use visiond_live::PreviewStatus;
+use visiond_message::status::{CameraStatus, ModelStatus, SinkCounts};
 use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::JetsonSummary;
 
@@ -43,9 +38,9 @@ pub struct StatusReport {
     /// The process.
     pub process: ProcessFacts,
     /// Each camera, by model, in the order of the configuration.
-    pub cameras: Vec<CameraFacts>,
+    pub cameras: Vec<CameraStatus>,
     /// Each model that a camera uses.
-    pub models: Vec<ModelFacts>,
+    pub models: Vec<ModelStatus>,
     /// Each sink.
     pub sinks: Vec<SinkCounts>,
     /// The HTTP server.
@@ -53,154 +48,6 @@ pub struct StatusReport {
     /// The Jetson; absent on other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jetson: Option<JetsonSummary>,
-}
-
-/// A camera.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CameraFacts {
-    /// Name of the camera.
-    pub name: String,
-    /// Model that runs on its frames.
-    pub model: String,
-    /// opening, streaming, waiting, failed or ended.
-    pub phase: String,
-    /// Why it is waiting or failed, as a sentence.
-    pub reason: Option<String>,
-    /// Width of its frames in pixels; 0 before the first.
-    pub width: u32,
-    /// Height of its frames in pixels; 0 before the first.
-    pub height: u32,
-    /// Pixel format of its frames, as in the configuration; empty before the first.
-    pub format: String,
-    /// How the driver passes frames: "userptr", "mmap" or "copy"; absent without a driver.
-    pub io: Option<String>,
-    /// What decodes a network camera's stream: "nvdec", "ffmpeg" or "libjpeg-turbo"; absent for other sources.
-    pub decoder: Option<String>,
-    /// Messages per second over the last five seconds.
-    pub fps: f64,
-    /// Frames captured.
-    pub captured: u64,
-    /// Frames processed, each of which is a message.
-    pub published: u64,
-    /// Frames lost, by cause.
-    pub dropped: BTreeMap<String, u64>,
-    /// Times the source was reopened.
-    pub restarts: u64,
-    /// Times the source could not be opened, or failed.
-    pub errors: u64,
-    /// Detections so far.
-    pub detections: u64,
-    /// Detections whose mask was too much for the message.
-    pub truncated_masks: u64,
-    /// Detections by label, most first.
-    pub labels: Vec<LabelFacts>,
-    /// Parts of the newest frame that classes cover, by label; empty unless the model gives a class for each pixel.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub fractions: BTreeMap<String, f32>,
-    /// Attributes of the newest frame; empty unless the model gives some.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub attributes: BTreeMap<String, PlainAttribute>,
-    /// Durations of each stage, by its name in messages; "total" is from capture to publishing.
-    pub stages: BTreeMap<String, StageFacts>,
-    /// Bytes of frames copied between the source and the buffer that the model reads.
-    pub copied_bytes: u64,
-    /// CPU time of its thread.
-    pub capture_cpu_s: f64,
-    /// Clients that watch its pictures now.
-    pub watchers: u64,
-    /// The stream that people watch, if `preview_url` is configured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preview: Option<PreviewFacts>,
-    /// Pictures for `annotate`, if it is configured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pictures: Option<AnnotateCounts>,
-}
-
-/// The stream of a camera that people watch.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PreviewFacts {
-    /// idle (no client watches), opening, streaming, or waiting (clients get the model's frames).
-    pub phase: String,
-    /// Why it is waiting, as a sentence.
-    pub reason: Option<String>,
-    /// Width of its frames in pixels; 0 unless it is streaming.
-    pub width: u32,
-    /// Height of its frames in pixels; 0 unless it is streaming.
-    pub height: u32,
-}
-
-impl PreviewFacts {
-    /// Returns the facts of a preview.
-    pub fn new(status: PreviewStatus) -> Self {
-        let (width, height) = status.size.unwrap_or_default();
-        let reason = status.reason.map(|reason| reason.to_string());
-        Self { phase: status.phase.name().to_owned(), reason, width, height }
-    }
-}
-
-/// Detections of a label.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LabelFacts {
-    /// Name of the label.
-    pub label: String,
-    /// Detections so far.
-    pub total: u64,
-    /// Detections in the newest frame.
-    pub newest: u64,
-}
-
-/// Durations of a stage.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StageFacts {
-    /// Frames.
-    pub count: u64,
-    /// Sum of all durations.
-    pub sum_us: u64,
-    /// Median.
-    pub p50_us: u64,
-    /// 99th percentile.
-    pub p99_us: u64,
-    /// Longest.
-    pub max_us: u64,
-    /// Median of the last five to ten seconds.
-    pub recent_p50_us: u64,
-    /// 99th percentile of the last five to ten seconds.
-    pub recent_p99_us: u64,
-    /// Longest duration of each bucket (`null`: any), and the number of frames in this bucket alone.
-    pub buckets: Vec<(Option<u64>, u64)>,
-}
-
-/// A model.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ModelFacts {
-    /// Name of the model.
-    pub name: String,
-    /// Path of its file.
-    pub file: String,
-    /// SHA-256 of its file.
-    pub sha256: String,
-    /// Backend that runs it.
-    pub backend: String,
-    /// Kind of memory that holds its frames.
-    pub memory: String,
-    /// Its inputs, such as "images f32 [1, 3, 640, 640]".
-    pub input: String,
-    /// idle, looking, publishing, backoff or ended.
-    pub activity: String,
-    /// Runs, successful or not.
-    pub runs: u64,
-    /// Frames and runs that failed.
-    pub errors: u64,
-    /// Times it was loaded again.
-    pub rebuilds: u64,
-    /// GPU counters, if it runs on a GPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<GpuSnapshot>,
 }
 
 /// Counters of the HTTP server: atomic while it runs, plain numbers in a report.

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use visiond_flow::timestamp::Instant;
+use visiond_frames::timestamp::Instant;
 use visiond_kernels::jpeg::{JpegDecoder, JpegEncoder};
 
 use super::*;

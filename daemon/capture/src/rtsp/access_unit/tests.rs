@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use visiond_flow::clock::{self, simulated::SimulatedClock};
+use visiond_frames::clock::{self, simulated::SimulatedClock};
 use visiond_system::testing::finishes;
 
 use super::*;

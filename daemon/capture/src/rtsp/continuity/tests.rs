@@ -1,4 +1,4 @@
-use visiond_flow::clock::{self, simulated::SimulatedClock};
+use visiond_frames::clock::{self, simulated::SimulatedClock};
 
 use super::super::access_unit::{Codec, Fate};
 use super::*;

@@ -1,13 +1,13 @@
 #![allow(clippy::unwrap_used)]
 
-use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_frames::clock::simulated::SimulatedClock;
 
 use super::super::access_unit::Codec;
 use super::super::numbering::{Position, RecoveryPoint};
 use super::*;
 
 fn unit(access: Access, n: i64) -> AccessUnit {
-    let captured = visiond_flow::clock::now(&SimulatedClock::default());
+    let captured = visiond_frames::clock::now(&SimulatedClock::default());
     AccessUnit {
         codec: Codec::H265,
         data: vec![0; 100],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::{io, slice};
 
 use v4l::v4l2;
-use visiond_flow::frame::DriverMemory;
+use visiond_frames::frame::DriverMemory;
 use visiond_kernels::buffer::{BufferError, Memory, RegisteredPages, UnifiedBuffer};
 use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
 

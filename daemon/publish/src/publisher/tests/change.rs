@@ -11,10 +11,10 @@ use std::path::Path;
 use bytes::BytesMut;
 use rumqttc::v5::mqttbytes::v5;
 use visiond_config::types::{Config, UnixSinkConfig};
-use visiond_flow::metrics::{CameraMetrics, LaneMetrics, LaneView};
 use visiond_system::testing::{hang, wait_until};
+use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics, LaneView};
 
-use visiond_flow::testing::door_message as message;
+use visiond_message::testing::door_message as message;
 
 use super::*;
 use crate::publisher::*;

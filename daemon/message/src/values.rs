@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize, Serializer};
-use visiond_engine::heads::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLabel};
-
-use super::rounding::{rounded_score, significant};
 
 /// The attributes of a frame by name, in the order of the card.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -81,16 +77,16 @@ pub struct DepthMessage {
 }
 
 /// About how many bytes a number has as JSON.
-pub(super) const NUMBER_BYTES: usize = 6;
+pub(crate) const NUMBER_BYTES: usize = 6;
 
 impl EmbeddingMessage {
-    pub(super) fn about_bytes(&self) -> usize {
+    pub(crate) fn about_bytes(&self) -> usize {
         self.f16.len() + 40
     }
 }
 
 impl DepthMessage {
-    pub(super) fn about_bytes(&self) -> usize {
+    pub(crate) fn about_bytes(&self) -> usize {
         (self.nearest.len() + self.median.len()) * NUMBER_BYTES + 60
     }
 }
@@ -102,20 +98,6 @@ impl Serialize for AttributesMessage {
 }
 
 impl AttributesMessage {
-    pub(super) fn new(attributes: &[AttributeValue]) -> Self {
-        let attribute = |AttributeValue { name, reading }: &AttributeValue| {
-            let message = match reading {
-                Reading::Label(one) => AttributeMessage::Label(LabelMessage::new(one)?),
-                Reading::Labels(all) => {
-                    AttributeMessage::Labels { labels: all.iter().filter_map(LabelMessage::new).collect() }
-                }
-                Reading::Number(number) => AttributeMessage::Number { value: significant(*number)? },
-            };
-            Some((Arc::clone(name), message))
-        };
-        Self(attributes.iter().filter_map(attribute).collect())
-    }
-
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -134,24 +116,25 @@ impl AttributeMessage {
     }
 }
 
-impl LabelMessage {
-    fn new(one: &ScoredLabel) -> Option<Self> {
-        Some(Self { label: Arc::clone(&one.label), score: rounded_score(one.score)? })
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl EmbeddingMessage {
-    pub(super) fn new(values: &FrameValues) -> Option<Self> {
-        let length = values.embedding.len();
-        (length > 0).then(|| Self { length, f16: BASE64_STANDARD.encode(values.embedding_as_f16()) })
-    }
-}
-
-impl DepthMessage {
-    pub(super) fn new(grid: &DepthGrid) -> Option<Self> {
-        let DepthGrid { columns, rows, nearest, median } = grid;
-        let rounded = |depths: &[Option<f32>]| depths.iter().map(|depth| significant((*depth)?)).collect();
-        let (nearest, median) = (rounded(nearest), rounded(median));
-        (!grid.is_empty()).then_some(Self { columns: *columns, rows: *rows, nearest, median })
+    #[test]
+    fn an_attribute_reads_as_its_label_its_labels_or_its_number() {
+        let label = |label: &str| LabelMessage { label: label.into(), score: 0.5 };
+        for (attribute, text) in [
+            (AttributeMessage::Label(label("dark")), "dark"),
+            (AttributeMessage::Labels { labels: vec![] }, "none"),
+            (AttributeMessage::Labels { labels: vec![label("hat"), label("bag")] }, "hat, bag"),
+            (AttributeMessage::Number { value: 31.5 }, "31.5"),
+        ] {
+            assert_eq!(attribute.text(), text);
+            let plain = match attribute {
+                AttributeMessage::Number { value } => PlainAttribute::Number(value),
+                _ => PlainAttribute::Text(text.to_owned()),
+            };
+            assert_eq!(PlainAttribute::from(&attribute), plain);
+        }
     }
 }

@@ -4,16 +4,19 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use visiond_engine::detector::{Keypoint, MaskForm};
-use visiond_engine::heads::{AttributeValue, DepthGrid, Reading, ScoredLabel};
+use visiond_engine::detector::MaskForm;
+use visiond_frames::frame::FrameFacts;
+use visiond_frames::timestamp::{Instant, Timestamp};
 use visiond_kernels::frame::PixelFormat;
 use visiond_kernels::mask::{Mask, Polygons, rle_decode};
+use visiond_message::testing::{door_message, model};
+use visiond_message::{MessageModel, Timings};
 
 use super::*;
-use crate::timestamp::Instant;
+use crate::lane_result::MaskFacts;
 
 static SCHEMA_FILE: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
-    let schema: Value = serde_json::from_str(include_str!("../../../../docs/message.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../../../../docs/message.schema.json")).unwrap();
     jsonschema::draft202012::meta::validate(&schema).unwrap();
     jsonschema::validator_for(&schema).unwrap()
 });
@@ -30,6 +33,23 @@ fn keypoint() -> impl Strategy<Value = Keypoint> {
     (any_number(), any_number(), proptest::option::of(any_number())).prop_map(|(x, y, score)| Keypoint { x, y, score })
 }
 
+/// The facts of a frame of this size.
+fn frame_of(width: u32, height: u32) -> FrameFacts {
+    let timestamp = Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Instant::EndOfFrame };
+    FrameFacts { width, height, format: "rgb", sequence: 3, timestamp, damaged: false, name: None }
+}
+
+/// The message for these in a frame.
+fn joined(frame: FrameFacts, model: &ModelFacts, detections: &[Detection], values: &FrameValues) -> Message {
+    let timings = Timings::default();
+    message_of(&"door".into(), &LaneResult { frame, view: None, model, detections, values, timings })
+}
+
+/// A model whose classes have this name, and whose masks have this form.
+fn model_of(label: &str, masks: MaskFacts) -> ModelFacts {
+    ModelFacts { message: model("m"), labels: vec![label.into()], masks, ..ModelFacts::default() }
+}
+
 /// Returns a detector's detections: boxes inside the frame. The other numbers are any at all.
 fn detection(width: u32, height: u32) -> impl Strategy<Value = Detection> {
     let corner = (0.0..=1.0_f64, 0.0..=1.0_f64);
@@ -40,7 +60,7 @@ fn detection(width: u32, height: u32) -> impl Strategy<Value = Detection> {
     let turned = [any_number(), any_number(), any_number(), any_number(), any_number()]
         .prop_map(|[x, y, w, h, angle]| OrientedBox { center: [x, y], size: [w, h], angle });
     let turned = proptest::option::of(turned);
-    (any::<u32>(), any_number(), proptest::option::of(bounds), turned, proptest::collection::vec(keypoint(), 0..4))
+    (0..3_u32, any_number(), proptest::option::of(bounds), turned, proptest::collection::vec(keypoint(), 0..4))
         .prop_map(|(class_id, score, box_in_source, oriented, keypoints)| Detection {
             class_id,
             score,
@@ -86,32 +106,25 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                 values(),
             );
             rest.prop_map(move |(camera, file, label, seen, names, values)| {
-                let label: Arc<str> = label.into();
                 let [capture, queue, preprocess, infer, postprocess, total] = timings;
                 let timestamp = Timestamp { monotonic_ns: time, realtime_ns: time, instant: Instant::EndOfFrame };
-                let model = MessageModel {
-                    name: "m".into(),
-                    sha256: "0123456789abcdef".repeat(4),
-                    skeleton: (1..names.len() as u32).map(|point| [point - 1, point]).collect(),
+                let skeleton = (1..names.len() as u32).map(|point| [point - 1, point]).collect();
+                let model = ModelFacts {
+                    message: Arc::new(MessageModel { skeleton, ..MessageModel::clone(&model("m")) }),
+                    labels: vec![label.into()],
                     keypoint_names: names.iter().map(|name| Arc::from(name.as_str())).collect(),
-                    ..MessageModel::default()
+                    ..ModelFacts::default()
                 };
-                let named = |detection| DetectionMessage::new(detection, Arc::clone(&label), &model.keypoint_names);
-                let damaged = sequence % 2 == 0;
-                let mut message = Message {
-                    schema: SCHEMA,
-                    id: "0123456789abcdef-1".into(),
-                    camera: camera.into(),
-                    sequence,
-                    captured_at: rfc3339(timestamp),
-                    monotonic_ns: time,
-                    frame: FrameFacts { width, height, format: format.name(), damaged, file: file.map(Into::into) },
-                    model: Arc::new(model.clone()),
-                    timings_us: Timings { capture, queue, preprocess, infer, postprocess, total },
-                    detections: seen.iter().filter_map(named).collect(),
-                    ..crate::testing::message("a", &[])
+                let (damaged, name) = (sequence % 2 == 0, file.map(Into::into));
+                let result = LaneResult {
+                    frame: FrameFacts { width, height, format: format.name(), sequence, timestamp, damaged, name },
+                    view: None,
+                    model: &model,
+                    detections: &seen,
+                    values: &values,
+                    timings: Timings { capture, queue, preprocess, infer, postprocess, total },
                 };
-                message.set_values(&values);
+                let message = message_of(&camera.into(), &result);
                 (message, seen)
             })
         })
@@ -120,48 +133,6 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
 fn close(written: &Value, meant: f32, tolerance: f64) -> bool {
     // f32 itself has steps of 0.001 at the far end of the largest frames.
     (written.as_f64().unwrap() - f64::from(meant)).abs() <= tolerance + f64::from(meant.abs()) * 1e-7
-}
-
-#[test]
-fn an_attribute_reads_as_its_label_its_labels_or_its_number() {
-    let label = |label: &str| LabelMessage { label: label.into(), score: 0.5 };
-    for (attribute, text) in [
-        (AttributeMessage::Label(label("dark")), "dark"),
-        (AttributeMessage::Labels { labels: vec![] }, "none"),
-        (AttributeMessage::Labels { labels: vec![label("hat"), label("bag")] }, "hat, bag"),
-        (AttributeMessage::Number { value: 31.5 }, "31.5"),
-    ] {
-        assert_eq!(attribute.text(), text);
-        let plain = match attribute {
-            AttributeMessage::Number { value } => PlainAttribute::Number(value),
-            _ => PlainAttribute::Text(text.to_owned()),
-        };
-        assert_eq!(PlainAttribute::from(&attribute), plain);
-    }
-}
-
-#[test]
-fn the_size_of_a_line_is_known_before_it_is_written() {
-    use crate::testing::{door_message, sized_message};
-    let segments = Some(vec![vec![123.5; 4000], vec![77.25; 2000]]);
-    let mut outlines = Arc::unwrap_or_clone(door_message(1, 1));
-    outlines.detections[0].segments = segments;
-    let mut skeletons = Arc::unwrap_or_clone(door_message(1, 5));
-    let keypoint = KeypointMessage { name: Some("left_ear".into()), x: 123.456, y: 78.25, score: Some(0.875) };
-    skeletons.detections.iter_mut().for_each(|detection| detection.keypoints = vec![keypoint.clone(); 17]);
-    let embedding = Some(EmbeddingMessage { length: 512, f16: "A".repeat(1368) });
-    let embedded = Message { embedding, ..Arc::unwrap_or_clone(door_message(1, 0)) };
-    let cells = vec![Some(12.25); 400];
-    let depth = Some(DepthMessage { columns: 20, rows: 20, nearest: cells.clone(), median: cells });
-    let deep = Message { depth, ..Arc::unwrap_or_clone(door_message(1, 0)) };
-    let both = Message { embedding: embedded.embedding.clone(), ..deep.clone() };
-    let small = [door_message(1, 0), door_message(1, 100), sized_message("door", 1, 100_000)];
-    for message in small.into_iter().chain([outlines, skeletons, embedded, deep, both].map(Arc::new)) {
-        let published = Published::new(message);
-        let (about, bytes) = (published.about_bytes(), published.line().len());
-        assert!(about < bytes * 2 && bytes < about * 2, "{about} for {bytes}");
-        assert_eq!(published.about_bytes(), about, "also once it is written");
-    }
 }
 
 proptest! {
@@ -173,7 +144,7 @@ proptest! {
         let written: Value = serde_json::from_slice(&line).unwrap();
         prop_assert_eq!(violations(&written), Vec::<String>::new());
 
-        let told: Vec<_> = seen.iter().filter(|d| DetectionMessage::new(d, "".into(), &[]).is_some()).collect();
+        let told: Vec<_> = seen.iter().filter(|d| detection_of(d, "".into(), &[]).is_some()).collect();
         for (written, meant) in written["detections"].as_array().unwrap().iter().zip(told) {
             prop_assert!(close(&written["score"], meant.score.clamp(0.0, 1.0), 5.1e-5));
             let Some([x1, y1, x2, y2]) = meant.box_in_source else { continue };
@@ -202,16 +173,10 @@ fn mask_of(width: u32, height: u32, word: impl Fn(u32) -> u32) -> Mask {
 
 /// The detections of a message whose masks are these, best first, in a frame of 1920x1080.
 fn detections_with(masks: &[Mask], form: MaskForm) -> Message {
-    let mut message = Message::clone(&crate::testing::message("a", &[]));
-    (message.frame.width, message.frame.height) = (1920, 1080);
-    message.id = "0123456789abcdef-1".into();
-    message.captured_at = rfc3339(Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Instant::EndOfFrame });
-    let facts = MaskFacts { form, tolerance_pixels: 1 };
-    message.model =
-        Arc::new(MessageModel { masks: facts, name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() });
+    let model = model_of("car", MaskFacts { form, tolerance_pixels: 1 });
     let detection = |mask: &Mask| Detection { score: 0.5, mask: Some(mask.clone()), ..Detection::default() };
-    message.set_detections(&masks.iter().map(detection).collect::<Vec<_>>(), |_| "car".into());
-    message
+    let detections: Vec<_> = masks.iter().map(detection).collect();
+    joined(frame_of(1920, 1080), &model, &detections, &FrameValues::NONE)
 }
 
 #[test]
@@ -272,14 +237,9 @@ proptest! {
     ) {
         let words = rows.iter().flat_map(|row| [*row as u32, (*row >> 32) as u32]).collect();
         let mask = Mask { left, top, width: 64, height: rows.len() as u32, words };
-        let mut message = crate::testing::message("a", &[]);
-        (message.frame.width, message.frame.height) = (120, 100);
-        message.id = "0123456789abcdef-1".into();
-        message.captured_at = rfc3339(Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Instant::EndOfFrame });
-        let masks = MaskFacts { form, tolerance_pixels };
-        message.model = Arc::new(MessageModel { masks, name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() });
         let found = Detection { score: 0.5, fraction: Some(0.25), mask: Some(mask.clone()), ..Detection::default() };
-        message.set_detections(&[found], |_| "car".into());
+        let model = model_of("car", MaskFacts { form, tolerance_pixels });
+        let message = joined(frame_of(120, 100), &model, &[found], &FrameValues::NONE);
         let written: Value = serde_json::from_slice(&message.to_line()).unwrap();
         prop_assert_eq!(violations(&written), Vec::<String>::new());
         let told = &written["detections"][0];
@@ -301,7 +261,7 @@ proptest! {
 fn a_class_of_a_map_has_its_part_of_the_frame_even_if_that_is_one_pixel() {
     let part = |fraction| {
         let found = Detection { score: 0.5, fraction: Some(fraction), ..Detection::default() };
-        let message = DetectionMessage::new(&found, "road".into(), &[])?;
+        let message = detection_of(&found, "road".into(), &[])?;
         let written = serde_json::to_string(&message).unwrap();
         Some(written.split_once("\"fraction\":").unwrap().1.split_once(['}', ',']).unwrap().0.to_owned())
     };
@@ -323,13 +283,12 @@ fn example() -> Value {
         keypoints: vec![Keypoint { x: 1.0, y: -0.000_2, score: None }, Keypoint { x: 2.0, y: 3.0, score: None }],
         ..Detection::default()
     };
-    let door = Arc::unwrap_or_clone(crate::testing::door_message(3, 0));
-    let message = Message {
-        model: Arc::new(MessageModel { skeleton: vec![[0, 1]], ..MessageModel::clone(&door.model) }),
-        detections: DetectionMessage::new(&detection, "person".into(), &["nose".into()]).into_iter().collect(),
-        ..door
+    let model = ModelFacts {
+        message: Arc::new(MessageModel { skeleton: vec![[0, 1]], ..MessageModel::clone(&model("m")) }),
+        keypoint_names: vec!["nose".into()],
+        ..model_of("person", MaskFacts::default())
     };
-    serde_json::from_slice(&message.to_line()).unwrap()
+    serde_json::from_slice(&joined(frame_of(640, 480), &model, &[detection], &FrameValues::NONE).to_line()).unwrap()
 }
 
 #[test]
@@ -343,7 +302,7 @@ fn numbers_have_the_decimals_that_mean_something() {
 #[test]
 fn a_skeleton_is_pairs_of_points_and_absent_without_lines() {
     assert_eq!(example()["model"]["skeleton"], json!([[0, 1]]));
-    let message = serde_json::to_value(&*crate::testing::door_message(3, 1)).unwrap();
+    let message = serde_json::to_value(&*door_message(3, 1)).unwrap();
     let keys: Vec<_> = message["model"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(keys, ["name", "sha256"]);
 }
@@ -352,17 +311,16 @@ fn a_skeleton_is_pairs_of_points_and_absent_without_lines() {
 fn what_is_no_number_is_not_told() {
     let detection =
         |score, x1| Detection { class_id: 0, score, box_in_source: Some([x1, 0.0, 1.0, 1.0]), ..Detection::default() };
-    assert_eq!(DetectionMessage::new(&detection(f32::NAN, 0.0), "".into(), &[]), None);
-    assert_eq!(DetectionMessage::new(&detection(0.5, f32::INFINITY), "".into(), &[]), None);
-    assert!(DetectionMessage::new(&detection(0.5, 0.0), "".into(), &[]).is_some());
+    assert_eq!(detection_of(&detection(f32::NAN, 0.0), "".into(), &[]), None);
+    assert_eq!(detection_of(&detection(0.5, f32::INFINITY), "".into(), &[]), None);
+    assert!(detection_of(&detection(0.5, 0.0), "".into(), &[]).is_some());
 }
 
 /// A message with values of the frame.
 fn message_of_values() -> Message {
     let label = |label: &str, score| ScoredLabel { label: label.into(), score };
     let attribute = |name: &str, reading| AttributeValue { name: name.into(), reading };
-    let mut message = Message::clone(&crate::testing::door_message(3, 0));
-    message.set_values(&FrameValues {
+    let values = FrameValues {
         attributes: vec![
             attribute("gender", Reading::Label(label("female", 0.970_04))),
             attribute("age", Reading::Number(31.2)),
@@ -377,8 +335,8 @@ fn message_of_values() -> Message {
             nearest: vec![Some(0.512_345_6), None],
             median: vec![Some(1.0), Some(f32::INFINITY)],
         },
-    });
-    message
+    };
+    joined(frame_of(640, 480), &model_of("", MaskFacts::default()), &[], &values)
 }
 
 fn example_of_values() -> Value {
@@ -399,18 +357,16 @@ fn values_of_the_frame_are_written_in_the_cards_order() {
     for part in [attributes, embedding, depth] {
         assert!(line.contains(part), "{line}");
     }
-    let plain = serde_json::to_value(&*crate::testing::door_message(3, 1)).unwrap();
+    let plain = serde_json::to_value(&*door_message(3, 1)).unwrap();
     assert!(["attributes", "embedding", "depth"].iter().all(|key| plain.get(key).is_none()), "{plain}");
 }
 
 #[test]
 fn a_message_with_values_is_not_empty() {
-    let mut message = Message::clone(&crate::testing::door_message(3, 0));
-    assert!(message.is_empty());
-    message.set_values(&FrameValues { embedding: vec![1.0], ..FrameValues::default() });
-    assert!(!message.is_empty());
-    message.set_values(&FrameValues::default());
-    assert!(message.is_empty() && !crate::testing::door_message(3, 1).is_empty());
+    let model = model_of("", MaskFacts::default());
+    let joined = |values: &FrameValues| joined(frame_of(640, 480), &model, &[], values);
+    assert!(!joined(&FrameValues { embedding: vec![1.0], ..FrameValues::default() }).is_empty());
+    assert!(joined(&FrameValues::default()).is_empty() && !door_message(3, 1).is_empty());
 }
 
 #[test]
@@ -455,44 +411,10 @@ fn the_schema_refuses_what_it_does_not_describe() {
 }
 
 #[test]
-fn the_document_names_every_field_of_the_schema() {
-    let document = include_str!("../../../../docs/message.md");
-    let schema: Value = serde_json::from_str(include_str!("../../../../docs/message.schema.json")).unwrap();
-    fn names(schema: &Value, found: &mut Vec<String>) {
-        if let Some(properties) = schema["properties"].as_object() {
-            for (name, property) in properties {
-                found.push(name.clone());
-                names(property, found);
-            }
-        }
-        for nested in ["items", "$defs", "detection"] {
-            if schema[nested].is_object() {
-                names(&schema[nested], found);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    names(&schema, &mut found);
-    assert!(found.len() > 25, "{found:?}");
-    for name in found {
-        let explained = ["`", "."].iter().any(|end| document.contains(&format!("{name}{end}")));
-        assert!(explained, "docs/message.md does not explain {name}");
-    }
-}
-
-#[test]
-fn an_instant_has_nine_decimals_whatever_they_are() {
-    let at = |realtime_ns| rfc3339(Timestamp { monotonic_ns: 0, realtime_ns, instant: Instant::EndOfFrame });
-    assert_eq!(at(0), "1970-01-01T00:00:00.000000000Z");
-    assert_eq!(at(1_772_357_412_123_456_789), "2026-03-01T09:30:12.123456789Z");
-    assert_eq!(at(u64::MAX), "2554-07-21T23:34:33.709551615Z");
-}
-
-#[test]
 fn a_turned_box_has_centre_size_angle_and_corners() {
     let turned = OrientedBox { center: [100.0, 50.0], size: [20.0, 40.0], angle: -std::f32::consts::FRAC_PI_4 };
     let detection = Detection { score: 0.5, oriented: Some(turned), ..Detection::default() };
-    let message = serde_json::to_value(DetectionMessage::new(&detection, "ship".into(), &[]).unwrap()).unwrap();
+    let message = serde_json::to_value(detection_of(&detection, "ship".into(), &[]).unwrap()).unwrap();
     let oriented = &message["oriented"];
     // A quarter of a turn more, with the sides swapped.
     assert_eq!(oriented["angle"].as_f64().map(|a| (a * 1e5).round()), Some(78540.0));
@@ -503,5 +425,5 @@ fn a_turned_box_has_centre_size_angle_and_corners() {
     let [x, y] = corner(0);
     assert!((x - 107.071).abs() < 1e-3 && (y - 71.213).abs() < 1e-3, "{oriented}");
     let wrong = OrientedBox { angle: f32::NAN, ..turned };
-    assert_eq!(DetectionMessage::new(&Detection { oriented: Some(wrong), ..detection }, "ship".into(), &[]), None);
+    assert_eq!(detection_of(&Detection { oriented: Some(wrong), ..detection }, "ship".into(), &[]), None);
 }

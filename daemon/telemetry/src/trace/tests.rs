@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::testing::door_message as message;
 use serde_json::Value;
+use visiond_message::Timings;
+use visiond_message::testing::door_message as message;
 
 use super::*;
-use crate::message::Timings;
 
 fn json(trace: &Trace) -> Vec<Value> {
     let mut bytes = Vec::new();

@@ -3,11 +3,10 @@
 //! A model whose masks are noise has a hundred times the contours that objects have. Tracing them all would take seconds of a
 //! frame, in which the lane neither stops nor runs the model.
 
-use serde::Serialize;
-use visiond_engine::detector::MaskForm;
 use visiond_kernels::mask::{Mask, Polygons, rle_encode};
+use visiond_message::{MaskMessage, RleMessage, mask_bytes};
 
-use super::values::NUMBER_BYTES;
+use crate::lane_result::MaskFacts;
 
 /// The most edges of pixels that the contours of a frame's masks may have: what bounds the time.
 ///
@@ -21,31 +20,6 @@ const LARGE_AREA: u64 = 1 << 16;
 /// About the most bytes that masks may have in a message: 350,000 vertices. Outlines of objects have one for each 15 edges or so,
 /// and one for two without a tolerance.
 const MAX_BYTES: usize = 4 << 20;
-
-/// The forms of masks in messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MaskFacts {
-    /// Polygons, run lengths, or both.
-    pub form: MaskForm,
-    /// How far a polygon may be from the edge of its mask, in pixels.
-    pub tolerance_pixels: u32,
-}
-
-/// A mask.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct MaskMessage {
-    /// As COCO's run lengths.
-    pub rle: RleMessage,
-}
-
-/// A mask as COCO's run lengths, which pycocotools reads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RleMessage {
-    /// Height and width of the frame.
-    pub size: [u32; 2],
-    /// The run lengths.
-    pub counts: String,
-}
 
 /// A mask in the forms that are asked for, or without any because the budget is used.
 #[derive(Debug, Default)]
@@ -95,16 +69,10 @@ impl MaskWriter {
             let [width, height] = self.frame;
             MaskMessage { rle: RleMessage { size: [height, width], counts: rle_encode(mask, width, height) } }
         });
-        let Some(left) = self.bytes.checked_sub(about_bytes(segments.as_deref(), rle.as_ref())) else {
+        let Some(left) = self.bytes.checked_sub(mask_bytes(segments.as_deref(), rle.as_ref())) else {
             return truncated;
         };
         self.bytes = left;
         WrittenMask { segments, mask: rle, truncated: false }
     }
-}
-
-/// Returns about how many bytes a mask has as JSON.
-pub fn about_bytes(segments: Option<&[Vec<f32>]>, mask: Option<&MaskMessage>) -> usize {
-    let segments = segments.into_iter().flatten().map(|segment| segment.len() * NUMBER_BYTES + 2);
-    segments.sum::<usize>() + mask.map_or(0, |mask| mask.rle.counts.len() + 50)
 }

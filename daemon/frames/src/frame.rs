@@ -34,7 +34,50 @@ pub struct Frame {
     pub name: Option<Arc<str>>,
 }
 
+/// What is known of a frame without its pixels.
+#[derive(Debug, Clone)]
+pub struct FrameFacts {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Pixel format, as in the configuration.
+    pub format: &'static str,
+    /// See [`Frame::sequence`].
+    pub sequence: u64,
+    /// Time of the frame.
+    pub timestamp: Timestamp,
+    /// See [`Frame::damaged`].
+    pub damaged: bool,
+    /// See [`Frame::name`].
+    pub name: Option<Arc<str>>,
+}
+
+/// Why a source lost frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossCause {
+    /// The driver or the program behind the source dropped them.
+    Driver,
+    /// The frames were damaged or truncated.
+    Corrupt,
+    /// No buffer was free.
+    Overload,
+}
+
 impl Frame {
+    /// Returns what is known of the frame without its pixels.
+    pub fn facts(&self) -> FrameFacts {
+        FrameFacts {
+            width: self.layout.width(),
+            height: self.layout.height(),
+            format: self.layout.format().name(),
+            sequence: self.sequence,
+            timestamp: self.timestamp,
+            damaged: self.damaged,
+            name: self.name.clone(),
+        }
+    }
+
     /// Returns a view of the pixels.
     ///
     /// # Errors

@@ -5,28 +5,19 @@
 //! can take differences.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use visiond_engine::detector::RunCounts;
+use visiond_frames::frame::LossCause;
+use visiond_message::status::{CameraCounters, CameraStatus, GpuSnapshot, LabelFacts, ModelCounters};
+use visiond_message::{Message, MessageFrame, Timings};
 use visiond_system::heartbeat::Beat;
 
 use crate::histogram::{Histogram, HistogramSnapshot};
-use crate::message::{FrameFacts, Message, Timings};
 use crate::rate::Rate;
-
-/// Why a source lost frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LossCause {
-    /// The driver or the program behind the source dropped them.
-    Driver,
-    /// The frames were damaged or truncated.
-    Corrupt,
-    /// No buffer was free.
-    Overload,
-}
 
 /// Why a frame has no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +61,43 @@ pub struct LaneView {
     pub lane: Arc<LaneMetrics>,
     /// Counters of its cameras, in the order of the configuration.
     pub cameras: Vec<Arc<CameraMetrics>>,
+}
+
+/// A camera with the lanes that look at its frames.
+#[derive(Debug, Clone)]
+pub struct CameraLanes<'a> {
+    /// The camera.
+    pub camera: &'a Arc<CameraMetrics>,
+    /// Its lanes, at least one.
+    pub lanes: Vec<&'a Arc<LaneMetrics>>,
+}
+
+impl CameraLanes<'_> {
+    /// Returns the names of its models, with commas between.
+    pub fn models(&self) -> String {
+        self.lanes.iter().map(|lane| &*lane.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns the cameras of these lanes, each once, in the order of their first lanes.
+pub fn cameras_of(views: &[LaneView]) -> Vec<CameraLanes<'_>> {
+    let mut cameras = Vec::<CameraLanes<'_>>::new();
+    for (view, camera) in views.iter().flat_map(|view| view.cameras.iter().map(move |camera| (view, camera))) {
+        match cameras.iter_mut().find(|known| Arc::ptr_eq(known.camera, camera)) {
+            Some(known) => known.lanes.push(&view.lane),
+            None => cameras.push(CameraLanes { camera, lanes: vec![&view.lane] }),
+        }
+    }
+    cameras
+}
+
+/// What a model gives besides detections.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelValues {
+    /// The attributes by name, and whether they are numbers.
+    pub attributes: Vec<(Arc<str>, bool)>,
+    /// Whether each class covers a part of the frame.
+    pub fractions: bool,
 }
 
 impl LaneView {
@@ -157,20 +185,10 @@ pub struct CameraMetrics {
     pub name: Arc<str>,
     /// Heartbeat of its thread.
     pub beat: Arc<Beat>,
-    /// Frames from the source.
-    pub captured: Counter,
-    /// Bytes of frames that were copied into a buffer.
-    pub copied_bytes: Counter,
+    /// What is only counted.
+    pub counters: CameraCounters<Counter>,
     /// CPU time of the camera's thread while it streamed.
     pub capture_cpu_ns: Counter,
-    /// Number of times the source was reopened.
-    pub restarts: Counter,
-    /// Number of times the source could not be opened or failed.
-    pub errors: Counter,
-    /// Detections in all messages.
-    pub detections: Counter,
-    /// Detections whose mask was too much for the message.
-    pub truncated_masks: Counter,
     phase: AtomicU8,
     published: AtomicU64,
     dropped: [Counter; DropCause::ALL.len()],
@@ -178,20 +196,25 @@ pub struct CameraMetrics {
     labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
     io: Mutex<Option<&'static str>>,
     decoder: Mutex<Option<&'static str>>,
-    frame: Mutex<Option<FrameShape>>,
+    frame: Mutex<FrameShape>,
     reason: Mutex<Option<Arc<str>>>,
     rate: Rate,
 }
 
 /// Size and format of a camera's frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FrameShape {
-    /// Width in pixels.
-    pub width: u32,
-    /// Height in pixels.
-    pub height: u32,
-    /// Pixel format, as in the configuration.
-    pub format: &'static str,
+#[derive(Debug, Clone, Copy, Default)]
+struct FrameShape {
+    width: u32,
+    height: u32,
+    format: &'static str,
+}
+
+impl Deref for CameraMetrics {
+    type Target = CameraCounters<Counter>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.counters
+    }
 }
 
 /// Number of detections of a label.
@@ -258,8 +281,8 @@ impl CameraMetrics {
             count.newest += 1;
         }
         drop(labels);
-        let FrameFacts { width, height, format, .. } = message.frame;
-        *self.frame.lock() = Some(FrameShape { width, height, format });
+        let MessageFrame { width, height, format, .. } = message.frame;
+        *self.frame.lock() = FrameShape { width, height, format };
         self.rate.count();
         // Last, with Release, so that a reader that sees this count sees the other counts of the frame too.
         self.published.fetch_add(1, Ordering::Release);
@@ -275,61 +298,69 @@ impl CameraMetrics {
         self.rate.per_second()
     }
 
+    /// Returns the camera's status, without what only others know: its models, stages, pictures and what its newest message says.
+    pub fn status(&self) -> CameraStatus {
+        // First, so that the other counts are those of these messages or newer.
+        let published = self.published();
+        let FrameShape { width, height, format } = *self.frame.lock();
+        let dropped = DropCause::ALL.map(|cause| (cause.name().to_owned(), self.dropped[cause as usize].get()));
+        let labels = self.labels.lock().clone();
+        let mut by_label: Vec<_> = labels
+            .iter()
+            .map(|(label, count)| LabelFacts { label: label.to_string(), total: count.total, newest: count.newest })
+            .collect();
+        by_label.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.label.cmp(&b.label)));
+        CameraStatus {
+            name: self.name.to_string(),
+            phase: self.phase().name().to_owned(),
+            reason: self.reason.lock().as_deref().map(str::to_owned),
+            width,
+            height,
+            format: format.to_owned(),
+            io: self.io.lock().map(str::to_owned),
+            decoder: self.decoder.lock().map(str::to_owned),
+            fps: (self.fps() * 10.0).round() / 10.0,
+            published,
+            dropped: dropped.into(),
+            labels: by_label,
+            capture_cpu_s: self.capture_cpu_ns.get() as f64 / 1e9,
+            ..self.counters.read(Counter::get)
+        }
+    }
+
     /// Returns a snapshot of all counters.
     pub fn snapshot(&self) -> CameraSnapshot {
         CameraSnapshot {
-            published: self.published(),
-            captured: self.captured.get(),
-            copied_bytes: self.copied_bytes.get(),
-            capture_cpu_ns: self.capture_cpu_ns.get(),
-            detections: self.detections.get(),
-            truncated_masks: self.truncated_masks.get(),
-            restarts: self.restarts.get(),
-            errors: self.errors.get(),
+            status: self.status(),
             dropped: self.dropped.each_ref().map(Counter::get),
             stages: self.stages.each_ref().map(Histogram::snapshot),
             labels: self.labels.lock().clone(),
-            io: *self.io.lock(),
-            decoder: *self.decoder.lock(),
-            frame: *self.frame.lock(),
-            reason: self.reason.lock().as_deref().map(str::to_owned),
+            capture_cpu_ns: self.capture_cpu_ns.get(),
         }
     }
 }
 
-/// Counters of one camera at one instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A camera at one instant: its status, without what only others know, and the figures that it is made of.
+#[derive(Debug, Clone, PartialEq)]
 pub struct CameraSnapshot {
-    /// Frames from the source.
-    pub captured: u64,
-    /// Bytes of frames that were copied into a buffer.
-    pub copied_bytes: u64,
-    /// CPU time of the camera's thread while it streamed.
-    pub capture_cpu_ns: u64,
-    /// Published messages.
-    pub published: u64,
-    /// Detections.
-    pub detections: u64,
-    /// Detections whose mask was too much for the message.
-    pub truncated_masks: u64,
-    /// Number of times the source was reopened.
-    pub restarts: u64,
-    /// Number of times the source could not be opened or failed.
-    pub errors: u64,
+    /// The status, without its models, stages, pictures and what its newest message says.
+    pub status: CameraStatus,
     /// Frames lost, in the order of [`DropCause::ALL`].
     pub dropped: [u64; DropCause::ALL.len()],
     /// Durations, in the order of [`Stage::ALL`].
     pub stages: [HistogramSnapshot; Stage::ALL.len()],
     /// Detections by label.
     pub labels: BTreeMap<Arc<str>, LabelCount>,
-    /// I/O mode of the driver, for a V4L2 camera.
-    pub io: Option<&'static str>,
-    /// What decodes the stream, for a network camera.
-    pub decoder: Option<&'static str>,
-    /// Size and format of the newest frame.
-    pub frame: Option<FrameShape>,
-    /// Why the camera is away, or was before it was last opened.
-    pub reason: Option<String>,
+    /// CPU time of the camera's thread while it streamed.
+    pub capture_cpu_ns: u64,
+}
+
+impl Deref for CameraSnapshot {
+    type Target = CameraStatus;
+
+    fn deref(&self) -> &CameraStatus {
+        &self.status
+    }
 }
 
 impl CameraSnapshot {
@@ -379,36 +410,21 @@ impl Activity {
 pub struct LaneMetrics {
     /// Name of the model.
     pub name: Arc<str>,
-    /// Runs, successful or not. While the number rises, the lane makes progress.
-    pub runs: Counter,
-    /// Failures of preprocess, inference or head.
-    pub errors: Counter,
-    /// Sessions that were rebuilt.
-    pub rebuilds: Counter,
+    /// What is only counted. While the number of runs rises, the lane makes progress.
+    pub counters: ModelCounters<Counter>,
     activity: AtomicU8,
     gpu: [Counter; 5],
     launch: Histogram,
+    values: Mutex<Arc<ModelValues>>,
     first_frame: AtomicBool,
 }
 
-/// GPU counters of a lane's model, over all of its sessions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GpuSnapshot {
-    /// Runs that were launched as one CUDA graph.
-    pub graph_runs: u64,
-    /// Runs that were launched call by call.
-    pub single_runs: u64,
-    /// Runs of either kind that started while another was in flight.
-    pub overlapped_runs: u64,
-    /// Bytes of frames that were copied first, because the GPU cannot access their memory.
-    pub copied_bytes: u64,
-    /// Candidates dropped because the filter was full.
-    pub lost_candidates: u64,
-    /// Host time to launch a run: median in microseconds.
-    pub launch_us_p50: u64,
-    /// Host time to launch a run: 99th percentile in microseconds.
-    pub launch_us_p99: u64,
+impl Deref for LaneMetrics {
+    type Target = ModelCounters<Counter>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.counters
+    }
 }
 
 impl LaneMetrics {
@@ -425,6 +441,16 @@ impl LaneMetrics {
     /// Returns the activity of the thread.
     pub fn activity(&self) -> Activity {
         Activity::ALL[usize::from(self.activity.load(Ordering::Relaxed))]
+    }
+
+    /// Records what the lane's model gives besides detections.
+    pub fn set_values(&self, values: &Arc<ModelValues>) {
+        *self.values.lock() = Arc::clone(values);
+    }
+
+    /// Returns what the lane's model gives besides detections.
+    pub fn values(&self) -> Arc<ModelValues> {
+        Arc::clone(&self.values.lock())
     }
 
     /// Counts a run on the GPU: the counters since the last run, and the host time of its launch.
@@ -471,7 +497,7 @@ mod tests {
     use visiond_engine::detector::RunCounts;
 
     use super::*;
-    use crate::testing::message;
+    use visiond_message::testing::message;
 
     #[test]
     fn a_frames_labels_are_counted_in_all_and_for_the_newest_frame() {
@@ -523,6 +549,19 @@ mod tests {
         let gpu = lane.gpu().expect("there were runs");
         assert_eq!((gpu.graph_runs, gpu.single_runs, gpu.overlapped_runs, gpu.lost_candidates), (2, 2, 1, 5));
         assert_eq!((gpu.launch_us_p50, gpu.launch_us_p99), (20, 30));
+    }
+
+    #[test]
+    fn a_camera_of_two_lanes_is_one_camera_with_two_models() {
+        let [door, yard] = ["door", "yard"].map(|name| Arc::new(CameraMetrics::new(name.into())));
+        let view = |model: &str, cameras: &[&Arc<CameraMetrics>]| LaneView {
+            lane: Arc::new(LaneMetrics::new(model.into())),
+            cameras: cameras.iter().map(|camera| Arc::clone(camera)).collect(),
+        };
+        let views = [view("objects", &[&door]), view("faces", &[&yard, &door])];
+        let cameras: Vec<_> =
+            cameras_of(&views).iter().map(|one| (one.camera.name.to_string(), one.models())).collect();
+        assert_eq!(cameras, [("door", "objects, faces"), ("yard", "faces")].map(|(a, b)| (a.to_owned(), b.to_owned())));
     }
 
     #[test]

@@ -1,19 +1,11 @@
-//! Frames and messages for tests.
-
-#![allow(clippy::unwrap_used)]
+//! Messages for tests.
 
 use std::sync::Arc;
 
-use visiond_kernels::buffer::Memory;
-use visiond_kernels::color::ColorDescription;
-use visiond_kernels::frame::{FrameLayout, PixelFormat};
-
-use crate::clock::{SystemClock, now};
-use crate::frame::{Frame, FramePool};
 use crate::message::{
-    AttributesMessage, BoxMessage, DetectionMessage, FrameFacts, MaskMessage, Message, MessageModel, RleMessage,
-    SCHEMA, Timings, next_id,
+    BoxMessage, DetectionMessage, MaskMessage, Message, MessageFrame, MessageModel, RleMessage, SCHEMA, Timings,
 };
+use crate::values::AttributesMessage;
 
 /// Returns a message with one detection per label.
 pub fn message(camera: &str, labels: &[&str]) -> Message {
@@ -25,13 +17,13 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
     };
     Message {
         schema: SCHEMA,
-        id: next_id(),
+        id: "0123456789abcdef-0".into(),
         camera: camera.into(),
         sequence: 0,
         captured_at: String::new(),
         monotonic_ns: 0,
-        frame: FrameFacts { width: 1, height: 1, format: "grey", damaged: false, file: None },
-        model: model_facts(),
+        frame: MessageFrame { width: 1, height: 1, format: "grey", damaged: false, file: None },
+        model: model("fake"),
         timings_us: Timings { total: 1_000, ..Timings::default() },
         detections: labels.iter().map(detection).collect(),
         attributes: AttributesMessage::default(),
@@ -56,8 +48,8 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
         sequence,
         captured_at: "2025-01-01T00:00:00.000000000Z".into(),
         monotonic_ns: sequence * 1_000_000,
-        frame: FrameFacts { width: 640, height: 480, format: "rgb", damaged: false, file: None },
-        model: Arc::new(MessageModel { name: "m".into(), sha256: "0".repeat(64), ..MessageModel::default() }),
+        frame: MessageFrame { width: 640, height: 480, format: "rgb", damaged: false, file: None },
+        model: model("m"),
         timings_us: Timings::default(),
         detections: vec![detection; detections],
         attributes: AttributesMessage::default(),
@@ -66,22 +58,9 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
     })
 }
 
-/// Returns facts of a model that does not exist.
-pub fn model_facts() -> Arc<MessageModel> {
-    Arc::new(MessageModel { name: "fake".into(), sha256: "0".repeat(64), ..MessageModel::default() })
-}
-
-/// Returns a grey frame of 4x2 pixels from `pool`, each of value `sequence`.
-pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
-    let layout = FrameLayout::packed(PixelFormat::Grey, 4, 2, ColorDescription::default()).unwrap();
-    let mut buffer = pool.take()?;
-    buffer.as_mut_slice().fill(sequence as u8);
-    Some(Frame { layout, buffer: buffer.into(), sequence, timestamp: now(&SystemClock), damaged: false, name: None })
-}
-
-/// Returns a pool of buffers for [`frame`].
-pub fn pool(buffers: usize) -> FramePool {
-    FramePool::new(&Memory::host(), buffers, 8).unwrap()
+/// Returns a model of this name that does not exist.
+pub fn model(name: &str) -> Arc<MessageModel> {
+    Arc::new(MessageModel { name: name.into(), sha256: "0".repeat(64), ..MessageModel::default() })
 }
 
 /// A message of a camera whose line has about so many bytes more than a small one, as a large mask makes it.

@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use visiond_frames::clock::{Clock, SystemClock};
+use visiond_message::Message;
 use visiond_system::logging::{self, Subject};
-
-use crate::clock::{Clock, SystemClock};
-use crate::message::Message;
 
 /// Maximum events of a recording: 8 cameras at 30 frames a second with three sinks make some 4,000 a second.
 pub const MOST_EVENTS: usize = 100_000;

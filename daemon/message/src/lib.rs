@@ -1,0 +1,20 @@
+//! What visiond writes for others to read: messages, the states of cameras, the status. Nothing but the structs and their JSON.
+
+mod counted;
+mod message;
+mod published;
+mod state;
+pub mod status;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod values;
+
+pub use self::message::{
+    BoxMessage, DetectionMessage, KeypointMessage, MaskMessage, Message, MessageFrame, MessageModel, OrientedMessage,
+    RleMessage, SCHEMA, Timings, mask_bytes,
+};
+pub use self::published::Published;
+pub use self::state::StateMessage;
+pub use self::values::{
+    AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage, PlainAttribute,
+};

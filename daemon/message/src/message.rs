@@ -1,0 +1,273 @@
+//! The message with the detections of one frame, the same for every sink. `docs/message.schema.json` is its JSON schema.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::values::{AttributesMessage, DepthMessage, EmbeddingMessage, NUMBER_BYTES};
+
+/// Version in the `schema` field of every message; raised by a change that breaks readers.
+pub const SCHEMA: &str = "visiond/1";
+
+/// The detections of one frame.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Message {
+    /// Always [`SCHEMA`].
+    pub schema: &'static str,
+    /// Unique id of the message, the same for every sink and retransmission.
+    pub id: Box<str>,
+    /// Name of the camera.
+    pub camera: Arc<str>,
+    /// Number of the frame from the source; gaps are frames without a message.
+    pub sequence: u64,
+    /// Time of the frame: RFC 3339, UTC, nanoseconds.
+    pub captured_at: String,
+    /// The same instant on CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// Facts of the frame.
+    pub frame: MessageFrame,
+    /// Facts of the model.
+    pub model: Arc<MessageModel>,
+    /// Duration of each stage.
+    pub timings_us: Timings,
+    /// Detections, highest score first; classes of a map of the frame: largest first.
+    pub detections: Vec<DetectionMessage>,
+    /// Attributes of the whole frame, if the model has them.
+    #[serde(skip_serializing_if = "AttributesMessage::is_empty")]
+    pub attributes: AttributesMessage,
+    /// The embedding of the whole frame, if the model gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<EmbeddingMessage>,
+    /// Depth of the frame as a grid, if the model gives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<DepthMessage>,
+}
+
+/// Facts of the frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MessageFrame {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Pixel format, as in the configuration.
+    pub format: &'static str,
+    /// Whether the frame may show damage: with `damaged = "mark"`, after a loss, up to the next clean picture of the stream.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub damaged: bool,
+    /// Path of the file, for a picture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<Arc<str>>,
+}
+
+/// Facts of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct MessageModel {
+    /// Name in the configuration.
+    pub name: String,
+    /// SHA-256 of the model's file.
+    pub sha256: String,
+    /// Pairs of keypoints that a line connects, counted from 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skeleton: Vec<[u32; 2]>,
+}
+
+/// Duration of each stage, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Timings {
+    /// From the timestamp of the frame to its arrival in the inbox.
+    pub capture: u64,
+    /// Waiting in the inbox.
+    pub queue: u64,
+    /// From frame to tensor.
+    pub preprocess: u64,
+    /// The inference.
+    pub infer: u64,
+    /// From raw outputs to detections.
+    pub postprocess: u64,
+    /// From the timestamp of the frame to publishing.
+    pub total: u64,
+}
+
+/// One detection.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct DetectionMessage {
+    /// Class index, from 0.
+    pub class_id: u32,
+    /// Name of the class; its index if the model card has no names.
+    pub label: Arc<str>,
+    /// Score from 0 to 1.
+    pub score: f32,
+    /// Box in pixels of the source frame; absent for classifiers.
+    #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<BoxMessage>,
+    /// The turned box, if the model turns its boxes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oriented: Option<OrientedMessage>,
+    /// Keypoints (landmarks of a face, joints of a body), if the model has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keypoints: Vec<KeypointMessage>,
+    /// Part of the frame that the class covers, 0 to 1, if the model gives a class for each pixel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<f32>,
+    /// Number of pixels of its mask, if the model has masks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub area: Option<u64>,
+    /// Outlines of its mask, each x, y, x, y, ...; the even-odd rule fills the mask, holes included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Vec<Vec<f32>>>,
+    /// Its mask in other forms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask: Option<MaskMessage>,
+    /// Whether its mask is left out, because the frame's masks are too much for a message.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// A box inside the source frame: top-left corner and size in its pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BoxMessage {
+    /// Left edge.
+    pub x: f32,
+    /// Top edge.
+    pub y: f32,
+    /// Width.
+    pub width: f32,
+    /// Height.
+    pub height: f32,
+}
+
+/// A turned box, in pixels of the source frame; may reach out of it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OrientedMessage {
+    /// Horizontal position of the centre.
+    pub x: f32,
+    /// Vertical position of the centre.
+    pub y: f32,
+    /// Length of the sides that lie along the x axis at angle 0.
+    pub width: f32,
+    /// Length of the other sides.
+    pub height: f32,
+    /// In radians, clockwise on the screen, from 0 to below a quarter of a turn.
+    pub angle: f32,
+    /// x and y of the corners, clockwise on the screen.
+    pub corners: [[f32; 2]; 4],
+}
+
+/// A keypoint.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeypointMessage {
+    /// Name, if the model card has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
+    /// Horizontal position in pixels of the source frame.
+    pub x: f32,
+    /// Vertical position in pixels of the source frame.
+    pub y: f32,
+    /// Score from 0 to 1, if the model has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f32>,
+}
+
+/// A mask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MaskMessage {
+    /// As COCO's run lengths.
+    pub rle: RleMessage,
+}
+
+/// A mask as COCO's run lengths, which pycocotools reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RleMessage {
+    /// Height and width of the frame.
+    pub size: [u32; 2],
+    /// The run lengths.
+    pub counts: String,
+}
+
+impl Message {
+    /// Returns how many detections have no mask because the frame's masks are too much for a message.
+    pub fn truncated_masks(&self) -> usize {
+        self.detections.iter().filter(|detection| detection.truncated).count()
+    }
+
+    /// Whether the model gave values of the whole frame.
+    pub fn has_values(&self) -> bool {
+        !self.attributes.is_empty() || self.embedding.is_some() || self.depth.is_some()
+    }
+
+    /// Whether the model found nothing: there is no detection, and there are no values of the frame.
+    pub fn is_empty(&self) -> bool {
+        self.detections.is_empty() && !self.has_values()
+    }
+
+    /// Returns the message as one line of JSON, with its line end.
+    pub fn to_line(&self) -> Vec<u8> {
+        let mut line = Vec::with_capacity(self.about_bytes());
+        #[expect(
+            clippy::expect_used,
+            reason = "the message has no map with non-string keys and no fallible Serialize, and writing to a Vec cannot fail"
+        )]
+        serde_json::to_writer(&mut line, self).expect("a message is always JSON");
+        line.push(b'\n');
+        line
+    }
+}
+
+impl Message {
+    /// Returns about how many bytes its line has, without writing it. Costs a few nanoseconds for each detection.
+    pub(crate) fn about_bytes(&self) -> usize {
+        let of_detection = |detection: &DetectionMessage| {
+            DETECTION_BYTES
+                + detection.keypoints.len() * KEYPOINT_BYTES
+                + mask_bytes(detection.segments.as_deref(), detection.mask.as_ref())
+        };
+        let embedding = self.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes);
+        let depth = self.depth.as_ref().map_or(0, DepthMessage::about_bytes);
+        MESSAGE_BYTES + self.detections.iter().map(of_detection).sum::<usize>() + embedding + depth
+    }
+}
+
+/// About how many bytes a message without detections has as JSON, a detection, and a keypoint.
+const MESSAGE_BYTES: usize = 500;
+const DETECTION_BYTES: usize = 160;
+const KEYPOINT_BYTES: usize = 60;
+
+/// Returns about how many bytes a mask has as JSON.
+pub fn mask_bytes(segments: Option<&[Vec<f32>]>, mask: Option<&MaskMessage>) -> usize {
+    let segments = segments.into_iter().flatten().map(|segment| segment.len() * NUMBER_BYTES + 2);
+    segments.sum::<usize>() + mask.map_or(0, |mask| mask.rle.counts.len() + 50)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::Value;
+
+    #[test]
+    fn the_document_names_every_field_of_the_schema() {
+        let document = include_str!("../../../docs/message.md");
+        let schema: Value = serde_json::from_str(include_str!("../../../docs/message.schema.json")).unwrap();
+        fn names(schema: &Value, found: &mut Vec<String>) {
+            if let Some(properties) = schema["properties"].as_object() {
+                for (name, property) in properties {
+                    found.push(name.clone());
+                    names(property, found);
+                }
+            }
+            for nested in ["items", "$defs", "detection"] {
+                if schema[nested].is_object() {
+                    names(&schema[nested], found);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        names(&schema, &mut found);
+        assert!(found.len() > 25, "{found:?}");
+        for name in found {
+            let explained = ["`", "."].iter().any(|end| document.contains(&format!("{name}{end}")));
+            assert!(explained, "docs/message.md does not explain {name}");
+        }
+    }
+}

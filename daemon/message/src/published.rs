@@ -1,0 +1,69 @@
+//! A message with its line, which is written once for all who want it.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::message::Message;
+
+/// A message to publish, with the line that all sinks share.
+#[derive(Debug)]
+pub struct Published {
+    message: Arc<Message>,
+    about_bytes: usize,
+    line: OnceLock<Bytes>,
+}
+
+impl Published {
+    /// Wraps a message; its line is not serialized yet.
+    pub fn new(message: Arc<Message>) -> Self {
+        let about_bytes = message.about_bytes();
+        Self { message, about_bytes, line: OnceLock::new() }
+    }
+
+    /// Returns about how many bytes the line has; always the same, whether it is serialized or not.
+    pub fn about_bytes(&self) -> usize {
+        self.about_bytes
+    }
+
+    /// Returns the JSON line with its line end. The first caller serializes it.
+    pub fn line(&self) -> &Bytes {
+        self.line.get_or_init(|| self.message.to_line().into())
+    }
+
+    /// Returns the message.
+    pub fn message(&self) -> &Arc<Message> {
+        &self.message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::KeypointMessage;
+    use crate::testing::{door_message, sized_message};
+    use crate::values::{DepthMessage, EmbeddingMessage};
+
+    #[test]
+    fn the_size_of_a_line_is_known_before_it_is_written() {
+        let segments = Some(vec![vec![123.5; 4000], vec![77.25; 2000]]);
+        let mut outlines = Arc::unwrap_or_clone(door_message(1, 1));
+        outlines.detections[0].segments = segments;
+        let mut skeletons = Arc::unwrap_or_clone(door_message(1, 5));
+        let keypoint = KeypointMessage { name: Some("left_ear".into()), x: 123.456, y: 78.25, score: Some(0.875) };
+        skeletons.detections.iter_mut().for_each(|detection| detection.keypoints = vec![keypoint.clone(); 17]);
+        let embedding = Some(EmbeddingMessage { length: 512, f16: "A".repeat(1368) });
+        let embedded = Message { embedding, ..Arc::unwrap_or_clone(door_message(1, 0)) };
+        let cells = vec![Some(12.25); 400];
+        let depth = Some(DepthMessage { columns: 20, rows: 20, nearest: cells.clone(), median: cells });
+        let deep = Message { depth, ..Arc::unwrap_or_clone(door_message(1, 0)) };
+        let both = Message { embedding: embedded.embedding.clone(), ..deep.clone() };
+        let small = [door_message(1, 0), door_message(1, 100), sized_message("door", 1, 100_000)];
+        for message in small.into_iter().chain([outlines, skeletons, embedded, deep, both].map(Arc::new)) {
+            let published = Published::new(message);
+            let (about, bytes) = (published.about_bytes(), published.line().len());
+            assert!(about < bytes * 2 && bytes < about * 2, "{about} for {bytes}");
+            assert_eq!(published.about_bytes(), about, "also once it is written");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The parts of the status, which is written as JSON and read back, also by another version: a missing field has its default.
+//!
+//! A counter that is added to one of these structs is counted, shown in the API and read by `visiond top`. Tests say what it needs
+//! besides: a metric, and a line in the documents of both.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::counted::counted;
+use crate::message::{DetectionMessage, Message};
+use crate::values::PlainAttribute;
+
+counted! {
+    /// A camera, as status, metrics and the live page show it.
+    pub struct CameraStatus, counters CameraCounters {
+        /// Name of the camera.
+        name: String,
+        /// Model that runs on its frames.
+        model: String,
+        /// opening, streaming, waiting, failed or ended.
+        phase: String,
+        /// Why it is waiting or failed, as a sentence.
+        reason: Option<String>,
+        /// Width of its frames in pixels; 0 before the first.
+        width: u32,
+        /// Height of its frames in pixels; 0 before the first.
+        height: u32,
+        /// Pixel format of its frames, as in the configuration; empty before the first.
+        format: String,
+        /// How the driver passes frames: "userptr", "mmap" or "copy"; absent without a driver.
+        io: Option<String>,
+        /// What decodes a network camera's stream: "nvdec", "ffmpeg" or "libjpeg-turbo"; absent for other sources.
+        decoder: Option<String>,
+        /// Messages per second over the last five seconds.
+        fps: f64,
+        /// Frames processed, each of which is a message.
+        published: u64,
+        /// Frames lost, by cause.
+        dropped: BTreeMap<String, u64>,
+        /// Detections by label, most first.
+        labels: Vec<LabelFacts>,
+        /// Parts of the newest frame that classes cover, by label; empty unless the model gives a class for each pixel.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        fractions: BTreeMap<String, f32>,
+        /// Attributes of the newest frame; empty unless the model gives some.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        attributes: BTreeMap<String, PlainAttribute>,
+        /// Durations of each stage, by its name in messages; "total" is from capture to publishing.
+        stages: BTreeMap<String, StageFacts>,
+        /// CPU time of its thread.
+        capture_cpu_s: f64,
+        /// Clients that watch its pictures now.
+        watchers: u64,
+        /// The stream that people watch, if `preview_url` is configured.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        preview: Option<PreviewFacts>,
+        /// Pictures for `annotate`, if it is configured.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pictures: Option<AnnotateCounts>,
+    } {
+        /// Frames captured.
+        captured,
+        /// Times the source was reopened.
+        restarts,
+        /// Times the source could not be opened, or failed.
+        errors,
+        /// Detections so far.
+        detections,
+        /// Detections whose mask was too much for the message.
+        truncated_masks,
+        /// Bytes of frames copied between the source and the buffer that the model reads.
+        copied_bytes,
+    }
+}
+
+impl CameraStatus {
+    /// Adds what the camera's newest message says of its frame. The newest message of a camera that is away is an old one.
+    pub fn add_newest(&mut self, message: &Message) {
+        let fraction = |class: &DetectionMessage| Some((class.label.to_string(), class.fraction?));
+        self.fractions = message.detections.iter().filter_map(fraction).collect();
+        let attributes = message.attributes.0.iter();
+        self.attributes = attributes.map(|(name, attribute)| (name.to_string(), attribute.into())).collect();
+    }
+}
+
+/// The stream of a camera that people watch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PreviewFacts {
+    /// idle (no client watches), opening, streaming, or waiting (clients get the model's frames).
+    pub phase: String,
+    /// Why it is waiting, as a sentence.
+    pub reason: Option<String>,
+    /// Width of its frames in pixels; 0 unless it is streaming.
+    pub width: u32,
+    /// Height of its frames in pixels; 0 unless it is streaming.
+    pub height: u32,
+}
+
+/// Detections of a label.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LabelFacts {
+    /// Name of the label.
+    pub label: String,
+    /// Detections so far.
+    pub total: u64,
+    /// Detections in the newest frame.
+    pub newest: u64,
+}
+
+/// Durations of a stage.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StageFacts {
+    /// Frames.
+    pub count: u64,
+    /// Sum of all durations.
+    pub sum_us: u64,
+    /// Median.
+    pub p50_us: u64,
+    /// 99th percentile.
+    pub p99_us: u64,
+    /// Longest.
+    pub max_us: u64,
+    /// Median of the last five to ten seconds.
+    pub recent_p50_us: u64,
+    /// 99th percentile of the last five to ten seconds.
+    pub recent_p99_us: u64,
+    /// Longest duration of each bucket (`null`: any), and the number of frames in this bucket alone.
+    pub buckets: Vec<(Option<u64>, u64)>,
+}
+
+counted! {
+    /// A model.
+    pub struct ModelStatus, counters ModelCounters {
+        /// Name of the model.
+        name: String,
+        /// Path of its file.
+        file: String,
+        /// SHA-256 of its file.
+        sha256: String,
+        /// Backend that runs it.
+        backend: String,
+        /// Kind of memory that holds its frames.
+        memory: String,
+        /// Its inputs, such as "images f32 [1, 3, 640, 640]".
+        input: String,
+        /// idle, looking, publishing, backoff or ended.
+        activity: String,
+        /// GPU counters, if it runs on a GPU.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gpu: Option<GpuSnapshot>,
+    } {
+        /// Runs, successful or not.
+        runs,
+        /// Frames and runs that failed.
+        errors,
+        /// Times it was loaded again.
+        rebuilds,
+    }
+}
+
+counted! {
+    /// Counters of one sink's messages.
+    pub struct SinkCounts, counters SinkCounters {
+        /// Name of the sink.
+        name: String,
+        /// Type of the sink: stdout, file, unix, mqtt or nats.
+        kind: String,
+        /// Output of the sink, such as a path or URL.
+        to: String,
+        /// Messages in the queue now.
+        waiting: u64,
+        /// Maximum messages in the queue.
+        capacity: u64,
+        /// Messages that this sink lost, for any reason except slow readers.
+        lost: u64,
+        /// Whether the broker is connected; `None` for a sink without a broker.
+        connected: Option<bool>,
+        /// Why the output cannot be written now.
+        outage: Option<String>,
+        /// The spool of a durable sink.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spool: Option<SpoolCounts>,
+    } {
+        /// Messages that entered the queue.
+        queued,
+        /// Messages written; for a socket, sent to the connected readers; for a broker, acknowledged.
+        written,
+        /// Messages dropped because the queue was full.
+        dropped_full,
+        /// Messages lost because the output could not be written.
+        failed,
+        /// Messages still in the queue at the deadline for ending.
+        #[serde(skip)]
+        unsent,
+        /// Messages skipped because of `max_rate`.
+        thinned,
+        /// Number of reconnections to the broker.
+        reconnects,
+        /// Messages sent again because the connection was lost before the broker acknowledged them.
+        resent,
+        /// Socket: readers connected now.
+        readers,
+        /// Socket: messages that readers lost because they were too slow, summed over readers.
+        reader_lost,
+        /// Socket: readers refused because the limit was reached.
+        readers_refused,
+    }
+}
+
+/// Counts of a camera's annotated pictures.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AnnotateCounts {
+    /// Pictures stored.
+    pub written: u64,
+    /// Frames not drawn, because another one was still waiting.
+    pub dropped_busy: u64,
+    /// Pictures that could not be drawn or stored.
+    pub failed: u64,
+    /// Why the folder cannot be written now.
+    pub outage: Option<String>,
+}
+
+/// Counters of a durable sink's spool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpoolCounts {
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Maximum bytes on disk.
+    pub limit_bytes: u64,
+    /// Messages that wait for an acknowledgement.
+    pub records: u64,
+    /// Messages lost because the spool was full.
+    pub dropped: u64,
+    /// Files that could not be read since the start, and were set aside.
+    pub unreadable: u64,
+    /// Why the disk cannot be used now; new messages are kept in memory only.
+    pub outage: Option<String>,
+}
+
+impl SpoolCounts {
+    /// Returns whether the spool drops old messages to keep new ones, or will soon.
+    pub fn is_full(&self) -> bool {
+        // A full spool drops about 1/32 at a time.
+        self.bytes as f64 > 0.9 * self.limit_bytes as f64
+    }
+}
+
+/// GPU counters of a lane's model, over all of its sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuSnapshot {
+    /// Runs that were launched as one CUDA graph.
+    pub graph_runs: u64,
+    /// Runs that were launched call by call.
+    pub single_runs: u64,
+    /// Runs of either kind that started while another was in flight.
+    pub overlapped_runs: u64,
+    /// Bytes of frames that were copied first, because the GPU cannot access their memory.
+    pub copied_bytes: u64,
+    /// Candidates dropped because the filter was full.
+    pub lost_candidates: u64,
+    /// Host time to launch a run: median in microseconds.
+    pub launch_us_p50: u64,
+    /// Host time to launch a run: 99th percentile in microseconds.
+    pub launch_us_p99: u64,
+}

@@ -1,0 +1,58 @@
+//! What a lane makes of a frame.
+
+use std::sync::Arc;
+
+use visiond_engine::detector::{Detection, MaskForm};
+use visiond_engine::heads::FrameValues;
+use visiond_frames::frame::{Frame, FrameFacts};
+use visiond_message::{MessageModel, Timings};
+use visiond_telemetry::metrics::ModelValues;
+
+/// The result of a model for one frame.
+#[derive(Debug)]
+pub struct LaneResult<'a> {
+    /// The frame.
+    pub frame: FrameFacts,
+    /// Its pixels, if the camera's [`Collector`](crate::collector::Collector) wants them.
+    pub view: Option<Arc<Frame>>,
+    /// The model that ran.
+    pub model: &'a ModelFacts,
+    /// Detections, best first.
+    pub detections: &'a [Detection],
+    /// Values of the whole frame.
+    pub values: &'a FrameValues,
+    /// How long each stage took so far.
+    pub timings: Timings,
+}
+
+/// Facts of a loaded model that its results refer to.
+#[derive(Debug, Clone, Default)]
+pub struct ModelFacts {
+    /// The model, as messages name it.
+    pub message: Arc<MessageModel>,
+    /// Names of the classes.
+    pub labels: Vec<Arc<str>>,
+    /// Names of the keypoints, which each keypoint has.
+    pub keypoint_names: Vec<Arc<str>>,
+    /// The forms of its masks in messages.
+    pub masks: MaskFacts,
+    /// What it gives besides detections.
+    pub values: Arc<ModelValues>,
+}
+
+/// The forms of masks in messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MaskFacts {
+    /// Polygons, run lengths, or both.
+    pub form: MaskForm,
+    /// How far a polygon may be from the edge of its mask, in pixels.
+    pub tolerance_pixels: u32,
+}
+
+impl ModelFacts {
+    /// Returns the name of a class; its index if it has no name.
+    pub fn label(&self, class_id: u32) -> Arc<str> {
+        let named = self.labels.get(class_id as usize).cloned();
+        named.unwrap_or_else(|| class_id.to_string().into())
+    }
+}

@@ -1,0 +1,6 @@
+//! What visiond counts of itself: counters and durations of cameras and lanes, and the trace.
+
+pub mod histogram;
+pub mod metrics;
+pub mod rate;
+pub mod trace;
