@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use visiond_capture::images::images_in;
 use visiond_capture::source::SourceError;
 use visiond_capture::{Buffers, image_file};
-use visiond_config::types::{BufferConfig, Pace, SourceConfig, VideoConfig};
+use visiond_config::types::{BufferConfig, FfmpegConfig, Pace, SourceConfig, VideoConfig};
 use visiond_frames::frame::{Frame, LossCause};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
@@ -162,8 +162,7 @@ impl MediaDecoder<'_> {
             url,
             pace: Pace::Fastest,
             max_frames,
-            confined: !unconfined,
-            max_memory_bytes: input_memory,
+            ffmpeg: FfmpegConfig { confined: !unconfined, max_memory_bytes: input_memory, ..FfmpegConfig::default() },
             ..VideoConfig::default()
         };
         let mut source = match visiond_capture::open(&SourceConfig::Video(video), &name, self.buffers) {

@@ -5,27 +5,13 @@
 //! with the same fields and their places in a file, and a [`Section`](super::tables::Section): the reader, the writer, and the
 //! list of keys that the reference and the annotated file are printed from.
 //!
-//! ```text
-//! section! {
-//!     /// `[buffers]`
-//!     pub struct BufferConfig {
-//!         /// Buffers of a camera.
-//!         count: usize as whole(3..=32) => default(4),
-//!     }
-//! }
-//! ```
-//!
 //! After `=>` comes what applies if the key is absent:
-//! - `default(VALUE)`: that value.
-//! - `required(EXAMPLE)`: the file is rejected. The example is TOML.
-//! - `optional(EXAMPLE)`: `None`.
+//! - `default(VALUE)`: that value. Of a [`Part`](super::tables::Part) `part`: its default.
+//! - `required(EXAMPLE)`: the file is rejected; the example is TOML. Of a part `required_part`.
+//! - `optional(EXAMPLE)`: `None`. Of a part `optional_part`.
 //! - `derived((EXAMPLE, VALUE))`: that value, which the reference does not show.
-//!
-//! A key that is a [`Part`](super::tables::Part) has one of these:
-//! - `part`: its default.
-//! - `required_part`: the file is rejected.
-//! - `optional_part`: `None`.
 //! - `flatten`: for a [`union!`] whose `type` and keys are in this table.
+//! - `inherited`: it is no key of this table. [`Document::config`](super::Document::config) copies it from another one.
 
 /// Declares a table of the file. See the module's documentation.
 macro_rules! section {
@@ -69,12 +55,14 @@ macro_rules! section {
 
         impl $crate::tables::Section for $name {
             fn keys() -> Vec<$crate::schema::Key> {
-                vec![$($crate::schema::Key {
+                let mut keys = Vec::new();
+                $(section!(@key $presence keys, $crate::schema::Key {
                     name: section!(@name $field $($key)?),
                     doc: $crate::schema::plain(concat!($($field_doc, "\n"),+)),
                     shape: section!(@shape $presence $kind, $ty),
                     presence: section!(@presence $presence $kind, $ty, $($arg)?),
-                }),+]
+                });)+
+                keys
             }
 
             fn read(table: &mut $crate::tables::TableReader<'_, '_>) -> $crate::tables::Read<Self> {
@@ -95,6 +83,9 @@ macro_rules! section {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $key:literal) => { $key };
 
+    (@key inherited $keys:ident, $key:expr) => {};
+    (@key $presence:ident $keys:ident, $key:expr) => { $keys.push($key) };
+
     (@absent default $value:expr) => { $value };
     (@absent derived $value:expr) => { $value.1 };
     (@absent $presence:ident $($example:expr)?) => { Default::default() };
@@ -102,6 +93,7 @@ macro_rules! section {
     (@field optional $ty:ty) => { $crate::tables::Field<<$ty as IntoIterator>::Item> };
     (@field default $ty:ty) => { $crate::tables::Field<$ty> };
     (@field derived $ty:ty) => { $crate::tables::Field<$ty> };
+    (@field inherited $ty:ty) => { () };
     (@field required $ty:ty) => { $crate::tables::Field<$ty> };
     (@field $part:ident $ty:ty) => { $crate::tables::Field<$crate::tables::Read<$ty>> };
 
@@ -109,6 +101,10 @@ macro_rules! section {
     (@of default $field:expr, $value:expr) => { $field.value.unwrap_or_else(|| $value) };
     (@of derived $field:expr, $value:expr) => { $field.value.unwrap_or_else(|| $value.1) };
     (@of required $field:expr, $example:expr) => { $field.value.unwrap_or_default() };
+    (@of inherited $field:expr,) => {{
+        let () = $field;
+        Default::default()
+    }};
     (@of $part:ident $field:expr,) => { $field.value.map_or_else(Default::default, $crate::tables::Part::of) };
 
     (@shape flatten $kind:expr, $ty:ty) => {
@@ -149,6 +145,7 @@ macro_rules! section {
     (@read required_part $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => {
         $table.required($name, $doc, &section!(@kind required_part $kind, $ty))
     };
+    (@read inherited $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => { () };
     (@read flatten $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => { $table.union::<$ty>() };
     (@read $optional:ident $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
         $table.optional($name, $doc, &section!(@kind $optional $kind, $ty))
@@ -160,6 +157,7 @@ macro_rules! section {
     (@write optional_part $entries:ident, $name:expr, $kind:expr, $value:expr) => {
         section!(@write optional $entries, $name, $kind, $value)
     };
+    (@write inherited $entries:ident, $name:expr, $kind:expr, $value:expr) => {};
     (@write flatten $entries:ident, $name:expr, $kind:expr, $value:expr) => {
         $entries.extend($crate::tables::write_union($value))
     };
@@ -194,8 +192,11 @@ macro_rules! union {
                 type Read = Read;
 
                 fn of(read: Read) -> Self {
-                    $(union!(@of read, $name $variant, $($section)?);)+
-                    Self::default()
+                    match read {
+                        $(Read::$variant $((union!(@bind section $section)))? => $name::$variant $((
+                            <$section as $crate::tables::Part>::of(section)
+                        ))?),+
+                    }
                 }
             }
         };
@@ -217,9 +218,9 @@ macro_rules! union {
                 }
             }
 
-            fn hint(other: &str) -> Option<&'static str> {
-                union!(@hint other $($hint)?)
-            }
+            $(fn hint(other: &str) -> Option<&'static str> {
+                $hint(other)
+            })?
 
             fn name(&self) -> &'static str {
                 match self {
@@ -228,38 +229,22 @@ macro_rules! union {
             }
 
             fn write(&self) -> $crate::schema::Entries {
-                $(union!(@write self, $name $variant, $($section)?);)+
-                Vec::new()
+                match self {
+                    $(Self::$variant $((union!(@bind section $section)))? => union!(@write $(section, $section)?)),+
+                }
             }
         }
     };
 
-    (@hint $other:ident) => {{
-        let _ = $other;
-        None
-    }};
-    (@hint $other:ident $hint:path) => { $hint($other) };
+    // The name of a variant's table.
+    (@bind $name:ident $section:ty) => { $name };
+    (@write) => { Vec::new() };
+    (@write $name:ident, $section:ty) => { <$section as $crate::tables::Section>::write($name) };
     (@keys) => { Vec::new() };
     (@keys $section:ty) => { <$section as $crate::tables::Section>::keys() };
-    (@of $read:ident, $name:ident $variant:ident,) => {
-        if let Read::$variant = $read {
-            return $name::$variant;
-        }
-    };
-    (@of $read:ident, $name:ident $variant:ident, $section:ty) => {
-        if let Read::$variant(section) = $read {
-            return $name::$variant($crate::tables::Part::of(section));
-        }
-    };
     (@read $variant:ident $table:ident,) => { Read::$variant };
     (@read $variant:ident $table:ident, $section:ty) => {
         Read::$variant(<$section as $crate::tables::Section>::read($table))
-    };
-    (@write $this:ident, $name:ident $variant:ident,) => {};
-    (@write $this:ident, $name:ident $variant:ident, $section:ty) => {
-        if let $name::$variant(section) = $this {
-            return $crate::tables::Section::write(section);
-        }
     };
 }
 

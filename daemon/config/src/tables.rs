@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 use visiond_ground::nearest::nearest;
 
 use super::diagnostics::Diagnostics;
@@ -13,6 +13,15 @@ use super::schema::{Context, Entries, Item, Key, KeyKind, Shape, Variant, Writte
 
 /// The description of the key `type`.
 pub const TYPE_DOC: &str = "The type, which decides the other keys.";
+
+/// Keys of the version before this one, and what to do about them. The next version forgets them.
+const REMOVED: [(&str, &str); 5] = [
+    ("status.interval", "remove it, the status line comes each second; `log_interval` is the interval in the log"),
+    ("sink.qos_state", "remove it, availability, state and snapshots have QoS 1"),
+    ("camera.source.ffmpeg", "set `program` in `[ffmpeg]`, for all cameras"),
+    ("camera.source.confined", "set `confined` in `[ffmpeg]`, for all cameras"),
+    ("camera.source.max_memory_bytes", "set `max_memory_bytes` in `[ffmpeg]`, for all cameras"),
+];
 
 /// A part of the file: a table, a `type` with its keys, or any number of tables.
 pub trait Part: Default {
@@ -56,7 +65,9 @@ pub trait Union: Part {
     /// Returns every variant, in the order of the reference.
     fn variants() -> Vec<Variant>;
     /// Returns what is meant by a word in small letters that is no variant's name, if that is known.
-    fn hint(other: &str) -> Option<&'static str>;
+    fn hint(_other: &str) -> Option<&'static str> {
+        None
+    }
     /// Reads the variant `name`, one of [`Union::variants`], and reports its errors.
     fn read(name: &str, table: &mut TableReader<'_, '_>) -> Option<Self::Read>;
     /// Returns the name of the variant.
@@ -207,6 +218,11 @@ impl<'a, 'i> TableReader<'a, 'i> {
         }
         for key in self.table.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
+            let path = join(&self.path, name);
+            if let Some((_, remedy)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
+                self.diagnostics.error(key.span(), format!("there is no key `{path}` any more: {remedy}"));
+                continue;
+            }
             let has = |variant: &&Variant| variant.keys.iter().any(|key| key.name == name.as_ref());
             let remedy = match nearest(name, self.known.iter().copied()) {
                 _ if self.variants.iter().any(|variant| has(&variant)) => {
@@ -218,7 +234,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
                 None if self.path.is_empty() => format!("the tables of the file are {}", self.known.join(", ")),
                 None => format!("the keys of `{}` are {}", self.path, self.known.join(", ")),
             };
-            let path = visiond_system::logging::escape(&join(&self.path, name));
+            let path = visiond_system::logging::escape(&path);
             self.diagnostics.error(key.span(), format!("unknown key `{path}`: {remedy}"));
         }
     }
@@ -245,11 +261,9 @@ pub fn tables<T: Section>() -> KeyKind<Vec<T>, Vec<T::Read>> {
         shape: Box::new(|| Shape::Tables(T::keys())),
         read: Box::new(|item, context| {
             let Some(items) = item.get_ref().as_array() else {
-                let sentence = match item.get_ref() {
-                    DeValue::Table(_) => {
-                        format!("may appear several times: write `[[{}]]` with two brackets", context.path)
-                    }
-                    _ => format!("must be a table: write `[[{}]]` and its keys below", context.path),
+                let sentence = match item.get_ref().as_table() {
+                    Some(_) => format!("may appear several times: write `[[{}]]` with two brackets", context.path),
+                    None => format!("must be a table: write `[[{}]]` and its keys below", context.path),
                 };
                 context.wrong(item, &sentence);
                 return None;
@@ -282,9 +296,9 @@ fn read_table<T>(
     read: impl FnOnce(&mut TableReader<'_, '_>) -> T,
 ) -> Option<T> {
     let Some(table) = item.get_ref().as_table() else {
-        let sentence = match item.get_ref() {
-            DeValue::Array(_) => format!("may appear only once: write `[{}]` with one bracket", context.path),
-            _ => format!("must be a table: write `[{}]` and its keys below", context.path),
+        let sentence = match item.get_ref().as_array() {
+            Some(_) => format!("may appear only once: write `[{}]` with one bracket", context.path),
+            None => format!("must be a table: write `[{}]` and its keys below", context.path),
         };
         context.wrong(item, &sentence);
         return None;
