@@ -198,30 +198,46 @@ INLINE void preprocess_group(const Job& job) {
     }
     __syncthreads();
     const Frame& frame = described;
+    // A division: the reciprocal is rounded down, so that the quotient may be one too small.
     u32 group = blockIdx.x * blockDim.x + threadIdx.x;
-    u32 y = group / job.groups;
-    u32 x = (group - y * job.groups) * PIXELS;
+    u32 y = __umulhi(group, job.groups_reciprocal), column = group - y * job.groups;
+    if (column >= job.groups) {
+        column -= job.groups;
+        ++y;
+    }
+    u32 x = column * PIXELS;
     if (y >= job.height) return;
 
     float values[3][PIXELS];
-#pragma unroll
-    for (u32 channel = 0; channel < 3; ++channel) {
-#pragma unroll
-        for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = job.pad[channel];
-    }
     u32 left = frame.placed_x, right = left + frame.placed_width;
     if (y - frame.placed_y < frame.placed_height && x < right && x + PIXELS > left) {
-        float picture[3][PIXELS];
-        Sampler::resample(job, frame, x, y, picture);
+        Sampler::resample(job, frame, x, y, values);
+        if (job.reversed) {
 #pragma unroll
-        for (u32 i = 0; i < PIXELS; ++i) {
-            bool inside = x + i >= left && x + i < right;
-#pragma unroll
-            for (u32 channel = 0; channel < 3; ++channel) {
-                float value = job.reversed ? picture[2 - channel][i] : picture[channel][i];
-                value = fmaf(value, job.gain[channel], job.bias[channel]);
-                values[channel][i] = inside ? value : values[channel][i];
+            for (u32 i = 0; i < PIXELS; ++i) {
+                float red = values[0][i];
+                values[0][i] = values[2][i];
+                values[2][i] = red;
             }
+        }
+#pragma unroll
+        for (u32 channel = 0; channel < 3; ++channel) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = fmaf(values[channel][i], job.gain[channel], job.bias[channel]);
+        }
+        if (x < left || x + PIXELS > right) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) {
+                bool inside = x + i >= left && x + i < right;
+#pragma unroll
+                for (u32 channel = 0; channel < 3; ++channel) values[channel][i] = inside ? values[channel][i] : job.pad[channel];
+            }
+        }
+    } else {
+#pragma unroll
+        for (u32 channel = 0; channel < 3; ++channel) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = job.pad[channel];
         }
     }
     store(job, blockIdx.y, x, y, values);

@@ -83,8 +83,9 @@ struct Job {
     u64 out;
     u64 frames;
     u32 width, height;
-    // Groups of PIXELS pixels per row.
+    // Groups of PIXELS pixels per row, and 2^32 - 1 divided by that.
     u32 groups;
+    u32 groups_reciprocal;
     DType dtype;
     u32 planar;
     u32 channels;

@@ -168,6 +168,7 @@ pub(super) struct Job {
     width: u32,
     height: u32,
     groups: u32,
+    groups_reciprocal: u32,
     dtype: u32,
     planar: u32,
     channels: u32,
@@ -326,12 +327,14 @@ impl Job {
     /// Makes the arguments for a spec; [`Job::at`] adds the addresses.
     pub(super) fn new(spec: &PreprocessSpec) -> Self {
         let Normalisation { gain, bias, pad } = Normalisation::new(spec);
+        let groups = spec.width.div_ceil(PIXELS);
         Self {
             out: 0,
             frames: 0,
             width: spec.width,
             height: spec.height,
-            groups: spec.width.div_ceil(PIXELS),
+            groups,
+            groups_reciprocal: u32::MAX / groups,
             // The spec was checked to have one of these.
             dtype: match spec.dtype {
                 DType::F16 => 1,
