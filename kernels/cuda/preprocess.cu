@@ -1,17 +1,53 @@
 // Turns a batch of frames into a model's input: every format, fit, sampling, layout and type.
 //
-// The head of kernels/src/preprocess.rs defines the results; this follows that code step by step. There are three kernels:
-// `preprocess` for the samplings that are used most, `preprocess_taps` for the others with a few taps, and `preprocess_tiles` for
-// those whose taps grow with the frame. A thread of the first two computes PIXELS adjacent pixels of the tensor, including
-// padding, a block of the third a tile of it. The grid's second dimension is the frame. Properties of the frames are read from
-// memory (`Job::frames`), so that a captured launch works for all frames; properties of the model are an argument. All branches
-// except those at edges are the same for a whole warp.
+// The head of kernels/src/preprocess.rs defines the results; this follows that code step by step. There are five kernels:
+// `preprocess`, `preprocess_exact` and `preprocess_warp` for the samplings with two taps that are used most, `preprocess_taps` for
+// the others with a few taps, and `preprocess_tiles` for those whose taps grow with the frame. A thread of the first four computes
+// PIXELS adjacent pixels of the tensor, including padding, a block of the last a tile of it. The grid's second dimension is the
+// frame. Properties of the frames are read from memory (`Job::frames`), so that a captured launch works for all frames; properties
+// of the model are an argument. All branches except those at edges are the same for a whole warp.
 #include "preprocess_fetch.cuh"
 #include "preprocess_mosaic.cuh"
 #include "preprocess_number.cuh"
 #include "preprocess_store.cuh"
 #include "preprocess_taps.cuh"
 #include "preprocess_tiles.cuh"
+
+// Converts the group's fetched pixels. Each branch is for all of them, so that the coefficients are read once.
+template <class N>
+INLINE void convert(const Frame& frame, bool luma, const u32 (&words)[PIXELS], typename N::Wide (&rgb)[PIXELS][3]) {
+    if (frame.colour == COLOUR_YUV) {
+        u32 coefficients[8];
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) coefficients[i] = frame.coefficients[i];
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) N::convert(coefficients, words[i], rgb[i]);
+    } else if (frame.colour == COLOUR_YUV_TRUNCATED) {
+        u32 coefficients[6];
+#pragma unroll
+        for (u32 i = 0; i < 6; ++i) coefficients[i] = frame.coefficients[i];
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            i32 bytes[3];
+            Fixed::convert_truncated(coefficients, words[i], bytes);
+#pragma unroll
+            for (u32 channel = 0; channel < 3; ++channel) rgb[i][channel] = N::wide(u32(bytes[channel]));
+        }
+    } else if (frame.colour == COLOUR_RGB) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+#pragma unroll
+            for (u32 channel = 0; channel < 3; ++channel) rgb[i][channel] = N::wide(component(words[i], channel));
+        }
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) rgb[i][0] = rgb[i][1] = rgb[i][2] = N::grey(frame, words[i]);
+        return;
+    }
+    if (!luma) return;
+#pragma unroll
+    for (u32 i = 0; i < PIXELS; ++i) rgb[i][0] = N::luma(rgb[i]);
+}
 
 // Adds the group's source pixels of one row and one column tap.
 template <class N, class Taps>
@@ -59,30 +95,16 @@ INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps,
     }
     u32 words[PIXELS];
     fetch(frame, y, taps, words);
+    Wide rgb[PIXELS][3];
+    convert<N>(frame, job.luma, words, rgb);
 #pragma unroll
     for (u32 i = 0; i < PIXELS; ++i) {
-        Wide rgb[3];
-        if (frame.colour == COLOUR_YUV) {
-            N::convert(frame, words[i], rgb);
-        } else if (frame.colour == COLOUR_YUV_TRUNCATED) {
-            i32 bytes[3];
-            Fixed::convert_truncated(frame.coefficients, words[i], bytes);
-#pragma unroll
-            for (u32 channel = 0; channel < 3; ++channel) rgb[channel] = N::wide(u32(bytes[channel]));
-        } else if (frame.colour == COLOUR_RGB) {
-            rgb[0] = N::wide(byte_of(words[i], 0));
-            rgb[1] = N::wide(byte_of(words[i], 1));
-            rgb[2] = N::wide(byte_of(words[i], 2));
-        } else {
-            rgb[0] = rgb[1] = rgb[2] = N::grey(frame, words[i]);
-        }
-        if (job.luma && frame.colour != COLOUR_GREY) rgb[0] = N::luma(rgb);
         if constexpr (Taps::PADDED) {
-            if (taps.padded >> i & 1) rgb[0] = rgb[1] = rgb[2] = N::pad(job);
+            if (taps.padded >> i & 1) rgb[i][0] = rgb[i][1] = rgb[i][2] = N::pad(job);
         }
 #pragma unroll
         for (u32 channel = 0; channel < 3; ++channel) {
-            sums[channel][i] = N::add_column(sums[channel][i], rgb[channel], taps.weight(i));
+            sums[channel][i] = N::add_column(sums[channel][i], rgb[i][channel], taps.weight(i));
         }
     }
 }
@@ -91,13 +113,14 @@ INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps,
 template <class N>
 INLINE void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
     typedef typename N::Wide Wide;
-    Wide sums[3][PIXELS] = {};
+    Wide sums[3][PIXELS];
+    N::begin(job, frame, x, y, sums);
 #pragma unroll 1
     for (u32 row_tap = 0; row_tap < 2; ++row_tap) {
         u32 source_y;
-        decltype(typename N::Taps().weight(0)) row_weight;
-        // A row without weight is not read; at an odd whole scale no upper tap has any.
-        if (!N::row(frame.rows, row_tap, y, source_y, row_weight) && row_tap == 1) break;
+        auto row_weight = N::row(frame.rows, row_tap, y, source_y);
+        // A row without weight is not read; at an odd whole scale no upper tap has any, nor has the padding of a warp.
+        if (row_weight == 0) continue;
         Wide columns[3][PIXELS] = {};
 #pragma unroll 1
         for (u32 tap = 0; tap < frame.columns.taps; ++tap) {
@@ -141,19 +164,21 @@ INLINE void resample_taps(const Job& job, const Frame& frame, u32 x, u32 y, floa
             }
         }
     }
-#pragma unroll
-    for (u32 i = 0; i < PIXELS; ++i) {
-#pragma unroll
-        for (u32 channel = 0; channel < 3; ++channel) values[channel][i] = N::value(frame, sums[channel][i]);
-    }
+    N::finish(frame, sums, values);
 }
+
+// Samples with two taps, as OpenCV's resize or its warps, or in floats.
+template <class N>
+struct TwoTaps {
+    static __forceinline__ void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
+        ::resample<N>(job, frame, x, y, values);
+    }
+};
 
 // Samples with any number of taps, in the frame's arithmetic.
 struct AnyTaps {
     static __forceinline__ void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
-        if (frame.arithmetic == ARITHMETIC_PILLOW) {
-            resample_taps<PillowTaps>(job, frame, x, y, values);
-        } else if (frame.arithmetic == ARITHMETIC_LINEAR) {
+        if (frame.arithmetic == ARITHMETIC_LINEAR) {
             resample_taps<LinearTaps>(job, frame, x, y, values);
         } else if (frame.arithmetic == ARITHMETIC_BYTES) {
             resample_taps<ByteTaps>(job, frame, x, y, values);
@@ -163,51 +188,71 @@ struct AnyTaps {
     }
 };
 
-// Samples with two taps, as OpenCV's resize or in floats.
-struct TwoTaps {
-    static __forceinline__ void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
-        if (job.exact) {
-            ::resample<Exact>(job, frame, x, y, values);
-        } else {
-            ::resample<Fixed>(job, frame, x, y, values);
-        }
-    }
-};
-
 template <class Sampler>
 INLINE void preprocess_group(const Job& job) {
+    // The frame's description in shared memory, which is nearer.
+    __shared__ Frame described;
+    constexpr u32 WORDS = sizeof(Frame) / sizeof(u32);
+    if (threadIdx.x < WORDS) {
+        reinterpret_cast<u32*>(&described)[threadIdx.x] = reinterpret_cast<const u32*>(job.frames)[blockIdx.y * WORDS + threadIdx.x];
+    }
+    __syncthreads();
+    const Frame& frame = described;
+    // A division: the reciprocal is rounded down, so that the quotient may be one too small.
     u32 group = blockIdx.x * blockDim.x + threadIdx.x;
-    u32 y = group / job.groups;
-    u32 x = (group - y * job.groups) * PIXELS;
+    u32 y = __umulhi(group, job.groups_reciprocal), column = group - y * job.groups;
+    if (column >= job.groups) {
+        column -= job.groups;
+        ++y;
+    }
+    u32 x = column * PIXELS;
     if (y >= job.height) return;
-    const Frame& frame = reinterpret_cast<const Frame*>(job.frames)[blockIdx.y];
 
     float values[3][PIXELS];
-#pragma unroll
-    for (u32 channel = 0; channel < 3; ++channel) {
-#pragma unroll
-        for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = job.pad[channel];
-    }
     u32 left = frame.placed_x, right = left + frame.placed_width;
     if (y - frame.placed_y < frame.placed_height && x < right && x + PIXELS > left) {
-        float picture[3][PIXELS];
-        Sampler::resample(job, frame, x, y, picture);
+        Sampler::resample(job, frame, x, y, values);
+        if (job.reversed) {
 #pragma unroll
-        for (u32 i = 0; i < PIXELS; ++i) {
-            bool inside = x + i >= left && x + i < right;
-#pragma unroll
-            for (u32 channel = 0; channel < 3; ++channel) {
-                float value = job.reversed ? picture[2 - channel][i] : picture[channel][i];
-                value = fmaf(value, job.gain[channel], job.bias[channel]);
-                values[channel][i] = inside ? value : values[channel][i];
+            for (u32 i = 0; i < PIXELS; ++i) {
+                float red = values[0][i];
+                values[0][i] = values[2][i];
+                values[2][i] = red;
             }
+        }
+#pragma unroll
+        for (u32 channel = 0; channel < 3; ++channel) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = fmaf(values[channel][i], job.gain[channel], job.bias[channel]);
+        }
+        if (x < left || x + PIXELS > right) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) {
+                bool inside = x + i >= left && x + i < right;
+#pragma unroll
+                for (u32 channel = 0; channel < 3; ++channel) values[channel][i] = inside ? values[channel][i] : job.pad[channel];
+            }
+        }
+    } else {
+#pragma unroll
+        for (u32 channel = 0; channel < 3; ++channel) {
+#pragma unroll
+            for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = job.pad[channel];
         }
     }
     store(job, blockIdx.y, x, y, values);
 }
 
 extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
-    preprocess_group<TwoTaps>(job);
+    preprocess_group<TwoTaps<Fixed>>(job);
+}
+
+extern "C" __global__ void __launch_bounds__(128) preprocess_exact(const Job job) {
+    preprocess_group<TwoTaps<Exact>>(job);
+}
+
+extern "C" __global__ void __launch_bounds__(128) preprocess_warp(const Job job) {
+    preprocess_group<TwoTaps<Warp>>(job);
 }
 
 extern "C" __global__ void __launch_bounds__(128) preprocess_taps(const Job job) {

@@ -32,8 +32,8 @@ struct Component {
 };
 
 // The source pixels that contribute to each column or row of the tensor: `stride` entries for the lower taps, then `stride` for
-// the upper ones. An entry is a position, with OpenCV's weight (0 to 2048) from bit 16 on. For exact sampling the weights follow
-// as floats, in the same order. Samplings with any number of taps have as many times `stride` positions, or PAD, and then as
+// the upper ones. An entry is a position, with OpenCV's weight from bit 16 on: 0 to 2048 of its resize, 0 to 32 of its warps, which
+// have none for padding. For exact sampling the weights follow as floats, in the same order. Samplings with any number of taps have as many times `stride` positions, or PAD, and then as
 // many weights, integers or floats; preprocess_tiles.cuh has the tables of those whose taps grow with the frame.
 struct Axis {
     u64 entries;
@@ -83,9 +83,9 @@ struct Job {
     u64 out;
     u64 frames;
     u32 width, height;
-    // Groups of PIXELS pixels per row.
+    // Groups of PIXELS pixels per row, and 2^32 - 1 divided by that.
     u32 groups;
-    u32 exact;
+    u32 groups_reciprocal;
     DType dtype;
     u32 planar;
     u32 channels;

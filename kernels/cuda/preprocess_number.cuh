@@ -8,6 +8,11 @@ INLINE u32 byte_of(u32 word, u32 index) {
     return (word >> (8 * index)) & 0xff;
 }
 
+// Returns one of three bytes of a word whose fourth is 0.
+INLINE u32 component(u32 word, u32 index) {
+    return index == 0 ? word & 0xff : index == 1 ? __byte_perm(word, 0, 0x4441) : word >> 16;
+}
+
 // Converts an integer below 2^23 to a float with one addition, four times as fast as a conversion.
 INLINE float small_float(u32 value) {
     return __uint_as_float(0x4b000000u | value) - 8388608.0f;
@@ -42,22 +47,28 @@ struct Fixed {
         return {{read4.x, read4.y, read4.z, read4.w}};
     }
 
-    // Reads one row's position and weight. Returns whether the weight is not 0.
-    static __forceinline__ bool row(const Axis& axis, u32 tap, u32 y, u32& position, u32& weight) {
+    // Reads one row's position, and returns its weight.
+    static __forceinline__ u32 row(const Axis& axis, u32 tap, u32 y, u32& position) {
         u32 entry = read<u32>(axis.entries + 4ull * (tap * axis.stride + y));
         position = entry & 0xffff;
-        weight = entry >> 16;
-        return weight != 0;
+        return entry >> 16;
+    }
+
+    // Sets what the sums begin with: half of what becomes 1.
+    static __forceinline__ void begin(const Job&, const Frame&, u32, u32, Wide (&sums)[3][PIXELS]) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) sums[0][i] = sums[1][i] = sums[2][i] = 2;
     }
 
     // Coefficients: y_offset, y_gain, r_cr, g_cb, g_cr, b_cb, times 2^20.
-    static __forceinline__ void convert(const Frame& frame, u32 word, Wide (&rgb)[3]) {
-        const u32* k = frame.coefficients;
-        i32 y = max(i32(byte_of(word, 0)) - i32(k[0]), 0) * i32(k[1]) + (1 << 19);
-        i32 cb = i32(byte_of(word, 1)) - 128, cr = i32(byte_of(word, 2)) - 128;
-        rgb[0] = saturated((y + i32(k[2]) * cr) >> 20);
-        rgb[1] = saturated((y + i32(k[4]) * cr + i32(k[3]) * cb) >> 20);
-        rgb[2] = saturated((y + i32(k[5]) * cb) >> 20);
+    static __forceinline__ void convert(const u32* k, u32 word, Wide (&rgb)[3]) {
+        i32 y = max(i32(component(word, 0)) - i32(k[0]), 0) * i32(k[1]);
+        i32 cb = i32(component(word, 1)), cr = i32(component(word, 2));
+        // Chroma is less 128, and half of what becomes 1 is added: the same for all pixels.
+        i32 red = (1 << 19) - 128 * i32(k[2]), green = (1 << 19) - 128 * (i32(k[4]) + i32(k[3])), blue = (1 << 19) - 128 * i32(k[5]);
+        rgb[0] = saturated((y + (i32(k[2]) * cr + red)) >> 20);
+        rgb[1] = saturated((y + (i32(k[4]) * cr + (i32(k[3]) * cb + green))) >> 20);
+        rgb[2] = saturated((y + (i32(k[5]) * cb + blue)) >> 20);
     }
 
     // ffmpeg's conversion. Coefficients: y_offset times 8; y_gain, r_cr, g_cb, g_cr, b_cb, times 2^13.
@@ -79,11 +90,29 @@ struct Fixed {
 
     static __forceinline__ Wide add_column(Wide sum, Wide channel, u32 weight) { return sum + channel * i32(weight); }
     static __forceinline__ Wide add_row(Wide sum, Wide columns, u32 weight) { return sum + (((columns >> 4) * i32(weight)) >> 16); }
-    static __forceinline__ float value(Wide sum) { return small_float(u32(sum + 2) >> 2); }
+    static __forceinline__ float value(Wide sum) { return small_float(u32(sum) >> 2); }
 
     static __forceinline__ Wide sample(u32 raw, float gain) { return rounded(fminf(float(raw) * gain, 255.0f)); }
     static __forceinline__ Wide mean(Wide a, Wide b) { return (a + b + 1) >> 1; }
     static __forceinline__ Wide mean(Wide a, Wide b, Wide c, Wide d) { return (a + b + c + d + 2) >> 2; }
+};
+
+// OpenCV 4's warps of bytes: weights are 32nds, and the sums of both axes are rounded once.
+struct Warp : Fixed {
+    // The padding has what its taps leave of the weights, 32 of each axis: they are 0 in the tables.
+    static __forceinline__ void begin(const Job& job, const Frame& frame, u32 x, u32 y, Wide (&sums)[3][PIXELS]) {
+        Taps low = Fixed::columns(frame.columns, 0, x), high = low;
+        u32 position, rows = Fixed::row(frame.rows, 0, y, position) + Fixed::row(frame.rows, 1, y, position);
+        i32 pad = rounded(job.pad_level);
+        if (frame.columns.taps == 2) high = Fixed::columns(frame.columns, 1, x);
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            u32 columns = low.weight(i) + (frame.columns.taps == 2 ? high.weight(i) : 0);
+            sums[0][i] = sums[1][i] = sums[2][i] = pad * (1024 - i32(columns * rows)) + 512;
+        }
+    }
+    static __forceinline__ Wide add_row(Wide sum, Wide columns, u32 weight) { return sum + columns * i32(weight); }
+    static __forceinline__ float value(Wide sum) { return small_float(u32(sum) >> 10); }
 };
 
 // Floating point without rounding to bytes.
@@ -108,16 +137,19 @@ struct Exact {
         return {{positions.x, positions.y, positions.z, positions.w}, {weights.x, weights.y, weights.z, weights.w}};
     }
 
-    static __forceinline__ bool row(const Axis& axis, u32 tap, u32 y, u32& position, float& weight) {
+    static __forceinline__ float row(const Axis& axis, u32 tap, u32 y, u32& position) {
         u64 entry = axis.entries + 4ull * (tap * axis.stride + y);
         position = read<u32>(entry);
-        weight = read<float>(entry + 8ull * axis.stride);
-        return weight != 0.0f;
+        return read<float>(entry + 8ull * axis.stride);
+    }
+
+    static __forceinline__ void begin(const Job&, const Frame&, u32, u32, Wide (&sums)[3][PIXELS]) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) sums[0][i] = sums[1][i] = sums[2][i] = 0.0f;
     }
 
     // Coefficients: y_gain, r_cr, g_cb, g_cr, b_cb, and the biases of red, green and blue.
-    static __forceinline__ void convert(const Frame& frame, u32 word, Wide (&rgb)[3]) {
-        const u32* k = frame.coefficients;
+    static __forceinline__ void convert(const u32* k, u32 word, Wide (&rgb)[3]) {
         float y = wide(byte_of(word, 0)), cb = wide(byte_of(word, 1)), cr = wide(byte_of(word, 2));
         float red = fmaf(coefficient(k[1]), cr, coefficient(k[5]));
         float green = fmaf(coefficient(k[2]), cb, fmaf(coefficient(k[3]), cr, coefficient(k[6])));

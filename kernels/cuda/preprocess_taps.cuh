@@ -64,6 +64,16 @@ struct Tables {
     }
 };
 
+// Makes each of a group's sums a value.
+template <class Sum, class Value>
+INLINE void finish_each(const Sum (&sums)[3][PIXELS], float (&values)[3][PIXELS], Value value) {
+#pragma unroll
+    for (u32 channel = 0; channel < 3; ++channel) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = value(sums[channel][i]);
+    }
+}
+
 INLINE i32 pad_byte(const Job& job) {
     return rounded(job.pad_level);
 }
@@ -90,7 +100,9 @@ struct LinearTaps : Fixed, Tables<i32> {
     static __forceinline__ Sum add_column(Sum sum, Wide channel, i32 weight) { return sum + channel * weight; }
     static __forceinline__ Sum row(Sum sum) { return sum >> 4; }
     static __forceinline__ Sum add_row(Sum sum, Sum columns, i32 weight) { return sum + ((columns * weight) >> 16); }
-    static __forceinline__ float value(const Frame&, Sum sum) { return small_float(u32(sum + 2) >> 2); }
+    static __forceinline__ void finish(const Frame&, const Sum (&sums)[3][PIXELS], float (&values)[3][PIXELS]) {
+        finish_each(sums, values, [](Sum sum) { return small_float(u32(sum + 2) >> 2); });
+    }
 };
 
 // Floats, of bytes.
@@ -106,9 +118,21 @@ struct ByteTaps : Fixed, Tables<float> {
     static __forceinline__ float value(const Frame& frame, Sum sum) {
         if (frame.finish == FINISH_NONE) return sum;
         float scaled = sum * frame.factor;
-        if (frame.finish == FINISH_HALF_UP) return clamped(floorf(scaled + 0.5f), 0.0f, 255.0f);
-        return small_float(u32(rounded(clamped(scaled, 0.0f, 255.0f))));
+        return frame.finish == FINISH_HALF_UP ? half_up(scaled) : half_even(scaled);
     }
+    // The same for a group, with one branch.
+    static __forceinline__ void finish(const Frame& frame, const Sum (&sums)[3][PIXELS], float (&values)[3][PIXELS]) {
+        float factor = frame.factor;
+        if (frame.finish == FINISH_NONE) {
+            finish_each(sums, values, [](Sum sum) { return sum; });
+        } else if (frame.finish == FINISH_HALF_UP) {
+            finish_each(sums, values, [factor](Sum sum) { return half_up(sum * factor); });
+        } else {
+            finish_each(sums, values, [factor](Sum sum) { return half_even(sum * factor); });
+        }
+    }
+    static __forceinline__ float half_up(float scaled) { return clamped(floorf(scaled + 0.5f), 0.0f, 255.0f); }
+    static __forceinline__ float half_even(float scaled) { return clamped(scaled, 0.0f, 255.0f) + 12582912.0f - 12582912.0f; }
 };
 
 // Floats, of pixels that were not rounded.
@@ -120,5 +144,7 @@ struct FloatTaps : Exact, Tables<float> {
     static __forceinline__ Sum add_column(Sum sum, Wide channel, float weight) { return sum + weight * channel; }
     static __forceinline__ Sum row(Sum sum) { return sum; }
     static __forceinline__ Sum add_row(Sum sum, Sum columns, float weight) { return sum + weight * columns; }
-    static __forceinline__ float value(const Frame&, Sum sum) { return sum; }
+    static __forceinline__ void finish(const Frame&, const Sum (&sums)[3][PIXELS], float (&values)[3][PIXELS]) {
+        finish_each(sums, values, [](Sum sum) { return sum; });
+    }
 };

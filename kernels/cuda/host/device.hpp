@@ -87,6 +87,8 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     return result;
 }
 
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }
+
 inline int min(int a, int b) { return a < b ? a : b; }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }

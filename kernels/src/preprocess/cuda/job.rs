@@ -21,8 +21,12 @@ pub(super) const TILE_ROWS: u32 = 16;
 /// The kernels of kernels/cuda/preprocess.cu, in their order there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
-    /// Two taps, the samplings that are used most.
-    Plain,
+    /// Two taps, as OpenCV's resize.
+    Opencv,
+    /// Two taps in floats.
+    Exact,
+    /// Two taps, as OpenCV's warps.
+    Warp,
     /// A few taps.
     Taps,
     /// Taps that grow with the frame.
@@ -32,10 +36,10 @@ pub(super) enum Kernel {
 impl Kernel {
     /// Returns the one for a spec.
     pub(super) fn of(spec: &PreprocessSpec) -> Self {
-        if spec.is_plain() {
-            return Self::Plain;
-        }
         match spec.sampling {
+            Sampling::Opencv if spec.is_plain() => Self::Opencv,
+            Sampling::Exact if spec.is_plain() => Self::Exact,
+            Sampling::OpencvWarp | Sampling::OpencvWarpAffine => Self::Warp,
             Sampling::PillowBilinear
             | Sampling::PillowBicubic
             | Sampling::TorchAntialias
@@ -46,7 +50,9 @@ impl Kernel {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Plain => "preprocess",
+            Self::Opencv => "preprocess",
+            Self::Exact => "preprocess_exact",
+            Self::Warp => "preprocess_warp",
             Self::Taps => "preprocess_taps",
             Self::Tiles => "preprocess_tiles",
         }
@@ -55,7 +61,9 @@ impl Kernel {
     /// Returns the threads per block, as the kernel declares, and the blocks per frame.
     pub(super) fn grid(self, spec: &PreprocessSpec) -> (u32, u32) {
         match self {
-            Self::Plain | Self::Taps => (128, (spec.width.div_ceil(PIXELS) * spec.height).div_ceil(128)),
+            Self::Opencv | Self::Exact | Self::Warp | Self::Taps => {
+                (128, (spec.width.div_ceil(PIXELS) * spec.height).div_ceil(128))
+            }
             Self::Tiles => (256, spec.width.div_ceil(TILE_COLUMNS) * spec.height.div_ceil(TILE_ROWS)),
         }
     }
@@ -160,7 +168,7 @@ pub(super) struct Job {
     width: u32,
     height: u32,
     groups: u32,
-    exact: u32,
+    groups_reciprocal: u32,
     dtype: u32,
     planar: u32,
     channels: u32,
@@ -319,13 +327,14 @@ impl Job {
     /// Makes the arguments for a spec; [`Job::at`] adds the addresses.
     pub(super) fn new(spec: &PreprocessSpec) -> Self {
         let Normalisation { gain, bias, pad } = Normalisation::new(spec);
+        let groups = spec.width.div_ceil(PIXELS);
         Self {
             out: 0,
             frames: 0,
             width: spec.width,
             height: spec.height,
-            groups: spec.width.div_ceil(PIXELS),
-            exact: u32::from(spec.sampling == Sampling::Exact),
+            groups,
+            groups_reciprocal: u32::MAX / groups,
             // The spec was checked to have one of these.
             dtype: match spec.dtype {
                 DType::F16 => 1,

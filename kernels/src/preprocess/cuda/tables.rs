@@ -13,6 +13,9 @@ use crate::preprocess::taps::{Sums, TapAxis, TapPlan, TapTables};
 /// The position of a pixel of padding: `PAD` of the kernel.
 const PAD: u32 = u32::MAX;
 
+/// What the weights of a position of a warp add up to in the kernel: they are 32nds.
+const WARP_WEIGHTS: f32 = 32.0;
+
 /// How the kernel reads the tables of one frame size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameTables {
@@ -53,6 +56,7 @@ pub(super) fn make(spec: &PreprocessSpec, source: (u32, u32)) -> (FrameTables, V
         let TapPlan { mapping, sums } = TapPlan::new(spec, source);
         let rules = SumRules::new(&sums, spec.sampling);
         return match &sums {
+            Sums::Float(tables, _) if Kernel::of(spec) == Kernel::Warp => make_warp(spec, mapping, tables),
             Sums::Pillow(tables) | Sums::Linear(tables) => make_any(spec, mapping, tables, rules, i32::cast_unsigned),
             Sums::Float(tables, _) => make_any(spec, mapping, tables, rules, f32::to_bits),
         };
@@ -90,6 +94,25 @@ fn make_pairs<N: Number, const WORDS: usize>(
     let column_bytes = columns * 2 * WORDS * 4;
     let rules = SumRules::default();
     (FrameTables { mapping: plan.mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
+}
+
+/// Makes pairs of a warp. Taps on padding have no weight: the kernel adds what they leave of it.
+fn make_warp(spec: &PreprocessSpec, mapping: Mapping, tables: &TapTables<f32>) -> (FrameTables, Vec<u8>) {
+    let (width, height) = mapping.source();
+    let [columns, rows] = strides(spec);
+    let mut bytes = Vec::with_capacity((columns + rows) * 2 * 4);
+    for (axis, size, stride) in [(&tables.columns, width, columns), (&tables.rows, height, rows)] {
+        for tap in 0..2 {
+            for i in 0..stride {
+                let (pixel, weight) = axis.pair(i.min(axis.first.len() - 1), size)[tap];
+                // Weights are multiples of 1/32, positions below 2^14.
+                let entry = pixel.map_or(0, |pixel| pixel | ((weight * WARP_WEIGHTS) as u32) << 16);
+                bytes.extend(entry.to_le_bytes());
+            }
+        }
+    }
+    let (rules, tiles) = (SumRules::default(), TileRules::default());
+    (FrameTables { mapping, rules, tiles, taps: [tables.columns.taps as u32, 2], column_bytes: columns * 2 * 4 }, bytes)
 }
 
 /// `bits` are a weight's.
