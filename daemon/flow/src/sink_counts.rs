@@ -75,3 +75,14 @@ impl SpoolCounts {
         self.bytes as f64 > 0.9 * self.limit_bytes as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spool_is_full_from_nine_tenths_on() {
+        let is_full = |bytes| SpoolCounts { bytes, limit_bytes: 1_000, ..SpoolCounts::default() }.is_full();
+        assert_eq!([0, 899, 900, 901, 1_000, 2_000].map(is_full), [false, false, false, true, true, true]);
+    }
+}

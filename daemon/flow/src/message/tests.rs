@@ -141,6 +141,22 @@ fn an_attribute_reads_as_its_label_its_labels_or_its_number() {
 }
 
 #[test]
+fn a_model_gives_the_attributes_of_its_card_and_the_fractions_of_its_classes() {
+    use visiond_engine::heads::spec::Background;
+    let attribute =
+        |name: &str, kind| AttributeSpec { name: name.to_owned(), output: "out".to_owned(), column: None, kind };
+    let hair = AttributeKind::Labels { names: vec!["dark".to_owned()], activation: None, multi_label: false };
+    let head = HeadSpec::Attributes(vec![
+        attribute("hair", hair),
+        attribute("age", AttributeKind::Number { scale: 1.0, offset: 0.0 }),
+    ]);
+    let attributes = vec![("hair".into(), false), ("age".into(), true)];
+    assert_eq!(ModelValues::of(&head), ModelValues { attributes, fractions: false });
+    let semantic = HeadSpec::Semantic { activation: None, background: Background::None };
+    assert_eq!(ModelValues::of(&semantic), ModelValues { attributes: Vec::new(), fractions: true });
+}
+
+#[test]
 fn the_size_of_a_line_is_known_before_it_is_written() {
     use crate::testing::{door_message, sized_message};
     let segments = Some(vec![vec![123.5; 4000], vec![77.25; 2000]]);
@@ -155,8 +171,9 @@ fn the_size_of_a_line_is_known_before_it_is_written() {
     let depth = Some(DepthMessage { columns: 20, rows: 20, nearest: cells.clone(), median: cells });
     let deep = Message { depth, ..Arc::unwrap_or_clone(door_message(1, 0)) };
     let both = Message { embedding: embedded.embedding.clone(), ..deep.clone() };
-    let small = [door_message(1, 0), door_message(1, 100), sized_message("door", 1, 100_000)];
-    for message in small.into_iter().chain([outlines, skeletons, embedded, deep, both].map(Arc::new)) {
+    let masks = [4, 100_000].map(|bytes| sized_message("door", 1, bytes));
+    let small = [door_message(1, 0), door_message(1, 100)].into_iter().chain(masks);
+    for message in small.chain([outlines, skeletons, embedded, deep, both].map(Arc::new)) {
         let published = Published::new(message);
         let (about, bytes) = (published.about_bytes(), published.line().len());
         assert!(about < bytes * 2 && bytes < about * 2, "{about} for {bytes}");
