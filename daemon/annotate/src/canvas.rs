@@ -190,3 +190,169 @@ fn clipped(mut ends: [[f64; 2]; 2], reach: f64, width: f64, height: f64) -> Opti
     }
     Some(ends)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const WHITE: Color = [255; 3];
+
+    /// Draws in white on black, and returns the rows: `#` for white, `.` for black, `+` for between.
+    fn rows(width: u32, height: u32, draw: impl FnOnce(&mut RgbImage)) -> Vec<String> {
+        let mut picture = RgbImage::new(width, height);
+        draw(&mut picture);
+        let sign = |Rgb([value, ..]): &Rgb<u8>| match value {
+            255 => '#',
+            0 => '.',
+            _ => '+',
+        };
+        picture.rows().map(|row| row.map(sign).collect()).collect()
+    }
+
+    /// Compares a white picture on black with what covers each pixel, by the place of its middle.
+    fn covers(picture: &RgbImage, what: &str, coverage: impl Fn(f64, f64) -> f64) {
+        for (x, y, pixel) in picture.enumerate_pixels() {
+            let wanted = 255.0 * coverage(f64::from(x) + 0.5, f64::from(y) + 0.5).clamp(0.0, 1.0);
+            assert!((f64::from(pixel.0[0]) - wanted).abs() < 1.5, "{what} at {x} {y}: {pixel:?}, {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_rectangle_has_its_sides_and_shares_an_area() {
+        let rect = Rect::new(3, -2, 10, 5);
+        assert_eq!(rect, Rect { left: 3, top: -2, right: 13, bottom: 3 });
+        assert_eq!((rect.width(), rect.height()), (10, 5));
+        assert_eq!(rect.grown(2), Rect { left: 1, top: -4, right: 15, bottom: 5 });
+        assert_eq!(rect.grown(-2), Rect { left: 5, top: 0, right: 11, bottom: 1 });
+        for (other, area) in [
+            (rect, 50),
+            (Rect::new(10, 1, 7, 7), 3 * 2),
+            (Rect::new(0, -9, 5, 9), 2 * 2),
+            (Rect::new(13, -2, 4, 4), 0),
+            (Rect::new(20, 20, 4, 4), 0),
+            (Rect::new(3, 3, 10, 4), 0),
+        ] {
+            assert_eq!((rect.overlap(&other), other.overlap(&rect)), (area, area), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_pixel_is_mixed_by_its_coverage_and_outside_nothing_is() {
+        let mut picture = RgbImage::from_pixel(3, 2, Rgb([100, 200, 0]));
+        blend(&mut picture, 1, 1, [200, 100, 255], 0.25);
+        assert_eq!(*picture.get_pixel(1, 1), Rgb([125, 175, 64]));
+        let before = picture.clone();
+        for (x, y) in [(-1, 0), (0, -1), (3, 0), (0, 2), (i32::MIN, i32::MAX)] {
+            blend(&mut picture, x, y, WHITE, 1.0);
+        }
+        assert_eq!(picture, before);
+        for (x, y) in [(0, 0), (2, 1), (2, 0), (0, 1)] {
+            blend(&mut picture, x, y, WHITE, 1.0);
+            assert_eq!(*picture.get_pixel(x as u32, y as u32), Rgb(WHITE));
+        }
+    }
+
+    #[test]
+    fn a_rectangle_is_filled_and_outlined_inwards() {
+        assert_eq!(rows(4, 3, |picture| fill(picture, Rect::new(-3, 1, 5, 9), WHITE, 1.0)), ["....", "##..", "##.."]);
+        let outlined = |line| rows(7, 6, |picture| outline(picture, Rect::new(1, 0, 6, 5), line, WHITE, 1.0));
+        assert_eq!(outlined(1), [".######", ".#....#", ".#....#", ".#....#", ".######", "......."]);
+        let two = [".######", ".######", ".##..##", ".######", ".######", "......."];
+        // A line is at most half as wide as the shorter side.
+        assert_eq!([outlined(2), outlined(9)], [two, two]);
+        // Where it is transparent, no pixel is mixed twice.
+        let thin = rows(3, 3, |picture| outline(picture, Rect::new(0, 0, 3, 3), 1, [200; 3], 0.5));
+        assert_eq!(thin, ["+++", "+.+", "+++"]);
+        let mut half = RgbImage::new(3, 3);
+        outline(&mut half, Rect::new(0, 0, 3, 3), 1, [200; 3], 0.5);
+        assert!(half.pixels().all(|pixel| [0, 100].contains(&pixel.0[0])));
+    }
+
+    #[test]
+    fn a_ring_covers_the_pixels_whose_middles_are_inside() {
+        let filled = |ring: &[f32]| rows(9, 4, |picture| fill_rings(picture, &[ring.to_vec()], WHITE, 1.0));
+        // The long side falls three columns a row; it passes 7.5, 4.5 and 1.5 at the rows' middles.
+        let falling = ["#######..", "####.....", "#........", "........."];
+        assert_eq!(filled(&[0.0, 0.0, 9.0, 0.0, 0.0, 3.0]), falling);
+        assert_eq!(filled(&[0.0, 3.0, 9.0, 0.0, 0.0, 0.0]), falling, "the other way round");
+        let rising = [".########", "....#####", ".......##", "........."];
+        assert_eq!(filled(&[9.0, 0.0, 0.0, 0.0, 9.0, 3.0]), rising);
+        // A trapezium whose sides are not upright, away from the edges.
+        assert_eq!(
+            filled(&[3.0, 1.0, 6.0, 1.0, 8.0, 3.0, 1.0, 3.0]),
+            [".........", "..####...", ".######..", "........."]
+        );
+    }
+
+    #[test]
+    fn a_disc_covers_what_is_within_its_radius() {
+        for (x, y, radius) in
+            [(8.0, 6.0, 3.0), (7.3, 5.9, 2.4), (0.0, 0.0, 4.0), (-1.5, 5.0, 3.25), (17.5, 13.0, 3.0), (8.5, 6.5, 0.4)]
+        {
+            let mut picture = RgbImage::new(16, 12);
+            disc(&mut picture, x as f32, y as f32, radius as f32, WHITE);
+            covers(&picture, &format!("{x} {y} {radius}"), |px, py| radius + 0.5 - (px - x).hypot(py - y));
+        }
+        for [x, y] in [[1e30, 5.0], [5.0, -1e30], [f32::NAN, 5.0], [f32::INFINITY, f32::INFINITY]] {
+            assert_eq!(rows(4, 2, |picture| disc(picture, x, y, 2.0, WHITE)), ["....", "...."]);
+        }
+    }
+
+    #[test]
+    fn a_line_covers_what_is_within_its_radius_of_any_of_its_points() {
+        for ([[x1, y1], [x2, y2]], radius) in [
+            // Level, upright, a point, steep, flat, from outside, and across a corner.
+            ([[3.0, 6.0], [12.0, 6.0]], 1.0),
+            ([[12.0, 6.3], [3.0, 6.3]], 2.5),
+            ([[5.5, 2.0], [5.5, 9.0]], 1.5),
+            ([[8.0, 6.0], [8.0, 6.0]], 2.0),
+            ([[4.0, 1.0], [6.0, 11.0]], 0.5),
+            ([[1.0, 3.0], [14.0, 8.0]], 0.75),
+            ([[-20.0, 5.0], [30.0, 9.0]], 1.0),
+            ([[-3.0, 2.0], [3.0, -4.0]], 2.0),
+            ([[-1.0, 15.0], [-1.0, -5.0]], 2.0),
+        ] {
+            let mut picture = RgbImage::new(16, 12);
+            line(&mut picture, [[x1 as f32, y1 as f32], [x2 as f32, y2 as f32]], radius as f32, WHITE, 1.0);
+            covers(&picture, &format!("{x1} {y1} {x2} {y2} {radius}"), |x, y| {
+                let (dx, dy): (f64, f64) = (x2 - x1, y2 - y1);
+                let length = dx * dx + dy * dy;
+                let part = if length > 0.0 { ((x - x1) * dx + (y - y1) * dy) / length } else { 0.0 }.clamp(0.0, 1.0);
+                radius + 0.5 - (x - x1 - part * dx).hypot(y - y1 - part * dy)
+            });
+        }
+        let mut half = RgbImage::new(16, 12);
+        line(&mut half, [[3.0, 6.0], [12.0, 6.0]], 2.0, WHITE, 0.4);
+        assert_eq!(*half.get_pixel(8, 6), Rgb([102; 3]));
+    }
+
+    #[test]
+    fn a_line_is_clipped_along_itself() {
+        // A picture of 10x8, grown by 2 on every side.
+        let clip = |ends| clipped(ends, 2.0, 10.0, 8.0);
+        for (ends, wanted) in [
+            ([[1.0, 2.0], [9.0, 7.0]], Some([[1.0, 2.0], [9.0, 7.0]])),
+            ([[-2.0, -2.0], [12.0, 10.0]], Some([[-2.0, -2.0], [12.0, 10.0]])),
+            // Halfway from -6 to 2; a quarter of the way from 16 back to 0.
+            ([[-6.0, 0.0], [2.0, 4.0]], Some([[-2.0, 2.0], [2.0, 4.0]])),
+            ([[2.0, 4.0], [-6.0, 0.0]], Some([[2.0, 4.0], [-2.0, 2.0]])),
+            ([[16.0, 0.0], [0.0, 8.0]], Some([[12.0, 2.0], [0.0, 8.0]])),
+            ([[4.0, -6.0], [8.0, 2.0]], Some([[6.0, -2.0], [8.0, 2.0]])),
+            ([[4.0, 14.0], [8.0, 6.0]], Some([[6.0, 10.0], [8.0, 6.0]])),
+            // Both ends are outside.
+            ([[-16.0, 4.0], [24.0, 4.0]], Some([[-2.0, 4.0], [12.0, 4.0]])),
+            // On one side, and past a corner.
+            ([[-5.0, 1.0], [-3.0, 6.0]], None),
+            ([[13.0, 1.0], [15.0, 6.0]], None),
+            ([[1.0, -9.0], [6.0, -3.0]], None),
+            ([[1.0, 11.0], [6.0, 12.0]], None),
+            ([[-8.0, 1.0], [1.0, -8.0]], None),
+            ([[f64::NAN, 1.0], [1.0, 2.0]], None),
+            ([[1.0, 1.0], [f64::INFINITY, 2.0]], None),
+        ] {
+            assert_eq!(clip(ends), wanted, "{ends:?}");
+        }
+    }
+}

@@ -61,6 +61,48 @@ mod tests {
     }
 
     #[test]
+    fn a_class_has_the_colour_of_its_hue() {
+        // By colorsys.hsv_to_rgb of Python 3.11.
+        for (class_id, color) in [
+            (0, [38, 255, 99]),
+            (1, [255, 38, 41]),
+            (2, [38, 104, 255]),
+            (7, [90, 38, 255]),
+            (8, [122, 255, 115]),
+            (9, [255, 115, 163]),
+            (16, [77, 184, 9]),
+            (24, [177, 209, 94]),
+            (33, [146, 0, 224]),
+            (39, [0, 224, 202]),
+            (40, [255, 170, 38]),
+            (79, [173, 224, 0]),
+            (1000, [38, 255, 143]),
+        ] {
+            assert_eq!(class_color(class_id), color, "{class_id}");
+        }
+    }
+
+    #[test]
+    fn luminance_is_that_of_wcag() {
+        // <https://www.w3.org/TR/WCAG22/#dfn-relative-luminance>, computed in Python.
+        for (color, wanted) in [
+            ([0, 0, 0], 0.000000),
+            ([255, 255, 255], 1.000000),
+            ([255, 0, 0], 0.212600),
+            ([0, 255, 0], 0.715200),
+            ([0, 0, 255], 0.072200),
+            ([10, 10, 10], 0.003035),
+            ([11, 11, 11], 0.003347),
+            ([119, 119, 119], 0.184475),
+            ([200, 100, 50], 0.216240),
+        ] {
+            assert!((luminance(color) - wanted).abs() < 1e-6, "{color:?}: {}", luminance(color));
+        }
+        // Of these two greys, one has more contrast with white, the other with black.
+        assert_eq!([[117; 3], [118; 3]].map(text_color), [WHITE, BLACK]);
+    }
+
+    #[test]
     fn text_is_read_on_every_colour() {
         for color in (0..1000).map(class_color) {
             let (a, b) = (luminance(color), luminance(text_color(color)));

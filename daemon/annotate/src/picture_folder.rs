@@ -154,3 +154,72 @@ pub fn extension(format: PictureFormat) -> &'static str {
         PictureFormat::Png => "png",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_newest_pictures_of_the_camera_are_kept_and_nothing_else_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["door-2-00000001.jpg", "door-0000001.jpg", "door-00000001.gif", "notes.txt"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        let others = names(folder.path());
+        let mut pictures = PictureFolder::new(folder.path(), "door", PictureFormat::Jpeg, 2);
+        (1..=5).for_each(|number| pictures.store(number, b"jpeg").unwrap());
+        let with = |kept: &[&str]| {
+            let mut names: Vec<_> = kept.iter().map(|name| (*name).to_owned()).chain(others.clone()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(folder.path()), with(&["door-00000004.jpg", "door-00000005.jpg"]));
+        // After a restart the numbers start again; what is there counts.
+        let mut later = PictureFolder::new(folder.path(), "door", PictureFormat::Png, 2);
+        later.store(1, b"png").unwrap();
+        assert_eq!(names(folder.path()).len(), others.len() + 2);
+        assert_eq!(fs::read(folder.path().join("door-00000001.png")).unwrap(), b"png");
+        let mut all = PictureFolder::new(&folder.path().join("new"), "door", PictureFormat::Jpeg, 0);
+        (1..=5).for_each(|number| all.store(number, b"jpeg").unwrap());
+        assert_eq!(names(&folder.path().join("new")).len(), 5);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(format!(".door{TEMPORARY}"))).unwrap();
+        let mut pictures = PictureFolder::new(folder.path(), "door", PictureFormat::Jpeg, 2);
+        assert!(pictures.open().is_err() && pictures.store(1, b"jpeg").is_err());
+        // Another camera's pictures have another name meanwhile; what a killed process left is removed.
+        fs::write(folder.path().join(format!(".yard{TEMPORARY}")), "half a picture").unwrap();
+        let mut other = PictureFolder::new(folder.path(), "yard", PictureFormat::Jpeg, 2);
+        other.open().unwrap();
+        assert_eq!(names(folder.path()), [format!(".door{TEMPORARY}")]);
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(PictureFolder::new(&file, "door", PictureFormat::Jpeg, 2).open().is_err());
+        assert!(PictureFolder::check(&file).is_err() && PictureFolder::check(&folder.path().join("new")).is_ok());
+    }
+
+    #[test]
+    fn pictures_are_encoded_in_their_format() {
+        let picture = RgbImage::from_fn(16, 8, |x, y| image::Rgb([16 * x as u8, 30 * y as u8, 100]));
+        for (format, kind) in
+            [(PictureFormat::Jpeg, image::ImageFormat::Jpeg), (PictureFormat::Png, image::ImageFormat::Png)]
+        {
+            let bytes = encode(&picture, format).unwrap();
+            let read = image::load_from_memory_with_format(&bytes, kind).unwrap().into_rgb8();
+            let far = read.as_raw().iter().zip(picture.as_raw()).map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(read.dimensions() == (16, 8) && far <= Some(if format == PictureFormat::Png { 0 } else { 80 }));
+        }
+    }
+}

@@ -99,6 +99,41 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_as_wide_as_its_letters_and_is_cut_when_it_is_wider_than_its_room() {
+        let pen = Pen::new(100.0);
+        // DejaVu Sans Bold: 1,425 of 2,048 units for each digit and 1,714 for H, which are ascender and descender of 1,901 and 483.
+        let unit = 100.0 / (1901.0 + 483.0);
+        for (text, units) in
+            [("", 0.0), ("0", 1425.0), ("01", 2850.0), ("H", 1714.0), ("H\n0", 1714.0 + 713.0 + 1425.0)]
+        {
+            let width = f64::from(pen.width(text));
+            assert!((width - units * unit).abs() <= 1.0, "{text}: {width} for {}", units * unit);
+        }
+        let width = pen.width("person 0.87");
+        assert_eq!(pen.fit("person", " 0.87", width), "person 0.87");
+        let cut = pen.fit("person", " 0.87", width - 1);
+        assert!(cut.starts_with("pers") && cut.ends_with("… 0.87"), "{cut}");
+        // No blank is left before the dots.
+        assert_eq!(pen.fit("a b", "", pen.width("a…")), "a…");
+    }
+
+    #[test]
+    fn letters_follow_each_other() {
+        let pen = Pen::new(20.0);
+        let columns = |text: &str| {
+            let mut picture = RgbImage::new(200, 40);
+            pen.write(&mut picture, 10, 10, text, [255; 3]);
+            (0..200).filter(|&x| (0..40).any(|y| picture.get_pixel(x, y).0 != [0; 3])).collect::<Vec<_>>()
+        };
+        let (one, three) = (columns("H"), columns("H H"));
+        assert_eq!(three[..one.len()], one);
+        // The second one stands where the width of what is before it says, to a pixel.
+        let shift = i64::from(three[one.len()]) - i64::from(one[0]);
+        assert!((shift - i64::from(pen.width("H "))).abs() <= 1, "{shift}");
+        assert!(one[0] >= 10 && one[one.len() - 1] < 10 + pen.width("H") as u32, "{one:?}");
+    }
+
+    #[test]
     fn text_stays_between_its_lines() {
         let pen = Pen::new(20.0);
         let mut picture = RgbImage::new(200, 60);

@@ -128,3 +128,124 @@ fn range_name(range: ColorRange) -> &'static str {
         ColorRange::Full => "pc",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn video(pixel_format: &str) -> VideoInfo {
+        VideoInfo {
+            width: 640,
+            height: 360,
+            pixel_format: pixel_format.to_owned(),
+            fps: Some(25.0),
+            frames: None,
+            hides_frames: false,
+            duration: None,
+            codec: "h264".to_owned(),
+            container: "mpegts".to_owned(),
+            held_back: 0,
+            color: ColorDescription::default(),
+            color_space: "bt709".to_owned(),
+            chroma_location: "unspecified".to_owned(),
+            demuxer: None,
+            has_fps_mode: true,
+        }
+    }
+
+    fn output(pixels: VideoPixels) -> FfmpegOutput {
+        FfmpegOutput { pixels, color_matrix: None, color_range: None }
+    }
+
+    #[test]
+    fn a_format_that_is_ours_comes_as_it_is_and_every_other_one_as_bgr() {
+        // Names of `ffmpeg -pix_fmts`.
+        for (video_format, wanted, pix_fmt) in [
+            ("yuv420p", PixelFormat::I420, "yuv420p"),
+            ("yuvj420p", PixelFormat::I420, "yuv420p"),
+            ("nv12", PixelFormat::Nv12, "nv12"),
+            ("nv21", PixelFormat::Nv21, "nv21"),
+            ("yuyv422", PixelFormat::Yuyv, "yuyv422"),
+            ("yuv422p", PixelFormat::Yuyv, "yuyv422"),
+            ("yuvj422p", PixelFormat::Yuyv, "yuyv422"),
+            ("uyvy422", PixelFormat::Uyvy, "uyvy422"),
+            ("yvyu422", PixelFormat::Yvyu, "yvyu422"),
+            ("gray", PixelFormat::Grey, "gray"),
+            ("rgb24", PixelFormat::Rgb, "rgb24"),
+            ("rgba", PixelFormat::Rgba, "rgba"),
+            ("rgb0", PixelFormat::Rgba, "rgba"),
+            ("bgra", PixelFormat::Bgra, "bgra"),
+            ("bgr0", PixelFormat::Bgra, "bgra"),
+            ("yuv420p10le", PixelFormat::Bgr, "bgr24"),
+            ("", PixelFormat::Bgr, "bgr24"),
+        ] {
+            let (info, native) = (video(video_format), output(VideoPixels::Native));
+            assert_eq!(native.format(&info).0, wanted, "{video_format}");
+            assert_eq!(native.arguments(&info)[7], pix_fmt, "{video_format}");
+        }
+    }
+
+    #[test]
+    fn bgr_is_converted_here_where_that_is_the_same_and_by_ffmpeg_elsewhere() {
+        let odd = VideoInfo { height: 361, ..video("yuv420p") };
+        let film = VideoInfo { color_space: "fcc".to_owned(), ..video("yuv420p") };
+        for (info, wanted) in [
+            (video("yuv420p"), PixelFormat::I420),
+            (video("yuvj420p"), PixelFormat::I420),
+            (odd, PixelFormat::Bgr),
+            (film, PixelFormat::Bgr),
+            (video("nv12"), PixelFormat::Bgr),
+        ] {
+            assert_eq!(output(VideoPixels::Bgr).format(&info).0, wanted, "{info:?}");
+        }
+    }
+
+    #[test]
+    fn the_filter_names_the_size_and_the_colours_that_are_configured() {
+        let arguments = |output: FfmpegOutput, info: &VideoInfo| output.arguments(info);
+        let info = VideoInfo { chroma_location: "topleft".to_owned(), has_fps_mode: true, ..video("yuv420p10le") };
+        let plain = output(VideoPixels::Native);
+        assert_eq!(
+            arguments(plain, &info),
+            [
+                "-vf",
+                "scale=640:360:in_h_chr_pos=0:in_v_chr_pos=0",
+                "-fps_mode",
+                "passthrough",
+                "-f",
+                "rawvideo",
+                "-pix_fmt",
+                "bgr24",
+                "pipe:1"
+            ]
+        );
+        let old = VideoInfo { has_fps_mode: false, ..info.clone() };
+        assert_eq!(arguments(plain, &old)[2..4], ["-vsync", "passthrough"]);
+        for (matrix, range, words) in [
+            (ColorMatrix::Bt601, ColorRange::Limited, ":in_color_matrix=bt601:in_range=tv"),
+            (ColorMatrix::Bt709, ColorRange::Full, ":in_color_matrix=bt709:in_range=pc"),
+            (ColorMatrix::Bt2020, ColorRange::Full, ":in_color_matrix=bt2020:in_range=pc"),
+        ] {
+            let configured = FfmpegOutput { color_matrix: Some(matrix), color_range: Some(range), ..plain };
+            let filter = arguments(configured, &info).swap_remove(1);
+            assert_eq!(filter, format!("scale=640:360:in_h_chr_pos=0:in_v_chr_pos=0{words}"));
+        }
+        // Planes keep the video's range, and their colours are converted here.
+        let configured = FfmpegOutput { color_matrix: Some(ColorMatrix::Bt709), ..plain };
+        let planes = video("yuv420p");
+        let range = range_name(planes.color.range);
+        assert_eq!(arguments(configured, &planes)[1], format!("scale=640:360:in_range={range}:out_range={range}"));
+        assert_eq!(configured.format(&planes).1.matrix, ColorMatrix::Bt709);
+    }
+
+    #[test]
+    fn chroma_lies_where_the_video_says() {
+        for (location, words) in
+            [("left", ":in_h_chr_pos=0"), ("top", ":in_h_chr_pos=128:in_v_chr_pos=0"), ("center", "")]
+        {
+            let info = VideoInfo { chroma_location: location.to_owned(), ..video("yuv420p10le") };
+            let filter = output(VideoPixels::Native).arguments(&info).swap_remove(1);
+            assert_eq!(filter, format!("scale=640:360{words}"));
+        }
+    }
+}

@@ -158,7 +158,7 @@ mod tests {
         later.begin(&good);
         drop(later);
         let both = open("door");
-        assert!(both.holds(&bad) && both.holds(&good));
+        assert!(both.holds(&bad) && both.holds(&good) && !both.is_empty());
         fs::write(&bad, b"1234").unwrap();
         assert!(!both.holds(&bad), "it was replaced");
         fs::remove_file(&good).unwrap();

@@ -118,6 +118,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_a_positive_fraction() {
+        for (text, rate) in [
+            ("30000:1001", Some(30_000.0 / 1001.0)),
+            ("25:1", Some(25.0)),
+            ("1:4", Some(0.25)),
+            ("0:0", None),
+            ("25:0", None),
+            ("0:1", None),
+            ("-25:1", None),
+            ("25", None),
+            ("x:1", None),
+        ] {
+            assert_eq!(ratio(text, ':'), rate, "{text}");
+        }
+        assert_eq!(ratio("30/1", '/'), Some(30.0));
+    }
+
+    #[test]
     fn what_cannot_be_read_says_what_to_do() {
         let error = |line: &str| Y4mHeader::parse(line.as_bytes()).unwrap_err().to_string();
         assert!(error("YUV4MPEG2 W4 H4 C444").contains("-pix_fmt yuv420p"));

@@ -227,6 +227,14 @@ mod tests {
     }
 
     #[test]
+    fn the_system_counter_is_one_of_arm64_and_runs() {
+        let clock = SystemClock;
+        let first = clock.system_counter_ns();
+        assert_eq!(first.is_some(), cfg!(target_arch = "aarch64"));
+        assert!(first.is_none() || (0..1_000_000).any(|_| clock.system_counter_ns() > first));
+    }
+
+    #[test]
     fn a_step_of_the_wall_clock_is_noticed_once() {
         let (clock, watch) = (SimulatedClock::default(), WallWatch::default());
         assert_eq!(watch.step(&clock), None);

@@ -307,6 +307,40 @@ mod tests {
         assert!(copy.is_empty());
     }
 
+    /// Memory in place of a driver's.
+    #[derive(Debug)]
+    struct Mapped(Vec<u8>);
+
+    // SAFETY: the bytes never change.
+    unsafe impl DriverMemory for Mapped {
+        unsafe fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+
+        fn device_address(&self) -> Option<DeviceAddress> {
+            None
+        }
+
+        fn buffer(&self) -> Option<&UnifiedBuffer> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_drivers_buffer_is_read_in_place_and_goes_back_when_its_frame_is_dropped() {
+        let (send, back) = std::sync::mpsc::channel();
+        // SAFETY: nothing writes to the memory.
+        let lent = unsafe { DriverBuffer::new(Arc::new(Mapped((1..=9).collect())), 3, send) };
+        assert!(lent.device_address().is_none());
+        let frame =
+            Frame { buffer: FrameBytes::Driver(lent), ..crate::testing::frame(&crate::testing::pool(1), 0).unwrap() };
+        assert_eq!(frame.bytes(&mut Vec::new()).unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!((frame.view().unwrap().width(), frame.view().unwrap().height()), (4, 2));
+        assert!(back.try_recv().is_err());
+        drop(frame);
+        assert_eq!(back.try_recv(), Ok(3));
+    }
+
     #[test]
     fn stop_ends_the_wait_for_a_buffer() {
         let pool = FramePool::new(&Memory::host(), 0, 16).unwrap();

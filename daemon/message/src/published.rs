@@ -58,8 +58,9 @@ mod tests {
         let depth = Some(DepthMessage { columns: 20, rows: 20, nearest: cells.clone(), median: cells });
         let deep = Message { depth, ..Arc::unwrap_or_clone(door_message(1, 0)) };
         let both = Message { embedding: embedded.embedding.clone(), ..deep.clone() };
-        let small = [door_message(1, 0), door_message(1, 100), sized_message("door", 1, 100_000)];
-        for message in small.into_iter().chain([outlines, skeletons, embedded, deep, both].map(Arc::new)) {
+        let masks = [4, 100_000].map(|bytes| sized_message("door", 1, bytes));
+        let small = [door_message(1, 0), door_message(1, 100)].into_iter().chain(masks);
+        for message in small.chain([outlines, skeletons, embedded, deep, both].map(Arc::new)) {
             let published = Published::new(message);
             let (about, bytes) = (published.about_bytes(), published.line().len());
             assert!(about < bytes * 2 && bytes < about * 2, "{about} for {bytes}");

@@ -270,3 +270,14 @@ pub struct GpuSnapshot {
     /// Host time to launch a run: 99th percentile in microseconds.
     pub launch_us_p99: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spool_is_full_from_nine_tenths_on() {
+        let is_full = |bytes| SpoolCounts { bytes, limit_bytes: 1_000, ..SpoolCounts::default() }.is_full();
+        assert_eq!([0, 899, 900, 901, 1_000, 2_000].map(is_full), [false, false, false, true, true, true]);
+    }
+}

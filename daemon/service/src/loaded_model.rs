@@ -113,3 +113,25 @@ fn values_of(head: &HeadSpec) -> ModelValues {
         fractions: head.family() == Family::Semantic,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use visiond_engine::heads::spec::{AttributeKind, AttributeSpec, Background};
+
+    use super::*;
+
+    #[test]
+    fn a_model_gives_the_attributes_of_its_card_and_the_fractions_of_its_classes() {
+        let attribute =
+            |name: &str, kind| AttributeSpec { name: name.to_owned(), output: "out".to_owned(), column: None, kind };
+        let hair = AttributeKind::Labels { names: vec!["dark".to_owned()], activation: None, multi_label: false };
+        let head = HeadSpec::Attributes(vec![
+            attribute("hair", hair),
+            attribute("age", AttributeKind::Number { scale: 1.0, offset: 0.0 }),
+        ]);
+        let attributes = vec![("hair".into(), false), ("age".into(), true)];
+        assert_eq!(values_of(&head), ModelValues { attributes, fractions: false });
+        let semantic = HeadSpec::Semantic { activation: None, background: Background::None };
+        assert_eq!(values_of(&semantic), ModelValues { attributes: Vec::new(), fractions: true });
+    }
+}

@@ -115,3 +115,33 @@ impl ExitError {
         Self { message, exit: Exit::Output }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_the_one_in_the_table_and_comes_back_from_its_number() {
+        for code in 0..=u8::MAX {
+            let row = Exit::TABLE.lines().any(|line| line.trim_start().starts_with(&format!("{code}  ")));
+            assert_eq!(Exit::from_code(code).map(Exit::code), row.then_some(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn all_statuses_but_that_of_the_gpu_are_left_to_main() {
+        // Of a process that ends here, the test program reports no result.
+        for exit in [Exit::Failure, Exit::Config, Exit::Input, Exit::Differs] {
+            let status = std::process::ExitCode::from(exit.code());
+            assert_eq!(format!("{:?}", exit.leave()), format!("{status:?}"));
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_no_news() {
+        let error = |kind| ExitError::stdout(&io::Error::from(kind));
+        assert_eq!(error(io::ErrorKind::BrokenPipe), ExitError { message: String::new(), exit: Exit::Output });
+        let full = error(io::ErrorKind::StorageFull);
+        assert!(full.message.starts_with("cannot write to standard output: ") && full.exit == Exit::Output, "{full:?}");
+    }
+}

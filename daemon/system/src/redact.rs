@@ -733,6 +733,9 @@ mod tests {
         for (line, shown) in [
             ("https://h/a?token=abc: Server returned 404", "https://h/a?token=***: Server returned 404"),
             ("password: 'hush', retrying", "password: '***', retrying"),
+            // The quote that closes a URL is the one before the end of a word, not one in the password.
+            ("'rtsp://u:it's@cam/1' failed", "'rtsp://***@cam/1' failed"),
+            ("\"rtsp://u:a\"b@cam/1\", then 'x'", "\"rtsp://***@cam/1\", then 'x'"),
             ("> Authorization: Basic YTpi", "> Authorization: ***"),
             ("rtsp://u:p@cam/1: 401 Unauthorized", "rtsp://***@cam/1: 401 Unauthorized"),
         ] {

@@ -157,6 +157,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::heartbeat::Pulse;
 
     #[test]
     fn raise_wakes_a_sleeper_and_stays() {
@@ -177,6 +178,26 @@ mod tests {
         parent.raise();
         assert!(other.sleep(Duration::from_secs(60)));
         assert!(parent.child().unwrap().is_raised(), "one that is born late is raised, too");
+    }
+
+    #[test]
+    fn the_watchdog_sees_waits_and_steps_of_a_thread_that_has_a_heartbeat() {
+        let beat = Arc::new(Beat::default());
+        let stop = Stop::new().unwrap();
+        stop.mark_progress();
+        assert!(stop.waiting().is_none(), "a flag without a heartbeat records nothing");
+        let stop = stop.with_beat(Arc::clone(&beat));
+        stop.mark_progress();
+        assert_eq!(beat.pulse(), Pulse { waits: false, steps: 1 });
+        let waiting = stop.waiting();
+        assert!(beat.pulse().waits);
+        drop(waiting);
+        let after = beat.pulse();
+        assert!(!after.waits && after.steps > 1, "{after:?}");
+        // Each wait is a step, also one that ends at once.
+        stop.raise();
+        assert!(stop.sleep(Duration::from_secs(60)));
+        assert!(beat.pulse().steps > after.steps && !beat.pulse().waits);
     }
 
     #[test]

@@ -240,6 +240,9 @@ mod tests {
         let said = heard(&systemd);
         let dated = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse::<u64>().unwrap();
         assert!((before..=monotonic_us()).contains(&dated));
+        // In microseconds of the clock that systemd compares it with.
+        let seconds = clock_gettime(ClockId::Monotonic).tv_sec as u64;
+        assert!((before / 1_000_000..=seconds).contains(&(dated / 1_000_000)) && dated / 1_000_000 + 600 > seconds);
         let more = notifier.more_time();
         assert_eq!(heard(&systemd), "EXTEND_TIMEOUT_USEC=60000000");
         drop(more);

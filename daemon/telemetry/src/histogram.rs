@@ -207,6 +207,10 @@ mod tests {
         let snapshot = histogram.snapshot();
         assert_eq!(snapshot.within(&[10, 1_000, 10_000]), [2, 2, 1, 1]);
         assert_eq!((snapshot.count(), snapshot.sum_us()), (6, 86_011));
+        // 32 and 33 us share a bucket, whose middle is rounded down; a bound belongs to what is below it.
+        let histogram = Histogram::default();
+        [31, 32, 33, 34].iter().for_each(|&value| histogram.record_us(value));
+        assert_eq!(histogram.snapshot().within(&[30, 31, 32, 33]), [0, 1, 2, 0, 1]);
     }
 
     proptest! {

@@ -512,6 +512,40 @@ mod tests {
     }
 
     #[test]
+    fn what_is_published_now_is_seen_soon_as_messages_per_second() {
+        let (metrics, message) = (CameraMetrics::new("door".into()), message("door", &[]));
+        assert_eq!(metrics.fps(), 0.0);
+        // Published again in each round, so that a pause of this thread changes nothing.
+        let seen = (0..6_000).map(|_| {
+            metrics.count_published(&message);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            metrics.fps()
+        });
+        assert!(seen.into_iter().any(|fps| fps > 0.0));
+    }
+
+    #[test]
+    fn what_a_camera_uses_and_why_it_is_away_is_in_its_snapshot() {
+        let metrics = CameraMetrics::new("door".into());
+        let facts = |snapshot: CameraSnapshot| (snapshot.decoder, snapshot.io, snapshot.reason);
+        assert_eq!(facts(metrics.snapshot()), (None, None, None));
+        metrics.set_decoder(Some("ffmpeg"));
+        metrics.set_io(Some("mmap"));
+        metrics.set_reason(Some("unplugged".into()));
+        assert_eq!(facts(metrics.snapshot()), (Some("ffmpeg"), Some("mmap"), Some("unplugged".to_owned())));
+        metrics.set_reason(None);
+        assert_eq!(metrics.snapshot().reason, None);
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_frame_is_that_of_all_by_their_number() {
+        let snapshot = CameraMetrics::new("door".into()).snapshot();
+        assert_eq!(snapshot.capture_cpu_us(), 0.0, "without a frame");
+        let snapshot = CameraSnapshot { captured: 400, capture_cpu_ns: 90_000_000, ..snapshot };
+        assert_eq!(snapshot.capture_cpu_us(), 225.0);
+    }
+
+    #[test]
     fn masks_that_were_too_much_for_their_message_are_counted() {
         let metrics = CameraMetrics::new("door".into());
         let mut noisy = message("door", &["person", "person", "dog"]);

@@ -484,6 +484,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_process_may_open_what_its_connections_need() {
+        let before = getrlimit(Resource::Nofile);
+        let current = before.current.unwrap_or(u64::MAX);
+        let limit = |max_connections| {
+            raise_descriptor_limit(&HttpConfig { max_connections, ..HttpConfig::default() });
+            getrlimit(Resource::Nofile)
+        };
+        assert_eq!(limit(1), before, "it has more already");
+        // Twice the connections, over TCP and Unix sockets, and more; at most what the system allows.
+        let connections = current.min(1 << 20) / 2;
+        let needed = 2 * connections + SPARE + OWN_DESCRIPTORS;
+        let raised = limit(connections as usize);
+        let expected = needed.min(before.maximum.unwrap_or(u64::MAX)).max(current);
+        assert_eq!((raised.current.unwrap_or(u64::MAX), raised.maximum), (expected, before.maximum));
+    }
+
+    #[test]
     fn an_error_of_accept_has_its_remedy_and_what_was_not_logged() {
         let said = |errno: Errno, more| cannot_accept(&io::Error::from_raw_os_error(errno.raw_os_error()), more);
         let full = said(Errno::MFILE, 0);

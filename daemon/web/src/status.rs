@@ -157,3 +157,42 @@ fn model_facts(model: &RunningModel, view: &LaneView) -> ModelStatus {
         ..lane.counters.read(Counter::get)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use visiond_flow::histogram::Histogram;
+    use visiond_flow::metrics::LaneMetrics;
+
+    use super::*;
+
+    #[test]
+    fn a_stage_is_described_over_all_time_and_lately() {
+        let times = |values: &[u64]| {
+            let histogram = Histogram::default();
+            values.iter().for_each(|&value| histogram.record_us(value));
+            histogram.snapshot()
+        };
+        let facts = stage_facts(&times(&[10, 20, 30, 900, 12_000_000]), &times(&[5, 7]));
+        assert_eq!((facts.count, facts.sum_us, facts.max_us), (5, 12_000_960, 12_000_000));
+        // A percentile is known to 3.2 %.
+        assert!(facts.p50_us == 30 && (11_600_000..=12_000_000).contains(&facts.p99_us), "{facts:?}");
+        assert_eq!((facts.recent_p50_us, facts.recent_p99_us), (5, 7));
+        assert_eq!(facts.buckets.len(), BUCKETS_US.len() + 1);
+        let filled: Vec<_> = facts.buckets.into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(Some(50), 3), (Some(1_000), 1), (None, 1)]);
+    }
+
+    #[test]
+    fn a_model_is_ready_with_its_first_frame() {
+        let lane = |name: &str, phase| {
+            let camera = CameraMetrics::new("door".into());
+            camera.enter(phase);
+            LaneView { lane: Arc::new(LaneMetrics::new(name.into())), cameras: vec![Arc::new(camera)] }
+        };
+        // Where every camera is away, no frame may come.
+        let lanes = [lane("people", Phase::Streaming), lane("cars", Phase::Opening), lane("dogs", Phase::Waiting)];
+        assert_eq!(not_ready(&lanes), ["model people: no frame processed yet", "model cars: no frame processed yet"]);
+        lanes[0].lane.note_frame();
+        assert_eq!(not_ready(&lanes), ["model cars: no frame processed yet"]);
+    }
+}

@@ -295,3 +295,173 @@ fn attributes_are_lines_one_below_the_other_and_stay_inside() {
     draw(&mut picture, &message);
     assert!(picture.pixels().any(|pixel| pixel.0 != [0; 3]));
 }
+
+#[test]
+fn lines_and_letters_grow_with_the_shorter_side() {
+    // Sides of 1/320 of it, letters of 2.6 %, an eighth of them around.
+    for (size, line, padding, height) in [
+        ((1, 1), 1, 2, 13),
+        ((320, 240), 1, 2, 13),
+        ((640, 480), 2, 2, 13),
+        ((480, 640), 2, 2, 13),
+        ((1280, 720), 2, 2, 19),
+        ((1920, 1080), 3, 4, 29),
+        ((3840, 2160), 7, 7, 57),
+    ] {
+        let style = Style::of(&RgbImage::new(size.0, size.1));
+        assert_eq!((style.line, style.padding, style.pen.height()), (line, padding, height), "{size:?}");
+    }
+}
+
+#[test]
+fn labels_of_the_same_box_take_their_places_in_order() {
+    let bounds = [200.0, 160.0, 240.0, 160.0];
+    let labels = labels((640, 480), &vec![detection(0, "a", 0.5, bounds); 12]);
+    let style = Style::of(&RgbImage::new(640, 480));
+    let (width, height) = (style.pen.width("a 0.50") + 2 * 2, 13 + 2);
+    let at = |left, top| Rect::new(left, top, width, height);
+    let expected = [
+        // Above, inside above, below, inside below, beside, in the middle.
+        at(200, 160 - height),
+        at(440 - width, 160 - height),
+        at(202, 162),
+        at(438 - width, 162),
+        at(200, 320),
+        at(440 - width, 320),
+        at(202, 318 - height),
+        at(440, 160),
+        at(200 - width, 160),
+        at(202, (480 - height) / 2),
+        // All are taken as much.
+        at(200, 160 - height),
+    ];
+    assert_eq!(labels.iter().map(|label| label.rect).take(11).collect::<Vec<_>>(), expected);
+    // The first place costs twice as much by now.
+    assert_eq!(labels[11].rect, expected[1]);
+}
+
+#[test]
+fn a_label_that_would_leave_the_picture_goes_where_it_moves_least() {
+    let style = Style::of(&RgbImage::new(640, 480));
+    let (width, height) = (style.pen.width("a 0.50") + 2 * 2, 13 + 2);
+    for (bounds, left, top) in [
+        // At the upper edge: inside the box.
+        ([100.0, 0.0, 200.0, 300.0], 102, 2),
+        // The whole picture.
+        ([0.0, 0.0, 640.0, 480.0], 2, 2),
+        // A small one in the corner: below.
+        ([0.0, 0.0, 4.0, 4.0], 2, 2),
+        // At the right edge, narrower than its label: with its right side.
+        ([630.0, 100.0, 10.0, 200.0], 640 - width, 100 - height),
+    ] {
+        let label = labels((640, 480), &[detection(0, "a", 0.5, bounds)]).remove(0);
+        assert_eq!(label.rect, Rect::new(left, top, width, height), "{bounds:?}");
+    }
+}
+
+#[test]
+fn a_label_is_its_text_on_its_classes_colour() {
+    let style = Style::of(&RgbImage::new(640, 480));
+    let mut picture = RgbImage::new(640, 480);
+    let rect = Rect::new(50, 60, style.pen.width("HH") + 2 * style.padding, style.pen.height() + 2);
+    style.draw_label(&mut picture, &Label { text: "HH".to_owned(), rect, class_id: 5 });
+    let color = class_color(5);
+    let (mut written, mut touched) = (Vec::new(), 0);
+    for (x, y, pixel) in picture.enumerate_pixels() {
+        let is_inside = (rect.left..rect.right).contains(&(x as i32)) && (rect.top..rect.bottom).contains(&(y as i32));
+        assert!(is_inside || pixel.0 == [0; 3], "{x} {y}");
+        touched += i32::from(is_inside && pixel.0 != [0; 3]);
+        if is_inside && pixel.0 != color {
+            written.push((x as i32, y as i32));
+        }
+    }
+    assert!(!written.is_empty() && touched > rect.width() * rect.height() / 2);
+    // The letters keep off the edges, and are about in the middle: no padding is twice the one that is wanted.
+    let (first, last) = (written.iter().map(|at| at.0).min().unwrap(), written.iter().map(|at| at.0).max().unwrap());
+    let (left, right) = (first - rect.left, rect.right - 1 - last);
+    assert!(left >= style.padding && right >= style.padding && left + right <= 4 * style.padding, "{left} {right}");
+    let (top, bottom) = (written.iter().map(|at| at.1).min().unwrap(), written.iter().map(|at| at.1).max().unwrap());
+    assert!(top > rect.top && bottom < rect.bottom - 1, "{top} {bottom} in {rect:?}");
+}
+
+#[test]
+fn a_label_is_as_wide_as_its_text_and_no_wider_than_the_picture() {
+    let picture = RgbImage::new(100, 240);
+    let style = Style::of(&picture);
+    let (text, size) = style.fit(&picture, "cat", " 0.50");
+    assert_eq!((text.as_str(), size), ("cat 0.50", (style.pen.width("cat 0.50") + 4, 15)));
+    let (text, (width, _)) = style.fit(&picture, "a traffic light", " 0.50");
+    assert!(text.starts_with("a tr") && text.ends_with("… 0.50") && width <= 100, "{text} {width}");
+    // As much as fits with the padding on both sides.
+    let whole = style.pen.width("cat 0.50");
+    for (room, fits) in [(whole + 4, true), (whole + 3, false)] {
+        let (text, (width, _)) = style.fit(&RgbImage::new(room as u32, 240), "cat", " 0.50");
+        assert_eq!((text == "cat 0.50", width <= room), (fits, true), "{text}");
+    }
+    assert_eq!(style.fit(&RgbImage::new(5, 240), "cat", " 0.50").1, (5, 15));
+}
+
+#[test]
+fn a_box_has_at_least_one_pixel_and_ends_where_its_sides_round_to() {
+    let whole = |x, y, width, height| whole_pixels(&BoxMessage { x, y, width, height });
+    for (rect, [left, top, right, bottom]) in [
+        (whole(1.4, 1.6, 0.2, 0.2), [1, 2, 2, 3]),
+        (whole(1.4, 1.6, 3.2, 4.0), [1, 2, 5, 6]),
+        (whole(-3.0, -2.5, 1.0, 9.0), [-3, -3, -2, 7]),
+        (whole(2.0, 2.0, 1.0, 1.0), [2, 2, 3, 3]),
+    ] {
+        assert_eq!(rect, Rect { left, top, right, bottom });
+    }
+}
+
+#[test]
+fn the_inner_rim_of_a_box_is_drawn_where_there_is_room_for_it() {
+    // On 1080 lines: a line of 3, a rim of 1.
+    for (side, has_room) in [(8_u32, false), (9, true)] {
+        let mut picture = RgbImage::from_pixel(1920, 1080, Rgb([255; 3]));
+        drawn(&mut picture, &[detection(5, "bus", 0.8, [600.0, 600.0, side as f32, side as f32])], &[]);
+        let rim = if has_room { Rgb([140; 3]) } else { Rgb([255; 3]) };
+        assert_eq!([*picture.get_pixel(603, 603), *picture.get_pixel(600 + side - 4, 603)], [rim; 2], "{side}");
+    }
+}
+
+#[test]
+fn a_point_is_a_dot_with_a_dark_rim() {
+    let (white, color) = (Rgb([255; 3]), Rgb(class_color(5)));
+    for (side, radius) in [(320_u32, 2.0_f64), (960, 4.4), (2160, 9.2)] {
+        let mut picture = RgbImage::from_pixel(side, side, white);
+        let middle = f64::from(side / 2);
+        let points =
+            [point(middle as f32, middle as f32, Some(0.3)), point(9.0, 9.0, Some(0.29)), point(0.0, 0.0, Some(0.0))];
+        drawn(&mut picture, &[body(points)], &[]);
+        for (x, y) in (0..30).flat_map(|dx| (0..30).map(move |dy| (side / 2 + dx, side / 2 + dy))) {
+            let distance = (f64::from(x) + 0.5 - middle).hypot(f64::from(y) + 0.5 - middle);
+            let found = *picture.get_pixel(x, y);
+            if distance < radius - 0.5 {
+                assert_eq!(found, color, "{side}: {x} {y}");
+            } else if (distance - radius - 0.5).abs() < 0.01 {
+                assert_eq!(found, Rgb([0; 3]), "{side}: {x} {y}");
+            } else if distance > radius + 1.5 {
+                assert_eq!(found, white, "{side}: {x} {y}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_of_turned_boxes_and_skeletons_have_rims_that_grow_too() {
+    // On 2160 lines: a line of 7, a rim of 2.
+    let (white, color, rim) = (Rgb([255; 3]), Rgb(class_color(5)), Rgb([140; 3]));
+    let corners = [[1000.5, 1000.5], [1400.5, 1000.5], [1400.5, 1400.5], [1000.5, 1400.5]];
+    let oriented = OrientedMessage { x: 1200.5, y: 1200.5, width: 400.0, height: 400.0, angle: 0.0, corners };
+    let turned =
+        DetectionMessage { oriented: Some(oriented), ..body(std::array::from_fn(|_| point(0.0, 0.0, Some(0.0)))) };
+    let skeleton = body([point(1000.5, 1400.5, None), point(1400.5, 1400.5, None), point(0.0, 0.0, Some(0.0))]);
+    for one in [turned, skeleton] {
+        let mut picture = RgbImage::from_pixel(3840, 2160, white);
+        drawn(&mut picture, &[one], &[[0, 1]]);
+        let across: Vec<_> = (1394..=1406).map(|y| *picture.get_pixel(1200, y)).collect();
+        let line = [[rim; 2].as_slice(), &[color; 7], &[rim; 2]].concat();
+        assert_eq!(across, [&[white][..], &line, &[white]].concat());
+    }
+}

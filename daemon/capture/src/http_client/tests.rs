@@ -330,6 +330,11 @@ fn status_lines_of_odd_servers_are_read() {
             "/short" => "HTTP/1.1 200\nContent-Length: 5\n\n",
             "/blank" => "\r\n\n\r\nHTTP/1.1 100 Continue\r\n\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
             "/twice" => "HTTP/1.1 200 OK\r\nContent-Length: 5, 5 ,5\r\n\r\n",
+            "/patient" => {
+                let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(MOST_INTERIM);
+                return write(client, interim.as_bytes())
+                    && write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+            }
             _ => return closing(write(client, b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello")),
         };
         write(client, head.as_bytes()) && write(client, b"hello")
@@ -342,6 +347,7 @@ fn status_lines_of_odd_servers_are_read() {
         ("/short", 1),
         ("/blank", 1),
         ("/twice", 1),
+        ("/patient", 1),
         ("/differ", 2),
     ] {
         let (mut client, before) = (client(&config(&server.url(path))), server.connections());

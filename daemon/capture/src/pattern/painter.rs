@@ -244,6 +244,23 @@ mod tests {
     }
 
     #[test]
+    fn colours_are_those_of_bt_601() {
+        // The bars of ITU-R BT.601 in 8 bits, full amplitude.
+        for (rgb, yuv) in [
+            ([255, 255, 255], [235, 128, 128]),
+            ([255, 255, 0], [210, 16, 146]),
+            ([0, 255, 255], [170, 166, 16]),
+            ([0, 255, 0], [145, 54, 34]),
+            ([255, 0, 255], [106, 202, 222]),
+            ([255, 0, 0], [81, 90, 240]),
+            ([0, 0, 255], [41, 240, 110]),
+            ([0, 0, 0], [16, 128, 128]),
+        ] {
+            assert_eq!(to_yuv(rgb), yuv, "{rgb:?}");
+        }
+    }
+
+    #[test]
     fn grey_of_more_bits_has_the_luma_of_grey_in_its_own_scale() {
         let words = |format| {
             let pair = Pair::of(format, 0, 0, WHITE);

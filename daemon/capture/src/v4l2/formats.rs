@@ -171,3 +171,73 @@ fn rates(node: &Node, fourcc: FourCc, size: (u32, u32)) -> FrameRates {
     list.sort_by(|a, b| b.total_cmp(a));
     FrameRates::List(list)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::device::fake_camera::{FakeCamera, FakeFormat};
+    use super::*;
+
+    fn webcam() -> FakeCamera {
+        let yuyv = vec![((640, 480), vec![30, 15, 30]), ((1920, 1080), vec![5]), ((640, 480), vec![30, 15, 30])];
+        // 720x1280 has as many pixels as 1280x720.
+        let mjpeg = vec![((720, 1280), vec![]), ((1280, 720), vec![25, 60]), ((1920, 1080), vec![30])];
+        let formats = vec![FakeFormat { fourcc: *b"YUYV", sizes: yuyv }, FakeFormat { fourcc: *b"MJPG", sizes: mjpeg }];
+        FakeCamera { formats, ..FakeCamera::default() }
+    }
+
+    #[test]
+    fn each_format_has_its_sizes_largest_first_and_their_rates_highest_first() {
+        let size =
+            |largest, rates: &[f64]| SupportedSize { largest, range: None, rates: FrameRates::List(rates.into()) };
+        let format = |fourcc: &FourCc, sizes| SupportedFormat {
+            fourcc: *fourcc,
+            description: String::from_utf8(fourcc.to_vec()).unwrap(),
+            sizes,
+        };
+        assert_eq!(
+            list(&webcam().node()).unwrap(),
+            [
+                format(b"YUYV", vec![size((1920, 1080), &[5.0]), size((640, 480), &[30.0, 15.0])]),
+                format(
+                    b"MJPG",
+                    vec![size((1920, 1080), &[30.0]), size((1280, 720), &[60.0, 25.0]), size((720, 1280), &[])]
+                ),
+            ]
+        );
+        let orders = sizes_in_order(&webcam().node(), *b"MJPG").iter().map(|size| size.largest).collect::<Vec<_>>();
+        assert_eq!(orders, [(720, 1280), (1280, 720), (1920, 1080)]);
+    }
+
+    #[test]
+    fn a_range_of_sizes_or_rates_is_one_entry() {
+        let size_range = Some([(32, 16), (3264, 2464), (4, 2)]);
+        let camera = FakeCamera { size_range, rate_range: Some((1, 120)), ..webcam() };
+        let rates = FrameRates::Range { lowest: 1.0, highest: 120.0 };
+        let expected = SupportedSize { largest: (3264, 2464), range: Some(((32, 16), (4, 2))), rates };
+        let node = camera.node();
+        assert_eq!(list(&node).unwrap()[0].sizes, [expected]);
+        assert_eq!(highest_rate(&node, *b"YUYV", 640, 480), Some(120.0));
+    }
+
+    #[test]
+    fn the_highest_rate_is_that_of_the_format_and_size() {
+        let node = webcam().node();
+        let highest = |fourcc: &FourCc, width, height| highest_rate(&node, *fourcc, width, height);
+        assert_eq!(highest(b"YUYV", 640, 480), Some(30.0));
+        assert_eq!(highest(b"MJPG", 1280, 720), Some(60.0));
+        assert_eq!([highest(b"MJPG", 640, 480), highest(b"H264", 640, 480)], [None, None]);
+        // A hundredth less is the same rate: 29.97 is sold as 30.
+        assert!(is_fast_enough(29.97, 30.0) && is_fast_enough(60.0, 30.0));
+        assert!(!is_fast_enough(29.69, 30.0));
+    }
+
+    #[test]
+    fn rates_are_read_to_a_hundredth() {
+        let rates = FrameRates::List(vec![30.0, 29.999_9, 14.985_01, 7.5]).rounded();
+        assert_eq!(rates, FrameRates::List(vec![30.0, 14.99, 7.5]));
+        let range = FrameRates::Range { lowest: 0.999_9, highest: 59.940_06 }.rounded();
+        assert_eq!(range, FrameRates::Range { lowest: 1.0, highest: 59.94 });
+    }
+}

@@ -241,6 +241,10 @@ mod tests {
         assert_eq!(of(b"YUYV", yuyv, 1280, 1280 * 480 + 4096).unwrap(), [1280 * 480 + 4096, 0, 0]);
         assert_eq!(of(b"YUYV", yuyv, 2048, 0).unwrap(), [2048 * 479 + 1280, 0, 0]);
         assert_eq!(of(b"MJPG", mjpeg, 0, 640 * 480 * 2).unwrap(), [640 * 480 * 2, 0, 0]);
+        // To the byte.
+        let most = 640 * 480 * MOST_BYTES_PER_PIXEL + SPARE_BYTES;
+        assert_eq!(of(b"MJPG", mjpeg, 0, most as u32).unwrap(), [most, 0, 0]);
+        assert!(of(b"MJPG", mjpeg, 0, most as u32 + 1).is_err());
         for (code, format, pitch_bytes, size_bytes) in
             [(b"YUYV", yuyv, 1280, u32::MAX), (b"YUYV", yuyv, 1 << 20, 0), (b"MJPG", mjpeg, 0, 1 << 30)]
         {

@@ -254,3 +254,120 @@ fn closing_gives_every_frame_back_and_refuses_watchers() {
     let ended = block_on(at_once(async { while watch.next().await.is_some() {} }));
     assert!(ended.is_none());
 }
+
+/// A view whose preview has been opened for a watcher.
+fn with_preview() -> (Arc<Live>, Arc<CameraView>, Watch) {
+    let live = Live::new();
+    let view = live.view("door");
+    view.attach_preview(&Arc::new(WakePipe::new().unwrap()));
+    let watch = view.watch(PictureStream::Shown, true).unwrap();
+    (live, view, watch)
+}
+
+#[test]
+fn while_a_preview_waits_its_watchers_get_the_models_frames() {
+    let (_live, view, _watch) = with_preview();
+    assert_eq!(view.preview().unwrap().phase, PreviewPhase::Opening);
+    assert!(view.wants_preview());
+    view.set_preview(PreviewStatus { phase: PreviewPhase::Waiting, ..PreviewStatus::default() });
+    assert!(view.wanted() && !view.wants_preview());
+}
+
+#[test]
+fn once_a_preview_streams_its_frames_are_for_those_who_wait() {
+    let (_live, view, _watch) = with_preview();
+    let stream = || {
+        view.preview_due_ns.store(NEVER, Ordering::Relaxed);
+        view.set_preview(PreviewStatus { phase: PreviewPhase::Streaming, ..PreviewStatus::default() });
+        view.wants_preview()
+    };
+    assert!(!stream(), "the watcher has a picture and does not wait for the next");
+    let _waiting = WaitingClient::new(&view, PictureStream::Shown);
+    assert!(stream());
+}
+
+#[test]
+fn a_client_of_the_models_frames_comes_before_the_preview() {
+    let (_live, view, _watch) = with_preview();
+    let due = || {
+        view.preview_due_ns.store(NEVER, Ordering::Relaxed);
+        drop(WaitingClient::new(&view, PictureStream::Shown));
+        view.preview_due_ns.load(Ordering::Relaxed)
+    };
+    let next_ns = view.state.lock().next_ns;
+    assert_eq!(due(), next_ns);
+    let waiting = WaitingClient::new(&view, PictureStream::Model);
+    assert_eq!(due(), next_ns + MODEL_FIRST.as_nanos() as u64);
+    drop(waiting);
+    assert_eq!(due(), next_ns);
+}
+
+#[test]
+fn a_preview_stays_open_for_a_while_after_its_last_watcher() {
+    for (stream, is_person) in [(PictureStream::Shown, true), (PictureStream::Model, false)] {
+        let live = Live::new();
+        let view = live.view("door");
+        let watch = view.watch(stream, false).unwrap();
+        view.watched_ns.store(0, Ordering::Relaxed);
+        let before_ns = SystemClock.monotonic_ns();
+        drop(watch);
+        let watched_ns = view.watched_ns.load(Ordering::Relaxed);
+        assert_eq!((watched_ns >= before_ns, watched_ns == 0), (is_person, !is_person));
+        view.watched_ns.store(1, Ordering::Relaxed);
+        assert!(!view.is_preview_watched(), "long ago");
+        assert!(view.close_unwatched_preview());
+    }
+}
+
+#[test]
+fn boxes_are_drawn_on_a_preview_at_its_own_size() {
+    let memory = visiond_kernels::buffer::Memory::host();
+    let color = visiond_kernels::color::ColorDescription::default();
+    let layout = FrameLayout::packed(visiond_kernels::frame::PixelFormat::Grey, 128, 128, color).unwrap();
+    let pool = FramePool::new(&memory, 1, layout.needed_bytes()).unwrap();
+    // The model's frames are twice as large, and the box is in their lower right quarter.
+    let mut message = message("door", &["cat"]);
+    (message.frame.width, message.frame.height) = (256, 256);
+    message.detections[0].bounds =
+        Some(visiond_flow::message::BoxMessage { x: 140.0, y: 140.0, width: 100.0, height: 100.0 });
+    let message = Arc::new(message);
+    // How many pixels of the lower right quarter are drawn on.
+    let drawn = |is_preview: bool| {
+        let live = Live::new();
+        let view = live.view("door");
+        let mut watch = view.watch(PictureStream::Shown, true).unwrap();
+        let offer = || {
+            // Still at the encoder.
+            let Some(mut buffer) = pool.take() else { return };
+            buffer.as_mut_slice().fill(100);
+            let timestamp = visiond_flow::clock::now(&SystemClock);
+            let frame = Frame { layout, buffer: buffer.into(), sequence: 0, timestamp, damaged: false, name: None };
+            match is_preview {
+                true => view.offer_preview(frame, Some(Arc::clone(&message))),
+                false => view.offer(&Arc::new(frame), &message),
+            }
+        };
+        // A picture that has waited for long is not given, so one is made until one is taken.
+        let picture = block_on(async {
+            loop {
+                offer();
+                if let Ok(picture) = tokio::time::timeout(Duration::from_millis(50), watch.next()).await {
+                    break picture.unwrap();
+                }
+            }
+        });
+        assert_eq!(picture.sequence, Some(0));
+        let mut rgb = vec![0; 128 * 128 * 3];
+        JpegDecoder::new().decode(&picture.jpeg, &mut rgb).unwrap();
+        let pixels = rgb.as_chunks::<3>().0;
+        let is_drawn = |pixel: &[u8; 3]| pixel.iter().zip(pixels[0]).any(|(a, b)| a.abs_diff(b) > 40);
+        // Right of the middle, and neither at the upper side of the box, where its label is, nor at the picture's edge.
+        let rows = (75..110).flat_map(|y| &pixels[y * 128 + 64..y * 128 + 128]);
+        rows.filter(|pixel| is_drawn(pixel)).count()
+    };
+    let (on_preview, on_frame) = (drawn(true), drawn(false));
+    // The upright sides of a box of 50x50.
+    assert!(on_preview >= 2 * 35, "{on_preview}");
+    assert_eq!(on_frame, 0, "there it is outside");
+    wait_until("every buffer", || pool.take().is_some());
+}

@@ -84,7 +84,8 @@ fn a_recording_holds_what_threads_do_follows_frames_and_is_bounded() {
     assert_eq!(id, "0xbe0b38e200000007");
     let of = |ph: &str| of(&events, ph).into_iter().filter(|event| event["id"] == *id).collect::<Vec<_>>();
     let arrows: Vec<_> = ["s", "t", "f"].into_iter().flat_map(of).collect();
-    assert_eq!(arrows.len(), 3);
+    assert_eq!(["s", "t", "f"].map(|ph| of(ph).len()), [1; 3], "it begins, goes on and ends");
+    assert_eq!(arrows.iter().map(|arrow| arrow["bp"].as_str()).collect::<Vec<_>>(), [None, None, Some("e")]);
     for (arrow, slice) in arrows.iter().zip([slices[0], slices[2], slices[3]]) {
         assert_eq!(arrow["tid"], slice["tid"]);
         let (from, to) = span(slice);
@@ -97,6 +98,20 @@ fn a_recording_holds_what_threads_do_follows_frames_and_is_bounded() {
     assert_eq!(begins, ["door \"1\"", "capture", "queue", "preprocess", "infer", "postprocess"]);
     let ends: Vec<_> = of("e").iter().map(|event| event["name"].as_str().unwrap()).collect();
     assert_eq!(ends, ["capture", "queue", "preprocess", "infer", "postprocess", "door \"1\""]);
+    let at = |ph: &str, name: &str| {
+        of(ph).into_iter().find(|event| event["name"] == name).and_then(|event| event["ts"].as_f64()).unwrap()
+    };
+    for (name, us) in [
+        ("capture", 1_000.0),
+        ("queue", 2_000.0),
+        ("preprocess", 500.0),
+        ("infer", 3_000.0),
+        ("postprocess", 100.0),
+        ("door \"1\"", 9_000.0),
+    ] {
+        assert!((at("e", name) - at("b", name) - us).abs() < 0.01, "{name}");
+    }
+    assert_eq!(at("e", "capture"), at("b", "queue"));
 
     let recording = start().unwrap();
     for sequence in 0..MOST_EVENTS as u64 + 10 {

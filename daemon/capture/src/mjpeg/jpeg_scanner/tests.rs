@@ -50,6 +50,8 @@ fn a_picture_ends_at_its_own_end_whatever_is_in_it() {
         with_segment(&plain, 0xe2, b"\xff\xd9\xff\xd8\xff\xda\xff\xd9"),
         with_segment(&plain, 0xfe, b"--frame\r\nContent-Length: 3\r\n\r\n\xff\xd9"),
         with_segment(&plain, 0xe0, &[]),
+        // The number of lines behind the scan (ITU-T T.81, B.2.5).
+        [&plain[..plain.len() - 2], b"\xff\xdc\0\x04\0\x18", &plain[plain.len() - 2..]].concat(),
         // Fill bytes before a marker.
         [&plain[..2], &zeros, &plain[2..]].concat(),
         [&plain[..plain.len() - 2], &zeros, &plain[plain.len() - 2..]].concat(),

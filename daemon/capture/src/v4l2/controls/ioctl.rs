@@ -222,3 +222,163 @@ unsafe fn call(node: &Node, request: vidioc::_IOC_TYPE, control: &mut sys::v4l2_
     // own pointer as the caller says.
     unsafe { node.ioctl(request, &mut all) }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::v4l2::device::fake_camera::{FakeCamera, FakeControl};
+
+    const INTEGER: u32 = sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER;
+
+    fn node(controls: &[FakeControl]) -> Node {
+        FakeCamera { controls: controls.to_vec(), ..FakeCamera::default() }.node()
+    }
+
+    fn brightness() -> FakeControl {
+        let range = (-64, 64);
+        FakeControl {
+            id: 0x0098_0900,
+            title: "Brightness",
+            kind: INTEGER,
+            range,
+            step: 2,
+            value: -10,
+            ..FakeControl::default()
+        }
+    }
+
+    /// A control of every kind, not in the order of their numbers.
+    fn every_kind() -> Vec<FakeControl> {
+        let of = |id, title, kind| FakeControl { id, title, kind, range: (0, 9), step: 1, ..FakeControl::default() };
+        vec![
+            FakeControl {
+                items: vec![(1, "Manual Mode"), (3, "Aperture Priority Mode"), (12, "beyond the range")],
+                value: 3,
+                flags: sys::V4L2_CTRL_FLAG_UPDATE,
+                ..of(0x009a_0901, "Exposure, Auto", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_MENU)
+            },
+            brightness(),
+            // A heading.
+            of(0x0098_0001, "User Controls", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_CTRL_CLASS),
+            FakeControl {
+                value: 1,
+                ..of(0x0098_090c, "White Balance, Automatic", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BOOLEAN)
+            },
+            FakeControl { flags: sys::V4L2_CTRL_FLAG_DISABLED, ..of(0x0098_090d, "Gone", INTEGER) },
+            FakeControl {
+                flags: sys::V4L2_CTRL_FLAG_WRITE_ONLY,
+                ..of(0x0098_090e, "Do White Balance", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BUTTON)
+            },
+            FakeControl {
+                range: (0, -1),
+                default: -2,
+                value: -1,
+                ..of(0x0098_090f, "LEDs", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BITMASK)
+            },
+            FakeControl {
+                items: vec![(0, "42"), (1, "-7")],
+                ..of(0x009f_0901, "Link Frequency", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER_MENU)
+            },
+            FakeControl {
+                value: 1 << 40,
+                range: (0, 1 << 50),
+                flags: sys::V4L2_CTRL_FLAG_READ_ONLY | sys::V4L2_CTRL_FLAG_VOLATILE,
+                ..of(0x009a_2000, "Gain", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER64)
+            },
+            FakeControl {
+                text: "NDR 2".to_owned(),
+                flags: sys::V4L2_CTRL_FLAG_INACTIVE,
+                ..of(0x009b_0901, "RDS", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_STRING)
+            },
+            FakeControl { array: vec![7, 8, 9], ..of(0x009a_2001, "Matrix", sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_U32) },
+        ]
+    }
+
+    #[test]
+    fn every_control_is_listed_as_the_driver_describes_it() {
+        let node = node(&every_kind());
+        let found = list(&node).unwrap();
+        let shown: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.kind, one.value.clone())).collect();
+        let number = |number| Some(Value::Number(number));
+        assert_eq!(
+            shown,
+            [
+                ("brightness", ControlKind::Integer, number(-10)),
+                ("white_balance_automatic", ControlKind::Boolean, number(1)),
+                ("do_white_balance", ControlKind::Button, None),
+                ("leds", ControlKind::Bitmask, number(0xffff_ffff)),
+                ("exposure_auto", ControlKind::Menu, number(3)),
+                ("gain", ControlKind::Integer64, number(1 << 40)),
+                ("matrix", ControlKind::Compound, None),
+                ("rds", ControlKind::String, Some(Value::Text("NDR 2".to_owned()))),
+                ("link_frequency", ControlKind::IntegerMenu, number(0)),
+            ]
+        );
+        let named = |name: &str| found.iter().find(|control| control.name == name).unwrap();
+        let one = named("brightness");
+        assert_eq!((one.title.as_str(), one.minimum, one.maximum, one.step), ("Brightness", -64, 64, 2));
+        let leds = named("leds");
+        assert_eq!((leds.maximum, leds.default), (0xffff_ffff, 0xffff_fffe));
+        let items =
+            |name: &str| named(name).items.iter().map(|item| (item.index, item.text.clone())).collect::<Vec<_>>();
+        let item = |index, text: &str| (index, text.to_owned());
+        assert_eq!(items("exposure_auto"), [item(1, "Manual Mode"), item(3, "Aperture Priority Mode")]);
+        assert_eq!(items("link_frequency"), [item(0, "42"), item(1, "-7")]);
+        assert!(items("brightness").is_empty());
+        // Each flag, in the controls that have it.
+        let with = |flag: fn(&Control) -> bool| {
+            found.iter().filter(|control| flag(control)).map(|control| control.name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(with(|one| one.read_only), ["gain"]);
+        assert_eq!(with(|one| one.volatile), ["gain"]);
+        assert_eq!(with(|one| one.write_only), ["do_white_balance"]);
+        assert_eq!(with(|one| one.inactive), ["rds"]);
+        assert_eq!(with(|one| one.changes_others), ["exposure_auto"]);
+        assert!(is_inactive(&node, named("rds")) && !is_inactive(&node, named("gain")));
+        assert!(list(&FakeCamera::default().node()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_set_is_what_is_read_back() {
+        let node = node(&every_kind());
+        let found = list(&node).unwrap();
+        for (name, value) in [
+            ("brightness", Value::Number(-64)),
+            ("leds", Value::Number(0x8000_0001)),
+            ("gain", Value::Number(3 << 41)),
+            ("rds", Value::Text("SWR3".to_owned())),
+            ("rds", Value::Text(String::new())),
+            ("rds", Value::Text("123456789".to_owned())),
+        ] {
+            let control = found.iter().find(|control| control.name == name).unwrap();
+            set(&node, control, &value).unwrap();
+            assert_eq!(get(&node, control).unwrap(), value, "{name}");
+        }
+        let matrix = found.iter().find(|control| control.name == "matrix").unwrap();
+        assert_eq!(numbers(&node, matrix).unwrap(), [7, 8, 9]);
+        assert_eq!(get(&node, matrix).unwrap_err().kind(), io::ErrorKind::Unsupported);
+        let gain = found.iter().find(|control| control.name == "gain").unwrap();
+        assert_eq!(numbers(&node, gain).unwrap_err().kind(), io::ErrorKind::Unsupported);
+        let gone = Control { id: 1, ..gain.clone() };
+        assert_eq!(set(&node, &gone, &Value::Number(1)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert!(
+            set(&node, found.iter().find(|control| control.name == "rds").unwrap(), &Value::Text("\0".into())).is_err()
+        );
+    }
+
+    #[test]
+    fn absurd_texts_and_arrays_are_bounded() {
+        let text = |maximum| {
+            let kind = sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_STRING;
+            let absurd = FakeControl { id: 5, title: "t", kind, range: (0, maximum), ..FakeControl::default() };
+            text_bytes(&list(&node(&[absurd])).unwrap()[0])
+        };
+        assert_eq!([0, 8, 65_535, 65_536, i64::MAX, -1].map(text), [1, 9, 65_536, 4096, 4096, 4096]);
+        let kind = sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_U32;
+        let large = FakeControl { id: 5, title: "a", kind, array: vec![1; 5000], ..FakeControl::default() };
+        let node = node(&[large]);
+        assert_eq!(numbers(&node, &list(&node).unwrap()[0]).unwrap().len(), MAX_NUMBERS as usize);
+    }
+}

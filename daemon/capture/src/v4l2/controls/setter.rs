@@ -186,3 +186,159 @@ fn read_back(node: &Node, assignment: &Assignment<'_>) -> Option<String> {
     let now = ioctl::get(node, control).ok().filter(|now| now != value && !control.volatile)?;
     Some(format!("set {assignment}, but the driver changed it to {}", control.show(&now)))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use v4l::v4l_sys as sys;
+
+    use super::*;
+    use crate::v4l2::device::fake_camera::{FakeCamera, FakeControl};
+
+    const INTEGER: u32 = sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER;
+
+    /// `TEGRA_CAMERA_CID_*` of tegra-v4l2-camera.h: SENSOR_MODE_ID, GAIN, EXPOSURE, FRAME_RATE, OVERRIDE_ENABLE.
+    const MODE: u32 = 0x009a_2008;
+    const GAIN: u32 = 0x009a_2009;
+    const EXPOSURE: u32 = 0x009a_200a;
+    const RATE: u32 = 0x009a_200b;
+    const SWITCH: u32 = 0x009a_2065;
+
+    fn config(controls: &[(&str, i64)], fps: Option<f64>) -> V4l2Config {
+        let controls = controls.iter().map(|&(name, value)| (name.to_owned(), ControlValue::Number(value))).collect();
+        V4l2Config { controls, fps, ..V4l2Config::default() }
+    }
+
+    fn control(id: u32, title: &'static str) -> FakeControl {
+        FakeControl {
+            id,
+            title,
+            kind: INTEGER,
+            range: (0, 100),
+            step: 1,
+            default: 50,
+            value: 7,
+            ..FakeControl::default()
+        }
+    }
+
+    fn writes(node: &Node) -> Vec<(u32, i64)> {
+        std::mem::take(&mut node.fake.as_ref().unwrap().lock().writes)
+    }
+
+    /// What is logged, with its level.
+    fn said(setter: &ControlSetter<'_>) -> Vec<String> {
+        setter.messages.iter().map(|(level, line)| format!("{level} {line}")).collect()
+    }
+
+    #[test]
+    fn most_cameras_get_all_controls_after_the_format() {
+        let controls = vec![control(1, "Gain"), control(2, "Contrast")];
+        let node = FakeCamera { driver: "uvcvideo", controls, ..FakeCamera::default() }.node();
+        let wanted = config(&[("gain", 20), ("contrast", 7)], Some(30.0));
+        let mut setter = ControlSetter::new(&node, &wanted, "camera a");
+        setter.before_format();
+        assert_eq!(writes(&node), []);
+        setter.after_format();
+        assert_eq!(writes(&node), [(2, 7), (1, 20)]);
+        setter.while_streaming();
+        assert_eq!(writes(&node), []);
+        assert_eq!((setter.set.join(", "), said(&setter)), ("contrast = 7, gain = 20".to_owned(), vec![]));
+    }
+
+    #[test]
+    fn without_anything_to_set_the_driver_is_not_asked() {
+        let node = FakeCamera { controls: vec![control(1, "Gain")], ..FakeCamera::default() }.node();
+        let nothing = config(&[], None);
+        assert!(ControlSetter::new(&node, &nothing, "camera b").list().is_none());
+        let one = config(&[("gain", 3)], None);
+        assert_eq!(ControlSetter::new(&node, &one, "camera b").list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_the_driver_refuses_or_changes_is_said_with_the_reason() {
+        let inactive = FakeControl { flags: sys::V4L2_CTRL_FLAG_INACTIVE, ..control(3, "Exposure") };
+        let controls = vec![
+            FakeControl { error: Some(libc::EBUSY), ..control(1, "Busy") },
+            FakeControl { error: Some(libc::EIO), ..control(2, "Broken") },
+            FakeControl { error: Some(libc::EIO), ..inactive.clone() },
+            FakeControl { becomes: Some(8), ..control(4, "Rounded") },
+            FakeControl { becomes: Some(8), flags: sys::V4L2_CTRL_FLAG_VOLATILE, ..control(5, "Volatile") },
+            FakeControl { id: 6, title: "Overridden", ..inactive },
+        ];
+        let node = FakeCamera { controls, ..FakeCamera::default() }.node();
+        let names = ["absent", "busy", "broken", "exposure", "rounded", "volatile", "overridden"];
+        let mut setter = ControlSetter::new(&node, &config(&names.map(|name| (name, 9)), None), "camera c");
+        setter.after_format();
+        let said = said(&setter);
+        let has = |words: &[&str]| said.iter().any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(has(&["ERROR", "absent", "the camera streams without it"]), "{said:?}");
+        assert!(has(&["ERROR cannot set busy = 9 now", "end the other program"]), "{said:?}");
+        assert!(has(&["ERROR the driver refuses broken = 9", "it accepts 0 to 100"]), "{said:?}");
+        assert!(has(&["ERROR the driver refuses exposure = 9", "configure that mode as well"]), "{said:?}");
+        assert!(has(&["WARN set rounded = 9, but the driver changed it to 8"]), "{said:?}");
+        assert!(has(&["WARN overridden = 9 has no effect", "configure that mode as well"]), "{said:?}");
+        assert_eq!((said.len(), setter.set.len()), (6, 3), "{said:?}");
+    }
+
+    /// A sensor of NVIDIA's driver, with the mode's control, the rate in millionths, and the switch that applies stored values.
+    fn sensor(switch: i64) -> Node {
+        let controls = vec![
+            control(GAIN, "Gain"),
+            FakeControl { default: 33, ..control(EXPOSURE, "Exposure") },
+            control(MODE, "Sensor Mode"),
+            FakeControl { range: (2_000_000, 60_000_000), default: 30_000_000, ..control(RATE, "Frame Rate") },
+            FakeControl { range: (0, 1), value: switch, ..control(SWITCH, "Override Enable") },
+        ];
+        FakeCamera { driver: "tegra-video", controls, ..FakeCamera::default() }.node()
+    }
+
+    #[test]
+    fn a_sensor_without_power_gets_its_controls_in_three_steps() {
+        let node = sensor(1);
+        let mut setter = ControlSetter::new(
+            &node,
+            &config(&[("sensor_mode", 2), ("gain", 20), ("exposure", 100)], Some(30.0)),
+            "camera d",
+        );
+        setter.before_format();
+        let before = writes(&node);
+        assert!(before.contains(&(MODE, 2)) && before.contains(&(SWITCH, 1)), "{before:?}");
+        assert!(!before.iter().any(|(id, _)| [GAIN, EXPOSURE, RATE].contains(id)), "{before:?}");
+        setter.after_format();
+        let mut after = writes(&node);
+        after.sort_unstable();
+        assert_eq!(after, [(GAIN, 20), (EXPOSURE, 100), (RATE, 30_000_000)]);
+        // Set by way of a neighbour, because the kernel passes on no value that is the same.
+        setter.while_streaming();
+        let again = writes(&node);
+        for (id, near, value) in [(GAIN, 19, 20), (EXPOSURE, 99, 100), (RATE, 29_999_999, 30_000_000)] {
+            let of: Vec<_> = again.iter().filter(|write| write.0 == id).collect();
+            assert_eq!(of, [&(id, near), &(id, value)], "{again:?}");
+        }
+        assert_eq!(again.len(), 6, "{again:?}");
+        assert_eq!(said(&setter), [] as [String; 0]);
+    }
+
+    #[test]
+    fn a_switch_that_was_off_brings_the_defaults_of_what_is_not_configured() {
+        let node = sensor(0);
+        let mut setter = ControlSetter::new(&node, &config(&[("gain", 20)], None), "camera e");
+        setter.before_format();
+        assert_eq!(writes(&node), [(SWITCH, 1)]);
+        setter.after_format();
+        let mut after = writes(&node);
+        after.sort_unstable();
+        assert_eq!(after, [(GAIN, 20), (EXPOSURE, 33), (RATE, 30_000_000)]);
+        // With nothing to store, the switch stays as it is; and one that is configured is the user's.
+        for (wanted, expected) in [
+            (config(&[("sensor_mode", 2)], None), vec![(MODE, 2)]),
+            (config(&[("gain", 20), ("override_enable", 0)], None), vec![(SWITCH, 0)]),
+        ] {
+            let node = sensor(0);
+            ControlSetter::new(&node, &wanted, "camera f").before_format();
+            assert_eq!(writes(&node), expected);
+        }
+    }
+}

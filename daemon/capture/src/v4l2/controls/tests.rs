@@ -177,3 +177,42 @@ fn what_the_capture_unit_takes_is_known_by_its_number() {
     // gain, exposure, frame_rate, group_hold, brightness
     assert!(![0x009a_2009, 0x009a_200a, 0x009a_200b, 0x009a_2003, 0x0098_0900].into_iter().any(of));
 }
+
+#[test]
+fn what_a_control_takes_is_said_for_every_kind() {
+    let takes = |name: &str| camera().into_iter().find(|control| control.name == name).unwrap().takes();
+    for (name, words) in [
+        ("brightness", "-64 to 64"),
+        ("auto_exposure", "1 (Manual Mode), 3 (Aperture Priority Mode)"),
+        ("white_balance_automatic", "true or false"),
+        ("link_frequency", "0 (1), 1 (42)"),
+        ("leds", "bits of 0x5"),
+        ("station", "text of 2 to 4 bytes"),
+        ("do_white_balance", "true, which presses it"),
+        ("matrix", "an array or structure, which cannot be set here"),
+    ] {
+        assert_eq!(takes(name), words);
+    }
+    let stepped = Control { step: 4, ..control("gain", ControlKind::Integer64, (0, 16)) };
+    assert_eq!(stepped.takes(), "0 to 16 in steps of 4");
+    assert_eq!(control("name", ControlKind::String, (8, 8)).takes(), "text of 8 bytes");
+}
+
+#[test]
+fn the_rate_that_a_sensor_starts_with_is_the_stored_one_or_its_modes() {
+    let rate = |value: Option<i64>, switch: Option<i64>| {
+        let value = value.map(Value::Number);
+        let mut controls =
+            vec![Control { value, ..control("frame_rate", ControlKind::Integer64, (2_000_000, 60_000_000)) }];
+        let of_switch = |value| Control {
+            value: Some(Value::Number(value)),
+            ..control("override_enable", ControlKind::Menu, (0, 1))
+        };
+        controls.extend(switch.map(of_switch));
+        FrameRateControl::among(&controls).unwrap().now()
+    };
+    assert_eq!(rate(Some(25_000_000), Some(1)), Some(25.0));
+    assert_eq!(rate(Some(25_000_000), None), Some(25.0));
+    assert_eq!(rate(Some(25_000_000), Some(0)), Some(60.0), "the stored value is not applied");
+    assert_eq!([rate(Some(0), Some(1)), rate(None, Some(1))], [None, None]);
+}

@@ -10,7 +10,13 @@ use super::*;
 /// What the camera offers, and what was set. A test changes it at any time.
 #[derive(Debug, Default)]
 pub struct FakeCamera {
+    /// The driver's name, which decides the quirks.
+    pub driver: &'static str,
     pub formats: Vec<FakeFormat>,
+    /// Smallest size, largest size and step of every format, in place of a list of sizes.
+    pub size_range: Option<[(u32, u32); 3]>,
+    /// Lowest and highest frames per second of every size, in place of a list of rates.
+    pub rate_range: Option<(u32, u32)>,
     /// Of TRY_FMT and S_FMT: the field order that it answers.
     pub field: u32,
     /// The format that is set; its index in `formats`, and the size.
@@ -27,6 +33,9 @@ pub struct FakeCamera {
     pub timings: Option<FakeTimings>,
     /// `V4L2_EVENT_*` that wait; `None` if the driver has no events.
     pub events: Option<VecDeque<u32>>,
+    pub controls: Vec<FakeControl>,
+    /// The control's id and the number of each S_EXT_CTRLS, in their order.
+    pub writes: Vec<(u32, i64)>,
     /// The calls that change something, in their order.
     pub changes: Vec<&'static str>,
 }
@@ -36,6 +45,31 @@ pub struct FakeCamera {
 pub struct FakeFormat {
     pub fourcc: FourCc,
     pub sizes: Vec<((u32, u32), Vec<u32>)>,
+}
+
+/// A control.
+#[derive(Debug, Clone, Default)]
+pub struct FakeControl {
+    pub id: u32,
+    pub title: &'static str,
+    /// `V4L2_CTRL_TYPE_*`.
+    pub kind: u32,
+    pub range: (i64, i64),
+    pub step: u64,
+    pub default: i64,
+    /// `V4L2_CTRL_FLAG_*`.
+    pub flags: u32,
+    pub value: i64,
+    /// The value of a text.
+    pub text: String,
+    /// The items of a menu: index, and name or number.
+    pub items: Vec<(u32, &'static str)>,
+    /// The value of an array of 32-bit numbers.
+    pub array: Vec<u32>,
+    /// What the driver makes of every number.
+    pub becomes: Option<i64>,
+    /// The error of S_EXT_CTRLS.
+    pub error: Option<i32>,
 }
 
 /// Timings of a digital signal.
@@ -77,7 +111,8 @@ impl FakeCamera {
     /// Returns a node of this camera.
     pub fn node(self) -> Node {
         let file = File::open("/dev/null").expect("a file");
-        Node { fake: Some(Mutex::new(self)), ..Node::of(file, Path::new("/dev/video9")) }
+        let capabilities = Capabilities { driver: self.driver.to_owned(), ..Capabilities::default() };
+        Node { capabilities, fake: Some(Mutex::new(self)), ..Node::of(file, Path::new("/dev/video9")) }
     }
 
     fn rates(&self, format: usize, size: (u32, u32)) -> &[u32] {
@@ -136,6 +171,22 @@ impl FakeCamera {
             vidioc::VIDIOC_ENUM_FRAMESIZES => {
                 // SAFETY: as above.
                 let raw = unsafe { of::<sys::v4l2_frmsizeenum>(argument) };
+                if let Some([smallest, largest, step]) = self.size_range {
+                    // The driver answers index 0 alone with a range; the others are errors.
+                    if raw.index > 0 {
+                        return error(libc::EINVAL);
+                    }
+                    raw.type_ = sys::v4l2_frmsizetypes_V4L2_FRMSIZE_TYPE_STEPWISE;
+                    raw.__bindgen_anon_1.stepwise = sys::v4l2_frmsize_stepwise {
+                        min_width: smallest.0,
+                        max_width: largest.0,
+                        step_width: step.0,
+                        min_height: smallest.1,
+                        max_height: largest.1,
+                        step_height: step.1,
+                    };
+                    return Ok(());
+                }
                 let sizes = self.at(raw.pixel_format).map(|at| &self.formats[at].sizes);
                 let Some(((width, height), _)) = sizes.and_then(|sizes| sizes.get(raw.index as usize)) else {
                     return error(libc::EINVAL);
@@ -146,6 +197,14 @@ impl FakeCamera {
             vidioc::VIDIOC_ENUM_FRAMEINTERVALS => {
                 // SAFETY: as above.
                 let raw = unsafe { of::<sys::v4l2_frmivalenum>(argument) };
+                if let Some((lowest, highest)) = self.rate_range {
+                    let every = |fps| sys::v4l2_fract { numerator: 1, denominator: fps };
+                    raw.type_ = sys::v4l2_frmivaltypes_V4L2_FRMIVAL_TYPE_CONTINUOUS;
+                    // Intervals: the shortest is that of the highest rate.
+                    raw.__bindgen_anon_1.stepwise =
+                        sys::v4l2_frmival_stepwise { min: every(highest), max: every(lowest), step: every(1) };
+                    return Ok(());
+                }
                 let Some(at) = self.at(raw.pixel_format) else { return error(libc::EINVAL) };
                 let Some(&fps) = self.rates(at, (raw.width, raw.height)).get(raw.index as usize) else {
                     return error(libc::EINVAL);
@@ -212,6 +271,90 @@ impl FakeCamera {
                 // SAFETY: as above.
                 let raw = unsafe { argument.cast::<sys::v4l2_dv_timings>().read_unaligned() };
                 self.timings = Some(FakeTimings::of(&raw));
+            }
+            vidioc::VIDIOC_QUERY_EXT_CTRL => {
+                // SAFETY: as above.
+                let raw = unsafe { of::<sys::v4l2_query_ext_ctrl>(argument) };
+                let next = sys::V4L2_CTRL_FLAG_NEXT_CTRL | sys::V4L2_CTRL_FLAG_NEXT_COMPOUND;
+                let last = raw.id & !next;
+                let found = match raw.id & next {
+                    0 => self.controls.iter().find(|control| control.id == last),
+                    _ => self.controls.iter().filter(|control| control.id > last).min_by_key(|control| control.id),
+                };
+                let Some(control) = found else { return error(libc::EINVAL) };
+                (raw.id, raw.type_, raw.flags) = (control.id, control.kind, control.flags);
+                raw.name.iter_mut().zip(control.title.bytes()).for_each(|(to, byte)| *to = byte as libc::c_char);
+                (raw.minimum, raw.maximum) = control.range;
+                (raw.step, raw.default_value, raw.elem_size) = (control.step, control.default, 4);
+                (raw.elems, raw.nr_of_dims) = match control.array.len() {
+                    0 => (1, 0),
+                    elements => (elements as u32, 1),
+                };
+            }
+            vidioc::VIDIOC_QUERYMENU => {
+                // SAFETY: as above.
+                let raw = unsafe { of::<sys::v4l2_querymenu>(argument) };
+                let (id, index) = (raw.id, raw.index);
+                let control = self.controls.iter().find(|control| control.id == id);
+                let items = control.map_or(&[][..], |control| &control.items);
+                let Some((_, text)) = items.iter().find(|(known, _)| *known == index) else {
+                    return error(libc::EINVAL);
+                };
+                let is_number =
+                    control.is_some_and(|control| control.kind == sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER_MENU);
+                raw.__bindgen_anon_1 = if is_number {
+                    sys::v4l2_querymenu__bindgen_ty_1 { value: text.parse().expect("a number") }
+                } else {
+                    let mut name = [0; 32];
+                    name[..text.len()].copy_from_slice(text.as_bytes());
+                    sys::v4l2_querymenu__bindgen_ty_1 { name }
+                };
+            }
+            vidioc::VIDIOC_G_EXT_CTRLS | vidioc::VIDIOC_S_EXT_CTRLS => {
+                // SAFETY: as above; `controls` points at one, since every caller passes one.
+                let raw = unsafe { &mut *of::<sys::v4l2_ext_controls>(argument).controls };
+                let (id, size) = (raw.id, raw.size as usize);
+                let Some(control) = self.controls.iter_mut().find(|control| control.id == id) else {
+                    return error(libc::EINVAL);
+                };
+                let is_text = control.kind == sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_STRING;
+                if request == vidioc::VIDIOC_S_EXT_CTRLS {
+                    let number = match control.kind {
+                        // SAFETY: any bits are a number; the caller wrote this one.
+                        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER64 => unsafe { raw.__bindgen_anon_1.value64 },
+                        // SAFETY: as above.
+                        _ if !is_text => i64::from(unsafe { raw.__bindgen_anon_1.value }),
+                        _ => 0,
+                    };
+                    self.writes.push((id, number));
+                    if let Some(code) = control.error {
+                        return error(code);
+                    }
+                    if is_text {
+                        // SAFETY: the caller's text has `size` bytes, the last of which is zero.
+                        let text = unsafe { std::ffi::CStr::from_ptr(raw.__bindgen_anon_1.string) };
+                        assert_eq!(text.count_bytes() + 1, size);
+                        control.text = text.to_string_lossy().into_owned();
+                    }
+                    control.value = control.becomes.unwrap_or(number);
+                } else if is_text {
+                    if size <= control.text.len() {
+                        return error(libc::ENOSPC);
+                    }
+                    // SAFETY: the caller's memory has `size` bytes, more than the text, and zeros.
+                    unsafe {
+                        let to = raw.__bindgen_anon_1.string.cast::<u8>();
+                        ptr::copy_nonoverlapping(control.text.as_ptr(), to, control.text.len());
+                    }
+                } else if !control.array.is_empty() {
+                    let count = control.array.len().min(size / 4);
+                    // SAFETY: the caller's memory has `size` bytes.
+                    unsafe { ptr::copy_nonoverlapping(control.array.as_ptr(), raw.__bindgen_anon_1.p_u32, count) };
+                } else if control.kind == sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER64 {
+                    raw.__bindgen_anon_1.value64 = control.value;
+                } else {
+                    raw.__bindgen_anon_1.value = control.value as i32;
+                }
             }
             sys::VIDIOC_SUBSCRIBE_EVENT if self.events.is_some() => {}
             sys::VIDIOC_DQEVENT => {

@@ -6,6 +6,7 @@ use visiond_config::types::CameraFormat;
 use visiond_kernels::frame::{BayerDepth, BayerOrder, PixelFormat};
 
 use super::*;
+use crate::v4l2::device::fake_camera::{FakeCamera, FakeControl, FakeFormat};
 
 type Table = &'static [(u32, u32, f64)];
 
@@ -147,4 +148,66 @@ fn properties_are_read_row_by_row_whatever_their_length() {
         add_properties(&mut modes, count, &image, &control);
         assert_eq!(modes, plain, "{count}");
     }
+}
+
+/// A node of NVIDIA's driver with the sizes of a table, and mode `stored` set.
+fn sensor(driver: &'static str, table: Table, stored: usize) -> Node {
+    let sizes = table.iter().map(|&(width, height, fps)| ((width, height), vec![fps as u32])).collect();
+    let number = |id, title, value| FakeControl {
+        id,
+        title,
+        kind: v4l::v4l_sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER,
+        range: (0, 30),
+        step: 1,
+        value,
+        ..FakeControl::default()
+    };
+    let controls = vec![number(0x009a_2008, "Sensor Mode", stored as i64), number(0x009a_2064, "Bypass Mode", 1)];
+    let current = (0, (table[stored].0, table[stored].1));
+    let formats = vec![FakeFormat { fourcc: *b"RG10", sizes }];
+    FakeCamera { driver, formats, controls, current, ..FakeCamera::default() }.node()
+}
+
+#[test]
+fn the_mode_and_its_own_size_are_set_by_control_where_the_driver_wants_that() {
+    let number = |config: &V4l2Config, name: &str| match config.controls.get(name) {
+        Some(ControlValue::Number(number)) => Some(*number),
+        _ => None,
+    };
+    for (config, mode) in [
+        (wanted(1920, 1080, 30.0), Some(2)),
+        (wanted(0, 0, 60.0), Some(4)),
+        (wanted(0, 0, 0.0), Some(1)),
+        (wanted(1920, 0, 0.0), Some(2)),
+        // A size that the sensor lacks is none: the stored mode stays.
+        (wanted(1000, 1000, 0.0), Some(1)),
+    ] {
+        let found = resolved(&sensor("tegra-video", IMX219, 1), &config);
+        assert_eq!((number(&found, "sensor_mode"), number(&found, "bypass_mode")), (mode, Some(0)), "{config:?}");
+        let size = mode.map(|mode| (IMX219[mode as usize].0, IMX219[mode as usize].1));
+        assert_eq!(found.width.zip(found.height), size, "{config:?}");
+        assert_eq!(found.fps, config.fps);
+        // Other drivers choose the mode themselves.
+        assert_eq!(resolved(&sensor("uvcvideo", IMX219, 1), &config), config);
+    }
+}
+
+#[test]
+fn a_mode_that_is_configured_stays_and_decides_the_size() {
+    let with = |name: &str, value| {
+        let controls = [(name.to_owned(), value)].into_iter().collect();
+        V4l2Config { controls, ..wanted(1920, 1080, 30.0) }
+    };
+    let node = sensor("tegra-video", IMX219, 1);
+    for name in ["sensor_mode", "Sensor Mode"] {
+        let found = resolved(&node, &with(name, ControlValue::Number(4)));
+        assert_eq!((found.width, found.height), (Some(1280), Some(720)));
+        assert_eq!(found.controls.get(name), Some(&ControlValue::Number(4)));
+        assert_eq!(found.controls.len(), 2, "and the bypass mode: {:?}", found.controls);
+    }
+    // No such mode: the format decides, and setting the control says why.
+    let found = resolved(&node, &with("sensor_mode", ControlValue::Number(9)));
+    assert_eq!((found.width, found.height), (Some(1920), Some(1080)));
+    let found = resolved(&node, &with("bypass_mode", ControlValue::Number(1)));
+    assert_eq!(found.controls.get("bypass_mode"), Some(&ControlValue::Number(1)), "the user's choice");
 }
