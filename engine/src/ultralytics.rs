@@ -181,7 +181,7 @@ fn image_size(metadata: &BTreeMap<String, String>) -> Result<Option<(u32, u32)>,
     size.map(Some).ok_or_else(|| damaged("imgsz", text, "not a height and a width in pixels, as in [640, 640]"))
 }
 
-/// Whether the export has NMS inside, as far as the metadata says.
+/// Whether the export has NMS inside, by the metadata.
 fn suppresses(metadata: &BTreeMap<String, String>) -> bool {
     let says = |value: &PythonValue| matches!(value, PythonValue::Bool(true) | PythonValue::Int(1));
     let own = read(metadata, "end2end").is_some_and(|v| v.as_ref().is_ok_and(says));

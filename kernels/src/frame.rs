@@ -165,7 +165,7 @@ impl FrameLayout {
     }
 
     /// Returns a view of a picture in the GPU's memory, without bytes for the host: see [`FrameView::on_host`]. Work on a stream
-    /// may read it behind [`FrameView::attach`].
+    /// may read it after [`FrameView::attach`].
     pub fn view_on_gpu<'a>(&self, surface: &'a Surface) -> FrameView<'a> {
         let mut planes = [Plane::default(); MAX_PLANES];
         for (plane, &PlaneLayout { offset_bytes, pitch_bytes }) in planes.iter_mut().zip(self.planes()) {

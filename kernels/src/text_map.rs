@@ -6,7 +6,7 @@
 //!
 //! Source: `DBPostProcess` in PaddleOCR `ppocr/postprocess/db_postprocess.py` (`boxes_from_bitmap`, `box_score_fast`,
 //! `get_mini_boxes`, `unclip`). PaddleOCR grows the rectangle in whole cells with round corners and takes the rectangle around
-//! that, which is the same within a cell; rounds corners to whole pixels; looks for boxes in the holes of texts, too, whose scores
+//! that, which is the same within a cell; rounds corners to whole pixels; also looks for boxes in the holes of texts, whose scores
 //! seldom pass; and of too many texts keeps the first ones, not the largest.
 
 use crate::oriented::{OrientedBox, min_area_rectangle};

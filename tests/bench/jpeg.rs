@@ -1,4 +1,4 @@
-//! Our half of jpeg.py: decodes each picture several times and tells the median of the thread's processor time.
+//! Our half of jpeg.py: decodes each image several times and prints the median of the thread's CPU time.
 //!
 //! Usage: jpeg FOLDER FILE... Writes FOLDER/NAME.rgb and prints a line `NAME milliseconds` for each.
 

@@ -115,7 +115,7 @@ fn help_fills_its_lines_up_to_the_width() {
                 let whose = || format!("visiond {} {option}, {columns:?} columns: {line}", command.unwrap_or_default());
                 assert!(line.chars().count() <= width, "too long: {}", whose());
                 let indent = pair[1].len() - next.len();
-                // Entries of tables and examples stand at 2, with or without a second column.
+                // Entries of tables and examples are indented by 2, with or without a second column.
                 let entry = indent == 2 || next.starts_with('-') || next.contains("  ");
                 if line.is_empty() || next.is_empty() || entry || !continuations(line).contains(&indent) {
                     continue;

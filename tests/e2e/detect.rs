@@ -35,7 +35,7 @@ fn a_table_names_what_is_on_each_picture() {
     assert_eq!(row[..3], [cat.to_str().unwrap(), "0", "cat"]);
     assert_eq!(row.len(), 8);
     assert!(table.contains(cup.to_str().unwrap()));
-    // Where detection takes long, progress is reported, too.
+    // Where detection takes long, progress is also reported.
     let said = stderr(&output);
     assert!(said.lines().all(|line| line.contains(" frames")), "nothing but the table is said: {said}");
 }
@@ -92,7 +92,7 @@ fn annotated_pictures_are_named_after_their_files_and_replace_none_of_them() {
         ["cat-annotated.jpg", "chelsea-annotated.jpg", "vtest-annotated-00000000.jpg", "vtest-annotated-00000001.jpg"]
     );
     assert_eq!(fs::read(&source).unwrap(), before);
-    // An annotated picture is a valid input, too.
+    // An annotated image is also a valid input.
     let again = detect(&[path("--annotate"), &out, &out.join("cat-annotated.jpg")]);
     assert!(again.status.success(), "{}", stderr(&again));
     assert!(out.join("cat-annotated-annotated.jpg").is_file());

@@ -14,7 +14,7 @@ use visiond_tests::{Daemon, root, wait_until};
 use crate::live::{Chunked, ask, field, head};
 use crate::rtsp::Server;
 
-/// The size of the model's stream, and of the preview, which has another shape, too.
+/// The size of the model's stream, and of the preview, which also has another shape.
 const MAIN: (u32, u32) = (384, 288);
 const SMALL: (u32, u32) = (192, 108);
 

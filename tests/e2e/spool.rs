@@ -82,7 +82,7 @@ fn accepted_messages_arrive_in_order_though_the_broker_was_away_and_the_daemon_k
     assert!(ended.log.contains("messages from an earlier run are in the spool"), "{}", ended.log);
     accepted(&ended.log, &mut expected);
 
-    // Messages that were not sent within the time limit of the end are in the spool, too: the next start sends them.
+    // Messages that were not sent before the deadline of the end are also in the spool: the next start sends them.
     let all: BTreeSet<&String> = expected.values().flatten().collect();
     let has_all = || {
         let ids: BTreeSet<String> = reader.under("/detections").iter().map(id).collect();

@@ -142,7 +142,7 @@ fn models_that_cannot_be_compared_are_refused_with_the_reason() {
     assert_eq!(output.status.code(), Some(MODEL));
     assert!(stderr(&output).contains("`order` is bgr in the first and rgb in the second"), "{}", stderr(&output));
 
-    // The card of one serves for the other, too.
+    // The card of one also serves the other.
     fs::remove_file(other.with_extension("toml")).unwrap();
     assert!(verify(&other, &model(), &["--images", &media()]).status.success());
     assert!(verify(&model(), &other, &["--images", &media()]).status.success());
@@ -170,7 +170,7 @@ fn pictures_that_show_nothing_prove_nothing() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("4 pictures"));
 }
 
-/// What onnxruntime behind OpenCV detects in the sample pictures, as COCO results: tests/golden/nanodet.json has corners.
+/// Detections of onnxruntime with OpenCV in the sample images, as COCO results: tests/golden/nanodet.json has corners.
 fn peer_results() -> Vec<Value> {
     let golden = fs::read_to_string(root().join("tests/golden/nanodet.json")).unwrap();
     let golden: Value = serde_json::from_str(&golden).unwrap();

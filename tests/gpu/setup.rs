@@ -21,7 +21,7 @@ pub struct Arguments {
     /// The model's engine in FP16, built on this machine.
     #[arg(long, global = true, value_name = "FILE")]
     pub engine_fp16: Option<PathBuf>,
-    /// Frames of the sample video, 768x576 BGR without padding, one after the other.
+    /// Frames of the sample video, 768x576 BGR without padding, contiguous.
     #[arg(long, global = true, value_name = "FILE")]
     pub frames: Option<PathBuf>,
     /// The daemon's binary.

@@ -255,7 +255,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What `finish` and `wait_until` show where they fail, others do, too.
+        // Other failures show the same as `finish` and `wait_until`.
         if std::thread::panicking() {
             eprintln!("the daemon's log:\n{}", self.log());
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use socket2::{Domain, Socket, Type};
 
-/// A port that the kernel gives to nobody else, also while no server listens there: a server that is killed comes back on it,
+/// A port that the kernel gives to no other process, even while no server listens there: a server that is killed comes back on it,
 /// and until then connections are refused.
 ///
 /// A socket that is bound and does not listen holds it. Servers that set SO_REUSEADDR, as Mosquitto and nats-server do, may

@@ -29,18 +29,27 @@ pub struct Cli {
     pub version: bool,
 
     /// Log more (repeat for still more)
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = LOG)]
     pub verbose: u8,
 
     /// Log less (repeat for still less)
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = LOG)]
     pub quiet: u8,
 
-    /// Set the log level: off, error, warn, info, debug or trace [default: `log.level` for `run`, else warn; error with --json
-    /// and no terminal]
-    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Log")]
+    // The help of `run` has another default.
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        help_heading = LOG,
+        help = format!("{LEVELS} [default: warn; error with --json and no terminal]")
+    )]
     pub log_level: Option<LevelFilter>,
 }
+
+/// The heading of the options that every command has.
+const LOG: &str = "Log";
+const LEVELS: &str = "Set the log level: off, error, warn, info, debug or trace";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,13 +109,46 @@ impl Command {
     }
 }
 
-/// Returns the command line with the table of exit statuses below every help text.
+/// Returns the command line. Below each help text is the table of exit statuses with which the command can end.
 pub fn command() -> clap::Command {
-    fn with_table(command: clap::Command) -> clap::Command {
-        let examples = command.get_after_help().map(|help| format!("{help}\n\n")).unwrap_or_default();
-        command.after_help(format!("{examples}{}", Exit::TABLE))
-    }
-    with_table(Cli::command()).mut_subcommands(with_table).max_term_width(max_width())
+    let root = Cli::command();
+    let log: Vec<_> = root.get_arguments().filter(|arg| arg.get_help_heading() == Some(LOG)).cloned().collect();
+    let of_command = |command: clap::Command| {
+        let name = command.get_name().to_owned();
+        let log = log.iter().map(|arg| match arg.get_id().as_str() {
+            "log_level" if name == "run" => arg.clone().help(format!("{LEVELS} [default: `log.level`]")),
+            _ => arg.clone().hide(NO_LOG.contains(&name.as_str())),
+        });
+        with_table(command.args(log), &exit_table(&name))
+    };
+    with_table(root.clone(), Exit::TABLE).mut_subcommands(of_command).max_term_width(max_width())
+}
+
+fn with_table(command: clap::Command, table: &str) -> clap::Command {
+    let examples = command.get_after_help().map(|help| format!("{help}\n\n")).unwrap_or_default();
+    command.after_help(format!("{examples}{table}"))
+}
+
+/// Commands that log nothing; they accept the options all the same.
+const NO_LOG: [&str; 6] = ["reload", "trace", "top", "systemd-unit", "completions", "man"];
+
+/// Returns the rows of [`Exit::TABLE`] with which the command can end.
+fn exit_table(command: &str) -> String {
+    use Exit::{Config, Differs, Failure, Gpu, Input, Model, Output, Success, Usage};
+    let others: &[Exit] = match command {
+        "run" | "detect" | "build" | "bench" => &[Config, Model, Input, Gpu],
+        "verify" => &[Config, Model, Input, Gpu, Differs],
+        "inspect" => &[Config, Model],
+        "capture" => &[Config, Input],
+        "check" => &[Config],
+        "probe" | "selftest" => &[Input],
+        _ => &[],
+    };
+    let applies = |row: &str| {
+        let code = row.split_whitespace().next().and_then(|code| code.parse().ok()).and_then(Exit::from_code);
+        code.is_none_or(|exit| [Success, Failure, Usage, Output].contains(&exit) || others.contains(&exit))
+    };
+    Exit::TABLE.lines().filter(|row| applies(row)).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the most columns of a help text: without a terminal, clap alone would take 100.
@@ -120,12 +162,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent_and_every_help_has_the_exit_table() {
+    fn the_command_line_is_consistent_and_each_help_has_what_applies_to_its_command() {
         command().debug_assert();
-        for sub in command().get_subcommands_mut() {
-            let help = sub.render_long_help().to_string();
-            assert!(help.contains(Exit::TABLE), "{help}");
-        }
+        let mut root = command();
+        assert!(root.render_long_help().to_string().contains(Exit::TABLE));
+        root.build();
+        let mut help = |name: &str| root.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+        let (run, verify, completions) = (help("run"), help("verify"), help("completions"));
+        assert!(run.contains("\n  7  the GPU failed") && !run.contains("\n  8  "), "{run}");
+        assert!(verify.contains(Exit::TABLE), "{verify}");
+        assert!(completions.contains("\n  6  an output") && !completions.contains("\n  3  "), "{completions}");
+        // In lines of any width.
+        let words = |help: &str| help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&run).contains("debug or trace [default: `log.level`]"), "{run}");
+        assert!(
+            words(&verify).contains("debug or trace [default: warn; error with --json and no terminal]"),
+            "{verify}"
+        );
+        assert!(!completions.contains("--log-level"), "{completions}");
+        assert!(command().try_get_matches_from(["visiond", "completions", "-v", "bash"]).is_ok());
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl<S> Drop for Seat<S> {
 
 impl<S> Coming<S> {
     fn tell(&self) {
-        // The result does not matter: a full counter is readable, too.
+        // The result does not matter: a full counter is also readable.
         let _ = rustix::io::write(&*self.news, &1_u64.to_ne_bytes());
     }
 
@@ -216,7 +216,7 @@ fn wait<S: SharedStream>(coming: &Coming<S>, places: &mut Places<S>, round: Inst
     let timeout = due.map(|due| due.saturating_duration_since(began));
     let timeout =
         timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
-    // The last is the news; places without a stream wait for it, too.
+    // The last one is the news, for which places without a stream also wait.
     let mut sockets: [_; MOST_STREAMS + 1] = array::from_fn(|_| PollFd::new(&*coming.news, PollFlags::IN));
     for (socket, visitor) in sockets.iter_mut().zip(places) {
         if let Some(readable) = visitor.as_mut().and_then(|visitor| visitor.stream.socket()) {

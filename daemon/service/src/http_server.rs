@@ -1,4 +1,4 @@
-//! The HTTP server, as far as a reload changes it.
+//! The part of the HTTP server that a reload changes.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::preflight::{Certainty, Resource};
 use visiond_system::unix_socket::SocketError;
 
-/// The HTTP server, as far as a reload changes it.
+/// The part of the HTTP server that a reload changes.
 pub trait HttpServer: Send + Sync {
     /// Opens the listeners that `config` asks for and that are not open yet.
     ///

@@ -2,7 +2,7 @@
 
 use visiond_engine::tensorrt::Layout;
 
-/// A member of `nvinfer1::BuilderFlag`: its numbers in TensorRT 8, 10 and 11 and for RTX, as far as they have it.
+/// A member of `nvinfer1::BuilderFlag`: its numbers in TensorRT 8, 10 and 11 and for RTX, where they have it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BuilderFlag([Option<i32>; 4]);
 

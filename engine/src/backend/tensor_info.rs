@@ -45,7 +45,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// Returns a text in which line feeds and tabs are escaped: a model's names stand in errors, whose lines are their own.
+/// Returns a text in which line feeds and tabs are escaped: a model's names occur in errors, each of which is one line.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(['\n', '\r', '\t']) {
         return Cow::Borrowed(text);

@@ -55,7 +55,7 @@ impl fmt::Display for CardProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
-        // Keep tabs, so that the mark stands below the right characters.
+        // Keep tabs, so that the mark is below the right characters.
         let indent: String =
             self.text.chars().take(self.column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         writeln!(f, "{}:{}:{}: {}", self.path.display(), self.line, self.column, self.message)?;

@@ -2,7 +2,7 @@
 //!
 //! If the GPU is free, a run is one CUDA graph on one stream. If another run is in flight, preprocess and filter use streams of
 //! their own, so that they overlap the other run's inference and the frames are free sooner; only inference waits its turn. The
-//! same happens with frames that must be attached to a stream, which a graph cannot do. Inference runs one after the other:
+//! same happens with frames that must be attached to a stream, which a graph cannot do. Inferences run one at a time:
 //! contexts, scratch memory and inputs that do not change exist once. The picture, the outputs, the frames' descriptions, the
 //! candidates and the events exist once per run in flight.
 //!

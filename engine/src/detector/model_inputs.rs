@@ -82,7 +82,7 @@ pub(super) fn plan(
     input_checks::levels(card, info)?;
     let max_batch = max_batch.max(1);
     let batch = match has_batch_dim.then(|| declared(0)) {
-        // A batch that was declared with such a size is that of an example, too.
+        // A batch that was declared with such a size is also an example's.
         _ if replaces_size => 1,
         None => 1,
         Some(Some(fixed)) => fixed,

@@ -321,7 +321,7 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
     if all == 3 && same && [4, 2, 10].iter().all(|&width| count(width) == 1) {
         return named("Pytorch_Retinaface", "retinaface");
     }
-    // YOLOv5 of 11 or 52 classes has these shapes, too: the parts of its rows, or a run, show which it is.
+    // YOLOv5 of 11 or 52 classes also has these shapes: the parts of its rows, or a run, show which it is.
     let [[rows, Some(width)]] = rows[..] else { return None };
     let hint = |exporter, keypoints| {
         let note =
@@ -414,7 +414,7 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let same = fours.windows(2).all(|pair| pair[0][1] == pair[1][1] && pair[0][2] != pair[1][2]);
     if (2..=3).contains(&all) && same && !fours.is_empty() && fours.iter().all(darknet) {
         const NAME: &str = "Darknet's YOLO";
-        // The layers' numbers are those of the .cfg. Maps of classes have such shapes, too.
+        // The layers' numbers are those of the .cfg. Maps of classes also have such shapes.
         let are = |layers: &[&str]| {
             let is = |output: &TensorInfo| layers.iter().any(|layer| output.name == format!("{layer}_convolutional"));
             shapes.outputs.iter().all(is)

@@ -1,7 +1,7 @@
 //! Whether the rows that a model has chosen can be what the card says, frame by frame.
 //!
 //! The rows of one exporter have the class where those of another have the score, and a trial on a test picture may find none.
-//! So every frame is checked. A row that contradicts the card is an error, since the other rows are read wrongly, too.
+//! So every frame is checked. A row that contradicts the card is an error, since all other rows are misread as well.
 //!
 //! The GPU's filter keeps such rows with the class `visiond_kernels::filter::ODD`, so that both see the same.
 

@@ -103,7 +103,7 @@ impl Evidence<'_> {
         masks.unwrap_or(0)
     }
 
-    /// Splits what stands beside the box and the objectness of a YOLO: classes, keypoints, mask coefficients.
+    /// Splits the numbers beside the box and the objectness of a YOLO: classes, keypoints, mask coefficients.
     fn parts(&self, numbers: usize, tail: &OutputTail) -> (usize, Option<Keypoints>, usize) {
         let masks = self.masks();
         let rest = numbers.saturating_sub(self.named);
@@ -743,7 +743,7 @@ fn propose_class_numbers(evidence: &mut Evidence<'_>) -> bool {
 
 /// Adds the guess of a map of the scores of classes.
 ///
-/// Feature maps, pictures, optical flow and heat maps of joints have planes, too, so a softmax, the output's name, or many planes
+/// Feature maps, pictures, optical flow and heat maps of joints also have planes, so a softmax, the output's name, or many planes
 /// of the input's size must speak for scores.
 fn propose_class_scores(evidence: &mut Evidence<'_>) {
     let outputs = evidence.facts.outputs;
@@ -771,7 +771,7 @@ fn propose_class_scores(evidence: &mut Evidence<'_>) {
     }
 }
 
-/// Adds the guess of a map of text: one plane of probabilities, as large as the input. Depth, mattes and masks are planes, too, so
+/// Adds the guess of a map of text: one plane of probabilities, as large as the input. Depth, mattes and masks are also planes, so
 /// the last operator must be a sigmoid and the name not that of such a thing, or the name must be PaddleOCR's. Returns whether it
 /// did: no table is as large as the input.
 fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {

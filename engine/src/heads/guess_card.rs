@@ -177,7 +177,7 @@ pub(super) fn card_text(
     let input = input_text(spec, facts, usual, export);
     let line = |(key, value): &(&str, String)| format!("{key} = {value}{}\n", option_comment(spec, key));
     let options: String = spec.options().iter().map(line).collect();
-    // Only the number of names tells scores from distances.
+    // Only the number of names distinguishes scores from distances.
     let counted = spec.family() == Family::Nanodet && facts.outputs.len() > 1;
     let named = class_names(facts.metadata).filter(|names| classes.is_none_or(|classes| classes == names.len()));
     let named = named.filter(|names| names.len() <= MOST_NAMES).and_then(|names| names_text(&names));

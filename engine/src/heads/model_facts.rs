@@ -6,7 +6,7 @@ use super::spec::HeadSpec;
 use crate::backend::{Dim, TensorInfo};
 use crate::onnx::OutputTail;
 
-/// What a model says about itself, as far as a guess needs it.
+/// The statements of a model about itself that a guess needs.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelFacts<'a> {
     /// Inputs in the file's order.
@@ -19,7 +19,7 @@ pub struct ModelFacts<'a> {
     pub tails: &'a BTreeMap<String, OutputTail>,
 }
 
-/// Returns the input that takes the picture, as far as a guess can tell.
+/// Guesses the input that takes the image.
 pub(super) fn picture(inputs: &[TensorInfo]) -> Option<&TensorInfo> {
     let rank = |info: &&TensorInfo| info.shape.as_ref().map_or(4, Vec::len);
     inputs.iter().find(|info| rank(info) == 4).or_else(|| inputs.iter().find(|info| rank(info) == 3))

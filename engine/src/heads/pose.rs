@@ -59,7 +59,7 @@ fn named(name: &str, axis: char) -> bool {
     name.to_ascii_lowercase().trim_end_matches(|c: char| c.is_ascii_digit()).ends_with(axis)
 }
 
-/// The kinds of outputs, as far as shapes and names show them.
+/// The kinds of outputs that shapes and names show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoseKind {
     Axes,
@@ -68,7 +68,7 @@ pub(super) enum PoseKind {
 
 /// Returns what outputs look like for an input of `size`; `None` if they may be another model's.
 ///
-/// Axes have the same number of places for each pixel, two or more. Maps of classes have planes, too, so that a name, or the usual
+/// Axes have the same number of places for each pixel, two or more. Maps of classes also have planes, so that a name, or the usual
 /// number of points and cells of four pixels, must speak for points.
 pub(super) fn kind_of(outputs: ModelOutputs<'_>, size: Option<(u32, u32)>) -> Option<PoseKind> {
     /// The points of COCO's and MPII's bodies, and of whole bodies.

@@ -202,7 +202,7 @@ fn are_all_corners(boxes: &[[f32; 4]], format: BoxFormat, unit: BoxUnit, (width,
         BoxUnit::Normalized => (1.0, 1.0),
         BoxUnit::Pixels => (width as f32, height as f32),
     };
-    // How much of a size lies before and behind the first two numbers.
+    // How much of a size lies before and after the first two numbers.
     let (before, behind) = if format == BoxFormat::Cxcywh { (0.5, 0.5) } else { (0.0, 1.0) };
     let is_out = |from: f32, size: f32, side: f32| {
         from - before * size < -BEYOND * side || from + behind * size > (1.0 + BEYOND) * side

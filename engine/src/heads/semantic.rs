@@ -69,7 +69,7 @@ impl Semantic {
         Self { class_count, activation, background, mapper: ClassMapper::new(), row: Vec::new() }
     }
 
-    /// Returns how many classes the model has besides those that are named; `None` if the card names none.
+    /// Returns how many classes the model has in addition to the named ones; `None` if the card names none.
     fn expected(&self) -> Option<usize> {
         (self.class_count > 0).then(|| self.class_count + usize::from(self.background != Background::None))
     }

@@ -1,6 +1,6 @@
 //! Reads what an `.onnx` file says about itself, without a backend.
 //!
-//! Keeps only the graph's inputs and outputs, the operators' names and the metadata. Visits everything else, too, and refuses
+//! Keeps only the graph's inputs and outputs, the operators' names and the metadata. Also visits everything else, and refuses
 //! tensors whose data does not fit their dimensions, and deep nesting: backends only see files that passed. The format:
 //! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
 
@@ -422,7 +422,7 @@ fn expanded<'a>(
     depth: usize,
 ) -> Result<u64, ParseError> {
     if depth > MAX_DEPTH {
-        // A function that calls itself ends here, too.
+        // A function that calls itself also ends here.
         return Err(ParseError::Depth);
     }
     let mut nodes = 0_u64;

@@ -29,7 +29,7 @@ const INTS: u64 = 7;
 /// Why rten cannot run a model rightly.
 #[derive(Debug)]
 pub(super) enum AttributeError {
-    /// The bytes are no model; rten reports it, too.
+    /// The bytes are not a model; rten also reports it.
     Wire,
     /// A node pads in a way that depends on the size of its input.
     SameLower { operator: String, node: String },

@@ -189,7 +189,7 @@ impl<'a> Graph<'a> {
                 tail.known = false;
                 break;
             }
-            // Depth first, the first input first: the outermost constant is met before those behind it.
+            // Depth first, the first input first: the outermost constant is met before those further inside.
             waiting.extend(self.visit(&self.nodes[index], &mut tail).iter().rev());
         }
         (tail, seen.len())

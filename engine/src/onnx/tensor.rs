@@ -233,7 +233,7 @@ impl External {
             let key = text(entry, number::FIRST)?;
             let value = last(entry, number::SECOND)?.map_or(&[][..], |value| value.bytes());
             let name = shown(&key);
-            // A backend opens the name as it stands, so what is checked must be the same bytes.
+            // A backend opens the name unchanged, so the check must use the same bytes.
             let Ok(value) = std::str::from_utf8(value) else {
                 return refused(format!("{of} has a value of `{name}` that is not UTF-8"));
             };

@@ -1,4 +1,4 @@
-//! Protocol Buffers' wire format, as far as an `.onnx` file needs it: reads the fields of a message and writes some.
+//! The part of Protocol Buffers' wire format that an `.onnx` file needs: reads the fields of a message and writes some.
 //!
 //! Copies nothing and allocates nothing for a length that the file merely claims, so a broken file causes an error and uses no
 //! memory. <https://protobuf.dev/programming-guides/encoding/>
@@ -30,7 +30,7 @@ pub struct Field<'a> {
     pub number: u64,
     /// The field's value.
     pub value: Value<'a>,
-    /// The tag and the value as they stand in the message.
+    /// The bytes of tag and value in the message.
     pub raw: &'a [u8],
 }
 

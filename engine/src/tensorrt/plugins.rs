@@ -114,7 +114,7 @@ fn open(path: &Path, tensorrt: &Path, logger: &'static TrtLogger) -> Result<(), 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is missing; {remedy}")]
 pub struct MissingPlugin {
-    /// `the plugin EfficientNMS_TRT (version 1)`, as far as TensorRT names it.
+    /// `the plugin EfficientNMS_TRT (version 1)`, with the parts that TensorRT names.
     pub what: String,
     /// The package to install, as an imperative.
     pub remedy: String,

@@ -101,7 +101,7 @@ fn library_and_gpu(
     Ok((library, device))
 }
 
-/// Whether one version may load an engine of another, as far as the version numbers show. TensorRT for RTX loads only engines
+/// Whether one version may load an engine of another, by the version numbers. TensorRT for RTX loads only engines
 /// of its own release. TensorRT loads older engines that were built to be compatible, which only TensorRT itself can see: with
 /// a GPU, it is asked.
 fn may_run(installed: Version, header: &PlanHeader, has_gpu: bool) -> bool {

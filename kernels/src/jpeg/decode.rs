@@ -44,7 +44,7 @@ pub struct JpegHeader {
     pub working_bytes: u64,
 }
 
-/// Decodes JPEG pictures one after the other.
+/// Decodes JPEG images in turn.
 #[derive(Debug, Default)]
 pub struct JpegDecoder {
     /// A camera's picture, or one with the end marker added.

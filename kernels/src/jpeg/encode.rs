@@ -21,7 +21,7 @@ pub struct EncodeError(String);
 /// The approximate number of pixels in a stripe.
 const STRIPE_PIXELS: usize = 1 << 16;
 
-/// Encodes pictures one after the other and reuses its memory.
+/// Encodes images in turn and reuses its memory.
 #[derive(Debug)]
 pub struct JpegEncoder {
     library: Compressor,

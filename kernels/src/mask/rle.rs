@@ -2,7 +2,7 @@
 //!
 //! The pixels of the whole frame, column by column, are counted in runs that alternate between 0 and 1 and begin with 0. From
 //! the fourth on, a run is written as its difference from the one two before. A number is written from its lowest bits on, five
-//! to a character, of which bit 5 tells that more follow, plus 48: `rleToString` of pycocotools' common/maskApi.c.
+//! to a character, of which bit 5 means that more follow, plus 48: `rleToString` of pycocotools' common/maskApi.c.
 
 use super::Mask;
 

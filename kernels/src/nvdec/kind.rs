@@ -88,7 +88,7 @@ pub struct VideoKind {
 }
 
 impl VideoKind {
-    /// Returns the bytes of a sample in a surface. More than 8 bits stand in the upper bits of two bytes (P016).
+    /// Returns the bytes of a sample in a surface. More than 8 bits are in the upper bits of two bytes (P016).
     pub const fn sample_bytes(self) -> usize {
         if self.bits > 8 { 2 } else { 1 }
     }

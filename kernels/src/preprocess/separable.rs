@@ -212,7 +212,7 @@ impl Arithmetic for OfFloats {
     }
 }
 
-/// What a frame size needs besides its tables.
+/// The columns, rows and padding of a frame size, in addition to its tables.
 pub(super) struct FilterPlan<N> {
     /// The columns of the frame that are read, one by one.
     columns: Axis<N>,

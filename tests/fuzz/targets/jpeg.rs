@@ -10,7 +10,7 @@ use visiond_kernels::jpeg::{JpegDecoder, exif};
 
 /// The bytes of the largest picture.
 const MOST_BYTES: usize = 1 << 16;
-/// The picture that is decoded before the input: progressive, so that it leaves as much behind as any.
+/// The picture that is decoded before the input: progressive, so that it leaves as much state as any.
 const BEFORE: &[u8] = include_bytes!("before.jpg");
 
 fuzz_target!(|data: &[u8]| {

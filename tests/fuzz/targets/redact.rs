@@ -1,4 +1,4 @@
-//! Texts with a secret somewhere in them: in a URL, behind a key, behind an option.
+//! Texts that contain a secret: in a URL, after a key, after an option.
 //!
 //! The input is the text around the secret: what is before it, and what follows.
 

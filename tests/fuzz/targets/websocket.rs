@@ -1,4 +1,4 @@
-//! The frames of a WebSocket's client, behind the request that opens it.
+//! The frames of a WebSocket's client, after the request that opens it.
 
 #![no_main]
 

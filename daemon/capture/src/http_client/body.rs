@@ -64,7 +64,7 @@ impl Chunk {
     /// Takes at least one byte; returns the rest.
     fn step<'a>(&mut self, bytes: &'a [u8], take: &mut impl FnMut(&[u8])) -> Result<&'a [u8], &'static str> {
         const BROKEN: &str = "the camera breaks HTTP's chunked coding: restart it and update its firmware";
-        // A line's part and what is behind it, or all of the bytes if the line does not end in them.
+        // A line's part and the bytes after it, or all of the bytes if the line does not end in them.
         let (line, behind) = match memchr::memchr(b'\n', bytes) {
             Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
             None => (bytes, None),

@@ -10,7 +10,7 @@ const PIECE_BYTES: usize = 512;
 const BROKEN: &str =
     "the camera's compressed answer (gzip or deflate) is damaged: switch HTTP compression off in the camera";
 
-/// A compressed body, as far as it has come. The format is known from the first byte: some cameras write the other one's name.
+/// The part of a compressed body that has arrived. The format is known from the first byte: some cameras write the other one's name.
 pub enum ContentCoding {
     Begin,
     Gzip(GzDecoder<Vec<u8>>),

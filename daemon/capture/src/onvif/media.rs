@@ -74,7 +74,7 @@ pub async fn profiles(address: Ipv4Addr, service: &Url) -> Result<Vec<Profile>, 
     for media in &services {
         match profiles_of(address, media).await {
             Ok(profiles) if profiles.is_empty() => {}
-            // A user is required for the other version, too.
+            // The other version also requires a user.
             Err(error @ SoapError::LoginRequired) => return Err(error.into()),
             Err(error) => failure = Some(error),
             Ok(profiles) => return Ok(profiles),

@@ -1,9 +1,9 @@
-//! How many pictures were lost whole, by the steps of the stream's times: no packet of theirs came, so nothing else tells.
+//! Counts access units that were lost whole, by the steps of the stream's times: no packet of theirs came, so there is no other sign.
 
 /// So many equal steps in turn are a cadence.
 const STEADY: u32 = 8;
 
-/// The most pictures that are shown behind a later one in the stream: H.264 and H.265 keep 16.
+/// The most frames that are shown after a later one in the stream: H.264 and H.265 keep 16.
 const MOST_REORDERED: usize = 16;
 
 /// The steps from one picture's time to the next, in the order in which they are shown. Without a cadence, nothing is known.

@@ -4,7 +4,7 @@
 //! With gradual refresh, each picture renews a part of the frame, and a message in the stream says how many pictures that takes:
 //! until then they are decoded, and not whole. They are whole one refresh later than the message says: x264 says that it is exact, and
 //! at 1 of 11 recovery points of a film the first refresh left damage, which the second removed. Pictures that are shown before an
-//! entry point but come behind it may refer to what was lost.
+//! entry point but arrive after it may refer to lost ones.
 //!
 //! The encoder may call the pictures of a recovery point only approximately right (`exact_match_flag`). They count as whole: such a
 //! stream has nothing better.
@@ -12,7 +12,7 @@
 use super::access_unit::{Access, AccessUnit};
 use super::numbering::{Position, RecoveryPoint};
 
-/// Once so many pictures that are shown behind an entry point have come, all others are, too: H.264 and H.265 keep 16 for later.
+/// Once so many frames that are shown after an entry point have arrived, so are all later ones: H.264 and H.265 reorder 16 at most.
 const MOST_REORDERED: u8 = 16;
 
 /// Follows a stream from unit to unit.
@@ -102,7 +102,7 @@ impl Continuity {
         matches!(self.0, State::Missing)
     }
 
-    /// Judges a picture behind a recovery point's message.
+    /// Judges an access unit after a recovery point's message.
     fn recover(&mut self, position: Position) -> Verdict {
         let (is_whole, is_over) = match &mut self.0 {
             State::Recovering { order, number, distance } => {

@@ -1,6 +1,6 @@
 //! The numbers of a picture in the orders of decoding and of output, from the headers of its slices; and recovery points.
 //!
-//! Only what tells a clean entry point from another picture, and a missing picture from none, is read. A stream with several
+//! Reads only the fields that distinguish clean entry points and reveal missing access units. A stream with several
 //! sequence parameter sets, or with fields in pictures of their own, has no numbers here: then only key frames are entry points.
 
 use h264_reader::nal::sps::{FrameMbsFlags, PicOrderCntType, SeqParameterSet};
@@ -17,7 +17,7 @@ const SET_BYTES: usize = 1 << 10;
 /// The most bits that a number of a picture has, by either standard.
 const MOST_BITS: u32 = 16;
 
-/// Where a picture stands in the orders of decoding and of output.
+/// The place of an access unit in the orders of decoding and of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// H.264's `frame_num`, which counts reference pictures modulo the second number.
@@ -151,7 +151,7 @@ impl Numbering {
         matches!(self, Self::H264 { is_progressive: true, allows_gaps: false, .. })
     }
 
-    /// Returns where the picture stands whose first slice this is.
+    /// Returns the place of the access unit whose first slice this is.
     pub fn position(self, nal: &[u8]) -> Option<Position> {
         let &first = nal.first()?;
         match self {
@@ -250,7 +250,7 @@ pub fn recovery_point(codec: Codec, nal: &[u8]) -> Option<RecoveryPoint> {
     }
 }
 
-/// Returns the start of a NAL unit behind its header, without the bytes that keep start codes out of it.
+/// Returns the start of a NAL unit after its header, without the bytes that keep start codes out of it.
 fn unescaped(nal: &[u8], header: usize, most: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(nal.len().min(most));
     let mut zeros = 0;

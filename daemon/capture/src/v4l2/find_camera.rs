@@ -1,4 +1,4 @@
-//! Finds the node that a camera is behind now, under any number that the kernel gave it.
+//! Finds the current node of a camera, whatever number the kernel gave it.
 //!
 //! The search covers the capture nodes in /sys/class/video4linux, by node, by USB ids, or by card name. visiond remembers what it
 //! found as an [`Identity`]: a camera configured by its node is then known by its identity, and is found again when the kernel
@@ -60,7 +60,7 @@ pub fn find(name: &CameraName, remembered: Option<&Identity>) -> Result<FoundCam
     SystemFolders::default().find(name, remembered)
 }
 
-/// A node in /dev, and the camera behind it.
+/// A node in /dev, and its camera.
 type NodeIdentity = (PathBuf, Identity);
 
 /// Where to search, and how to query a node.

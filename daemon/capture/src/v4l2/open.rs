@@ -79,7 +79,7 @@ impl FrameTimeout {
 }
 
 impl OpenCamera {
-    /// Opens the camera behind a node, and selects its input.
+    /// Opens the camera of a node, and selects its input.
     pub fn open(path: &Path, config: &V4l2Config, label: &str, buffers: &Buffers) -> Result<Self, SourceError> {
         let node = Arc::new(node(path)?);
         let watch = SignalWatch::new(&node, config.input)?;

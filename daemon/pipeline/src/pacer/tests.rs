@@ -81,7 +81,7 @@ impl World {
         self.ages_ns.push(self.now_ns - captured_ns);
     }
 
-    /// 400 turns, after the first 40 have taught the pacer; tells the greatest age and how busy the GPU was.
+    /// 400 turns, after the first 40 have taught the pacer; returns the greatest age and the GPU's load.
     fn run(&mut self, run_ns: impl Fn(u64) -> u64) -> (u64, f64) {
         (0..40).for_each(|n| self.turn(run_ns(n)));
         let (began_ns, busy_ns) = (self.now_ns, self.gpu_busy_ns);

@@ -1,4 +1,4 @@
-//! Takes a model apart as far as its element types require, and puts it together again.
+//! Takes a model apart where its element types require it, and puts it together again.
 //!
 //! Everything else is copied unchanged: attributes, weights, shapes, subgraphs.
 
@@ -171,7 +171,7 @@ fn subgraphs_of(attribute: &[u8]) -> impl Iterator<Item = &[u8]> {
     fields(attribute).map_while(Result::ok).filter(move |field| is_graph(field.number)).map(|field| field.bytes())
 }
 
-/// Adds the names that a subgraph uses and does not define, as far as one pass can see: an extra name only costs a Cast.
+/// Adds the names that a subgraph uses and does not define, by a single pass: an extra name only costs a Cast.
 fn captured(graph: &[u8], depth: usize, names: &mut HashSet<String>) -> Result<(), PrecisionError> {
     if depth > MAX_DEPTH {
         return Err(PrecisionError::Malformed);

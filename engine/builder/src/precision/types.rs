@@ -7,7 +7,7 @@ use super::graph::{OnnxGraph, OnnxNode, declared};
 use super::tensor::header;
 use visiond_engine::builder_api::onnx::{element, fields, number};
 
-/// Returns the element type of each value, as far as it can be inferred.
+/// Returns the element type of each value for which it can be inferred.
 pub(super) fn elements(graph: &OnnxGraph<'_>) -> Result<HashMap<String, i64>, PrecisionError> {
     let mut elements: HashMap<String, i64> = HashMap::new();
     for declared in graph.values.iter().chain(&graph.inputs).chain(&graph.outputs) {

@@ -16,7 +16,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Whether a graph is to be recorded behind this run, which had none.
+    /// Whether a graph is recorded after this run, which had none.
     pub(super) fn is_due(&mut self) -> bool {
         if self.refusals == MOST_REFUSALS {
             return false;

@@ -57,7 +57,7 @@ fn a_row_that_contradicts_the_card_is_an_error_with_its_place_and_its_numbers() 
         ([10.0, 10.0, 50.0, 50.0, NAN, 1.0], "score NaN and the box 10.0, 10.0, 50.0, 50.0: a score is from 0 to 1"),
         ([10.0, 10.0, 50.0, 50.0, 0.5, 80.0], named),
         ([10.0, 10.0, 50.0, 50.0, 0.5, 0.92], "a class is a whole number from 0 on"),
-        // In an unused row, too: there the column of scores may be that of classes, which are all 0.
+        // Also in an unused row: there the column of scores may be that of classes, which are all 0.
         ([10.0, 10.0, 50.0, 50.0, 0.0, 0.92], "a class is a whole number from 0 on"),
         ([10.0, 10.0, 50.0, 50.0, 0.5, -1.0], "a class is a whole number from 0 on"),
         ([10.0, 10.0, 50.0, 50.0, 0.5, NAN], "a class is a whole number from 0 on"),

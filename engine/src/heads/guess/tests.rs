@@ -371,7 +371,7 @@ fn scores_of_four_classes_are_not_taken_for_the_boxes() {
     let card = &guesses(&swapped, 320, 320)[0].card;
     assert!(card.contains("boxes = \"b_out\"") && card.contains("scores = \"a_out\""), "{card}");
     assert!(card.contains("background = \"first\""), "{card}");
-    // Names, or the order, show it to the head, too.
+    // Names, or the order, also show it to the head.
     let named = [(tensor("scores", &shape), softmax.clone()), (tensor("boxes", &shape), boxes.clone())];
     let card = &guesses(&named, 320, 320)[0].card;
     assert!(!card.contains("boxes =") && !card.contains("scores ="), "{card}");

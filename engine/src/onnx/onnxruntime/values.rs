@@ -1,4 +1,4 @@
-//! ONNX Runtime's C API, as far as tensors and runs need it: checks each call and adds nothing.
+//! The part of ONNX Runtime's C API that tensors and runs need: checks each call and adds nothing.
 
 use std::ffi::{CString, c_char, c_void};
 use std::marker::PhantomData;

@@ -38,7 +38,7 @@ pub struct Part {
 /// The operators that are visited to find the parts and widths of one row.
 const MAX_STEPS: usize = 2_000;
 
-/// The joins and cuts that lie behind each other.
+/// The joins and cuts that follow each other.
 const MAX_DEPTH: usize = 64;
 
 /// The most parts that a row has.

@@ -17,7 +17,7 @@ pub(super) const VERSIONS: [&str; 17] = [
     "10.16.1", "11.0.0", "11.4.0", "rtx1.5.0", "rtx1.6.1", "rtx1.7.1",
 ];
 
-/// `rtx1.7` behind everything else, missing numbers as `least`.
+/// `rtx1.7` after everything else, missing numbers as `least`.
 fn order(version: &str, least: u32) -> (bool, u32, u32, u32) {
     let (rtx, numbers) = version.strip_prefix("rtx").map_or((false, version), |rest| (true, rest));
     let mut numbers = numbers.split('.').map(|number| number.parse::<u32>().unwrap());
@@ -56,7 +56,7 @@ pub(super) fn class(name: &str, version: &str) -> Option<Class> {
             return None;
         }
         let slot = cells[column].parse().ok();
-        // Overloads stand with their arguments; no version has two of those that we call.
+        // Overloads are listed with their arguments; no version has two of those that we call.
         let method = cells[1].split('(').next().unwrap().to_owned();
         if method.is_empty() {
             return Some(Class { methods, slots: slot.unwrap() });

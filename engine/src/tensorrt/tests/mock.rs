@@ -465,7 +465,7 @@ fn what_is_no_library_of_tensorrt_is_told_in_the_loaders_words() {
     let error = |path: &Path| Library::get(Some(path)).unwrap_err().to_string();
     let said = error(Path::new("/nowhere/libnvinfer.so.10"));
     assert!(said.contains("/nowhere/libnvinfer.so.10") && said.contains("No such file"), "{said}");
-    // A name without a folder is a file, too, and not searched.
+    // A name without a folder is also a file, and not searched.
     let said = error(Path::new("libc.so.6"));
     assert!(said.contains("./libc.so.6") && said.contains("No such file"), "{said}");
     let folder = tempfile::tempdir().unwrap();

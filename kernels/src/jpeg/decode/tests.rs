@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// golden.py tells how it was made.
+/// golden.py made it.
 const GOLDEN: &str = include_str!("../golden.txt");
 
 struct Sample {

@@ -60,7 +60,7 @@ fn decoded(jpeg: &[u8]) -> (Vec<u8>, u32, u32) {
 
 #[test]
 fn colours_stay_what_they_were_in_every_format_and_at_odd_sizes() {
-    // Red and blue, told apart when Cb and Cr are mixed up: limited range, and the same red in full range.
+    // Red and blue, which show a swap of Cb and Cr: limited range, and the same red in full range.
     let limited = ColorDescription::default();
     let cases = [
         (limited, [81, 90, 240], [255, 0, 0]),

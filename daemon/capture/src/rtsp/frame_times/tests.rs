@@ -131,7 +131,7 @@ fn a_decoder_that_tells_its_frames_may_lose_some_and_its_times_never_go_back() {
     }
     assert_eq!([0, 2, 3].map(|presentation| times.take(presentation)), [Some(at(1)), Some(at(2)), Some(at(2))]);
     assert_eq!(times.take(4), None, "it was not added");
-    // A B frame behind one that was shown at once.
+    // A B-frame after one that was shown at once.
     times.add(9, at(20));
     assert_eq!(times.take(9), Some(at(20)));
     times.add(8, at(15));

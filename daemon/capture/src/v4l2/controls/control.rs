@@ -123,7 +123,7 @@ impl Control {
         number == 4 || number == 8 || (100..=130).contains(&number)
     }
 
-    /// Whether a mode of a sensor behind NVIDIA's capture unit has a value of its own for the control, which is its default.
+    /// Whether a mode of a sensor on NVIDIA's capture unit has a value of its own for the control, which is its default.
     pub(super) fn is_modes(&self) -> bool {
         // GAIN, EXPOSURE, FRAME_RATE and EXPOSURE_SHORT: tegracam_init_ctrl_ranges_by_mode in tegracam_ctrls.c.
         (9..=12).contains(&self.id.wrapping_sub(TEGRA_BASE))
