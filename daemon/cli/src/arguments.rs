@@ -134,10 +134,10 @@ const NO_LOG: [&str; 6] = ["reload", "trace", "top", "systemd-unit", "completion
 
 /// Returns the rows of [`Exit::TABLE`] with which the command can end.
 fn exit_table(command: &str) -> String {
-    use Exit::{Config, Differs, Failure, Gpu, Input, Model, Output, Success, Usage};
+    use Exit::{Config, Differs, Failure, GpuLost, Input, Model, Output, Success, Usage};
     let others: &[Exit] = match command {
-        "run" | "detect" | "build" | "bench" => &[Config, Model, Input, Gpu],
-        "verify" => &[Config, Model, Input, Gpu, Differs],
+        "run" | "detect" | "build" | "bench" => &[Config, Model, Input, GpuLost],
+        "verify" => &[Config, Model, Input, GpuLost, Differs],
         "inspect" => &[Config, Model],
         "capture" => &[Config, Input],
         "check" => &[Config],

@@ -97,7 +97,7 @@ impl Checks<'_> {
 
     /// Reports `name`, at `span`, if no table has it.
     fn refer(&mut self, name: &str, span: Range<usize>, all: &Names<'_>) {
-        if !all.complete || all.names.contains(&name) {
+        if all.names.contains(&name) {
             return;
         }
         let what = all.what;

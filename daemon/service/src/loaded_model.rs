@@ -116,7 +116,7 @@ fn values_of(head: &HeadSpec) -> ModelValues {
 
 #[cfg(test)]
 mod tests {
-    use visiond_engine::heads::spec::{AttributeKind, AttributeSpec, Background};
+    use visiond_engine::heads::spec::Background;
 
     use super::*;
 

@@ -527,12 +527,15 @@ mod tests {
     #[test]
     fn what_a_camera_uses_and_why_it_is_away_is_in_its_snapshot() {
         let metrics = CameraMetrics::new("door".into());
-        let facts = |snapshot: CameraSnapshot| (snapshot.decoder, snapshot.io, snapshot.reason);
-        assert_eq!(facts(metrics.snapshot()), (None, None, None));
+        let facts = |snapshot: CameraSnapshot| {
+            let CameraStatus { decoder, io, reason, .. } = snapshot.status;
+            [decoder, io, reason]
+        };
+        assert_eq!(facts(metrics.snapshot()), [None, None, None]);
         metrics.set_decoder(Some("ffmpeg"));
         metrics.set_io(Some("mmap"));
         metrics.set_reason(Some("unplugged".into()));
-        assert_eq!(facts(metrics.snapshot()), (Some("ffmpeg"), Some("mmap"), Some("unplugged".to_owned())));
+        assert_eq!(facts(metrics.snapshot()), ["ffmpeg", "mmap", "unplugged"].map(|text| Some(text.to_owned())));
         metrics.set_reason(None);
         assert_eq!(metrics.snapshot().reason, None);
     }
@@ -541,7 +544,8 @@ mod tests {
     fn the_cpu_time_of_a_frame_is_that_of_all_by_their_number() {
         let snapshot = CameraMetrics::new("door".into()).snapshot();
         assert_eq!(snapshot.capture_cpu_us(), 0.0, "without a frame");
-        let snapshot = CameraSnapshot { captured: 400, capture_cpu_ns: 90_000_000, ..snapshot };
+        let status = CameraStatus { captured: 400, ..snapshot.status };
+        let snapshot = CameraSnapshot { status, capture_cpu_ns: 90_000_000, ..snapshot };
         assert_eq!(snapshot.capture_cpu_us(), 225.0);
     }
 

@@ -160,8 +160,8 @@ fn model_facts(model: &RunningModel, view: &LaneView) -> ModelStatus {
 
 #[cfg(test)]
 mod tests {
-    use visiond_flow::histogram::Histogram;
-    use visiond_flow::metrics::LaneMetrics;
+    use visiond_telemetry::histogram::Histogram;
+    use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 
     use super::*;
 

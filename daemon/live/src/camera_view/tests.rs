@@ -329,7 +329,7 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
     let mut message = message("door", &["cat"]);
     (message.frame.width, message.frame.height) = (256, 256);
     message.detections[0].bounds =
-        Some(visiond_flow::message::BoxMessage { x: 140.0, y: 140.0, width: 100.0, height: 100.0 });
+        Some(visiond_message::BoxMessage { x: 140.0, y: 140.0, width: 100.0, height: 100.0 });
     let message = Arc::new(message);
     // How many pixels of the lower right quarter are drawn on.
     let drawn = |is_preview: bool| {
@@ -337,14 +337,15 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
         let view = live.view("door");
         let mut watch = view.watch(PictureStream::Shown, true).unwrap();
         let offer = || {
-            // Still at the encoder.
-            let Some(mut buffer) = pool.take() else { return };
-            buffer.as_mut_slice().fill(100);
-            let timestamp = visiond_flow::clock::now(&SystemClock);
-            let frame = Frame { layout, buffer: buffer.into(), sequence: 0, timestamp, damaged: false, name: None };
-            match is_preview {
-                true => view.offer_preview(frame, Some(Arc::clone(&message))),
-                false => view.offer(&Arc::new(frame), &message),
+            // Otherwise it is still at the encoder.
+            if let Some(mut buffer) = pool.take() {
+                buffer.as_mut_slice().fill(100);
+                let timestamp = visiond_frames::clock::now(&SystemClock);
+                let frame = Frame { layout, buffer: buffer.into(), sequence: 0, timestamp, damaged: false, name: None };
+                match is_preview {
+                    true => view.offer_preview(frame, Some(Arc::clone(&message))),
+                    false => view.offer(&Arc::new(frame), &message),
+                }
             }
         };
         // A picture that has waited for long is not given, so one is made until one is taken.

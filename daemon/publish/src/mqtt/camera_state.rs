@@ -73,8 +73,8 @@ mod tests {
 
     use serde_json::{Value, json};
     use visiond_message::{AttributeMessage, LabelMessage};
-    use visiond_telemetry::metrics::CameraMetrics;
     use visiond_system::testing::strict_schema;
+    use visiond_telemetry::metrics::CameraMetrics;
 
     use super::*;
     use visiond_message::testing::door_message as message;

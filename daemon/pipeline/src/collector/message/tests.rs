@@ -443,6 +443,7 @@ fn the_schema_allows_fields_that_a_later_version_adds() {
     assert!(!open.is_valid(&extended));
 }
 
+#[test]
 fn a_turned_box_has_centre_size_angle_and_corners() {
     let turned = OrientedBox { center: [100.0, 50.0], size: [20.0, 40.0], angle: -std::f32::consts::FRAC_PI_4 };
     let detection = Detection { score: 0.5, oriented: Some(turned), ..Detection::default() };
