@@ -108,7 +108,7 @@ fn a_file_goes_on_with_another_rotation_and_another_name() {
     let counts = publisher.close(hang()).remove(0);
     assert_eq!((counts.name.as_str(), counts.written, counts.lost), ("other", 21, 0), "the counts go on");
     assert_eq!(sequences(&path), [30]);
-    assert_eq!(sequences(&super::file::numbered(&path, 1)), (10..30).collect::<Vec<_>>());
+    assert_eq!(sequences(&crate::file::numbered(&path, 1)), (10..30).collect::<Vec<_>>());
 }
 
 #[test]
