@@ -4,8 +4,8 @@
 //! What is said of a camera over several frames or models belongs here, between [`message_of`] and [`Collector::publish`]: a detection
 //! that has a track gets it here.
 //!
-//! It has no thread: a lane calls it. Without masks, embeddings and depth it takes about 1 us a frame and 0.1 us a detection, most of
-//! them for the message's strings. A lock is taken only for a message that lost masks.
+//! It has no thread: a lane calls it. A frame costs what its message holds: one allocation for the list of detections, one for each
+//! string and for the message itself, none for a label. A lock is taken only for a message that lost masks.
 
 mod masks;
 mod message;

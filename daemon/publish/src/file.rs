@@ -17,7 +17,7 @@ use visiond_system::preflight::{Certainty, is_special, may_open_or_create};
 use visiond_telemetry::trace;
 
 use super::queue::{Counters, Popped, Queue};
-use super::sink::{Sink, SinkEnd, SinkError};
+use super::sink::{Opening, Sink, SinkEnd, SinkError, SinkType};
 
 /// How often the sink checks whether its file was moved, deleted or truncated.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
@@ -53,9 +53,25 @@ struct OpenLog {
     looked_up: Instant,
 }
 
+impl SinkType for FileSinkConfig {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn check(&self) -> Result<(), SinkError> {
+        let path = &self.path;
+        let checked = may_open_or_create(path).and_then(|()| if is_special(path) { Err(no_file()) } else { Ok(()) });
+        checked.or_else(|error| if is_passing(&error) { Ok(()) } else { Err(cannot_write(path, &error)) })
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>, SinkError> {
+        Ok(Box::new(FileSink::open(&opening.sink.name, self, opening.if_unusable)?))
+    }
+}
+
 impl FileSink {
     /// Creates the sink, whose thread opens the file. With [`IfUnusable::Refuse`], opens it now, and fails if waiting cannot help.
-    pub fn open(name: &str, config: &FileSinkConfig, if_unusable: IfUnusable) -> Result<Self, SinkError> {
+    fn open(name: &str, config: &FileSinkConfig, if_unusable: IfUnusable) -> Result<Self, SinkError> {
         let mut sink = Self {
             name: name.to_owned(),
             path: config.path.clone(),
@@ -74,13 +90,6 @@ impl FileSink {
             }
         }
         Ok(sink)
-    }
-
-    /// Finds out whether a reload would refuse the file, without touching it.
-    pub fn check(config: &FileSinkConfig) -> Result<(), SinkError> {
-        let path = &config.path;
-        let checked = may_open_or_create(path).and_then(|()| if is_special(path) { Err(no_file()) } else { Ok(()) });
-        checked.or_else(|error| if is_passing(&error) { Ok(()) } else { Err(cannot_write(path, &error)) })
     }
 
     /// Applies a new name and new rotation; the file stays open.

@@ -6,6 +6,8 @@
 //! Why an output stops working is a sentence (`String`) throughout this crate: it goes to the log, and nothing decides by it.
 //! Why one cannot be opened is a [`SinkError`], which `visiond check` shows at its key.
 
+#[cfg(test)]
+mod add_a_sink;
 mod broker;
 mod file;
 #[cfg(feature = "fuzz")]
@@ -17,6 +19,7 @@ mod publisher;
 mod queue;
 mod rate_limit;
 mod sink;
+mod sink_types;
 mod spool;
 mod stdout;
 mod unix;

@@ -1,7 +1,7 @@
 //! The MQTT sink: publishes detections, and the cameras' states, pictures and Home Assistant discovery.
 //!
 //! `docs/mqtt.md` describes topics and payloads. The broker acknowledges a message (QoS 1 and 2), or the socket has taken it
-//! (QoS 0). Sessions are clean: after a lost connection [`BrokerSink`](crate::broker::BrokerSink) alone decides what goes out again.
+//! (QoS 0). Sessions are clean: after a lost connection [`BrokerSink`] alone decides what goes out again.
 
 mod camera_state;
 mod cameras;
@@ -11,7 +11,7 @@ mod discovery;
 mod session;
 mod topics;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -24,9 +24,9 @@ use self::codec::{Connect, JSON, Publish, STATE_QOS, SessionRefusal, WillDeliver
 use self::connect::NoSession;
 use self::session::{MqttSession, SessionEvent, refused};
 use self::topics::Topics;
-use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, tls};
-use crate::queue::Removed;
-use crate::sink::{SinkContext, SinkError};
+use crate::broker::{BrokerClient, BrokerEvent, BrokerSink, Loss, QueuedMessage, tls};
+use crate::queue::{Removed, Succession};
+use crate::sink::{Opening, Sink, SinkContext, SinkError, SinkType};
 
 /// The client of an MQTT broker, and its session.
 pub struct MqttClient {
@@ -47,9 +47,6 @@ pub struct MqttClient {
     /// How many connections in a row the broker closed without an answer.
     closed: u32,
 }
-
-/// Set once another sink publishes to the same topics: what the broker retains there is that sink's.
-pub type Succession = Arc<OnceLock<Removed>>;
 
 /// Whether both sinks publish to the same topics of one broker.
 pub fn shares_topics(a: &MqttSinkConfig, b: &MqttSinkConfig) -> bool {
@@ -83,21 +80,33 @@ const WILLS: [WillDelivery; 4] = [
     WillDelivery { retain: false, qos: 0 },
 ];
 
-impl MqttClient {
-    /// Reads the files that the configuration names, as each connection does.
-    pub fn check(config: &MqttSinkConfig) -> Result<(), SinkError> {
-        if let Some(login) = &config.login {
+impl SinkType for MqttSinkConfig {
+    fn place(&self) -> String {
+        self.url.clone()
+    }
+
+    fn check(&self) -> Result<(), SinkError> {
+        if let Some(login) = &self.login {
             Login::read(login).map_err(|error| SinkError::of_secret("login", &error))?;
         }
-        if config.url.starts_with("mqtts:") {
-            tls::client(&config.into())?;
+        if self.url.starts_with("mqtts:") {
+            tls::client(&self.into())?;
         }
         Ok(())
     }
 
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>, SinkError> {
+        let Opening { sink, context, if_unusable, succession } = *opening;
+        let client = MqttClient::open(sink, self, context.clone())?;
+        let client = MqttClient { succession: Arc::clone(succession), ..client };
+        Ok(Box::new(BrokerSink::open(sink, client, if_unusable)?))
+    }
+}
+
+impl MqttClient {
     /// Creates an unconnected client. Fails if it cannot read a file that the configuration names.
     pub fn open(sink: &SinkConfig, config: &MqttSinkConfig, context: SinkContext) -> Result<Self, SinkError> {
-        Self::check(config)?;
+        config.check()?;
         let topics = Topics::new(&config.topic_prefix, &context.device);
         let cameras = RetainedCameras::new(sink, config, &context, &topics);
         Ok(Self {
@@ -113,12 +122,6 @@ impl MqttClient {
             limits_messages: false,
             closed: 0,
         })
-    }
-
-    /// Takes the mark that is set once another sink publishes to the same topics.
-    pub fn with_succession(mut self, succession: &Succession) -> Self {
-        self.succession = Arc::clone(succession);
-        self
     }
 
     fn connect_packet(&self) -> Result<Connect, String> {
@@ -712,7 +715,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let login = folder.path().join("login");
             client.config.login = Some(login.clone());
-            assert!(MqttClient::check(&client.config).is_err(), "there is no such file");
+            assert!(client.config.check().is_err(), "there is no such file");
             std::fs::write(&login, "user:word").unwrap();
             std::fs::set_permissions(&login, std::fs::Permissions::from_mode(0o600)).unwrap();
             let (connected, (_, connect)) = tokio::join!(client.connect(), accept(&listener, &[0x20, 3, 0, 0x86, 0]));

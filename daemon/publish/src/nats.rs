@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::{NatsSinkConfig, SinkConfig, SinkKind};
 
-use crate::broker::{BrokerClient, BrokerEvent, Loss, QueuedMessage, WINDOW_BYTES, tls};
-use crate::sink::{SinkContext, SinkError};
+use crate::broker::{BrokerClient, BrokerEvent, BrokerSink, Loss, QueuedMessage, WINDOW_BYTES, tls};
+use crate::sink::{Opening, Sink, SinkContext, SinkError, SinkType};
 use auth::ClientAuth;
 use connection::{Answer, NatsConnection};
 use stream::Subjects;
@@ -45,6 +45,21 @@ pub struct NatsClient {
     connection: Option<NatsConnection>,
     /// Messages that were acknowledged within [`RESEND_ACKNOWLEDGED_WITHIN`], and when; oldest first.
     recent: VecDeque<(Instant, QueuedMessage)>,
+}
+
+impl SinkType for NatsSinkConfig {
+    fn place(&self) -> String {
+        self.url.join(", ")
+    }
+
+    fn check(&self) -> Result<(), SinkError> {
+        NatsClient::check(self).map(drop)
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>, SinkError> {
+        let client = NatsClient::open(&opening.sink.name, self, opening.context)?;
+        Ok(Box::new(BrokerSink::open(opening.sink, client, opening.if_unusable)?))
+    }
 }
 
 impl NatsClient {

@@ -22,12 +22,12 @@ use visiond_system::priority::{Rank, give_way};
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
-use crate::broker::{BrokerSink, SpoolWriter};
-use crate::mqtt::Succession;
-use crate::queue::{Counters, Queue, Removed, TooLarge};
-use crate::sink::{Sink, SinkContext, SinkEnd, SinkError};
+use crate::broker::SpoolWriter;
+use crate::mqtt;
+use crate::queue::{Counters, Queue, Removed, Succession, TooLarge};
+use crate::sink::{Opening, Sink, SinkContext, SinkEnd, SinkError};
+use crate::sink_types::type_of;
 use crate::wake_thread::WakeThread;
-use crate::{file, mqtt, nats, stdout, unix};
 
 /// An error of the sinks, as a whole.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -265,7 +265,7 @@ impl Publisher {
             let (queue, gone, shared) = (Arc::clone(&queue), Arc::clone(&gone), Arc::clone(&self.shared));
             let name = config.name.clone();
             // The kernel truncates thread names to 15 bytes.
-            std::thread::Builder::new().name(format!("sink-{}", kind(&config))).spawn(move || {
+            std::thread::Builder::new().name(format!("sink-{}", config.kind.name())).spawn(move || {
                 logging::about(Subject::Sink, name.as_str());
                 give_way(Rank::Batch);
                 match sink.run(&queue) {
@@ -343,16 +343,6 @@ fn join(sinks: &[RunningSink]) -> Vec<SinkCounts> {
     sinks.iter().map(RunningSink::counts).collect()
 }
 
-fn kind(config: &SinkConfig) -> &'static str {
-    match config.kind {
-        SinkKind::Stdout => "stdout",
-        SinkKind::File(_) => "file",
-        SinkKind::Unix(_) => "unix",
-        SinkKind::Mqtt(_) => "mqtt",
-        SinkKind::Nats(_) => "nats",
-    }
-}
-
 impl RunningSink {
     /// Tells a sink that ends before which sinks stay: what it clears depends on that.
     fn leave_to(&self, stay: &[Self]) {
@@ -378,8 +368,8 @@ impl RunningSink {
         let lost_by_spool = spool.as_ref().map_or(0, |spool| spool.dropped);
         SinkCounts {
             name: self.config.name.clone(),
-            kind: kind(&self.config).to_owned(),
-            to: place(&self.config),
+            kind: self.config.kind.name().to_owned(),
+            to: type_of(&self.config.kind).place(),
             waiting: queue.waiting() as u64 + read(&counters.refused),
             capacity: self.config.queue as u64,
             lost: counts.dropped_full + counts.failed + counts.unsent + lost_by_spool,
@@ -450,28 +440,12 @@ impl RunningSink {
     }
 }
 
-fn place(config: &SinkConfig) -> String {
-    match &config.kind {
-        SinkKind::Stdout => "standard output".to_owned(),
-        SinkKind::File(file) => file.path.display().to_string(),
-        SinkKind::Unix(socket) => socket.path.display().to_string(),
-        SinkKind::Mqtt(broker) => broker.url.clone(),
-        SinkKind::Nats(nats) => nats.url.join(", "),
-    }
-}
-
 /// Returns why [`Publisher::prepare`] would refuse each of `sinks`, and its number among them. Opens and connects nothing.
 pub fn check(sinks: &[SinkConfig]) -> Vec<(usize, SinkError)> {
     let shared = shared_spool(sinks).into_iter();
     let each = sinks.iter().enumerate().flat_map(|(number, sink)| {
         let spool = if sink.durable { SpoolWriter::check(sink) } else { Ok(()) };
-        let output = match &sink.kind {
-            SinkKind::Stdout => Ok(()),
-            SinkKind::File(config) => file::FileSink::check(config),
-            SinkKind::Unix(config) => unix::UnixSink::check(config),
-            SinkKind::Mqtt(config) => mqtt::MqttClient::check(config),
-            SinkKind::Nats(config) => nats::NatsClient::check(config).map(drop),
-        };
+        let output = type_of(&sink.kind).check();
         [output, spool].into_iter().filter_map(move |checked| Some((number, checked.err()?)))
     });
     shared.chain(each).collect()
@@ -503,26 +477,11 @@ fn survive_size_limits() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Opens a sink. A sink for a broker is a [`BrokerSink`] around the client of its protocol.
+/// Opens a sink.
 fn open(sink: &SinkConfig, context: &SinkContext, if_unusable: IfUnusable) -> Result<OpenSink, PublishError> {
-    let name = &sink.name;
     let succession = Succession::default();
-    let open = || -> Result<Box<dyn Sink>, SinkError> {
-        Ok(match &sink.kind {
-            SinkKind::Stdout => Box::new(stdout::StdoutSink::open(name)?),
-            SinkKind::File(config) => Box::new(file::FileSink::open(name, config, if_unusable)?),
-            SinkKind::Unix(config) => Box::new(unix::UnixSink::open(name, config)?),
-            SinkKind::Mqtt(config) => {
-                let client = mqtt::MqttClient::open(sink, config, context.clone())?.with_succession(&succession);
-                Box::new(BrokerSink::open(sink, client, if_unusable)?)
-            }
-            SinkKind::Nats(config) => {
-                let client = nats::NatsClient::open(name, config, context)?;
-                Box::new(BrokerSink::open(sink, client, if_unusable)?)
-            }
-        })
-    };
-    let opened = open().map_err(|error| PublishError::Open { sink: name.clone(), error })?;
+    let opened = type_of(&sink.kind).open(&Opening { sink, context, if_unusable, succession: &succession });
+    let opened = opened.map_err(|error| PublishError::Open { sink: sink.name.clone(), error })?;
     Ok(OpenSink { sink: opened, succession })
 }
 

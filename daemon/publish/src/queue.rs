@@ -68,6 +68,9 @@ pub struct Removed {
     pub shares_discovery: bool,
 }
 
+/// Set once another sink publishes to the same topics: what the broker retains there is that sink's.
+pub type Succession = Arc<OnceLock<Removed>>;
+
 /// The result of [`Queue::pop`].
 #[derive(Debug)]
 pub enum Popped {

@@ -2,16 +2,43 @@
 
 use std::sync::Arc;
 
+use visiond_config::types::SinkConfig;
 use visiond_live::Live;
 use visiond_system::credentials::CredentialError;
+use visiond_system::outage::IfUnusable;
 use visiond_system::preflight::Certainty;
 
-use crate::queue::Queue;
+use crate::queue::{Queue, Succession};
 
 /// A sink writes the messages of its queue to one place, on its own thread.
 pub trait Sink: Send {
     /// Writes messages until the queue is closed and empty, its deadline has passed, or the reader has gone for good.
     fn run(self: Box<Self>, queue: &Queue) -> SinkEnd;
+}
+
+/// A type of sink with its configuration. It is implemented beside the sink, and listed in `sink_types.rs`.
+pub trait SinkType {
+    /// Returns where messages go, for the log. No secrets.
+    fn place(&self) -> String;
+
+    /// Finds out whether [`SinkType::open`] would fail, without connecting to or touching the output.
+    fn check(&self) -> Result<(), SinkError>;
+
+    /// Opens the sink. Fails only if waiting cannot help, or with [`IfUnusable::Retry`] only if its keys are wrong.
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>, SinkError>;
+}
+
+/// What a sink is opened with, besides the keys of its type.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening<'a> {
+    /// The keys that every sink has.
+    pub sink: &'a SinkConfig,
+    /// The process.
+    pub context: &'a SinkContext,
+    /// What to do if the output cannot be used.
+    pub if_unusable: IfUnusable,
+    /// Set once another sink publishes to the same topics.
+    pub succession: &'a Succession,
 }
 
 /// Why a sink cannot be opened as it is configured.

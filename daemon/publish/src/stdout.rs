@@ -14,7 +14,7 @@ use visiond_telemetry::trace;
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
-use super::sink::{Sink, SinkEnd, SinkError};
+use super::sink::{Opening, Sink, SinkEnd, SinkError, SinkType};
 
 /// PIPE_BUF: what a pipe takes without waiting once poll(2) calls it writable.
 const CHUNK_BYTES: usize = 4096;
@@ -38,8 +38,25 @@ enum WriteFailure {
     Other(io::Error),
 }
 
+/// Standard output, which has no keys of its own.
+pub struct StandardOutput;
+
+impl SinkType for StandardOutput {
+    fn place(&self) -> String {
+        "standard output".to_owned()
+    }
+
+    fn check(&self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>, SinkError> {
+        Ok(Box::new(StdoutSink::open(&opening.sink.name)?))
+    }
+}
+
 impl StdoutSink {
-    pub fn open(name: &str) -> Result<Self, SinkError> {
+    fn open(name: &str) -> Result<Self, SinkError> {
         let output = io::stdout().as_fd().try_clone_to_owned();
         let output = output.map_err(|error| {
             let remedy = "start visiond with one, or configure another sink";

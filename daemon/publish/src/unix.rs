@@ -19,7 +19,7 @@ use visiond_telemetry::trace;
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
-use super::sink::{Sink, SinkEnd, SinkError};
+use super::sink::{Opening, Sink, SinkEnd, SinkError, SinkType};
 
 /// At the end: how long a reader may accept nothing before the sink drops its remaining messages.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
@@ -53,9 +53,23 @@ struct ReaderConnection {
     gone: bool,
 }
 
+impl SinkType for UnixSinkConfig {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn check(&self) -> Result<(), SinkError> {
+        unix_socket::check(&self.path).map_err(of_socket)
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>, SinkError> {
+        Ok(Box::new(UnixSink::open(&opening.sink.name, self)?))
+    }
+}
+
 impl UnixSink {
     /// Creates the socket. Replaces a socket that no process serves; leaves one that is served, and any other file, alone.
-    pub fn open(name: &str, config: &UnixSinkConfig) -> Result<Self, SinkError> {
+    fn open(name: &str, config: &UnixSinkConfig) -> Result<Self, SinkError> {
         let (listener, socket) = unix_socket::bind(&config.path, config.mode).map_err(of_socket)?;
         Ok(Self {
             name: name.to_owned(),
@@ -67,11 +81,6 @@ impl UnixSink {
             accept_again: None,
             refusal_logged: false,
         })
-    }
-
-    /// Finds out whether [`UnixSink::open`] would fail, without touching the socket.
-    pub fn check(config: &UnixSinkConfig) -> Result<(), SinkError> {
-        unix_socket::check(&config.path).map_err(of_socket)
     }
 
     /// Applies a new name and new limits; the socket and its readers stay.

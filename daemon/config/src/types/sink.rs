@@ -8,6 +8,7 @@ use visiond_system::state;
 use super::{HOUR, MIB, MS, MqttSinkConfig, NatsSinkConfig, SECOND};
 use crate::kinds::{Words, duration_or_zero, flag, list, mode, name, path, real, size, size_or_zero, whole, word};
 use crate::table_macros::{section, union};
+use crate::tables::Union;
 
 section! {
     /// A table `[[sink]]`.
@@ -72,6 +73,13 @@ union! {
         Mqtt(MqttSinkConfig) = "mqtt",
         /// Messages to a NATS JetStream stream, which many devices may share.
         Nats(NatsSinkConfig) = "nats",
+    }
+}
+
+impl SinkKind {
+    /// Returns the word for the type.
+    pub fn name(&self) -> &'static str {
+        Union::name(self)
     }
 }
 

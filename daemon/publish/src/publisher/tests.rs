@@ -142,7 +142,7 @@ fn a_file_rotates_by_size_and_keeps_so_many() {
     let path = folder.path().join("d.jsonl");
     let config = sink(file_kind(&path, line_bytes(10, 1) * 10, 3));
     publish_all(config, 10..95);
-    let with = |n: u32| sequences(&super::file::numbered(&path, n));
+    let with = |n: u32| sequences(&crate::file::numbered(&path, n));
     assert_eq!(sequences(&path), (90..95).collect::<Vec<_>>());
     assert_eq!(with(1), (80..90).collect::<Vec<_>>());
     assert_eq!(with(3), (60..70).collect::<Vec<_>>());
