@@ -14,7 +14,7 @@ use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::Diagnostics;
 use super::kinds::{Address, CameraName, Fingerprint, is_loopback, split_broker};
-use super::tables::{Field, Part, Place, Read, Union};
+use super::tables::{Field, Part, Place, Read};
 use super::types::{
     CameraConfig, CameraFormat, CommandConfig, CommandContainer, Config, HttpConfig, ModelConfig, MqttSinkConfig,
     NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SourceConfig, WhenFull,
