@@ -335,9 +335,7 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
         let live = Live::new();
         let view = live.view("door");
         let mut watch = view.watch(PictureStream::Shown, true).unwrap();
-        let offer = || {
-            // Still at the encoder.
-            let Some(mut buffer) = pool.take() else { return };
+        let offer = |mut buffer: visiond_flow::frame::PooledBuffer| {
             buffer.as_mut_slice().fill(100);
             let timestamp = visiond_flow::clock::now(&SystemClock);
             let frame = Frame { layout, buffer: buffer.into(), sequence: 0, timestamp, damaged: false, name: None };
@@ -349,7 +347,8 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
         // A picture that has waited for long is not given, so one is made until one is taken.
         let picture = block_on(async {
             loop {
-                offer();
+                // None while the encoder has it.
+                pool.take().into_iter().for_each(offer);
                 if let Ok(picture) = tokio::time::timeout(Duration::from_millis(50), watch.next()).await {
                     break picture.unwrap();
                 }
