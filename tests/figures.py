@@ -12,8 +12,8 @@ Each section of docs/figures.md says where its figures come from, in a comment t
 
 Figures are stale once more than 5 % of the lines of code in PATHs differ between COMMIT and the working tree: lines that only COMMIT has,
 or those that only the working tree has, whichever are more, against all lines of the longer side. Comments, blank lines, documents and
-tests do not count, nor does code that only moved. So name the files that a figure depends on, rather than a whole crate. Where a file
-was renamed, name both.
+tests do not count, nor does code that only moved. So name the files that a figure depends on, rather than a whole crate, by the names
+that they have now; renames since COMMIT are followed.
 
 README.md links each point of its promises that has a number to the section of the figure, or to the test in tests/ that compares it in
 each run. When this fails for a figure, either
@@ -24,6 +24,7 @@ Needs the history. Without it (no git, a shallow clone) this counts as skipped, 
 descend from, as after commits were squashed.
 """
 
+import functools
 import re
 import subprocess
 import sys
@@ -66,9 +67,19 @@ def blobs(names, root):
     return texts
 
 
+@functools.cache
+def renamed(commit, root):
+    """The names that files had at the commit, by those that they have in the working tree, where the two differ."""
+    words = git("diff", "--name-status", "-z", "--find-renames=30%", "-l0", "--diff-filter=R", commit, root=root).decode().split("\0")
+    return dict(zip(words[2::3], words[1::3]))
+
+
 def changed(commit, paths, root=ROOT):
     """The share of lines of code that differ between the commit and the working tree. A path that neither has is a ValueError."""
-    rows = [row.split("\t") for row in git("ls-tree", "-r", "-z", commit, "--", *paths, root=root).decode().split("\0") if row]
+    within = lambda name: any(name == path or name.startswith(path.rstrip("/") + "/") for path in paths)
+    before = [old for new, old in renamed(commit, root).items() if within(new)]
+    words = ("ls-tree", "-r", "-z", commit, "--", *paths, *before)
+    rows = [row.split("\t") for row in git(*words, root=root).decode().split("\0") if row]
     then = {name: words.split()[2] for words, name in rows}
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths, root=root).decode().split("\0")
     here = {name for name in listed if name and (root / name).is_file()}

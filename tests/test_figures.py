@@ -109,6 +109,15 @@ class StaleFigures(unittest.TestCase):
         self.commit()
         self.assertEqual(self.check()[0], 0)
 
+    def test_a_file_under_another_name_is_the_same_code(self):
+        self.write("docs/figures.md", (self.root / "docs/figures.md").read_text().replace(" src ", " lib "))
+        (self.root / "src/fast.rs").rename(self.root / "src/quick.rs")
+        (self.root / "src").rename(self.root / "lib")
+        self.commit()
+        self.assertEqual(self.check()[0], 0)
+        self.write("lib/quick.rs", LINES + LINES.replace("a", "b"))
+        self.assertIn("% of the code has changed", self.check()[1])
+
     def test_a_number_needs_a_source(self):
         self.write("README.md", README.format("1 ms"))
         status, out = self.check()

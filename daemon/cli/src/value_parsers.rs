@@ -42,4 +42,12 @@ mod tests {
         assert!(load_timeout("1ns").is_err() && load_timeout("2h").is_err());
         assert!(duration("10").is_err() && duration("0s").is_err() && duration("soon").is_err());
     }
+
+    #[test]
+    fn a_size_has_a_unit_and_is_above_zero() {
+        assert_eq!([size("512MiB"), size("2GiB")], [Ok(512 << 20), Ok(2 << 30)]);
+        for wrong in ["0MiB", "10", "large", "-1GiB", ""] {
+            assert_eq!(size(wrong), Err("expected a size with a unit, such as 512MiB or 2GiB".to_owned()), "{wrong}");
+        }
+    }
 }

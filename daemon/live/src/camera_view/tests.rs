@@ -336,22 +336,20 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
         let live = Live::new();
         let view = live.view("door");
         let mut watch = view.watch(PictureStream::Shown, true).unwrap();
-        let offer = || {
-            // Otherwise it is still at the encoder.
-            if let Some(mut buffer) = pool.take() {
-                buffer.as_mut_slice().fill(100);
-                let timestamp = visiond_frames::clock::now(&SystemClock);
-                let frame = Frame { layout, buffer: buffer.into(), sequence: 0, timestamp, damaged: false, name: None };
-                match is_preview {
-                    true => view.offer_preview(frame, Some(Arc::clone(&message))),
-                    false => view.offer(&Arc::new(frame), &message),
-                }
+        let offer = |mut buffer: visiond_frames::frame::PooledBuffer| {
+            buffer.as_mut_slice().fill(100);
+            let timestamp = visiond_frames::clock::now(&SystemClock);
+            let frame = Frame { layout, buffer: buffer.into(), sequence: 0, timestamp, damaged: false, name: None };
+            match is_preview {
+                true => view.offer_preview(frame, Some(Arc::clone(&message))),
+                false => view.offer(&Arc::new(frame), &message),
             }
         };
         // A picture that has waited for long is not given, so one is made until one is taken.
         let picture = block_on(async {
             loop {
-                offer();
+                // None while the encoder has it.
+                pool.take().into_iter().for_each(offer);
                 if let Ok(picture) = tokio::time::timeout(Duration::from_millis(50), watch.next()).await {
                     break picture.unwrap();
                 }
