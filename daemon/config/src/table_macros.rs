@@ -84,7 +84,7 @@ macro_rules! section {
     (@name $field:ident $key:literal) => { $key };
 
     (@key inherited $keys:ident, $key:expr) => {};
-    (@key $presence:ident $keys:ident, $key:expr) => { $keys.push($key) };
+    (@key $presence:ident $keys:ident, $key:expr) => { $keys.extend([$key]) };
 
     (@absent default $value:expr) => { $value };
     (@absent derived $value:expr) => { $value.1 };
@@ -183,6 +183,8 @@ macro_rules! union {
 
         // The enum below has no name outside.
         const _: () = {
+            // One for each table of the file, while it is read.
+            #[allow(clippy::large_enum_variant)]
             #[derive(Debug, Clone)]
             pub enum Read {
                 $($variant $(($crate::tables::Read<$section>))?),+

@@ -18,7 +18,7 @@ union! {
 
 impl Default for BlankSource {
     fn default() -> Self {
-        Self::Nothing
+        Self::Blank(BlankConfig::default())
     }
 }
 
