@@ -16,7 +16,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::schema::{Context, Item, KeyKind, Shape, Written};
 
-pub use camera::{CameraName, ControlValue, camera, camera_in, control, levels};
+pub use camera::{CameraName, ControlValue, camera, control, levels};
 pub use network::{
     Address, Fingerprint, address, broker, fingerprint, host, http_url, is_loopback, rtsp_url, split_broker, subject,
     topic,
@@ -25,7 +25,7 @@ pub use plain::{
     Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of_with_hints, parse_word, real, size,
     size_or_zero, whole, word,
 };
-pub use text::{command_line, credential, is_url, location, name, path, program, resolve, text};
+pub use text::{command_line, credential, is_url, location, name, path, program, text};
 
 /// Why a value is refused.
 enum Refusal {
@@ -94,10 +94,25 @@ pub fn list<T: 'static>(kind: KeyKind<T>) -> KeyKind<Vec<T>> {
             let is_single = matches!(item.get_ref(), DeValue::String(_) | DeValue::Integer(_));
             return Err(if is_single { format!(": write [{}]", show(item.get_ref())) } else { String::new() }.into());
         };
-        let values: Vec<_> = items.iter().map(|item| read(item, context)).collect();
-        values.into_iter().collect::<Option<_>>().ok_or(Refusal::Reported)
+        Ok(valid_items(items.iter(), context, |item, context| read(item, context)))
     };
     value(description, move |values: &Vec<T>| bracketed(values.iter().map(|value| inline(write(value)))), read)
+}
+
+/// Reads the items of a list; returns the valid ones and notes their places.
+pub fn valid_items<'a, 'i: 'a, T>(
+    items: impl Iterator<Item = &'a Item<'i>>,
+    context: &mut Context<'_>,
+    read: impl Fn(&Item<'i>, &mut Context<'_>) -> Option<T>,
+) -> Vec<T> {
+    let mut values = Vec::new();
+    for item in items {
+        if let Some(value) = read(item, context) {
+            values.push(value);
+            context.items.push(item.span());
+        }
+    }
+    values
 }
 
 /// Returns the kind of maps from names to values of `kind`.
@@ -109,8 +124,8 @@ pub fn by_name<T: 'static>(kind: KeyKind<T>) -> KeyKind<BTreeMap<String, T>> {
         let mut values = BTreeMap::new();
         for (key, item) in table.iter() {
             let path = format!("{}.{}", context.path, visiond_system::logging::escape(key.get_ref()));
-            if let Some(value) = read(item, &mut Context { path: &path, diagnostics: context.diagnostics, ..*context })
-            {
+            let (note, base, diagnostics) = (context.note, context.base, &mut *context.diagnostics);
+            if let Some(value) = read(item, &mut Context { path: &path, note, base, diagnostics, items: Vec::new() }) {
                 values.insert(key.get_ref().to_string(), value);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! - [`types`]: the structs. Every key is declared there, and nowhere else.
 //! - `table_macros`, `schema`, `tables`, `kinds`, [`units`]: how declarations become readers and writers.
-//! - `validate`: checks across the tables of a file.
+//! - `validate`: checks across the keys and tables of a file.
 //! - [`diagnostics`]: all errors of a file at once, with place, line and remedy.
 //! - [`diff`]: the differences between two configurations.
 //! - `redact`: hides secrets in a configuration that is shown.
@@ -29,7 +29,7 @@ use toml::de::DeTable;
 
 use diagnostics::{Diagnostic, Diagnostics, Severity};
 use schema::Context;
-use tables::{Section, TableReader, Union};
+use tables::{Part, Section, TableReader, Union};
 use types::{CameraConfig, Config, ModelConfig, SinkConfig};
 
 pub use diagnostics::ConfigErrors;
@@ -138,10 +138,13 @@ impl<'i> Document<'i> {
     pub fn config(&self, path: &Path, diagnostics: &mut Diagnostics) -> Option<Config> {
         let before = diagnostics.error_count();
         let base = path.parent().unwrap_or(Path::new(""));
-        let mut context = Context { path: "", note: "", base, diagnostics };
-        let config = TableReader::read(self.root.get_ref(), 0..0, &mut context, Config::read);
-        validate::check(self.root.get_ref(), base, diagnostics);
-        let mut config = config.filter(|_| diagnostics.error_count() == before)?;
+        let mut context = Context { path: "", note: "", base, diagnostics, items: Vec::new() };
+        let read = TableReader::read(self.root.get_ref(), 0..0, &mut context, Config::read);
+        validate::check(&read, diagnostics);
+        if diagnostics.error_count() > before {
+            return None;
+        }
+        let mut config = Config::of(read);
         for SinkConfig { name, kind, .. } in &mut config.sinks {
             if name.is_empty() {
                 Union::name(kind).clone_into(name);

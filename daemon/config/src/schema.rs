@@ -2,6 +2,7 @@
 //!
 //! The declarations themselves are made with the macros of [`table_macros`](super::table_macros).
 
+use std::ops::Range;
 use std::path::Path;
 
 use toml::Spanned;
@@ -64,12 +65,12 @@ pub enum Presence {
     Parts,
 }
 
-/// How a key's value of type `T` is described, read, checked and written.
-pub struct KeyKind<T> {
+/// How a key's value of type `T` is described, checked, read as an `R`, and written.
+pub struct KeyKind<T, R = T> {
     /// Returns the kind of value or table.
     pub shape: Box<dyn Fn() -> Shape>,
-    /// Reads a value; returns `None` after it reported an error.
-    pub read: Box<ReadFn<T>>,
+    /// Reads a value; returns `None` after it reported an error. Of a list, it returns the valid items.
+    pub read: Box<ReadFn<R>>,
     /// Returns a value as it stands in the file.
     pub write: Box<dyn Fn(&T) -> Written>,
 }
@@ -77,7 +78,7 @@ pub struct KeyKind<T> {
 /// See [`KeyKind::read`].
 pub type ReadFn<T> = dyn Fn(&Item<'_>, &mut Context<'_>) -> Option<T>;
 
-impl<T> KeyKind<T> {
+impl<T, R> KeyKind<T, R> {
     /// Returns a value as TOML, to stand after `=`; empty for tables.
     pub fn inline(&self, value: &T) -> String {
         if let Written::Value(text) = (self.write)(value) { text } else { String::new() }
@@ -129,6 +130,8 @@ pub struct Context<'a> {
     pub base: &'a Path,
     /// Errors and warnings found so far.
     pub diagnostics: &'a mut Diagnostics,
+    /// The places of a list's valid items.
+    pub items: Vec<Range<usize>>,
 }
 
 impl Context<'_> {
@@ -144,6 +147,6 @@ pub fn plain(doc: &str) -> String {
 }
 
 /// Returns `kind`, which must fit a field of type `T`, an `Option`.
-pub fn for_option<T: IntoIterator>(kind: KeyKind<T::Item>) -> KeyKind<T::Item> {
+pub fn for_option<T: IntoIterator, R>(kind: KeyKind<T::Item, R>) -> KeyKind<T::Item, R> {
     kind
 }

@@ -1,9 +1,9 @@
 //! Macros that declare the tables and keys of the file.
 //!
 //! Each field of a [`section!`] declares all of a key: doc comment, name, Rust type, kind (how its value is read, checked and
-//! written), and what applies if it is absent. The macro generates the struct, its `Default`, and a
-//! [`Section`](super::tables::Section): the reader, the writer, and the list of keys that the reference and the annotated
-//! file are printed from.
+//! written), and what applies if it is absent. The macro generates the struct, its `Default`, a [`Part`](super::tables::Part)
+//! with the same fields and their places in a file, and a [`Section`](super::tables::Section): the reader, the writer, and the
+//! list of keys that the reference and the annotated file are printed from.
 //!
 //! ```text
 //! section! {
@@ -20,7 +20,11 @@
 //! - `required(EXAMPLE)`: the file is rejected. The example is TOML.
 //! - `optional(EXAMPLE)`: `None`.
 //! - `derived((EXAMPLE, VALUE))`: that value, which the reference does not show.
-//! - `part`: the default of a table.
+//!
+//! A key that is a [`Part`](super::tables::Part) has one of these:
+//! - `part`: its default.
+//! - `required_part`: the file is rejected.
+//! - `optional_part`: `None`.
 //! - `flatten`: for a [`union!`] whose `type` and keys are in this table.
 
 /// Declares a table of the file. See the module's documentation.
@@ -47,6 +51,22 @@ macro_rules! section {
             }
         }
 
+        // The struct below has no name outside.
+        const _: () = {
+            #[derive(Debug, Clone)]
+            pub struct Read {
+                $(pub $field: section!(@field $presence $ty)),+
+            }
+
+            impl $crate::tables::Part for $name {
+                type Read = Read;
+
+                fn of(read: Read) -> Self {
+                    Self { $($field: section!(@of $presence read.$field, $($arg)?)),+ }
+                }
+            }
+        };
+
         impl $crate::tables::Section for $name {
             fn keys() -> Vec<$crate::schema::Key> {
                 vec![$($crate::schema::Key {
@@ -57,13 +77,11 @@ macro_rules! section {
                 }),+]
             }
 
-            fn read(table: &mut $crate::tables::TableReader<'_, '_>) -> Option<Self> {
-                // Every key is read before the first `?`, so that every error is found.
-                let ($($field,)+) = ($(section!(
+            fn read(table: &mut $crate::tables::TableReader<'_, '_>) -> $crate::tables::Read<Self> {
+                $crate::tables::Read::<Self> { $($field: section!(
                     @read $presence table, section!(@name $field $($key)?), concat!($($field_doc, "\n"),+), $kind,
                     $ty, $($arg)?
-                ),)+);
-                Some(Self { $($field: section!(@take $presence $field)),+ })
+                )),+ }
             }
 
             fn write(&self) -> $crate::schema::Entries {
@@ -81,6 +99,18 @@ macro_rules! section {
     (@absent derived $value:expr) => { $value.1 };
     (@absent $presence:ident $($example:expr)?) => { Default::default() };
 
+    (@field optional $ty:ty) => { $crate::tables::Field<<$ty as IntoIterator>::Item> };
+    (@field default $ty:ty) => { $crate::tables::Field<$ty> };
+    (@field derived $ty:ty) => { $crate::tables::Field<$ty> };
+    (@field required $ty:ty) => { $crate::tables::Field<$ty> };
+    (@field $part:ident $ty:ty) => { $crate::tables::Field<$crate::tables::Read<$ty>> };
+
+    (@of optional $field:expr, $example:expr) => { $field.value };
+    (@of default $field:expr, $value:expr) => { $field.value.unwrap_or_else(|| $value) };
+    (@of derived $field:expr, $value:expr) => { $field.value.unwrap_or_else(|| $value.1) };
+    (@of required $field:expr, $example:expr) => { $field.value.unwrap_or_default() };
+    (@of $part:ident $field:expr,) => { $field.value.map_or_else(Default::default, $crate::tables::Part::of) };
+
     (@shape flatten $kind:expr, $ty:ty) => {
         $crate::schema::Shape::Union(<$ty as $crate::tables::Union>::variants())
     };
@@ -89,8 +119,9 @@ macro_rules! section {
     };
 
     // Ties the kind to the type of the field, so that the compiler infers the type of the kind.
-    (@kind optional $kind:expr, $ty:ty) => { $crate::schema::for_option::<$ty>($kind) };
-    (@kind $presence:ident $kind:expr, $ty:ty) => { std::convert::identity::<$crate::schema::KeyKind<$ty>>($kind) };
+    (@kind optional $kind:expr, $ty:ty) => { $crate::schema::for_option::<$ty, _>($kind) };
+    (@kind optional_part $kind:expr, $ty:ty) => { $crate::schema::for_option::<$ty, _>($kind) };
+    (@kind $presence:ident $kind:expr, $ty:ty) => { std::convert::identity::<$crate::schema::KeyKind<$ty, _>>($kind) };
 
     (@presence default $kind:expr, $ty:ty, $value:expr) => {
         $crate::schema::Presence::Default(section!(@kind default $kind, $ty).inline(&$value))
@@ -104,28 +135,30 @@ macro_rules! section {
     (@presence derived $kind:expr, $ty:ty, $value:expr) => {
         $crate::schema::Presence::Optional($value.0.to_owned())
     };
-    (@presence $presence:ident $kind:expr, $ty:ty,) => { $crate::schema::Presence::Parts };
+    (@presence $part:ident $kind:expr, $ty:ty,) => { $crate::schema::Presence::Parts };
 
     (@read default $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $value:expr) => {
         $table.or_default($name, $doc, &$kind, $value)
     };
     (@read derived $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $value:expr) => {
-        $table.optional($name, $doc, &$kind).unwrap_or($value.1)
+        $table.optional($name, $doc, &$kind).or($value.1)
     };
-    (@read part $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => {
-        $table.or_default($name, $doc, &$kind, Default::default())
+    (@read required $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $example:expr) => {
+        $table.required($name, $doc, &$kind)
+    };
+    (@read required_part $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => {
+        $table.required($name, $doc, &section!(@kind required_part $kind, $ty))
     };
     (@read flatten $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => { $table.union::<$ty>() };
-    (@read $required_or_optional:ident $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
-        $table.$required_or_optional($name, $doc, &$kind)
+    (@read $optional:ident $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
+        $table.optional($name, $doc, &section!(@kind $optional $kind, $ty))
     };
-
-    (@take required $field:ident) => { $field? };
-    (@take flatten $field:ident) => { $field? };
-    (@take $presence:ident $field:ident) => { $field };
 
     (@write optional $entries:ident, $name:expr, $kind:expr, $value:expr) => {
         $entries.extend($value.as_ref().map(|value| ($name, ($kind.write)(value))))
+    };
+    (@write optional_part $entries:ident, $name:expr, $kind:expr, $value:expr) => {
+        section!(@write optional $entries, $name, $kind, $value)
     };
     (@write flatten $entries:ident, $name:expr, $kind:expr, $value:expr) => {
         $entries.extend($crate::tables::write_union($value))
@@ -150,6 +183,24 @@ macro_rules! union {
             $($(#[doc = $variant_doc])+ $variant $(($section))?),+
         }
 
+        // The enum below has no name outside. A file has few, so their size does not matter.
+        const _: () = {
+            #[derive(Debug, Clone)]
+            #[allow(clippy::large_enum_variant)]
+            pub enum Read {
+                $($variant $(($crate::tables::Read<$section>))?),+
+            }
+
+            impl $crate::tables::Part for $name {
+                type Read = Read;
+
+                fn of(read: Read) -> Self {
+                    $(union!(@of read, $name $variant, $($section)?);)+
+                    Self::default()
+                }
+            }
+        };
+
         impl $crate::tables::Union for $name {
             fn variants() -> Vec<$crate::schema::Variant> {
                 vec![$($crate::schema::Variant {
@@ -159,12 +210,12 @@ macro_rules! union {
                 }),+]
             }
 
-            fn read(name: &str, table: &mut $crate::tables::TableReader<'_, '_>) -> Option<Self> {
-                $(if name == $tag {
-                    return union!(@read $name $variant table, $($section)?);
-                })+
-                let _ = table;
-                None
+            fn read(name: &str, table: &mut $crate::tables::TableReader<'_, '_>) -> Option<$crate::tables::Read<Self>> {
+                type Read = $crate::tables::Read<$name>;
+                match name {
+                    $($tag => Some(union!(@read $variant table, $($section)?)),)+
+                    _ => None,
+                }
             }
 
             fn hint(other: &str) -> Option<&'static str> {
@@ -191,9 +242,19 @@ macro_rules! union {
     (@hint $other:ident $hint:path) => { $hint($other) };
     (@keys) => { Vec::new() };
     (@keys $section:ty) => { <$section as $crate::tables::Section>::keys() };
-    (@read $name:ident $variant:ident $table:ident,) => { Some($name::$variant) };
-    (@read $name:ident $variant:ident $table:ident, $section:ty) => {
-        <$section as $crate::tables::Section>::read($table).map($name::$variant)
+    (@of $read:ident, $name:ident $variant:ident,) => {
+        if let Read::$variant = $read {
+            return $name::$variant;
+        }
+    };
+    (@of $read:ident, $name:ident $variant:ident, $section:ty) => {
+        if let Read::$variant(section) = $read {
+            return $name::$variant($crate::tables::Part::of(section));
+        }
+    };
+    (@read $variant:ident $table:ident,) => { Read::$variant };
+    (@read $variant:ident $table:ident, $section:ty) => {
+        Read::$variant(<$section as $crate::tables::Section>::read($table))
     };
     (@write $this:ident, $name:ident $variant:ident,) => {};
     (@write $this:ident, $name:ident $variant:ident, $section:ty) => {

@@ -3,37 +3,129 @@
 use std::ops::Range;
 use std::path::Path;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostics::{Diagnostics, nearest};
-use super::kinds::one_of_with_hints;
+use super::kinds::{one_of_with_hints, valid_items};
 use super::schema::{Context, Entries, Item, Key, KeyKind, Shape, Variant, Written, join, plain};
 
 /// The description of the key `type`.
 pub const TYPE_DOC: &str = "The type, which decides the other keys.";
 
+/// A part of the file: a table, a `type` with its keys, or any number of tables.
+pub trait Part: Default {
+    /// The same with the place of each key, as the checks across tables require it.
+    type Read: Clone;
+    /// Returns the value, with the default of each key that is absent or invalid.
+    fn of(read: Self::Read) -> Self;
+}
+
+/// See [`Part::Read`].
+pub type Read<T> = <T as Part>::Read;
+
+impl<T: Part> Part for Vec<T> {
+    type Read = Vec<T::Read>;
+
+    fn of(read: Self::Read) -> Self {
+        read.into_iter().map(T::of).collect()
+    }
+}
+
+impl<T: Part> Part for Option<T> {
+    type Read = T::Read;
+
+    fn of(read: Self::Read) -> Self {
+        Some(T::of(read))
+    }
+}
+
 /// A struct that holds a table of the file.
-pub trait Section: Sized {
+pub trait Section: Part {
     /// Returns every key, in the order of the file.
     fn keys() -> Vec<Key>;
-    /// Reads the table; returns `None` if a reported error leaves no value.
-    fn read(table: &mut TableReader<'_, '_>) -> Option<Self>;
+    /// Reads the table and reports its errors.
+    fn read(table: &mut TableReader<'_, '_>) -> Self::Read;
     /// Returns every key that has a value.
     fn write(&self) -> Entries;
 }
 
 /// An enum whose variant the key `type` selects.
-pub trait Union: Sized {
+pub trait Union: Part {
     /// Returns every variant, in the order of the reference.
     fn variants() -> Vec<Variant>;
     /// Returns what is meant by a word in small letters that is no variant's name, if that is known.
     fn hint(other: &str) -> Option<&'static str>;
-    /// Reads the variant `name`, one of [`Union::variants`].
-    fn read(name: &str, table: &mut TableReader<'_, '_>) -> Option<Self>;
+    /// Reads the variant `name`, one of [`Union::variants`], and reports its errors.
+    fn read(name: &str, table: &mut TableReader<'_, '_>) -> Option<Self::Read>;
     /// Returns the name of the variant.
     fn name(&self) -> &'static str;
     /// Returns the keys of the variant, without `type`.
     fn write(&self) -> Entries;
+}
+
+/// A key as a file has it.
+#[derive(Debug, Clone)]
+pub struct Field<T> {
+    /// The value, or the default if the key is absent; `None` without a default, or if the value is invalid.
+    pub value: Option<T>,
+    /// Where the key is.
+    pub place: Place,
+}
+
+/// The place of a key.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Path from the root of the file: `camera.source.device`.
+    pub path: String,
+    /// The place of the value; `None` if the key is absent.
+    pub span: Option<Range<usize>>,
+    /// The places of a list's valid items.
+    pub items: Vec<Range<usize>>,
+    /// Whether nothing is wrong with the value.
+    pub is_valid: bool,
+}
+
+impl Place {
+    /// Returns the key without the path of its table.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// Whether the file has the key, with any value.
+    pub fn is_set(&self) -> bool {
+        self.span.is_some()
+    }
+}
+
+impl<T> Field<T> {
+    /// Adds the default of an absent key.
+    pub fn or(mut self, default: T) -> Self {
+        if !self.place.is_set() {
+            self.value = Some(default);
+        }
+        self
+    }
+
+    /// Returns a valid value that the file has, with its place.
+    pub fn set(&self) -> Option<(&T, Range<usize>)> {
+        Some((self.value.as_ref().filter(|_| self.place.is_valid)?, self.place.span.clone()?))
+    }
+
+    /// Returns whether the key, if absent by default, has this value.
+    pub fn is(&self, value: &T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.value.as_ref() == Some(value)
+    }
+}
+
+impl<T> Field<Vec<T>> {
+    /// Returns the valid items with their places.
+    pub fn items(&self) -> impl Iterator<Item = (&T, Range<usize>)> {
+        self.value.iter().flatten().zip(self.place.items.iter().cloned())
+    }
 }
 
 /// A table that is being read. Keys that nothing asked for are unknown and reported at the end.
@@ -56,8 +148,8 @@ impl<'a, 'i> TableReader<'a, 'i> {
         table: &'a DeTable<'i>,
         span: Range<usize>,
         context: &'a mut Context<'_>,
-        read: impl FnOnce(&mut Self) -> Option<T>,
-    ) -> Option<T> {
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         let (path, base, diagnostics) = (context.path.to_owned(), context.base, &mut *context.diagnostics);
         let mut this =
             Self { table, span, path, known: Vec::new(), undecided: false, variants: Vec::new(), base, diagnostics };
@@ -67,48 +159,45 @@ impl<'a, 'i> TableReader<'a, 'i> {
     }
 
     /// Reads a required key.
-    pub fn required<T>(&mut self, name: &'static str, doc: &str, kind: &KeyKind<T>) -> Option<T> {
+    pub fn required<T, R>(&mut self, name: &'static str, doc: &str, kind: &KeyKind<T, R>) -> Field<R> {
         let note = note(doc, "required");
         if !self.table.contains_key(name) {
             let owner = if self.path.is_empty() { "the file".to_owned() } else { format!("`[{}]`", self.path) };
             self.diagnostics.absence(self.span.clone(), format!("{owner} needs the key `{name}`"), Some(note.clone()));
         }
-        self.item(name, &note, kind)
+        self.field(name, &note, kind)
     }
 
-    /// Reads a key with a default. Returns the default after an error too, so that reading continues.
-    pub fn or_default<T>(&mut self, name: &'static str, doc: &str, kind: &KeyKind<T>, default: T) -> T {
-        // Tables that may be missing have no default in a line.
-        let shown = match kind.inline(&default).as_str() {
-            "" => "optional".to_owned(),
-            text => format!("default {text}"),
-        };
-        self.item(name, &note(doc, &shown), kind).unwrap_or(default)
+    /// Reads a key with a default.
+    pub fn or_default<T>(&mut self, name: &'static str, doc: &str, kind: &KeyKind<T>, default: T) -> Field<T> {
+        let note = note(doc, &format!("default {}", kind.inline(&default)));
+        self.field(name, &note, kind).or(default)
     }
 
     /// Reads an optional key.
-    pub fn optional<T>(&mut self, name: &'static str, doc: &str, kind: &KeyKind<T>) -> Option<T> {
-        self.item(name, &note(doc, "optional"), kind)
+    pub fn optional<T, R>(&mut self, name: &'static str, doc: &str, kind: &KeyKind<T, R>) -> Field<R> {
+        self.field(name, &note(doc, "optional"), kind)
     }
 
     /// Reads `type` and the keys of that type.
-    pub fn union<U: Union>(&mut self) -> Option<U> {
+    pub fn union<U: Union>(&mut self) -> Field<U::Read> {
         let names = U::variants().iter().map(|variant| (variant.name, variant.name)).collect();
         let kind = one_of_with_hints(names, U::hint);
-        let Some(name) = self.required("type", TYPE_DOC, &kind) else {
-            self.undecided = true;
-            return None;
-        };
-        self.variants = U::variants();
-        U::read(name, self)
+        let Field { value, place } = self.required("type", TYPE_DOC, &kind);
+        self.undecided = value.is_none();
+        self.variants = if self.undecided { Vec::new() } else { U::variants() };
+        Field { value: value.and_then(|name| U::read(name, self)), place }
     }
 
-    /// Reads a key; returns `None` if it is absent, or after it reported an error.
-    fn item<T>(&mut self, name: &'static str, note: &str, kind: &KeyKind<T>) -> Option<T> {
+    fn field<T, R>(&mut self, name: &'static str, note: &str, kind: &KeyKind<T, R>) -> Field<R> {
         self.known.push(name);
-        let item = self.table.get(name)?;
-        let path = join(&self.path, name);
-        (kind.read)(item, &mut Context { path: &path, note, base: self.base, diagnostics: self.diagnostics })
+        let (item, path) = (self.table.get(name), join(&self.path, name));
+        let before = self.diagnostics.error_count();
+        let mut context =
+            Context { path: &path, note, base: self.base, diagnostics: self.diagnostics, items: Vec::new() };
+        let value = item.and_then(|item| (kind.read)(item, &mut context));
+        let (items, is_valid) = (context.items, self.diagnostics.error_count() == before);
+        Field { value, place: Place { path, span: item.map(Spanned::span), items, is_valid } }
     }
 
     fn refuse_unknown(&mut self) {
@@ -141,7 +230,7 @@ fn note(doc: &str, absence: &str) -> String {
 }
 
 /// Returns the kind of a key that is a table: `[name]`.
-pub fn table<T: Section>() -> KeyKind<T> {
+pub fn table<T: Section>() -> KeyKind<T, T::Read> {
     KeyKind {
         shape: Box::new(|| Shape::Table(T::keys())),
         read: Box::new(|item, context| read_table(item, context, T::read)),
@@ -150,7 +239,7 @@ pub fn table<T: Section>() -> KeyKind<T> {
 }
 
 /// Returns the kind of a key that is any number of tables: `[[name]]`.
-pub fn tables<T: Section>() -> KeyKind<Vec<T>> {
+pub fn tables<T: Section>() -> KeyKind<Vec<T>, Vec<T::Read>> {
     KeyKind {
         shape: Box::new(|| Shape::Tables(T::keys())),
         read: Box::new(|item, context| {
@@ -164,19 +253,17 @@ pub fn tables<T: Section>() -> KeyKind<Vec<T>> {
                 context.wrong(item, &sentence);
                 return None;
             };
-            // Reads every table, also after an invalid one.
-            let all: Vec<Option<T>> = items.iter().map(|item| read_table(item, context, T::read)).collect();
-            all.into_iter().collect()
+            Some(valid_items(items.iter(), context, |item, context| read_table(item, context, T::read)))
         }),
         write: Box::new(|all| Written::Tables(all.iter().map(Section::write).collect())),
     }
 }
 
 /// Returns the kind of a key that is a table with `type`.
-pub fn union_table<T: Union>() -> KeyKind<T> {
+pub fn union_table<T: Union>() -> KeyKind<T, T::Read> {
     KeyKind {
         shape: Box::new(|| Shape::UnionTable(T::variants())),
-        read: Box::new(|item, context| read_table(item, context, |table| table.union())),
+        read: Box::new(|item, context| read_table(item, context, |table| table.union::<T>().value)?),
         write: Box::new(|value| Written::Table(write_union(value))),
     }
 }
@@ -191,7 +278,7 @@ pub fn write_union(value: &impl Union) -> Entries {
 fn read_table<T>(
     item: &Item<'_>,
     context: &mut Context<'_>,
-    read: impl FnOnce(&mut TableReader<'_, '_>) -> Option<T>,
+    read: impl FnOnce(&mut TableReader<'_, '_>) -> T,
 ) -> Option<T> {
     let Some(table) = item.get_ref().as_table() else {
         let sentence = match item.get_ref() {
@@ -201,5 +288,5 @@ fn read_table<T>(
         context.wrong(item, &sentence);
         return None;
     };
-    TableReader::read(table, item.span(), context, read)
+    Some(TableReader::read(table, item.span(), context, read))
 }

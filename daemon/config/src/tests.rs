@@ -33,7 +33,7 @@ name = "nano det"
 path = 5
 [[camera]]
 name = "a"
-model = "other"
+model = "the other"
 [camera.source]
 type = "vidio"
 [[camera]]
@@ -68,9 +68,10 @@ visiond.toml:10:8: `model.path` must be a path, not 5
     10 | path = 5
        |        ^
        = The model's file: `.onnx` or `.engine` (required)
-visiond.toml:13:9: no model has the name "other": there is "nano det"
-    13 | model = "other"
-       |         ^^^^^^^
+visiond.toml:13:9: `camera.model` must be a name of 1 to 64 letters (a-z, A-Z), digits, - and _, not "the other": write "the-other"
+    13 | model = "the other"
+       |         ^^^^^^^^^^^
+       = The `[[model]]` that processes its frames. Optional if there is only one (optional)
 visiond.toml:15:8: `camera.source.type` must be one of "v4l2", "rtsp", "mjpeg", "snapshot", "video", "command", "images", "pattern", not "vidio": did you mean "video"?
     15 | type = "vidio"
        |        ^^^^^^^
@@ -228,6 +229,36 @@ reader_buffer_bytes = 4096
              write the unit, \"4096 MiB\" or \"4096 MB\"",
         ]
     );
+}
+
+#[test]
+fn a_reference_is_not_judged_by_names_that_are_invalid() {
+    let model = "[[model]]\nname = \"nano det\"\npath = \"n.onnx\"\n";
+    let found =
+        sentences(&format!("{model}[[camera]]\nname = \"a\"\nmodel = \"nano-det\"\nsource.type = \"pattern\"\n"));
+    assert!(found.len() == 1 && found[0].contains("not \"nano det\": write \"nano-det\""), "{found:#?}");
+}
+
+#[test]
+fn an_invalid_item_of_a_list_hides_no_error_of_another_item() {
+    let text = "[http]\nlisten = [\"0.0.0.0:80\", \"x\", \"0.0.0.0:80\"]\n[[sink]]\ntype = \"stdout\"\ncameras = [5, \"dor\"]\n\
+                [[sink]]\ntype = \"nats\"\nurl = [\"http://h\"]\n";
+    let found = sentences(text);
+    for (at, words) in [
+        ("2:11", "reachable from the network"),
+        ("2:25", "must be an address"),
+        ("2:30", "0.0.0.0:80 is listed twice"),
+        ("2:30", "reachable from the network"),
+        ("5:12", "must be a name"),
+        ("5:15", "no camera has the name \"dor\""),
+        ("8:8", "must be a URL nats://HOST:PORT"),
+    ] {
+        assert!(
+            found.iter().any(|s| s.starts_with(&format!("{at} ")) && s.contains(words)),
+            "{at} {words}: {found:#?}"
+        );
+    }
+    assert_eq!(found.len(), 7, "{found:#?}");
 }
 
 #[test]
@@ -580,8 +611,8 @@ fn two_listeners_or_a_listener_and_a_sink_have_no_place_in_common() {
         (r#"["0.0.0.0:80", "127.0.0.1:80"]"#, "127.0.0.1:80 and 0.0.0.0:80 overlap: remove one of them"),
         (r#"["[::]:80", "0.0.0.0:80"]"#, "0.0.0.0:80 and [::]:80 overlap"),
         (r#"["127.0.0.1:80", "127.0.0.1:80"]"#, "127.0.0.1:80 is listed twice"),
-        (r#"["unix:h", "unix:./h"]"#, "unix:./h is listed twice"),
-        (r#"["unix:x/../h", "unix:h"]"#, "unix:h is listed twice"),
+        (r#"["unix:h", "unix:./h"]"#, "/h is listed twice"),
+        (r#"["unix:x/../h", "unix:h"]"#, "/h is listed twice"),
     ] {
         assert!(errors(listen, "").contains(words), "{listen}: {}", errors(listen, ""));
     }
@@ -591,7 +622,7 @@ fn two_listeners_or_a_listener_and_a_sink_have_no_place_in_common() {
     let sink = |name: &str, path: &str| format!("[[sink]]\nname = \"{name}\"\ntype = \"unix\"\npath = \"{path}\"\n");
     assert!(errors(r#"["unix:h"]"#, &sink("a", "x/../h")).contains("a sink uses this path already"));
     let twice = sink("a", "d") + &sink("b", "x/../d");
-    assert!(errors("[]", &twice).contains("another sink uses the path x/../d already"));
+    assert!(errors("[]", &twice).contains("/x/../d already: give each sink its own"));
     // Where the folder is missing, its parent is unknown: `gone` may be a link.
     assert_eq!(errors("[]", &(sink("a", "d") + &sink("b", "gone/../d"))), "");
 }
@@ -763,6 +794,49 @@ fn a_login_in_clear_is_warned_of_where_the_network_sees_it() {
         Document::parse(&text, &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics).unwrap();
         let found = diagnostics.into_findings(Path::new("v.toml"), &text);
         assert_eq!(!found.is_empty(), is_warned, "{url}: {found:?}");
+    }
+}
+
+/// The warnings of a valid configuration, with line and column.
+fn warnings(text: &str) -> Vec<String> {
+    let mut diagnostics = diagnostics::Diagnostics::default();
+    Document::parse(text, &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics).unwrap();
+    let findings = diagnostics.into_findings(Path::new("v.toml"), text);
+    findings.iter().map(|f| format!("{}:{} {}", f.line.unwrap_or(0), f.column.unwrap_or(0), f.message)).collect()
+}
+
+#[test]
+fn a_login_in_clear_to_one_of_several_nats_servers_is_warned_of() {
+    let camera = "[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
+    let text = |urls: &str, keys: &str| {
+        format!("{MODEL}{camera}[[sink]]\ntype = \"nats\"\nurl = [{urls}]\nlogin = \"nats\"\n{keys}")
+    };
+    let warning = "10:9 user and password go over the network in clear: use tls:// in `url`";
+    assert_eq!(warnings(&text("\"nats://nats.lan\"", "")), [warning]);
+    assert_eq!(warnings(&text("\"tls://nats.lan\", \"nats://192.0.2.7:4222\"", "")), [warning]);
+    assert!(warnings(&text("\"tls://nats.lan\", \"nats://localhost\"", "")).is_empty());
+    // With a CA, the connection requires TLS whatever the scheme is.
+    assert!(warnings(&text("\"nats://nats.lan\"", "ca = \"ca.pem\"\n")).is_empty());
+}
+
+#[test]
+fn a_default_that_another_sink_writes_out_is_the_same_output() {
+    let camera = "[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
+    let two = |kind: &str, key: &str| {
+        format!(
+            "{MODEL}{camera}[[sink]]\nname = \"a\"\ntype = \"{kind}\"\n[[sink]]\nname = \"b\"\ntype = \"{kind}\"\n{key}\n"
+        )
+        .replace("\"nats\"\n", "\"nats\"\nurl = [\"nats://h\"]\n")
+        .replace("\"mqtt\"\n", "\"mqtt\"\nurl = \"mqtt://h\"\n")
+    };
+    let nats = two("nats", "subject = \"visiond.{device}.{camera}.detections\"");
+    let clash =
+        "14:7 another sink publishes the same subjects to these servers: set another `subject`, or remove one of them";
+    assert_eq!(sentences(&nats), [clash]);
+    let mqtt = two("mqtt", "topic_prefix = \"visiond\"");
+    assert!(sentences(&mqtt)[0].contains("another sink publishes the same topics to this broker"));
+    for other in [two("nats", "subject = \"other\""), two("mqtt", "topic_prefix = \"other\"")] {
+        assert!(Config::parse(&other, Path::new("v.toml")).is_ok());
     }
 }
 

@@ -1,246 +1,57 @@
-//! Checks across the tables of a file: names, paths, addresses, paces.
+//! Checks across the keys and tables of a file: names, paths, addresses, paces.
 //!
-//! The checks read the tables of the file, not the structs, so that an error in one key of a camera does not hide an error in its
-//! name. They skip what is absent or of the wrong type, because reading the tables reported that already.
+//! The checks get the tables with the place of each key, so that an error in one key of a camera does not hide an error in another.
+//! They skip what is absent or invalid, because reading the tables reported that already.
 
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-use toml::de::DeTable;
-use visiond_kernels::color::ColorDescription;
-use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
+use visiond_kernels::frame::FrameLayout;
 use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::{Diagnostics, nearest};
-use super::kinds::{CameraName, camera_in, is_loopback, resolve, split_broker};
-use super::schema::Item;
-use super::types::{SinkTarget, is_lossless};
-use super::units::parse_duration;
+use super::kinds::{Address, CameraName, Fingerprint, is_loopback, split_broker};
+use super::tables::{Field, Part, Place, Read, Union};
+use super::types::{
+    AnnotateConfig, CameraConfig, CameraFormat, CommandConfig, CommandContainer, Config, HttpConfig, ModelConfig,
+    MqttSinkConfig, NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SnapshotConfig, SourceConfig, WhenFull,
+};
 
-/// A table with its place in the file.
-#[derive(Clone)]
-struct PlacedTable<'a, 'i> {
-    table: &'a DeTable<'i>,
-    span: Range<usize>,
-}
-
-impl<'a, 'i> PlacedTable<'a, 'i> {
-    fn of(item: &'a Item<'i>) -> Option<Self> {
-        Some(Self { table: item.get_ref().as_table()?, span: item.span() })
-    }
-
-    fn text(&self, key: &str) -> Option<(&'a str, Range<usize>)> {
-        let item = self.table.get(key)?;
-        Some((item.get_ref().as_str()?, item.span()))
-    }
-
-    fn number(&self, key: &str) -> Option<u64> {
-        let number = self.table.get(key)?.get_ref().as_integer()?;
-        u64::from_str_radix(number.as_str(), number.radix()).ok()
-    }
-
-    fn flag(&self, key: &str) -> Option<bool> {
-        self.table.get(key)?.get_ref().as_bool()
-    }
-
-    /// Returns the items of a list; none if it is absent.
-    fn items(&self, key: &str) -> impl Iterator<Item = &'a Item<'i>> + use<'a, 'i> {
-        self.table.get(key).and_then(|item| item.get_ref().as_array()).into_iter().flat_map(|items| items.iter())
-    }
-
-    /// Returns the strings of a list, with their places.
-    fn texts(&self, key: &str) -> impl Iterator<Item = (&'a str, Range<usize>)> + use<'a, 'i> {
-        self.items(key).filter_map(|item| Some((item.get_ref().as_str()?, item.span())))
-    }
-
-    fn tables(&self, key: &str) -> Vec<Self> {
-        self.items(key).filter_map(Self::of).collect()
-    }
-
-    fn inner(&self, key: &str) -> Option<Self> {
-        Self::of(self.table.get(key)?)
-    }
-
-    fn is(&self, key: &str, word: &str) -> bool {
-        self.text(key).is_some_and(|(text, _)| text == word)
-    }
-
-    fn has(&self, key: &str) -> bool {
-        self.table.contains_key(key)
-    }
-}
+type SourceRead = Read<SourceConfig>;
+type SinkRead = Read<SinkKind>;
 
 /// Reports keys and tables that contradict each other.
-pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
-    let root = PlacedTable { table: root, span: 0..0 };
-    let (models, cameras, sinks) = (root.tables("model"), root.tables("camera"), root.tables("sink"));
-    let model_names = Names::collect(&models, "model", diagnostics);
+pub fn check(config: &Read<Config>, diagnostics: &mut Diagnostics) {
+    let models = config.models.value.as_deref().unwrap_or_default();
+    let cameras = config.cameras.value.as_deref().unwrap_or_default();
+    let sinks = config.sinks.value.as_deref().unwrap_or_default();
     models.iter().for_each(|model| waits_for_a_batch(model, diagnostics));
-    let camera_names = Names::collect(&cameras, "camera", diagnostics);
-    for camera in &cameras {
-        model_of_camera(camera, &model_names, diagnostics);
+    let models = Names::collect("model", models.iter().map(|model| &model.name), diagnostics);
+    let names = Names::collect("camera", cameras.iter().map(|camera| &camera.name), diagnostics);
+    for (camera, span) in config.cameras.items() {
+        model_of_camera(camera, span, &models, diagnostics);
         skipped_frames(camera, diagnostics);
-        if let Some(annotate) = camera.inner("annotate") {
-            annotation(&annotate, diagnostics);
-        }
-        match camera.inner("source") {
-            Some(source) if source.is("type", "v4l2") => levels(&source, diagnostics),
-            Some(source) if source.is("type", "command") => {
-                raw_frames(&source, diagnostics);
-                levels(&source, diagnostics);
+        annotation(&camera.annotate, diagnostics);
+        source(&camera.source, diagnostics);
+    }
+    same_device(cameras, diagnostics);
+    for sink in sinks {
+        cameras_of_sink(sink, cameras, &names, diagnostics);
+        match &sink.kind.value {
+            Some(SinkRead::Mqtt(mqtt)) => mqtt_tls(mqtt, diagnostics),
+            Some(SinkRead::Nats(nats)) => {
+                nats_tls(nats, diagnostics);
+                streams(nats, diagnostics);
             }
-            Some(source) if source.is("type", "video") => login(&source, "url", diagnostics),
-            Some(source) if source.is("type", "rtsp") => {
-                login(&source, "url", diagnostics);
-                login(&source, "preview_url", diagnostics);
-                preview(&source, diagnostics);
-                certificate(&source, &["url", "preview_url"], "rtsps", diagnostics);
-            }
-            Some(source) if source.is("type", "mjpeg") || source.is("type", "snapshot") => {
-                login(&source, "url", diagnostics);
-                certificate(&source, &["url"], "https", diagnostics);
-            }
-            _ => {}
+            Some(SinkRead::Stdout | SinkRead::File(_) | SinkRead::Unix(_)) | None => {}
         }
     }
-    same_device(&cameras, base, diagnostics);
-    for sink in &sinks {
-        cameras_of_sink(sink, &cameras, &camera_names, diagnostics);
-        if sink.is("type", "mqtt") || sink.is("type", "nats") {
-            encryption(sink, diagnostics);
-        }
-        if sink.is("type", "nats") {
-            streams(sink, diagnostics);
-        }
-    }
-    spools(&sinks, base, diagnostics);
-    same_outputs(&sinks, base, diagnostics);
-    if let Some(http) = root.inner("http") {
-        addresses(&http, &sinks, base, diagnostics);
-    }
-}
-
-/// Checks `listen`: an address that is reachable from the network requires a token, no address may appear twice or include
-/// another one, and no sink may have the path of a socket.
-fn addresses(http: &PlacedTable<'_, '_>, sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
-    let path = |text| in_full(&resolve(base, text));
-    let outputs: Vec<_> = sinks.iter().filter_map(|sink| Some(path(sink.text("path")?.0))).collect();
-    let (mut seen, mut sockets): (Vec<(SocketAddr, &str)>, Vec<PathBuf>) = (Vec::new(), Vec::new());
-    for (text, span) in http.texts("listen") {
-        if let Some(socket) = text.strip_prefix("unix:").filter(|path| !path.is_empty()).map(path) {
-            if sockets.contains(&socket) {
-                diagnostics.error(span, format!("{text} is listed twice: remove one of them"));
-            } else if outputs.contains(&socket) {
-                let message = "a sink uses this path already: name another one here or there";
-                diagnostics.error(span, message);
-            }
-            sockets.push(socket);
-            continue;
-        }
-        let Ok(address) = text.parse::<SocketAddr>() else { continue };
-        let other = seen.iter().find(|(other, _)| address.port() != 0 && overlap(*other, address));
-        if let Some((_, other)) = other {
-            let message = match *other == text {
-                true => format!("{text} is listed twice: remove one of them"),
-                false => format!("{text} and {other} overlap: remove one of them, or set another port"),
-            };
-            diagnostics.error(span.clone(), message);
-        }
-        seen.push((address, text));
-        if !is_loopback(address.ip()) && !http.has("token") {
-            let message = "this address is reachable from the network: set `http.token`, or listen on 127.0.0.1";
-            diagnostics.error(span, message);
-        }
-    }
-}
-
-/// Checks that `login` comes with a URL that has no user; `key` is the URL's.
-fn login(source: &PlacedTable<'_, '_>, key: &str, diagnostics: &mut Diagnostics) {
-    let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text(key)) else { return };
-    let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
-    match authority {
-        None if key == "url" => {
-            diagnostics.error(span, "`login` requires a URL, and `url` is a file: remove `login`");
-        }
-        Some(authority) if authority.contains('@') => {
-            diagnostics.error(span, format!("`{key}` contains a user already: remove it there, or remove `login`"));
-        }
-        _ => {}
-    }
-}
-
-/// Checks that `preview_url` is another stream than `url`.
-fn preview(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    if let (Some((url, _)), Some((preview, span))) = (source.text("url"), source.text("preview_url"))
-        && url == preview
-    {
-        let message = "`preview_url` is the same as `url`: remove it, or write the URL of another stream of the camera";
-        diagnostics.error(span, message);
-    }
-}
-
-/// Checks that the keys about a camera's certificate come with TLS, whose scheme is `secure`, in one of `urls`, and agree.
-fn certificate(source: &PlacedTable<'_, '_>, urls: &[&str], secure: &str, diagnostics: &mut Diagnostics) {
-    let scheme = |key: &&str| source.text(key).and_then(|(url, _)| url.split_once("://")).map(|(scheme, _)| scheme);
-    let schemes: Vec<_> = urls.iter().filter_map(scheme).collect();
-    let is_plain = !schemes.is_empty() && !schemes.iter().any(|scheme| scheme.eq_ignore_ascii_case(secure));
-    let is_insecure = source.flag("insecure") == Some(true);
-    for key in ["ca", "fingerprint", "insecure"] {
-        let Some(item) = source.table.get(key).filter(|_| key != "insecure" || is_insecure) else { continue };
-        if is_plain {
-            let message = format!("`{key}` requires TLS, and `url` has none: use {secure}:// there, or remove `{key}`");
-            diagnostics.error(item.span(), message);
-        } else if key == "fingerprint" && source.has("ca") {
-            let message = "`fingerprint` accepts one certificate, regardless of its issuer: remove `ca`, or this key";
-            diagnostics.error(item.span(), message);
-        } else if key == "insecure" && (source.has("ca") || source.has("fingerprint")) {
-            let other = if source.has("fingerprint") { "fingerprint" } else { "ca" };
-            let message = format!("`insecure` accepts any certificate, and `{other}` does not: remove one of them");
-            diagnostics.error(item.span(), message);
-        }
-    }
-}
-
-/// Checks that certificates come with TLS and with their key, and warns of a password without TLS.
-fn encryption(sink: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let url = sink.text("url").map(|(url, _)| url);
-    let plain = url.is_some_and(|url| url.starts_with("mqtt://"));
-    let host = url.and_then(split_broker).map(|(_, host, _)| host);
-    let is_here = |host: &str| host == "localhost" || host.parse().is_ok_and(is_loopback);
-    let here = host.is_none_or(is_here);
-    // Each server of a cluster gets the login. A key of TLS makes NATS require it whatever the URL says.
-    let requires_tls = sink.has("ca") || sink.has("certificate");
-    let is_nats = sink.is("type", "nats") && !requires_tls;
-    let mut servers = sink.texts("url").filter_map(|(url, _)| split_broker(url));
-    let nats_in_clear = is_nats && servers.any(|(scheme, host, _)| scheme == "nats" && !is_here(host));
-    if let Some((_, span)) = sink.text("login").filter(|_| plain && !here || nats_in_clear) {
-        let secure = if nats_in_clear { "tls" } else { "mqtts" };
-        diagnostics.warning(span, format!("user and password go over the network in clear: use {secure}:// in `url`"));
-    }
-    for (key, other) in [("ca", None), ("certificate", Some("key")), ("key", Some("certificate"))] {
-        let Some((_, span)) = sink.text(key) else { continue };
-        if plain {
-            let message = format!("`{key}` requires TLS, and `url` has none: use mqtts:// there, or remove `{key}`");
-            diagnostics.error(span.clone(), message);
-        }
-        if let Some(other) = other.filter(|other| !sink.has(other)) {
-            diagnostics.error(span, format!("`{key}` requires `{other}`: set both or neither"));
-        }
-    }
-}
-
-/// Checks that a NATS sink has a server, and a name for a stream that it creates.
-fn streams(sink: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let url = sink.table.get("url");
-    if let Some(url) = url.filter(|url| url.get_ref().as_array().is_some_and(|urls| urls.is_empty())) {
-        diagnostics.error(url.span(), "`url` names no server: write one, such as nats://localhost:4222");
-    }
-    if let Some(create) = sink.table.get("create_stream")
-        && sink.flag("create_stream") == Some(true)
-        && !sink.has("stream")
-    {
-        diagnostics.error(create.span(), "`create_stream` requires the name of the stream: set `stream`");
+    spools(sinks, diagnostics);
+    let outputs = same_outputs(sinks, diagnostics);
+    if let Some(http) = &config.http.value {
+        addresses(http, &outputs, diagnostics);
     }
 }
 
@@ -248,17 +59,21 @@ fn streams(sink: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
 struct Names<'a> {
     what: &'static str,
     names: Vec<&'a str>,
-    /// Whether every table has a name. If not, an unknown reference may be right, so it is not reported.
+    /// Whether every table has a valid name. If not, an unknown reference may be right, so it is not reported.
     complete: bool,
 }
 
 impl<'a> Names<'a> {
     /// Collects the names and reports duplicates.
-    fn collect(tables: &[PlacedTable<'a, '_>], what: &'static str, diagnostics: &mut Diagnostics) -> Self {
+    fn collect(
+        what: &'static str,
+        fields: impl Iterator<Item = &'a Field<String>>,
+        diagnostics: &mut Diagnostics,
+    ) -> Self {
         let mut this = Self { what, names: Vec::new(), complete: true };
-        for table in tables {
-            match table.text("name") {
-                Some((name, span)) if this.names.contains(&name) => {
+        for field in fields {
+            match field.set() {
+                Some((name, span)) if this.names.contains(&&**name) => {
                     diagnostics.error(span, format!("two {what}s have the name \"{name}\": give each its own name"));
                 }
                 Some((name, _)) => this.names.push(name),
@@ -287,79 +102,201 @@ impl<'a> Names<'a> {
     }
 }
 
-fn model_of_camera(camera: &PlacedTable<'_, '_>, models: &Names<'_>, diagnostics: &mut Diagnostics) {
-    if let Some((model, span)) = camera.text("model") {
+fn model_of_camera(camera: &Read<CameraConfig>, span: Range<usize>, models: &Names<'_>, diagnostics: &mut Diagnostics) {
+    if let Some((model, span)) = camera.model.set() {
         models.refer(model, span, diagnostics);
-    } else if !camera.has("model") && models.complete && models.names.len() != 1 {
+    } else if !camera.model.place.is_set() && models.complete && models.names.len() != 1 {
         let message = if models.names.is_empty() {
             "this camera has no model: add a `[[model]]` with `name` and `path`".to_owned()
         } else {
             format!("this camera must name its model: set `model` to one of {}", models.list())
         };
-        diagnostics.absence(camera.span.clone(), message, None);
+        diagnostics.absence(span, message, None);
     }
 }
 
-fn annotation(annotate: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let wrong_type = annotate.has("every") && annotate.number("every").is_none()
-        || annotate.has("on_detection") && annotate.flag("on_detection").is_none();
-    let never = annotate.number("every").unwrap_or(0) == 0 && !annotate.flag("on_detection").unwrap_or(false);
-    if never && !wrong_type {
-        let message = "this table never stores a picture: set `every = 30` or `on_detection = true`";
-        diagnostics.absence(annotate.span.clone(), message, None);
-    }
-}
-
-/// Checks that raw frames have their shape, and that other containers have none.
-fn raw_frames(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    const SHAPE: [&str; 3] = ["format", "width", "height"];
-    if !source.is("container", "raw") {
-        if source.has("container") && !source.is("container", "y4m") {
-            return;
-        }
-        for key in SHAPE.into_iter().chain(["pitches", "levels"]) {
-            let none = |item: &Item<'_>| item.get_ref().as_array().is_some_and(|items| items.is_empty());
-            if let Some(item) = source.table.get(key).filter(|item| !none(item)) {
-                let message =
-                    format!("`camera.source.{key}` requires `container = \"raw\"`: Y4M carries it, so remove this key");
-                diagnostics.error(item.span(), message);
-            }
-        }
-        return;
-    }
-    let missing: Vec<_> = SHAPE.into_iter().filter(|key| !source.has(key)).map(|key| format!("`{key}`")).collect();
-    if !missing.is_empty() {
-        let message = format!("raw frames need {}, because they carry no header", missing.join(" and "));
-        diagnostics.absence(source.span.clone(), message, None);
-        return;
-    }
-    let format = source.text("format").and_then(|(name, _)| PixelFormat::from_name(name));
-    let side = |key| source.number(key).and_then(|number| u32::try_from(number).ok());
-    let pitch = |item: &Item<'_>| item.get_ref().as_integer().and_then(|n| n.as_str().parse().ok());
-    let pitches: Option<Vec<usize>> = source.items("pitches").map(pitch).collect();
-    if let (Some(format), Some(width), Some(height)) = (format, side("width"), side("height"))
-        && let Some(pitches) = pitches.filter(|pitches| !pitches.is_empty())
-        && let Some(item) = source.table.get("pitches")
-        && let Err(error) = FrameLayout::with_pitches(format, width, height, &pitches, ColorDescription::default())
+/// Checks that a frame that waits for others can share a run with them.
+fn waits_for_a_batch(model: &Read<ModelConfig>, diagnostics: &mut Diagnostics) {
+    if let Some((wait, span)) = model.batch_wait.set()
+        && !wait.is_zero()
+        && model.max_batch.is(&1)
     {
-        diagnostics.error(item.span(), format!("invalid `camera.source.pitches`: {error}"));
+        let message = "`batch_wait` has a frame wait for others, but a run takes one: set `max_batch`, or remove this";
+        diagnostics.error(span, message);
     }
 }
 
-/// Checks that levels come with a format that has them, and alone say what is black and white.
-fn levels(source: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let Some(item) = source.table.get("levels") else { return };
-    let has_levels = |name| PixelFormat::from_name(name).is_some_and(PixelFormat::has_levels);
-    if let Some((format, _)) = source.text("format").filter(|(name, _)| !has_levels(name)) {
-        let message = format!(
-            "`camera.source.levels` requires `format` \"grey10\", \"grey12\" or \"grey16\", not \"{format}\": correct the format, \
-             or remove this key"
-        );
-        diagnostics.error(item.span(), message);
+/// Whether the source waits, without losing frames, until the lane takes them; `None` if its type is unknown.
+fn waits(camera: &Read<CameraConfig>) -> Option<bool> {
+    Some(SourceConfig::of(camera.source.value.clone()?).is_lossless())
+}
+
+/// Checks that `max_fps` does not skip what the source would wait with.
+fn skipped_frames(camera: &Read<CameraConfig>, diagnostics: &mut Diagnostics) {
+    if let Some(span) = camera.max_fps.place.span.clone()
+        && waits(camera) == Some(true)
+    {
+        let message = "`max_fps` would skip frames of a source that waits for the model: remove it, or give the source a rate (`fps`, \
+                       `pace = \"realtime\"`)";
+        diagnostics.error(span, message);
     }
-    if source.has("color_range") {
-        let message = "`camera.source.levels` says what is black and white: remove `color_range`, or this key";
-        diagnostics.error(item.span(), message);
+}
+
+fn annotation(annotate: &Field<Read<AnnotateConfig>>, diagnostics: &mut Diagnostics) {
+    if let (Some(keys), Some(span)) = (&annotate.value, &annotate.place.span)
+        && keys.every.is(&0)
+        && keys.on_detection.is(&false)
+    {
+        let message = "this table never stores a picture: set `every = 30` or `on_detection = true`";
+        diagnostics.absence(span.clone(), message, None);
+    }
+}
+
+fn source(source: &Field<Read<SourceConfig>>, diagnostics: &mut Diagnostics) {
+    match &source.value {
+        Some(SourceRead::V4l2(v4l2)) => {
+            let format = v4l2.format.value.map(|format| match format {
+                CameraFormat::Raw(format) => (format.name(), format.has_levels()),
+                CameraFormat::Mjpeg => ("mjpeg", false),
+            });
+            levels(&v4l2.levels, format, &v4l2.color_range, diagnostics);
+        }
+        Some(SourceRead::Command(command)) => {
+            raw_frames(command, source.place.span.clone(), diagnostics);
+            let format = command.format.value.map(|format| (format.name(), format.has_levels()));
+            levels(&command.levels, format, &command.color_range, diagnostics);
+        }
+        Some(SourceRead::Video(video)) => login(&video.login, &video.url, diagnostics),
+        Some(SourceRead::Rtsp(rtsp)) => {
+            let urls = [&rtsp.url, &rtsp.preview_url];
+            urls.iter().for_each(|url| login(&rtsp.login, url, diagnostics));
+            preview(&rtsp.url, &rtsp.preview_url, diagnostics);
+            certificate("rtsps", &urls, &rtsp.ca, &rtsp.fingerprint, &rtsp.insecure, diagnostics);
+        }
+        Some(SourceRead::Mjpeg(mjpeg)) => {
+            login(&mjpeg.login, &mjpeg.url, diagnostics);
+            certificate("https", &[&mjpeg.url], &mjpeg.ca, &mjpeg.fingerprint, &mjpeg.insecure, diagnostics);
+        }
+        Some(SourceRead::Snapshot(snapshot)) => {
+            login(&snapshot.login, &snapshot.url, diagnostics);
+            let Read::<SnapshotConfig> { url, ca, fingerprint, insecure, .. } = snapshot;
+            certificate("https", &[url], ca, fingerprint, insecure, diagnostics);
+        }
+        Some(SourceRead::Images(_) | SourceRead::Pattern(_)) | None => {}
+    }
+}
+
+/// Checks that `login` comes with a URL that has no user.
+fn login(login: &Field<PathBuf>, url: &Field<String>, diagnostics: &mut Diagnostics) {
+    let (Some(span), Some((text, _))) = (login.place.span.clone(), url.set()) else { return };
+    let (login, key) = (login.place.name(), url.place.name());
+    let authority = text.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
+    match authority {
+        None => diagnostics.error(span, format!("`{login}` requires a URL, and `{key}` is a file: remove `{login}`")),
+        Some(authority) if authority.contains('@') => {
+            diagnostics.error(span, format!("`{key}` contains a user already: remove it there, or remove `{login}`"));
+        }
+        Some(_) => {}
+    }
+}
+
+/// Checks that a preview is another stream than the model's.
+fn preview(url: &Field<String>, preview: &Field<String>, diagnostics: &mut Diagnostics) {
+    if let (Some((url, _)), Some((other, span))) = (url.set(), preview.set())
+        && url == other
+    {
+        let message = "`preview_url` is the same as `url`: remove it, or write the URL of another stream of the camera";
+        diagnostics.error(span, message);
+    }
+}
+
+/// Checks that the keys about a camera's certificate come with TLS, whose scheme is `secure`, in one of `urls`, and agree.
+fn certificate(
+    secure: &str,
+    urls: &[&Field<String>],
+    ca: &Field<PathBuf>,
+    fingerprint: &Field<Fingerprint>,
+    insecure: &Field<bool>,
+    diagnostics: &mut Diagnostics,
+) {
+    let scheme = |url: &&Field<String>| Some(url.set()?.0.split_once("://")?.0.to_ascii_lowercase());
+    let schemes: Vec<_> = urls.iter().filter_map(scheme).collect();
+    let is_plain = !schemes.is_empty() && !schemes.iter().any(|scheme| scheme == secure);
+    let (ca, fingerprint) = (&ca.place, &fingerprint.place);
+    let insecure = Some(&insecure.place).filter(|_| insecure.is(&true));
+    if is_plain {
+        return needs_tls([ca, fingerprint].into_iter().chain(insecure), secure, diagnostics);
+    }
+    if let Some(span) = fingerprint.span.clone().filter(|_| ca.is_set()) {
+        let message = "`fingerprint` accepts one certificate, regardless of its issuer: remove `ca`, or this key";
+        diagnostics.error(span, message);
+    }
+    if let Some(span) = insecure.and_then(|insecure| insecure.span.clone())
+        && let Some(other) = [fingerprint, ca].into_iter().find(|key| key.is_set())
+    {
+        let other = other.name();
+        let message = format!("`insecure` accepts any certificate, and `{other}` does not: remove one of them");
+        diagnostics.error(span, message);
+    }
+}
+
+/// Reports each of `keys` that the file has, because its URL has no TLS.
+fn needs_tls<'a>(keys: impl IntoIterator<Item = &'a Place>, secure: &str, diagnostics: &mut Diagnostics) {
+    for place in keys {
+        if let Some(span) = place.span.clone() {
+            let key = place.name();
+            let message = format!("`{key}` requires TLS, and `url` has none: use {secure}:// there, or remove `{key}`");
+            diagnostics.error(span, message);
+        }
+    }
+}
+
+/// Checks that raw frames, whose source is at `span`, have their shape, and that other containers have none.
+fn raw_frames(command: &Read<CommandConfig>, span: Option<Range<usize>>, diagnostics: &mut Diagnostics) {
+    let shape = [&command.format.place, &command.width.place, &command.height.place];
+    let pitches = command.pitches.place.span.clone().filter(|_| !command.pitches.is(&Vec::new()));
+    if command.container.is(&CommandContainer::Y4m) {
+        let levels = [&command.levels.place].into_iter();
+        let keys = shape.into_iter().chain(levels).filter_map(|key| Some((key, key.span.clone()?)));
+        for (key, span) in keys.chain(pitches.map(|span| (&command.pitches.place, span))) {
+            let path = &key.path;
+            let message = format!("`{path}` requires `container = \"raw\"`: Y4M carries it, so remove this key");
+            diagnostics.error(span, message);
+        }
+    } else if command.container.is(&CommandContainer::Raw) {
+        let missing = shape.into_iter().filter(|key| !key.is_set()).map(|key| format!("`{}`", key.name()));
+        let missing: Vec<_> = missing.collect();
+        if let Some(span) = span.filter(|_| !missing.is_empty()) {
+            let message = format!("raw frames need {}, because they carry no header", missing.join(" and "));
+            diagnostics.absence(span, message, None);
+        }
+        if let (Some(format), Some(width), Some(height)) =
+            (command.format.value, command.width.value, command.height.value)
+            && let Some((pitches, span)) = command.pitches.set().filter(|(pitches, _)| !pitches.is_empty())
+            && let Err(error) = FrameLayout::with_pitches(format, width, height, pitches, ColorDescription::default())
+        {
+            diagnostics.error(span, format!("invalid `{}`: {error}", command.pitches.place.path));
+        }
+    }
+}
+
+/// Checks that levels come with a format, of this name, that has them, and alone say what is black and white.
+fn levels(
+    levels: &Field<GreyLevels>,
+    format: Option<(&str, bool)>,
+    color_range: &Field<ColorRange>,
+    diagnostics: &mut Diagnostics,
+) {
+    let Place { path, span: Some(span), .. } = &levels.place else { return };
+    if let Some((format, false)) = format {
+        let message = format!(
+            "`{path}` requires `format` \"grey10\", \"grey12\" or \"grey16\", not \"{format}\": correct the format, or remove this key"
+        );
+        diagnostics.error(span.clone(), message);
+    }
+    if color_range.place.is_set() {
+        let message = format!("`{path}` says what is black and white: remove `color_range`, or this key");
+        diagnostics.error(span.clone(), message);
     }
 }
 
@@ -377,16 +314,16 @@ fn in_full(path: &Path) -> PathBuf {
 }
 
 /// Checks that no two enabled cameras use one device.
-fn same_device(cameras: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
+fn same_device(cameras: &[Read<CameraConfig>], diagnostics: &mut Diagnostics) {
     let mut seen: Vec<CameraName> = Vec::new();
-    for camera in cameras.iter().filter(|camera| camera.flag("enabled") != Some(false)) {
-        let source = camera.inner("source").filter(|source| source.is("type", "v4l2"));
-        let Some((device, span)) = source.and_then(|source| source.text("device")) else { continue };
-        let name = match camera_in(base, device) {
-            Ok(CameraName::Node(path)) => CameraName::Node(without_dots(&path)),
-            Ok(name) => name,
-            Err(_) => continue,
+    for camera in cameras.iter().filter(|camera| !camera.enabled.is(&false)) {
+        let Some(SourceRead::V4l2(v4l2)) = &camera.source.value else { continue };
+        let name = match v4l2.device.set() {
+            Some((CameraName::Node(path), span)) => (CameraName::Node(without_dots(path)), span),
+            Some((name, span)) => (name.clone(), span),
+            None => continue,
         };
+        let (name, span) = name;
         if seen.contains(&name) {
             let message = "another camera uses this device, and only one can open it: \
                            name another device, or set `enabled = false`";
@@ -397,22 +334,20 @@ fn same_device(cameras: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut D
 }
 
 fn cameras_of_sink(
-    sink: &PlacedTable<'_, '_>,
-    cameras: &[PlacedTable<'_, '_>],
+    sink: &Read<SinkConfig>,
+    cameras: &[Read<CameraConfig>],
     names: &Names<'_>,
     diagnostics: &mut Diagnostics,
 ) {
     let mut chosen = Vec::new();
-    for (name, span) in sink.texts("cameras") {
+    for (name, span) in sink.cameras.items() {
         chosen.push(name);
         names.refer(name, span, diagnostics);
     }
-    let Some((_, span)) = sink.text("when_full").filter(|(word, _)| *word == "block") else { return };
-    let ours = |camera: &&PlacedTable<'_, '_>| {
-        chosen.is_empty() || camera.text("name").is_some_and(|(name, _)| chosen.contains(&name))
-    };
-    let hurried = cameras.iter().filter(ours).find(|camera| camera.inner("source").is_some_and(|s| !waits(&s)));
-    if let Some((camera, _)) = hurried.and_then(|camera| camera.text("name")) {
+    let Some((WhenFull::Block, span)) = sink.when_full.set() else { return };
+    let ours = |name: &String| chosen.is_empty() || chosen.contains(&name);
+    let hurried = cameras.iter().filter(|camera| waits(camera) == Some(false));
+    if let Some(camera) = hurried.filter_map(|camera| camera.name.value.as_ref()).find(|name| ours(name)) {
         let message = format!(
             "\"block\" would delay camera \"{camera}\", whose source cannot wait: use \"drop_oldest\" or \"drop_newest\", \
              or exclude the camera with `cameras`"
@@ -421,44 +356,82 @@ fn cameras_of_sink(
     }
 }
 
-/// Checks that a frame that waits for others can share a run with them.
-fn waits_for_a_batch(model: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let Some((wait, span)) = model.text("batch_wait") else { return };
-    let takes_one = !model.has("max_batch") || model.number("max_batch") == Some(1);
-    if takes_one && parse_duration(wait).is_ok_and(|wait| !wait.is_zero()) {
-        let message = "`batch_wait` has a frame wait for others, but a run takes one: set `max_batch`, or remove this";
-        diagnostics.error(span, message);
+/// Whether the network sees what is sent to this broker, whose scheme without TLS is `plain`.
+fn is_in_clear(url: &str, plain: &str) -> bool {
+    split_broker(url)
+        .is_some_and(|(scheme, host, _)| scheme == plain && host != "localhost" && !host.parse().is_ok_and(is_loopback))
+}
+
+/// Warns of a login that the network sees; `secure` is the scheme with TLS.
+fn login_in_clear(login: &Field<PathBuf>, secure: &str, diagnostics: &mut Diagnostics) {
+    if let Some(span) = login.place.span.clone() {
+        diagnostics.warning(span, format!("user and password go over the network in clear: use {secure}:// in `url`"));
     }
 }
 
-/// Checks that `max_fps` does not skip what the source would wait with.
-fn skipped_frames(camera: &PlacedTable<'_, '_>, diagnostics: &mut Diagnostics) {
-    let Some(key) = camera.table.get("max_fps") else { return };
-    let is_known =
-        |source: &PlacedTable<'_, '_>| ["video", "command", "images"].iter().any(|kind| source.is("type", kind));
-    if camera.inner("source").is_some_and(|source| is_known(&source) && waits(&source)) {
-        let message = "`max_fps` would skip frames of a source that waits for the model: remove it, or give the source a rate (`fps`, \
-                       `pace = \"realtime\"`)";
-        diagnostics.error(key.span(), message);
+/// Checks that a certificate and its key come together.
+fn key_pair(certificate: &Place, key: &Place, diagnostics: &mut Diagnostics) {
+    for (one, other) in [(certificate, key), (key, certificate)] {
+        if let Some(span) = one.span.clone().filter(|_| !other.is_set()) {
+            let (one, other) = (one.name(), other.name());
+            diagnostics.error(span, format!("`{one}` requires `{other}`: set both or neither"));
+        }
     }
 }
 
-/// Returns whether the source waits, without losing frames, until the lane takes them. True also if its type is unknown.
-fn waits(source: &PlacedTable<'_, '_>) -> bool {
-    let kind = source.text("type").map_or("", |(name, _)| name);
-    is_lossless(kind, source.is("pace", "fastest"), source.has("fps"))
+/// Checks that certificates come with TLS and with their key, and warns of a password without TLS.
+fn mqtt_tls(mqtt: &Read<MqttSinkConfig>, diagnostics: &mut Diagnostics) {
+    let (ca, certificate, key) = (&mqtt.ca.place, &mqtt.certificate.place, &mqtt.key.place);
+    if let Some((url, _)) = mqtt.url.set() {
+        if url.starts_with("mqtt://") {
+            needs_tls([ca, certificate, key], "mqtts", diagnostics);
+        }
+        if is_in_clear(url, "mqtt") {
+            login_in_clear(&mqtt.login, "mqtts", diagnostics);
+        }
+    }
+    key_pair(certificate, key, diagnostics);
+}
+
+/// Checks that certificates come with their key, and warns of a password without TLS. Each server of a cluster gets the login.
+fn nats_tls(nats: &Read<NatsSinkConfig>, diagnostics: &mut Diagnostics) {
+    let (ca, certificate, key) = (&nats.ca.place, &nats.certificate.place, &nats.key.place);
+    // With one of these, the connection requires TLS whatever the URL says.
+    let requires_tls = ca.is_set() || certificate.is_set();
+    if !requires_tls && nats.url.items().any(|(url, _)| is_in_clear(url, "nats")) {
+        login_in_clear(&nats.login, "tls", diagnostics);
+    }
+    key_pair(certificate, key, diagnostics);
+}
+
+/// Checks that a NATS sink has a server, and a name for a stream that it creates.
+fn streams(nats: &Read<NatsSinkConfig>, diagnostics: &mut Diagnostics) {
+    if let Some((urls, span)) = nats.url.set()
+        && urls.is_empty()
+    {
+        diagnostics.error(span, "`url` names no server: write one, such as nats://localhost:4222");
+    }
+    if let Some((true, span)) = nats.create_stream.set()
+        && !nats.stream.place.is_set()
+    {
+        diagnostics.error(span, "`create_stream` requires the name of the stream: set `stream`");
+    }
 }
 
 /// Checks that `durable` sinks have a broker, and each a spool folder of its own.
-fn spools(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
+fn spools(sinks: &[Read<SinkConfig>], diagnostics: &mut Diagnostics) {
     let mut folders = Vec::new();
-    for sink in sinks.iter().filter(|sink| sink.flag("durable") == Some(true)) {
-        if let Some((kind @ ("stdout" | "file" | "unix"), span)) = sink.text("type") {
-            diagnostics.error(span, format!("`durable` requires a sink for a broker, not \"{kind}\": remove it"));
+    for sink in sinks.iter().filter(|sink| sink.durable.is(&true)) {
+        if let Some((kind, span)) = sink.kind.set()
+            && let SinkRead::Stdout | SinkRead::File(_) | SinkRead::Unix(_) = kind
+        {
+            let name = SinkKind::of(kind.clone()).name();
+            diagnostics.error(span, format!("`durable` requires a sink for a broker, not \"{name}\": remove it"));
         }
-        let Some((shown, span)) = sink.text("spool_directory") else { continue };
-        let folder = in_full(&resolve(base, shown));
+        let Some((path, span)) = sink.spool_directory.set() else { continue };
+        let folder = in_full(path);
         if folders.contains(&folder) {
+            let shown = path.display();
             let message = format!("another sink stores its messages in {shown} already: give each sink its own folder");
             diagnostics.error(span, message);
         }
@@ -466,28 +439,31 @@ fn spools(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnost
     }
 }
 
-/// Checks that no two sinks have the same output or the same name.
-fn same_outputs(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
-    let (mut names, mut targets): (Vec<&str>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
+/// Returns where a sink's messages go, with the place of the key that says so; `None` if such a key is invalid.
+fn target(kind: &Field<SinkRead>) -> Option<(SinkTarget, Range<usize>)> {
+    let read = kind.value.as_ref()?;
+    let span = match read {
+        SinkRead::Stdout => kind.place.span.clone()?,
+        SinkRead::File(file) => file.path.set()?.1,
+        SinkRead::Unix(unix) => unix.path.set()?.1,
+        SinkRead::Mqtt(mqtt) => mqtt.topic_prefix.value.as_ref().and(mqtt.url.set())?.1,
+        SinkRead::Nats(nats) => nats.subject.value.as_ref().and(nats.url.set())?.1,
+    };
+    Some((SinkTarget::of(&SinkKind::of(read.clone())), span))
+}
+
+/// Checks that no two sinks have the same output or the same name. Returns the outputs.
+fn same_outputs(sinks: &[Read<SinkConfig>], diagnostics: &mut Diagnostics) -> Vec<SinkTarget> {
+    let (mut names, mut targets): (Vec<String>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
     for sink in sinks {
-        let Some((kind, kind_span)) = sink.text("type") else { continue };
-        let text_or = |key, default: &str| sink.text(key).map_or(default, |(text, _)| text).to_owned();
-        let target = match kind {
-            "stdout" => Some((SinkTarget::Stdout, kind_span.clone())),
-            "mqtt" => sink.text("url").map(|(url, span)| {
-                (SinkTarget::Mqtt { url: url.to_owned(), topic_prefix: text_or("topic_prefix", "visiond") }, span)
-            }),
-            "nats" => sink.table.get("url").filter(|url| url.get_ref().as_array().is_some()).map(|url| {
-                let urls = sink.texts("url").map(|(url, _)| url.to_owned()).collect();
-                (SinkTarget::Nats { urls, subject: text_or("subject", "") }, url.span())
-            }),
-            _ => sink.text("path").map(|(path, span)| (SinkTarget::Path(in_full(&resolve(base, path))), span)),
-        };
+        let (Some(kind), Some(kind_span)) = (&sink.kind.value, sink.kind.place.span.clone()) else { continue };
         let mut taken = false;
-        if let Some((target, span)) = target {
+        if let Some((given, span)) = target(&sink.kind) {
+            let target =
+                if let SinkTarget::Path(path) = &given { SinkTarget::Path(in_full(path)) } else { given.clone() };
             taken = targets.contains(&target);
             if taken {
-                let message = match &target {
+                let message = match &given {
                     SinkTarget::Stdout => "writes to standard output already: remove one of them".to_owned(),
                     SinkTarget::Mqtt { .. } => "publishes the same topics to this broker: set another `topic_prefix`, \
                                                 or remove one of them"
@@ -495,24 +471,60 @@ fn same_outputs(sinks: &[PlacedTable<'_, '_>], base: &Path, diagnostics: &mut Di
                     SinkTarget::Nats { .. } => "publishes the same subjects to these servers: set another `subject`, \
                                                 or remove one of them"
                         .to_owned(),
-                    SinkTarget::Path(_) => {
-                        format!("uses the path {} already: give each sink its own", text_or("path", ""))
+                    SinkTarget::Path(path) => {
+                        format!("uses the path {} already: give each sink its own", path.display())
                     }
                 };
                 diagnostics.error(span, format!("another sink {message}"));
             }
             targets.push(target);
         }
-        let (name, span) = sink.text("name").unwrap_or((kind, kind_span));
+        let given = sink.name.set();
+        let name = given.as_ref().map_or_else(|| SinkKind::of(kind.clone()).name(), |(name, _)| name);
         // Two sinks of the same type and output are one error, reported above.
-        if names.contains(&name) && (sink.has("name") || !taken) {
-            let message = if sink.has("name") {
-                format!("two sinks have the name \"{name}\": give each its own name")
-            } else {
-                format!("another sink has the name \"{name}\" already: give this one a `name`")
+        if names.iter().any(|other| other == name) {
+            if let Some((name, span)) = &given {
+                let message = format!("two sinks have the name \"{name}\": give each its own name");
+                diagnostics.error(span.clone(), message);
+            } else if !taken {
+                let message = format!("another sink has the name \"{name}\" already: give this one a `name`");
+                diagnostics.error(kind_span, message);
+            }
+        }
+        names.push(name.to_owned());
+    }
+    targets
+}
+
+/// Checks `listen`: an address that is reachable from the network requires a token, no address may appear twice or include
+/// another one, and no sink may have the path of a socket.
+fn addresses(http: &Read<HttpConfig>, outputs: &[SinkTarget], diagnostics: &mut Diagnostics) {
+    let (mut seen, mut sockets): (Vec<SocketAddr>, Vec<PathBuf>) = (Vec::new(), Vec::new());
+    for (shown, span) in http.listen.items() {
+        let address = match shown {
+            Address::Tcp(address) => *address,
+            Address::Unix(path) => {
+                let socket = in_full(path);
+                if sockets.contains(&socket) {
+                    diagnostics.error(span, format!("{shown} is listed twice: remove one of them"));
+                } else if outputs.contains(&SinkTarget::Path(socket.clone())) {
+                    diagnostics.error(span, "a sink uses this path already: name another one here or there");
+                }
+                sockets.push(socket);
+                continue;
+            }
+        };
+        if let Some(other) = seen.iter().find(|other| address.port() != 0 && overlap(**other, address)) {
+            let message = match *other == address {
+                true => format!("{address} is listed twice: remove one of them"),
+                false => format!("{address} and {other} overlap: remove one of them, or set another port"),
             };
+            diagnostics.error(span.clone(), message);
+        }
+        seen.push(address);
+        if !is_loopback(address.ip()) && !http.token.place.is_set() {
+            let message = "this address is reachable from the network: set `http.token`, or listen on 127.0.0.1";
             diagnostics.error(span, message);
         }
-        names.push(name);
     }
 }

@@ -1,13 +1,13 @@
 //! Names of V4L2 cameras, for the key `device`, values of their controls, whose type only the camera knows, and levels of grey.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use toml::de::DeValue;
 use visiond_kernels::color::GreyLevels;
 
-use super::text::{resolve, resolve_without_home};
+use super::text::resolve_without_home;
 use super::{Refusal, filled, integer, list, quote, value, whole};
 use crate::schema::KeyKind;
 
@@ -103,16 +103,9 @@ pub fn camera() -> KeyKind<CameraName> {
     };
     value(DESCRIPTION, text, |item, context| {
         let text = filled(item)?;
-        resolve_without_home(context.base, text)?;
-        camera_in(context.base, text).map_err(|error| Refusal::Sentence(format!("is {error}")))
-    })
-}
-
-/// Parses `text` as in a file in the folder `base`.
-pub fn camera_in(base: &Path, text: &str) -> Result<CameraName, String> {
-    Ok(match text.parse()? {
-        CameraName::Node(path) => CameraName::Node(resolve(base, &path.to_string_lossy())),
-        name => name,
+        let path = resolve_without_home(context.base, text)?;
+        let name = text.parse().map_err(|error| Refusal::Sentence(format!("is {error}")))?;
+        Ok(if let CameraName::Node(_) = name { CameraName::Node(path) } else { name })
     })
 }
 
@@ -121,11 +114,12 @@ pub fn levels() -> KeyKind<GreyLevels> {
     let KeyKind { read, .. } = list(whole(0..=u16::MAX));
     let text = |levels: &GreyLevels| format!("{:?}", levels.ends());
     value("[low, high], each a whole number from 0 to 65535", text, move |item, context| {
-        item.get_ref().as_array().ok_or("")?;
+        let given = item.get_ref().as_array().ok_or("")?.len();
+        if given != 2 {
+            return Err(Refusal::Sentence(format!("must be two numbers, [low, high], not {given}")));
+        }
         let ends = read(item, context).ok_or(Refusal::Reported)?;
-        let [low, high] = ends[..] else {
-            return Err(Refusal::Sentence(format!("must be two numbers, [low, high], not {}", ends.len())));
-        };
+        let [low, high] = ends[..] else { return Err(Refusal::Reported) };
         GreyLevels::new(low, high)
             .ok_or_else(|| Refusal::Sentence(format!("must be [low, high] with low below high, not [{low}, {high}]")))
     })

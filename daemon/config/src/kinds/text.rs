@@ -63,19 +63,15 @@ fn file_path(description: &str, or_word: bool) -> KeyKind<PathBuf> {
     })
 }
 
-/// Resolves the path `text` against the folder `base`.
-pub fn resolve(base: &Path, text: &str) -> PathBuf {
-    // `join` keeps a leading `./`, which only makes paths in messages longer.
-    base.join(text.strip_prefix("./").filter(|rest| !rest.is_empty() && !base.as_os_str().is_empty()).unwrap_or(text))
-}
-
 /// Resolves the path `text` against the folder `base`; refuses `~`.
 pub(super) fn resolve_without_home(base: &Path, text: &str) -> Result<PathBuf, Refusal> {
     if text == "~" || text.starts_with("~/") {
         let sentence = "begins with `~`, which visiond does not expand: write the full path";
         return Err(Refusal::Sentence(sentence.to_owned()));
     }
-    Ok(resolve(base, text))
+    // `join` keeps a leading `./`, which only makes paths in messages longer.
+    let short = text.strip_prefix("./").filter(|rest| !rest.is_empty() && !base.as_os_str().is_empty());
+    Ok(base.join(short.unwrap_or(text)))
 }
 
 /// Returns the kind of paths and URLs. A relative path starts at the folder of the file.

@@ -13,7 +13,7 @@ use crate::kinds::{
     list, location, name, path, program, real, rtsp_url, size, text, whole, word,
 };
 use crate::table_macros::{section, union};
-use crate::tables::{Union, table, union_table};
+use crate::tables::{table, union_table};
 
 pub use crate::kinds::{CameraName, ControlValue, Fingerprint};
 
@@ -30,9 +30,9 @@ section! {
         /// cause "skipped". Without it, every frame. Only for sources that do not wait for the model.
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
         /// The source of its frames.
-        source: SourceConfig as union_table() => required(""),
+        source: SourceConfig as union_table() => required_part,
         /// Pictures with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no pictures.
-        annotate: Option<AnnotateConfig> as table() => optional(""),
+        annotate: Option<AnnotateConfig> as table() => optional_part,
     }
 }
 
@@ -83,13 +83,12 @@ impl Default for SourceConfig {
 impl SourceConfig {
     /// Whether the source waits for the lane, so that no frame of it may be dropped.
     pub fn is_lossless(&self) -> bool {
-        let (is_fastest, has_fps) = match self {
-            Self::Video(video) => (video.pace == Pace::Fastest, false),
-            Self::Command(command) => (command.pace == Pace::Fastest, false),
-            Self::Images(images) => (false, images.fps.is_some()),
-            Self::V4l2(_) | Self::Rtsp(_) | Self::Mjpeg(_) | Self::Snapshot(_) | Self::Pattern(_) => (false, false),
-        };
-        is_lossless(self.name(), is_fastest, has_fps)
+        match self {
+            Self::Video(video) => video.pace == Pace::Fastest,
+            Self::Command(command) => command.pace == Pace::Fastest,
+            Self::Images(images) => images.fps.is_none(),
+            Self::V4l2(_) | Self::Rtsp(_) | Self::Mjpeg(_) | Self::Snapshot(_) | Self::Pattern(_) => false,
+        }
     }
 
     /// Returns the stream that people watch, if it is another one than the model's.
@@ -98,16 +97,6 @@ impl SourceConfig {
             Self::Rtsp(rtsp) => rtsp.preview().map(Self::Rtsp),
             _ => None,
         }
-    }
-}
-
-/// Whether a source of this `type` waits for the lane; also true for an unknown type.
-pub fn is_lossless(kind: &str, is_fastest: bool, has_fps: bool) -> bool {
-    match kind {
-        "video" | "command" => is_fastest,
-        "images" => !has_fps,
-        "v4l2" | "rtsp" | "mjpeg" | "snapshot" | "pattern" => false,
-        _ => true,
     }
 }
 
