@@ -280,7 +280,7 @@ fn a_source_that_run_gives_up_check_reports_in_the_same_words_at_its_line() {
         ),
         ("type = \"video\"\nurl = \"empty\"", "cannot open the video empty: it is a folder; name a file in it"),
         (
-            "type = \"video\"\nurl = \"text\"\nffmpeg = \"no/ffmpeg\"",
+            "type = \"video\"\nurl = \"text\"\n[ffmpeg]\nprogram = \"no/ffmpeg\"",
             "the program no/ffprobe, which reads videos, is missing",
         ),
         ("type = \"video\"\nurl = \"rtsp://192.0.2.1/\"\nlogin = \"./text\"", "the login ./text must be one line"),
@@ -331,7 +331,7 @@ fn a_file_that_only_another_user_may_read_is_a_warning() {
     let private = folder.path().join("private");
     fs::create_dir(&private).unwrap();
     let program = "source = { type = \"command\", command = [\"./private/grab\"] }";
-    let video = "source = { type = \"video\", url = \"private/v.mp4\", ffmpeg = \"private/ffmpeg\" }";
+    let video = "source = { type = \"video\", url = \"private/v.mp4\" }\n[ffmpeg]\nprogram = \"private/ffmpeg\"";
     let picture = "source = { type = \"images\", path = \"v.jpg\" }";
     let text = format!(
         "[[model]]\nname = \"n\"\npath = \"private/n.onnx\"\n[[camera]]\nname = \"a\"\n{program}\n\

@@ -113,7 +113,7 @@ sleep 3600"#;
         }
         let camera = format!(
             "[[camera]]\nname = \"v\"\n[camera.source]\ntype = \"video\"\nurl = \"{dir}/film.mp4\"\n\
-             ffmpeg = \"{{tools}}/ffmpeg\"\n{more}"
+             [ffmpeg]\nprogram = \"{{tools}}/ffmpeg\"\n{more}"
         );
         let daemon = daemon(&camera, &format!("{REPORT}{}", script.replace("{dir}", dir)));
         let log = daemon.terminate().log.replace(dir, "DIR");

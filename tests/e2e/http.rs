@@ -317,10 +317,10 @@ fn secrets_appear_nowhere() {
     };
     let (login, token) = (file("login", "admin:hidden-by-login\n"), file("token", &format!("{TOKEN}\n")));
     let text = config(&format!("listen = [\"127.0.0.1:0\", \"unix:{{dir}}/http.sock\"]\ntoken = \"{token}\""));
-    let video = |name: &str, rest: &str| {
-        format!("[[camera]]\nname = \"{name}\"\nsource = {{ type = \"video\", ffmpeg = \"{{dir}}/ffmpeg\", {rest} }}\n")
-    };
-    let cameras = video("gate", "url = \"rtsp://admin:hidden-in-url@127.0.0.1:1/x\"")
+    let video =
+        |name: &str, rest: &str| format!("[[camera]]\nname = \"{name}\"\nsource = {{ type = \"video\", {rest} }}\n");
+    let cameras = "[ffmpeg]\nprogram = \"{dir}/ffmpeg\"\n".to_owned()
+        + &video("gate", "url = \"rtsp://admin:hidden-in-url@127.0.0.1:1/x\"")
         + &video("yard", &format!("url = \"rtsp://127.0.0.1:1/y\", login = \"{login}\""))
         + "[[camera]]\nname = \"tool\"\nsource = { type = \"command\", command = [\"{dir}/tool\", \"--password\", \"hidden-argument\"] }\n";
     let mut daemon = Daemon::start_with(&text.replacen("[[sink]]", &format!("{cameras}[[sink]]"), 1), |command| {

@@ -12,18 +12,20 @@ const SECRET: &str = "hush";
 
 /// Cameras with a secret in every place that a user might put one. `{tools}` has programs that print what they were given.
 const CAMERAS: &str = r#"
+[ffmpeg]
+program = "{tools}/ffmpeg"
 [[camera]]
 name = "user"
-source = { type = "video", url = "rtsp://admin:it's-hush@127.0.0.1:9/1", ffmpeg = "{tools}/ffmpeg" }
+source = { type = "video", url = "rtsp://admin:it's-hush@127.0.0.1:9/1" }
 [[camera]]
 name = "query"
-source = { type = "video", url = "http://127.0.0.1:9/a?user=x&pwd=hush&x=1&TOKEN=hush#api_key=hush", ffmpeg = "{tools}/ffmpeg" }
+source = { type = "video", url = "http://127.0.0.1:9/a?user=x&pwd=hush&x=1&TOKEN=hush#api_key=hush" }
 [[camera]]
 name = "arguments"
-source = { type = "video", url = "srt://127.0.0.1:9?passphrase=hush", ffmpeg = "{tools}/ffmpeg", input_args = ["-headers", "Authorization: Basic hush", "-cookies", "id=hush; path=/", "-user-agent", "x"] }
+source = { type = "video", url = "srt://127.0.0.1:9?passphrase=hush", input_args = ["-headers", "Authorization: Basic hush", "-cookies", "id=hush; path=/", "-user-agent", "x"] }
 [[camera]]
 name = "plays"
-source = { type = "video", url = "http://admin:hush@127.0.0.1:9/plays?token=hush", ffmpeg = "{tools}/ffmpeg", repeat = true }
+source = { type = "video", url = "http://admin:hush@127.0.0.1:9/plays?token=hush", repeat = true }
 [[camera]]
 name = "pipeline"
 source = { type = "command", command = ["{tools}/echo", "rtspsrc", "location=rtsp://admin:hush@[::1]:9/1", "user-id=admin", "user-pw=hush", "!", "fdsink"] }
@@ -106,7 +108,7 @@ fn no_secret_of_the_configuration_leaves_the_process() {
     everywhere();
     // What a reload says of it, a valid one and one with errors in the lines with secrets.
     let changed = whole.replace("x=1", "x=2").replace("user-id=admin", "user-id=other");
-    let wrong = changed.replace("ffmpeg = ", "ffmpg = ").replace("type = \"command\"", "type = \"comand\"");
+    let wrong = changed.replace("url = ", "ulr = ").replace("type = \"command\"", "type = \"comand\"");
     for (text, said) in [(&wrong, "rejected"), (&changed, "reload")] {
         let proposal = serde_json::json!({ "path": daemon.path("visiond.toml"), "text": visiond_tests::fill(text, daemon.folder.path()) });
         let json = ["Content-Type: application/json"];

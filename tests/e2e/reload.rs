@@ -9,15 +9,13 @@ use std::time::Duration;
 use serde_json::Value;
 use visiond_tests::{Daemon, Finished, root, wait_until_or_show};
 
-/// The tiny model costs nothing, so that no frame is lost for another reason than a reload. systemd gets a status only with a
-/// reload.
+/// The tiny model costs nothing, so that no frame is lost for another reason than a reload.
 const HEAD: &str = r#"
 [engine]
 backend = "rten"
 threads = 1
 
 [status]
-interval = "1h"
 log_interval = "0s"
 
 [[model]]
@@ -99,14 +97,15 @@ impl Managed {
     /// Reloads and waits for its end; returns the status that systemd gets then.
     fn reload(&mut self, config: &str) -> String {
         self.daemon.reconfigure(config);
+        self.end_of_reload()
+    }
+
+    /// Waits for the end of a reload; returns the first status after it.
+    fn end_of_reload(&mut self) -> String {
         let reloading = self.hear("RELOADING=1");
         assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
-        let begin = self.heard;
         self.hear("READY=1");
-        let said = self.said.lock().unwrap().clone();
-        // The status comes with it.
-        let status = said[begin..].iter().rfind(|said| said.starts_with("STATUS=")).cloned();
-        status.unwrap_or_else(|| self.hear("STATUS="))
+        self.hear("STATUS=")
     }
 
     fn messages(&self, camera: &str) -> Vec<Value> {
@@ -298,8 +297,7 @@ fn a_wrong_configuration_is_refused_with_its_reason_and_the_running_one_stays() 
     assert!(status.starts_with("STATUS=stays "), "all is well again: {status}");
     std::fs::remove_file(managed.daemon.path("visiond.toml")).unwrap();
     managed.daemon.signal(libc::SIGHUP);
-    managed.hear("RELOADING=1");
-    let status = managed.hear("STATUS=");
+    let status = managed.end_of_reload();
     assert!(status.contains("cannot be read"), "{status}");
     assert_eq!(managed.children(), children, "nothing was touched");
     let ended = managed.end();

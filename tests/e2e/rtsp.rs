@@ -142,8 +142,8 @@ fn a_camera_of_jpeg_gives_the_detections_of_the_same_pictures_and_needs_no_ffmpe
 
     let server = Server::start(&file, &["--fps", "2", "--jpeg-q", "128", "--at-end", "loop"]);
     let camera = format!(
-        "[[camera]]\nname = \"gate\"\nsource = {{ type = \"rtsp\", url = \"rtsp://127.0.0.1:{}/live\", timeout = \"5min\", \
-         ffmpeg = \"/nonexistent/ffmpeg\" }}\n",
+        "[[camera]]\nname = \"gate\"\nsource = {{ type = \"rtsp\", url = \"rtsp://127.0.0.1:{}/live\", timeout = \"5min\" }}\n\
+         [ffmpeg]\nprogram = \"/nonexistent/ffmpeg\"\n",
         server.port
     );
     let mut daemon = Daemon::start(&config("{model}", &camera));

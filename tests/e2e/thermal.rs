@@ -12,9 +12,6 @@ const CONFIG: &str = r#"
 backend = "rten"
 threads = 1
 
-[status]
-interval = "500 ms"
-
 [[model]]
 name = "nanodet"
 path = "{model}"

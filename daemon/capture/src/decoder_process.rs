@@ -36,9 +36,9 @@ pub fn spawn(program: &Path, config: &VideoConfig, label: &str, args: Vec<String
 pub fn spawn_fed(program: &Path, config: &RtspConfig, label: &str, args: Vec<String>) -> Result<Child, SourceError> {
     let mut command = Command::new(program);
     command.args(args);
-    let memory_bytes = Some(config.max_memory_bytes);
+    let memory_bytes = Some(config.ffmpeg.max_memory_bytes);
     let confinement =
-        can_confine(program, config.confined).then(|| Confinement { memory_bytes, ..Confinement::default() });
+        can_confine(program, config.ffmpeg.confined).then(|| Confinement { memory_bytes, ..Confinement::default() });
     let launch = Launch { label, is_fed: true, confinement, ..Launch::default() };
     Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))
 }
@@ -54,8 +54,8 @@ pub fn cannot_start(program: &Path, error: &io::Error) -> SourceError {
     let name = program.display();
     if error.kind() == io::ErrorKind::NotFound {
         SourceError::permanent(format!(
-            "the program {name}, which reads videos, is missing: install it (`apt install ffmpeg`) or set the source's key \
-             `ffmpeg` to its path"
+            "the program {name}, which reads videos, is missing: install it (`apt install ffmpeg`) or set `program` in \
+             `[ffmpeg]` to its path"
         ))
     } else {
         SourceError::transient(format!("cannot start {name}: {error}"))
@@ -80,7 +80,7 @@ pub fn is_stream(url: &str) -> bool {
 
 /// Returns what the decoder of `config` may use; `None`: what visiond may.
 fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
-    if !can_confine(program, config.confined) {
+    if !can_confine(program, config.ffmpeg.confined) {
         return None;
     }
     let VideoConfig { url, input_args, .. } = config;
@@ -106,7 +106,7 @@ fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
         },
         devices,
         // Drivers of GPUs reserve far more than they use.
-        memory_bytes: (!devices).then_some(config.max_memory_bytes),
+        memory_bytes: (!devices).then_some(config.ffmpeg.max_memory_bytes),
     })
 }
 
@@ -116,7 +116,9 @@ pub fn memory_remedy(max_memory_bytes: u64, lines: &[String]) -> String {
         return String::new();
     }
     let limit = format_size(max_memory_bytes);
-    format!("; it may use {limit} of memory: make the video smaller, or raise `max_memory_bytes` (`--input-memory`)")
+    format!(
+        "; it may use {limit} of memory: make the video smaller, or raise `max_memory_bytes` in `[ffmpeg]` (`--input-memory`)"
+    )
 }
 
 /// The files that `url` names: for a list of files, or a pattern, their folder. ffmpeg may have protocols and filters around them,
@@ -150,6 +152,8 @@ fn is_multicast_name(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use visiond_config::types::FfmpegConfig;
 
     use super::*;
 
@@ -221,7 +225,8 @@ mod tests {
 
     #[test]
     fn a_video_that_need_not_be_confined_is_not() {
-        let config = VideoConfig { confined: false, ..VideoConfig::default() };
+        let ffmpeg = FfmpegConfig { confined: false, ..FfmpegConfig::default() };
+        let config = VideoConfig { ffmpeg, ..VideoConfig::default() };
         assert_eq!(confinement(Path::new("ffmpeg"), &config), None);
     }
 }

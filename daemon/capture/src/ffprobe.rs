@@ -109,7 +109,7 @@ fn ask(config: &VideoConfig, demuxer: Option<&'static str>, label: &str, stop: &
     let input = input(&config.url);
     args.extend(["-i", &input]);
     let args = args.into_iter().map(str::to_owned).collect();
-    let mut child = decoder_process::spawn(&beside(&config.ffmpeg), config, label, args)?;
+    let mut child = decoder_process::spawn(&beside(&config.ffmpeg.program), config, label, args)?;
     let mut answer = vec![0; MAX_ANSWER_BYTES];
     match fill(&mut child, &mut answer, stop, config.timeout, "answer", || shown(&config.url)) {
         Err(ReadError::Ended(read)) => answer.truncate(read),
@@ -136,7 +136,7 @@ pub fn probe_start(
 ) -> Result<VideoInfo, ReadError> {
     let args = ["-v", "error", "-hide_banner", "-print_format", "json", "-show_program_version", "-show_format"];
     let args = args.into_iter().chain(["-show_streams", "-f", demuxer, "-i", "pipe:0"]).map(str::to_owned).collect();
-    let mut child = decoder_process::spawn_fed(&beside(&config.ffmpeg), config, label, args)?;
+    let mut child = decoder_process::spawn_fed(&beside(&config.ffmpeg.program), config, label, args)?;
     let mut input = child.take_input();
     let mut answer = vec![0; MAX_ANSWER_BYTES];
     let (read, status, lines) = thread::scope(|scope| {
@@ -161,7 +161,7 @@ pub fn probe_start(
     }
     let Some(status) = status else { return Err(unfinished(origin, stop)) };
     let wrong = |reason: &str| {
-        let remedy = decoder_process::memory_remedy(config.max_memory_bytes, &lines);
+        let remedy = decoder_process::memory_remedy(config.ffmpeg.max_memory_bytes, &lines);
         SourceError::transient(format!("cannot read the video of {origin}: {reason}{remedy}"))
     };
     if !status.success() {
@@ -262,7 +262,7 @@ fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     if let Err(error) = failed {
         return cannot_open(config, &error);
     }
-    let remedy = decoder_process::memory_remedy(config.max_memory_bytes, lines);
+    let remedy = decoder_process::memory_remedy(config.ffmpeg.max_memory_bytes, lines);
     SourceError::permanent(format!(
         "cannot read the video {url}: not a video, or damaged at its start ({said}){remedy}"
     ))

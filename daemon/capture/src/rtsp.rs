@@ -80,7 +80,7 @@ impl RtspSource {
         let login = check_login(config.login.as_deref());
         let preview = config.preview_url.as_deref().and_then(|url| check_url("preview_url", url));
         let address = check_url("url", &config.url);
-        let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
+        let programs = [ffprobe::beside(&config.ffmpeg.program), config.ffmpeg.program.clone()];
         let needed = if config.decoder == StreamDecoding::Nvdec { &[][..] } else { &programs[..] };
         let program = needed.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
         let program = program.map(|(program, (error, certainty))| SourceFault {

@@ -86,7 +86,7 @@ impl VideoSource {
             certainty: Certainty::of_reading(&error),
             error: ffprobe::cannot_open(config, &error),
         });
-        let programs = [ffprobe::beside(&config.ffmpeg), config.ffmpeg.clone()];
+        let programs = [ffprobe::beside(&config.ffmpeg.program), config.ffmpeg.program.clone()];
         let program = programs.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
         let program = program.map(|(program, (error, certainty))| SourceFault {
             key: "ffmpeg",
@@ -204,7 +204,7 @@ impl VideoSource {
     fn failure(&self, what: &str, lines: &[String]) -> SourceError {
         let url = &ffprobe::shown(&self.config.url);
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
-        let remedy = decoder_process::memory_remedy(self.config.max_memory_bytes, lines);
+        let remedy = decoder_process::memory_remedy(self.config.ffmpeg.max_memory_bytes, lines);
         let message = format!("cannot read on in the video {url}: {what}{said}{remedy}");
         if decoder_process::is_stream(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
@@ -306,7 +306,7 @@ fn may_burst(url: &str, info: &VideoInfo) -> bool {
 }
 
 fn spawn(config: &VideoConfig, info: &VideoInfo, is_live: bool, label: &str) -> Result<Child, SourceError> {
-    decoder_process::spawn(&config.ffmpeg, config, label, arguments(config, info, is_live))
+    decoder_process::spawn(&config.ffmpeg.program, config, label, arguments(config, info, is_live))
 }
 
 fn arguments(config: &VideoConfig, info: &VideoInfo, is_live: bool) -> Vec<String> {

@@ -212,8 +212,10 @@ mod tests {
             "[[model]]\nname = \"n\"\npath = \"gone.onnx\"\n\
              [[camera]]\nname = \"a\"\nsource = { type = \"v4l2\", device = \"no-device\" }\n\
              [[camera]]\nname = \"b\"\nsource = { type = \"command\", command = [\"no-such-program-here\"] }\n\
-             [[camera]]\nname = \"c\"\nsource = { type = \"video\", url = \"no.mp4\", ffmpeg = \"./no-ffmpeg\" }\n\
-             [[sink]]\ntype = \"file\"\npath = \"no-folder/out.jsonl\"\n",
+             [[camera]]\nname = \"c\"\nsource = { type = \"video\", url = \"no.mp4\" }\n\
+             [[camera]]\nname = \"d\"\nsource = { type = \"rtsp\", url = \"rtsp://192.0.2.1/\" }\n\
+             [[sink]]\ntype = \"file\"\npath = \"no-folder/out.jsonl\"\n\
+             [ffmpeg]\nprogram = \"./no-ffmpeg\"\n",
         );
         let place = format!("{}/", folder.path().display());
         let lines: Vec<_> =
@@ -229,15 +231,15 @@ mod tests {
             (9, error, "cannot start no-such-program-here: no such program; install it or set its path"),
             (12, error, "cannot open the video no.mp4: there is no such file"),
             (
-                12,
-                error,
-                "the program ffprobe, which reads videos, is missing: install it (`apt install ffmpeg`) or set the \
-                 source's key `ffmpeg` to its path",
-            ),
-            (
-                15,
+                18,
                 error,
                 "sink file: cannot write no-folder/out.jsonl: No such file or directory (os error 2); make its folder",
+            ),
+            (
+                20,
+                error,
+                "the program ffprobe, which reads videos, is missing: install it (`apt install ffmpeg`) or set `program` \
+                 in `[ffmpeg]` to its path",
             ),
         ];
         assert_eq!(lines, expected.map(|(line, severity, text)| (line, severity, text.to_owned())));

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use visiond_capture::images::pictures_in;
 use visiond_capture::source::{Next, SourceError};
 use visiond_capture::{Buffers, picture};
-use visiond_config::types::{BufferConfig, Pace, SourceConfig, VideoConfig};
+use visiond_config::types::{BufferConfig, FfmpegConfig, Pace, SourceConfig, VideoConfig};
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
 use visiond_system::exit::{Exit, ExitError};
@@ -162,8 +162,7 @@ impl MediaDecoder<'_> {
             url,
             pace: Pace::Fastest,
             max_frames,
-            confined: !unconfined,
-            max_memory_bytes: input_memory,
+            ffmpeg: FfmpegConfig { confined: !unconfined, max_memory_bytes: input_memory, ..FfmpegConfig::default() },
             ..VideoConfig::default()
         };
         let mut source = match visiond_capture::open(&SourceConfig::Video(video), &name, self.buffers) {

@@ -98,6 +98,8 @@ impl Diagnostics {
             Class::Absence | Class::Warning => broken.is_empty(),
         });
         self.problems.sort_by_key(|problem| (problem.span.start, problem.severity()));
+        // What one key does to several cameras is one problem.
+        self.problems.dedup_by(|a, b| a.span == b.span && a.message == b.message);
         // The whole text: an option in one line may announce the secret in the next one.
         let shown = redact_in_place(text);
         let shown: Vec<&str> = shown.split('\n').collect();

@@ -56,7 +56,8 @@ impl ConfigDiff {
     /// Compares two configurations. The caller adds changes that the files do not show, such as a new file of a model.
     pub fn between(old: &Config, new: &Config) -> Self {
         // Without `..`, so that a new table does not compile until it is compared.
-        let Config { log, device, engine, buffers, status, http, models: _, cameras: _, sinks: _ } = old;
+        // `[ffmpeg]` is part of each camera whose source uses it.
+        let Config { log, device, engine, buffers, ffmpeg: _, status, http, models: _, cameras: _, sinks: _ } = old;
         let mut changes = Self::default();
         // Settings that a model is loaded and run with: all but the limits of a trial.
         let EngineConfig { canary_timeout, load_timeout, load_memory_bytes, .. } = new.engine;
@@ -257,7 +258,7 @@ mod tests {
             "sink stdout added, sink unix removed"
         );
         let top = |table: &str| described("\n", &format!("\n{table}\n"));
-        assert_eq!(top("[log]\nlevel = \"debug\"\n[status]\ninterval = \"2s\""), "[log] changed, [status] changed");
+        assert_eq!(top("[log]\nlevel = \"debug\"\n[status]\nlog_interval = \"2s\""), "[log] changed, [status] changed");
         assert_eq!(top("[engine]\nthreads = 2"), "model objects loaded again");
         for limit in ["canary_timeout = \"2s\"", "load_timeout = \"2s\"", "load_memory_bytes = \"1 GiB\""] {
             assert_eq!(top(&format!("[engine]\n{limit}")), "[engine] changed");
@@ -309,7 +310,6 @@ mod tests {
                 ("keep_alive", "\"1s\"", "\"2s\""),
                 ("topic_prefix", "\"a\"", "\"b\""),
                 ("qos_detections", "1", "2"),
-                ("qos_state", "1", "2"),
                 ("retain", "false", "true"),
                 ("message_expiry", "\"1s\"", "\"2s\""),
                 ("state_interval", "\"1s\"", "\"2s\""),

@@ -30,7 +30,7 @@ use toml::de::DeTable;
 use diagnostics::{Diagnostic, Diagnostics, Severity};
 use schema::Context;
 use tables::{Part, Section, TableReader, Union};
-use types::{CameraConfig, Config, ModelConfig, SinkConfig};
+use types::{CameraConfig, Config, ModelConfig, SinkConfig, SourceConfig};
 
 pub use diagnostics::ConfigErrors;
 pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
@@ -145,6 +145,13 @@ impl<'i> Document<'i> {
             return None;
         }
         let mut config = Config::of(read);
+        for camera in &mut config.cameras {
+            match &mut camera.source {
+                SourceConfig::Rtsp(rtsp) => rtsp.ffmpeg.clone_from(&config.ffmpeg),
+                SourceConfig::Video(video) => video.ffmpeg.clone_from(&config.ffmpeg),
+                _ => {}
+            }
+        }
         for SinkConfig { name, kind, .. } in &mut config.sinks {
             if name.is_empty() {
                 Union::name(kind).clone_into(name);

@@ -26,6 +26,7 @@
 //! - `required_part`: the file is rejected.
 //! - `optional_part`: `None`.
 //! - `flatten`: for a [`union!`] whose `type` and keys are in this table.
+//! - `inherited`: it is no key of this table. [`Document::config`](super::Document::config) copies it from another one.
 
 /// Declares a table of the file. See the module's documentation.
 macro_rules! section {
@@ -69,12 +70,13 @@ macro_rules! section {
 
         impl $crate::tables::Section for $name {
             fn keys() -> Vec<$crate::schema::Key> {
-                vec![$($crate::schema::Key {
+                let keys = [$(section!(@key $presence $crate::schema::Key {
                     name: section!(@name $field $($key)?),
                     doc: $crate::schema::plain(concat!($($field_doc, "\n"),+)),
                     shape: section!(@shape $presence $kind, $ty),
                     presence: section!(@presence $presence $kind, $ty, $($arg)?),
-                }),+]
+                })),+];
+                keys.into_iter().flatten().collect()
             }
 
             fn read(table: &mut $crate::tables::TableReader<'_, '_>) -> $crate::tables::Read<Self> {
@@ -95,6 +97,9 @@ macro_rules! section {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $key:literal) => { $key };
 
+    (@key inherited $key:expr) => { None };
+    (@key $presence:ident $key:expr) => { Some($key) };
+
     (@absent default $value:expr) => { $value };
     (@absent derived $value:expr) => { $value.1 };
     (@absent $presence:ident $($example:expr)?) => { Default::default() };
@@ -102,6 +107,7 @@ macro_rules! section {
     (@field optional $ty:ty) => { $crate::tables::Field<<$ty as IntoIterator>::Item> };
     (@field default $ty:ty) => { $crate::tables::Field<$ty> };
     (@field derived $ty:ty) => { $crate::tables::Field<$ty> };
+    (@field inherited $ty:ty) => { () };
     (@field required $ty:ty) => { $crate::tables::Field<$ty> };
     (@field $part:ident $ty:ty) => { $crate::tables::Field<$crate::tables::Read<$ty>> };
 
@@ -109,6 +115,10 @@ macro_rules! section {
     (@of default $field:expr, $value:expr) => { $field.value.unwrap_or_else(|| $value) };
     (@of derived $field:expr, $value:expr) => { $field.value.unwrap_or_else(|| $value.1) };
     (@of required $field:expr, $example:expr) => { $field.value.unwrap_or_default() };
+    (@of inherited $field:expr,) => {{
+        let () = $field;
+        Default::default()
+    }};
     (@of $part:ident $field:expr,) => { $field.value.map_or_else(Default::default, $crate::tables::Part::of) };
 
     (@shape flatten $kind:expr, $ty:ty) => {
@@ -149,6 +159,7 @@ macro_rules! section {
     (@read required_part $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => {
         $table.required($name, $doc, &section!(@kind required_part $kind, $ty))
     };
+    (@read inherited $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => { () };
     (@read flatten $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => { $table.union::<$ty>() };
     (@read $optional:ident $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
         $table.optional($name, $doc, &section!(@kind $optional $kind, $ty))
@@ -160,6 +171,7 @@ macro_rules! section {
     (@write optional_part $entries:ident, $name:expr, $kind:expr, $value:expr) => {
         section!(@write optional $entries, $name, $kind, $value)
     };
+    (@write inherited $entries:ident, $name:expr, $kind:expr, $value:expr) => {};
     (@write flatten $entries:ident, $name:expr, $kind:expr, $value:expr) => {
         $entries.extend($crate::tables::write_union($value))
     };

@@ -13,6 +13,15 @@ use super::schema::{Context, Entries, Item, Key, KeyKind, Shape, Variant, Writte
 /// The description of the key `type`.
 pub const TYPE_DOC: &str = "The type, which decides the other keys.";
 
+/// Keys of the version before this one, and what to do about them. The next version forgets them.
+const REMOVED: [(&str, &str); 5] = [
+    ("status.interval", "remove it, the status line comes each second; `log_interval` is the interval in the log"),
+    ("sink.qos_state", "remove it, availability, state and snapshots have QoS 1"),
+    ("camera.source.ffmpeg", "set `program` in `[ffmpeg]`, for all cameras"),
+    ("camera.source.confined", "set `confined` in `[ffmpeg]`, for all cameras"),
+    ("camera.source.max_memory_bytes", "set `max_memory_bytes` in `[ffmpeg]`, for all cameras"),
+];
+
 /// A part of the file: a table, a `type` with its keys, or any number of tables.
 pub trait Part: Default {
     /// The same with the place of each key, as the checks across tables require it.
@@ -206,6 +215,11 @@ impl<'a, 'i> TableReader<'a, 'i> {
         }
         for key in self.table.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
+            let path = join(&self.path, name);
+            if let Some((_, remedy)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
+                self.diagnostics.error(key.span(), format!("there is no key `{path}` any more: {remedy}"));
+                continue;
+            }
             let has = |variant: &&Variant| variant.keys.iter().any(|key| key.name == name.as_ref());
             let remedy = match nearest(name, self.known.iter().copied()) {
                 _ if self.variants.iter().any(|variant| has(&variant)) => {
@@ -217,7 +231,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
                 None if self.path.is_empty() => format!("the tables of the file are {}", self.known.join(", ")),
                 None => format!("the keys of `{}` are {}", self.path, self.known.join(", ")),
             };
-            let path = visiond_system::logging::escape(&join(&self.path, name));
+            let path = visiond_system::logging::escape(&path);
             self.diagnostics.error(key.span(), format!("unknown key `{path}`: {remedy}"));
         }
     }

@@ -27,7 +27,7 @@ level = "loud"
 backnd = "auto"
 threads = -1
 [status]
-interval = 5
+log_interval = 5
 [[model]]
 name = "nano det"
 path = 5
@@ -56,10 +56,10 @@ visiond.toml:5:11: `engine.threads` must be a whole number from 0 to 1024, not -
      5 | threads = -1
        |           ^^
        = CPU threads of one inference; 0 uses every core. Fewer leave room for decoding and other programs (default 0)
-visiond.toml:7:12: `status.interval` must be a duration from "100 ms" to "1 h", not 5: write the unit, "5 s" or "5 ms"
-     7 | interval = 5
-       |            ^
-       = Interval of the status line on the terminal and in systemd (default "1 s")
+visiond.toml:7:16: `status.log_interval` must be 0 or a duration from "1 s" to "1 d", not 5: write the unit, "5 s" or "5 ms"
+     7 | log_interval = 5
+       |                ^
+       = Interval of the status line in the log; 0: never. The terminal and systemd get one each second (default "1 min")
 visiond.toml:9:8: `model.name` must be a name of 1 to 64 letters (a-z, A-Z), digits, - and _, not "nano det": write "nano-det"
      9 | name = "nano det"
        |        ^^^^^^^^^^
@@ -147,7 +147,7 @@ fn amounts_are_accepted_from_the_documented_least_to_the_documented_most() {
         (sink("nats", "url = [\"nats://b\"]\nstream_max_bytes"), MIB, 1 << 50, true, "B"),
         (sink("file", "path = \"p\"\nrotate_bytes"), 4096, 1 << 40, true, "B"),
         (sink("unix", "path = \"p\"\nreader_buffer_bytes"), 4096, 1 << 30, false, "B"),
-        ("[status]\ninterval".to_owned(), 100, HOUR_MS, false, "ms"),
+        ("[engine]\ncanary_timeout".to_owned(), 1, HOUR_MS, false, "ms"),
         (TIMEOUT.to_owned(), 100, HOUR_MS, false, "ms"),
     ] {
         let is_refused = |value: u64| {
@@ -160,6 +160,47 @@ fn amounts_are_accepted_from_the_documented_least_to_the_documented_most() {
         assert!(is_refused(least - 1) && is_refused(most + 1), "{start}");
         assert_eq!(is_refused(0), !is_zero_accepted, "{start}");
     }
+}
+
+#[test]
+fn a_key_that_was_removed_says_what_takes_its_place() {
+    let text = "[status]\ninterval = \"1 s\"\n[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://h\"\nqos_state = 1\n[[camera]]\nname = \"a\"\n\
+                source = { type = \"rtsp\", url = \"rtsp://h/1\", ffmpeg = \"f\", confined = false, max_memory_bytes = \"1 GiB\" }\n";
+    let found = sentences(&format!("{MODEL}{text}"));
+    for words in [
+        "5:1 there is no key `status.interval` any more: remove it, the status line comes each second",
+        "9:1 there is no key `sink.qos_state` any more: remove it, availability, state and snapshots have QoS 1",
+        "there is no key `camera.source.ffmpeg` any more: set `program` in `[ffmpeg]`",
+        "there is no key `camera.source.confined` any more: set `confined` in `[ffmpeg]`",
+        "there is no key `camera.source.max_memory_bytes` any more: set `max_memory_bytes` in `[ffmpeg]`",
+    ] {
+        assert!(found.iter().any(|found| found.contains(words)), "{words}: {found:#?}");
+    }
+    assert_eq!(found.len(), 5, "{found:#?}");
+}
+
+#[test]
+fn ffmpeg_is_the_same_for_every_camera_and_a_change_opens_those_that_use_it_again() {
+    let text = |program: &str| {
+        format!(
+            "[ffmpeg]\nprogram = \"{program}\"\nconfined = false\nmax_memory_bytes = \"2 GiB\"\n{MODEL}\
+             [[camera]]\nname = \"a\"\nsource = {{ type = \"rtsp\", url = \"rtsp://h/1\", preview_url = \"rtsp://h/2\" }}\n\
+             [[camera]]\nname = \"b\"\nsource = {{ type = \"video\", url = \"v.mp4\" }}\n\
+             [[camera]]\nname = \"c\"\nsource = {{ type = \"pattern\" }}\n"
+        )
+    };
+    let config = |program: &str| Config::parse(&text(program), Path::new("v.toml")).unwrap();
+    let one = config("one");
+    let [SourceConfig::Rtsp(rtsp), SourceConfig::Video(video), _] = [0, 1, 2].map(|i| &one.cameras[i].source) else {
+        panic!("an RTSP camera and a video")
+    };
+    let Some(SourceConfig::Rtsp(preview)) = one.cameras[0].source.preview() else { panic!("a preview") };
+    for ffmpeg in [&rtsp.ffmpeg, &video.ffmpeg, &preview.ffmpeg] {
+        assert_eq!(ffmpeg, &one.ffmpeg);
+    }
+    assert_eq!((one.ffmpeg.confined, one.ffmpeg.max_memory_bytes), (false, 2 << 30));
+    let changes = diff::ConfigDiff::between(&one, &config("two"));
+    assert_eq!(changes.to_string(), "camera a opened again, camera b opened again");
 }
 
 #[test]
@@ -186,8 +227,8 @@ fn values_of_the_wrong_kind_say_what_to_write() {
 [engine]
 threads = "4"
 onnxruntime_library = "~/lib.so"
+load_timeout = "5 sec."
 [status]
-interval = "5 sec."
 log_interval = "90 S"
 [[model]]
 name = "n"
@@ -213,7 +254,7 @@ reader_buffer_bytes = 4096
         [
             "3:11 `engine.threads` must be a whole number from 0 to 1024, not \"4\": remove the quotes",
             "4:23 `engine.onnxruntime_library` begins with `~`, which visiond does not expand: write the full path",
-            "6:12 `status.interval` must be a duration from \"100 ms\" to \"1 h\", not \"5 sec.\"",
+            "5:16 `engine.load_timeout` must be a duration from \"1 s\" to \"1 h\", not \"5 sec.\"",
             "7:16 `status.log_interval` must be 0 or a duration from \"1 s\" to \"1 d\", not \"90 S\": write s, not S",
             "10:8 `model.path` must be a path, not \"\"",
             "11:19 `model.score_threshold` must be a number from 0 to 1, not \"50 %\": write 50 % as 0.5",
@@ -642,16 +683,14 @@ fn a_full_queue_may_hold_up_what_waits() {
 fn paths_are_relative_to_the_file() {
     let text = "[engine]\nonnxruntime_library = \"lib/x.so\"\n[[model]]\nname = \"n\"\npath = \"./n.onnx\"\n\
                 [[camera]]\nname = \"a\"\nsource = { type = \"video\", url = \"v.mp4\" }\n\
-                [[camera]]\nname = \"b\"\nsource = { type = \"video\", url = \"rtsp://x/y\", ffmpeg = \"bin/ffmpeg\" }\n\
+                [[camera]]\nname = \"b\"\nsource = { type = \"video\", url = \"rtsp://x/y\" }\n[ffmpeg]\nprogram = \"bin/ffmpeg\"\n\
                 [[camera]]\nname = \"c\"\nsource = { type = \"command\", command = [\"./gen\", \"./x\"] }\n\
                 [[sink]]\ntype = \"file\"\npath = \"/abs\"\n";
     let config = Config::parse(text, Path::new("/etc/v/visiond.toml")).unwrap();
     assert_eq!(config.engine.onnxruntime_library.as_deref(), Some(Path::new("/etc/v/lib/x.so")));
     assert_eq!(config.models[0].path, Path::new("/etc/v/n.onnx"));
     let written = config.to_toml();
-    for part in
-        ["\"/etc/v/v.mp4\"", "\"ffmpeg\"", "\"rtsp://x/y\"", "\"/etc/v/bin/ffmpeg\"", "[\"/etc/v/gen\", \"./x\"]"]
-    {
+    for part in ["\"/etc/v/v.mp4\"", "\"rtsp://x/y\"", "\"/etc/v/bin/ffmpeg\"", "[\"/etc/v/gen\", \"./x\"]"] {
         assert!(written.contains(part), "{part} in {written}");
     }
     assert_eq!(config.sinks[0].name, "file");

@@ -43,6 +43,7 @@ macro_rules! words {
 
 mod camera;
 mod device;
+mod ffmpeg;
 mod http;
 mod mqtt;
 mod nats;
@@ -50,6 +51,7 @@ mod sink;
 
 pub use camera::*;
 pub use device::*;
+pub use ffmpeg::*;
 pub use http::*;
 pub use mqtt::*;
 pub use nats::*;
@@ -66,6 +68,8 @@ section! {
         engine: EngineConfig as table() => part,
         /// The memory of frames. visiond allocates it when it opens a camera and keeps it until it closes the camera.
         buffers: BufferConfig as table() => part,
+        /// The ffmpeg and ffprobe that decode the sources "video" and "rtsp".
+        ffmpeg: FfmpegConfig as table() => part,
         /// How often the daemon reports rates and latencies.
         status: StatusConfig as table() => part,
         /// The live page, the API and the metrics.
@@ -173,9 +177,7 @@ section! {
 section! {
     /// The table `[status]`.
     pub struct StatusConfig {
-        /// Interval of the status line on the terminal and in systemd.
-        interval: Duration as duration(100 * MS..=HOUR) => default(SECOND),
-        /// Interval of the status line in the log; 0: never.
+        /// Interval of the status line in the log; 0: never. The terminal and systemd get one each second.
         log_interval: Duration as duration_or_zero(SECOND..=DAY) => default(60 * SECOND),
     }
 }

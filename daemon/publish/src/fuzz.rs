@@ -37,9 +37,8 @@ pub fn mqtt(script: &[u8]) {
     let Some((choice, script)) = script.split_first() else { return };
     let protocol = if choice & 1 == 0 { "5" } else { "3.1.1" };
     let options = format!(
-        "protocol = \"{protocol}\"\nqos_detections = {}\nqos_state = {}\nhome_assistant = {}",
+        "protocol = \"{protocol}\"\nqos_detections = {}\nhome_assistant = {}",
         (choice >> 1 & 3).min(2),
-        (choice >> 3 & 3).min(2),
         choice & 0x20 == 0
     );
     face("mqtt", "mqtt://ADDRESS", &options, script, |sink, context| match &sink.kind {

@@ -20,7 +20,7 @@ use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_system::credentials::Login;
 
 use self::cameras::RetainedCameras;
-use self::codec::{Connect, JSON, Publish, SessionRefusal, WillDelivery};
+use self::codec::{Connect, JSON, Publish, STATE_QOS, SessionRefusal, WillDelivery};
 use self::connect::NoSession;
 use self::session::{MqttSession, SessionEvent, refused};
 use self::topics::Topics;
@@ -235,7 +235,7 @@ impl MqttClient {
     }
 
     fn availability(&self, text: &'static str) -> Publish {
-        Publish::retained(self.topics.availability(), Bytes::from_static(text.as_bytes()), self.config.qos_state, None)
+        Publish::retained(self.topics.availability(), Bytes::from_static(text.as_bytes()), STATE_QOS, None)
     }
 
     fn detections(&self, message: &QueuedMessage) -> Publish {
@@ -421,7 +421,7 @@ mod tests {
             (proof, &proof.replace("certificate = \"a\"", "certificate = \"b\""), true),
             (proof, &proof.replace("key = \"a\"", "key = \"b\""), true),
             (PLAIN, "url = \"mqtt://a\"\nqos_detections = 2\nretain = true\nmessage_expiry = \"1s\"", false),
-            (PLAIN, "url = \"mqtt://a\"\nqos_state = 2\nstate_interval = \"2s\"\noccupancy_hold = \"2s\"", false),
+            (PLAIN, "url = \"mqtt://a\"\nstate_interval = \"2s\"\noccupancy_hold = \"2s\"", false),
             (PLAIN, "url = \"mqtt://a\"\nsnapshot_interval = \"2s\"\nsnapshot_overlay = false", false),
             (PLAIN, "url = \"mqtt://a\"\nhome_assistant = true\ncount_labels = [\"a\"]", false),
         ] {

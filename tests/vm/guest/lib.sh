@@ -76,7 +76,7 @@ write_config() {
   local file=$1 camera
   shift
   {
-    printf '[status]\ninterval = "1 s"\nlog_interval = "1 s"\n\n'
+    printf '[status]\nlog_interval = "1 s"\n\n'
     printf '[[model]]\nname = "bars"\npath = "/opt/tiny.onnx"\ncard = "/opt/tiny.toml"\n'
     for camera in "$@"; do
       printf '\n[[camera]]\nname = "%s"\n[camera.source]\ntype = "v4l2"\ndevice = "%s"\n' "${camera%%=*}" "${camera#*=}"

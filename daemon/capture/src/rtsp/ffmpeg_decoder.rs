@@ -81,7 +81,7 @@ impl FfmpegDecoder {
         let frames = PipeFrames::new(layout, buffers, Pace::Realtime)?;
         let mut args = arguments(demuxer);
         args.extend(output.arguments(&info));
-        let mut child = decoder_process::spawn_fed(&config.ffmpeg, config, &label, args)?;
+        let mut child = decoder_process::spawn_fed(&config.ffmpeg.program, config, &label, args)?;
         let times = Mutex::new(PendingTimes::new(info.held_back));
         let feed = Arc::new(Feed { is_over: AtomicBool::new(false), times });
         let feeder = child.take_input().map(|input| {
@@ -147,7 +147,7 @@ impl FfmpegDecoder {
             _ => {
                 let how = status.map_or("closed its output and did not exit".to_owned(), child_process::how_it_ended);
                 let said = lines.last().map(|line| format!(": {line}")).unwrap_or_default();
-                let remedy = decoder_process::memory_remedy(self.stream.config.max_memory_bytes, &lines);
+                let remedy = decoder_process::memory_remedy(self.stream.config.ffmpeg.max_memory_bytes, &lines);
                 let frames = self.decoded;
                 DecoderEnd::Failed(self.stream.undecodable(format!("ffmpeg {how} after {frames} frames{said}{remedy}")))
             }

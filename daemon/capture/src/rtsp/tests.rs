@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use visiond_config::types::{DamagedFrames, RtspTransport, VideoPixels};
+use visiond_config::types::{DamagedFrames, FfmpegConfig, RtspTransport, VideoPixels};
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
@@ -104,9 +104,7 @@ pub(crate) fn config(url: &str) -> RtspConfig {
         key_frames_only: false,
         damaged: DamagedFrames::Drop,
         decoder: StreamDecoding::Auto,
-        ffmpeg: PathBuf::from("ffmpeg"),
-        confined: true,
-        max_memory_bytes: 1 << 30,
+        ffmpeg: FfmpegConfig::default(),
         pixels: VideoPixels::Bgr,
         color_matrix: None,
         color_range: None,
@@ -262,7 +260,10 @@ fn jpeg_is_decoded_here_as_the_same_pictures_from_a_file() {
         let (file, expected) = jpeg_stream(&folder, size, sampling);
         let server = Server::start(&[&file], &["--fps", "100", "--at-end", "close", "--jpeg-q", q]);
         // No program is needed.
-        let config = RtspConfig { ffmpeg: PathBuf::from("/nonexistent/ffmpeg"), ..config(&server.url()) };
+        let config = RtspConfig {
+            ffmpeg: FfmpegConfig { program: "/nonexistent/ffmpeg".into(), ..FfmpegConfig::default() },
+            ..config(&server.url())
+        };
         let (frames, lost, error) = read_all(&config);
         assert_eq!(lost, 0, "{size}");
         assert!(error.ends_with("the camera closed the connection"), "{error}");
@@ -840,7 +841,8 @@ fn it_stops_while_it_waits_and_tears_the_session_down() {
 #[test]
 fn check_knows_what_opening_would_refuse() {
     let login = Some(PathBuf::from("/nonexistent/login"));
-    let (preview_url, ffmpeg) = (Some("rtsp://:554/2".to_owned()), PathBuf::from("/nonexistent/ffmpeg"));
+    let preview_url = Some("rtsp://:554/2".to_owned());
+    let ffmpeg = FfmpegConfig { program: "/nonexistent/ffmpeg".into(), ..FfmpegConfig::default() };
     let wrong = RtspConfig { login, preview_url, ffmpeg, ..config("rtsp://:554/") };
     let keys: Vec<_> = RtspSource::check(&wrong).iter().map(|fault| fault.key).collect();
     assert_eq!(keys, ["login", "url", "preview_url", "ffmpeg"]);

@@ -8,7 +8,7 @@ use std::{env, fs, process};
 
 use tempfile::TempDir;
 use visiond_config::types::{
-    CommandConfig, CommandContainer, ImagesConfig, Pace, PatternConfig, VideoConfig, VideoPixels,
+    CommandConfig, CommandContainer, FfmpegConfig, ImagesConfig, Pace, PatternConfig, VideoConfig, VideoPixels,
 };
 use visiond_kernels::color::ColorMatrix;
 use visiond_kernels::frame::PixelFormat;
@@ -147,10 +147,8 @@ fn sources(folder: &TempDir) -> Vec<SourceConfig> {
             pace: Pace::Realtime,
             repeat: false,
             max_frames: None,
-            ffmpeg: "ffmpeg".into(),
             input_args: Vec::new(),
-            confined: true,
-            max_memory_bytes: 1 << 30,
+            ffmpeg: FfmpegConfig::default(),
             pixels: VideoPixels::Bgr,
             color_matrix: None,
             color_range: None,

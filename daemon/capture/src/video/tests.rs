@@ -3,12 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 
 use tempfile::TempDir;
-use visiond_config::types::VideoPixels;
+use visiond_config::types::{FfmpegConfig, VideoPixels};
 use visiond_flow::clock::SystemClock;
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_kernels::color::{ColorMatrix, ColorRange};
@@ -39,10 +38,8 @@ fn config(url: &str) -> VideoConfig {
         pace: Pace::Fastest,
         repeat: false,
         max_frames: None,
-        ffmpeg: PathBuf::from("ffmpeg"),
         input_args: Vec::new(),
-        confined: true,
-        max_memory_bytes: 1 << 30,
+        ffmpeg: FfmpegConfig::default(),
         pixels: VideoPixels::Bgr,
         color_matrix: None,
         color_range: None,
@@ -260,7 +257,10 @@ fn what_is_no_video_gets_a_sentence_and_no_second_try() {
     let silent = error(&config(&sound));
     assert!(silent.to_string().contains("no video in it") && !silent.retry, "{silent}");
 
-    let absent = error(&VideoConfig { ffmpeg: PathBuf::from("/nonexistent/ffmpeg"), ..config(&sound) });
+    let absent = error(&VideoConfig {
+        ffmpeg: FfmpegConfig { program: "/nonexistent/ffmpeg".into(), ..FfmpegConfig::default() },
+        ..config(&sound)
+    });
     assert!(absent.to_string().contains("/nonexistent/ffprobe, which reads videos, is missing"), "{absent}");
     assert!(absent.to_string().contains("apt install ffmpeg") && !absent.retry, "{absent}");
 }
@@ -348,7 +348,11 @@ fn stop_is_heard_while_ffmpeg_hangs() {
     for script in [&stub, &probe] {
         std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
-    let config = VideoConfig { ffmpeg: stub, timeout: EVER, ..config(&sample(&folder)) };
+    let config = VideoConfig {
+        ffmpeg: FfmpegConfig { program: stub, ..FfmpegConfig::default() },
+        timeout: EVER,
+        ..config(&sample(&folder))
+    };
     let mut source = open(&config).unwrap();
     assert!(matches!(stopped_while_it_waits(move |stop| source.next(stop)).unwrap(), Next::Stopped));
 
@@ -424,11 +428,12 @@ fn a_video_that_states_a_size_beyond_the_limit_is_refused_before_memory_is_taken
     let folder = TempDir::new().unwrap();
     let refusal = |width: u64, height: u64| {
         let answer = format!(r#"{{"streams":[{{"width":{width},"height":{height},"pix_fmt":"yuv420p"}}]}}"#);
-        let (ffmpeg, probe) = (folder.path().join("ffmpeg"), folder.path().join("ffprobe"));
-        for (stub, script) in [(&ffmpeg, "exit 1".to_owned()), (&probe, format!("echo '{answer}'"))] {
+        let (program, probe) = (folder.path().join("ffmpeg"), folder.path().join("ffprobe"));
+        for (stub, script) in [(&program, "exit 1".to_owned()), (&probe, format!("echo '{answer}'"))] {
             std::fs::write(stub, format!("#!/bin/sh\n{script}\n")).unwrap();
             std::fs::set_permissions(stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         }
+        let ffmpeg = FfmpegConfig { program, ..FfmpegConfig::default() };
         let error = open(&VideoConfig { ffmpeg, ..config("a.mp4") }).err().unwrap();
         assert!(!error.retry && error.to_string().starts_with("cannot read the video a.mp4: "), "{error}");
         error.to_string()

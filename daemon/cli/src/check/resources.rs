@@ -50,7 +50,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
         }
     }
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
-        check_camera(camera, entry("camera", index), &mut report);
+        check_camera(camera, entry("camera", index), root.get("ffmpeg"), &mut report);
     }
     for (index, error) in visiond_publish::check(&config.sinks) {
         let (key, certainty) = (error.key, error.certainty.clone());
@@ -103,7 +103,7 @@ impl Report<'_> {
 /// What follows a refusal that may not meet the service.
 const ONLY_HERE: &str = "visiond.service may not have this problem";
 
-/// The `[[camera]]`, `[[model]]`, `[[sink]]` or `[http]` in the file that a message is about.
+/// The `[[camera]]`, `[[model]]`, `[[sink]]`, `[ffmpeg]` or `[http]` in the file that a message is about.
 type TableEntry<'a, 'i> = Option<&'a Spanned<DeValue<'i>>>;
 
 /// Returns the range of the value at `path` in the file, else that of the table above it.
@@ -130,7 +130,7 @@ fn check_http(config: &HttpConfig, entry: TableEntry<'_, '_>, report: &mut Repor
     }
 }
 
-fn check_camera(camera: &CameraConfig, entry: TableEntry<'_, '_>, report: &mut Report<'_>) {
+fn check_camera(camera: &CameraConfig, entry: TableEntry<'_, '_>, ffmpeg: TableEntry<'_, '_>, report: &mut Report<'_>) {
     if let SourceConfig::V4l2(v4l2) = &camera.source {
         match find_camera::find(&v4l2.device, None) {
             Ok(found) => check_controls(v4l2, &found.node, entry, report.report),
@@ -138,7 +138,11 @@ fn check_camera(camera: &CameraConfig, entry: TableEntry<'_, '_>, report: &mut R
         }
     }
     for fault in visiond_capture::check(&camera.source) {
-        let (span, sentence) = (span(entry, &["source", fault.key]), fault.error.to_string());
+        let span = match ffmpeg {
+            Some(_) if fault.key == "ffmpeg" => span(ffmpeg, &["program"]),
+            _ => span(entry, &["source", fault.key]),
+        };
+        let sentence = fault.error.to_string();
         if fault.error.retry && fault.certainty == Certainty::Certain {
             report.report.warning(span, sentence);
         } else {

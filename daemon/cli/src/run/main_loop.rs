@@ -18,6 +18,9 @@ use visiond_web::status::StatusCollector;
 /// Time between two checks for readiness, until systemd has been notified.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Interval of the status line on the terminal and in systemd.
+const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The reason why the loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -81,8 +84,8 @@ impl Tasks {
     /// Schedules both reports one whole interval from now.
     fn schedule(&mut self, notifier: &Notifier) {
         let now = Instant::now();
-        let StatusConfig { interval, log_interval } = self.status;
-        self.live_due = (logging::has_terminal() || notifier.is_connected()).then_some(now + interval);
+        let StatusConfig { log_interval } = self.status;
+        self.live_due = (logging::has_terminal() || notifier.is_connected()).then_some(now + LIVE_INTERVAL);
         // A terminal already shows what this would log.
         self.log_due = (!log_interval.is_zero() && !logging::has_terminal()).then_some(now + log_interval);
     }
@@ -152,7 +155,7 @@ impl MainLoop<'_> {
             logging::live_line(&line);
             let refused = tasks.refused.iter().map(|why| format!("{why} | "));
             self.notifier.status(&refused.chain([line.clone()]).collect::<String>());
-            tasks.live_due = Some(now + tasks.status.interval);
+            tasks.live_due = Some(now + LIVE_INTERVAL);
         }
         if is_due(tasks.log_due) {
             tasks.logged.lines().iter().for_each(|line| log::info!("{line}"));

@@ -94,14 +94,13 @@ prop_compose! {
 prop_compose! {
     fn video()(
         url in prop_oneof![path().prop_map(|path| path.to_string_lossy().into_owned()), Just("rtsp://a/b".to_owned())],
-        pace in word(), repeat: bool, (max_frames, max_memory_bytes) in (of(1..=i64::MAX as u64), (16_u64 << 20)..=1 << 40),
-        ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], input_args in vec(text(), 0..3), confined: bool, pixels in word(),
+        pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64), input_args in vec(text(), 0..3), pixels in word(),
         color_matrix in of(word()), color_range in of(word()), timeout in duration(100, 3_600_000),
         login in of(prop_oneof![path(), Just(PathBuf::from("gate"))]),
     ) -> VideoConfig {
         let login = login.filter(|_| url.contains("://"));
         VideoConfig {
-            url, login, pace, repeat, max_frames, ffmpeg, input_args, confined, max_memory_bytes, pixels, color_matrix, color_range, timeout,
+            url, login, pace, repeat, max_frames, input_args, pixels, color_matrix, color_range, timeout, ffmpeg: FfmpegConfig::default(),
         }
     }
 }
@@ -139,16 +138,14 @@ prop_compose! {
         path in "[a-z0-9/?=_.]{0,20}", preview_url in of(Just("rtsp://10.0.0.1:554/PREVIEW".to_owned())),
         (tls, (ca, fingerprint, insecure)) in tls(),
         login_transport in (of(prop_oneof![path(), Just(PathBuf::from("gate"))]), word()),
-        require_digest: bool, key_frames_only: bool, damaged in word(), decoder in word(), ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))],
-        confined: bool,
-        max_memory_bytes in (16_u64 << 20)..=1 << 40, pixels in word(), color_matrix in of(word()), color_range in of(word()),
+        require_digest: bool, key_frames_only: bool, damaged in word(), decoder in word(), pixels in word(), color_matrix in of(word()), color_range in of(word()),
         timeout in duration(100, 3_600_000),
     ) -> RtspConfig {
         let scheme = if tls { "rtsps" } else { "rtsp" };
         let (url, (login, transport)) = (format!("{scheme}://10.0.0.1:554/{path}"), login_transport);
         RtspConfig {
-            url, preview_url, login, require_digest, ca, fingerprint, insecure, transport, key_frames_only, damaged, decoder, ffmpeg, confined, max_memory_bytes, pixels, color_matrix,
-            color_range, timeout,
+            url, preview_url, login, require_digest, ca, fingerprint, insecure, transport, key_frames_only, damaged, decoder, pixels, color_matrix,
+            color_range, timeout, ffmpeg: FfmpegConfig::default(),
         }
     }
 }
@@ -215,14 +212,13 @@ prop_compose! {
     fn mqtt()(
         tls: bool, protocol in word(), login in of(path()), ca in of(path()), pair in of((path(), path())),
         client_id in of(text()), keep_alive in duration(1000, 3_600_000), topic_prefix in topic(),
-        qos in (0..=2_u32, 0..=2_u32), retain: bool, message_expiry in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)],
+        qos_detections in 0..=2_u32, retain: bool, message_expiry in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)],
     ) -> MqttSinkConfig {
         let url = if tls { "mqtts://broker" } else { "mqtt://10.0.0.7:1884" };
         let (certificate, key) = pair.filter(|_| tls).unzip();
-        let (qos_detections, qos_state) = qos;
         MqttSinkConfig {
             url: url.to_owned(), protocol, login, ca: ca.filter(|_| tls), certificate, key, client_id, keep_alive,
-            topic_prefix, qos_detections, qos_state, retain, message_expiry, ..MqttSinkConfig::default()
+            topic_prefix, qos_detections, retain, message_expiry, ..MqttSinkConfig::default()
         }
     }
 }
@@ -345,8 +341,10 @@ prop_compose! {
         log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
         engine in engine(),
         buffers in (word(), 3..=32_usize, 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),
-        status in (duration(100, 3_600_000), prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)])
-            .prop_map(|(interval, log_interval)| StatusConfig { interval, log_interval }),
+        ffmpeg in (prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], any::<bool>(), (16_u64 << 20)..=1 << 40)
+            .prop_map(|(program, confined, max_memory_bytes)| FfmpegConfig { program, confined, max_memory_bytes }),
+        status in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)]
+            .prop_map(|log_interval| StatusConfig { log_interval }),
         http in http(),
         mut models in vec(model(), 1..4), cameras in vec(camera(), 0..4), sinks in vec(sink(), 0..4),
     ) -> Config {
@@ -359,12 +357,15 @@ prop_compose! {
             if models.len() > 1 || model > 3 {
                 camera.model = Some(models[model % models.len()].name.clone());
             }
-            if let SourceConfig::V4l2(v4l2) = &mut camera.source {
-                match &mut v4l2.device {
+            match &mut camera.source {
+                SourceConfig::V4l2(v4l2) => match &mut v4l2.device {
                     CameraName::Node(path) => numbered(path, i),
                     CameraName::Usb { product, .. } => *product = i as u16,
                     CameraName::Card(card) => card.push_str(&i.to_string()),
-                }
+                },
+                SourceConfig::Rtsp(rtsp) => rtsp.ffmpeg.clone_from(&ffmpeg),
+                SourceConfig::Video(video) => video.ffmpeg.clone_from(&ffmpeg),
+                _ => {}
             }
             all_cameras.push(camera);
         }
@@ -384,7 +385,7 @@ prop_compose! {
             }
             all_sinks.push(sink);
         }
-        Config { device, log, engine, buffers, status, http, models, cameras: all_cameras, sinks: all_sinks }
+        Config { device, log, engine, buffers, ffmpeg, status, http, models, cameras: all_cameras, sinks: all_sinks }
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use visiond_kernels::color::{ColorMatrix, ColorRange, GreyLevels};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
-use super::{HOUR, MIB, MS, SECOND};
+use super::{FfmpegConfig, HOUR, MS, SECOND};
 use crate::kinds::{
     Words, by_name, camera, choice, command_line, control, credential, duration, fingerprint, flag, http_url, levels,
-    list, location, name, path, program, real, rtsp_url, size, text, whole, word,
+    list, location, name, path, real, rtsp_url, text, whole, word,
 };
 use crate::table_macros::{section, union};
 use crate::tables::{table, union_table};
@@ -208,14 +208,6 @@ section! {
         /// model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
         /// ffmpeg; the log says which, and why.
         decoder: StreamDecoding as word() => default(StreamDecoding::Auto),
-        /// The ffmpeg program; ffprobe must be in the same folder.
-        ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
-        /// Confine ffmpeg and ffprobe: they read what every user may read of the system, write nothing, and use neither the
-        /// network nor devices. Set this to `false` if your ffmpeg requires more.
-        confined: bool as flag() => default(true),
-        /// Maximum memory of ffmpeg, and of ffprobe, so that a hostile stream cannot use up the memory. Decoding 4K takes up to
-        /// 400 MiB. Without effect where `confined` is `false`.
-        max_memory_bytes: u64 as size(16 * MIB..=1 << 40) => default(1 << 30),
         /// How the stream becomes BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes, by ffmpeg and by
         /// NVDEC (8 bits). "native" follows the formulas of BT.601 and BT.709 exactly: colours are about 1 level of 255 off
         /// OpenCV's, and about one box in 14 differs.
@@ -227,6 +219,8 @@ section! {
         /// visiond connects again if the camera does not answer, or sends no frame, for this long. A camera that cannot be
         /// reached any more, or whose name has another address, is noticed within 2 s.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+        /// The table `[ffmpeg]`.
+        ffmpeg: FfmpegConfig as table() => inherited,
     }
 }
 
@@ -350,18 +344,9 @@ section! {
         repeat: bool as flag() => default(false),
         /// Stop after this number of frames. Without it, at the end.
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
-        /// The ffmpeg program; ffprobe must be in the same folder.
-        ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
         /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`. Live streams are decoded without frame
         /// threads, which delay frames; `["-thread_type", "frame"]` allows them.
         input_args: Vec<String> as list(text()) => default(Vec::new()),
-        /// Confine ffmpeg and ffprobe to what they need. They read the video, files that `input_args` name, and what every user
-        /// may read of the system; write nothing; use the network only for a URL or with `input_args`; and use devices only if
-        /// `input_args` name an accelerator or a decoder. Set this to `false` if your ffmpeg requires more.
-        confined: bool as flag() => default(true),
-        /// Maximum memory of ffmpeg, and of ffprobe, so that a hostile video cannot use up the memory. Decoding 4K takes up to
-        /// 400 MiB, 8K up to 1 GiB. Without effect where `confined` is `false` or they use devices.
-        max_memory_bytes: u64 as size(16 * MIB..=1 << 40) => default(1 << 30),
         /// How the video becomes BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" follows the
         /// formulas of BT.601 and BT.709 exactly: colours are about 1 level of 255 off OpenCV's, and about one box in 14
         /// differs.
@@ -372,6 +357,8 @@ section! {
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
         /// visiond restarts ffmpeg if no frame arrives for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+        /// The table `[ffmpeg]`.
+        ffmpeg: FfmpegConfig as table() => inherited,
     }
 }
 
@@ -449,7 +436,8 @@ section! {
         recursive: bool as flag() => default(false),
         /// Keep reading new and replaced pictures. A picture is read when its writer closes it or renames it into the folder.
         watch: bool as flag() => default(false),
-        /// Interval at which visiond scans a watched folder that inotify cannot watch, such as a network share.
+        /// Interval at which visiond scans a watched folder that inotify cannot watch, such as a network share. Set it to less than
+        /// half of the time after which a camera replaces its picture. A longer interval spares the server of a share.
         watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
         /// Start again at the end.
         repeat: bool as flag() => default(false),

@@ -32,10 +32,8 @@ section! {
         /// Prefix of every topic: PREFIX/DEVICE/...
         topic_prefix: String as topic() => default("visiond".to_owned()),
         /// QoS of detections: 0 at most once, 1 at least once, 2 exactly once while the connection lasts. With 0, `durable`
-        /// sinks lose messages in flight when the connection breaks.
+        /// sinks lose messages in flight when the connection breaks. Availability, state and snapshots have QoS 1.
         qos_detections: u32 as whole(0..=2) => default(1),
-        /// QoS of availability, state and snapshots.
-        qos_state: u32 as whole(0..=2) => default(1),
         /// Whether the broker retains each camera's last detections for later subscribers, as it does availability, state and
         /// snapshots.
         retain: bool as flag() => default(false),

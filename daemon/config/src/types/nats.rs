@@ -34,11 +34,13 @@ section! {
         create_stream: bool as flag() => default(false),
         /// How long a stream that visiond creates keeps a message; 0: no limit.
         stream_max_age: Duration as duration_or_zero(SECOND..=YEAR) => default(7 * DAY),
-        /// Maximum bytes in a stream that visiond creates, before its oldest messages are deleted; 0: no limit.
+        /// Maximum bytes in a stream that visiond creates, before its oldest messages are deleted; 0: no limit. The server refuses
+        /// a stream that is larger than its account may store, and accounts of hosted servers refuse one without a limit.
         stream_max_bytes: u64 as size_or_zero(MIB..=1 << 50) => default(1024 * MIB),
         /// Subject of a message: words separated by dots, in which {device} and {camera} stand for those names.
         subject: String as subject() => default("visiond.{device}.{camera}.detections".to_owned()),
-        /// How long to wait for the acknowledgement of a message before visiond disconnects.
+        /// How long to wait for the acknowledgement of a message before visiond disconnects and sends it again. Raise it for a slow
+        /// uplink, or a stream whose replicas are far apart.
         ack_timeout: Duration as duration(SECOND..=HOUR) => default(5 * SECOND),
     }
 }

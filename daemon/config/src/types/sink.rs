@@ -142,7 +142,8 @@ section! {
         mode: u32 as mode() => default(0o660),
         /// Maximum number of readers.
         max_readers: usize as whole(1..=4096) => default(64),
-        /// Maximum bytes that wait for one reader; a slower reader loses messages, which are counted.
+        /// Maximum bytes that wait for one reader; a slower reader loses messages, which are counted. Messages with masks have
+        /// several MiB: raise it so that more than one can wait. The memory of the sink is up to `max_readers` times this.
         reader_buffer_bytes: usize as size(4096..=1 << 30) => default(1 << 20),
     }
 }

@@ -13,7 +13,7 @@ use visiond_flow::metrics::{CameraMetrics, Phase};
 use visiond_live::{Live, PictureStream};
 
 use super::camera_state::StateTracker;
-use super::codec::{Incoming, JSON, Publish};
+use super::codec::{Incoming, JSON, Publish, STATE_QOS};
 use super::discovery::{self, Discovery, Ids};
 use super::session::MqttSession;
 use super::topics::{DETECTIONS, SNAPSHOT, STATE, Topics};
@@ -397,7 +397,7 @@ impl RetainedCameras {
 
     /// Makes a message for the broker to retain.
     fn retained(&self, topic: String, payload: Bytes, content_type: &'static str) -> Publish {
-        Publish::retained(topic, payload, self.config.qos_state, Some(content_type))
+        Publish::retained(topic, payload, STATE_QOS, Some(content_type))
     }
 }
 
@@ -515,13 +515,7 @@ mod tests {
 
     fn everything() -> MqttSinkConfig {
         let snapshot_interval = 5 * SECOND;
-        MqttSinkConfig {
-            home_assistant: true,
-            qos_state: 0,
-            retain: true,
-            snapshot_interval,
-            ..MqttSinkConfig::default()
-        }
+        MqttSinkConfig { home_assistant: true, retain: true, snapshot_interval, ..MqttSinkConfig::default() }
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::broker::shorten;
 /// The media type of detections and states.
 pub const JSON: &str = "application/json";
 
+/// QoS of availability, states, pictures and discovery.
+pub const STATE_QOS: u32 = 1;
+
 /// The largest packet accepted from the broker, in bytes. visiond subscribes only to discovery and states, which are small.
 const MAX_INCOMING: usize = 1 << 20;
 

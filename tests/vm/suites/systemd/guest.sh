@@ -41,7 +41,6 @@ override() { # UNIT LINE...
 config() { # FILE CAMERA: its first part
   cat >"$1" <<END
 [status]
-interval = "1 s"
 log_interval = "1 s"
 [[model]]
 name = "bars"
@@ -227,7 +226,8 @@ cat >>/etc/visiond/gate.toml <<END
 type = "video"
 url = "rtsp://camera.example:554/1"
 login = "gate"
-ffmpeg = "/opt/bin/ffmpeg"
+[ffmpeg]
+program = "/opt/bin/ffmpeg"
 # What these programs try is for the unit's sandbox alone to forbid.
 confined = false
 [[sink]]

@@ -1,0 +1,23 @@
+//! `[ffmpeg]`: the programs that decode videos and streams.
+
+use std::path::PathBuf;
+
+use super::MIB;
+use crate::kinds::{flag, program, size};
+use crate::table_macros::section;
+
+section! {
+    /// The table `[ffmpeg]`.
+    pub struct FfmpegConfig {
+        /// The ffmpeg program; ffprobe must be in the same folder.
+        program: PathBuf as program() => default(PathBuf::from("ffmpeg")),
+        /// Confine ffmpeg and ffprobe to what they need. They read what every user may read of the system, and write nothing. With
+        /// `type = "rtsp"` they use neither the network nor devices. With `type = "video"` they also read the video and files that
+        /// `input_args` name; use the network only for a URL or with `input_args`; and use devices only if `input_args` name an
+        /// accelerator or a decoder. Set this to `false` if your ffmpeg requires more.
+        confined: bool as flag() => default(true),
+        /// Maximum memory of each ffmpeg and ffprobe, so that a hostile video cannot use up the memory. Decoding 4K takes up to
+        /// 400 MiB, 8K up to 1 GiB. Without effect where `confined` is `false` or they use devices.
+        max_memory_bytes: u64 as size(16 * MIB..=1 << 40) => default(1 << 30),
+    }
+}
