@@ -397,7 +397,7 @@ def test(everything=False):
         ),
         Step(
             "demo",
-            ["./demo", "--max-frames", "50"],
+            ["./demo", "--max-messages", "50"],
             ready,
             env=tested,
             title="the demo on 50 frames",

@@ -129,7 +129,7 @@ fn messages_are_in_the_created_stream_once_each_with_their_ids() {
     let server = NatsServer::start();
     // At a limit, unlike after a signal, it has all the time for messages in flight.
     let daemon = Daemon::start_with(&config(&url(server.port), MADE), |command| {
-        command.args(["--max-frames", "40"]);
+        command.args(["--max-messages", "40"]);
     });
     let ended = daemon.finish();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
@@ -264,7 +264,7 @@ fn a_stored_but_unacknowledged_message_is_sent_again_and_kept_once() {
 fn a_message_too_large_for_the_server_is_left_out_and_counts_as_lost() {
     let server = NatsServer::start_with(|_| "max_payload: 1000\n".to_owned());
     let daemon = Daemon::start_with(&config(&url(server.port), MADE), |command| {
-        command.args(["--max-frames", "20"]);
+        command.args(["--max-messages", "20"]);
     });
     let ended = daemon.finish();
     assert!(ended.log.contains("as too large; raise max_payload there"), "{}", ended.log);

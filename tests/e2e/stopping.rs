@@ -262,7 +262,7 @@ fn sigterm_shortens_the_end_of_a_run_that_reached_its_limit() {
     notified.set_read_timeout(Some(HANG)).unwrap();
     let text = config(&mqtt("mqtt", server.port, "keep_alive = \"1h\""));
     let daemon = Daemon::start_with(&text, |command| {
-        command.args(["--max-frames", "20"]).env("NOTIFY_SOCKET", &path);
+        command.args(["--max-messages", "20"]).env("NOTIFY_SOCKET", &path);
     });
     let mut said = [0; 4096];
     while !String::from_utf8_lossy(&said).contains("STOPPING=1") {

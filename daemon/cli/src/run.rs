@@ -45,8 +45,9 @@ pub struct Args {
     config: Option<PathBuf>,
 
     /// Exit after N messages [default: no limit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_frames: Option<u64>,
+    // The alias is the name of the version before, which the next one forgets.
+    #[arg(long, alias = "max-frames", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_messages: Option<u64>,
 
     /// Exit after TIME, such as 10s or 5min [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -79,7 +80,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let signals = Signals::register().map_err(ExitError::system)?;
     let config = Config::load(&path).map_err(|errors| ExitError::new(Exit::Config, errors))?;
     logging::configure(config.log.level, config.log.target);
-    let outcome = serve(&path, config, args.max_frames, args.duration, &signals)?;
+    let outcome = serve(&path, config, args.max_messages, args.duration, &signals)?;
     if let Some(path) = &args.summary_json {
         write_file(path, to_json(&outcome.summary, true)?)?;
     }

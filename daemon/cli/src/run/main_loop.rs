@@ -28,7 +28,7 @@ pub enum End {
     Signal,
     /// The time of `--duration` is over.
     Duration,
-    /// The pipeline stopped by itself: every camera ended, `--max-frames` is reached, or no sink is left.
+    /// The pipeline stopped by itself: every camera ended, `--max-messages` is reached, or no sink is left.
     Inside,
 }
 

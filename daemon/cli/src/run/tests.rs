@@ -172,3 +172,13 @@ fn the_summary_is_written_to_the_named_file() {
     let nowhere = run.folder.path().join("no/summary.json");
     assert_eq!(write_file(&nowhere, "").unwrap_err().exit, Exit::Output);
 }
+
+#[test]
+fn the_limit_of_messages_keeps_its_former_name_for_one_version_outside_the_help() {
+    let mut command = <Args as clap::Args>::augment_args(clap::Command::new("run"));
+    for option in ["--max-messages", "--max-frames"] {
+        let parsed = command.clone().try_get_matches_from(["run", option, "3"]).unwrap();
+        assert_eq!(parsed.get_one::<u64>("max_messages"), Some(&3), "{option}");
+    }
+    assert!(!command.render_long_help().to_string().contains("--max-frames"));
+}
