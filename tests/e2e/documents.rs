@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use visiond_system::testing::strict_schema;
 use visiond_tests::root;
 
 /// Documents with JSON that no schema describes, each with the reason.
@@ -31,10 +32,14 @@ fn examples(document: &str) -> Vec<Value> {
     blocks.flat_map(|block| values(block).unwrap_or_else(|error| panic!("{error} in {block}"))).collect()
 }
 
-/// Asserts that `value` matches the schema that its `schema` names.
+/// Asserts that `value` matches the schema that its `schema` names, and has no other member.
 pub fn assert_valid(value: &Value) {
     let errors = errors(value);
     assert!(errors.is_empty(), "{errors:?} in {value}");
+}
+
+fn strict(schema: &str) -> Value {
+    serde_json::from_str(&strict_schema(&std::fs::read_to_string(root().join(schema)).unwrap())).unwrap()
 }
 
 /// The errors of `value` by the schema that its `schema` names, else by the closest response of the API.
@@ -42,8 +47,8 @@ pub fn errors(value: &Value) -> Vec<String> {
     let api = json_file("docs/openapi.json");
     let responses = api["components"]["schemas"].as_object().unwrap();
     let schemas: Vec<Value> = match value["schema"].as_str() {
-        Some("visiond/1") => vec![json_file("docs/message.schema.json")],
-        Some("visiond-state/1") => vec![json_file("docs/state.schema.json")],
+        Some("visiond/1") => vec![strict("docs/message.schema.json")],
+        Some("visiond-state/1") => vec![strict("docs/state.schema.json")],
         Some(other) => return vec![format!("{other} has no schema")],
         None => responses
             .iter()

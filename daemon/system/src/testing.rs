@@ -1,4 +1,4 @@
-//! Waits for unit tests. Events end them, not time, so a busy machine only makes them slower.
+//! What tests of several crates share, above all waits. Events end them, not time, so a busy machine only makes them slower.
 
 #![allow(clippy::expect_used)]
 
@@ -15,6 +15,12 @@ pub const HANG: Duration = Duration::from_secs(120);
 
 /// Longer than any test, for a wait that something else ends.
 pub const EVER: Duration = Duration::from_secs(3600);
+
+/// Makes the text of a JSON schema strict: an object has the members that it lists, and none that a later version adds. Of a key
+/// that an object has twice, the parser takes the last, so one with its own `additionalProperties` keeps them.
+pub fn strict_schema(open: &str) -> String {
+    open.replace("\"type\": \"object\",", "\"type\": \"object\", \"additionalProperties\": false,")
+}
 
 /// Returns a deadline that only a hang reaches.
 pub fn hang() -> Instant {

@@ -8,18 +8,23 @@ use visiond_engine::detector::{Keypoint, MaskForm};
 use visiond_engine::heads::{AttributeValue, DepthGrid, Reading, ScoredLabel};
 use visiond_kernels::frame::PixelFormat;
 use visiond_kernels::mask::{Mask, Polygons, rle_decode};
+use visiond_system::testing::strict_schema;
 
 use super::*;
 use crate::timestamp::Instant;
 
-static SCHEMA_FILE: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
-    let schema: Value = serde_json::from_str(include_str!("../../../../docs/message.schema.json")).unwrap();
+const SCHEMA_FILE: &str = include_str!("../../../../docs/message.schema.json");
+
+fn validator(schema: &str) -> jsonschema::Validator {
+    let schema: Value = serde_json::from_str(schema).unwrap();
     jsonschema::draft202012::meta::validate(&schema).unwrap();
     jsonschema::validator_for(&schema).unwrap()
-});
+}
+
+static STRICT_SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| validator(&strict_schema(SCHEMA_FILE)));
 
 fn violations(message: &Value) -> Vec<String> {
-    SCHEMA_FILE.iter_errors(message).map(|error| format!("{error} at {}", error.instance_path())).collect()
+    STRICT_SCHEMA.iter_errors(message).map(|error| format!("{error} at {}", error.instance_path())).collect()
 }
 
 fn any_number() -> impl Strategy<Value = f32> {
@@ -390,7 +395,7 @@ fn the_schema_refuses_values_that_visiond_does_not_write() {
     let refused = |change: fn(&mut Value)| {
         let mut message = example_of_values();
         change(&mut message);
-        assert!(!SCHEMA_FILE.is_valid(&message), "{message}");
+        assert!(!STRICT_SCHEMA.is_valid(&message), "{message}");
     };
     refused(|m| m["attributes"] = json!({}));
     refused(|m| m["attributes"]["gender"] = json!({"label": "x"}));
@@ -409,7 +414,7 @@ fn the_schema_refuses_what_it_does_not_describe() {
     let refused = |change: fn(&mut Value)| {
         let mut message = example();
         change(&mut message);
-        assert!(!SCHEMA_FILE.is_valid(&message), "{message}");
+        assert!(!STRICT_SCHEMA.is_valid(&message), "{message}");
     };
     refused(|m| m["colour"] = 1.into());
     refused(|m| m["frame"]["depth"] = 1.into());
@@ -427,9 +432,37 @@ fn the_schema_refuses_what_it_does_not_describe() {
 }
 
 #[test]
+fn the_schema_allows_fields_that_a_later_version_adds() {
+    fn extend(value: &mut Value) -> usize {
+        match value {
+            Value::Array(items) => items.iter_mut().map(extend).sum(),
+            Value::Object(members) => {
+                // The members of `attributes` have names of the model.
+                let inner: usize =
+                    members.iter_mut().filter(|(name, _)| *name != "attributes").map(|(_, m)| extend(m)).sum();
+                members.insert("later".to_owned(), json!({ "x": 1 }));
+                inner + 1
+            }
+            _ => 0,
+        }
+    }
+    let message = serde_json::to_value(&*crate::testing::door_message(3, 1)).unwrap();
+    assert_eq!(violations(&message), [""; 0]);
+    let mut extended = message.clone();
+    let objects = extend(&mut extended);
+    assert!(objects > 4, "{extended}");
+    let open = validator(SCHEMA_FILE);
+    assert!(open.is_valid(&message) && open.is_valid(&extended), "{extended}");
+    assert_eq!(violations(&extended).len(), objects, "{extended}");
+    // It still knows the fields of this version.
+    extended["frame"]["width"] = "wide".into();
+    assert!(!open.is_valid(&extended));
+}
+
+#[test]
 fn the_document_names_every_field_of_the_schema() {
     let document = include_str!("../../../../docs/message.md");
-    let schema: Value = serde_json::from_str(include_str!("../../../../docs/message.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(SCHEMA_FILE).unwrap();
     fn names(schema: &Value, found: &mut Vec<String>) {
         if let Some(properties) = schema["properties"].as_object() {
             for (name, property) in properties {
