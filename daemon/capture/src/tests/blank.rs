@@ -86,7 +86,7 @@ fn the_source_of_the_walk_through_gives_grey_frames_counts_losses_and_stops() {
     assert_eq!((second.sequence, second.timestamp.monotonic_ns), (1, 100_000_000));
     assert!(matches!(source.next(&stop).unwrap(), Next::Lost { frames: 1, cause: LossCause::Overload }));
     clock.advance(Duration::from_millis(350));
-    assert!(matches!(source.next(&stop).unwrap(), Next::Lost { frames: 3, cause: LossCause::Overload }));
+    assert!(matches!(source.next(&stop).unwrap(), Next::Lost { frames: 2, cause: LossCause::Overload }));
     stop.raise();
     assert!(matches!(source.next(&stop).unwrap(), Next::Stopped));
 }
