@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod blank;
 mod copies;
 mod leaks;
 

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod blank;
 mod reference;
 mod roundtrip;
 

@@ -1,6 +1,7 @@
 //! Cards that fit and cards that do not, and outputs that no model should give.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod corners;
 mod filter;
 mod values;
 

@@ -15,14 +15,14 @@ use crate::heads::spec::*;
 use crate::heads::*;
 
 /// A model's outputs, made up.
-struct MadeUpModel {
-    infos: Vec<TensorInfo>,
+pub(super) struct MadeUpModel {
+    pub(super) infos: Vec<TensorInfo>,
     shapes: Vec<Vec<usize>>,
     bytes: Vec<Vec<u8>>,
 }
 
 impl MadeUpModel {
-    fn new(infos: Vec<TensorInfo>, mut value: impl FnMut() -> f32) -> Self {
+    pub(super) fn new(infos: Vec<TensorInfo>, mut value: impl FnMut() -> f32) -> Self {
         let shapes = shapes_of(&infos);
         let fill = |(info, shape): (&TensorInfo, &Vec<usize>)| {
             let count = shape.iter().product();
@@ -41,7 +41,12 @@ impl MadeUpModel {
         Self { infos, shapes, bytes }
     }
 
-    fn decode(&self, head: &mut dyn Head, input_size: (u32, u32), score_threshold: f32) -> Result<Decoded, HeadError> {
+    pub(super) fn decode(
+        &self,
+        head: &mut dyn Head,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Result<Decoded, HeadError> {
         let named: Vec<NamedOutput<'_>> = self
             .infos
             .iter()
@@ -58,7 +63,7 @@ impl MadeUpModel {
     }
 
     /// `None` where the head has no filter.
-    fn filter(
+    pub(super) fn filter(
         &self,
         head: &mut dyn Head,
         input_size: (u32, u32),
@@ -79,7 +84,7 @@ impl MadeUpModel {
 }
 
 /// Pseudo-random numbers, the same every time.
-fn noise(seed: u64, range: std::ops::Range<f32>) -> impl FnMut() -> f32 {
+pub(super) fn noise(seed: u64, range: std::ops::Range<f32>) -> impl FnMut() -> f32 {
     let mut state = seed;
     move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -87,7 +92,7 @@ fn noise(seed: u64, range: std::ops::Range<f32>) -> impl FnMut() -> f32 {
     }
 }
 
-fn assert_same(found: &Decoded, wanted: &Decoded, what: &str) {
+pub(super) fn assert_same(found: &Decoded, wanted: &Decoded, what: &str) {
     assert_eq!(found.lost, 0, "{what}");
     assert_eq!(found.candidates, wanted.candidates, "{what}");
     for candidate in &wanted.candidates {
