@@ -10,7 +10,7 @@ use visiond_kernels::tensor::{DType, TensorMut, TensorSizeError};
 
 /// Why a frame cannot become a picture.
 #[derive(Debug, thiserror::Error)]
-pub enum PictureError {
+pub enum RgbError {
     /// The frame's bytes do not match its layout.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -45,7 +45,7 @@ pub struct RgbConverter {
 
 impl RgbConverter {
     /// Returns the frame's pixels.
-    pub fn make(&mut self, frame: &FrameView<'_>) -> Result<RgbImage, PictureError> {
+    pub fn make(&mut self, frame: &FrameView<'_>) -> Result<RgbImage, RgbError> {
         let (width, height) = (frame.width(), frame.height());
         let fits = |made: &Preprocessor| (made.spec().width, made.spec().height) == (width, height);
         let preprocessor = match self.preprocessor.take_if(|made| fits(made)) {
@@ -56,7 +56,7 @@ impl RgbConverter {
         let shape = [height as usize, width as usize, 3];
         let frame = frame.on_host(&mut self.copy)?;
         preprocessor.run(&frame, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?)?;
-        RgbImage::from_raw(width, height, pixels).ok_or(PictureError::TooLarge { width, height })
+        RgbImage::from_raw(width, height, pixels).ok_or(RgbError::TooLarge { width, height })
     }
 }
 

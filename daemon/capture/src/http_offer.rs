@@ -13,13 +13,13 @@ use visiond_system::stop::{Stop, Wake};
 use super::buffers::Buffers;
 use super::ffprobe::shown;
 use super::http_client::{Answer, Failure, HttpCamera, HttpClient, Progress};
+use super::image_file::Loader;
 use super::mjpeg::JpegScanner;
 use super::other_content::{EMPTY, HEAD_BYTES, OtherContent};
-use super::picture::Loader;
 use super::source::SourceError;
 
 /// The most bytes of a picture.
-const MOST_PICTURE_BYTES: usize = 64 << 20;
+const MOST_IMAGE_BYTES: usize = 64 << 20;
 
 /// The most JPEGs in the file of one picture, which may have a smaller copy of itself.
 const MOST_JPEGS: u64 = 2;
@@ -154,7 +154,7 @@ impl Watch {
             self.head.extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
             self.bytes += bytes.len() as u64;
             let room =
-                if self.scanner.found() > MOST_JPEGS { 0 } else { MOST_PICTURE_BYTES.saturating_sub(self.file.len()) };
+                if self.scanner.found() > MOST_JPEGS { 0 } else { MOST_IMAGE_BYTES.saturating_sub(self.file.len()) };
             self.file.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             self.scanner.push(bytes, now);
         })?;

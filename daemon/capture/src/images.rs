@@ -20,15 +20,15 @@ use visiond_system::stop::{Stop, Wake};
 use self::folder_watch::FolderWatch;
 use self::listing::{ENDINGS, list};
 use super::buffers::Buffers;
+use super::image_file::{self, Loader};
 use super::pacer::SourcePacer;
-use super::picture::{self, Loader};
 use super::quarantine::Quarantine;
 use super::source::{Next, Source, SourceError, SourceFault};
 
 mod folder_watch;
 mod listing;
 
-pub use self::listing::pictures_in;
+pub use self::listing::images_in;
 
 pub(crate) struct ImagesSource {
     config: ImagesConfig,
@@ -54,12 +54,12 @@ impl ImagesSource {
         let path = &config.path;
         let files = match fs::metadata(path) {
             Ok(found) if found.is_dir() => list(path, config.recursive, &mut || false),
-            Ok(found) if found.is_file() => return picture::check(path).err().and_then(|(e, c)| fault(e, c)),
+            Ok(found) if found.is_file() => return image_file::check(path).err().and_then(|(e, c)| fault(e, c)),
             Ok(_) => return None,
             Err(error) => Err(error),
         };
         match files {
-            Ok(files) if files.is_empty() && !config.watch => fault(no_picture(path), Certainty::Certain),
+            Ok(files) if files.is_empty() && !config.watch => fault(no_image(path), Certainty::Certain),
             Ok(_) => None,
             Err(error) => fault(cannot_read(path, &error, config.watch), Certainty::of_reading(&error)),
         }
@@ -101,7 +101,7 @@ impl ImagesSource {
             source.scan(None)?;
         }
         if source.waiting.is_empty() && !config.watch {
-            return Err(if source.quarantine.is_empty() { no_picture(&config.path) } else { none_left(&config.path) });
+            return Err(if source.quarantine.is_empty() { no_image(&config.path) } else { none_left(&config.path) });
         }
         Ok(source)
     }
@@ -290,7 +290,7 @@ impl Source for ImagesSource {
     }
 }
 
-fn no_picture(folder: &Path) -> SourceError {
+fn no_image(folder: &Path) -> SourceError {
     let (folder, endings) = (folder.display(), ENDINGS.join(", "));
     SourceError::permanent(format!(
         "there is no picture in the folder {folder} (file names ending in {endings}): add one, or set `watch = true`"

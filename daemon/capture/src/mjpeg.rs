@@ -17,7 +17,7 @@ use visiond_flow::timestamp::Timestamp;
 use visiond_system::logging::events;
 use visiond_system::stop::{Stop, Wake};
 
-pub use self::jpeg_scanner::{FoundPicture, JpegScanner};
+pub use self::jpeg_scanner::{FoundJpeg, JpegScanner};
 use super::buffers::Buffers;
 use super::damage_watch::DamageWatch;
 use super::ffprobe::shown;
@@ -112,11 +112,11 @@ impl PlayedStream {
             return Some(StreamEvent::Lost(frames, cause));
         }
         // With the picture of a URL of snapshots, every retry would look like a camera that is back.
-        if self.has_pictures() { self.content.scanner.take().map(StreamEvent::Picture) } else { None }
+        if self.has_jpegs() { self.content.scanner.take().map(StreamEvent::Jpeg) } else { None }
     }
 
     /// Whether pictures came, and more than the single one of a snapshot.
-    fn has_pictures(&self) -> bool {
+    fn has_jpegs(&self) -> bool {
         self.content.scanner.found() > u64::from(self.may_be_snapshot)
     }
 
@@ -230,7 +230,7 @@ impl MjpegSource {
     }
 
     /// Returns why a stream that ended, or gives no picture, is none: `what` happened, and if it is a camera's, its remedy.
-    fn no_picture(&self, what: &str, remedy: &str) -> Failure {
+    fn no_jpeg(&self, what: &str, remedy: &str) -> Failure {
         let absent = Failure::Absent(format!("{what}{remedy}"));
         let Some(PlayedStream { answer, content: Content { scanner, head, .. }, may_be_snapshot, .. }) = &self.stream
         else {
@@ -270,14 +270,14 @@ impl MjpegSource {
             }
             match stream.end {
                 None => {}
-                Some(StreamEnd::Complete) if stream.has_pictures() => {
+                Some(StreamEnd::Complete) if stream.has_jpegs() => {
                     if self.end_answer(stop) {
                         return Err(Failure::Stopped);
                     }
                     continue;
                 }
                 Some(_) if stream.content.head.is_empty() => return Err(Failure::Absent(EMPTY.to_owned())),
-                Some(_) => return Err(self.no_picture("the camera closed the connection", "")),
+                Some(_) => return Err(self.no_jpeg("the camera closed the connection", "")),
             }
             match self.client.wait(stop, stream.deadline(self.config.timeout))? {
                 Wake::Ready => {}
@@ -285,7 +285,7 @@ impl MjpegSource {
                 Wake::TimedOut if stream.is_at_stated_length() => stream.end = Some(StreamEnd::Complete),
                 Wake::TimedOut => {
                     let what = format!("no picture for {} s", self.config.timeout.as_secs_f64());
-                    return Err(self.no_picture(&what, "; check the camera and the network"));
+                    return Err(self.no_jpeg(&what, "; check the camera and the network"));
                 }
             }
         }
@@ -313,7 +313,7 @@ impl MjpegSource {
 
 /// What a stream has given.
 enum StreamEvent {
-    Picture(FoundPicture),
+    Jpeg(FoundJpeg),
     /// So many pictures were lost.
     Lost(u64, LossCause),
 }
@@ -325,7 +325,7 @@ impl Source for MjpegSource {
                 self.sequence += frames;
                 Next::Lost { frames, cause }
             }
-            Ok(StreamEvent::Picture(picture)) => {
+            Ok(StreamEvent::Jpeg(picture)) => {
                 let sequence = self.sequence;
                 self.sequence += 1;
                 let decoded = self.frames.decode(&picture.data, sequence, picture.began, &self.buffers, &self.origin);

@@ -16,10 +16,10 @@ use visiond_system::stop::{Stop, Wake};
 use super::buffers::Buffers;
 use super::ffprobe::shown;
 use super::http_client::{Answer, Failure, HttpCamera, HttpClient, Progress};
+use super::image_file::Loader;
 use super::mjpeg::JpegScanner;
 use super::other_content::{EMPTY, HEAD_BYTES, STREAM, other_content};
 use super::pacer::SourcePacer;
-use super::picture::Loader;
 use super::source::{Next, Source, SourceError, SourceFault};
 
 /// The most bytes of an answer.

@@ -20,7 +20,7 @@ use visiond_system::exit::{Exit, ExitError};
 
 use crate::output::print_report;
 pub use arguments::Args;
-use calibration::CalibrationPictures;
+use calibration::CalibrationImages;
 use outputs::BuildFiles;
 
 /// Builds and writes the engine.
@@ -66,7 +66,7 @@ fn options(args: &Args, file: &OnnxFile, card: Option<&Card>) -> Result<BuildOpt
     };
     let calibration = match (&args.calibrate, card) {
         (Some(folder), Some(_)) => {
-            let feed = CalibrationPictures::open(args, folder, &profiles)?;
+            let feed = CalibrationImages::open(args, folder, &profiles)?;
             let cache = args.calibration_cache.clone().or_else(|| feed.cache_file(args, file));
             Some(CalibrationOptions { algorithm: args.calibration, feed: Box::new(feed), cache })
         }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use visiond_capture::images::pictures_in;
+use visiond_capture::images::images_in;
 use visiond_capture::source::SourceError;
-use visiond_capture::{Buffers, picture};
+use visiond_capture::{Buffers, image_file};
 use visiond_config::types::{BufferConfig, Pace, SourceConfig, VideoConfig};
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
@@ -72,9 +72,9 @@ pub enum MediaItem {
 }
 
 /// Returns the pictures in `folder`, at least one.
-pub fn pictures_of(folder: &Path) -> Result<Vec<PathBuf>, ExitError> {
+pub fn images_of(folder: &Path) -> Result<Vec<PathBuf>, ExitError> {
     let folder_name = folder.display();
-    let message = match pictures_in(folder) {
+    let message = match images_in(folder) {
         Ok(files) if !files.is_empty() => return Ok(files),
         Ok(_) => format!("the folder {folder_name} has no pictures: name another"),
         Err(error) => format!("cannot read pictures from {folder_name}: {error}"),
@@ -123,8 +123,8 @@ impl MediaDecoder<'_> {
     fn read(&self, file: usize, path: &Path) -> Option<()> {
         self.send(MediaItem::Begun { file })?;
         let is_url = path.to_str().is_some_and(|path| path.contains("://")) && !path.exists();
-        let error = if !is_url && is_picture(path) {
-            match picture::load(path, self.buffers) {
+        let error = if !is_url && is_image(path) {
+            match image_file::load(path, self.buffers) {
                 Ok(frame) => return self.send(MediaItem::Frame { file, is_video: false, frame }),
                 Err(error) => error.message.to_string(),
             }
@@ -248,13 +248,13 @@ pub fn shown(path: &Path) -> String {
 
 /// Returns whether the file is a picture from its first bytes, or the picture decoder has the better error for it: missing,
 /// empty, a folder, a device or a pipe.
-fn is_picture(path: &Path) -> bool {
+fn is_image(path: &Path) -> bool {
     if !path.is_file() {
         return true;
     }
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    matches!(read, Ok(0) | Err(_)) || picture::begins_as_picture(&head)
+    matches!(read, Ok(0) | Err(_)) || image_file::begins_as_image(&head)
 }
 
 #[cfg(test)]

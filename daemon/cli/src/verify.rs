@@ -19,7 +19,7 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 
 use crate::load_limits::LoadLimits;
-use crate::media_decoder::{VideoArgs, decode, pictures_of};
+use crate::media_decoder::{VideoArgs, decode, images_of};
 use crate::output::print_report;
 use comparison::Comparison;
 use reference::{CategoryIds, Reference};
@@ -132,7 +132,7 @@ Examples:
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let mut files = Vec::new();
     for folder in &args.images {
-        files.extend(pictures_of(folder)?);
+        files.extend(images_of(folder)?);
     }
     match &args.reference {
         Some(reference) => run_reference(&args, reference, files),
@@ -162,7 +162,7 @@ fn run_models(args: &Args, mut files: Vec<PathBuf>) -> Result<Exit, ExitError> {
     let buffers = Buffers::new(&args.frames.buffers(), None).map_err(|error| ExitError::new(Exit::Failure, error))?;
     decode(&files, &args.frames, &buffers, |items| comparison.run(items))?;
     clear_live_line();
-    check_pictures(&comparison.pictures)?;
+    check_images(&comparison.pictures)?;
 
     let report = ComparisonReport::new(&comparison, limits);
     print_report(args.json, &report, ComparisonReport::text)?;
@@ -179,7 +179,7 @@ fn run_models(args: &Args, mut files: Vec<PathBuf>) -> Result<Exit, ExitError> {
 /// Compares a model with a reference.
 fn run_reference(args: &Args, reference: &Path, mut files: Vec<PathBuf>) -> Result<Exit, ExitError> {
     for path in &args.others {
-        if path.is_dir() { files.extend(pictures_of(path)?) } else { files.push(path.clone()) }
+        if path.is_dir() { files.extend(images_of(path)?) } else { files.push(path.clone()) }
     }
     if files.is_empty() {
         let message = "no picture is given: name those that the reference was made from, or their folder";
@@ -205,7 +205,7 @@ fn run_reference(args: &Args, reference: &Path, mut files: Vec<PathBuf>) -> Resu
 
     decode(&files, &args.frames, &Buffers::default(), |items| comparison.run(items))?;
     clear_live_line();
-    check_pictures(&comparison.pictures)?;
+    check_images(&comparison.pictures)?;
 
     let report = ReferenceReport::new(&comparison, limits);
     print_report(args.json, &report, ReferenceReport::text)?;
@@ -243,7 +243,7 @@ fn limits(args: &Args, score_difference: f64, of_card: f32) -> (AgreementLimits,
 }
 
 /// Refuses a comparison on no picture.
-fn check_pictures(pictures: &[String]) -> Result<(), ExitError> {
+fn check_images(pictures: &[String]) -> Result<(), ExitError> {
     if pictures.is_empty() {
         let message = "no picture could be read, so nothing was compared; see the errors above";
         return Err(ExitError::new(Exit::Input, message));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use visiond_annotate::draw::{draw, draw_scaled};
-use visiond_annotate::rgb_converter::{PictureError, RgbConverter};
+use visiond_annotate::rgb_converter::{RgbConverter, RgbError};
 use visiond_flow::trace;
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::frame::{FrameCopyError, FrameError};
@@ -46,7 +46,7 @@ enum EncodeError {
     #[error(transparent)]
     Memory(#[from] BufferError),
     #[error(transparent)]
-    Convert(#[from] PictureError),
+    Convert(#[from] RgbError),
     #[error(transparent)]
     Jpeg(#[from] jpeg::EncodeError),
     #[error("internal error, see the panic above: please report it")]

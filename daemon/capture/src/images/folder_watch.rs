@@ -33,7 +33,7 @@ use std::time::Duration;
 use rustix::fs::inotify::{self, CreateFlags};
 use visiond_system::stop::Stop;
 
-use super::listing::{is_picture_name, sort};
+use super::listing::{is_image_name, sort};
 
 /// The longest wait between two looks at files that are not complete.
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
@@ -383,7 +383,7 @@ impl FolderWatch {
     }
 
     fn is_wanted(&self, name: &OsStr) -> bool {
-        self.only.as_deref().map_or_else(|| is_picture_name(name), |only| only == name)
+        self.only.as_deref().map_or_else(|| is_image_name(name), |only| only == name)
     }
 }
 

@@ -17,7 +17,7 @@ const SORTED_AT_ONCE: usize = 1024;
 pub(super) const MAX_DEPTH: usize = 16;
 
 /// Whether a file of this name is read. Hidden files are not.
-pub(super) fn is_picture_name(name: &OsStr) -> bool {
+pub(super) fn is_image_name(name: &OsStr) -> bool {
     let ending = Path::new(name).extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     !is_hidden(name) && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
@@ -27,7 +27,7 @@ pub(super) fn is_hidden(name: &OsStr) -> bool {
 }
 
 /// Returns a folder's pictures in natural order.
-pub fn pictures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn images_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     list(folder, false, &mut || false)
 }
 
@@ -59,7 +59,7 @@ pub(super) fn list(folder: &Path, recursive: bool, is_stopping: &mut dyn FnMut()
                 } else {
                     log::warn!("{}", too_deep(folder, &path));
                 }
-            } else if is_picture_name(&name)
+            } else if is_image_name(&name)
                 && fs::metadata(&path).is_ok_and(|metadata| metadata.is_file())
                 && (!recursive || !kind.is_symlink() || leads_into(folder, &path))
             {
@@ -160,8 +160,8 @@ mod tests {
         for name in ["p10.png", "p2.jpg", ".hidden.png", "note.txt", "below/p1.png"] {
             fs::write(folder.path().join(name), "")?;
         }
-        assert_eq!(pictures_in(folder.path())?, ["p2.jpg", "p10.png"].map(|name| folder.path().join(name)));
-        assert!(pictures_in(&folder.path().join("missing")).is_err());
+        assert_eq!(images_in(folder.path())?, ["p2.jpg", "p10.png"].map(|name| folder.path().join(name)));
+        assert!(images_in(&folder.path().join("missing")).is_err());
         Ok(())
     }
 }

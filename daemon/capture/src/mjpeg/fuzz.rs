@@ -4,7 +4,7 @@ use visiond_flow::clock;
 use visiond_flow::clock::simulated::SimulatedClock;
 
 use super::JpegScanner;
-use super::jpeg_scanner::MOST_PICTURE_BYTES;
+use super::jpeg_scanner::MOST_JPEG_BYTES;
 use crate::http_client::fuzz::body;
 
 /// Reads an answer with pictures, which the network cuts into pieces of as many bytes as the first byte says.
@@ -27,7 +27,7 @@ fn scan(stream: &[u8], step: usize) -> (Option<Vec<u8>>, u64) {
         scanner.push(piece, now);
         if let Some(picture) = scanner.take() {
             assert!(picture.data.starts_with(b"\xff\xd8\xff"), "{:?}", picture.data.get(..9));
-            assert!(picture.data.len() <= MOST_PICTURE_BYTES, "{} bytes", picture.data.len());
+            assert!(picture.data.len() <= MOST_JPEG_BYTES, "{} bytes", picture.data.len());
             last = Some(picture.data);
         }
     }

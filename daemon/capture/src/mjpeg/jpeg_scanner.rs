@@ -9,7 +9,7 @@ use visiond_flow::metrics::LossCause;
 use visiond_flow::timestamp::Timestamp;
 
 /// The most bytes of a picture.
-pub const MOST_PICTURE_BYTES: usize = 16 << 20;
+pub const MOST_JPEG_BYTES: usize = 16 << 20;
 
 /// The most bytes of a line between pictures that is read.
 const MOST_LINE_BYTES: usize = 256;
@@ -26,7 +26,7 @@ const SOS: u8 = 0xda;
 
 /// A complete picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundPicture {
+pub struct FoundJpeg {
     pub data: Vec<u8>,
     /// When its first byte came.
     pub began: Timestamp,
@@ -65,7 +65,7 @@ pub struct JpegScanner {
     stated: Option<usize>,
     /// Whether a picture has had another length than was stated, so that no length counts.
     has_wrong_lengths: bool,
-    newest: Option<FoundPicture>,
+    newest: Option<FoundJpeg>,
     /// The memory of a picture that was done with.
     spare: Vec<u8>,
     overload: u64,
@@ -106,7 +106,7 @@ impl JpegScanner {
         self.data.drain(..done);
         (self.start, self.at) = (self.start.saturating_sub(done), self.at - done);
         self.tried.0 = self.tried.0.saturating_sub(done);
-        if self.place != Place::Between && self.data.len() > MOST_PICTURE_BYTES {
+        if self.place != Place::Between && self.data.len() > MOST_JPEG_BYTES {
             self.corrupt += 1;
             self.data = Vec::new();
             self.tried = (0, 0);
@@ -126,12 +126,12 @@ impl JpegScanner {
     }
 
     /// Returns the newest complete picture.
-    pub fn take(&mut self) -> Option<FoundPicture> {
+    pub fn take(&mut self) -> Option<FoundJpeg> {
         self.newest.take()
     }
 
     /// Takes back the memory of a picture.
-    pub fn reuse(&mut self, picture: FoundPicture) {
+    pub fn reuse(&mut self, picture: FoundJpeg) {
         self.spare = picture.data;
     }
 
@@ -300,7 +300,7 @@ impl JpegScanner {
         };
         data.clear();
         data.extend_from_slice(picture);
-        self.newest = Some(FoundPicture { data, began });
+        self.newest = Some(FoundJpeg { data, began });
         self.found += 1;
     }
 

@@ -11,7 +11,7 @@ use visiond_kernels::frame::{FrameError, FrameLayout};
 use visiond_kernels::jpeg::JpegDecoder;
 
 use super::device::MAX_MEMORY_PLANES;
-use super::format_negotiation::CameraPicture;
+use super::format_negotiation::FrameData;
 use super::planes::Planes;
 use super::stream::ioctl::Used;
 use super::stream::{FilledBuffer, Stream};
@@ -20,15 +20,15 @@ use crate::source::SourceError;
 
 pub(super) struct FrameExtractor {
     method: ExtractMethod,
-    /// The layout of every frame whose picture starts where its memory does.
+    /// The layout of every frame whose pixels start where its memory does.
     layout: FrameLayout,
     copied_bytes: u64,
 }
 
 enum ExtractMethod {
-    /// The picture stays in the driver's buffer or, with a pool, is copied once.
+    /// The frame stays in the driver's buffer or, with a pool, is copied once.
     Raw(Planes, [usize; MAX_MEMORY_PLANES], Option<FramePool>),
-    /// The picture is a JPEG, which is decoded.
+    /// The frame is a JPEG, which is decoded.
     Decoded(FramePool, JpegDecoder),
 }
 
@@ -71,9 +71,9 @@ impl Damage {
 pub(super) type Extracted = Result<Option<(FrameLayout, FrameBytes)>, Damage>;
 
 impl FrameExtractor {
-    /// Creates the extractor of `picture`s from `stream`.
+    /// Creates the extractor of frames from `stream`.
     pub fn new(
-        picture: &CameraPicture,
+        data: &FrameData,
         mode: IoMode,
         stream: &Stream,
         buffers: &Buffers,
@@ -81,11 +81,11 @@ impl FrameExtractor {
     ) -> Result<Self, SourceError> {
         let wrong = |what: String| SourceError::permanent(format!("{}: {what}", device.display()));
         let described = |error: FrameError| wrong(format!("the driver describes its frames wrongly: {error}"));
-        let (method, layout) = match picture {
-            CameraPicture::Jpeg(layout) => {
+        let (method, layout) = match data {
+            FrameData::Jpeg(layout) => {
                 (ExtractMethod::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), *layout)
             }
-            CameraPicture::Raw(planes) => {
+            FrameData::Raw(planes) => {
                 let memory = stream.memory_planes().ok_or_else(|| wrong("the driver has no buffers".to_owned()))?;
                 for index in 0..planes.memory_count() {
                     let (found, needed) = (memory.lengths[index], planes.needed_bytes(index));
@@ -111,7 +111,7 @@ impl FrameExtractor {
         self.copied_bytes
     }
 
-    /// Returns the picture. Gives the buffer back unless the picture stays in it; the outer error is the driver's, when it does
+    /// Returns the frame. Gives the buffer back unless the frame stays in it; the outer error is the driver's, when it does
     /// not take the buffer back.
     pub fn take(&mut self, stream: &mut Stream, filled: FilledBuffer) -> io::Result<Extracted> {
         let taken = match &mut self.method {
@@ -140,7 +140,7 @@ impl FrameExtractor {
     }
 }
 
-/// Returns the layout of a frame whose picture starts after the start of its memory; `None` if it does not, or the offset is
+/// Returns the layout of a frame whose pixels start after the start of its memory; `None` if it does not, or the offset is
 /// invalid.
 fn shifted(
     planes: &Planes,
@@ -153,7 +153,7 @@ fn shifted(
     planes.layout(&std::array::from_fn(|memory| starts[memory] + used[memory].start)).ok()
 }
 
-/// Checks that a buffer holds a whole raw picture.
+/// Checks that a buffer holds a whole raw frame.
 fn whole(stream: &Stream, filled: &FilledBuffer, planes: &Planes) -> Result<(), Damage> {
     undamaged(filled.flags)?;
     for memory in 0..planes.memory_count() {
@@ -168,7 +168,7 @@ fn whole(stream: &Stream, filled: &FilledBuffer, planes: &Planes) -> Result<(), 
     Ok(())
 }
 
-/// Copies the memory planes of a whole picture to `starts` in `out`; returns how many bytes they have.
+/// Copies the memory planes of a whole frame to `starts` in `out`; returns how many bytes they have.
 fn copy(
     stream: &Stream,
     filled: &FilledBuffer,

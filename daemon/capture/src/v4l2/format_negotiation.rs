@@ -20,7 +20,7 @@ use crate::source::SourceError;
 
 /// The data that the camera sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CameraPicture {
+pub enum FrameData {
     /// Raw pixels in these planes.
     Raw(Planes),
     /// JPEG, which is decoded into this layout.
@@ -31,7 +31,7 @@ pub enum CameraPicture {
 #[derive(Debug)]
 pub struct NegotiatedFormat {
     /// The data that the camera sends.
-    pub picture: CameraPicture,
+    pub data: FrameData,
     /// The format as the driver describes it.
     pub pix: PixFormat,
     /// visiond's name of the format.
@@ -150,10 +150,10 @@ pub fn set(
     }
     let fps = set_rate(node, config.fps, label);
     let read_as = if node.has(Quirk::SamplesFillWords) { full_words(format) } else { format };
-    let picture = picture(&set, read_as, config).map_err(|error| {
+    let data = frame_data(&set, read_as, config).map_err(|error| {
         SourceError::permanent(format!("{device}: the driver describes its frames wrongly: {error}"))
     })?;
-    Ok(NegotiatedFormat { picture, pix: set, format, fps })
+    Ok(NegotiatedFormat { data, pix: set, format, fps })
 }
 
 /// Returns the format of a mosaic or of grey whose samples use the highest bit of their 16-bit words.
@@ -206,21 +206,17 @@ fn interval(fps: f64) -> sys::v4l2_fract {
     sys::v4l2_fract { numerator: 1000 / unit, denominator: thousandths / unit }
 }
 
-/// Describes the pictures: honours the driver's pitches; configured colours take precedence.
-pub(super) fn picture(
-    pix: &PixFormat,
-    format: CameraFormat,
-    config: &V4l2Config,
-) -> Result<CameraPicture, PlanesError> {
+/// Describes the frames: honours the driver's pitches; configured colours take precedence.
+pub(super) fn frame_data(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<FrameData, PlanesError> {
     let CameraFormat::Raw(format) = format else {
         let rgb = FrameLayout::packed(PixelFormat::Rgb, pix.width, pix.height, ColorDescription::default())?;
-        return Ok(CameraPicture::Jpeg(rgb));
+        return Ok(FrameData::Jpeg(rgb));
     };
     let said = color::description(pix);
     let color =
         ColorDescription::new(config.color_matrix.unwrap_or(said.matrix), config.color_range.unwrap_or(said.range))
             .with_levels(config.levels.filter(|_| format.has_levels()));
-    Ok(CameraPicture::Raw(Planes::new(pix, format, color)?))
+    Ok(FrameData::Raw(Planes::new(pix, format, color)?))
 }
 
 /// Returns the kind of interlacing of a field order; `None` for progressive frames.
@@ -289,23 +285,23 @@ mod tests {
         let mut pix = PixFormat { width: 64, height: 4, fourcc: *b"YUYV", memory_count: 1, ..PixFormat::default() };
         pix.memories[0].pitch_bytes = 128;
         let config = V4l2Config { color_matrix: Some(ColorMatrix::Bt709), ..V4l2Config::default() };
-        let raw = picture(&pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
-        let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
+        let raw = frame_data(&pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
+        let FrameData::Raw(planes) = raw else { panic!("{raw:?}") };
         let color = planes.layout(&[0; 3]).unwrap().color();
         assert_eq!(color, ColorDescription::new(ColorMatrix::Bt709, ColorRange::Limited));
         // The range is the configured one, else the driver's, in raw formats of every kind.
         let range = |pix: &PixFormat, color_range| {
             let config = V4l2Config { color_range, ..V4l2Config::default() };
-            let raw = picture(pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
-            let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
+            let raw = frame_data(pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
+            let FrameData::Raw(planes) = raw else { panic!("{raw:?}") };
             planes.layout(&[0; 3]).unwrap().color().range
         };
         let full = PixFormat { quantization: sys::v4l2_quantization_V4L2_QUANTIZATION_FULL_RANGE, ..pix };
         let (limited, ours) = (ColorRange::Limited, ColorRange::Full);
         assert_eq!([range(&pix, None), range(&full, None)], [limited, ours]);
         assert_eq!([range(&pix, Some(ours)), range(&full, Some(limited))], [ours, limited]);
-        let jpeg = picture(&pix, CameraFormat::Mjpeg, &config).unwrap();
-        let CameraPicture::Jpeg(layout) = jpeg else { panic!("{jpeg:?}") };
+        let jpeg = frame_data(&pix, CameraFormat::Mjpeg, &config).unwrap();
+        let FrameData::Jpeg(layout) = jpeg else { panic!("{jpeg:?}") };
         assert_eq!((layout.format(), layout.size_bytes()), (PixelFormat::Rgb, 64 * 4 * 3));
     }
 
@@ -315,8 +311,8 @@ mod tests {
         pix.memories[0].pitch_bytes = 128;
         let color = |format, levels| {
             let raw =
-                picture(&pix, CameraFormat::Raw(format), &V4l2Config { levels, ..V4l2Config::default() }).unwrap();
-            let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
+                frame_data(&pix, CameraFormat::Raw(format), &V4l2Config { levels, ..V4l2Config::default() }).unwrap();
+            let FrameData::Raw(planes) = raw else { panic!("{raw:?}") };
             planes.layout(&[0; 3]).unwrap().color()
         };
         let (levels, full) =
@@ -423,9 +419,9 @@ mod tests {
         let node = webcam().node();
         let negotiated = |config: &V4l2Config| set(&node, config, choose(&node, config).unwrap(), "camera door");
         let config = wanted(FULL_HD, Some(30.0));
-        let NegotiatedFormat { picture, pix, format, fps } = negotiated(&config).unwrap();
+        let NegotiatedFormat { data, pix, format, fps } = negotiated(&config).unwrap();
         assert_eq!((pix.width, pix.height, format, fps), (1920, 1080, CameraFormat::Mjpeg, Some(30.0)));
-        assert!(matches!(picture, CameraPicture::Jpeg(_)));
+        assert!(matches!(data, FrameData::Jpeg(_)));
         assert_eq!(changes(&node), ["S_FMT", "S_PARM"]);
         assert_eq!((node.format().unwrap().fourcc, rate_of(&node)), (*b"MJPG", Some(30.0)));
         // A rate near the wanted one; without a wanted one, that of the driver.

@@ -14,7 +14,7 @@ use super::controls::ControlSetter;
 use super::device::{Capabilities, MAX_MEMORY_PLANES, Node, NodeError};
 use super::errors::{gone, in_use, refused, unknown, unopened};
 use super::extract::FrameExtractor;
-use super::format_negotiation::{self, CameraPicture, NegotiatedFormat};
+use super::format_negotiation::{self, FrameData, NegotiatedFormat};
 use super::fourcc;
 use super::io_method::{self, BufferRequest};
 use super::quirks::Quirk;
@@ -130,19 +130,19 @@ impl OpenCamera {
     /// Gives the driver its buffers, and starts streaming.
     fn start(&self, negotiated: &NegotiatedFormat) -> Result<Streaming, SourceError> {
         let Self { node, config, buffers, .. } = self;
-        let NegotiatedFormat { picture, pix, format, fps } = negotiated;
+        let NegotiatedFormat { data, pix, format, fps } = negotiated;
         let wanted = BufferRequest {
             lengths: lengths(negotiated).map_err(|error| {
                 let device = node.path().display();
                 SourceError::permanent(format!("{device}: the driver describes its frames wrongly: {error}"))
             })?,
             memory_plane_count: pix.memory_count.min(MAX_MEMORY_PLANES),
-            is_jpeg: matches!(picture, CameraPicture::Jpeg(_)),
+            is_jpeg: matches!(data, FrameData::Jpeg(_)),
             io: config.io,
         };
         capture_channel::check(node)?;
         let (stream, mode, io) = io_method::choose(node, &wanted, buffers)?;
-        let extract = FrameExtractor::new(picture, mode, &stream, buffers, node.path())?;
+        let extract = FrameExtractor::new(data, mode, &stream, buffers, node.path())?;
         let rate = fps.map(|fps| format!(" at {} fps", (fps * 100.0).round() / 100.0)).unwrap_or_default();
         let description =
             format!("{}: {}x{} {}{rate}, {io}", self.describe(), pix.width, pix.height, fourcc::word(*format));
@@ -161,7 +161,7 @@ impl OpenCamera {
     }
 }
 
-/// A driver asks for buffers that no picture of its size needs.
+/// A driver asks for buffers that no frame of its size needs.
 #[derive(Debug, thiserror::Error)]
 #[error("its buffers would have {length} bytes for frames of {width}x{height}")]
 struct WrongLength {
@@ -170,15 +170,15 @@ struct WrongLength {
     height: u32,
 }
 
-/// Returns the size of each memory plane: what the driver requests, and at least the picture with the driver's own pitches.
+/// Returns the size of each memory plane: what the driver requests, and at least the frame with the driver's own pitches.
 fn lengths(negotiated: &NegotiatedFormat) -> Result<[usize; MAX_MEMORY_PLANES], WrongLength> {
-    let NegotiatedFormat { picture, pix, .. } = negotiated;
+    let NegotiatedFormat { data, pix, .. } = negotiated;
     let mut lengths = [0; MAX_MEMORY_PLANES];
     for (memory, length) in lengths.iter_mut().enumerate() {
         let said = pix.memories[memory].size_bytes as usize;
-        *length = match picture {
-            CameraPicture::Raw(planes) => said.max(planes.needed_bytes(memory)),
-            CameraPicture::Jpeg(_) => said,
+        *length = match data {
+            FrameData::Raw(planes) => said.max(planes.needed_bytes(memory)),
+            FrameData::Jpeg(_) => said,
         };
         let (length, width, height) = (*length, pix.width, pix.height);
         // Drivers pad rows and round sizes up a little, and let a JPEG have as many bytes as its pixels.
@@ -189,7 +189,7 @@ fn lengths(negotiated: &NegotiatedFormat) -> Result<[usize; MAX_MEMORY_PLANES], 
     Ok(lengths)
 }
 
-/// Opens a node that captures pictures.
+/// Opens a node that captures frames.
 pub fn node(path: &Path) -> Result<Node, SourceError> {
     let node = Node::open(path).map_err(|error| match error {
         NodeError::Unopened(error) => unopened(path, &error),
@@ -234,8 +234,8 @@ mod tests {
             let mut pix = PixFormat { width: 640, height: 480, fourcc: *code, memory_count: 1, ..PixFormat::default() };
             pix.memories[0] = MemoryPlaneFormat { pitch_bytes, size_bytes };
             let config = V4l2Config::default();
-            let picture = format_negotiation::picture(&pix, format, &config).unwrap();
-            lengths(&NegotiatedFormat { picture, pix, format, fps: None })
+            let data = format_negotiation::frame_data(&pix, format, &config).unwrap();
+            lengths(&NegotiatedFormat { data, pix, format, fps: None })
         };
         let (yuyv, mjpeg) = (CameraFormat::Raw(PixelFormat::Yuyv), CameraFormat::Mjpeg);
         assert_eq!(of(b"YUYV", yuyv, 1280, 1280 * 480 + 4096).unwrap(), [1280 * 480 + 4096, 0, 0]);

@@ -114,7 +114,7 @@ fn source(name: &str, frames: u64) -> SourceConfig {
     if name == "pattern" {
         // As fast as possible; frames that it loses do not matter here.
         SourceConfig::Pattern(PatternConfig { fps: 1000.0, ..PatternConfig::default() })
-    } else if path.is_dir() || is_picture(path) {
+    } else if path.is_dir() || is_image(path) {
         SourceConfig::Images(ImagesConfig { path: path.to_owned(), ..ImagesConfig::default() })
     } else {
         let (url, max_frames) = (name.to_owned(), Some(frames));
@@ -123,7 +123,7 @@ fn source(name: &str, frames: u64) -> SourceConfig {
 }
 
 /// Returns whether the file is a picture, from its first bytes.
-fn is_picture(path: &Path) -> bool {
+fn is_image(path: &Path) -> bool {
     let reader = image::ImageReader::open(path).and_then(|reader| reader.with_guessed_format());
     // An animated GIF is a video too, and a still GIF works as one.
     reader.is_ok_and(|reader| reader.format().is_some_and(|format| format != image::ImageFormat::Gif))

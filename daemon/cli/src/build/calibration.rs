@@ -6,7 +6,7 @@ use std::fs::Metadata;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use visiond_capture::{Buffers, picture};
+use visiond_capture::{Buffers, image_file};
 use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine_builder::ShapeProfile;
@@ -19,21 +19,21 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
 
 use super::arguments::Args;
-use crate::media_decoder::pictures_of;
+use crate::media_decoder::images_of;
 use crate::sample_model::stem;
 
 /// The pictures of a folder as tensors.
-pub struct CalibrationPictures {
+pub struct CalibrationImages {
     files: Vec<PathBuf>,
     next: usize,
     preprocessor: Preprocessor,
     batch: usize,
 }
 
-impl CalibrationPictures {
+impl CalibrationImages {
     /// Opens the pictures of `folder` for the model with these profiles.
     pub fn open(args: &Args, folder: &Path, profiles: &[ShapeProfile]) -> Result<Self, ExitError> {
-        let files = spread(pictures_of(folder)?, usize::try_from(args.calibration_pictures).unwrap_or(usize::MAX));
+        let files = spread(images_of(folder)?, usize::try_from(args.calibration_pictures).unwrap_or(usize::MAX));
         // Load the model with a CPU backend to get the preprocessing that its card describes.
         let shapes = profiles.first().into_iter().flatten();
         let model = ModelConfig {
@@ -76,7 +76,7 @@ impl CalibrationPictures {
 
     /// Fills `out` with a picture. The error is a sentence for [`CalibrationError::Picture`].
     fn fill(&mut self, path: &Path, out: &mut [u8]) -> Result<(), String> {
-        let frame = picture::load(path, &Buffers::host(1)).map_err(|error| error.to_string())?;
+        let frame = image_file::load(path, &Buffers::host(1)).map_err(|error| error.to_string())?;
         let shape = self.preprocessor.spec().shape();
         let mut fill = || {
             let mut tensor = TensorMut::new(DType::F32, &shape, out)?;
@@ -87,7 +87,7 @@ impl CalibrationPictures {
     }
 }
 
-impl CalibrationFeed for CalibrationPictures {
+impl CalibrationFeed for CalibrationImages {
     fn count(&self) -> usize {
         self.files.len().div_ceil(self.batch)
     }

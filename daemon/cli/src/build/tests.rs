@@ -115,7 +115,7 @@ fn calibration_feeds_pictures_as_the_card_says() {
         root.join("tests/media").display()
     );
     let args = args(&line).unwrap();
-    let mut pictures = CalibrationPictures::open(&args, args.calibrate.as_deref().unwrap(), &[]).unwrap();
+    let mut pictures = CalibrationImages::open(&args, args.calibrate.as_deref().unwrap(), &[]).unwrap();
     assert_eq!(pictures.count(), 2);
     let tensor = pictures.next().unwrap().unwrap();
     assert_eq!(tensor.len(), 3 * 416 * 416 * 4);

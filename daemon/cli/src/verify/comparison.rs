@@ -27,7 +27,7 @@ use crate::sample_model::stem;
 
 /// The two models, and their differences so far.
 pub struct Comparison {
-    pub runners: [PictureRunner; 2],
+    pub runners: [FrameRunner; 2],
     pairs: OutputPairs,
     pub tensors: Vec<TensorDifference>,
     pub agreement: Agreement,
@@ -54,7 +54,7 @@ impl Comparison {
             );
             return Err(ExitError::new(Exit::Config, message));
         }
-        let runner = |model| PictureRunner::new(model, floor as f32, models[0].card.iou_threshold, true);
+        let runner = |model| FrameRunner::new(model, floor as f32, models[0].card.iou_threshold, true);
         let (first, second) = (runner(&models[0])?, runner(&models[1])?);
         let [a, b] = [&first.detector, &second.detector];
         let refuse = |error: CompareError| ExitError::new(Exit::Model, error);
@@ -209,14 +209,14 @@ pub struct ComparedModel {
 }
 
 /// Runs a model on pictures.
-pub struct PictureRunner {
+pub struct FrameRunner {
     pub model: ComparedModel,
     pub detector: Detector,
     /// The detections of the last picture, best first.
     pub found: Vec<Detection>,
 }
 
-impl PictureRunner {
+impl FrameRunner {
     /// Prepares a detector that returns detections with a score of at least `score_threshold`, and `raw_outputs` if asked.
     pub fn new(
         model: &ModelWithCard,

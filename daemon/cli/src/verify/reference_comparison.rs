@@ -10,7 +10,7 @@ use visiond_flow::frame::Frame;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
-use super::comparison::{ModelWithCard, PictureRunner};
+use super::comparison::{FrameRunner, ModelWithCard};
 use super::reference::{Form, Reference, ReferencePicture};
 use crate::media_decoder::MediaItem;
 use crate::output::complain;
@@ -21,7 +21,7 @@ const SAME_OBJECT_IOU: f64 = 0.9;
 
 /// A model and a reference, and their differences so far.
 pub struct ReferenceComparison {
-    pub runner: PictureRunner,
+    pub runner: FrameRunner,
     pub reference: Reference,
     /// By the limits of the user, and by stricter ones.
     pub agreements: [(MatchLimits, Agreement); 2],
@@ -59,7 +59,7 @@ impl ReferenceComparison {
         }
         let scores = reference.pictures.iter().filter_map(|picture| picture.detections.last());
         let lowest = scores.map(|detection| detection.score).min_by(f32::total_cmp);
-        let runner = PictureRunner::new(model, floor as f32, model.card.iou_threshold, false)?;
+        let runner = FrameRunner::new(model, floor as f32, model.card.iou_threshold, false)?;
         let names = runner.detector.keypoint_names();
         let agreement = |limits| (limits, Agreement::within(threshold as f32, limits).with_keypoints(names));
         Ok(Self {

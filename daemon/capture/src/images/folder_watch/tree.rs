@@ -14,7 +14,7 @@ use rustix::fs::inotify::{self, WatchFlags};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
 use rustix::io::Errno;
 
-use super::super::listing::{MAX_DEPTH, is_hidden, is_picture_name, too_deep};
+use super::super::listing::{MAX_DEPTH, is_hidden, is_image_name, too_deep};
 use super::{File, Folder, FolderWatch, Phase, RECENT, Sign};
 
 const EVENTS: WatchFlags = WatchFlags::CREATE
@@ -186,7 +186,7 @@ impl FolderWatch {
                 if self.recursive && !is_hidden(name) {
                     subfolders.insert(path.join(name));
                 }
-            } else if is_picture_name(name) {
+            } else if is_image_name(name) {
                 let known = self.folders.get(path).and_then(|folder| folder.files.get(name));
                 // The number in the folder shows a file that took the place of another; its size and time take a look.
                 let inode = entry.ino();

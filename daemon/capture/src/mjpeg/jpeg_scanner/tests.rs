@@ -76,11 +76,11 @@ fn a_picture_is_complete_with_its_last_byte_and_has_the_time_of_its_first() {
     scanner.push(&first[10..first.len() - 1], at(3));
     assert_eq!(scanner.take(), None);
     scanner.push(&first[first.len() - 1..], at(4));
-    assert_eq!(scanner.take(), Some(FoundPicture { data: first.clone(), began: at(2) }));
+    assert_eq!(scanner.take(), Some(FoundJpeg { data: first.clone(), began: at(2) }));
     // Three at once: the newest, and two are lost by overload.
     scanner.push(&[&first[..], &second, &first[..], b"\r\n"].concat(), at(5));
     assert_eq!(scanner.take_loss(), Some((2, LossCause::Overload)));
-    assert_eq!(scanner.take(), Some(FoundPicture { data: first, began: at(5) }));
+    assert_eq!(scanner.take(), Some(FoundJpeg { data: first, began: at(5) }));
     assert_eq!((scanner.take_loss(), scanner.take(), scanner.found()), (None, None, 4));
 }
 
@@ -134,9 +134,9 @@ fn a_picture_without_end_is_dropped_at_the_limit_and_the_next_is_found() {
     let whole = picture(50, 32, 32);
     let mut scanner = JpegScanner::default();
     scanner.push(&whole[..whole.len() - 2], at(0));
-    for _ in 0..(MOST_PICTURE_BYTES >> 16) + 1 {
+    for _ in 0..(MOST_JPEG_BYTES >> 16) + 1 {
         scanner.push(&[7; 1 << 16], at(1));
-        assert!(scanner.data.len() <= MOST_PICTURE_BYTES);
+        assert!(scanner.data.len() <= MOST_JPEG_BYTES);
     }
     assert_eq!((scanner.take_loss(), scanner.data.capacity() <= 1 << 17), (Some((1, LossCause::Corrupt)), true));
     scanner.push(&whole, at(2));

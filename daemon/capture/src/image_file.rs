@@ -99,7 +99,7 @@ fn known_format(head: &[u8]) -> Option<ImageFormat> {
 }
 
 /// Whether a file begins as a picture that visiond reads, or says how to convert.
-pub fn begins_as_picture(head: &[u8]) -> bool {
+pub fn begins_as_image(head: &[u8]) -> bool {
     known_format(head).is_some()
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, RgbaImage};
-use visiond_capture::{Buffers, picture};
+use visiond_capture::{Buffers, image_file};
 
 /// The system's allocator, counted.
 struct Counted;
@@ -45,7 +45,7 @@ static ALLOCATOR: Counted = Counted;
 
 fn load(path: &Path, max_picture_bytes: u64) -> Result<(), String> {
     let buffers = Buffers { max_picture_bytes, ..Buffers::host(1) };
-    picture::load(path, &buffers).map(drop).map_err(|error| error.to_string())
+    image_file::load(path, &buffers).map(drop).map_err(|error| error.to_string())
 }
 
 /// Returns the most bytes that reading the picture takes.
