@@ -11,7 +11,8 @@ use super::outputs::{ModelOutputs, NamedOutput};
 use super::rows::logit_floor;
 use crate::backend::TensorInfo;
 
-/// Reads the outputs of one family of models.
+/// Reads the outputs of one family of models. It is a trait because [`checked`] makes it of any [`Decoder`], each of which has a
+/// layout of its own.
 pub trait Head: Send {
     /// Decodes one frame's outputs into `out`, which is cleared first.
     ///
