@@ -369,6 +369,19 @@ mod tests {
     }
 
     #[test]
+    fn a_video_that_cannot_be_opened_is_named_with_the_reason() {
+        let config = VideoConfig { url: "/films/a.mp4".into(), ..VideoConfig::default() };
+        let said = |kind: io::ErrorKind| {
+            let error = cannot_open(&config, &kind.into());
+            assert!(!error.retry);
+            error.to_string()
+        };
+        assert_eq!(said(io::ErrorKind::NotFound), "cannot open the video /films/a.mp4: there is no such file");
+        assert!(said(io::ErrorKind::IsADirectory).contains("it is a folder; name a file in it"));
+        assert_eq!(said(io::ErrorKind::PermissionDenied), "cannot open the video /films/a.mp4: permission denied");
+    }
+
+    #[test]
     fn a_stream_is_read_with_its_rotation_and_colours() {
         let info = answer(
             r#"{"codec_name":"h264","width":640,"height":360,"pix_fmt":"yuv420p","avg_frame_rate":"30000/1001",

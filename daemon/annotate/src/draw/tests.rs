@@ -417,11 +417,13 @@ fn a_box_has_at_least_one_pixel_and_ends_where_its_sides_round_to() {
 #[test]
 fn the_inner_rim_of_a_box_is_drawn_where_there_is_room_for_it() {
     // On 1080 lines: a line of 3, a rim of 1.
-    for (side, has_room) in [(8_u32, false), (9, true)] {
+    for (width, height, has_room) in [(8_u16, 8_u16, false), (8, 9, false), (9, 8, false), (9, 9, true)] {
         let mut picture = RgbImage::from_pixel(1920, 1080, Rgb([255; 3]));
-        drawn(&mut picture, &[detection(5, "bus", 0.8, [600.0, 600.0, side as f32, side as f32])], &[]);
+        let bounds = [600.0, 600.0, f32::from(width), f32::from(height)];
+        drawn(&mut picture, &[detection(5, "bus", 0.8, bounds)], &[]);
         let rim = if has_room { Rgb([140; 3]) } else { Rgb([255; 3]) };
-        assert_eq!([*picture.get_pixel(603, 603), *picture.get_pixel(600 + side - 4, 603)], [rim; 2], "{side}");
+        let corners = [(603, 603), (596 + u32::from(width), 596 + u32::from(height))];
+        assert_eq!(corners.map(|(x, y)| *picture.get_pixel(x, y)), [rim; 2], "{width}x{height}");
     }
 }
 

@@ -253,6 +253,9 @@ mod tests {
             }
             let watched = watch.end(90_000);
             assert_eq!((watched.seconds, watched.key_frame_interval_s), (2.0, Some(1.0)), "{leap} {kept}");
+            assert_eq!((watched.fps(), watched.bits_per_s()), (Some(10.0), Some(8_000.0)));
         }
+        let one = Watched { pictures: 1, seconds: 2.0, ..Watched::default() };
+        assert_eq!((one.fps(), one.bits_per_s()), (None, None), "one picture has no rate");
     }
 }
