@@ -1,14 +1,16 @@
 //! `visiond man`: the manual pages, generated from the command line's and the configuration's declarations.
 
+mod config_page;
+
 use std::path::PathBuf;
 use std::{env, io};
 
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use jiff::Timestamp;
-use visiond_config::man_page;
 use visiond_system::exit::{Exit, ExitError};
 
+use self::config_page::{MANUAL, SOURCE};
 use crate::output::{create_folder, print, write_file};
 
 /// Print the manual page, or write all manual pages to folders
@@ -67,7 +69,7 @@ fn pages(root: &clap::Command, date: &str) -> io::Result<Vec<(String, String)>> 
     for command in root.get_subcommands() {
         pages.push((format!("man1/{}.1", title(command)), page_of(command, date, &["visiond".to_owned()])?));
     }
-    pages.push(("man5/visiond.toml.5".to_owned(), man_page::text(date)));
+    pages.push(("man5/visiond.toml.5".to_owned(), config_page::text(date)));
     Ok(pages)
 }
 
@@ -77,7 +79,7 @@ fn title(command: &clap::Command) -> String {
 
 /// Returns a command's page. It refers to `others` of section 1 and to the configuration's page at its end.
 fn page_of(command: &clap::Command, date: &str, others: &[String]) -> io::Result<String> {
-    let man = Man::new(command.clone()).date(date).source(man_page::SOURCE).manual(man_page::MANUAL);
+    let man = Man::new(command.clone()).date(date).source(SOURCE).manual(MANUAL);
     let mut out = Vec::new();
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;

@@ -23,7 +23,7 @@ pub use network::{
 };
 pub use plain::{
     Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of_with_hints, parse_word, real, size,
-    size_or_zero, whole, word,
+    size_or_zero, whole, word, word_of,
 };
 pub use text::{command_line, credential, is_url, location, name, path, program, text};
 
@@ -37,15 +37,9 @@ enum Refusal {
     Reported,
 }
 
-impl From<&str> for Refusal {
-    fn from(more: &str) -> Self {
-        Self::OtherKind(more.to_owned())
-    }
-}
-
-impl From<String> for Refusal {
-    fn from(more: String) -> Self {
-        Self::OtherKind(more)
+impl<T: Into<String>> From<T> for Refusal {
+    fn from(more: T) -> Self {
+        Self::OtherKind(more.into())
     }
 }
 

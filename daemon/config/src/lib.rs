@@ -6,13 +6,12 @@
 //! - [`diagnostics`]: all errors of a file at once, with place, line and remedy.
 //! - [`diff`]: the differences between two configurations.
 //! - `redact`: hides secrets in a configuration that is shown.
-//! - [`annotated`]: the file with every key, generated from the declarations; [`man_page`]: the manual page, likewise.
+//! - [`annotated`]: the file with every key, generated from the declarations.
 
 pub mod annotated;
 pub mod diagnostics;
 pub mod diff;
 mod kinds;
-pub mod man_page;
 mod redact;
 mod schema;
 mod table_macros;
@@ -34,6 +33,8 @@ use types::{CameraConfig, Config, ModelConfig, SinkConfig, SourceConfig};
 
 pub use diagnostics::ConfigErrors;
 pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
+pub use schema::{Key, Presence, Shape, Variant, join};
+pub use tables::TYPE_DOC;
 pub use units::{format_size, parse_duration, parse_size};
 
 /// Maximum size of a configuration in bytes; a larger file is something else.
@@ -95,6 +96,11 @@ impl Config {
         redact::mask(&mut entries);
         schema::render(&entries, "").trim_start().to_owned()
     }
+}
+
+/// Returns every key of the file, for its reference.
+pub fn keys() -> Vec<Key> {
+    Config::keys()
 }
 
 /// Reads the text of a file.

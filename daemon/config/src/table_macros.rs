@@ -5,26 +5,11 @@
 //! with the same fields and their places in a file, and a [`Section`](super::tables::Section): the reader, the writer, and the
 //! list of keys that the reference and the annotated file are printed from.
 //!
-//! ```text
-//! section! {
-//!     /// `[buffers]`
-//!     pub struct BufferConfig {
-//!         /// Buffers of a camera.
-//!         count: usize as whole(3..=32) => default(4),
-//!     }
-//! }
-//! ```
-//!
 //! After `=>` comes what applies if the key is absent:
-//! - `default(VALUE)`: that value.
-//! - `required(EXAMPLE)`: the file is rejected. The example is TOML.
-//! - `optional(EXAMPLE)`: `None`.
+//! - `default(VALUE)`: that value. Of a [`Part`](super::tables::Part) `part`: its default.
+//! - `required(EXAMPLE)`: the file is rejected; the example is TOML. Of a part `required_part`.
+//! - `optional(EXAMPLE)`: `None`. Of a part `optional_part`.
 //! - `derived((EXAMPLE, VALUE))`: that value, which the reference does not show.
-//!
-//! A key that is a [`Part`](super::tables::Part) has one of these:
-//! - `part`: its default.
-//! - `required_part`: the file is rejected.
-//! - `optional_part`: `None`.
 //! - `flatten`: for a [`union!`] whose `type` and keys are in this table.
 //! - `inherited`: it is no key of this table. [`Document::config`](super::Document::config) copies it from another one.
 
@@ -207,8 +192,11 @@ macro_rules! union {
                 type Read = Read;
 
                 fn of(read: Read) -> Self {
-                    $(union!(@of read, $name $variant, $($section)?);)+
-                    Self::default()
+                    match read {
+                        $(Read::$variant $((union!(@bind section $section)))? => $name::$variant $((
+                            <$section as $crate::tables::Part>::of(section)
+                        ))?),+
+                    }
                 }
             }
         };
@@ -230,9 +218,9 @@ macro_rules! union {
                 }
             }
 
-            fn hint(other: &str) -> Option<&'static str> {
-                union!(@hint other $($hint)?)
-            }
+            $(fn hint(other: &str) -> Option<&'static str> {
+                $hint(other)
+            })?
 
             fn name(&self) -> &'static str {
                 match self {
@@ -241,38 +229,22 @@ macro_rules! union {
             }
 
             fn write(&self) -> $crate::schema::Entries {
-                $(union!(@write self, $name $variant, $($section)?);)+
-                Vec::new()
+                match self {
+                    $(Self::$variant $((union!(@bind section $section)))? => union!(@write $(section, $section)?)),+
+                }
             }
         }
     };
 
-    (@hint $other:ident) => {{
-        let _ = $other;
-        None
-    }};
-    (@hint $other:ident $hint:path) => { $hint($other) };
+    // The name of a variant's table.
+    (@bind $name:ident $section:ty) => { $name };
+    (@write) => { Vec::new() };
+    (@write $name:ident, $section:ty) => { <$section as $crate::tables::Section>::write($name) };
     (@keys) => { Vec::new() };
     (@keys $section:ty) => { <$section as $crate::tables::Section>::keys() };
-    (@of $read:ident, $name:ident $variant:ident,) => {
-        if let Read::$variant = $read {
-            return $name::$variant;
-        }
-    };
-    (@of $read:ident, $name:ident $variant:ident, $section:ty) => {
-        if let Read::$variant(section) = $read {
-            return $name::$variant($crate::tables::Part::of(section));
-        }
-    };
     (@read $variant:ident $table:ident,) => { Read::$variant };
     (@read $variant:ident $table:ident, $section:ty) => {
         Read::$variant(<$section as $crate::tables::Section>::read($table))
-    };
-    (@write $this:ident, $name:ident $variant:ident,) => {};
-    (@write $this:ident, $name:ident $variant:ident, $section:ty) => {
-        if let $name::$variant(section) = $this {
-            return $crate::tables::Section::write(section);
-        }
     };
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use super::diagnostics::{Diagnostics, nearest};
 use super::kinds::{one_of_with_hints, valid_items};
@@ -64,7 +64,9 @@ pub trait Union: Part {
     /// Returns every variant, in the order of the reference.
     fn variants() -> Vec<Variant>;
     /// Returns what is meant by a word in small letters that is no variant's name, if that is known.
-    fn hint(other: &str) -> Option<&'static str>;
+    fn hint(_other: &str) -> Option<&'static str> {
+        None
+    }
     /// Reads the variant `name`, one of [`Union::variants`], and reports its errors.
     fn read(name: &str, table: &mut TableReader<'_, '_>) -> Option<Self::Read>;
     /// Returns the name of the variant.
@@ -258,11 +260,9 @@ pub fn tables<T: Section>() -> KeyKind<Vec<T>, Vec<T::Read>> {
         shape: Box::new(|| Shape::Tables(T::keys())),
         read: Box::new(|item, context| {
             let Some(items) = item.get_ref().as_array() else {
-                let sentence = match item.get_ref() {
-                    DeValue::Table(_) => {
-                        format!("may appear several times: write `[[{}]]` with two brackets", context.path)
-                    }
-                    _ => format!("must be a table: write `[[{}]]` and its keys below", context.path),
+                let sentence = match item.get_ref().as_table() {
+                    Some(_) => format!("may appear several times: write `[[{}]]` with two brackets", context.path),
+                    None => format!("must be a table: write `[[{}]]` and its keys below", context.path),
                 };
                 context.wrong(item, &sentence);
                 return None;
@@ -295,9 +295,9 @@ fn read_table<T>(
     read: impl FnOnce(&mut TableReader<'_, '_>) -> T,
 ) -> Option<T> {
     let Some(table) = item.get_ref().as_table() else {
-        let sentence = match item.get_ref() {
-            DeValue::Array(_) => format!("may appear only once: write `[{}]` with one bracket", context.path),
-            _ => format!("must be a table: write `[{}]` and its keys below", context.path),
+        let sentence = match item.get_ref().as_array() {
+            Some(_) => format!("may appear only once: write `[{}]` with one bracket", context.path),
+            None => format!("must be a table: write `[{}]` and its keys below", context.path),
         };
         context.wrong(item, &sentence);
         return None;

@@ -1,8 +1,7 @@
 //! The keys of the configuration.
 //!
 //! A key is declared here and nowhere else: its doc comment, name, type, kind of value, and default. The parser,
-//! `config/visiond.toml`, `docs/configuration.md` and the output of `check` come from these declarations, see
-//! `table_macros`.
+//! `config/visiond.toml`, `docs/configuration.md` and the output of `check` come from these declarations.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -78,8 +77,7 @@ section! {
         models["model"]: Vec<ModelConfig> as tables() => part,
         /// A camera, or any other source of frames.
         cameras["camera"]: Vec<CameraConfig> as tables() => part,
-        /// An output for detections, as JSON lines. Every sink has its own queue and thread, so a slow one delays no camera and
-        /// no other sink.
+        /// An output for detections, as JSON lines. Each has its own queue and thread: a slow one delays nothing else.
         sinks["sink"]: Vec<SinkConfig> as tables() => part,
     }
 }
@@ -101,24 +99,19 @@ section! {
         /// Backend for `.onnx` models. "onnxruntime" is faster and needs its library; "rten" is built in; "auto" uses ONNX
         /// Runtime if it finds the library. Both give the same detections.
         backend: BackendChoice as word() => default(BackendChoice::Auto),
-        /// Path of the ONNX Runtime library; a bare file name is relative to the configuration file as well. Without it, visiond
-        /// reads the environment variable ORT_DYLIB_PATH, then searches the usual folders.
+        /// Path of the ONNX Runtime library. Without it, ORT_DYLIB_PATH, otherwise the one in the usual folders.
         onnxruntime_library: Option<PathBuf> as path() => optional(r#""/usr/lib/libonnxruntime.so""#),
-        /// Path of the TensorRT library, for `.engine` files; a bare file name is relative to the configuration file as well.
-        /// Without it, visiond reads the environment variable VISIOND_TENSORRT_LIBRARY, then searches the usual folders.
+        /// Path of the TensorRT library. Without it, VISIOND_TENSORRT_LIBRARY, otherwise the one in the usual folders.
         tensorrt_library: Option<PathBuf> as path() => optional(r#""/usr/lib/aarch64-linux-gnu/libnvinfer.so.10""#),
         /// The GPU that runs `.engine` files, by the number that `visiond probe` shows. A Jetson has one: 0.
         gpu: u32 as whole(0..=63) => default(0),
         /// CPU threads of one inference; 0 uses every core. Fewer leave room for decoding and other programs.
         threads: usize as whole(0..=1024) => default(0),
-        /// Time limit for the trial of a model that a reload brings. visiond runs the new model on one frame of each of its
-        /// cameras first, and rejects the reload if that takes longer.
+        /// Time limit for the trial of a model that a reload brings. After it, the reload is rejected.
         canary_timeout: Duration as duration(MS..=HOUR) => default(10 * SECOND),
-        /// Time limit for the trial of an `.onnx` model in a process of its own. Before visiond loads such a model, at the start
-        /// too, another process loads it and runs it once, so that a damaged or hostile model ends that process and not visiond.
+        /// Time limit for the trial of an `.onnx` model in another process, so that a damaged or hostile one cannot end visiond.
         load_timeout: Duration as duration(LOAD_TIMEOUT) => default(60 * SECOND),
-        /// Maximum memory that this process may use, in addition to six times the size of the model's files. Raise it if a
-        /// model that you trust needs more.
+        /// Maximum memory of this process, in addition to six times the size of the model's files.
         load_memory_bytes: u64 as size(64 * MIB..=1 << 40) => default(512 * MIB),
     }
 }
@@ -164,12 +157,10 @@ section! {
         memory: Option<MemoryKind> as word() => default(None),
         /// Buffers per camera: one being filled, one waiting, one in the lane, one being drawn.
         count: usize as whole(3..=32) => default(4),
-        /// Maximum number of pixels of a frame. visiond refuses a camera, stream or picture whose frames have more before it
-        /// allocates memory for them. The default is 8192 x 8192.
+        /// Maximum number of pixels of a frame (default 8192 x 8192). visiond refuses sources with larger frames.
         max_pixels: u64 as whole(1..=MAX_SIDE as u64 * MAX_SIDE as u64) => default(64 << 20),
-        /// Maximum memory for reading one picture: its file, what the decoder needs, and the frame; and for the `count` buffers
-        /// of a video. visiond judges that by the file's header and refuses what needs more, so that no small file can use up the
-        /// memory.
+        /// Maximum memory for reading one image (file, decoder and frame), and for the `count` buffers of a video. visiond
+        /// judges by the header of the file, so a small file cannot use up the memory.
         max_picture_bytes: u64 as size(MIB..=1 << 40) => default(384 * MIB),
     }
 }
@@ -189,16 +180,15 @@ section! {
         name: String as name() => required(r#""objects""#),
         /// The model's file: `.onnx` or `.engine`.
         path: PathBuf as path() => required(r#""models/nanodet-g-416.onnx""#),
-        /// The SHA-256 that the model's file must have, as `sha256sum` prints it. A TensorRT engine can run code, so trust its
-        /// file only as you would trust a program. Without it, any file is accepted.
+        /// The SHA-256 that the model's file must have, as `sha256sum` prints it; without it, any file is accepted. A
+        /// TensorRT engine can run code: trust its file only as you would trust a program.
         sha256: Option<String> as text() => optional(r#""c56a49a7981b...""#),
-        /// The model card, which says how to prepare the model's input and read its output. Without it: the TOML file beside
-        /// the model with the same stem, else the model's own metadata.
+        /// The model card: how to prepare the input and read the output. Without it, the TOML file beside the model with the
+        /// same stem, otherwise the model's metadata.
         card: Option<PathBuf> as path() => optional(r#""models/nanodet-g-416.toml""#),
         /// Detections below this score are dropped. Without it, the model card's value.
         score_threshold: Option<f64> as fraction() => optional("0.4"),
-        /// IoU (intersection over union) above which NMS removes the lower-scoring box of the same class. Without it, the model
-        /// card's value.
+        /// IoU above which NMS removes the lower-scoring box of the same class. Without it, the model card's value.
         iou_threshold: Option<f64> as fraction() => optional("0.6"),
         /// Maximum number of detections per frame. Without it, the model card's value.
         max_detections: Option<usize> as whole(1..=100_000) => optional("100"),
@@ -206,12 +196,10 @@ section! {
         classes: Vec<String> as list(text()) => default(Vec::new()),
         /// Input shapes that override the model's, by input name; for models with dynamic dimensions.
         input_shapes: BTreeMap<String, Vec<usize>> as by_name(list(whole(1..=1 << 24))) => default(BTreeMap::new()),
-        /// Maximum number of frames per inference, for models that several cameras share and whose batch is dynamic or larger
-        /// than 1.
+        /// Maximum number of frames per inference, for models that several cameras share and whose batch can be larger.
         max_batch: usize as whole(1..=1024) => default(1),
-        /// How long a frame waits for those of other cameras, until there are `max_batch` of them or one of each camera. Larger batches
-        /// take less of the CPU and the GPU per frame. 0, the only value with a `max_batch` of 1: an idle model runs on each frame at
-        /// once.
+        /// How long a frame waits for frames of other cameras, until there are `max_batch` or one of each camera. Larger
+        /// batches cost less per frame. 0 runs an idle model on each frame at once; with a `max_batch` of 1 it must be 0.
         batch_wait: Duration as duration_or_zero(MS / 10..=SECOND) => default(Duration::ZERO),
         /// The form of masks in messages, for models with masks: "polygons"; "rle", COCO's run lengths; "both"; "none", which also
         /// saves the time to make masks. Pictures and the live page show polygons.

@@ -1,10 +1,7 @@
-//! The manual page visiond.toml(5), generated from the declarations in [`types`](super::types).
+//! The manual page visiond.toml(5), generated from the declarations of the configuration's keys.
 
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
-
-use super::schema::{Key, Presence, Shape, Variant, join};
-use super::tables::{Section, TYPE_DOC};
-use super::types::Config;
+use visiond_config::{Key, Presence, Shape, TYPE_DOC, Variant, join, keys};
 
 /// Program and version, for the footer of every page.
 pub const SOURCE: &str = concat!("visiond ", env!("CARGO_PKG_VERSION"));
@@ -32,7 +29,7 @@ pub fn text(date: &str) -> String {
         }
         roff.text(prose(paragraph));
     }
-    for key in Config::keys() {
+    for key in keys() {
         table(&mut roff, &key, "");
     }
     roff.control("SH", ["FILES"]);
@@ -129,7 +126,7 @@ mod tests {
             }
         }
         let page = text("2026-01-31");
-        has(&page, &Config::keys());
+        has(&page, &keys());
         let level = r"Log level; each level includes those before it. \fB\-\-log\-level\fR, \fB\-v\fR and \fB\-q\fR on the command line";
         assert!(page.contains(level), "the text of a key, with its code in bold");
     }

@@ -182,6 +182,11 @@ pub fn parse_word<T: Words>(text: &str) -> Result<T, String> {
     })
 }
 
+/// Returns the word for a value.
+pub fn word_of<T: Words>(value: T) -> &'static str {
+    T::words().into_iter().find(|(_, known)| *known == value).map_or("", |(word, _)| word)
+}
+
 /// Returns the kind of a choice among `words`, each with its value.
 fn one_of<T: Copy + PartialEq + 'static>(words: Vec<(&'static str, T)>) -> KeyKind<T> {
     one_of_with_hints(words, |_| None)

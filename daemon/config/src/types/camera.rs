@@ -10,7 +10,7 @@ use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 use super::{FfmpegConfig, HOUR, MS, SECOND};
 use crate::kinds::{
     Words, by_name, camera, choice, command_line, control, credential, duration, fingerprint, flag, http_url, levels,
-    list, location, name, path, real, rtsp_url, text, whole, word,
+    list, location, name, path, real, rtsp_url, text, whole, word, word_of,
 };
 use crate::table_macros::{section, union};
 use crate::tables::{table, union_table};
@@ -26,8 +26,8 @@ section! {
         model: Option<String> as name() => optional(r#""objects""#),
         /// Whether the camera runs.
         enabled: bool as flag() => default(true),
-        /// The most frames a second that the model looks at; the others are skipped, which saves inference and counts as the drop
-        /// cause "skipped". Without it, every frame. Only for sources that do not wait for the model.
+        /// Maximum frames per second for the model; further frames are skipped, which counts as the drop cause "skipped".
+        /// Without it, every frame. Only for sources that do not wait for the model.
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
         /// The source of its frames.
         source: SourceConfig as union_table() => required_part,
@@ -103,9 +103,9 @@ impl SourceConfig {
 section! {
     /// A V4L2 camera.
     pub struct V4l2Config {
-        /// The camera: a device node or a link to it, the USB ids that `lsusb` shows ("046d:0825"; with the serial number
-        /// "046d:0825:SERIAL"), or the card name that the driver reports. `visiond probe` shows all of them. visiond finds a
-        /// camera that is named by its node again when it comes back under another node.
+        /// The camera: a device node or a link to it, the USB ids that `lsusb` shows ("046d:0825" or "046d:0825:SERIAL"), or
+        /// the card name of the driver. `visiond probe` shows all of them. visiond finds a camera that returns under another
+        /// node.
         device: CameraName as camera() => required(r#""/dev/v4l/by-id/usb-046d_HD_Webcam-video-index0""#),
         /// Pixel format, or "mjpeg". Without it, the cheapest format that the camera offers.
         format: Option<CameraFormat> as word() => optional(r#""yuyv""#),
@@ -123,16 +123,14 @@ section! {
         /// and the largest of the depth. They are values of the 16-bit words that the driver delivers. NVIDIA's CSI driver puts 10
         /// and 12 bits at the top of these: multiply by 64 or 16.
         levels: Option<GreyLevels> as levels() => optional("[28815, 31315]"),
-        /// Controls such as exposure, by the names that `visiond probe` shows; visiond sets them each time it opens the camera.
-        /// Set a menu to an item's number or text; `true` presses a button. `{ auto_exposure = "Manual Mode",
-        /// exposure_time_absolute = 100 }`, or a table `[camera.source.controls]` with one line per control.
+        /// Controls such as exposure, by the names that `visiond probe` shows; visiond sets them each time it opens the
+        /// camera. Set a menu to the number or text of an item; `true` presses a button. Example: `{ auto_exposure = "Manual
+        /// Mode", exposure_time_absolute = 100 }`.
         controls: BTreeMap<String, ControlValue> as by_name(control()) => default(BTreeMap::new()),
-        /// How frames leave the driver. With "userptr" the driver writes into the model's memory; "mmap" reads the driver's
-        /// memory in place; "copy" copies each frame out of it once. Without it, the best one that works; the log says which,
-        /// and why.
+        /// How frames leave the driver: "userptr", written into the model's memory; "mmap", read in the driver's memory;
+        /// "copy", copied from it once. Without it, the best one that works; the log says which, and why.
         io: Option<IoMode> as word() => optional(r#""mmap""#),
-        /// Number of the input, for a device with several, such as a capture card; `visiond probe` lists them. Without it, the
-        /// current one.
+        /// Number of the input, for a device with several; `visiond probe` lists them. Without it, the current one.
         input: Option<u32> as whole(0..=63) => optional("1"),
         /// visiond opens the camera again if no frame arrives for this long. Without it, ten frame intervals, but at least 1 s
         /// (3 s for the first frame) and at most 5 s.
@@ -162,51 +160,59 @@ pub enum IoMode {
 
 impl IoMode {
     /// Returns the name used in the configuration, the log, the summary and `probe`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Userptr => "userptr",
-            Self::Mmap => "mmap",
-            Self::Copy => "copy",
-        }
+    pub fn name(self) -> &'static str {
+        word_of(self)
     }
 }
 
-section! {
+/// Declares a network camera: some keys, those about its login and its certificate, and the others.
+macro_rules! network_camera {
+    ($(#[$($doc:tt)*])+ pub struct $name:ident { $($before:tt)* } login { $($after:tt)* }) => {
+        section! {
+            $(#[$($doc)*])+
+            pub struct $name {
+                $($before)*
+                /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
+                /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
+                /// as the camera requests.
+                login: Option<PathBuf> as credential() => optional(r#""gate""#),
+                /// Log in by digest authentication alone. Otherwise visiond answers basic authentication too, which without TLS sends
+                /// the password in clear, and warns in the log. Someone on the way to the camera can ask for it in the camera's place.
+                require_digest: bool as flag() => default(false),
+                /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
+                /// any name and date. Without it, the system's CAs.
+                ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
+                /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and issuer. The
+                /// error for a camera that is not trusted yet shows it.
+                fingerprint: Option<Fingerprint> as fingerprint() => optional(r#""12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0""#),
+                /// With TLS: accept any certificate. Anyone on the way to the camera can then read the login and replace the video.
+                insecure: bool as flag() => default(false),
+                $($after)*
+            }
+        }
+    };
+}
+
+network_camera! {
     /// A network camera over RTSP, with H.264, H.265 or JPEG. visiond holds the session; ffmpeg decodes H.264 and H.265.
     pub struct RtspConfig {
         /// The stream: rtsp://HOST:PORT/PATH, or rtsps:// with TLS. The port is 554 if there is none, with TLS 322.
         url: String as rtsp_url() => required(r#""rtsp://192.168.1.20:554/stream1""#),
-        /// Another stream of the same camera and the same view, such as a small one, for people: the live page, snapshots and MJPEG show
-        /// it, with the boxes that the model found in `url`. visiond plays it only while somebody watches. While it cannot be played, they
-        /// show the model's frames. The other keys are for both streams, except `key_frames_only` and `pixels`.
+        /// Another stream of the same camera and view, usually a smaller one, for people: the live page, snapshots and MJPEG
+        /// show it with the boxes from `url`. visiond plays it only while somebody watches, and shows the model's frames if
+        /// it cannot. The other keys apply to both streams, except `key_frames_only` and `pixels`.
         preview_url: Option<String> as rtsp_url() => optional(r#""rtsp://192.168.1.20:554/stream2""#),
-        /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
-        /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
-        /// as the camera requests.
-        login: Option<PathBuf> as credential() => optional(r#""gate""#),
-        /// Log in by digest authentication alone. Otherwise visiond answers basic authentication too, which sends the password in clear
-        /// over rtsp://, and warns in the log. Someone on the way to the camera can ask for it in the camera's place.
-        require_digest: bool as flag() => default(false),
-        /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
-        /// any name and date. Without it, the system's CAs.
-        ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
-        /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and issuer. The
-        /// error for a camera that is not trusted yet shows it.
-        fingerprint: Option<Fingerprint> as fingerprint() => optional(r#""12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0""#),
-        /// With TLS: accept any certificate. Anyone on the way to the camera can then read the login and replace the video.
-        insecure: bool as flag() => default(false),
+    }
+    login {
         /// How the video comes. "tcp" loses no packet; "udp" is for cameras and networks that require it.
         transport: RtspTransport as word() => default(RtspTransport::Tcp),
-        /// Decode only key frames, which takes a fraction of the CPU's time. How many there are is a setting of the camera
-        /// (GOP, I-frame interval), usually one every 1 to 4 s.
+        /// Decode only key frames, usually one every 1 to 4 s, which takes a fraction of the CPU time.
         key_frames_only: bool as flag() => default(false),
-        /// What becomes of pictures that refer to a lost or damaged one, up to the next clean picture of the stream. "drop": they are
-        /// counted as corrupt, and no damaged picture reaches the model. "mark": they reach it, and their messages have
-        /// `frame.damaged`.
+        /// Frames that refer to a lost or damaged one, up to the next clean frame: "drop" counts them as corrupt; "mark"
+        /// passes them to the model, and their messages have `frame.damaged`.
         damaged: DamagedFrames as word() => default(DamagedFrames::Drop),
-        /// What decodes H.264 and H.265. "nvdec" is the GPU's video engine, whose frames stay in the GPU's memory; the
-        /// model must run on that GPU. "ffmpeg" decodes on the CPU. "auto" takes NVDEC where it decodes the stream, else
-        /// ffmpeg; the log says which, and why.
+        /// Decoder of H.264 and H.265. "nvdec" is the GPU's video engine; the model must run on that GPU. "ffmpeg" decodes
+        /// on the CPU. "auto" uses NVDEC where it decodes the stream, otherwise ffmpeg; the log says which, and why.
         decoder: StreamDecoding as word() => default(StreamDecoding::Auto),
         /// How the stream becomes BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes, by ffmpeg and by
         /// NVDEC (8 bits). "native" follows the formulas of BT.601 and BT.709 exactly: colours are about 1 level of 255 off
@@ -265,64 +271,34 @@ pub enum StreamDecoding {
 
 impl RtspTransport {
     /// Returns the name used in the configuration and the log.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
+    pub fn name(self) -> &'static str {
+        word_of(self)
     }
 }
 
-section! {
+network_camera! {
     /// A network camera over HTTP, with one JPEG after another (MJPEG, multipart/x-mixed-replace). visiond finds the pictures by
     /// their own structure, whatever the camera says about their borders, and decodes them in its own process.
     pub struct MjpegConfig {
-        /// The stream: http:// or https://.
+        /// The stream: http:// or https://. visiond sends `login` to no other host.
         url: String as http_url() => required(r#""http://192.168.1.20/video.mjpg""#),
-        /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
-        /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
-        /// as the camera requests, and sends them to no other host.
-        login: Option<PathBuf> as credential() => optional(r#""gate""#),
-        /// Log in by digest authentication alone. Otherwise visiond answers basic authentication too, which sends the password in clear
-        /// over http://, and warns in the log. Someone on the way to the camera can ask for it in the camera's place.
-        require_digest: bool as flag() => default(false),
-        /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
-        /// any name and date. Without it, the system's CAs.
-        ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
-        /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and issuer. The
-        /// error for a camera that is not trusted yet shows it.
-        fingerprint: Option<Fingerprint> as fingerprint() => optional(r#""12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0""#),
-        /// With TLS: accept any certificate. Anyone on the way to the camera can then read the login and replace the video.
-        insecure: bool as flag() => default(false),
+    }
+    login {
         /// visiond connects again if the camera does not answer, or sends no picture, for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }
 }
 
-section! {
+network_camera! {
     /// A network camera whose current picture visiond requests at intervals over HTTP: JPEG, PNG, BMP, WebP, GIF, TIFF or PNM.
     pub struct SnapshotConfig {
-        /// The picture: http:// or https://.
+        /// The picture: http:// or https://. visiond sends `login` to no other host.
         url: String as http_url() => required(r#""http://192.168.1.20/snapshot.jpg""#),
         /// Time from one request to the next. While the camera takes longer to answer, visiond sends no other request.
         interval: Duration as duration(20 * MS..=HOUR) => default(SECOND),
-        /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
-        /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
-        /// as the camera requests, and sends them to no other host.
-        login: Option<PathBuf> as credential() => optional(r#""gate""#),
-        /// Log in by digest authentication alone. Otherwise visiond answers basic authentication too, which sends the password in clear
-        /// over http://, and warns in the log. Someone on the way to the camera can ask for it in the camera's place.
-        require_digest: bool as flag() => default(false),
-        /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
-        /// any name and date. Without it, the system's CAs.
-        ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
-        /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and issuer. The
-        /// error for a camera that is not trusted yet shows it.
-        fingerprint: Option<Fingerprint> as fingerprint() => optional(r#""12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0""#),
-        /// With TLS: accept any certificate. Anyone on the way to the camera can then read the login and replace the video.
-        insecure: bool as flag() => default(false),
-        /// How long an answer may take. visiond opens the source again if requests fail for this long, or for two intervals if they
-        /// are longer.
+    }
+    login {
+        /// How long an answer may take. visiond opens the source again if requests fail for this long and for two intervals.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }
 }
@@ -337,15 +313,15 @@ section! {
         /// User and password for the URL, so that they need not stand in it: the name of a systemd credential
         /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
-        /// "realtime" follows the file's clock, spreads the bursts of a live stream over HTTP, and drops late frames; "fastest"
-        /// processes every frame.
+        /// "realtime" follows the clock of the file, spreads the bursts of a live stream over HTTP, and drops late frames;
+        /// "fastest" processes every frame.
         pace: Pace as word() => default(Pace::Realtime),
         /// Start again at the end.
         repeat: bool as flag() => default(false),
         /// Stop after this number of frames. Without it, at the end.
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
-        /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`. Live streams are decoded without frame
-        /// threads, which delay frames; `["-thread_type", "frame"]` allows them.
+        /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`. Live streams are decoded without
+        /// frame threads, which delay frames, unless `["-thread_type", "frame"]` is here.
         input_args: Vec<String> as list(text()) => default(Vec::new()),
         /// How the video becomes BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" follows the
         /// formulas of BT.601 and BT.709 exactly: colours are about 1 level of 255 off OpenCV's, and about one box in 14
@@ -383,14 +359,13 @@ pub enum Pace {
 section! {
     /// A program that writes frames to standard output or to descriptor 3.
     pub struct CommandConfig {
-        /// Program and arguments. No shell runs them: no quotes, pipes or variables. A program name with a slash is a path;
-        /// others are searched in PATH.
+        /// Program and arguments, without a shell. A program name without a slash is searched in PATH.
         command: Vec<String> as command_line() => required(r#"["gst-launch-1.0", "-q", "videotestsrc", "!", "video/x-raw,format=NV12,width=1280,height=720", "!", "fdsink"]"#),
         /// Format of the output. "y4m" (YUV4MPEG2) carries size and pixel format; "raw" is frames back to back and requires
         /// `format`, `width` and `height`. Without it, "y4m".
         container: CommandContainer as word() => derived((r#""raw""#, CommandContainer::Y4m)),
-        /// File descriptor that the program writes frames to. 1 is standard output. With 3, visiond sends standard output to
-        /// the log together with standard error, so that printed text cannot mix with the frames. In GStreamer: `fdsink fd=3`.
+        /// File descriptor that the program writes frames to. 1 is standard output. With 3 (`fdsink fd=3` in GStreamer),
+        /// standard output goes to the log, so that printed text cannot mix with the frames.
         fd: u32 as choice(&[1, 3]) => default(1),
         /// Raw frames: pixel format.
         format: Option<PixelFormat> as word() => optional(r#""nv12""#),
@@ -410,8 +385,7 @@ section! {
         color_matrix: ColorMatrix as word() => default(ColorMatrix::Bt601),
         /// YUV range. Without it, Y4M's, otherwise limited; full for grey10, grey12 and grey16.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
-        /// Raw frames of grey with 10, 12 or 16 bits: the samples that become black and white. Without it, 0 and the largest of the
-        /// depth.
+        /// Raw grey frames of 10, 12 or 16 bits: the samples that become black and white. Without it, 0 and the largest.
         levels: Option<GreyLevels> as levels() => optional("[28815, 31315]"),
         /// visiond restarts the program if no frame arrives for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),

@@ -6,8 +6,7 @@ use crate::table_macros::section;
 section! {
     /// The table `[device]`.
     pub struct DeviceConfig {
-        /// Name of this machine in topics and subjects. Without it, the host name, with `-` in place of each character that a
-        /// name cannot hold.
+        /// Name of this machine in topics and subjects. Without it, the host name, with `-` for each invalid character.
         name: Option<String> as name() => optional(r#""gate-7""#),
     }
 }

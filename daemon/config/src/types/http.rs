@@ -11,24 +11,22 @@ section! {
     /// The table `[http]`.
     pub struct HttpConfig {
         /// Addresses to listen on: "127.0.0.1:8790" or "unix:/run/visiond/http.sock". Port 0 is any free port, which the log
-        /// reports. Empty: the socket `http.sock` in the folder that systemd made for visiond in /run; for a daemon started by
-        /// hand `visiond/http.sock` in `$XDG_RUNTIME_DIR`, if that is the user's own folder and no other daemon has the socket;
-        /// else nothing. Sockets that systemd passes are always served. An address that is reachable from the network requires
+        /// reports. Empty: `http.sock` in the folder that systemd made in /run; for a daemon started by hand,
+        /// `visiond/http.sock` in `$XDG_RUNTIME_DIR`, if that is the user's own folder and no other daemon has the socket;
+        /// otherwise none. Sockets from systemd are always served. An address that is reachable from the network requires
         /// `token`.
         listen: Vec<Address> as list(address()) => default(Vec::new()),
-        /// The secret that clients must send, on every address except Unix sockets, where file permissions decide who may
-        /// connect: the name of a systemd credential (`LoadCredential=` in the unit), or a file path that contains a slash. The
-        /// file has one line of at least 16 characters. Without it, every client has access.
+        /// The secret that clients must send, except over Unix sockets, where file permissions decide: the name of a systemd
+        /// credential (`LoadCredential=` in the unit), or the path, with a slash, of a file with one line of at least 16
+        /// characters. Without it, every client has access.
         token: Option<PathBuf> as credential() => optional(r#""http-token""#),
         /// Permissions of Unix sockets, in octal: who may connect.
         socket_mode: u32 as mode() => default(0o660),
-        /// Maximum number of connections over TCP, and as many again over Unix sockets; further clients are asked to try again
-        /// later.
+        /// Maximum number of connections over TCP, and as many again over Unix sockets. Further clients are asked to try again.
         max_connections: usize as whole(1..=65_536) => default(1024),
         /// Maximum number of live pictures per second and camera.
         max_fps: f64 as real(0.1..=120.0) => default(10.0),
-        /// Host names, in addition to `localhost`, that browsers may use for a loopback address without a token, such as the
-        /// name of a proxy.
+        /// Host names, besides `localhost`, that browsers may use for a loopback address without a token, such as a proxy's.
         allow_hosts: Vec<String> as list(host()) => default(Vec::new()),
     }
 }

@@ -10,13 +10,11 @@ use crate::table_macros::section;
 section! {
     /// An MQTT broker. Topics, payloads and Home Assistant: docs/mqtt.md.
     pub struct MqttSinkConfig {
-        /// The broker: `mqtt://HOST:PORT`, or with TLS `mqtts://HOST:PORT`. Default ports: 1883 and 8883. Set user and password
-        /// with `login`, not here.
+        /// The broker: `mqtt://HOST:PORT` (port 1883), or with TLS `mqtts://HOST:PORT` (8883). Set the user with `login`.
         url: String as broker(&["mqtt", "mqtts"]) => required(r#""mqtts://broker.example.org""#),
         /// MQTT version of the broker.
         protocol: MqttProtocol as word() => default(MqttProtocol::V5),
-        /// User and password, as one line `user:password`: the name of a systemd credential, or a file path that contains a
-        /// slash.
+        /// User and password, as one line `user:password`: the name of a systemd credential, or a file path with a slash.
         login: Option<PathBuf> as credential() => optional(r#""mqtt""#),
         /// CA certificates (PEM) that verify the broker's certificate. Without it, those that the system trusts.
         ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/ca.pem""#),
@@ -26,16 +24,14 @@ section! {
         key: Option<PathBuf> as path() => optional(r#""/etc/visiond/device.key""#),
         /// Client identifier; two connections with the same one disconnect each other. Without it, visiond-DEVICE-SINK.
         client_id: Option<String> as text() => optional(r#""visiond-gate-7""#),
-        /// Keep-alive interval. visiond pings the broker after half of it without traffic, and disconnects after all of it
-        /// without an answer.
+        /// Keep-alive interval. visiond pings the broker after half of it without traffic, and disconnects after all of it.
         keep_alive: Duration as duration(SECOND..=HOUR) => default(15 * SECOND),
         /// Prefix of every topic: PREFIX/DEVICE/...
         topic_prefix: String as topic() => default("visiond".to_owned()),
         /// QoS of detections: 0 at most once, 1 at least once, 2 exactly once while the connection lasts. With 0, `durable`
         /// sinks lose messages in flight when the connection breaks. Availability, state and snapshots have QoS 1.
         qos_detections: u32 as whole(0..=2) => default(1),
-        /// Whether the broker retains each camera's last detections for later subscribers, as it does availability, state and
-        /// snapshots.
+        /// Whether the broker retains the last detections of each camera, as it does availability, state and snapshots.
         retain: bool as flag() => default(false),
         /// With MQTT 5: how long the broker keeps detections for a subscriber that is offline; 0: no limit.
         message_expiry: Duration as duration_or_zero(SECOND..=24 * HOUR) => default(Duration::ZERO),

@@ -13,14 +13,11 @@ const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 section! {
     /// A NATS JetStream stream, which many devices may share. Subjects, streams and permissions: docs/nats.md.
     pub struct NatsSinkConfig {
-        /// The servers of one cluster: `nats://HOST:PORT`, or with TLS `tls://HOST:PORT`. Default port: 4222. Set user and
-        /// password with `login`, not here.
+        /// The servers of one cluster: `nats://HOST:PORT` (port 4222), or with TLS `tls://`. Set the user with `login`.
         url: Vec<String> as list(broker(&["nats", "tls"])) => required(r#"["nats://localhost:4222"]"#),
-        /// User and password, as one line `user:password`: the name of a systemd credential, or a file path that contains a
-        /// slash.
+        /// User and password, as one line `user:password`: the name of a systemd credential, or a file path with a slash.
         login: Option<PathBuf> as credential() => optional(r#""nats""#),
-        /// A NATS credentials file (.creds), in place of `login`: the name of a systemd credential, or a file path that
-        /// contains a slash.
+        /// A NATS credentials file (.creds), in place of `login`: a systemd credential, or a file path with a slash.
         credentials: Option<PathBuf> as credential() => optional(r#""/etc/visiond/device.creds""#),
         /// CA certificates (PEM) that verify the server's certificate. Without it, those that the system trusts.
         ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/ca.pem""#),
@@ -34,8 +31,8 @@ section! {
         create_stream: bool as flag() => default(false),
         /// How long a stream that visiond creates keeps a message; 0: no limit.
         stream_max_age: Duration as duration_or_zero(SECOND..=YEAR) => default(7 * DAY),
-        /// Maximum bytes in a stream that visiond creates, before its oldest messages are deleted; 0: no limit. The server refuses
-        /// a stream that is larger than its account may store, and accounts of hosted servers refuse one without a limit.
+        /// Maximum bytes in a stream that visiond creates, before its oldest messages are deleted; 0: no limit. The server
+        /// refuses a stream that is larger than its account may store; many hosted servers refuse one without a limit.
         stream_max_bytes: u64 as size_or_zero(MIB..=1 << 50) => default(1024 * MIB),
         /// Subject of a message: words separated by dots, in which {device} and {camera} stand for those names.
         subject: String as subject() => default("visiond.{device}.{camera}.detections".to_owned()),

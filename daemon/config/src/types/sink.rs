@@ -22,19 +22,17 @@ section! {
         only_detections: bool as flag() => default(false),
         /// Maximum number of waiting messages.
         queue: usize as whole(1..=1_000_000) => default(256),
-        /// Maximum bytes of waiting messages; when they are full, the camera with the most of them loses its oldest. A larger
-        /// message is dropped. Masks make messages of several MiB.
+        /// Maximum bytes of waiting messages. When they are full, the camera with the most of them loses its oldest; a
+        /// larger message is dropped. Masks make messages of several MiB.
         queue_bytes: u64 as size(MIB..=1 << 40) => default(32 * MIB),
-        /// What to do when the queue is full. "block" stops the lane, and is allowed only if every camera of the sink has a
-        /// source that can wait: pace "fastest", or pictures without `fps`.
+        /// What to do when the queue is full. "block" stops the lane. It requires cameras whose source can wait: pace
+        /// "fastest", or images without `fps`.
         when_full: WhenFull as word() => default(WhenFull::DropOldest),
         /// Maximum messages per second and camera; in between, only the newest one is sent. Without it, no limit.
         max_rate: Option<f64> as real(0.001..=1000.0) => optional("2.0"),
-        /// For brokers: keep messages on disk until the broker acknowledges them, over lost connections and restarts, and send
-        /// them in order.
+        /// For brokers: keep messages on disk until the broker acknowledges them, and send them in order.
         durable: bool as flag() => default(false),
-        /// Folder for the messages on disk; each sink needs its own. Without it, `spool/NAME` in $STATE_DIRECTORY, which
-        /// systemd sets.
+        /// Folder for the messages on disk, one for each sink. Without it, `spool/NAME` in $STATE_DIRECTORY.
         spool_directory: Option<PathBuf> as path() => optional(r#""/var/lib/visiond/spool/mqtt""#),
         /// Maximum bytes on disk; when they are full, the oldest messages are deleted.
         spool_bytes: u64 as size(MIB..=1 << 40) => default(256 * MIB),
