@@ -138,6 +138,7 @@ fn exit_table(command: &str) -> String {
     let others: &[Exit] = match command {
         "run" | "detect" | "build" | "bench" => &[Config, Model, Input, GpuLost],
         "verify" => &[Config, Model, Input, GpuLost, Differs],
+        "reload" => &[Config, Model, GpuLost],
         "inspect" => &[Config, Model],
         "capture" => &[Config, Input],
         "check" => &[Config],
@@ -168,9 +169,10 @@ mod tests {
         assert!(root.render_long_help().to_string().contains(Exit::TABLE));
         root.build();
         let mut help = |name: &str| root.find_subcommand_mut(name).unwrap().render_long_help().to_string();
-        let (run, verify, completions) = (help("run"), help("verify"), help("completions"));
+        let (run, verify, completions, reload) = (help("run"), help("verify"), help("completions"), help("reload"));
         assert!(run.contains("\n  7  the GPU failed") && !run.contains("\n  8  "), "{run}");
         assert!(verify.contains(Exit::TABLE), "{verify}");
+        assert!([3, 4, 6, 7].iter().all(|code| reload.contains(&format!("\n  {code}  "))), "{reload}");
         assert!(completions.contains("\n  6  an output") && !completions.contains("\n  3  "), "{completions}");
         // In lines of any width.
         let words = |help: &str| help.split_whitespace().collect::<Vec<_>>().join(" ");

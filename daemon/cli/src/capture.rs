@@ -11,7 +11,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use visiond_capture::Buffers;
-use visiond_capture::source::Source;
+use visiond_capture::source::{Source, SourceError};
 use visiond_config::parse_word;
 use visiond_config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, StreamDecoding, V4l2Config};
 use visiond_frames::frame::LossCause;
@@ -247,17 +247,21 @@ impl CaptureSession<'_> {
         let (mut frames, mut skipped, mut began) = (0, 0, Instant::now());
         let (mut driver, mut corrupt, mut overload) = (0, 0, 0);
         while frames < self.args.frames {
+            let mut is_read = true;
             let lost = |frames, cause| {
                 match cause {
                     LossCause::Driver => driver += frames,
                     LossCause::Corrupt => corrupt += frames,
                     LossCause::Overload => overload += frames,
                 }
-                out(Captured::Lost { frames, cause });
-                Ok(())
+                is_read = out(Captured::Lost { frames, cause });
+                if is_read { Ok(()) } else { Err(SourceError::permanent("the frames are no longer read")) }
             };
-            let next = next_frame(source, self.stop, lost).map_err(|error| ExitError::new(Exit::Input, error))?;
-            let Some(frame) = next else {
+            let next = next_frame(source, self.stop, lost);
+            if !is_read {
+                break;
+            }
+            let Some(frame) = next.map_err(|error| ExitError::new(Exit::Input, error))? else {
                 let message = format!("camera {} ended after {frames} frames: ask for fewer with -n", self.name);
                 return Err(ExitError::new(Exit::Input, message));
             };

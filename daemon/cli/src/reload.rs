@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-If the configuration is rejected, the exit status is the one of `visiond run`: 3, 4 or 6.
+If the configuration is rejected, the exit status is the one of `visiond run`: 3, 4, 6 or 7.
 
 Examples:
   visiond reload

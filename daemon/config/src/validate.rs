@@ -97,7 +97,7 @@ impl Checks<'_> {
 
     /// Reports `name`, at `span`, if no table has it.
     fn refer(&mut self, name: &str, span: Range<usize>, all: &Names<'_>) {
-        if all.names.contains(&name) {
+        if !all.complete || all.names.contains(&name) {
             return;
         }
         let what = all.what;
@@ -298,7 +298,7 @@ impl Checks<'_> {
             chosen.push(name);
             self.refer(name, span, names);
         }
-        if !sink.when_full.is(&WhenFull::Block) {
+        if !sink.when_full.is(&WhenFull::Block) || !sink.cameras.place.is_valid {
             return;
         }
         let ours = |name: &&String| chosen.is_empty() || chosen.contains(name);
@@ -384,16 +384,16 @@ impl Checks<'_> {
     fn same_outputs(&mut self, sinks: &[Read<SinkConfig>]) -> Vec<SinkTarget> {
         let (mut names, mut targets): (Vec<String>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
         for sink in sinks {
-            let Some(kind) = sink.kind.value.clone().map(SinkKind::of) else { continue };
+            let kind = sink.kind.value.clone().map(SinkKind::of);
             let mut taken = false;
-            if let Some(key) = target_key(&sink.kind) {
-                let target = match SinkTarget::of(&kind) {
+            if let (Some(kind), Some(key)) = (&kind, target_key(&sink.kind)) {
+                let target = match SinkTarget::of(kind) {
                     SinkTarget::Path(path) => SinkTarget::Path(in_full(&path)),
                     target => target,
                 };
                 taken = targets.contains(&target);
                 if taken {
-                    let message = match SinkTarget::of(&kind) {
+                    let message = match SinkTarget::of(kind) {
                         SinkTarget::Stdout => "writes to standard output already: remove one of them",
                         SinkTarget::Mqtt { .. } => SAME_TOPICS,
                         SinkTarget::Nats { .. } => SAME_SUBJECTS,
@@ -406,7 +406,7 @@ impl Checks<'_> {
                 targets.push(target);
             }
             let given = sink.name.place.is_set();
-            let name = if given { sink.name.value.clone() } else { Some(kind.name().to_owned()) };
+            let name = if given { sink.name.value.clone() } else { kind.map(|kind| kind.name().to_owned()) };
             let Some(name) = name else { continue };
             // Two sinks of the same type and output are one error, reported above.
             if names.contains(&name) && given {
@@ -461,9 +461,17 @@ impl Checks<'_> {
     }
 }
 
-/// Whether the source waits, without losing frames, until the lane takes them; `None` if its type is unknown.
+/// Whether the source waits, without losing frames, until the lane takes them; `None` if its type or a key that decides this is
+/// invalid.
 fn waits(camera: &Read<CameraConfig>) -> Option<bool> {
-    Some(SourceConfig::of(camera.source.value.clone()?).is_lossless())
+    let source = camera.source.value.as_ref()?;
+    let is_decided = match source {
+        SourceRead::Images(images) => images.fps.place.is_valid,
+        SourceRead::Video(video) => video.pace.place.is_valid,
+        SourceRead::Command(command) => command.pace.place.is_valid,
+        _ => true,
+    };
+    is_decided.then(|| SourceConfig::of(source.clone()).is_lossless())
 }
 
 /// Whether the network sees what is sent to this broker, whose scheme without TLS is `plain`.
