@@ -4,7 +4,7 @@
 //! written once the stream has acknowledged it; the sink does not wait for one acknowledgement before it sends the next
 //! message.
 //!
-//! One connection keeps a camera's messages in order. [`BrokerSink`](super::broker::BrokerSink) reconnects, and starts with the
+//! One connection keeps a camera's messages in order. [`BrokerSink`] reconnects, and starts with the
 //! oldest unacknowledged message.
 //!
 //! The client is ours: those to be had reconnect by themselves, and send what they still hold before what was lost with the
