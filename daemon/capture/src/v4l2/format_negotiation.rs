@@ -112,7 +112,7 @@ fn request(choice: &FormatRequest) -> PixFormat {
     }
 }
 
-/// Sets the chosen format. Logs, as `label`, in what it differs from the configured one.
+/// Sets the chosen format. Logs, as `label`, how it differs from the configured one.
 pub fn set(
     node: &Node,
     config: &V4l2Config,
