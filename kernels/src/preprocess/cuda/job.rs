@@ -122,7 +122,7 @@ pub(super) struct Frame {
     tiles: TileRules,
 }
 
-/// What is done with the sums of any number of taps.
+/// How to finish the sums of any number of taps.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SumRules {

@@ -20,9 +20,9 @@ const WARP_WEIGHTS: f32 = 32.0;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameTables {
     pub(super) mapping: Mapping,
-    /// What is done with the sums, if there is any number of taps.
+    /// How to finish the sums, for any number of taps.
     pub(super) rules: SumRules,
-    /// What tiles need besides.
+    /// The additional parameters of tiles.
     pub(super) tiles: TileRules,
     /// The taps of a column and of a row. Of two, 1 if the upper ones of all columns have no weight.
     taps: [u32; 2],
