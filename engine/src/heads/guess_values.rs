@@ -1,5 +1,5 @@
-//! Guesses of the heads that give values of the whole frame. Their shapes are those of many other networks, so the names or the
-//! last operators must speak for them.
+//! Guesses the heads with whole-frame values. Many other models have the same shapes, so the names or the last operators must
+//! indicate them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::backend::{Dim, TensorInfo};
 use crate::card::MAX_NAME_CHARS;
 use crate::onnx::OutputTail;
 
-/// Sides below this are no map of a picture.
+/// An image map is not smaller than this.
 const LEAST_SIDE: usize = 16;
 
 /// More labels than an attribute has that a card names one by one.

@@ -1,4 +1,4 @@
-//! What to write into a card whose head does not fit the outputs: from the guess of which heads would fit.
+//! The correction for a card whose head does not fit the outputs, from the guess of which heads would fit.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const SHAPING: [(&str, &str); 10] = [
     ("background", "head.background"),
 ];
 
-/// Completes the error of a head that does not fit: the key that is wrong, and what to write.
+/// Completes the error of a head that does not fit: the wrong key, and the correction.
 ///
 /// `named` is the number of classes in the card.
 pub(crate) fn with_remedy(
@@ -40,7 +40,7 @@ pub(crate) fn with_remedy(
     outputs: &[TensorInfo],
     size: (u32, u32),
 ) -> HeadError {
-    // The head knows best about an output that the card names.
+    // For an output that the card names, the head knows best.
     if error.key != FAMILY {
         return error;
     }
@@ -96,7 +96,7 @@ fn room_for(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32)) -> Option
     (1..=MOST_CLASSES).find(|&classes| fits(classes))
 }
 
-/// What to change in `[head]`.
+/// A change to `[head]`.
 struct Change {
     /// The key with its table.
     key: &'static str,
@@ -121,7 +121,7 @@ impl Change {
     }
 }
 
-/// Returns what makes a card's head read the shapes that `right` reads.
+/// Returns the changes that make a card's head read the shapes that `right` reads.
 fn changes(card: &HeadSpec, right: &HeadSpec) -> Vec<Change> {
     let (said, right_options) = (card.options(), right.options());
     let value = |options: &[(&'static str, String)], key: &str| {

@@ -202,7 +202,7 @@ impl Column {
     }
 }
 
-/// How [`Family::YoloNms`] finds what the model has chosen.
+/// How [`Family::YoloNms`] finds the model's final rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowsSpec {
     /// The numbers of a row; `None` is box, score, class, or for rows of seven the frame, box, class, score.

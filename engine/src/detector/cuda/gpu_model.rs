@@ -44,7 +44,7 @@ struct GpuInput {
     whole: Vec<usize>,
     /// Whether the first dimension is the number of frames in a run.
     has_frames: bool,
-    /// `None` for the picture, which is in `pictures`.
+    /// `None` for the image, which is in `pictures`.
     buffer: Option<DeviceBuffer>,
 }
 
