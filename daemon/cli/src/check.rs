@@ -32,7 +32,7 @@ const PREVIEW: Duration = Duration::from_secs(30);
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Configuration files [default: /etc/visiond/visiond.toml, else visiond.toml in this folder]
+    /// Configuration files [default: /etc/visiond/visiond.toml, otherwise visiond.toml in this folder]
     #[arg(value_name = "CONFIG")]
     configs: Vec<PathBuf>,
 

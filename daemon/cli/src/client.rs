@@ -42,11 +42,11 @@ const MAX_ANSWER: usize = 256 << 20;
 /// Flags that select the daemon to connect to.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct DaemonArgs {
-    /// Read the daemon's address from this configuration [default: /etc/visiond/visiond.toml, else ./visiond.toml]
+    /// Read the daemon's address from this configuration [default: /etc/visiond/visiond.toml, otherwise ./visiond.toml]
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Connect to ADDRESS: http://HOST:PORT or unix:/PATH [default: from CONFIG, else this user's daemon, else the service]
+    /// Connect to ADDRESS: http://HOST:PORT or unix:/PATH [default: from CONFIG, or this user's daemon, or the service]
     #[arg(long, value_name = "ADDRESS", value_parser = DaemonAddress::parse)]
     pub url: Option<DaemonAddress>,
 }

@@ -41,7 +41,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Configuration file [default: /etc/visiond/visiond.toml, else visiond.toml in this folder]
+    /// Configuration file [default: /etc/visiond/visiond.toml, otherwise visiond.toml in this folder]
     config: Option<PathBuf>,
 
     /// Exit after N messages [default: no limit]
