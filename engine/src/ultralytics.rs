@@ -141,7 +141,7 @@ fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Keypoints, Ultralyti
 }
 
 /// Returns the names of a pose model's points: of `kpt_names`, `{0: ['nose', ...]}`, which newer versions write for each class,
-/// else COCO's of 17 points. Names that differ between classes, or whose number is wrong, are left out.
+/// otherwise COCO's of 17 points. Names that differ between classes, or whose number is wrong, are left out.
 fn keypoint_names(metadata: &BTreeMap<String, String>, count: usize) -> KeypointCard {
     let text = |value: PythonValue| match value {
         PythonValue::Text(name) => Some(name).filter(|name| !is_too_long(name)),

@@ -43,7 +43,7 @@ pub(super) fn guess_values(
     found.into_iter().flatten().collect()
 }
 
-/// Whether an output's name is that of landmarks or of an embedding: nothing else shows that these are no classes.
+/// Whether an output's name indicates landmarks or an embedding: only the name shows that these are not classes.
 pub(super) fn named_like_no_scores(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let parts = ["landmark", "keypoint", "kpt", "kps", "embed", "descriptor", "vertices"];

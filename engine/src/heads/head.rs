@@ -33,7 +33,7 @@ pub trait Head: Send {
     fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) -> Result<(), HeadError>;
 
     /// Returns where masks are in outputs of these shapes; `None` if the model has none, or a shape is unknown. [`Head::decode`]
-    /// tells it of real outputs in [`Decoded::masks`].
+    /// sets [`Decoded::masks`] for real outputs.
     fn masks(&self, outputs: &[TensorInfo], input_size: (u32, u32)) -> Option<MaskSpec>;
 
     /// Returns how to remove candidates of the same object.

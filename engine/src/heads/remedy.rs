@@ -55,7 +55,7 @@ pub(crate) fn with_remedy(
     let same = |other: &&HeadProposal| other.spec.family() == spec.family();
     // If a head reads several outputs and only its classes are others, another family would fit them by chance.
     let only_classes = outputs.len() > 1 && build(spec, outputs, size, 0).is_ok();
-    // Options or a family that fit the classes; classes that fit the options; else whatever heads fit.
+    // Options or a family that fit the classes; classes that fit the options; otherwise any heads that fit.
     let by_options =
         hinted.iter().find(same).or(hinted.first().filter(|_| !only_classes)).map(|other| changes(spec, &other.spec));
     let by_classes = free.iter().filter(same).find(|other| changes(spec, &other.spec).is_empty());

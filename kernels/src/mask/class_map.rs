@@ -254,7 +254,7 @@ struct Slope {
     ends: [f32; 2],
 }
 
-/// What is counted of a class.
+/// The counters of a class.
 #[derive(Debug, Clone, Copy)]
 struct Count {
     area: u64,

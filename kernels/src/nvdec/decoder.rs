@@ -222,7 +222,7 @@ impl VideoDecoder {
     /// is allocated for them.
     ///
     /// # Errors
-    /// NVIDIA's library is missing, too old or refuses.
+    /// NVIDIA's library is missing, too old or fails.
     pub fn new(
         device: &Arc<Device>,
         codec: VideoCodec,

@@ -24,7 +24,7 @@ pub struct VideoLimits {
 /// Returns the GPU's limits for this kind; `None` if it does not decode it into NV12, or P016 for more than 8 bits.
 ///
 /// # Errors
-/// NVIDIA's library is missing, too old or refuses.
+/// NVIDIA's library is missing, too old or fails.
 pub fn limits(device: &Arc<Device>, kind: VideoKind) -> Result<Option<VideoLimits>, NvdecError> {
     let library = Library::get()?;
     device.bind()?;

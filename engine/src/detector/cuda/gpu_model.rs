@@ -49,7 +49,7 @@ struct GpuInput {
 }
 
 impl GpuInput {
-    /// Returns the shape in a run of so many frames, which fits the memory for any number.
+    /// Returns the shape in a run of this many frames; the memory fits any number.
     fn shape(&self, frames: usize) -> Vec<usize> {
         let mut shape = self.whole.clone();
         if self.has_frames

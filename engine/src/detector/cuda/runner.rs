@@ -57,7 +57,7 @@ pub(crate) struct CudaRunner {
     last: RunTimings,
     /// When it was over.
     ended: Instant,
-    /// About the shortest inference of a run with so many frames, from 1 on.
+    /// About the shortest inference of a run by its number of frames, from 1 on.
     usual: Vec<Duration>,
     recording: Recording,
     counts: RunCounts,

@@ -13,7 +13,7 @@ use crate::preprocess::taps::{Sums, TapAxis, TapPlan, TapTables};
 /// The position of a pixel of padding: `PAD` of the kernel.
 const PAD: u32 = u32::MAX;
 
-/// What the weights of a position of a warp add up to in the kernel: they are 32nds.
+/// The sum of the weights of a warp's position in the kernel: they are 32nds.
 const WARP_WEIGHTS: f32 = 32.0;
 
 /// How the kernel reads the tables of one frame size.
