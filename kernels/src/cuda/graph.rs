@@ -45,6 +45,7 @@ impl CudaStream {
 impl Graph {
     /// Queues the recorded work on `stream` and returns without waiting. A launch waits on the GPU for the previous one.
     ///
+    /// # Safety
     /// All recorded objects still exist: buffers, modules, engine contexts, and external events. The promises given for each
     /// recorded call hold again for this launch, until its work is done.
     pub unsafe fn launch(&mut self, stream: &CudaStream) -> Result<(), CudaError> {

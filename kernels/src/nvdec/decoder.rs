@@ -318,6 +318,7 @@ impl VideoDecoder {
 
     /// Decodes one coded picture in Annex B, in decoding order. `presentation` comes back with it.
     ///
+    /// # Errors
     /// The GPU cannot decode the stream, or its parameters have changed. Pictures that cannot be decoded are not an error: they are
     /// returned as [`Picture::Damaged`].
     pub fn decode(&mut self, unit: &[u8], presentation: i64, showing: Showing) -> Result<(), NvdecError> {
