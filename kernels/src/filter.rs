@@ -44,7 +44,6 @@ pub struct Record {
 
 /// The class of the record of a model-selected row with an impossible score, class or box. The filter keeps it, whatever its
 /// score, so that the head reports it.
-/// score, so that the head reports it.
 pub const ODD: u32 = u32::MAX - 1;
 
 /// The candidates of one frame, in no particular order.
