@@ -1,7 +1,7 @@
-//! The interface for the crate `visiond-engine-builder` alone: TensorRT's objects and callbacks, and the wire format of `.onnx`
-//! files.
+//! The interface that only the crate `visiond-engine-builder` uses: TensorRT's objects and callbacks, and the wire format of
+//! `.onnx` files.
 
-/// TensorRT's objects, the tables of their methods, and our objects that TensorRT calls back.
+/// TensorRT's objects, their vtables, and our objects that TensorRT calls back.
 pub mod tensorrt {
     pub use crate::tensorrt::abi::builder;
     pub use crate::tensorrt::abi::runtime::{self, host_bytes};

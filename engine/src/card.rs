@@ -1,4 +1,4 @@
-//! The model card: how to feed and read a model.
+//! The model card: how to prepare a model's input and read its output.
 //!
 //! A card is a TOML file beside the model (`net.onnx`, `net.toml`); docs/models.md has every key. The head's family supplies
 //! the defaults, so `[head] family = "yolov8"` and the names of the classes make a complete card. Ultralytics' exports contain
@@ -35,18 +35,18 @@ pub use keypoints::{KeypointCard, has_coco_keypoints};
 pub use numpy_file::NumpyArray;
 pub use presets::{coco_class, has_coco_classes};
 
-/// A model card: what a model's file does not say about itself.
+/// A model card: the facts about a model that its file does not state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Card {
     /// The model's name in messages.
     pub name: String,
-    /// Where the card comes from: a path, of the model with "its Ultralytics metadata" if that is the card.
+    /// The card's origin: a path, or the model's path with "its Ultralytics metadata" if that is the card.
     pub origin: String,
     /// How frames become the model's input.
     pub input: InputCard,
-    /// The inputs other than the picture.
+    /// The inputs other than the image.
     pub extra_inputs: BTreeMap<String, ExtraInput>,
-    /// How its outputs are read.
+    /// How to read its outputs.
     pub head: HeadSpec,
     /// The names of the classes from class 0 on; may be empty.
     pub classes: Vec<String>,
@@ -60,15 +60,15 @@ pub struct Card {
     pub max_detections: usize,
     /// Whether NMS also compares boxes of different classes.
     pub class_agnostic: bool,
-    /// Where its file has which key.
+    /// The keys of the card's file, with their locations.
     pub(crate) places: CardPlaces,
 }
 
-/// The limit of families whose own code has none: more detections than a picture shows objects, and few enough to compare.
+/// The limit for families whose own code has none: more detections than any frame has objects, and few enough to compare.
 const NO_LIMIT: usize = 1000;
 
 impl Card {
-    /// Returns a sentence about the card's `key`, such as `head.family`, with its place in the file.
+    /// Returns a sentence about the card's `key`, such as `head.family`, with its location in the file.
     pub(crate) fn problem_at(&self, key: &str, message: &str) -> String {
         match self.places.problem(key, message) {
             Some(problem) => problem.to_string(),
@@ -167,9 +167,9 @@ impl Card {
 /// How a frame becomes the model's input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputCard {
-    /// The input that takes the picture; `None` finds it by shape.
+    /// The input that takes the image; `None` finds it by shape.
     pub name: Option<String>,
-    /// Width and height; `None` uses what the model declares.
+    /// Width and height; `None` uses the model's declared size.
     pub size: Option<(u32, u32)>,
     /// How the frame is placed in the input.
     pub placement: Placement,
@@ -189,21 +189,21 @@ pub struct InputCard {
     pub std: [f32; 3],
 }
 
-/// The values that fill an input other than the picture.
+/// The values that fill an input other than the image.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtraInput {
     /// These numbers, in the input's own type and shape.
     Values(Vec<f64>),
-    /// Those of a NumPy file, of its shape, in the input's own type.
+    /// The numbers of a NumPy file with their shape, in the input's own type.
     Array(NumpyArray),
-    /// Width and height of the model's picture input.
+    /// Width and height of the model's image input.
     InputSize,
-    /// Height and width of the model's picture input.
+    /// Height and width of the model's image input.
     InputSizeHw,
 }
 
 impl ExtraInput {
-    /// Returns the numbers, for a picture input of this width and height; they are repeated until the input is full.
+    /// Returns the numbers, for an image input of this width and height; they are repeated until the input is full.
     pub(crate) fn values(&self, (width, height): (u32, u32)) -> Cow<'_, [f64]> {
         let (width, height) = (f64::from(width), f64::from(height));
         match self {

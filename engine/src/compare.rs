@@ -1,7 +1,7 @@
-//! Measures how far two models agree: number by number in their raw outputs, object by object in their detections, and value by value
-//! in what they say of whole frames.
+//! Measures how far two models agree: number by number in their raw outputs, object by object in their detections, and value by
+//! value in their whole-frame results.
 //!
-//! Meant for a model and a build of it (ONNX and engine, FP32 and FP16 or INT8) that run on the same pictures.
+//! Meant for a model and a build of it (ONNX and engine, FP32 and FP16 or INT8) that run on the same images.
 
 mod detections;
 mod oks;

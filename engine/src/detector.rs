@@ -89,7 +89,7 @@ pub struct Detector {
     /// The regions whose masks are made; the memory is reused.
     regions: Vec<ClassRegion>,
     masks: Vec<Mask>,
-    /// Whether the log has said that masks did not fit.
+    /// Whether the log has reported that masks did not fit.
     lost_masks: bool,
 }
 
@@ -142,8 +142,8 @@ impl Detector {
         Ok(plan(engine, card, max_batch)?.shapes)
     }
 
-    /// Returns the shapes that inputs of an ONNX model have where the model leaves them open: those in `asked`, else in runs of one
-    /// frame, or of as many as the shape that was asked for the picture, as the card fills them.
+    /// Returns the shapes of an ONNX model's inputs that the model leaves open: those in `asked`, otherwise in runs of one frame,
+    /// or of as many as the shape requested for the image, as the card fills them.
     ///
     /// # Errors
     /// A contradiction between the card and the inputs, or an input that the card does not fill.
@@ -186,11 +186,11 @@ impl Detector {
         Ok(planned.shapes.into_iter().filter(|(name, _)| is_open(name)).collect())
     }
 
-    /// Checks a card against the inputs and outputs that an ONNX model declares, without running it. Returns the names of the
+    /// Checks a card against the declared inputs and outputs of an ONNX model, without running it. Returns the names of the
     /// keypoints.
     ///
     /// # Errors
-    /// The first contradiction, with its place in the card.
+    /// The first contradiction, with its location in the card.
     pub fn check_card(
         card: &Card,
         inputs: &[TensorInfo],
@@ -221,8 +221,8 @@ impl Detector {
         settled_keypoints(card, head.as_ref()).map(|settled| settled.names)
     }
 
-    /// Returns a card with another size to try after a run has failed, and the error of the first card if that one runs: then its
-    /// size was the reason. `None` if the card has no size, or no other is likely.
+    /// Returns a card with a different size to try after a run has failed, and the error of the first card if that one runs: then
+    /// its size was the reason. `None` if the card has no size, or no other is likely.
     pub fn other_size(engine: &Engine, card: &Card) -> Option<(Card, DetectorError)> {
         let (size, error) =
             model_inputs::other_size(engine.inputs(), card, settled(engine, &|name| engine.overrides(name)))?;
@@ -231,11 +231,11 @@ impl Detector {
         Some((other, error))
     }
 
-    /// Checks the numbers of the last run, whose first frame was a picture, against the card: logits or probabilities, pixels or
-    /// fractions. What stays on the GPU is not checked.
+    /// Checks the numbers of the last run, whose first frame was an image, against the card: logits or probabilities, pixels or
+    /// fractions. Outputs that stay on the GPU are not checked.
     ///
     /// # Errors
-    /// The first contradiction, with its place in the card.
+    /// The first contradiction, with its location in the card.
     pub fn check_numbers(&self, card: &Card, inputs: &[TensorInfo]) -> Result<(), DetectorError> {
         let frames = self.runner.frames_run();
         let mut tensors = Vec::with_capacity(self.outputs().len());
@@ -273,7 +273,7 @@ impl Detector {
         self.runner.max_in_flight()
     }
 
-    /// Returns what was counted so far.
+    /// Returns the counters so far.
     pub fn counts(&self) -> RunCounts {
         self.runner.counts()
     }
@@ -313,7 +313,7 @@ impl Detector {
         &self.labels
     }
 
-    /// Whether detections have turned boxes.
+    /// Whether detections have oriented boxes.
     pub fn is_oriented(&self) -> bool {
         self.oriented
     }
@@ -484,7 +484,7 @@ fn runner(
     Ok((Box::new(runner), head))
 }
 
-/// Makes the head of a card; the error has its place and what to write.
+/// Makes the head of a card; the error has its location and the correction.
 fn build_head(
     card: &Card,
     inputs: &[TensorInfo],
@@ -494,7 +494,7 @@ fn build_head(
     let named = card.classes.len();
     let opened: Vec<TensorInfo>;
     let mut outputs = outputs;
-    // InsightFace's files leave the size of the picture open, and have the rows of the size that they were exported with.
+    // InsightFace's files leave the input size open, but have the number of rows of the size that they were exported with.
     if card.head.family() == Family::Faces && picture_size(inputs).is_none() {
         opened = outputs.iter().cloned().map(with_open_rows).collect();
         outputs = &opened;
@@ -514,7 +514,7 @@ fn with_open_rows(mut output: TensorInfo) -> TensorInfo {
     output
 }
 
-/// Returns the names of a head's keypoints and the lines between them; the error has its place in the card.
+/// Returns the names of a head's keypoints and the lines between them; the error has its location in the card.
 fn settled_keypoints(card: &Card, head: &dyn Head) -> Result<SettledKeypoints, DetectorError> {
     let settled = card.keypoints.settle(&card.head, &card.classes, head.keypoints());
     settled.map_err(|(key, problem)| DetectorError::at(card, key, problem))
@@ -620,7 +620,7 @@ mod tests {
         }
         let error = Detector::check_card(&card(320), &picture(fixed(&[640, 640])), &outputs).err();
         assert!(error.is_some(), "the size of the picture is fixed");
-        // The widths count all the same.
+        // The widths still count.
         assert!(Detector::check_card(&card(320), &picture(open), &outputs[..8]).is_err());
     }
 

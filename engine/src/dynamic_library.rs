@@ -1,4 +1,4 @@
-//! Shared libraries that are opened at run time: where to search for them, and what the loader says about them.
+//! Shared libraries that are opened at run time: the directories to search, and the loader's messages.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -20,19 +20,19 @@ pub(crate) fn search_directories(system: &[&str]) -> Vec<PathBuf> {
     directories
 }
 
-/// Returns `path` as the loader takes it for a file: it searches its directories for a name without a slash.
+/// Returns `path` in a form that the loader treats as a file: it searches its directories for a name without a slash.
 pub(crate) fn as_file(path: &Path) -> Cow<'_, Path> {
     let is_bare = !path.as_os_str().as_bytes().contains(&b'/');
     if is_bare { Path::new(".").join(path).into() } else { path.into() }
 }
 
-/// Returns the loader's own message, without what `libloading` puts around it.
+/// Returns the loader's own message, without `libloading`'s wrapping.
 pub(crate) fn loader_error(error: &libloading::Error) -> String {
     let text = error.to_string();
     std::error::Error::source(error).map_or(text, ToString::to_string)
 }
 
-/// Returns the file that the loader took `function` from.
+/// Returns the file from which the loader took `function`.
 pub(crate) fn file_of(function: *const c_void) -> Option<PathBuf> {
     // SAFETY: an all-zero `Dl_info` is valid: it holds pointers only.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

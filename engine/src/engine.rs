@@ -45,7 +45,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the model at `path`: a TensorRT engine with TensorRT, an ONNX model with the backend that `options` names or else
+    /// Loads the model at `path`: a TensorRT engine with TensorRT, an ONNX model with the backend that `options` names, otherwise
     /// the fastest one installed. The file's content decides which it is, not its name.
     pub fn load(path: &Path, options: &EngineOptions) -> Result<Self, EngineError> {
         let (model, tensorrt) = if plan::is_plan_file(path) {
@@ -139,8 +139,8 @@ impl Engine {
     }
 }
 
-/// Loads the ONNX model at `path`. A file that is named like an engine but is not one is refused, because its owner expects the
-/// GPU.
+/// Loads the ONNX model at `path`. A file that is named like an engine but is not one is rejected, because its owner expects
+/// the GPU.
 fn load_onnx(path: &Path, options: &EngineOptions) -> Result<BackendModel, EngineError> {
     if !plan::has_plan_name(path) {
         return onnx::load(path, options);

@@ -1,7 +1,7 @@
 //! The CPU backends for `.onnx` files: ONNX Runtime if its library is installed, otherwise rten, which is compiled in.
 //!
 //! Both get the same bytes, read once, so that the bytes that were hashed are the ones that run. Both get them with the
-//! requested input shapes already in place (`reshape`), so that neither needs an override of its own.
+//! requested input shapes already in place (`reshape`), so that neither needs its own override.
 
 mod fault_check;
 pub mod file;

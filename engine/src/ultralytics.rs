@@ -2,7 +2,8 @@
 //!
 //! All keys are text (ultralytics `engine/exporter.py`): `author` ("Ultralytics"), `description` ("Ultralytics YOLO11n model
 //! trained on coco.yaml"), `task`, `names` (a Python dict: `{0: 'person', 1: 'bicycle'}`), `stride`, `imgsz` (`[height,
-//! width]`), `channels`, `version` (`8.4.190`), `kpt_shape` (`[17, 3]`), `kpt_names` (`{0: ['nose', 'left_eye', ...]}`), `end2end`, `args` (`{'batch': 1, 'nms': True}`).
+//! width]`), `channels`, `version` (`8.4.190`), `kpt_shape` (`[17, 3]`), `kpt_names` (`{0: ['nose', 'left_eye', ...]}`),
+//! `end2end`, `args` (`{'batch': 1, 'nms': True}`).
 //!
 //! Other exporters write `names`, `task` and `imgsz` too, for boxes of another form (LibreYOLO's YOLOv9 has corners in columns). So
 //! only `author`, or a `description` that begins with Ultralytics, shows that a file is theirs. YOLOv5 (`export.py`), whose form
@@ -21,7 +22,7 @@
 //! | obb | as detect, and an angle more | with `oriented` |
 //! | classify | `[1, classes]` | classifier, the centre of the frame |
 //!
-//! Pictures are RGB divided by 255, letterboxed with grey (114) bars. How boxes go back to the frame follows from `version`:
+//! Images are RGB divided by 255, letterboxed with grey (114) bars. How boxes map back to the frame depends on `version`:
 //! Ultralytics changed it three times (`scale_boxes` in ultralytics/utils/ops.py).
 
 mod python;
@@ -139,8 +140,8 @@ fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Keypoints, Ultralyti
     }
 }
 
-/// Returns the names of a pose model's points: of `kpt_names`, `{0: ['nose', ...]}`, which newer versions write for each class, else
-/// COCO's of 17 points. Names that differ between classes, or whose number is wrong, are left out.
+/// Returns the names of a pose model's points: of `kpt_names`, `{0: ['nose', ...]}`, which newer versions write for each class,
+/// otherwise COCO's of 17 points. Names that differ between classes, or whose number is wrong, are left out.
 fn keypoint_names(metadata: &BTreeMap<String, String>, count: usize) -> KeypointCard {
     let text = |value: PythonValue| match value {
         PythonValue::Text(name) => Some(name).filter(|name| !is_too_long(name)),
@@ -262,7 +263,7 @@ fn version(metadata: &BTreeMap<String, String>) -> Option<(u32, u32, u32)> {
     Some((major, minor, numbers.next().unwrap_or(0)))
 }
 
-/// Returns how the version that made the export feeds its networks and puts their boxes.
+/// Returns the preprocess and box mapping of the version that made the export.
 ///
 /// YOLOv5 writes no version. One that cannot be read counts as the newest.
 fn boxes_way(metadata: &BTreeMap<String, String>) -> Way {
@@ -287,7 +288,7 @@ pub fn card(
     let by_ultralytics = is_by_ultralytics(metadata) && metadata.contains_key("names");
     let is_yolov5 = metadata.keys().map(String::as_str).eq(["names", "stride"]);
     let made = (by_ultralytics || is_yolov5).then(|| make(metadata, inputs, outputs))?;
-    // Nothing but these two keys vouches for YOLOv5, so the outputs must be those that it gives.
+    // Only these two keys identify YOLOv5, so the outputs must match as well.
     let fits = |card: &Card| matches!(card.head.family(), Family::Yolov5 | Family::Yolov8);
     (by_ultralytics || made.as_ref().is_ok_and(fits)).then_some(made)
 }

@@ -1,4 +1,4 @@
-//! Chooses the kind of memory that suits frames for a GPU, by measuring.
+//! Measures which kind of memory suits frames for a GPU.
 //!
 //! No attribute of a GPU shows which kind is faster. From NVIDIA's "CUDA for Tegra" (Memory Management, table 1; Memory
 //! Selection): an integrated GPU before Thor caches managed memory but not pinned memory; however, managed memory needs cache
@@ -20,10 +20,10 @@ use crate::preprocess::PreprocessSpec;
 use crate::preprocess::cuda::CudaPreprocessor;
 use crate::tensor::DType;
 
-/// The kinds that are compared.
+/// The kinds to compare.
 const KINDS: [MemoryKind; 2] = [MemoryKind::Mapped, MemoryKind::Managed];
 /// Another kind must take less than this share of mapped memory's time. A smaller advantage is noise, and mapped memory need
-/// not be attached to a stream and takes every camera driver's frames.
+/// not be attached to a stream and accepts every camera driver's frames.
 const CLEARLY_FASTER: f64 = 0.95;
 
 /// The size of the frame for measuring, 1.8 MB. The GPU would read a third of the rows of 1920x1080 and reads all rows of this:
@@ -32,7 +32,7 @@ const FRAME: (u32, u32) = (1280, 720);
 /// The side of the tensor.
 const SIDE: u32 = 640;
 
-/// Rounds that do not count: the first write of managed memory moves nothing yet, and the first run makes tables.
+/// Rounds that do not count: the first write of managed memory moves nothing yet, and the first run creates tables.
 const WARM_UP: usize = 1;
 /// The minimum and maximum number of rounds that count.
 const ROUNDS: (usize, usize) = (2, 8);
@@ -236,9 +236,9 @@ mod tests {
 
     #[test]
     fn the_kind_in_which_a_frame_is_written_and_read_soonest_is_chosen() {
-        // An integrated GPU that caches managed memory alone.
+        // An integrated GPU that caches only managed memory.
         assert_eq!(fastest(&costs((180.0, 95.0), (182.0, 41.0))), Some(MemoryKind::Managed));
-        // A discrete one, where managed memory moves there and back.
+        // A discrete GPU, where managed memory moves there and back.
         assert_eq!(fastest(&costs((180.0, 95.0), (600.0, 300.0))), Some(MemoryKind::Mapped));
         // Quick for the GPU, but the CPU pays for it.
         assert_eq!(fastest(&costs((180.0, 95.0), (600.0, 41.0))), Some(MemoryKind::Mapped));
@@ -250,7 +250,7 @@ mod tests {
         let mut turned = costs((180.0, 50.0), (180.0, 45.0));
         turned.reverse();
         assert_eq!(fastest(&turned), Some(MemoryKind::Mapped));
-        // A twentieth less is no tie.
+        // A difference of a twentieth counts.
         assert_eq!(fastest(&costs((100.0, 100.0), (100.0, 90.0))), Some(MemoryKind::Managed));
         assert_eq!(fastest(&costs((100.0, 100.0), (100.0, 90.1))), Some(MemoryKind::Mapped));
     }

@@ -2,8 +2,7 @@
 //!
 //! A [`UnifiedBuffer`] owns one page-aligned block, and its [`MemoryKind`] says who can access it; a [`Memory`] allocates
 //! buffers. Everything above uses slices and device addresses, so another kind of memory is one variant here and changes
-//! nothing elsewhere. [`RegisteredPages`] makes foreign memory, such as a capture driver's,
-//! visible to the GPU.
+//! nothing elsewhere. [`RegisteredPages`] makes foreign memory, such as a capture driver's, visible to the GPU.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -17,7 +16,7 @@ use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, SharedPages};
 /// 64 KiB is the largest base page of the supported kernels (aarch64 can be built with 4, 16 or 64 KiB pages).
 pub const PAGE_BYTES: usize = 64 * 1024;
 
-/// A buffer of frames that differ in size keeps up to this, 4K in RGB, after a smaller frame.
+/// A buffer for frames of varying size keeps up to this much, 4K in RGB, after a smaller frame.
 pub const KEPT_BYTES: usize = 32 << 20;
 
 /// Who can access a buffer's bytes, and at what cost.
@@ -49,9 +48,9 @@ pub enum BufferError {
     /// CUDA cannot allocate the block.
     #[error("cannot allocate {bytes} bytes of {kind} memory: {error}")]
     Cuda {
-        /// The size asked for.
+        /// The requested size.
         bytes: usize,
-        /// The kind asked for.
+        /// The requested kind.
         kind: MemoryKind,
         /// The error from CUDA.
         #[source]
@@ -169,10 +168,10 @@ impl UnifiedBuffer {
         self.len_bytes == 0
     }
 
-    /// Replaces the buffer, and loses its content, if it has less than `len_bytes`, or so much more that it should be freed.
+    /// Replaces the buffer, and loses its content, if it has less than `len_bytes`, or is so large that it should be freed.
     ///
-    /// For frames that differ in size. One large picture must not cost its memory for good, and pictures of a similar size must
-    /// not allocate each time: a buffer stays up to twice the size, or twice [`KEPT_BYTES`]. The old one is freed first.
+    /// For frames of varying size. One large image must not hold its memory forever, and images of a similar size must not allocate
+    /// each time: a buffer stays up to twice the size, or twice [`KEPT_BYTES`]. The old one is freed first.
     ///
     /// # Errors
     /// The memory cannot be allocated; the buffer may be empty then.

@@ -1,7 +1,7 @@
 //! The meaning of a frame's values: matrix, range, levels, and the conversion to RGB.
 //!
 //! A wrong matrix shifts every colour that a model sees. So the description travels with the frame and comes from the driver or
-//! the file, never from an assumption.
+//! the file; it is never assumed.
 
 /// The luma weights of the conversion from R, G, B to Y, Cb, Cr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::Display, strum::IntoStaticStr)]
@@ -56,7 +56,7 @@ pub enum YuvArithmetic {
     /// By the recommendation's formula, rounded to the nearest, as OpenCV's `cvtColor`.
     #[default]
     Nearest,
-    /// As ffmpeg converts 4:2:0 with 8 bits and so OpenCV's `VideoCapture`: 16-bit products, each of which loses its fraction. See
+    /// Like ffmpeg's conversion of 8-bit 4:2:0, and so OpenCV's `VideoCapture`: 16-bit products, each truncated. See
     /// [`ColorDescription::truncated`].
     Ffmpeg,
 }
@@ -107,7 +107,7 @@ impl LevelMap {
     /// Returns the byte of a sample.
     #[inline(always)]
     pub(crate) fn byte(self, sample: u16) -> u8 {
-        // A fused multiply-add, also where the processor has none. The product has 40 bits at most. The bias is 0 or from 1 to 2^16
+        // A fused multiply-add, even if the processor has none. The product has 40 bits at most. The bias is 0 or from 1 to 2^16
         // times the gain, so the sum has 42. Double precision holds both, and only the conversion rounds.
         let value = (f64::from(sample) * f64::from(self.gain) + f64::from(self.bias)) as f32;
         rounded(value.clamp(0.0, 255.0)) as u8
@@ -145,7 +145,7 @@ impl ColorDescription {
         Self { matrix, range, arithmetic: YuvArithmetic::Nearest, levels: None }
     }
 
-    /// Sets the levels, if there are any. What they make of the samples uses the full range.
+    /// Sets the levels, if there are any. The resulting bytes use the full range.
     pub const fn with_levels(self, levels: Option<GreyLevels>) -> Self {
         match levels {
             Some(_) => Self { range: ColorRange::Full, levels, ..self },
@@ -172,7 +172,7 @@ impl ColorDescription {
         }
     }
 
-    /// Returns ffmpeg's map to RGB, whose numbers are not the nearest to the formula's: libswscale/yuv2rgb.c,
+    /// Returns ffmpeg's map to RGB, whose coefficients are not those nearest to the formula's: libswscale/yuv2rgb.c,
     /// `ff_yuv2rgb_coeffs` and `ff_yuv2rgb_c_init_tables`.
     pub fn truncated(self) -> TruncatedYuvToRgb {
         // Times 2^16, for the limited range: red from Cr, blue from Cb, green from Cb and from Cr.
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(limited.with_levels(levels), ColorDescription { range: ColorRange::Full, levels, ..limited });
     }
 
-    /// The numbers of ffmpeg 5.1: its BGR of all 2^24 colours is equal with them, for each matrix and range.
+    /// The coefficients of ffmpeg 5.1: they reproduce its BGR for all 2^24 colours, for each matrix and range.
     #[test]
     fn the_truncated_coefficients_are_ffmpegs() {
         let of = |matrix, range| {

@@ -1,6 +1,6 @@
 //! One NVIDIA GPU through CUDA's driver API, opened at run time.
 //!
-//! - [`Device`]: the primary context of one GPU, which TensorRT uses too, and its properties.
+//! - [`Device`]: the primary context of one GPU, which TensorRT shares, and its properties.
 //! - [`CudaStream`], [`Event`], [`Graph`]: queue work, and wait for it.
 //! - [`DeviceBuffer`], [`Module`]: the GPU's own memory, and kernels from PTX.
 //!

@@ -3,9 +3,9 @@
 //! On the GPU the outputs are megabytes and the candidates a few kilobytes. The filter reads the outputs once in place, and
 //! writes each candidate as a [`Record`] (and its points) into memory that the CPU can access.
 //!
-//! - [`FilterSpec`]: what the numbers mean. `engine`'s heads make it.
+//! - [`FilterSpec`]: the meaning of the numbers. `engine`'s heads create it.
 //! - [`CudaFilter`]: the kernel `cuda/filter.cu` with its memory.
-//! - [`Filtered`]: what it found in one frame.
+//! - [`Filtered`]: the candidates of one frame.
 //!
 //! Scores and boxes are computed in the same order of operations as in the heads on the CPU, without fused multiply-add, so
 //! that the results are equal except for `exp`, whose last bit may differ between CUDA and the C library.
@@ -38,18 +38,18 @@ pub struct Record {
     pub class_id: u32,
     /// The row that it comes from.
     pub row: u32,
-    /// The class as the model wrote it, where it has one for each row; else 0.
+    /// The class as the model wrote it, if it has one for each row; otherwise 0.
     pub label: f32,
 }
 
-/// The class of a record of a row that the model has chosen, whose score, class or box cannot be one. The filter keeps it, whatever its
+/// The class of the record of a model-selected row with an impossible score, class or box. The filter keeps it, whatever its
 /// score, so that the head reports it.
 pub const ODD: u32 = u32::MAX - 1;
 
 /// The candidates of one frame, in no particular order.
 #[derive(Debug, Clone, Copy)]
 pub struct Filtered<'a> {
-    /// The candidates; if more were found than fit, any of them.
+    /// The candidates; if more were found than fit, an arbitrary subset.
     pub records: &'a [Record],
     /// The numbers of the records' points, `values_per_record` each: x, y and, if `points_scored`, a score per point; or one
     /// angle per record.

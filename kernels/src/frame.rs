@@ -24,7 +24,7 @@ pub struct FrameError(String);
 /// A frame in the GPU's memory cannot be copied to the host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameCopyError {
-    /// CUDA refuses.
+    /// The CUDA call failed.
     #[error("cannot copy a frame from the GPU, restart visiond if it stays: {0}")]
     Cuda(#[from] CudaError),
     /// The copy does not fit the frame's layout.
@@ -297,8 +297,8 @@ impl<'a> FrameView<'a> {
         self.buffer.is_some_and(UnifiedBuffer::needs_attaching)
     }
 
-    /// Attaches the frame's bytes to `stream`, for work that is queued from now on, and has that wait until they are there; does
-    /// nothing if neither is needed.
+    /// Attaches the frame's bytes to `stream`, for work that is queued from now on, and makes that work wait until they are there;
+    /// does nothing if neither is needed.
     ///
     /// # Safety
     /// As [`UnifiedBuffer::attach`]: the host does not access the bytes until they were detached.

@@ -1,4 +1,4 @@
-//! Decodes JPEG pictures (files, or frames of an MJPEG camera) into frames, and encodes frames.
+//! Decodes JPEG images (files, or frames of an MJPEG camera) into frames, and encodes frames.
 //!
 //! The decoder is libjpeg-turbo through the `turbojpeg` crate: a model's scores change with single grey levels, and the usual
 //! reference, OpenCV, decodes with it. Measured against `cv2.imdecode` of OpenCV 5.0 on one x86-64 core, on 1080p frames of a
@@ -10,9 +10,9 @@
 //! | zune-jpeg 0.5 (pure Rust) | 7.4 to 10.6 ms | 8.2 to 12.2 ms | 12 to 14 % (4:2:0), 6 to 8 % (4:2:2), by up to 4 levels |
 //! | OpenCV itself | 6.8 to 8.7 ms | 7.4 to 10.1 ms | |
 //!
-//! Decoding is strict: a picture that libjpeg decodes with a warning (truncated or damaged data) is an error here, because half
-//! a picture is a wrong picture. There is one exception: cameras leave out the end marker, which is added first and costs nothing
-//! of the picture. libjpeg-turbo itself supplies the Huffman tables that MJPEG cameras leave out.
+//! Decoding is strict: an image that libjpeg decodes with a warning (truncated or damaged data) is an error here, because half an
+//! image is a wrong image. There is one exception: some cameras leave out the end marker, which is added first and affects no
+//! pixel. libjpeg-turbo itself supplies the Huffman tables that MJPEG cameras leave out.
 
 mod decode;
 mod encode;

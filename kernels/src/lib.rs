@@ -7,12 +7,12 @@
 //! - [`preprocess`]: turns a frame into a model's input tensor in one pass.
 //! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
 //! - [`nvdec`]: decodes video on the GPU's video engine.
-//! - [`jpeg`]: decodes and encodes pictures.
+//! - [`jpeg`]: decodes and encodes JPEG images.
 //! - [`filter`]: finds the candidates in raw outputs on the GPU.
 //! - [`nms`]: removes overlapping boxes.
-//! - [`oriented`]: boxes that are turned.
-//! - [`mask`]: which pixels belong to an object or a class.
-//! - [`text_map`]: boxes of text in a map of probabilities.
+//! - [`oriented`]: oriented boxes.
+//! - [`mask`]: the pixels of an object or a class.
+//! - [`text_map`]: text boxes in a probability map.
 //! - [`nvtx`]: ranges that Nsight Systems shows.
 //!
 //! This crate does not depend on models or cameras.

@@ -1,9 +1,9 @@
-//! Masks of objects: which pixels of a frame belong to one.
+//! Masks of objects: the pixels of a frame that belong to one.
 //!
 //! - [`Mask`]: the pixels of one object.
-//! - [`MaskAssembler`]: makes masks from the outputs of a model: prototypes and coefficients, or a plane for each object.
+//! - [`MaskAssembler`]: computes masks from a model's outputs: prototypes and coefficients, or a plane for each object.
 //! - [`CudaMasks`]: the same on the GPU.
-//! - [`ClassMapper`]: makes a [`ClassMap`] from the scores or numbers of a semantic segmentation, and that has masks.
+//! - [`ClassMapper`]: computes a [`ClassMap`], which yields masks, from the scores or class numbers of a semantic segmentation.
 //! - [`Polygons`]: a mask as polygons.
 //! - [`rle_encode`], [`rle_decode`]: a mask as COCO's compressed runs.
 
@@ -51,10 +51,10 @@ impl Mask {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Returns how many edges of pixels its contours have; `None` if there are more than `most`, which it finds out without
-    /// looking at the rest of the mask.
+    /// Returns how many pixel edges its contours have; `None` if there are more than `most`, which it detects without reading the
+    /// rest of the mask.
     ///
-    /// One read of the words. What tracing and encoding a mask cost grows with this number.
+    /// One read of the words. The cost of tracing and encoding a mask grows with this number.
     pub fn edges_within(&self, most: u64) -> Option<u64> {
         let per_row = self.words_per_row().max(1);
         let mut edges = 0;
@@ -125,7 +125,7 @@ impl Mask {
     }
 
     /// Adds its words to `words`, or makes it the empty mask and returns `false` if there would be more than 64 MiB of
-    /// them: the most that all masks of a frame may take.
+    /// them: the limit for all masks of a frame.
     pub fn fits(&mut self, words: &mut usize) -> bool {
         let fits = *words + self.words.len() <= spec::MAX_WORDS;
         if fits {

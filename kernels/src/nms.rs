@@ -3,7 +3,7 @@
 //! Greedy, as in torchvision and OpenCV: visits candidates by falling score (lower index first for equal scores) and removes
 //! those that overlap a kept one by more than the threshold. Boxes are (x1, y1, x2, y2) in any common unit.
 //! [`Nms::blend`] averages the boxes of one object instead of dropping all but the best, as MediaPipe does.
-//! [`Nms::run_oriented`] is for turned boxes.
+//! [`Nms::run_oriented`] is for oriented boxes.
 
 mod oriented;
 mod ranked_box;
@@ -23,7 +23,7 @@ pub struct Candidate {
     pub row: u32,
 }
 
-/// How the overlap of two boxes is measured, and when it is too much.
+/// How to measure the overlap of two boxes, and how much is too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overlap {
     /// Corners are points, and an IoU above the threshold is too much: torchvision, and most other code.
@@ -74,12 +74,12 @@ impl NmsOptions {
     }
 }
 
-/// A candidate and the survivor that stands for it.
+/// A candidate and the survivor that represents it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Member {
     /// The survivor's index in the result.
     pub survivor: usize,
-    /// The candidate as it was.
+    /// The unchanged candidate.
     pub candidate: Candidate,
 }
 
@@ -101,7 +101,7 @@ pub struct Nms {
     kept: Vec<Candidate>,
     /// The boxes of `kept`, arranged for comparison.
     blocks: Vec<Block>,
-    /// The turned boxes so far, best first.
+    /// The oriented boxes so far, best first.
     ranked: Vec<RankedBox>,
 }
 
@@ -147,7 +147,7 @@ impl Nms {
         for group in members.chunk_by(|a, b| a.survivor == b.survivor) {
             let edge = |edge: usize| weighted_mean(group, |member| member.box_in_input[edge]);
             let mean: [f32; 4] = std::array::from_fn(edge);
-            // Garbage may be too large to be added up, and scores of 0 have no mean.
+            // Garbage may overflow the sum, and scores of 0 have no mean.
             if mean.iter().all(|edge| edge.is_finite()) {
                 candidates[group[0].survivor].box_in_input = mean;
             }
@@ -177,8 +177,8 @@ impl Nms {
         }
     }
 
-    /// Keeps the best `limit` candidates of at least `score_threshold`, best first, without suppression: for models that end in
-    /// their own. Removes what is not finite, like [`Nms::run`].
+    /// Keeps the best `limit` candidates of at least `score_threshold`, best first, without suppression: for models that include
+    /// their own. Removes numbers that are not finite, like [`Nms::run`].
     pub fn best(&mut self, candidates: &mut Vec<Candidate>, score_threshold: f32, limit: usize) {
         self.rank(candidates, score_threshold);
         self.kept.extend(self.keys.iter().take(limit).map(|&key| candidates[index_of(key)]));

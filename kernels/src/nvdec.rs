@@ -1,9 +1,9 @@
-//! Decoding of H.264 and H.265 by the GPU's video engine, through NVIDIA's NVDECODE API, opened at run time.
+//! Decodes H.264 and H.265 on the GPU's video engine, through NVIDIA's NVDECODE API, opened at run time.
 //!
-//! A [`VideoDecoder`] takes coded pictures and gives [`Picture`]s in the order of their display. A picture's [`Surface`] is NV12,
-//! or P016 for more than 8 bits, in the GPU's memory, where the preprocess reads it. The surface goes back to its decoder when it is dropped.
+//! A [`VideoDecoder`] takes coded pictures and returns [`Picture`]s in display order. A picture's [`Surface`] is NV12, or P016 for
+//! more than 8 bits, in the GPU's memory, where the preprocess reads it. Dropping a surface returns it to its decoder.
 //!
-//! `abi` has NVIDIA's structs, `library` the functions; only `decoder` calls them.
+//! `abi` has NVIDIA's structs and `library` the functions; only `decoder` calls them.
 
 mod abi;
 mod decode_time;

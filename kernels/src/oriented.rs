@@ -1,20 +1,20 @@
-//! Boxes that are turned, as in pictures from above.
+//! Oriented boxes, as in aerial images.
 
 use std::f64::consts::FRAC_PI_2;
 
-/// A box turned about its centre.
+/// A box rotated about its centre.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct OrientedBox {
     /// The centre x and y, in pixels.
     pub center: [f32; 2],
-    /// The side that `angle` turns, and the side at a right angle to it, in pixels.
+    /// The side along `angle`, and the side at a right angle to it, in pixels.
     pub size: [f32; 2],
     /// In radians, clockwise on the screen (from the x axis, which points right, to the y axis, which points down).
     pub angle: f32,
 }
 
 impl OrientedBox {
-    /// Turns the box x1, y1, x2, y2 by `angle` about its centre.
+    /// Rotates the box x1, y1, x2, y2 by `angle` about its centre.
     pub fn from_upright(corners: [f32; 4], angle: f32) -> Self {
         let [x1, y1, x2, y2] = corners.map(f64::from);
         Self {
@@ -46,8 +46,8 @@ impl OrientedBox {
             .map(|[a, d]| [x + a * across[0] + d * down[0], y + a * across[1] + d * down[1]])
     }
 
-    /// Returns the same box with sides of at least 0 and an angle from 0 to below a quarter of a turn: sides swap where needed,
-    /// as in `regularize_rboxes` of ultralytics `utils/ops.py`.
+    /// Returns the same box with sides of at least 0 and an angle from 0 to below a quarter turn: sides swap where needed, as in
+    /// `regularize_rboxes` of ultralytics `utils/ops.py`.
     #[must_use]
     pub fn regularized(self) -> Self {
         let quarters = (f64::from(self.angle) / FRAC_PI_2).floor();
@@ -74,7 +74,7 @@ impl OrientedBox {
     }
 }
 
-/// Returns the turned rectangle of the least area around a convex polygon, one of whose sides always lies on one of the polygon's:
+/// Returns the rectangle of the least area around a convex polygon, one of whose sides always lies on one of the polygon's:
 /// OpenCV's `minAreaRect`. `None` without a corner, or if a number is not finite; it has no area around one or two corners.
 pub(crate) fn min_area_rectangle(hull: &[[f64; 2]]) -> Option<OrientedBox> {
     let first = *hull.first()?;
@@ -104,7 +104,7 @@ pub(crate) fn min_area_rectangle(hull: &[[f64; 2]]) -> Option<OrientedBox> {
     found.is_finite().then(|| found.regularized())
 }
 
-/// The normal distribution that stands for a turned box in [`probiou`]: its mean, and the covariance `[[a, c], [c, b]]`.
+/// The normal distribution that represents an oriented box in [`probiou`]: its mean, and the covariance `[[a, c], [c, b]]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gaussian {
     pub(crate) mean: [f64; 2],
@@ -148,15 +148,15 @@ impl Gaussian {
     }
 }
 
-/// Returns how much two turned boxes overlap by their normal distributions: 1 minus the Hellinger distance, about 0 to 1.
+/// Returns how much two oriented boxes overlap by their normal distributions: 1 minus the Hellinger distance, about 0 to 1.
 ///
-/// `batch_probiou` of ultralytics `utils/metrics.py`, in f64; the formula is from <https://arxiv.org/abs/2106.06072>. It is not
-/// the IoU of the two rectangles, which [`oriented_iou`] is. NaN only if a number is not finite.
+/// `batch_probiou` of ultralytics `utils/metrics.py`, in f64; the formula is from <https://arxiv.org/abs/2106.06072>. It differs
+/// from the IoU of the two rectangles, [`oriented_iou`]. NaN only if a number is not finite.
 pub fn probiou(a: &OrientedBox, b: &OrientedBox) -> f64 {
     Gaussian::of(a).probiou(&Gaussian::of(b))
 }
 
-/// Returns the intersection over union of two turned boxes; 0 if they do not overlap, either is empty, or a number is not
+/// Returns the intersection over union of two oriented boxes; 0 if they do not overlap, either is empty, or a number is not
 /// finite.
 ///
 /// Clips the corners of `a`, as seen from `b`, to the sides of `b` (Sutherland and Hodgman). Allocates.
@@ -178,7 +178,7 @@ pub fn oriented_iou(a: &OrientedBox, b: &OrientedBox) -> f64 {
     let shared = area(&polygon);
     let union = a.area() + b.area() - shared;
     let iou = if union > 0.0 { shared / union } else { 0.0 };
-    // Also for the infinite and NaN.
+    // Also true for infinity and NaN.
     if iou >= 0.0 { iou.min(1.0) } else { 0.0 }
 }
 

@@ -62,7 +62,7 @@ pub enum BayerOrder {
     Bggr,
 }
 
-/// The bits of a sample of a mosaic or of grey. More than 8 bits are in the low bits of little-endian 16-bit words, as in V4L2.
+/// The bit depth of a Bayer or grey sample. More than 8 bits are in the low bits of little-endian 16-bit words, as in V4L2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::EnumIter)]
 pub enum BayerDepth {
     /// 8 bits in a byte.
@@ -99,7 +99,7 @@ impl BayerDepth {
         }
     }
 
-    /// Returns the factor that makes 255 of the largest sample.
+    /// Returns the factor that maps the largest sample to 255.
     #[inline(always)]
     pub(crate) fn full_scale_gain(self) -> f32 {
         255.0 / ((1_u32 << self.bits()) - 1) as f32
@@ -138,7 +138,7 @@ impl PixelFormat {
         Self::all().find(|format| format.name() == name)
     }
 
-    /// Whether the frame has luma alone.
+    /// Whether the frame has luma only.
     pub const fn is_grey(self) -> bool {
         matches!(self, Self::Grey) || self.has_levels()
     }

@@ -1,10 +1,10 @@
 //! Places a source frame in a model's input (letterbox, stretch, crop, warp), and maps back, as each training framework does.
 //!
-//! Coordinates are pixel edges: pixel `i` spans `[i, i + 1)`, its centre is `i + 0.5`. A framework is known by four choices: how
-//! the frame is fitted ([`Fit`]), how the resized size is rounded ([`Rounding`]), which step the resize takes ([`Step`]), and by
-//! what boxes go back ([`WayBack`]). The defaults are those of OpenCV's `resize` to a size and of Ultralytics' `LetterBox`: the
-//! two axes scale by what the rounding left (`width / source width`), there and back, so that a box on the frame's edge comes
-//! back on the frame's edge.
+//! Coordinates are pixel edges: pixel `i` spans `[i, i + 1)`, its centre is `i + 0.5`. A framework is characterised by four
+//! choices: how the frame is fitted ([`Fit`]), how the resized size is rounded ([`Rounding`]), which step the resize uses
+//! ([`Step`]), and how boxes are mapped back ([`WayBack`]). The defaults are those of OpenCV's `resize` to a size and of
+//! Ultralytics' `LetterBox`: each axis is scaled by its rounded size (`width / source width`), in both directions, so that a box
+//! on the frame's edge maps back to the frame's edge.
 
 use crate::oriented::OrientedBox;
 
@@ -93,17 +93,17 @@ impl Rounding {
 /// The step of a letterbox's resize, in source pixels per resized pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Step {
-    /// What the rounded size leaves, by axis: `resize(frame, (width, height))`.
+    /// By axis, from the rounded size: `resize(frame, (width, height))`.
     #[default]
     Size,
     /// The ratio before rounding, for both axes: `resize(frame, None, fx = ratio, fy = ratio)`.
     Ratio,
 }
 
-/// By what a letterbox's boxes go back to the frame.
+/// How a letterbox's boxes are mapped back to the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WayBack {
-    /// Each axis by what the rounded size left: `(x - left) * source_width / width`.
+    /// Each axis by its rounded size: `(x - left) * source_width / width`.
     #[default]
     Axes,
     /// Both axes by the ratio before rounding: `(x - left) / ratio`. Megvii's YOLOX; Ultralytics 8.4.25 to 8.4.173.
@@ -113,7 +113,7 @@ pub enum WayBack {
     RatioFromMiddle,
     /// The same with this `left` rounded, `round((input - source * ratio) / 2 - 0.1)`: Ultralytics 8.0.108 to 8.4.24.
     RatioFromRoundedMiddle,
-    /// Both axes by what the rounded height left: `(x - left) * source_height / height`. InsightFace.
+    /// Both axes by the rounded height: `(x - left) * source_height / height`. InsightFace.
     Height,
 }
 
@@ -126,14 +126,14 @@ pub struct Placement {
     pub rounding: Rounding,
     /// The step of a letterbox's resize.
     pub step: Step,
-    /// By what a letterbox's boxes go back.
+    /// How a letterbox's boxes are mapped back.
     pub way_back: WayBack,
     /// Whether a letterbox pads the frame to the input's aspect ratio first, and resizes frame and padding together.
     pub pad_first: bool,
 }
 
 impl Placement {
-    /// Returns the placement with the defaults of everything else.
+    /// Returns the placement with the defaults for everything else.
     pub const fn new(fit: Fit) -> Self {
         Self { fit, rounding: Rounding::HalfEven, step: Step::Size, way_back: WayBack::Axes, pad_first: false }
     }
@@ -158,11 +158,11 @@ pub struct AxisMap {
     pub lead: u32,
     /// The pixels of frame and padding.
     pub canvas: u32,
-    /// Where the part that is resized begins, in pixels of the canvas.
+    /// Where the resized part begins, in pixels of the canvas.
     pub from: f64,
     /// The length of that part, in pixels of the canvas.
     pub extent: f64,
-    /// What it is resized to, in pixels.
+    /// Its length after the resize, in pixels.
     pub resized: u32,
     /// The first pixel of the resized picture that is used.
     pub first: u32,
@@ -170,7 +170,7 @@ pub struct AxisMap {
     pub count: u32,
     /// Where they begin in the input.
     pub at: u32,
-    /// Pixels of the canvas per resized pixel, as the resize has it.
+    /// Pixels of the canvas per resized pixel, as the resize uses it.
     pub step: f64,
     /// Whether positions count pixel centres: resized pixel `i` is at pixel `i * step + from` of the canvas, and beyond the
     /// canvas is padding. Else it is at `(i + 0.5) * step - 0.5 + from`, and beyond the canvas its edge is repeated.
@@ -178,7 +178,7 @@ pub struct AxisMap {
     back: Back,
 }
 
-/// The way from the input to the frame along one axis.
+/// The mapping from the input to the frame along one axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Back {
     /// `(x - at + first) * factor + origin`
@@ -353,9 +353,9 @@ impl Mapping {
         [sx1.clamp(0.0, w) as f32, sy1.clamp(0.0, h) as f32, sx2.clamp(0.0, w) as f32, sy2.clamp(0.0, h) as f32]
     }
 
-    /// Maps a turned box of the input to the source, without clipping: the centre as a point, the sides by the scales of x and y,
-    /// the angle as it is, as `scale_boxes` with `xywh=True` of ultralytics `utils/ops.py`. The scales may differ by rounding
-    /// only; a picture that is stretched has no right angles to map.
+    /// Maps an oriented box of the input to the source, without clipping: the centre as a point, the sides by the scales of x and
+    /// y, the angle unchanged, as `scale_boxes` with `xywh=True` of ultralytics `utils/ops.py`. The scales may differ by rounding
+    /// only; an image that is stretched has no right angles to map.
     pub fn oriented_to_source(&self, turned: &OrientedBox) -> OrientedBox {
         let [x, y] = turned.center.map(f64::from);
         let (x, y) = self.to_source(x, y);

@@ -46,17 +46,18 @@
 //! - [`Sampling::Torch`]: the two nearest pixels, positions and weights in f32, not rounded: PyTorch's bilinear `interpolate` with
 //!   `align_corners` off and TensorFlow's and Keras' `resize`, within 0.0005 levels. [`Sampling::Exact`] differs from them by up to
 //!   0.2 levels in large frames, whose positions f32 does not hold.
-//! - [`Sampling::TensorflowLegacy`]: pixel `i` is at `i * step`, in f32: `tf.compat.v1.image.resize_bilinear`, within 0.0001 levels.
+//! - [`Sampling::TensorflowLegacy`]: pixel `i` is at `i * step`, in f32: `tf.compat.v1.image.resize_bilinear`, within 0.0001
+//!   levels.
 //!
 //! Where [`Placement::pad_first`](crate::placement::Placement::pad_first) is set, or a warp reads beyond the frame, the padding
-//! stands in for pixels: as a byte, half to even, except with [`Sampling::Exact`]. Luma is computed first here, too.
+//! stands in for pixels: as a byte, half to even, except with [`Sampling::Exact`]. Luma is computed first here as well.
 //!
 //! For each row of the tensor, [`Sampling::Opencv`] and [`Sampling::Exact`] read the one or two rows of the frame that it needs at
 //! the columns that it needs (`fetch`), convert and resample them (`convert`, `bayer`) into row buffers that the next row may
 //! reuse (`rows`), mix, normalise and store them (`store`). There is no intermediate picture. [`cuda`] does the same on a GPU.
 //! 1080p YUYV to 640x640 f32 takes one core of a 2023 Xeon 0.5 ms: fetching 30 %, converting 35 %, storing 16 %, padding 15 %.
 //!
-//! OpenCV's warps take the same way: an axis-aligned warp has two taps along each axis, too. The padding's part in a column is
+//! OpenCV's warps work the same way: an axis-aligned warp also has two taps along each axis. The padding's part in a column is
 //! added to each resampled row. 768x576 BGR to 416x416 f32 takes 1.05 times as long as with [`Sampling::Opencv`].
 //!
 //! The others, padding first, and warps with other samplings have tables of any number of taps (`taps`). They convert all pixels of

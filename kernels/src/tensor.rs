@@ -37,12 +37,12 @@ impl DType {
         }
     }
 
-    /// Whether a model's picture may have such elements.
+    /// Whether a model's image input may have such elements.
     pub const fn holds_pixels(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::U8 | Self::I8 | Self::I32)
     }
 
-    /// Whether elements are whole numbers, so that pixels stay 0 to 255 in them.
+    /// Whether elements are integers, so that pixels stay 0 to 255 in them.
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::U8 | Self::I8 | Self::I32 | Self::I64)
     }

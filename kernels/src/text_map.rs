@@ -1,4 +1,4 @@
-//! Boxes of text in a map of probabilities, as DB models (differentiable binarisation) give it.
+//! Text boxes in a probability map, as DB models (differentiable binarisation) output it.
 //!
 //! Cells above a threshold that touch each other, corners included, are one text. Its box is the turned rectangle of the least
 //! area around the middles of its cells, grown on all sides by its area, times a ratio, divided by its perimeter. Its score is
@@ -14,7 +14,7 @@ use crate::oriented::{OrientedBox, min_area_rectangle};
 /// The shortest side of a text, in cells: `min_size`.
 const LEAST_SIDE: f64 = 3.0;
 
-/// The shortest side of a text that has grown.
+/// The shortest side of a grown text box.
 const LEAST_GROWN_SIDE: f64 = LEAST_SIDE + 2.0;
 
 /// How texts are found; the names are PaddleOCR's.
@@ -26,7 +26,7 @@ pub struct TextMapOptions {
     pub box_thresh: f32,
     /// How far a text grows.
     pub unclip_ratio: f32,
-    /// How many texts are looked at: those with the most cells.
+    /// How many texts to examine: those with the most cells.
     pub max_candidates: usize,
     /// Whether the map is logits, which still need the sigmoid.
     pub sigmoid: bool,
@@ -66,7 +66,7 @@ pub struct TextFinder {
     texts: Vec<Text>,
     /// The number of cells of each root, later the place of its text.
     counts: Vec<u32>,
-    /// The runs of the texts that are looked at, text by text.
+    /// The runs of the texts to examine, text by text.
     members: Vec<(u32, u32)>,
     points: Vec<[f64; 2]>,
     hull: Vec<[f64; 2]>,
@@ -232,7 +232,7 @@ impl TextFinder {
     /// Returns the mean probability in a rectangle whose corners are rounded down to cells: `box_score_fast`, which fills it with
     /// `cv2.fillPoly`, edges included.
     fn mean(&mut self, found: &OrientedBox, width: usize, height: usize) -> f64 {
-        // Corners often are cells; which side of one their rounding puts them on is not to decide.
+        // Corners often are cells; rounding must not decide on which side of one they lie.
         let corners = found.corners().map(|corner| corner.map(|number| f64::from(number) + 1e-3));
         let last = [width as i64 - 1, height as i64 - 1];
         let limit = |axis: usize, value: f64| (value as i64).clamp(0, last[axis]);

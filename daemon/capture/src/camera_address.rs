@@ -1,4 +1,4 @@
-//! The address of a network camera, and its login: in the URL, or in a file that may have changed since.
+//! The address of a network camera and its login, which comes from the URL or from a file that can change at any time.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,22 +12,22 @@ use visiond_system::credentials::{CredentialError, Login};
 use super::ffprobe::shown;
 use super::source::{SourceError, SourceFault};
 
-/// Returns a camera's URL without a user, and the login: that of the file or credential `login`, or the one that the URL has.
+/// Splits a camera's URL into the URL without a user and the login: that of the file or credential `login`, otherwise the URL's.
 ///
 /// # Errors
-/// The URL names no host, or the login cannot be read. A login whose file is missing may appear later.
+/// The URL has no host, or the login cannot be read. A login whose file is missing may appear later.
 pub fn camera_address(url: &str, login: Option<&Path>) -> Result<(Url, Option<Login>), SourceError> {
     let (url, in_url) = split(url)?;
     Ok((url, read_login(login)?.or(in_url)))
 }
 
-/// Returns why the login cannot be read, without a word about the URL.
+/// Returns why the login cannot be read, without mentioning the URL.
 pub fn check_login(login: Option<&Path>) -> Option<SourceFault> {
     let error = Login::read(login?).err()?;
     Some(SourceFault { key: "login", certainty: error.certainty(), error: SourceError::permanent(error.to_string()) })
 }
 
-/// Returns why a URL cannot be used; `key` is the one that has it.
+/// Returns why a URL cannot be used; `key` is the key that holds it.
 pub fn check_url(key: &'static str, url: &str) -> Option<SourceFault> {
     split(url).err().map(|error| SourceFault::new(key, error))
 }
@@ -35,7 +35,7 @@ pub fn check_url(key: &'static str, url: &str) -> Option<SourceFault> {
 /// Reads the login of the file or credential `login`.
 ///
 /// # Errors
-/// It cannot be read. A file that is missing may come later, as a credential does that is made at the start of the system.
+/// The file cannot be read. A missing file may appear later, like a credential that is created during boot.
 pub fn read_login(login: Option<&Path>) -> Result<Option<Login>, SourceError> {
     login.map(Login::read).transpose().map_err(|error| match error {
         CredentialError::Unreadable { is_missing: true, .. } => SourceError::transient(error.to_string()),
@@ -43,11 +43,11 @@ pub fn read_login(login: Option<&Path>) -> Result<Option<Login>, SourceError> {
     })
 }
 
-/// The most hosts that were warned of and are remembered.
+/// How many hosts to remember as already warned about.
 const MOST_WARNED: usize = 1024;
 
-/// Warns, once for each host, that a login goes over the network as it is: `url` is without TLS, and the camera asks for Basic. As for
-/// brokers, this machine itself is no network.
+/// Warns, once per host, that a login is sent unencrypted: `url` has no TLS, and the camera asks for Basic. As with brokers,
+/// this machine itself does not count as a network.
 pub fn warn_of_clear_login(url: &Url) {
     static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let host = url.host_str().unwrap_or_default();
@@ -70,7 +70,7 @@ fn crosses_network(url: &Url) -> bool {
     }
 }
 
-/// Whether the host is new. A hostile camera may redirect to ever new hosts.
+/// Whether the host is new. The set is bounded because a hostile camera may redirect to a new host each time.
 fn is_first(warned: &Mutex<BTreeSet<String>>, host: &str) -> bool {
     let mut warned = warned.lock();
     if warned.len() >= MOST_WARNED {

@@ -15,22 +15,22 @@ use url::Url;
 use super::camera_tls::{CameraTls, NO_TLS};
 use super::source::SourceError;
 
-/// How often a TLS session is read in turn for bytes that it may not hold.
+/// How often in a row to read a TLS session that may hold no more bytes.
 const MOST_RECORDS: u32 = 64;
 
-/// How long a camera may send nothing in answer to the first message of TLS. One without TLS at that port may wait for ever.
+/// How long a camera may take to answer the first TLS message. One that speaks no TLS on that port may never answer.
 const TLS_ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// A name that is being resolved, on a thread of its own: that may take long, and must not delay the end.
+/// A host name that is being resolved, on its own thread because that may take long and must not delay the end of the source.
 #[derive(Debug)]
 pub struct Lookup {
     answer: Receiver<io::Result<Vec<SocketAddr>>>,
 }
 
 impl Lookup {
-    /// Begins to resolve the host of a camera's URL, whose port is the usual one if it has none. An address is one at once.
+    /// Starts to resolve the host of a camera's URL, with the default port if the URL has none. An IP address is ready at once.
     pub fn of(url: &Url) -> Self {
-        // Brackets are the URL's, around an IPv6 address.
+        // In a URL, an IPv6 address has brackets.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = url.port_or_known_default().unwrap_or(if url.scheme() == "rtsps" { 322 } else { 554 });
         let (tell, answer) = mpsc::channel();
@@ -59,7 +59,7 @@ impl Lookup {
     }
 }
 
-/// Begins a connection without waiting for it: it is there, or has failed, when the socket can be written to.
+/// Starts a connection without waiting for it: it has succeeded or failed once the socket is writable.
 pub fn begin_connection(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -74,7 +74,7 @@ fn is_under_way(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EINPROGRESS) || error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// Returns whether a connection that was begun is there; `None` while it is not known.
+/// Returns whether a connection that was started is established; `None` while that is not known.
 pub fn connection_result(stream: &TcpStream) -> Option<io::Result<()>> {
     match stream.take_error() {
         Err(error) | Ok(Some(error)) => Some(Err(error)),
@@ -86,33 +86,33 @@ pub fn connection_result(stream: &TcpStream) -> Option<io::Result<()>> {
     }
 }
 
-/// A connection with a camera.
+/// A TCP connection with a camera, with or without TLS.
 #[derive(Debug)]
 pub struct CameraConnection {
     stream: TcpStream,
     tls: Option<Box<TlsSession>>,
-    /// Whether the TLS session may have bytes that were not taken yet.
+    /// Whether the TLS session may hold bytes that were not read yet.
     has_more: bool,
 }
 
-/// What a connection with TLS has.
+/// The TLS state of a connection.
 #[derive(Debug)]
 struct TlsSession {
     session: ClientConnection,
-    /// Says why it fails.
+    /// Explains why a handshake fails.
     camera: Arc<CameraTls>,
     /// Until when the camera must have answered; `None` once it has.
     answer_deadline: Option<Instant>,
 }
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Debug)]
 pub enum ConnectionError {
     /// The camera has closed it.
     Closed,
-    /// The network has failed.
+    /// The network failed.
     Failed(io::Error),
-    /// TLS has refused the camera, or the camera visiond, for this reason.
+    /// One side refused the TLS handshake, for this reason.
     Tls(String),
 }
 
@@ -125,7 +125,7 @@ impl From<io::Error> for ConnectionError {
     }
 }
 
-/// Returns `None` where a socket would have to wait.
+/// Returns `None` where the socket would block.
 fn unless_waiting<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -135,7 +135,7 @@ fn unless_waiting<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 impl CameraConnection {
-    /// Takes a socket that is connected, and begins TLS.
+    /// Takes a connected socket and starts the TLS handshake.
     ///
     /// # Errors
     /// TLS cannot be set up.
@@ -152,35 +152,35 @@ impl CameraConnection {
         Ok((self.stream.local_addr()?, self.stream.peer_addr()?))
     }
 
-    /// Whether TLS is still to be agreed upon.
+    /// Whether the TLS handshake is still in progress.
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking())
     }
 
-    /// Until when the camera must answer the first message of TLS, after which [`send`](Self::send) fails; `None` once it has.
+    /// The deadline for the camera's answer to the first TLS message, after which [`send`](Self::send) fails; `None` once it came.
     pub fn answer_deadline(&self) -> Option<Instant> {
         self.tls.as_ref()?.answer_deadline
     }
 
-    /// Whether bytes wait to be sent in the TLS session.
+    /// Whether the TLS session holds bytes to send.
     pub fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.wants_write())
     }
 
-    /// Whether there is more to read although the socket may have nothing.
+    /// Whether there is more to read even if the socket is not readable.
     pub const fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Sends as much of `output` as the socket takes, and removes it from there. With TLS, the rest may wait in the session:
+    /// Sends as much of `output` as the socket accepts, and removes it from there. With TLS, the rest may stay in the session: see
     /// [`wants_write`](Self::wants_write).
     pub fn send(&mut self, output: &mut Vec<u8>) -> Result<(), ConnectionError> {
         if let Some(tls) = &mut self.tls {
             if tls.answer_deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                // What has come and was not read yet is an answer.
+                // Bytes that arrived and were not read yet are an answer.
                 tls.read_from(&mut self.stream)?;
                 if tls.answer_deadline.is_some() {
-                    // A camera that hangs does the same, so this is no refusal.
+                    // A camera that hangs does the same, so this does not count as a refusal.
                     return Err(ConnectionError::Failed(io::Error::new(ErrorKind::TimedOut, NO_TLS)));
                 }
             }
@@ -199,7 +199,7 @@ impl CameraConnection {
         Ok(())
     }
 
-    /// Reads what has come into `space`; 0 if nothing has.
+    /// Reads the bytes that have arrived into `space`; 0 if there are none.
     pub fn receive(&mut self, space: &mut [u8]) -> Result<usize, ConnectionError> {
         let Some(tls) = &mut self.tls else {
             return match unless_waiting(self.stream.read(space))? {
@@ -207,7 +207,7 @@ impl CameraConnection {
                 received => Ok(received.unwrap_or(0)),
             };
         };
-        // Records without content may come without end.
+        // Bounded, because a camera may send records without content forever.
         for _ in 0..MOST_RECORDS {
             match tls.session.reader().read(space) {
                 Ok(0) => return Err(ConnectionError::Closed),
@@ -227,7 +227,7 @@ impl CameraConnection {
         Ok(0)
     }
 
-    /// Goes on with the handshake of TLS by what has come.
+    /// Continues the TLS handshake with the bytes that have arrived.
     pub fn shake_hands(&mut self) -> Result<(), ConnectionError> {
         match &mut self.tls {
             Some(tls) if tls.session.is_handshaking() => tls.read_from(&mut self.stream).map(drop),
@@ -237,16 +237,16 @@ impl CameraConnection {
 }
 
 impl TlsSession {
-    /// Reads records that have come; returns whether there were any.
+    /// Reads the records that have arrived; returns whether there were any.
     fn read_from(&mut self, stream: &mut TcpStream) -> Result<bool, ConnectionError> {
         match unless_waiting(self.session.read_tls(stream))? {
-            // Few cameras end TLS before they close the connection.
+            // Few cameras close the TLS session before the connection.
             Some(0) => return Err(ConnectionError::Closed),
             Some(_) => self.answer_deadline = None,
             None => return Ok(false),
         }
         let processed = self.session.process_new_packets();
-        // The alert too, so that the camera's log says why.
+        // Send the alert as well, so that the camera's log shows the reason.
         let written = self.write_to(stream);
         processed.map_err(|error| ConnectionError::Tls(self.camera.failure(&error)))?;
         written?;

@@ -1,11 +1,11 @@
-//! TLS with a camera: which certificate is accepted, and why one is not.
+//! TLS with a camera: decides which certificates to accept, and explains why one is rejected.
 //!
 //! Few cameras have a certificate that a CA signed, or one with the right name. So there are three ways to trust one: a CA or the
-//! camera's own certificate (`ca`), its fingerprint (`fingerprint`), or none of that (`insecure`). The first two prove that the other
-//! end has the certificate's key; the last proves nothing.
+//! camera's own certificate (`ca`), its fingerprint (`fingerprint`), or no check at all (`insecure`). The first two prove that the
+//! other end has the certificate's key; the last proves nothing.
 //!
-//! A certificate that is known by its bytes is read by [`PublicKey`] alone, because cameras have certificates that the rules of the
-//! web forbid, such as those of version 1.
+//! A certificate that is trusted by its bytes is parsed by [`PublicKey`] alone, because some cameras have certificates that the
+//! web's rules forbid, such as those of version 1.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -30,21 +30,21 @@ use visiond_system::regular_file;
 
 use super::source::{SourceError, SourceFault};
 
-/// Why a signature cannot be checked by a certificate that is known by its bytes.
+/// Why a signature cannot be checked with a certificate that is trusted by its bytes.
 const UNUSABLE_KEY: &str = "the camera's certificate has a key that visiond cannot check: make a new one in the camera, with an \
                             RSA key of 2048 bits or more, or set `insecure = true`";
 
-/// Why there is no TLS, and what to do.
+/// Why the handshake failed, and the remedy.
 pub const NO_TLS: &str = "no TLS at that port: use the URL's scheme without the s, or the TLS port";
 
-/// The keys of a camera's configuration that say which certificate is accepted.
+/// The keys of a camera's configuration that decide which certificates to accept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsKeys {
-    /// A PEM file with the CA, or with the camera's own certificate. Without it, the system's CAs.
+    /// A PEM file with the CA, or with the camera's own certificate. Without it, the system's CAs count.
     pub ca: Option<PathBuf>,
-    /// SHA-256 of the only certificate that is accepted.
+    /// SHA-256 of the only certificate to accept.
     pub fingerprint: Option<Fingerprint>,
-    /// Whether any certificate is accepted.
+    /// Accept any certificate.
     pub insecure: bool,
 }
 
@@ -67,7 +67,7 @@ impl From<&SnapshotConfig> for TlsKeys {
 }
 
 impl TlsKeys {
-    /// Finds out whether the file of `ca` can be used.
+    /// Checks that the `ca` file can be used.
     pub fn check(&self) -> Option<SourceFault> {
         let path = self.ca.as_deref()?;
         let (error, certainty) = certificates(path).err()?;
@@ -81,19 +81,19 @@ pub struct CameraTls {
     config: Arc<ClientConfig>,
     server: ServerName<'static>,
     host: String,
-    /// Where the camera redirected to, if that is why this host is asked, as messages show it.
+    /// The URL that the camera redirected to, as messages show it, if this host is contacted because of a redirect.
     redirect: Option<String>,
     verifier: Arc<CameraVerifier>,
 }
 
 impl CameraTls {
-    /// Reads the file of `ca`, or the system's CAs, so that a renewed certificate takes effect. `host` is that of the URL.
+    /// Reads the `ca` file or the system's CAs each time, so that a renewed certificate takes effect. `host` is the URL's.
     ///
     /// # Errors
     /// The file or the host cannot be used.
     pub fn new(keys: &TlsKeys, host: &str) -> Result<Self, SourceError> {
         let wrong = |reason: &str| SourceError::permanent(format!("cannot set up TLS with {host}: {reason}"));
-        // URLs have brackets around an IPv6 address.
+        // In a URL, an IPv6 address has brackets.
         let name = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         let server = ServerName::try_from(name.to_owned())
             .map_err(|_| wrong("it is no name that a certificate can have: correct the host in `url`"))?;
@@ -111,27 +111,27 @@ impl CameraTls {
             .dangerous()
             .with_custom_certificate_verifier(Arc::<CameraVerifier>::clone(&verifier))
             .with_no_client_auth();
-        // A camera that resumes a session shows no certificate, and the TLS of some breaks there.
+        // No session resumption: a camera that resumes shows no certificate, and some TLS stacks break there.
         config.resumption = Resumption::disabled();
         config.time_provider = Arc::new(WallClock);
         Ok(Self { config: Arc::new(config), server, host: name.to_owned(), redirect: None, verifier })
     }
 
-    /// Notes the URL to which the camera redirected, so that an error says that it is not the one of the configuration.
+    /// Notes the URL that the camera redirected to, so that errors say that it is not the configured one.
     pub fn set_redirect(&mut self, url: String) {
         self.redirect = Some(url);
     }
 
-    /// Returns a connection that has not begun its handshake. It sends the host's name, but no address.
+    /// Returns a connection whose handshake has not started. It sends the host name as SNI, but never an IP address.
     ///
     /// # Errors
-    /// rustls cannot make one.
+    /// rustls cannot create one.
     pub fn connection(&self) -> Result<ClientConnection, SourceError> {
         ClientConnection::new(Arc::clone(&self.config), self.server.clone())
             .map_err(|error| SourceError::permanent(format!("cannot set up TLS with {}: {error}", self.host)))
     }
 
-    /// Returns why the handshake failed, and what to do.
+    /// Returns why the handshake failed, and the remedy.
     pub fn failure(&self, error: &Error) -> String {
         use CertificateError as Wrong;
         let seen = self.verifier.seen.lock().clone();
@@ -139,7 +139,7 @@ impl CameraTls {
             Some(seen) => format!("`fingerprint = \"{}\"`, which is what the camera sent now", seen.fingerprint),
             None => "`fingerprint`".to_owned(),
         };
-        // Keys of TLS belong to the URL of the configuration.
+        // The TLS keys apply to the configured URL only.
         let (certificate, set) = match &self.redirect {
             Some(url) => {
                 (format!("the camera redirects to {url}, whose certificate"), "write that URL in `url` and set")
@@ -209,23 +209,23 @@ impl CameraTls {
         }
     }
 
-    /// Returns SHA-256 of the certificate that the camera showed last, if it did, as `fingerprint` takes it.
+    /// Returns the SHA-256 of the camera's last certificate in the form that `fingerprint` takes.
     pub fn seen_fingerprint(&self) -> Option<String> {
         self.verifier.seen.lock().as_ref().map(|seen| seen.fingerprint.to_string())
     }
 }
 
-/// The largest file of `ca`, in bytes: ten times the CAs of all browsers.
+/// The size limit of the `ca` file in bytes: ten times all CAs of a browser.
 const MOST_CA_BYTES: u64 = 4 << 20;
-/// The most certificates that were warned of and are remembered.
+/// How many certificates to remember as already warned about.
 const MOST_WARNED: usize = 1024;
 
-/// Whether this host shows this certificate for the first time in this process, so that a camera that connects again and again is warned
-/// of once. Another certificate may be somebody else's, and is warned of too.
+/// Whether this host shows this certificate for the first time in this process. A camera that reconnects again and again causes one
+/// warning; a different certificate may come from an attacker and causes another.
 fn is_first(host: &str, digest: [u8; 32]) -> bool {
     static WARNED: Mutex<BTreeSet<(String, [u8; 32])>> = Mutex::new(BTreeSet::new());
     let mut warned = WARNED.lock();
-    // A hostile camera may redirect to ever new hosts.
+    // Bounded, because a hostile camera may redirect to a new host each time.
     if warned.len() >= MOST_WARNED {
         warned.clear();
     }
@@ -239,15 +239,15 @@ struct SeenCertificate {
     is_self_signed: bool,
 }
 
-/// Which certificates are accepted.
+/// The certificates to accept.
 #[derive(Debug)]
 enum Trust {
     Any,
     Pinned([u8; 32]),
     Authorities {
-        /// `None` if no certificate of the file can be a CA's.
+        /// `None` if the file holds no certificate that can be a CA.
         chains: Option<Arc<WebPkiServerVerifier>>,
-        /// Those of the file `ca`, each of which may be the camera's own.
+        /// The certificates of the `ca` file, any of which may be the camera's own.
         own: Vec<CertificateDer<'static>>,
     },
 }
@@ -260,7 +260,7 @@ impl Trust {
             None => Vec::new(),
         };
         if ca.is_some() {
-            // The camera's own may be one that no CA can have.
+            // The camera's own certificate may be one that is not allowed to be a CA.
             roots.add_parsable_certificates(own.iter().cloned());
         } else if roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 {
             return Err(SourceError::permanent(format!(
@@ -290,7 +290,7 @@ struct CameraVerifier {
 }
 
 impl CameraVerifier {
-    /// Whether a certificate was accepted by its bytes alone, so that only its key is read.
+    /// Whether a certificate was accepted by its bytes alone, so that only its key is parsed.
     fn is_known(&self, certificate: &CertificateDer<'_>) -> bool {
         match &self.trust {
             Trust::Any => false,
@@ -299,7 +299,7 @@ impl CameraVerifier {
         }
     }
 
-    /// Checks a signature of the camera's by the key of its certificate; only the first algorithm of a scheme counts in TLS 1.3.
+    /// Checks a camera's signature with its certificate's key; TLS 1.3 uses only the first algorithm of a scheme.
     fn verify(
         &self,
         message: &[u8],
@@ -308,7 +308,7 @@ impl CameraVerifier {
         is_tls13: bool,
     ) -> Result<HandshakeSignatureValid, Error> {
         if matches!(self.trust, Trust::Any) {
-            // With any certificate accepted, its key proves nothing more.
+            // If any certificate is accepted, a valid signature proves nothing more.
             return Ok(HandshakeSignatureValid::assertion());
         }
         if !self.is_known(certificate) {
@@ -368,7 +368,7 @@ impl ServerCertVerifier for CameraVerifier {
             Trust::Authorities { chains: Some(chains), .. } => {
                 let verified = chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
                 match verified {
-                    // webpki refuses a self-signed certificate as that of a CA.
+                    // webpki rejects a self-signed end-entity certificate that is marked as a CA.
                     Err(Error::InvalidCertificate(CertificateError::Other(_))) if is_self_signed => {
                         Err(CertificateError::UnknownIssuer.into())
                     }
@@ -401,7 +401,7 @@ impl ServerCertVerifier for CameraVerifier {
     }
 }
 
-/// The parts of a certificate that are read where its bytes are known: RFC 5280, 4.1.
+/// The parts that are parsed of a certificate that is trusted by its bytes: RFC 5280, 4.1.
 struct PublicKey<'a> {
     issuer: &'a [u8],
     subject: &'a [u8],
@@ -412,7 +412,7 @@ struct PublicKey<'a> {
 }
 
 impl<'a> PublicKey<'a> {
-    /// Whether it is an RSA key of less than 2048 bits, which ring does not take.
+    /// Whether it is an RSA key of fewer than 2048 bits, which ring rejects.
     fn is_short_rsa(&self) -> bool {
         self.algorithm == alg_id::RSA_ENCRYPTION.as_ref() && self.bits.len() < 2048 / 8
     }
@@ -434,13 +434,13 @@ impl<'a> PublicKey<'a> {
         let (key, _) = element(rest, SEQUENCE)?;
         let (algorithm, rest) = element(key, SEQUENCE)?;
         let (bits, _) = element(rest, BIT_STRING)?;
-        // The first byte says how many bits of the last are unused.
+        // The first byte counts the unused bits of the last one.
         let (0, bits) = bits.split_first().map(|(unused, bits)| (*unused, bits))? else { return None };
         Some(Self { issuer, subject, algorithm, bits })
     }
 }
 
-/// Splits a DER element with this tag from the front of `input`: its content, and what follows.
+/// Splits a DER element with this tag off the front of `input`; returns its content and the rest.
 fn element(input: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = input.split_first()?;
     let (&short, rest) = rest.split_first()?;
@@ -449,7 +449,7 @@ fn element(input: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     }
     let (length, rest) = match short {
         0..=0x7f => (usize::from(short), rest),
-        // No certificate in TLS has more bytes than three can count.
+        // No certificate in TLS is longer than three length bytes can express.
         0x81..=0x83 => {
             let (bytes, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
             (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -471,7 +471,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, (SourceErro
     let all = all.map_err(|error| match error {
         pem::Error::Io(error) => {
             let message = format!("cannot read `ca` {shown}: {error}");
-            // It may come later.
+            // The file may appear later.
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             let failure = if is_missing { SourceError::transient(message) } else { SourceError::permanent(message) };
             (failure, Certainty::of_reading(&error))

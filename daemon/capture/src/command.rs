@@ -29,9 +29,9 @@ pub struct CommandSource {
     buffers: Buffers,
     label: String,
     clock: Arc<dyn Clock>,
-    /// `None` between two runs of the program.
+    /// `None` between two runs.
     child: Option<Child>,
-    /// Layout and buffers, from the configuration or from the first Y4M header.
+    /// Format and buffers, from the configuration or from the first Y4M header.
     frames: Option<PipeFrames>,
     /// Whether this run's Y4M header was read.
     has_header: bool,
@@ -40,7 +40,7 @@ pub struct CommandSource {
 }
 
 impl CommandSource {
-    /// Finds out whether [`CommandSource::open`] would fail, without starting the program.
+    /// Checks whether [`CommandSource::open`] would fail, without starting the program.
     pub fn check(config: &CommandConfig) -> Vec<SourceFault> {
         let is_raw = config.container == CommandContainer::Raw;
         let layout = if is_raw { raw_layout(config).err() } else { None };
@@ -174,7 +174,7 @@ impl CommandSource {
                 Err(ReadError::Ended(_)) => return Err(ReadError::Ended(line.len())),
                 result => result?,
             }
-            // No header is longer than that; the parser reports what it is not.
+            // No header is longer; the parser's error shows the line.
             if byte[0] == b'\n' || line.len() >= MAX_LINE_BYTES {
                 return Ok(line);
             }
@@ -206,7 +206,7 @@ impl CommandSource {
             return Err(SourceError::transient(format!("{} {after}{said}", program(&self.config))));
         }
         if self.run_frames == 0 {
-            // It would end again at once, forever: let the supervisor wait in between.
+            // The program would exit again at once, forever: return an error so that the supervisor waits before a retry.
             let on = if self.config.fd == 3 { " on descriptor 3" } else { "" };
             let message = format!("{} {after}, it wrote no whole frame{on}{said}", program(&self.config));
             return Err(SourceError::transient(message));
@@ -236,7 +236,7 @@ fn origin(config: &CommandConfig) -> String {
     format!("{}{}", program(config), if config.fd == 3 { " on descriptor 3" } else { "" })
 }
 
-/// Returns the remedy for a program that writes more than frames.
+/// Returns the remedy for a program that writes other output than frames.
 fn frames_alone(config: &CommandConfig) -> &'static str {
     match config.fd {
         3 => "make it write only frames to descriptor 3",
@@ -281,7 +281,7 @@ impl Source for CommandSource {
 /// A line of text must end within this many bytes of a frame.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Returns the line of text that a frame begins with, if there is one: a message that the program printed among its frames.
+/// Returns the line of text that a frame begins with, if there is one: a message that the program printed between frames.
 ///
 /// A line is printable ASCII up to a line feed, with spaces, and with three different words of at least four letters, such as
 /// NVIDIA's "GST_ARGUS: Creating output stream", "Opening in BLOCKING MODE" and GStreamer's "Setting pipeline to PAUSED".

@@ -1,21 +1,21 @@
-//! Notices a source that sends data of which no frame can be made.
+//! Detects a source whose data yields no usable frame.
 
 use std::time::Duration;
 
 /// Measures for how long every frame of a source has been damaged.
 #[derive(Debug, Default)]
 pub struct DamageWatch {
-    /// When the first damaged frame after the last usable one came, on CLOCK_MONOTONIC.
+    /// When the first damaged frame since the last usable one arrived, on CLOCK_MONOTONIC.
     since_ns: Option<u64>,
 }
 
 impl DamageWatch {
-    /// Notes a usable frame, or one that was lost for another reason than damage.
+    /// Notes a usable frame, or one that was lost for a reason other than damage.
     pub fn reset(&mut self) {
         self.since_ns = None;
     }
 
-    /// Notes a damaged frame; returns whether there has been no other for `timeout`.
+    /// Notes a damaged frame; returns whether all frames have been damaged for `timeout`.
     pub fn is_over(&mut self, now_ns: u64, timeout: Duration) -> bool {
         let since_ns = *self.since_ns.get_or_insert(now_ns);
         Duration::from_nanos(now_ns.saturating_sub(since_ns)) >= timeout
@@ -30,7 +30,7 @@ mod tests {
     fn damage_without_a_usable_frame_is_over_after_the_timeout() {
         const SECOND: u64 = 1_000_000_000;
         let (mut watch, timeout) = (DamageWatch::default(), Duration::from_secs(2));
-        // A camera that was silent before is given the whole time.
+        // A camera that was silent before gets the whole timeout.
         assert!(!watch.is_over(100 * SECOND, timeout));
         assert!(!watch.is_over(102 * SECOND - 1, timeout));
         assert!(watch.is_over(102 * SECOND, timeout));
@@ -38,7 +38,7 @@ mod tests {
         assert!(!watch.is_over(103 * SECOND, timeout));
         assert!(!watch.is_over(104 * SECOND, timeout));
         assert!(watch.is_over(105 * SECOND, timeout));
-        // A clock that goes back is no damage.
+        // A clock that goes backwards does not count as damage.
         assert!(!watch.is_over(90 * SECOND, timeout));
     }
 }

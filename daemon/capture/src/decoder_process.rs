@@ -1,4 +1,4 @@
-//! Starts ffmpeg and ffprobe, which decode data of strangers, confined to what they need.
+//! Starts ffmpeg and ffprobe, which decode untrusted data, in a sandbox that allows only what they need.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use visiond_system::find_program::find_program;
 
 use super::source::SourceError;
 
-/// Starts of ffmpeg's options that use hardware, or may: they name an accelerator, a device or a decoder.
+/// Prefixes of ffmpeg options that use, or may use, hardware: they name an accelerator, a device or a decoder.
 const HARDWARE: [&str; 7] = ["-hwaccel", "-init_hw_device", "-vaapi_device", "-qsv_device", "-c", "-codec", "-vcodec"];
 
 /// Values of `-f` that read devices.
 const DEVICE_FORMATS: [&str; 8] =
     ["v4l2", "video4linux2", "kmsgrab", "fbdev", "decklink", "libdc1394", "iec61883", "x11grab"];
 
-/// Ends of files that name other files beside them.
+/// File extensions of formats that refer to other files.
 const LISTS: [&str; 9] = ["m3u8", "m3u", "mpd", "ffconcat", "concat", "txt", "sdp", "ifo", "cue"];
 
 /// Starts ffmpeg, or the ffprobe beside it, for the video of `config`.
@@ -31,8 +31,7 @@ pub fn spawn(program: &Path, config: &VideoConfig, label: &str, args: Vec<String
     Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))
 }
 
-/// Starts ffmpeg, or the ffprobe beside it, for a stream that is written to its standard input. It needs neither files nor the
-/// network.
+/// Starts ffmpeg, or the ffprobe beside it, for a stream that arrives on standard input. It needs neither files nor the network.
 pub fn spawn_fed(program: &Path, config: &RtspConfig, label: &str, args: Vec<String>) -> Result<Child, SourceError> {
     let mut command = Command::new(program);
     command.args(args);
@@ -43,7 +42,7 @@ pub fn spawn_fed(program: &Path, config: &RtspConfig, label: &str, args: Vec<Str
     Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))
 }
 
-/// Whether a program is to be confined, and can be: a snap starts by a program that becomes root, which no confined program can.
+/// Whether to confine a program. A snap cannot be confined: its launcher is setuid root, which the sandbox forbids.
 fn can_confine(program: &Path, confined: bool) -> bool {
     let found = || find_program(program).and_then(|found| found.canonicalize().ok());
     confined && !found().is_some_and(|it| it.ends_with("snap"))
@@ -62,23 +61,23 @@ pub fn cannot_start(program: &Path, error: &io::Error) -> SourceError {
     }
 }
 
-/// Whether `url` is remote: such a video may go away and come back.
+/// Whether `url` is remote: such a video may disappear and come back.
 pub fn is_remote(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
 }
 
-/// Whether `url` is a file that describes a session (SDP, RFC 8866): its streams come over the network.
+/// Whether `url` is a session description (SDP, RFC 8866): its streams come over the network.
 pub fn is_session_description(url: &str) -> bool {
     let name = url.strip_prefix("file:").unwrap_or(url);
     !is_remote(url) && Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("sdp"))
 }
 
-/// Whether the video of `url` comes over the network, and may start at any time.
+/// Whether the video of `url` comes over the network and may start at any time.
 pub fn is_stream(url: &str) -> bool {
     is_remote(url) || is_session_description(url)
 }
 
-/// Returns what the decoder of `config` may use; `None`: what visiond may.
+/// Returns the permissions for the decoder of `config`; `None` leaves it visiond's own.
 fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
     if !can_confine(program, config.ffmpeg.confined) {
         return None;
@@ -95,22 +94,22 @@ fn confinement(program: &Path, config: &VideoConfig) -> Option<Confinement> {
     let mut pairs = (0..input_args.len()).map(|at| &input_args[at..(at + 2).min(input_args.len())]);
     let devices = url.starts_with("/dev/") || pairs.any(is_hardware);
     Some(Confinement {
-        // An argument may name a certificate, or another input.
+        // An argument may name a certificate or another input.
         readable: readable(url).into_iter().chain(input_args.iter().map(PathBuf::from)).collect(),
         sockets: match is_remote(url) {
             true if is_multicast_name(url) => Sockets::InternetAndUnix,
             true => Sockets::Internet,
             false if input_args.is_empty() && !is_session_description(url) => Sockets::None,
-            // `-protocol_whitelist` for a list of URLs, or another input.
+            // `-protocol_whitelist` may allow a list of URLs or another input.
             false => Sockets::Internet,
         },
         devices,
-        // Drivers of GPUs reserve far more than they use.
+        // GPU drivers reserve far more address space than they use.
         memory_bytes: (!devices).then_some(config.ffmpeg.max_memory_bytes),
     })
 }
 
-/// What to do about a program that ran out of memory; `lines` are its last lines.
+/// Returns the remedy for a program that ran out of memory; `lines` are its last lines.
 pub fn memory_remedy(max_memory_bytes: u64, lines: &[String]) -> String {
     if !lines.iter().any(|line| line.contains("Cannot allocate memory")) {
         return String::new();
@@ -121,8 +120,8 @@ pub fn memory_remedy(max_memory_bytes: u64, lines: &[String]) -> String {
     )
 }
 
-/// The files that `url` names: for a list of files, or a pattern, their folder. ffmpeg may have protocols and filters around them,
-/// as in `concat:a.ts|b.ts`.
+/// Returns the files that `url` names; for a list of files or a pattern, their folder. The URL may wrap them in protocols and
+/// filters of ffmpeg, as in `concat:a.ts|b.ts`.
 fn readable(url: &str) -> Vec<PathBuf> {
     if is_remote(url) {
         return Vec::new();
@@ -141,7 +140,7 @@ fn readable(url: &str) -> Vec<PathBuf> {
     std::iter::once(url).chain(pieces).filter_map(file).collect()
 }
 
-/// Whether a URL's host has a name of multicast DNS, which programs ask Avahi for.
+/// Whether a URL's host is a multicast DNS name, which programs ask Avahi to resolve.
 fn is_multicast_name(url: &str) -> bool {
     let authority = url.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next()).unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);

@@ -1,4 +1,4 @@
-//! What the log has said of each camera, so that one that connects again and again fills it with nothing that is known.
+//! Remembers what was logged about each camera, so that one that reconnects again and again does not repeat it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use visiond_system::backoff::RateLimit;
 
-/// How often the same kind of line is logged of a camera.
+/// How long to suppress further lines of the same kind about a camera.
 const QUIET: Duration = Duration::from_secs(300);
 
-/// Returns whether `description` differs from the last one of this URL of this camera, which it replaces.
+/// Returns whether `description` differs from the last one for this URL of this camera, and stores it.
 pub fn is_news(camera: &str, url: &str, description: &str) -> bool {
-    // Cameras and their URLs are those of the configuration, and few.
+    // Bounded: cameras and their URLs come from the configuration.
     static DESCRIBED: Mutex<BTreeMap<(String, String), String>> = Mutex::new(BTreeMap::new());
     let key = (camera.to_owned(), url.to_owned());
     DESCRIBED.lock().insert(key, description.to_owned()).is_none_or(|last| last != description)
 }
 
-/// Returns whether a line of this `kind` is to be logged of a camera: the first, and one in [`QUIET`].
+/// Returns whether to log a line of this `kind` about a camera: the first one, then one per [`QUIET`].
 pub fn is_due(camera: &str, kind: &'static str, now: Instant) -> bool {
-    // Cameras are those of the configuration, and few.
+    // Bounded: cameras come from the configuration.
     static LOGGED: Mutex<BTreeMap<(String, &str), RateLimit>> = Mutex::new(BTreeMap::new());
     let mut logged = LOGGED.lock();
     logged.entry((camera.to_owned(), kind)).or_insert_with(|| RateLimit::new(QUIET)).pass(now).is_some()

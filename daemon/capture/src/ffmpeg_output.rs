@@ -10,9 +10,9 @@ use super::ffprobe::VideoInfo;
 #[derive(Debug, Clone, Copy)]
 pub struct FfmpegOutput {
     pub pixels: VideoPixels,
-    /// `None`: the video's.
+    /// `None`: as the video has them.
     pub color_matrix: Option<ColorMatrix>,
-    /// `None`: the video's.
+    /// `None`: as the video has it.
     pub color_range: Option<ColorRange>,
 }
 
@@ -33,7 +33,7 @@ impl FfmpegOutput {
         }
     }
 
-    /// Returns ffmpeg's arguments behind its input.
+    /// Returns ffmpeg's arguments that follow its input.
     pub fn arguments(&self, info: &VideoInfo) -> Vec<String> {
         let passthrough = if info.has_fps_mode { "-fps_mode" } else { "-vsync" };
         let planes = self.planes(info);
@@ -43,13 +43,14 @@ impl FfmpegOutput {
         args
     }
 
-    /// Returns our format and ffmpeg's name of the video's own planes, and how they become RGB; `None` if ffmpeg must convert to BGR.
+    /// Returns our format and ffmpeg's name for the video's own planes, and their conversion to RGB; `None` if ffmpeg must output
+    /// BGR.
     fn planes(&self, info: &VideoInfo) -> Option<(PixelFormat, &'static str, YuvArithmetic)> {
         match self.pixels {
             VideoPixels::Native => {
                 native(&info.pixel_format).map(|(format, name)| (format, name, YuvArithmetic::Nearest))
             }
-            // The same bytes as ffmpeg's BGR, and half as many come through the pipe.
+            // The result equals ffmpeg's BGR byte for byte, and half as many bytes cross the pipe.
             VideoPixels::Bgr if is_converted_quickly(info) => {
                 Some((PixelFormat::I420, "yuv420p", YuvArithmetic::Ffmpeg))
             }
@@ -58,11 +59,11 @@ impl FfmpegOutput {
     }
 }
 
-/// Whether ffmpeg converts such video with [`YuvArithmetic::Ffmpeg`]: where the height is odd, it interpolates chroma.
+/// Whether [`YuvArithmetic::Ffmpeg`] converts this video as ffmpeg does: at an odd height, ffmpeg interpolates chroma.
 fn is_converted_quickly(info: &VideoInfo) -> bool {
     matches!(info.pixel_format.as_str(), "yuv420p" | "yuvj420p")
         && info.height.is_multiple_of(2)
-        // Their matrices are none of ours.
+        // We do not implement these matrices.
         && !matches!(info.color_space.as_str(), "fcc" | "smpte240m")
 }
 
@@ -72,7 +73,7 @@ fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
         "yuv420p" | "yuvj420p" => (PixelFormat::I420, "yuv420p"),
         "nv12" => (PixelFormat::Nv12, "nv12"),
         "nv21" => (PixelFormat::Nv21, "nv21"),
-        // The same samples in another order.
+        // The same samples in a different order.
         "yuyv422" | "yuv422p" | "yuvj422p" => (PixelFormat::Yuyv, "yuyv422"),
         "uyvy422" => (PixelFormat::Uyvy, "uyvy422"),
         "yvyu422" => (PixelFormat::Yvyu, "yvyu422"),
@@ -84,8 +85,8 @@ fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
     })
 }
 
-/// Returns the filter that scales every frame to the first one's size, because a stream may change its size. It also names the
-/// colours where they are configured, or must stay as they are.
+/// Returns the filter that scales every frame to the first one's size, because a stream may change its size. It also sets the
+/// colours that are configured or that must not change.
 fn scale(config: &FfmpegOutput, info: &VideoInfo, are_planes: bool) -> String {
     let mut filter = format!("scale={}:{}", info.width, info.height);
     if are_planes {
@@ -108,20 +109,20 @@ fn scale(config: &FfmpegOutput, info: &VideoInfo, are_planes: bool) -> String {
     filter
 }
 
-/// Returns options of the filter for the place of chroma samples, because old versions of it ignore the video's.
+/// Returns the filter's options for chroma siting, because old versions of the filter ignore the video's own.
 ///
-/// OpenCV's conversion looks at it, too. It matters where chroma is interpolated: more than 8 bits, or an odd height.
+/// OpenCV's conversion respects it as well. It matters where chroma is interpolated: above 8 bits, or at an odd height.
 fn chroma_position(location: &str) -> &'static str {
     match location {
         "left" => ":in_h_chr_pos=0",
         "topleft" => ":in_h_chr_pos=0:in_v_chr_pos=0",
         "top" => ":in_h_chr_pos=128:in_v_chr_pos=0",
-        // Centred, as the filter assumes by itself.
+        // Centred is the filter's own default.
         _ => "",
     }
 }
 
-/// Returns ffmpeg's name of the range.
+/// Returns ffmpeg's name for the range.
 fn range_name(range: ColorRange) -> &'static str {
     match range {
         ColorRange::Limited => "tv",
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_format_that_is_ours_comes_as_it_is_and_every_other_one_as_bgr() {
-        // Names of `ffmpeg -pix_fmts`.
+        // Names from `ffmpeg -pix_fmts`.
         for (video_format, wanted, pix_fmt) in [
             ("yuv420p", PixelFormat::I420, "yuv420p"),
             ("yuvj420p", PixelFormat::I420, "yuv420p"),
@@ -230,7 +231,7 @@ mod tests {
             let filter = arguments(configured, &info).swap_remove(1);
             assert_eq!(filter, format!("scale=640:360:in_h_chr_pos=0:in_v_chr_pos=0{words}"));
         }
-        // Planes keep the video's range, and their colours are converted here.
+        // The planes keep the video's range, and their colours are converted here.
         let configured = FfmpegOutput { color_matrix: Some(ColorMatrix::Bt709), ..plain };
         let planes = video("yuv420p");
         let range = range_name(planes.color.range);

@@ -18,21 +18,22 @@ use super::pipe::{ReadError, fill};
 use super::source::SourceError;
 use super::y4m::ratio;
 
-/// ffmpeg's demuxer that finds JPEG pictures in any bytes.
+/// ffmpeg's demuxer that finds JPEG images in any bytes.
 pub const RAW_JPEG: &str = "mjpeg";
 
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// The rates that a file may state; `fps` of other sources has the same bounds.
+/// The range of valid frame rates in a file; `fps` of other sources has the same bounds.
 const RATES: RangeInclusive<f64> = 0.001..=1000.0;
 
-/// The most frames that a file may state: a hundred days at 500 frames per second. More would be a wrong count of lost frames.
+/// The largest frame count that a file may state: a hundred days at 500 frames per second. A larger one would skew the count of
+/// lost frames.
 const MAX_FRAMES: u64 = u32::MAX as u64;
 
-/// The most frames that a decoder holds back, in H.264 and in H.265.
+/// The most frames that a decoder can delay, in H.264 and in H.265.
 const MAX_HELD_BACK: u64 = 16;
 
-/// Arguments of ffmpeg that ffprobe does not know. All but `-re` are followed by a value.
+/// Arguments of ffmpeg that ffprobe does not know. All but `-re` take a value.
 const FFMPEG_ONLY: &str = "-re -readrate -stream_loop -ss -sseof -t -to -itsoffset -r -hwaccel -hwaccel_device \
                            -hwaccel_output_format";
 
@@ -45,16 +46,17 @@ pub struct VideoInfo {
     pub pixel_format: String,
     /// Average frames per second; `None` if the file has no rate.
     pub fps: Option<f64>,
-    /// The number of frames that are shown, if the container has it.
+    /// The number of frames to show, if the container states it.
     pub frames: Option<u64>,
-    /// Whether the edit list hides some of the container's frames. `frames` is then by duration and average rate, and may be off.
+    /// Whether the edit list hides some of the container's frames. `frames` is then computed from duration and average rate, and
+    /// approximate.
     pub hides_frames: bool,
     /// Seconds; `None` for a live stream.
     pub duration: Option<f64>,
     pub codec: String,
     /// The demuxer as ffprobe calls it: "mpegts", "hls", "mov,mp4,m4a,3gp,3g2,mj2".
     pub container: String,
-    /// How many frames the decoder holds back, because frames are not decoded in the order of their times (B-frames).
+    /// How many frames the decoder delays, because frames are not decoded in display order (B-frames).
     pub held_back: usize,
     /// Matrix as tagged, otherwise BT.601; range as tagged, otherwise by the pixel format.
     pub color: ColorDescription,
@@ -62,7 +64,7 @@ pub struct VideoInfo {
     pub color_space: String,
     /// Where chroma samples lie, as ffprobe calls it: "left", "topleft", "unspecified".
     pub chroma_location: String,
-    /// The demuxer that ffmpeg has to be given, because the one that it chooses cannot read this input.
+    /// The demuxer to pass to ffmpeg, because the one that ffmpeg chooses cannot read this input.
     pub demuxer: Option<&'static str>,
     /// Whether this ffmpeg knows `-fps_mode` (5.1 and later) instead of `-vsync`.
     pub has_fps_mode: bool,
@@ -70,8 +72,8 @@ pub struct VideoInfo {
 
 /// Asks ffprobe about the video of `config`.
 ///
-/// ffmpeg's demuxer of multipart JPEG takes no part without the type `image/jpeg`, as cameras that say `image/jpg` or nothing send
-/// them. There, a second ffprobe finds the pictures in the bytes.
+/// ffmpeg's multipart JPEG demuxer rejects parts without the type `image/jpeg`; some cameras send `image/jpg` or no type. For
+/// those, a second ffprobe finds the images in the bytes.
 pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo, ReadError> {
     let wrong = |reason| SourceError::permanent(format!("cannot read the video {}: {reason}", shown(&config.url)));
     let answer = ask(config, None, label, stop)?;
@@ -82,14 +84,14 @@ pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo
     Ok(parse(&answer).map_err(wrong)?)
 }
 
-/// Whether this is a stream of JPEG in parts of which ffmpeg could read none.
+/// Whether this is a multipart JPEG stream of which ffmpeg could not read a single part.
 fn is_odd_multipart(answer: &[u8]) -> bool {
     let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
     answer["format"]["format_name"] == "mpjpeg" && answer["streams"][0]["width"].as_u64().unwrap_or(0) == 0
 }
 
-/// Returns the arguments before the input that it requires of itself: a session description names streams of the network, which
-/// ffmpeg takes from no file that it is not told to.
+/// Returns the arguments that this input needs: a session description refers to network streams, which ffmpeg opens from a file
+/// only if they are allowed explicitly.
 pub fn input_options(config: &VideoConfig, demuxer: Option<&'static str>) -> Vec<&'static str> {
     let mut args = Vec::new();
     if is_session_description(&config.url) && !config.input_args.iter().any(|arg| arg == "-protocol_whitelist") {
@@ -99,7 +101,7 @@ pub fn input_options(config: &VideoConfig, demuxer: Option<&'static str>) -> Vec
     args
 }
 
-/// Returns ffprobe's answer.
+/// Runs ffprobe and returns its answer.
 fn ask(config: &VideoConfig, demuxer: Option<&'static str>, label: &str, stop: &Stop) -> Result<Vec<u8>, ReadError> {
     let mut args =
         ["-v", "error", "-hide_banner", "-print_format", "json", "-show_program_version", "-show_format"].to_vec();
@@ -124,7 +126,7 @@ fn ask(config: &VideoConfig, demuxer: Option<&'static str>, label: &str, stop: &
     Ok(answer)
 }
 
-/// Asks ffprobe about a stream that begins with `start`; `demuxer` is ffmpeg's name of its format, and `origin` names the stream
+/// Asks ffprobe about a stream that begins with `start`; `demuxer` is ffmpeg's name for its format, and `origin` names the stream
 /// in errors.
 pub fn probe_start(
     config: &RtspConfig,
@@ -140,10 +142,10 @@ pub fn probe_start(
     let mut input = child.take_input();
     let mut answer = vec![0; MAX_ANSWER_BYTES];
     let (read, status, lines) = thread::scope(|scope| {
-        // On a thread of its own, because a start may be larger than a pipe. The end of ffprobe fails the write.
+        // On its own thread, because `start` may be larger than the pipe. If ffprobe exits, the write fails.
         let write = move || {
             if let Some(input) = &mut input {
-                // ffprobe may know enough before it has read everything.
+                // ffprobe may have seen enough before it has read everything.
                 let _ = input.write_all(start);
             }
         };
@@ -170,7 +172,7 @@ pub fn probe_start(
     Ok(parse(&answer).map_err(|reason| wrong(&reason))?)
 }
 
-/// Returns why ffprobe has no exit status: it was stopped, or it did not end by itself.
+/// Returns why ffprobe has no exit status: it was stopped, or it did not exit by itself.
 fn unfinished(origin: &str, stop: &Stop) -> ReadError {
     if stop.is_raised() {
         return ReadError::Stopped;
@@ -180,7 +182,7 @@ fn unfinished(origin: &str, stop: &Stop) -> ReadError {
     SourceError::transient(message).into()
 }
 
-/// Returns the value of `-i`: a path gets `file:`, so that ffmpeg does not take a colon in it for a protocol.
+/// Returns the value of `-i`: a path gets the prefix `file:`, so that ffmpeg does not read a colon in it as a protocol.
 pub fn input(url: &str) -> String {
     if Path::new(url).exists() { format!("file:{url}") } else { url.to_owned() }
 }
@@ -190,10 +192,10 @@ pub fn shown(url: &str) -> String {
     redact_line(url)
 }
 
-/// Finds out whether the file of `config` could be opened; of a stream, or of what only ffmpeg understands, it knows nothing.
+/// Checks whether the file of `config` can be opened. It checks neither streams nor inputs that only ffmpeg understands.
 pub fn check_file(config: &VideoConfig) -> io::Result<()> {
     let name = config.url.strip_prefix("file:").unwrap_or(&config.url);
-    // A protocol (concat:a|b), a sequence of pictures (%03d, *), or the input of another demuxer (testsrc with `-f lavfi`).
+    // A protocol (concat:a|b), an image sequence (%03d, *), or the input of another demuxer (testsrc with `-f lavfi`).
     if name.contains([':', '%', '*', '?']) || !config.input_args.is_empty() {
         return Ok(());
     }
@@ -224,7 +226,7 @@ pub fn beside(ffmpeg: &Path) -> PathBuf {
     }
 }
 
-/// Whether ffmpeg decodes another part of the file than what ffprobe describes.
+/// Whether ffmpeg decodes a different part of the file than ffprobe describes.
 pub fn is_part(input_args: &[String]) -> bool {
     const PART: [&str; 8] = ["-ss", "-sseof", "-t", "-to", "-stream_loop", "-r", "-skip_frame", "-discard"];
     input_args.iter().any(|arg| PART.contains(&arg.as_str()))
@@ -268,22 +270,22 @@ fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     ))
 }
 
-/// Removes the input's name (`url` as shown) from the start of ffmpeg's line, because the error has it already.
+/// Removes the input's name (`url` as shown) from the start of ffmpeg's line, because the error already has it.
 pub fn reason<'a>(line: &'a str, url: &str) -> &'a str {
     let rest = line.strip_prefix("file:").unwrap_or(line);
     rest.strip_prefix(url).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(line)
 }
 
-/// Parses ffprobe's answer. The error is a sentence: only the error of [`probe`] contains it.
+/// Parses ffprobe's answer. The error is a sentence: only the error of [`probe`] adds the context.
 pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     let answer: Value =
         serde_json::from_slice(answer).map_err(|error| format!("ffprobe's answer is not JSON: {error}"))?;
-    // ffmpeg shows a text file as an old terminal would.
+    // ffmpeg renders a text file as an ANSI terminal would.
     if answer["format"]["format_name"] == "tty" {
         return Err("it is a text file".to_owned());
     }
     let streams = answer["streams"].as_array();
-    // To ffmpeg, a cover picture in a music file is a video stream.
+    // ffmpeg reports a cover image in a music file as a video stream.
     let stream = streams
         .into_iter()
         .flatten()
@@ -298,7 +300,7 @@ pub fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     let rate = |name: &str| ratio(stream[name].as_str()?, '/').filter(|rate| RATES.contains(rate));
     let text_number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok()).filter(|n| *n > 0.0);
     let stored = stream["nb_frames"].as_str().and_then(|text| text.parse().ok()).filter(|&frames| frames <= MAX_FRAMES);
-    // The edit list of MP4 and MOV (ISO/IEC 14496-12, 8.6.6) shortens the stream's duration, and not the count of its frames.
+    // The edit list of MP4 and MOV (ISO/IEC 14496-12, 8.6.6) shortens the stream's duration, but not its frame count.
     let has_edits =
         answer["format"]["format_name"].as_str().is_some_and(|names| names.split(',').any(|name| name == "mp4"));
     let lasting = text_number(&stream["duration"]).zip(rate("avg_frame_rate")).filter(|_| has_edits);
@@ -336,7 +338,7 @@ fn color(stream: &Value, pixel_format: &str) -> ColorDescription {
     let matrix = match stream["color_space"].as_str() {
         Some("bt709") => ColorMatrix::Bt709,
         Some("bt2020nc" | "bt2020c") => ColorMatrix::Bt2020,
-        // Everything else is BT.601, close to it, or unknown, which ffmpeg treats as BT.601 at any size.
+        // All others are BT.601, close to it, or unknown, which ffmpeg treats as BT.601 at any size.
         _ => ColorMatrix::Bt601,
     };
     // ffmpeg reads grey and the yuvj formats as full range whatever the tag says.

@@ -1,4 +1,4 @@
-//! Parsers that nothing outside of this crate calls, for `tests/fuzz`.
+//! Entry points for `tests/fuzz` to parsers that this crate keeps private.
 
 use visiond_kernels::frame::FrameLayout;
 
@@ -26,7 +26,7 @@ pub fn y4m(line: &[u8]) {
         Ok(header) => {
             assert!(header.width > 0 && header.height > 0, "{header:?}");
             assert!(header.fps.is_none_or(|fps| fps.is_finite() && fps > 0.0), "{header:?}");
-            // What is too large is refused here, before anything is allocated.
+            // This rejects sizes that are too large, before anything is allocated.
             let color = visiond_kernels::color::ColorDescription::default();
             let _ = FrameLayout::packed(header.format, header.width, header.height, color);
         }

@@ -1,7 +1,7 @@
-//! An HTTP client for one camera, on the thread that waits for its pictures: GET, and nothing else.
+//! An HTTP client for one camera, on the thread that waits for its images. It supports GET only.
 //!
-//! Every wait ends with [`Stop`] or a deadline, and no answer can take memory without bound: heads are limited here, and bodies go
-//! to the caller piece by piece. Redirects are followed; the login and cookies go to the host of the configured URL alone.
+//! Every wait ends with [`Stop`] or a deadline, and a response takes bounded memory: heads are limited here, and bodies go to the
+//! caller piece by piece. Redirects are followed; the login and cookies go only to the host of the configured URL.
 
 mod body;
 mod connection;
@@ -30,29 +30,29 @@ use super::camera_tls::{CameraTls, TlsKeys};
 use super::ffprobe::shown;
 use super::source::{SourceError, SourceFault};
 
-/// The most bytes of an answer's head.
+/// The most bytes of a response head.
 const MOST_HEAD_BYTES: usize = 16 << 10;
 
-/// The most bytes of a body that is read only so that its connection can be used again.
+/// The most bytes of a body to read only so that its connection can be reused.
 const MOST_UNUSED_BYTES: usize = 64 << 10;
 
-/// How long a body that is not needed may take. A new connection costs less.
+/// How long to read a body that is not needed. A new connection costs less.
 const UNUSED_BODY_TIME: Duration = Duration::from_millis(250);
 
-/// The most redirects in a row.
+/// The most redirects to follow in a row.
 const MOST_REDIRECTS: usize = 5;
 
-/// The most heads without an answer (100 Continue).
+/// The most interim responses (100 Continue).
 const MOST_INTERIM: usize = 8;
 
-/// The most cookies that are kept, and the most bytes of one.
+/// The most cookies to keep, and the most bytes of one.
 const MOST_COOKIES: usize = 16;
 const MOST_COOKIE_BYTES: usize = 1024;
 
-/// The most characters of a camera's own words.
+/// The most characters to quote from a camera's response.
 const MOST_CHARS: usize = 100;
 
-/// What a source's configuration says about its camera.
+/// The camera's settings from its source's configuration.
 #[derive(Debug, Clone)]
 pub struct HttpCamera<'a> {
     url: &'a str,
@@ -76,21 +76,21 @@ impl<'a> From<&'a SnapshotConfig> for HttpCamera<'a> {
 }
 
 impl HttpCamera<'_> {
-    /// Finds out whether a client could be made, without connecting.
+    /// Checks whether a client can be created, without connecting.
     pub fn check(&self) -> Vec<SourceFault> {
         let faults = [check_login(self.login), check_url("url", self.url), self.keys.check()];
         faults.into_iter().flatten().collect()
     }
 }
 
-/// A client of one camera. Keeps a connection for the next request where the camera does.
+/// A client for one camera. It keeps the connection for the next request if the camera does.
 pub struct HttpClient {
-    /// What is requested: without a user.
+    /// The requested URL, without a user.
     url: Url,
-    /// The URL of the configuration, to whose host alone the login goes.
+    /// The configured URL; the login goes to its host only.
     origin: Url,
     login: Option<Authenticator>,
-    /// Names and values of the cookies that the host of `origin` has set. Some cameras redirect a client until it sends them.
+    /// Names and values of the cookies that the host of `origin` set. Some cameras redirect a client until it sends them.
     cookies: Vec<(String, String)>,
     keys: TlsKeys,
     /// TLS with the host of this name.
@@ -100,51 +100,51 @@ pub struct HttpClient {
     chunk: Box<[u8]>,
 }
 
-/// The head of an answer, with what its body takes to read.
+/// The head of a response, and the state for reading its body.
 pub struct Answer {
     pub status: u16,
-    /// When its first byte came.
+    /// When its first byte arrived.
     pub began: Timestamp,
     headers: Vec<(String, Vec<u8>)>,
     body: Body,
     coding: Option<ContentCoding>,
-    /// What a stream's header says of its length, which may be wrong.
+    /// The length that a stream's header states, which may be wrong.
     stated_length: Option<u64>,
-    /// Whether the connection can be used again once the body is read.
+    /// Whether the connection can be reused once the body is read.
     is_kept: bool,
-    /// What came together with the head.
+    /// Body bytes that arrived together with the head.
     first: Vec<u8>,
 }
 
-/// What reading a part of a body has given.
+/// The result of reading a part of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     Some,
-    /// Nothing has come yet.
+    /// No data so far.
     Nothing,
     /// The body is complete.
     End,
-    /// The camera closed the connection before the body was complete, or where only that ends it.
+    /// The camera closed the connection before the body was complete, or closing is the only end that the body has.
     Closed,
 }
 
 impl Answer {
-    /// Returns the first header of this name in lower case.
+    /// Returns the first header with this lower-case name.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 
-    /// Whether the camera says how long the body is.
+    /// Whether the camera states the body's length.
     pub fn has_length(&self) -> bool {
         matches!(self.body, Body::Length(_))
     }
 
-    /// Returns how many bytes a stream has by its header. Some cameras write the length of one picture there.
+    /// Returns the stream's length by its header. Some cameras put the length of one image there.
     pub const fn stated_length(&self) -> Option<u64> {
         self.stated_length
     }
 
-    /// Whether the end of the connection is the end of the body.
+    /// Whether the end of the connection ends the body.
     pub fn ends_with_connection(&self) -> bool {
         self.body == Body::UntilClose
     }
@@ -155,14 +155,14 @@ impl Answer {
     }
 }
 
-/// Returns a camera's own words as one short line without secrets.
+/// Returns the camera's text as one short line without secrets.
 pub fn own_words(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_CHARS).collect();
     redact_line(plain.trim())
 }
 
 impl HttpClient {
-    /// Reads the login, which may be a file that has changed since. Connects with the first request.
+    /// Reads the login, which may be a file that has changed since. The first request connects.
     pub fn new(camera: &HttpCamera<'_>, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
         let (url, login) = camera_address(camera.url, camera.login)?;
         let login = login.map(|login| {
@@ -190,7 +190,7 @@ impl HttpClient {
         Ok(client)
     }
 
-    /// Requests the URL with more `headers`, and waits for the answer's head. Follows redirects and logs in.
+    /// Requests the URL with extra `headers`, and waits for the response head. Follows redirects and logs in.
     pub fn get(&mut self, headers: &[(&str, &[u8])], stop: &Stop, deadline: Instant) -> Result<Answer, Failure> {
         let mut url = self.url.clone();
         let mut is_permanent = true;
@@ -228,7 +228,7 @@ impl HttpClient {
         )))
     }
 
-    /// Reads what has come of the body, if anything, without waiting; `take` gets the bytes and when they were read.
+    /// Reads the part of the body that has arrived, without waiting; `take` gets the bytes and the time when they were read.
     pub fn read(&mut self, answer: &mut Answer, mut take: impl FnMut(&[u8], Timestamp)) -> Result<Progress, Failure> {
         let Some(connection) = &mut self.connection else { return Ok(Progress::Closed) };
         let (first, now);
@@ -270,7 +270,7 @@ impl HttpClient {
         Ok(Progress::Some)
     }
 
-    /// Waits until there is something to read, which is also so where the connection is closed.
+    /// Waits until there is something to read; a closed connection counts as well.
     pub fn wait(&self, stop: &Stop, deadline: Instant) -> Result<Wake, Failure> {
         match &self.connection {
             Some(connection) => connection.wait(libc::POLLIN, stop, deadline),
@@ -278,7 +278,7 @@ impl HttpClient {
         }
     }
 
-    /// Closes the connection, whose answer is not read to its end.
+    /// Closes the connection, for a response that is not read to its end.
     pub fn close(&mut self) {
         self.connection = None;
     }
@@ -288,7 +288,7 @@ impl HttpClient {
         self.origin.as_str()
     }
 
-    /// Returns SHA-256 of the certificate that the camera showed last.
+    /// Returns the SHA-256 of the last certificate that the camera showed.
     pub fn seen_fingerprint(&self) -> Option<String> {
         self.tls.as_ref()?.1.seen_fingerprint()
     }
@@ -299,7 +299,7 @@ impl HttpClient {
         }
     }
 
-    /// Reads a body that is not needed, so that the connection can be used again. Closes the connection if the body is long, late or
+    /// Reads a body that is not needed, so that the connection can be reused. Closes the connection if the body is long, late or
     /// broken.
     fn skip_body(&mut self, answer: &mut Answer, stop: &Stop, deadline: Instant) -> Result<(), Failure> {
         let deadline = deadline.min(Instant::now() + UNUSED_BODY_TIME);
@@ -333,7 +333,7 @@ impl HttpClient {
         url.host() == self.origin.host() && !is_weaker
     }
 
-    /// Keeps the cookies that an answer sets, each in place of the one of the same name, until the source is opened again.
+    /// Stores a response's cookies until the source is opened again; a cookie replaces the one of the same name.
     fn keep_cookies(&mut self, answer: &Answer) {
         for (_, cookie) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
             let cookie = String::from_utf8_lossy(cookie);
@@ -349,7 +349,7 @@ impl HttpClient {
         }
     }
 
-    /// Requests `url`, and again with the login where the camera asks for it.
+    /// Requests `url`; repeats the request with the login if the camera asks for it.
     fn log_in(
         &mut self,
         url: &Url,
@@ -359,7 +359,7 @@ impl HttpClient {
     ) -> Result<Answer, Failure> {
         let uri = &url[Position::BeforePath..Position::AfterQuery];
         let may_know = self.may_know(url);
-        // Whether the login was sent in answer to a challenge of this request: then it is wrong, unless the nonce is.
+        // Whether this request already sent the login in answer to a challenge: then the login is wrong, unless the nonce is stale.
         let mut is_answered = false;
         for _ in 0..3 {
             let login = self.login.as_mut().filter(|_| may_know);
@@ -404,7 +404,7 @@ impl HttpClient {
         Err(Failure::Refused("the camera refuses every nonce that it gives (401): restart it".to_owned()))
     }
 
-    /// Sends one request and reads the answer's head. A kept connection may have been closed by the camera: then a new one is made.
+    /// Sends one request and reads the response head. If the camera has closed a kept connection, connects again.
     fn exchange(
         &mut self,
         url: &Url,
@@ -414,13 +414,13 @@ impl HttpClient {
         deadline: Instant,
     ) -> Result<Answer, Failure> {
         let request = request(url, authorization, headers);
-        // What has come behind the last answer would be taken for the next one.
+        // Bytes left after the last response would be taken for the next one.
         if let Some(mut kept) = self.connection.take_if(|kept| kept.is_to(url))
             && matches!(kept.receive(&mut self.chunk), Ok(Received::Nothing))
             && kept.send(&request, stop, deadline).is_ok()
         {
             match head(&mut kept, &mut self.chunk, self.clock.as_ref(), stop, deadline) {
-                // Closed before it answered.
+                // Closed before it sent a response.
                 Err(HeadFailure::NoByte) => {}
                 Err(HeadFailure::Other(failure)) => return Err(failure),
                 Ok(answer) => {
@@ -451,7 +451,7 @@ impl HttpClient {
         }
     }
 
-    /// Returns TLS with the host of `url`: the same as before, so that a warning comes once.
+    /// Returns TLS with the host of `url`: the same value as before, so that a warning is logged once.
     fn tls(&mut self, url: &Url) -> Result<Arc<CameraTls>, SourceError> {
         let host = url.host_str().unwrap_or_default();
         if let Some((_, tls)) = self.tls.as_ref().filter(|(known, _)| known == host) {
@@ -475,7 +475,7 @@ fn request(url: &Url, authorization: Option<&[u8]>, headers: &[(&str, &[u8])]) -
     )
     .into_bytes();
     let authorization = authorization.map(|value| ("Authorization", value));
-    // Values come from the camera: none may begin a line of its own.
+    // The values come from the camera: none may start a new header line.
     let all = headers.iter().copied().chain(authorization);
     for (name, value) in all.filter(|(_, value)| !value.iter().any(u8::is_ascii_control)) {
         request.extend_from_slice(name.as_bytes());
@@ -500,7 +500,7 @@ impl From<Failure> for HeadFailure {
     }
 }
 
-/// Reads the head of an answer.
+/// Reads the head of a response.
 fn head(
     connection: &mut Connection,
     chunk: &mut [u8],
@@ -529,7 +529,7 @@ fn head(
             answer.first = bytes;
             return Ok(answer);
         }
-        // Other protocols may wait for an answer to their first line.
+        // Servers of other protocols may wait for an answer to their first line.
         if bytes.contains(&b'\n') && status_line(&bytes).is_none() {
             return Err(no_http(&bytes).into());
         }
@@ -557,7 +557,7 @@ fn head(
     }
 }
 
-/// Returns why an answer is not one of HTTP, and what to do.
+/// Returns why a response is not HTTP, and the remedy.
 fn no_http(bytes: &[u8]) -> Failure {
     let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let remedy = match line.trim_ascii_start().starts_with(b"RTSP/") {
@@ -572,7 +572,7 @@ fn endless() -> Failure {
     Failure::Refused("the head of the answer does not end: this is no camera, correct `url`".to_owned())
 }
 
-/// Removes blank lines in front of a status line, which some cameras send; returns how many bytes those had.
+/// Removes blank lines before a status line, which some cameras send; returns their length in bytes.
 fn skip_blank_lines(bytes: &mut Vec<u8>) -> usize {
     let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     bytes.drain(..blank);
@@ -589,8 +589,8 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads the first line: whether connections of that version are kept unless the head denies it, and the status. `None` if the line is
-/// not HTTP. Some cameras write `ICY`, small letters or another version, whatever they then speak, which is HTTP/1.
+/// Parses the status line: whether that version keeps connections by default, and the status. `None` if the line is not HTTP. Some
+/// cameras write `ICY`, lower case or another version, and still speak HTTP/1.
 fn status_line(head: &[u8]) -> Option<(bool, u16)> {
     let line = head.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
@@ -604,14 +604,14 @@ fn status_line(head: &[u8]) -> Option<(bool, u16)> {
     Some((is_kept, status))
 }
 
-/// Reads a length, which some cameras and proxies write twice: "7, 7".
+/// Parses a length, which some cameras and proxies write twice: "7, 7".
 fn content_length(value: &str) -> Option<u64> {
     let mut lengths = value.split(',').map(|length| length.trim().parse().ok());
     let first = lengths.next()??;
     lengths.all(|other| other == Some(first)).then_some(first)
 }
 
-/// Reads a head; `None` if it is not HTTP.
+/// Parses a head; `None` if it is not HTTP.
 fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
     let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let (is_kept_by_default, status) = status_line(lines.next()?)?;
@@ -640,20 +640,20 @@ fn parse(head: &[u8], began: Timestamp) -> Option<Answer> {
     let body = match (status, text("transfer-encoding"), length) {
         (100..200 | 204 | 304, ..) => Body::Length(0),
         (_, Some(coding), _) if coding.contains("chunked") => Body::chunked(),
-        // Some cameras give a stream the length of a picture, or 0.
+        // Some cameras state the length of one image, or 0, for a stream.
         (_, _, Some(length)) if !is_multipart => Body::Length(length),
         _ => Body::UntilClose,
     };
     let coding = text("content-encoding").and_then(|coding| ContentCoding::of(&coding));
     answer.is_kept = is_kept && !matches!(body, Body::UntilClose);
-    // A length is that of the compressed bytes.
+    // The length counts compressed bytes.
     let is_stated = body == Body::UntilClose && coding.is_none();
     answer.stated_length = length.filter(|length| *length > 0 && is_stated);
     (answer.body, answer.coding) = (body, coding);
     Some(answer)
 }
 
-/// Returns why a camera does not give what was requested, and what to do; `None` if it does.
+/// Returns why a camera does not deliver the requested content, and the remedy; `None` if it does.
 fn refusal(status: u16, has_login: bool, may_know: bool) -> Option<Failure> {
     let refused = |reason: &str| Some(Failure::Refused(reason.to_owned()));
     let absent = |reason: &str| Some(Failure::Absent(reason.to_owned()));

@@ -1,4 +1,4 @@
-//! What a camera sends over HTTP, and how: for `visiond probe --http`.
+//! Samples a camera's HTTP response and describes its content: for `visiond probe --http`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,57 +18,57 @@ use super::mjpeg::JpegScanner;
 use super::other_content::{EMPTY, HEAD_BYTES, OtherContent};
 use super::source::SourceError;
 
-/// The most bytes of a picture.
+/// The most bytes of an image.
 const MOST_IMAGE_BYTES: usize = 64 << 20;
 
-/// The most JPEGs in the file of one picture, which may have a smaller copy of itself.
+/// The most JPEGs in one image file, which may hold a smaller copy of itself.
 const MOST_JPEGS: u64 = 2;
 
-/// What a camera sends.
+/// The content that a camera sends over HTTP.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpOffer {
-    /// The URL without a user and what looks like a secret.
+    /// The URL without its user and without parts that look like secrets.
     pub url: String,
-    /// Whether that left out something behind the host.
+    /// Whether `url` leaves out something after the host.
     pub has_secret: bool,
-    /// SHA-256 of the certificate that a camera with TLS showed.
+    /// SHA-256 of the certificate of a camera with TLS.
     pub certificate: Option<String>,
-    /// The media type that the camera states, which may be empty or wrong.
+    /// The media type that the camera states; it may be empty or wrong.
     pub media_type: String,
-    /// What it is by its bytes.
+    /// The content as its bytes show it.
     pub content: HttpContent,
 }
 
-/// What content is.
+/// A kind of content.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HttpContent {
     /// One JPEG after another.
     Mjpeg(WatchedParts),
-    /// One picture.
+    /// One image.
     Snapshot {
         /// Width and height in pixels.
         size: [u32; 2],
-        /// Bytes of its file.
+        /// Bytes of the image file.
         bytes: u64,
     },
-    /// Something that ffmpeg reads, in words.
+    /// Another format that ffmpeg reads, in words.
     Video(String),
 }
 
-/// What was received of a stream of JPEGs.
+/// Statistics of a JPEG stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WatchedParts {
-    /// Whole pictures that came.
+    /// Whole images received.
     pub pictures: u64,
-    /// Pictures that were damaged.
+    /// Damaged images.
     pub damaged: u64,
-    /// Width and height in pixels of the last one, if it can be read.
+    /// Width and height in pixels of the last image, if they can be read.
     pub size: Option<[u32; 2]>,
-    /// Bytes of all that came.
+    /// Bytes received in total.
     pub bytes: u64,
-    /// Frames per second; `None` if fewer than two pictures came.
+    /// Frames per second; `None` if fewer than two images arrived.
     pub fps: Option<f64>,
-    /// Seconds that were watched.
+    /// Seconds of observation.
     pub seconds: f64,
     /// Whether the camera ended the stream.
     pub has_ended: bool,
@@ -82,10 +82,10 @@ impl WatchedParts {
 }
 
 impl HttpOffer {
-    /// Requests the URL of `config` and watches what comes for a while.
+    /// Requests the URL of `config` and observes the response for a while.
     ///
     /// # Errors
-    /// Those of the sources `mjpeg` and `snapshot`: no connection, a wrong password, nothing that visiond reads.
+    /// The errors of the sources `mjpeg` and `snapshot`: no connection, a wrong password, content that visiond cannot read.
     pub fn ask(config: &MjpegConfig, watch: Duration, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
         let mut client = HttpClient::new(&HttpCamera::from(config), clock)?;
         let stop = Stop::new().map_err(|error| SourceError::transient(format!("cannot make an eventfd: {error}")))?;
@@ -101,17 +101,17 @@ impl HttpOffer {
     }
 }
 
-/// What has come.
+/// The data received so far.
 #[derive(Default)]
 struct Watch {
     scanner: JpegScanner,
     damaged: u64,
     /// The first bytes.
     head: Vec<u8>,
-    /// All bytes, while they may be one picture.
+    /// All bytes, as long as they may be one image.
     file: Vec<u8>,
     bytes: u64,
-    /// When a picture began, and how many had come by then: of the first and of the last one.
+    /// When the first and the last image began, and how many had arrived by then.
     times: Option<((Timestamp, u64), (Timestamp, u64))>,
     size: Option<[u32; 2]>,
     has_ended: bool,
@@ -181,7 +181,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Says what came in the time `watched`, of an answer that began at `began`.
+    /// Describes the response that began at `began`, as observed for `watched`.
     fn content(mut self, media_type: &str, began: Timestamp, watched: Duration) -> Result<HttpContent, Failure> {
         let found = self.scanner.found();
         let is_multipart = media_type.to_ascii_lowercase().starts_with("multipart/");
@@ -260,7 +260,7 @@ mod tests {
             let part = [b"--b\r\n\r\n", &jpeg[..], b"\r\n"].concat();
             let count = if request.path() == "/once" { 1 } else { 5 };
             if request.path() == "/goes-on" {
-                // All at once, because the time to watch is short.
+                // All at once, because the observation time is short.
                 write(client, &[head.as_bytes(), &part.repeat(count)].concat());
                 thread::sleep(EVER);
                 return false;
@@ -273,13 +273,13 @@ mod tests {
             false
         });
         for (path, pictures) in [("/", 5), ("/untyped", 5), ("/image", 5), ("/once", 1), ("/goes-on", 5)] {
-            // Only one that goes on is watched to the end of the time.
+            // Only a stream that continues is observed to the end of the time.
             let watch = if path == "/goes-on" { Duration::from_secs(1) } else { EVER };
             let offer = asked(&server, path, watch).unwrap();
             let HttpContent::Mjpeg(parts) = &offer.content else { panic!("{path}: {offer:?}") };
             assert_eq!((parts.pictures, parts.damaged, parts.size), (pictures, 0, Some([64, 48])), "{path}");
             assert_eq!(parts.has_ended, path != "/goes-on");
-            // Several may have come at once.
+            // Several may have arrived at once.
             assert!(parts.fps.is_none_or(|fps| fps > 0.0) && parts.bits_per_s().is_some() == parts.fps.is_some());
         }
     }
@@ -292,7 +292,7 @@ mod tests {
         let jpeg = picture(9, 64, 48);
         let server = Server::start(move |request, client| match request.path() {
             "/png" => answer(client, "200 OK", "", &png),
-            // A smaller copy behind it.
+            // A smaller copy after the image.
             "/two" => closing(write(client, &[b"HTTP/1.0 200 OK\r\n\r\n", &jpeg[..], &jpeg].concat())),
             _ => answer(client, "200 OK", "Content-Type: image/jpeg\r\n", &jpeg),
         });

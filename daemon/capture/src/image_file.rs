@@ -1,13 +1,13 @@
-//! Reads a picture file into an RGB frame, with the pixels that OpenCV's `imread(IMREAD_COLOR)` gives.
+//! Reads an image file into an RGB frame, with the pixels that OpenCV's `imread(IMREAD_COLOR)` returns.
 //!
 //! The content decides the format, not the file's extension. EXIF orientation is applied, alpha is dropped (TIFF: multiplied
 //! in, as libtiff does), the transparent pixels of a GIF show its background, 16-bit samples lose their low byte (colour TIFF:
 //! are rounded), grey becomes three equal channels. `golden.py` compares with OpenCV 5.0; the files that differ, and why, are
 //! in `tests.rs`.
 //!
-//! A picture may be a bomb: a small file that becomes gigabytes. So the header is judged before anything is decoded: the pixels,
-//! and the most memory that this file's decoder can need. What the decoders need was read from their sources (image 0.25, png
-//! 0.18, tiff 0.11, gif 0.14, image-webp 0.2, libjpeg-turbo 3.1); `tests.rs` measures it for each format.
+//! An image may be a bomb: a small file that becomes gigabytes. So the header is checked before anything is decoded: the number of
+//! pixels, and the most memory that this file's decoder can need. These limits come from the decoders' sources (image 0.25, png
+//! 0.18, tiff 0.11, gif 0.14, image-webp 0.2, libjpeg-turbo 3.1); `tests.rs` measures them for each format.
 
 use std::fs;
 use std::io::{Cursor, Read};
@@ -30,16 +30,16 @@ use visiond_system::preflight::Certainty;
 use super::buffers::Buffers;
 use super::source::SourceError;
 
-/// How many first bytes tell the format.
+/// How many leading bytes identify the format.
 const HEAD_BYTES: u64 = 64;
 
-/// The share of the memory for a picture that a PNG's profile and texts may take when they are unpacked.
+/// The share of an image's memory limit that a PNG's decompressed profile and texts may take.
 const PNG_METADATA_SHARE: u64 = 16;
 
-/// Why a picture cannot be read, as text alone: it becomes a part of the [`SourceError`].
+/// Why an image cannot be read, as text: it becomes part of the [`SourceError`].
 type Reason = Box<dyn std::error::Error>;
 
-/// Reads one picture into memory of the buffers' kind, within their limits.
+/// Reads one image into memory of the buffers' kind, within their limits.
 pub fn load(path: &Path, buffers: &Buffers) -> Result<Frame, SourceError> {
     let pool = FramePool::new(&buffers.memory, 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
     // The pool has one buffer, and it is free.
@@ -47,7 +47,7 @@ pub fn load(path: &Path, buffers: &Buffers) -> Result<Frame, SourceError> {
     Loader::new(buffers).load(path, 0, buffer)
 }
 
-/// Finds out whether `path` can be read and begins as a picture does, without decoding it.
+/// Checks whether `path` can be read and begins like an image, without decoding it.
 pub(crate) fn check(path: &Path) -> Result<(), (SourceError, Certainty)> {
     let read = || -> Result<(), Reason> {
         let mut head = Vec::new();
@@ -64,9 +64,9 @@ fn cannot_read(path: &Path, reason: &dyn std::error::Error) -> SourceError {
     SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()))
 }
 
-/// Opens a file; also returns its size. Refuses devices and pipes: they may have no end, or wait for a writer.
+/// Opens a file; also returns its size. Rejects devices and pipes: they may be endless or block.
 fn open(path: &Path) -> Result<(fs::File, u64), Reason> {
-    // Without the flag, the call waits for a writer where a pipe is.
+    // Without the flag, opening a pipe blocks until a writer opens it.
     let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {
@@ -78,7 +78,7 @@ fn open(path: &Path) -> Result<(fs::File, u64), Reason> {
     Ok((file, metadata.len()))
 }
 
-/// Returns the format of a file from its first bytes.
+/// Returns the format that the first bytes of a file show.
 fn format(head: &[u8]) -> Result<ImageFormat, Reason> {
     if head.is_empty() {
         return Err("the file is empty".into());
@@ -93,17 +93,17 @@ fn format(head: &[u8]) -> Result<ImageFormat, Reason> {
     }
 }
 
-/// Returns the format that the first bytes of a file are of, if visiond reads it or says how to convert it.
+/// Returns the format that the first bytes show, if visiond reads it or says how to convert it.
 fn known_format(head: &[u8]) -> Option<ImageFormat> {
     image::guess_format(head).ok().filter(|format| format.reading_enabled() || *format == ImageFormat::Avif)
 }
 
-/// Whether a file begins as a picture that visiond reads, or says how to convert.
+/// Whether a file begins like an image that visiond reads, or says how to convert.
 pub fn begins_as_image(head: &[u8]) -> bool {
     known_format(head).is_some()
 }
 
-/// Reads pictures one after the other into reused memory.
+/// Reads one image after another into reused memory.
 pub(crate) struct Loader {
     limits: Buffers,
     jpeg: JpegDecoder,
@@ -117,12 +117,12 @@ impl Loader {
         Self { limits: buffers.clone(), jpeg: JpegDecoder::new(), file: Vec::new(), copied_bytes: 0 }
     }
 
-    /// Returns how many bytes of pictures were decoded elsewhere and then copied: all but upright JPEG.
+    /// Returns how many bytes of images were decoded elsewhere and then copied: all but upright JPEG.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
 
-    /// Reads a picture into `buffer`, which gets its size.
+    /// Reads an image into `buffer`, which is resized to it.
     pub fn load(&mut self, path: &Path, sequence: u64, mut buffer: PooledBuffer) -> Result<Frame, SourceError> {
         let mut read = || {
             self.read_file(path)?;
@@ -130,7 +130,7 @@ impl Loader {
             Ok((timestamp, self.decode(&mut buffer)?))
         };
         let read = read().map_err(|reason: Reason| cannot_read(path, &*reason));
-        // One large picture must not cost its memory for good.
+        // One large image must not hold its memory forever.
         if self.file.capacity().max(buffer.as_slice().len()) > KEPT_BYTES {
             (self.file, self.jpeg) = (Vec::new(), JpegDecoder::new());
         }
@@ -139,7 +139,7 @@ impl Loader {
         Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, damaged: false, name })
     }
 
-    /// Reads a picture, which `bytes` are the file of and `timestamp` the time, into `buffer`, which gets its size.
+    /// Reads an image from the file contents `bytes` into `buffer`, which is resized to it; `timestamp` is the frame's time.
     pub fn load_bytes(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -163,7 +163,7 @@ impl Loader {
         if bytes > most {
             return Err(self.too_costly(bytes));
         }
-        // No more than there is, because the vector would grow to twice the size.
+        // Exactly as much as is needed, because the vector would double its size.
         self.file.try_reserve_exact(usize::try_from(bytes)?)?;
         let read = file.take(most.saturating_add(1)).read_to_end(&mut self.file)? as u64;
         if read > most { Err(self.too_costly(bytes.max(read))) } else { Ok(()) }
@@ -200,14 +200,14 @@ impl Loader {
         Ok(layout)
     }
 
-    /// Decodes every format but JPEG: into `buffer`, unless the EXIF orientation turns the picture.
+    /// Decodes every format but JPEG: into `buffer`, unless the EXIF orientation rotates the image.
     fn decode_with_image(&self, format: ImageFormat, buffer: &mut PooledBuffer) -> Result<Decoded, Reason> {
         let mut reader = ImageReader::with_format(Cursor::new(&self.file[..]), format);
         let metadata_bytes = self.limits.max_picture_bytes / PNG_METADATA_SHARE;
         let mut limits = Limits::no_limits();
         limits.max_image_width = Some(MAX_SIDE);
         limits.max_image_height = Some(MAX_SIDE);
-        // PNG's decoder has its limit from the start. It does not apply to the pixels.
+        // PNG's decoder takes its limit when it is created. The limit does not apply to the pixels.
         limits.max_alloc = Some(metadata_bytes);
         reader.limits(limits.clone());
         let mut decoder = reader.into_decoder().map_err(|error| sentence(&error))?;
@@ -218,11 +218,11 @@ impl Loader {
         let (pixels, decoded) = (u64::from(size.0) * u64::from(size.1), decoder.total_bytes());
         let working_bytes = match format {
             ImageFormat::Png => decoded + metadata_bytes,
-            // A frame, which is then placed on the screen.
+            // A frame, which is then composed onto the canvas.
             ImageFormat::Gif => decoded * 2,
-            // The samples as they are stored, of CMYK four instead of three, are copied.
+            // The stored samples (four for CMYK instead of three) are copied.
             ImageFormat::Tiff => decoded + decoded / 3 * 4 + 4,
-            // At most a frame and the canvas of an animation, the planes of a lossy picture, and its alpha.
+            // At most a frame and the canvas of an animation, the planes of a lossy image, and its alpha.
             ImageFormat::WebP => decoded + 16 * pixels,
             _ => decoded,
         };
@@ -231,7 +231,7 @@ impl Loader {
         if format == ImageFormat::Tiff && has_jpeg_inside(&self.file) {
             return Err("it is a TIFF with JPEG inside, whose size no header states: save it as JPEG".into());
         }
-        // TIFF's decoder compares this with what is still packed, too.
+        // TIFF's decoder compares this with the packed data as well.
         let packed_bytes = self.file.len() as u64;
         limits.max_alloc = Some(if format == ImageFormat::Gif { decoded } else { working_bytes + packed_bytes });
         decoder.set_limits(limits).map_err(|error| sentence(&error))?;
@@ -252,12 +252,12 @@ impl Loader {
         Ok(Decoded::Turned(turned(size, rgb, orientation)?))
     }
 
-    /// Checks the size of a picture, and the memory that it needs with `working_bytes` for the decoder; returns the bytes of the
+    /// Checks the size of an image and the memory that it needs, `working_bytes` of it for the decoder; returns the bytes of the
     /// frame.
     fn frame_bytes(&self, size: (u32, u32), working_bytes: u64, orientation: Orientation) -> Result<usize, Reason> {
         let bytes = rgb_layout(size)?.size_bytes();
         self.limits.check_size(size.0, size.1)?;
-        // A picture that is turned exists twice.
+        // A rotated image exists twice.
         let frames = if orientation == Orientation::NoTransforms { 1 } else { 2 };
         let needed = (self.file.len() as u64).saturating_add(working_bytes).saturating_add(frames * bytes as u64);
         if needed > self.limits.max_picture_bytes { Err(self.too_costly(needed)) } else { Ok(bytes) }
@@ -287,7 +287,7 @@ fn rgb_layout((width, height): (u32, u32)) -> Result<FrameLayout, FrameError> {
     FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())
 }
 
-/// Applies the orientation to the RGB pixels of a picture.
+/// Applies the orientation to the RGB pixels of an image.
 fn turned((width, height): (u32, u32), rgb: Vec<u8>, orientation: Orientation) -> Result<RgbImage, Reason> {
     let picture = RgbImage::from_raw(width, height, rgb).map(DynamicImage::ImageRgb8);
     let mut picture = picture.ok_or("its size does not fit its bytes")?;
@@ -295,14 +295,14 @@ fn turned((width, height): (u32, u32), rgb: Vec<u8>, orientation: Orientation) -
     Ok(picture.into_rgb8())
 }
 
-/// Returns the numbers of a tag of a TIFF's first picture; empty without the tag.
+/// Returns the numbers of a tag of a TIFF's first image; empty without the tag.
 fn tiff_tag(file: &[u8], tag: Tag) -> Vec<u16> {
     let numbers =
         tiff::decoder::Decoder::new(Cursor::new(file)).and_then(|mut decoder| decoder.find_tag_unsigned_vec(tag));
     numbers.ok().flatten().unwrap_or_default()
 }
 
-/// Whether a TIFF has JPEG data, whose own header may state any size: the decoder checks it against nothing.
+/// Whether a TIFF has JPEG data, whose own header may state any size: the decoder does not check it.
 fn has_jpeg_inside(file: &[u8]) -> bool {
     let compression = tiff_tag(file, Tag::Compression).first().copied().unwrap_or(CompressionMethod::None.to_u16());
     matches!(
@@ -311,11 +311,11 @@ fn has_jpeg_inside(file: &[u8]) -> bool {
     )
 }
 
-/// Gives the pixels of a GIF that its first frame leaves transparent or does not cover the background colour of the file, or
-/// black without one.
+/// Fills the pixels of a GIF that its first frame leaves transparent or does not cover with the file's background colour, or with
+/// black if the file has none.
 fn show_background(picture: &mut DynamicImage, file: &[u8]) {
     const HAS_TABLE: u8 = 0x80;
-    // The screen descriptor: flags and index of the background; the table of colours follows.
+    // The screen descriptor: flags and the background's index; the colour table follows.
     let (flags, index) = (file[10], usize::from(file[11]));
     let entries = if flags & HAS_TABLE == 0 { 0 } else { 2 << (flags & 7) };
     let table = file[13..].as_chunks::<3>().0;
@@ -372,7 +372,7 @@ fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Returns the image library's error as one line, with what to do about it.
+/// Returns the image library's error as one line with the remedy.
 fn sentence(error: &image::ImageError) -> String {
     let remedy = match error {
         image::ImageError::Limits(_) => "make it smaller",

@@ -1,7 +1,7 @@
-//! Reads pictures as frames: one file, a folder in natural order, or either of them watched for new pictures.
+//! Reads images as frames: one file, a folder in natural order, or either of them watched for new images.
 //!
-//! [`FolderWatch`] says which pictures of a watched folder are complete. Each is read once, and again when it is replaced. Files that
-//! were there at the start are complete.
+//! [`FolderWatch`] decides which images of a watched folder are complete. Each is read once, and again when it is replaced. Files
+//! that exist at the start are complete.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -37,17 +37,17 @@ pub(crate) struct ImagesSource {
     quarantine: Quarantine,
     pacer: Option<SourcePacer>,
     clock: Arc<dyn Clock>,
-    /// Complete pictures to read.
+    /// Complete images to read.
     waiting: VecDeque<PathBuf>,
     watch: Option<FolderWatch>,
     sequence: u64,
-    /// Pictures that were read in this round. A round without any must not repeat forever.
+    /// Images that were read in this round. A round without any must not repeat forever.
     round_read: u64,
     label: String,
 }
 
 impl ImagesSource {
-    /// Finds out whether [`ImagesSource::open`] would fail.
+    /// Checks whether [`ImagesSource::open`] would fail.
     pub fn check(config: &ImagesConfig) -> Option<SourceFault> {
         let fault = |error, certainty| Some(SourceFault { key: "path", error, certainty });
         let path = &config.path;
@@ -64,7 +64,7 @@ impl ImagesSource {
         }
     }
 
-    /// Checks the picture, or lists a folder that is not watched. `state` is the folder that remembers pictures which ended visiond.
+    /// Checks the image, or lists a folder that is not watched. `state` is the folder that remembers images that crashed visiond.
     pub fn open(
         config: &ImagesConfig,
         name: &str,
@@ -82,7 +82,7 @@ impl ImagesSource {
         let mut source = Self {
             config: config.clone(),
             is_folder: metadata.is_dir(),
-            // Pictures differ in size: each buffer grows as needed.
+            // Images differ in size: each buffer grows as needed.
             pool: buffers.pool(0)?,
             loader: Loader::new(buffers),
             quarantine: Quarantine::open(state, name),
@@ -115,7 +115,7 @@ impl ImagesSource {
         FolderWatch::open(root, only, *recursive, *watch_interval, &self.label, self.clock.monotonic_ns())
     }
 
-    /// Finds the pictures of a folder that is not watched.
+    /// Lists the images of a folder that is not watched.
     fn scan(&mut self, stop: Option<&Stop>) -> Result<(), SourceError> {
         let mut is_stopping = || {
             stop.is_some_and(|stop| {
@@ -133,7 +133,7 @@ impl ImagesSource {
         Ok(())
     }
 
-    /// Handles what has happened in a watched folder. Returns what to report.
+    /// Handles the events of a watched folder. Returns what to report.
     fn refresh(&mut self) -> Option<Next> {
         let watch = self.watch.as_mut()?;
         match watch.refresh(self.clock.monotonic_ns()) {
@@ -172,7 +172,7 @@ impl ImagesSource {
         }
     }
 
-    /// Whether the next picture of the queue is to be read now.
+    /// Whether to read the next image of the queue now.
     fn begin(&mut self, path: &Path) -> bool {
         let now_ns = self.clock.monotonic_ns();
         self.watch.as_mut().is_none_or(|watch| watch.begin(path, now_ns))
@@ -209,7 +209,7 @@ impl Source for ImagesSource {
             }
             let buffer = match &mut self.pacer {
                 Some(pacer) => {
-                    // A gap between pictures is not lateness: the next one is due now.
+                    // A gap between images is not lateness: the next one is due now.
                     pacer.forgive(self.clock.monotonic_ns(), Duration::from_secs(1));
                     let due_ns = pacer.due_ns(self.clock.monotonic_ns());
                     if self.clock.sleep_until(due_ns, stop) {
@@ -222,7 +222,7 @@ impl Source for ImagesSource {
                     None => return Ok(Next::Stopped),
                 },
             };
-            // Waiting took time: the picture may have been replaced or removed.
+            // Waiting took time: the image may have been replaced or removed.
             if let Some(path) = self.waiting.pop_front()
                 && self.begin(&path)
             {
@@ -303,7 +303,7 @@ fn none_left(path: &Path) -> SourceError {
     ))
 }
 
-/// Returns the error for a path that cannot be read. A watched folder may appear later (a disk that is mounted later).
+/// Returns the error for a path that cannot be read. A watched folder may appear later, for example when its disk is mounted.
 fn cannot_read(path: &Path, error: &io::Error, may_come: bool) -> SourceError {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "no such file or folder".to_owned(),

@@ -1,4 +1,4 @@
-//! Makes frames of a camera's JPEG pictures in this process, straight into pooled buffers.
+//! Decodes a camera's JPEG images in this process, straight into pooled buffers.
 
 use visiond_frames::frame::{Frame, FramePool, LossCause};
 use visiond_frames::timestamp::Timestamp;
@@ -9,16 +9,16 @@ use visiond_kernels::jpeg::JpegDecoder;
 use super::buffers::Buffers;
 use super::source::{Next, SourceError};
 
-/// Pictures in turn that each have another size than the one before. Each allocates all buffers.
+/// How many images in a row may each differ in size from the one before. Each change reallocates all buffers.
 const MOST_CHANGES: u32 = 5;
 
-/// What decodes, as the configuration calls it.
+/// The decoder's name in the configuration.
 pub const DECODER: &str = "libjpeg-turbo";
 
-/// Decodes the pictures of one camera.
+/// Decodes the images of one camera.
 pub struct JpegFrames {
     decoder: JpegDecoder,
-    /// The layout of the frames, and their buffers; `None` before the first picture.
+    /// The layout of the frames, and their buffers; `None` before the first image.
     frames: Option<(FrameLayout, FramePool)>,
     changes: u32,
 }
@@ -28,8 +28,8 @@ impl JpegFrames {
         Self { decoder: JpegDecoder::new(), frames: None, changes: 0 }
     }
 
-    /// Decodes the picture `data` into a free buffer. A damaged one is a loss; it is an error if a picture is larger than is allowed,
-    /// or each has another size. `origin` is the URL as errors and the log show it.
+    /// Decodes the image `data` into a free buffer. A damaged image is a loss; an image that is too large, or a size that changes
+    /// with every image, is an error. `origin` is the URL as errors and the log show it.
     pub fn decode(
         &mut self,
         data: &[u8],
@@ -59,7 +59,7 @@ impl JpegFrames {
             let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default());
             let layout = layout.map_err(|error| wrong(error.to_string()))?;
             buffers.check_memory(layout.size_bytes()).map_err(|error| wrong(error.to_string()))?;
-            // Those before are freed first.
+            // The old buffers are freed first.
             self.frames = None;
             self.frames = Some((layout, buffers.pool(layout.size_bytes())?));
         }

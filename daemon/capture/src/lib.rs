@@ -1,4 +1,4 @@
-//! Sources of frames: cameras, video and picture files, programs, a test pattern.
+//! Frame sources: cameras, video and image files, programs, a test pattern.
 
 mod buffers;
 mod camera_address;
@@ -44,12 +44,12 @@ pub use self::buffers::Buffers;
 pub use self::http_offer::{HttpContent, HttpOffer, WatchedParts};
 pub use self::rtsp::{OfferedStream, RtspOffer, Watched};
 
-/// Returns what opens a camera's source, again and again.
+/// Returns an opener for a camera's source, which can be used any number of times.
 pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open {
     let (name, buffers) = (Arc::clone(name), buffers.clone());
     match source {
         SourceConfig::V4l2(config) => Box::new(v4l2::opener::V4l2Opener::new(config.clone(), name, buffers)),
-        // The pipeline logs that a camera is back, but of the first connection only that it begins.
+        // The pipeline logs when a camera is back, but only the start of its first connection.
         SourceConfig::Mjpeg(config) => {
             let (config, mut announced) = (config.clone(), Some(name));
             Box::new(move || {
@@ -65,7 +65,8 @@ pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open
     }
 }
 
-/// Returns why a source cannot be opened. Starts no program, opens no camera, and decodes nothing; of cameras it knows nothing.
+/// Returns why a source cannot be opened. Starts no program, opens no camera, and decodes nothing, so it knows nothing about
+/// cameras.
 pub fn check(source: &SourceConfig) -> Vec<SourceFault> {
     match source {
         SourceConfig::Pattern(config) => pattern::PatternSource::check(config).into_iter().collect(),

@@ -1,7 +1,7 @@
-//! Plays a network camera that sends one JPEG after another over HTTP (MJPEG), without another program.
+//! Plays a network camera that sends a series of JPEGs over HTTP (MJPEG), without another program.
 //!
-//! The thread that waits for frames reads all that has come, so that a slow reader gets the newest picture and the older ones are
-//! lost by overload. A frame's time is the arrival of its first byte.
+//! The thread that waits for frames reads everything that has arrived, so a slow reader gets the newest image, and older ones count
+//! as lost by overload. A frame's time is the arrival of its first byte.
 
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -26,17 +26,17 @@ use super::jpeg_frames::{DECODER, JpegFrames};
 use super::other_content::{EMPTY, HEAD_BYTES, OtherContent, other_content};
 use super::source::{Next, Source, SourceError, SourceFault};
 
-/// How much is read before a picture that has come is decoded. The camera may send faster than it is read.
+/// How much to read before decoding an image that has arrived. The camera may send faster than visiond reads.
 const MOST_BYTES_IN_TURN: usize = 4 << 20;
 
-/// How long nothing comes at the length that an answer states before that counts as its end. Some cameras state the length of a
-/// picture, and go on.
+/// How long the camera must be silent at the stated length before that counts as the end. Some cameras state the length of one
+/// image and continue.
 const END_PAUSE: Duration = Duration::from_millis(500);
 
-/// The shortest time from one request to the next, for cameras whose answers end.
+/// The shortest interval between requests, for cameras whose responses end.
 const SHORTEST_ANSWER: Duration = Duration::from_millis(100);
 
-/// The last bytes of a multipart answer that ends: the two hyphens of its last border, and a line end.
+/// The last bytes of a multipart response: the two hyphens of its last boundary, and a line end.
 const TAIL_BYTES: usize = 4;
 
 pub struct MjpegSource {
@@ -46,38 +46,38 @@ pub struct MjpegSource {
     clock: Arc<dyn Clock>,
     /// The URL as errors and the log show it.
     origin: String,
-    /// `None` before the first frame is waited for.
+    /// `None` before the first wait for a frame.
     stream: Option<PlayedStream>,
     frames: JpegFrames,
     damage: DamageWatch,
     sequence: u64,
-    /// The camera whose first picture is still to be logged: nothing is known of a camera before that.
+    /// The camera's name until its first image is logged: nothing is known about it before that.
     unannounced: Option<Arc<str>>,
 }
 
-/// One answer of the camera.
+/// One response of the camera.
 struct PlayedStream {
     answer: Answer,
     content: Content,
     began: Instant,
-    /// When the last picture was complete, or the stream began.
+    /// When the last image was complete, or the stream began.
     last: Instant,
-    /// Whether the answer looks like a single picture, which a second one refutes.
+    /// Whether the response looks like a single image; a second image refutes that.
     may_be_snapshot: bool,
-    /// `None` while it goes on.
+    /// `None` while it continues.
     end: Option<StreamEnd>,
 }
 
-/// How an answer has ended.
+/// How a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StreamEnd {
-    /// Where the camera says that it ends. The next request gives more pictures.
+    /// At the end that the camera stated. The next request yields more images.
     Complete,
     /// The connection was closed.
     Closed,
 }
 
-/// What has come of an answer.
+/// The progress of a response.
 #[derive(Default)]
 struct Content {
     scanner: JpegScanner,
@@ -98,34 +98,34 @@ impl Content {
         self.scanner.push(bytes, now);
     }
 
-    /// Whether the last border has come (RFC 2046 section 5.1.1).
+    /// Whether the last boundary has arrived (RFC 2046 section 5.1.1).
     fn is_at_last_border(&self) -> bool {
         self.tail.trim_ascii_end().ends_with(b"--")
     }
 }
 
 impl PlayedStream {
-    /// Returns what was lost, or then the newest picture.
+    /// Returns the losses, or, if there are none, the newest image.
     fn event(&mut self) -> Option<StreamEvent> {
         let scanner = &mut self.content.scanner;
         if let Some((frames, cause)) = scanner.take_loss() {
             return Some(StreamEvent::Lost(frames, cause));
         }
-        // With the picture of a URL of snapshots, every retry would look like a camera that is back.
+        // If a snapshot URL's image counted as a success, every retry would look like a camera that is back.
         if self.has_jpegs() { self.content.scanner.take().map(StreamEvent::Jpeg) } else { None }
     }
 
-    /// Whether pictures came, and more than the single one of a snapshot.
+    /// Whether images arrived, and more than the single one of a snapshot.
     fn has_jpegs(&self) -> bool {
         self.content.scanner.found() > u64::from(self.may_be_snapshot)
     }
 
-    /// Whether as much has come as the camera has stated.
+    /// Whether as much has arrived as the camera stated.
     fn is_at_stated_length(&self) -> bool {
         self.answer.stated_length() == Some(self.content.received_bytes)
     }
 
-    /// Returns how the answer has ended, if it has, when reading gave `progress`.
+    /// Returns how the response ended, if it did, given the result `progress` of reading.
     fn end_after(&self, progress: Progress) -> Option<StreamEnd> {
         let (is_at_length, is_at_border) = (self.is_at_stated_length(), self.content.is_at_last_border());
         match progress {
@@ -137,7 +137,7 @@ impl PlayedStream {
         }
     }
 
-    /// Until when to wait for more.
+    /// Until when to wait for more data.
     fn deadline(&self, timeout: Duration) -> Instant {
         let picture = self.last + timeout;
         if self.is_at_stated_length() { picture.min(Instant::now() + END_PAUSE) } else { picture }
@@ -145,13 +145,13 @@ impl PlayedStream {
 }
 
 impl MjpegSource {
-    /// Finds out whether [`MjpegSource::open`] would fail, without connecting to the camera.
+    /// Checks whether [`MjpegSource::open`] would fail, without connecting to the camera.
     pub fn check(config: &MjpegConfig) -> Vec<SourceFault> {
         HttpCamera::from(config).check()
     }
 
-    /// Reads login and certificates. Connects while [`Source::next`] waits. Logs the first picture if `announced` names the camera: the
-    /// pipeline logs those after a failure.
+    /// Reads login and certificates. Connects while [`Source::next`] waits. Logs the first image if `announced` names the camera:
+    /// the pipeline logs those after a failure.
     pub fn open(
         config: &MjpegConfig,
         announced: Option<Arc<str>>,
@@ -177,7 +177,7 @@ impl MjpegSource {
         let deadline = Instant::now() + self.config.timeout;
         let answer = self.client.get(&[], stop, deadline)?;
         let kind = answer.header_text("content-type").unwrap_or_default();
-        // Some cameras have JPEGs in what they call a page, but none in what they call video.
+        // Some cameras send JPEGs with the type of a page, but none with that of a video.
         if let Some(other @ OtherContent::Video(_)) = OtherContent::of(&kind, &[]) {
             return Err(Failure::Refused(other.sentence("MJPEG")));
         }
@@ -191,7 +191,7 @@ impl MjpegSource {
         })
     }
 
-    /// Reads all that has come.
+    /// Reads everything that has arrived.
     fn read(&mut self, stop: &Stop) -> Result<(), Failure> {
         let Some(stream) = self.stream.as_mut().filter(|stream| stream.end.is_none()) else { return Ok(()) };
         let found = stream.content.scanner.found();
@@ -219,7 +219,7 @@ impl MjpegSource {
         Ok(())
     }
 
-    /// Ends an answer that is complete, so that the next one is requested. Returns whether visiond is stopping.
+    /// Ends a complete response, so that the next one is requested. Returns whether visiond is stopping.
     fn end_answer(&mut self, stop: &Stop) -> bool {
         self.client.close();
         let Some(stream) = self.stream.take() else { return false };
@@ -229,7 +229,7 @@ impl MjpegSource {
         since < SHORTEST_ANSWER && stop.sleep(SHORTEST_ANSWER - since)
     }
 
-    /// Returns why a stream that ended, or gives no picture, is none: `what` happened, and if it is a camera's, its remedy.
+    /// Returns the error for a stream that ended or yields no image: `what` happened, and the camera's remedy if it has one.
     fn no_jpeg(&self, what: &str, remedy: &str) -> Failure {
         let absent = Failure::Absent(format!("{what}{remedy}"));
         let Some(PlayedStream { answer, content: Content { scanner, head, .. }, may_be_snapshot, .. }) = &self.stream
@@ -256,7 +256,8 @@ impl MjpegSource {
             if stop.is_raised() {
                 return Err(Failure::Stopped);
             }
-            // The picture that came with a loss goes before anything is read, or a camera that sends without end would give none.
+            // Return the image that came with a loss before reading more; otherwise a camera that sends without pause would yield
+            // none.
             if let Some(event) = self.stream.as_mut().and_then(|stream| stream.event()) {
                 return Ok(event);
             }
@@ -291,9 +292,9 @@ impl MjpegSource {
         }
     }
 
-    /// Returns `next`, or an error if there was nothing but damage for as long as a picture may take.
+    /// Returns `next`, or an error if everything has been damaged for as long as an image may take.
     fn watched(&mut self, next: Next) -> Result<Next, SourceError> {
-        // Pictures that a newer one replaced may have been damaged, too.
+        // Images that a newer one replaced may have been damaged as well.
         if matches!(next, Next::Frame(_)) {
             self.damage.reset();
             if let Some(camera) = self.unannounced.take() {
@@ -311,10 +312,10 @@ impl MjpegSource {
     }
 }
 
-/// What a stream has given.
+/// The data that a stream yielded.
 enum StreamEvent {
     Jpeg(FoundJpeg),
-    /// So many pictures were lost.
+    /// The number of images lost.
     Lost(u64, LossCause),
 }
 

@@ -1,7 +1,7 @@
-//! Finds ONVIF cameras of the local networks, and asks them for their streams, for `visiond probe --discover`.
+//! Finds ONVIF cameras on the local networks and queries their streams, for `visiond probe --discover`.
 //!
-//! The question goes out by multicast ([`ws_discovery`]). Each device that answers is asked over HTTP, without a login, at the
-//! address that its answer came from and at no other ([`media`]). Nothing here runs unless a user asks for it.
+//! The search goes out by multicast ([`ws_discovery`]). Each device that answers is queried over HTTP, without a login, only at the
+//! address that its answer came from ([`media`]). Nothing here runs unless a user asks for it.
 
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -24,70 +24,69 @@ pub use self::media::{Profile, StreamUrl};
 use self::soap::SoapError;
 use self::ws_discovery::Device;
 
-/// How many devices are asked at a time.
+/// How many devices to query at a time.
 const AT_A_TIME: usize = 16;
 
-/// How long all questions to one device may take.
+/// How long all queries to one device may take.
 const DEVICE_TIME: Duration = Duration::from_secs(20);
 
-/// Interval at which the end is looked for.
+/// How often to check whether to stop.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The most networks that are searched.
+/// The most networks to search.
 const MOST_NETWORKS: usize = 32;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Discovery {
-    /// The interfaces that were searched, with their addresses: `eth0 (192.168.1.5)`.
+    /// The interfaces searched, with their addresses: `eth0 (192.168.1.5)`.
     pub networks: Vec<String>,
-    /// By address.
+    /// The cameras, sorted by address.
     pub cameras: Vec<NetworkCamera>,
-    /// Answers that were none of ONVIF devices of these networks.
+    /// Answers that did not come from ONVIF devices on these networks.
     pub ignored: u64,
-    /// Whether there were more devices or answers than are read.
+    /// Whether there were more devices or answers than the limit.
     pub are_too_many: bool,
 }
 
 /// A camera that answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NetworkCamera {
-    /// Where its answer came from.
+    /// The source address of its answer.
     pub address: Ipv4Addr,
-    /// What the camera calls itself.
+    /// The name that the camera states.
     pub name: Option<String>,
-    /// Its model, by its own words.
+    /// The model that the camera states.
     pub model: Option<String>,
     /// The URL of its ONVIF service.
     pub service: Option<String>,
-    /// Its streams: 16 at most.
+    /// Its streams, at most 16.
     pub profiles: Vec<Profile>,
-    /// Whether it shows its streams to known users only.
+    /// Whether it lists its streams only after a login.
     pub requires_login: bool,
-    /// Why its streams are not known.
+    /// Why its streams are unknown.
     pub error: Option<String>,
 }
 
-/// Why nothing was searched.
+/// Why the search could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
     /// The system does not list its interfaces.
     #[error("cannot list the network interfaces: {0}; see `ip address`")]
     Interfaces(io::Error),
-    /// There is no interface to search by.
+    /// There is no interface to search on.
     #[error(
         "cannot discover cameras: no network interface is up, has an IPv4 address and can multicast; connect the network"
     )]
     NoNetwork,
-    /// The question could not be sent.
+    /// The search message could not be sent.
     #[error("cannot discover cameras: {0}; check the network and the firewall")]
     Search(io::Error),
 }
 
-/// Asks the local networks, collects answers for `wait`, and asks the cameras that answered.
+/// Searches the local networks, collects answers for `wait`, and queries the cameras that answered.
 ///
-/// If `is_over` becomes set, the wait ends, and the flag is cleared. If it is set again, cameras that have not answered by then are
-/// left out.
+/// Setting `is_over` ends the wait, and the flag is cleared. Setting it again leaves out cameras that have not answered by then.
 ///
 /// # Errors
 /// There is no network to search.

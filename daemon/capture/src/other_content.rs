@@ -1,23 +1,23 @@
-//! What an HTTP camera sends instead of pictures, and what to do about it.
+//! Explains what an HTTP camera sends instead of images, and the remedy.
 
 use super::http_client::own_words;
 
-/// How many first bytes show what it is.
+/// How many leading bytes identify the content.
 pub const HEAD_BYTES: usize = 256;
 
-/// Why there is nothing to see in an answer without a body.
+/// Why a response without a body shows no image.
 pub const EMPTY: &str = "the camera's answer is empty: it may be starting; check the path in `url`";
 
 /// Why a stream is no snapshot.
 pub const STREAM: &str = "the camera sends a stream and no single picture: set `type = \"mjpeg\"`";
 
-/// What a camera sends.
+/// A kind of content that is not an image.
 pub enum OtherContent {
     /// A page of this kind.
     Page(&'static str),
     /// Video that `type = "video"` reads, of this kind.
     Video(String),
-    /// Text of this media type, with these words.
+    /// Text of this media type, with this wording.
     Text(String, String),
 }
 
@@ -34,7 +34,7 @@ impl OtherContent {
             | (_, [b'#', b'E', b'X', b'T', b'M', b'3', b'U', ..]) => video("a playlist (HLS)"),
             ("application/dash+xml", _) => video("a playlist (DASH)"),
             (_, [0, 0, 0, 1, ..] | [0, 0, 1, ..]) => video("H.264 or H.265"),
-            // AVIF and HEIF begin alike, but are pictures.
+            // AVIF and HEIF begin alike, but are images.
             (_, [_, _, _, _, b'f', b't', b'y', b'p', ..]) if !kind.starts_with("image/") => video("MP4"),
             (_, [b'F', b'L', b'V', 1, ..]) => video("FLV"),
             (_, [0x47, rest @ ..]) if !rest.starts_with(b"IF8") => video("an MPEG transport stream"),
@@ -47,7 +47,7 @@ impl OtherContent {
         }
     }
 
-    /// Returns the sentence: what is sent, not what is `wanted`, and what to do.
+    /// Returns the sentence: the content sent instead of the one that is `wanted`, and the remedy.
     pub fn sentence(&self, wanted: &str) -> String {
         match self {
             Self::Page(what) => format!(
@@ -62,18 +62,18 @@ impl OtherContent {
     }
 }
 
-/// Returns what a camera sends instead of what is `wanted`, and what to do; `None` if that is not known.
+/// Returns the content that the camera sends instead of the one that is `wanted`, with the remedy; `None` if it is unknown.
 pub fn other_content(kind: &str, head: &[u8], wanted: &str) -> Option<String> {
     OtherContent::of(kind, head).map(|other| other.sentence(wanted))
 }
 
-/// Whether bytes begin as HTML or XML.
+/// Whether bytes begin like HTML or XML.
 fn is_page(head: &[u8]) -> bool {
     let head = head.trim_ascii_start();
     matches!(head, [b'<', b'!' | b'?' | b'h' | b'H', ..])
 }
 
-/// Returns the camera's words, if the bytes are such; the border of a part is none.
+/// Returns the camera's text, if the bytes are text; a part's boundary is not.
 fn text(kind: &str, head: &[u8]) -> Option<String> {
     let head = head.trim_ascii_start();
     let is_binary = head.iter().any(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace());

@@ -1,5 +1,5 @@
-//! Computes when the next frame is due. Deadlines of files and patterns are absolute, so that neither rounding nor late wake-ups
-//! add up; those of live streams follow what arrives.
+//! Computes when the next frame is due. Files and patterns have absolute deadlines, so that neither rounding nor late wake-ups
+//! accumulate; live streams follow the arrival of frames.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ impl SourcePacer {
         start_ns.saturating_add((self.tick as f64 * self.interval_ns) as u64)
     }
 
-    /// Moves on to the next frame, which is due an interval later.
+    /// Advances to the next frame, due one interval later.
     pub fn advance(&mut self) {
         self.tick += 1;
     }
 
-    /// Skips the deadlines that have passed, except the latest; returns how many: the frames that a camera would have lost.
+    /// Skips all past deadlines but the latest; returns how many: the frames that a camera would have lost.
     pub fn skip_missed(&mut self, now_ns: u64) -> u64 {
         let due_ns = self.due_ns(now_ns);
         let missed = (now_ns.saturating_sub(due_ns) as f64 / self.interval_ns) as u64;
@@ -35,7 +35,7 @@ impl SourcePacer {
         missed
     }
 
-    /// Starts over if the deadline lies more than `tolerance` back, so that a long pause causes no burst.
+    /// Starts over if the deadline is more than `tolerance` in the past, so that a long pause causes no burst.
     pub fn forgive(&mut self, now_ns: u64, tolerance: Duration) {
         if now_ns.saturating_sub(self.due_ns(now_ns)) > tolerance.as_nanos() as u64 {
             self.start_ns = Some(now_ns);
@@ -44,19 +44,19 @@ impl SourcePacer {
     }
 }
 
-/// How much faster than its rate the backlog of a live stream is given out. The backlog of a stream that comes in segments ends
-/// before the next segment comes, also where the stream's clock is the faster one.
+/// How much faster than its rate to release a live stream's backlog. The backlog of a segmented stream is used up before the next
+/// segment arrives, even if the stream's clock is the faster one.
 const CATCH_UP_SPEED: f64 = 1.1;
 
-/// A backlog that lasts longer is no segment. From then on the speed grows with the time for which it has lasted.
+/// A backlog that lasts longer does not come from segments. From then on the speed grows with the backlog's duration.
 const LONGEST_SEGMENT_NS: f64 = 15e9;
 
-/// The time over which the rate of a live stream is measured, at least.
+/// The shortest time over which to measure the rate of a live stream.
 const RATE_WINDOW_NS: u64 = 10_000_000_000;
 
-/// Spreads the bursts of a live stream: a frame that already waits is due almost an interval after the one before it.
+/// Spreads the bursts of a live stream: a frame that already waits is due almost an interval after the previous one.
 ///
-/// The frames have no timestamps. A frame that is there when its turn comes is backlog; without one, the stream is caught up with.
+/// The frames have no timestamps. A frame that has arrived when its turn comes is backlog; without one, the backlog is used up.
 #[derive(Debug)]
 pub struct BurstPacer {
     stated_interval_ns: f64,
@@ -64,9 +64,9 @@ pub struct BurstPacer {
     interval_ns: f64,
     /// When the next frame has its turn; `None` before the first.
     due_ns: Option<u64>,
-    /// When a frame was last waited for.
+    /// When a frame was last awaited.
     caught_up_ns: u64,
-    /// When the measurement of the rate began, and the frames since. It begins and ends with no backlog left.
+    /// When the measurement of the rate began, and the frames since. It begins and ends without backlog.
     window: Option<(u64, u64)>,
 }
 
@@ -82,7 +82,7 @@ impl BurstPacer {
         self.due_ns.unwrap_or(now_ns)
     }
 
-    /// Moves on to the next frame. `was_there`: whether this one was, when its turn came.
+    /// Advances to the next frame. `was_there`: whether this one had arrived when its turn came.
     pub fn advance(&mut self, was_there: bool, now_ns: u64) {
         let mut began_ns = self.due_ns.unwrap_or(now_ns);
         if !was_there {
@@ -96,12 +96,12 @@ impl BurstPacer {
         }
         let lasting_ns = now_ns.saturating_sub(self.caught_up_ns) as f64;
         let step_ns = self.interval_ns / CATCH_UP_SPEED.max(lasting_ns / LONGEST_SEGMENT_NS);
-        // After a pause of this machine, the turns that have passed do not come at once.
+        // After a pause of this machine, do not release all past turns at once.
         let began_ns = began_ns.max(now_ns.saturating_sub(self.interval_ns as u64));
         self.due_ns = Some(began_ns.saturating_add(step_ns as u64));
     }
 
-    /// Measures the rate up to `now_ns`, when every frame that had come was given out.
+    /// Measures the rate up to `now_ns`, when every frame that had arrived was released.
     fn measure(&mut self, now_ns: u64) {
         let (start_ns, frames) = *self.window.get_or_insert((now_ns, 0));
         let passed_ns = now_ns.saturating_sub(start_ns);

@@ -1,7 +1,7 @@
-//! Draws a moving test picture: a box that moves over colour bars, and the frame's number in black and white cells.
+//! Draws a moving test pattern: a box that moves over colour bars, and the frame's number in black and white cells.
 //!
-//! The picture depends on the sequence number alone. A buffer that holds an earlier picture is only redrawn where the pictures
-//! differ, so that this source costs as little as a camera whose driver fills the buffers, and a benchmark measures the rest.
+//! The image depends on the sequence number alone. A buffer that holds an earlier image is redrawn only where the images differ, so
+//! this source costs as little as a camera whose driver fills the buffers, and a benchmark measures the rest.
 
 mod painter;
 
@@ -20,7 +20,7 @@ use painter::Painter;
 pub struct PatternSource {
     painter: Painter,
     pool: FramePool,
-    /// Which picture each buffer holds, by the buffer's address. The pool's buffers live as long as it does, and only this source
+    /// Which image each buffer holds, by the buffer's address. The pool's buffers live as long as it does, and only this source
     /// writes to them.
     drawn: Vec<(usize, u64)>,
     pacer: SourcePacer,
@@ -31,7 +31,7 @@ pub struct PatternSource {
 }
 
 impl PatternSource {
-    /// Finds out whether [`PatternSource::open`] would fail.
+    /// Checks whether [`PatternSource::open`] would fail.
     pub fn check(config: &PatternConfig) -> Option<SourceFault> {
         painter(config).err().map(|error| SourceFault::new("format", error))
     }

@@ -28,7 +28,7 @@ impl From<SourceError> for ReadError {
     }
 }
 
-/// Fills `buffer` with what `child` writes. `what` is expected, and `origin` names where it comes from, for errors.
+/// Fills `buffer` from the output of `child`. For errors, `what` names the expected data, and `origin` where it comes from.
 pub fn fill(
     child: &mut Child,
     buffer: &mut [u8],
@@ -89,7 +89,7 @@ impl PipeFrames {
         Ok(buffer)
     }
 
-    /// Makes a frame of what [`read`](Self::read) returned.
+    /// Makes a frame of the result of [`read`](Self::read).
     pub fn frame(&self, buffer: Option<PooledBuffer>, sequence: u64, timestamp: Timestamp) -> Next {
         let Some(buffer) = buffer else { return Next::Lost { frames: 1, cause: LossCause::Overload } };
         let (layout, buffer) = (self.layout, buffer.into());

@@ -1,10 +1,10 @@
-//! Remembers pictures that ended visiond, so that a restart does not read them again.
+//! Remembers images that crashed visiond, so that a restart does not read them again.
 //!
-//! A picture that makes a decoder crash, or the kernel kill visiond for its memory, would do so at every start. So the picture is
-//! noted in visiond's state folder before it is read, and the note removed afterwards. A note that is still there when the source
-//! opens names the picture that was being read when visiond ended. It is skipped until its size or its time changes.
+//! An image that crashes a decoder, or makes the kernel kill visiond for its memory, would do so at every start. So visiond writes
+//! a note into its state folder before it reads an image, and removes it afterwards. A note that is still there when the source
+//! opens names the image that was being read at the crash. That image is skipped until its size or time changes.
 //!
-//! A note costs three system calls of some microseconds a picture, and is not synced: a power cut is no fault of a picture.
+//! A note costs three system calls of a few microseconds per image, and is not synced: an image does not cause a power cut.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -15,23 +15,23 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-/// The folder below the state folder.
+/// The folder within the state folder.
 const FOLDER: &str = "pictures";
 
-/// The longest note or list that is read.
+/// The longest note or list to read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A picture, and what changes when it is replaced.
+/// Identifies an image, and changes when the image is replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Picture {
-    /// Any bytes, not text alone.
+    /// Arbitrary bytes, not only text.
     path: OsString,
     bytes: u64,
     modified_ns: u128,
 }
 
 impl Picture {
-    /// Describes the picture at `path`; `None` if it is gone.
+    /// Describes the image at `path`; `None` if it does not exist.
     fn at(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -43,17 +43,16 @@ impl Picture {
     }
 }
 
-/// The pictures of a camera that ended visiond.
+/// The images of one camera that crashed visiond.
 #[derive(Debug, Default)]
 pub struct Quarantine {
     pictures: Vec<Picture>,
-    /// Names the picture that is being read; empty in between. `None` without a state folder.
+    /// Names the image that is being read; empty in between. `None` without a state folder.
     note: Option<File>,
 }
 
 impl Quarantine {
-    /// Reads what is remembered of the camera `name`, and logs each picture that is skipped. Without a state folder nothing is
-    /// remembered.
+    /// Loads the list of the camera `name`, and logs each image that is skipped. Without a state folder nothing is remembered.
     pub fn open(state: Option<&Path>, name: &str) -> Self {
         let Some(state) = state else { return Self::default() };
         let folder = state.join(FOLDER);
@@ -76,7 +75,7 @@ impl Quarantine {
         let note = folder.join(format!("{name}.reading"));
         let note = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(note)?;
         let left = if note.metadata()?.len() <= MAX_BYTES { io::read_to_string(&note)? } else { String::new() };
-        // Anything else than a whole note was cut off by a power cut.
+        // A partial note comes from a power cut.
         pictures.extend(serde_json::from_str::<Picture>(&left));
         pictures.retain(Picture::is_unchanged);
         let temporary = folder.join(format!("{name}.skipped.new"));
@@ -93,17 +92,17 @@ impl Quarantine {
         Ok(Self { pictures, note: Some(note) })
     }
 
-    /// Whether no picture is skipped.
+    /// Whether no image is skipped.
     pub fn is_empty(&self) -> bool {
         self.pictures.is_empty()
     }
 
-    /// Whether the picture at `path` ended visiond, and is still the same.
+    /// Whether the image at `path` crashed visiond and is unchanged.
     pub fn holds(&self, path: &Path) -> bool {
         self.pictures.iter().any(|picture| picture.path == path && picture.is_unchanged())
     }
 
-    /// Notes that the picture at `path` is read now.
+    /// Notes that reading the image at `path` starts now.
     pub fn begin(&self, path: &Path) {
         let Some(note) = &self.note else { return };
         let written = serde_json::to_vec(&Picture::at(path)).map_err(io::Error::from);
@@ -112,9 +111,9 @@ impl Quarantine {
         }
     }
 
-    /// Notes that the picture was read.
+    /// Notes that the image was read.
     pub fn end(&self) {
-        // Only a full disk or a broken one fails here, and `begin` failed before.
+        // Only a full or broken disk fails here, and then `begin` has failed before.
         let _ = self.note.as_ref().map(|note| note.set_len(0));
     }
 }
@@ -146,7 +145,7 @@ mod tests {
         first.end();
         first.begin(&bad);
         drop(first);
-        // Every later start remembers it, whatever else is read.
+        // Every later start remembers it, whichever other images are read.
         for _ in 0..2 {
             let later = open("door");
             assert!(later.holds(&bad) && !later.holds(&good));

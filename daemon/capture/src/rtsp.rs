@@ -1,10 +1,10 @@
 //! Plays a network camera over RTSP.
 //!
-//! Three stages, with a clean edge between them: a session (`session`) connects and gives access units, a queue (`unit_queue`)
-//! keeps few of them, a decoder (`choose_decoder` says which) makes frames. The session outlives the decoder where the stream
+//! There are three stages with narrow interfaces: a session (`session`) connects and yields access units, a queue (`unit_queue`)
+//! holds a few of them, and a decoder (chosen by `choose_decoder`) makes frames. The session outlives the decoder when the stream
 //! changes its parameters, such as its size. When the session ends, the source ends, and the camera's thread opens another.
 //!
-//! A frame's time is that of its capture by the camera's sender reports, if they put it into the second before its arrival, and
+//! A frame's time is its capture time by the camera's sender reports, if that is within the second before its arrival, and
 //! otherwise the arrival of its first packet (`frame_times`).
 
 mod access_unit;
@@ -61,21 +61,21 @@ pub struct RtspSource {
     stream: Arc<Stream>,
     /// `None` before the first key frame, and between two sets of parameters.
     decoder: Option<Box<dyn StreamDecoder>>,
-    /// Made before the stream plays, for its first key frame.
+    /// Created before the stream plays, for its first key frame.
     prepared: Option<VideoDecoder>,
     /// Dropped after the decoder.
     session: RunningSession,
     sequence: u64,
-    /// How many decoders in turn were over, because the parameters changed, before they gave a frame.
+    /// How many decoders in a row ended without a frame because the parameters changed.
     fruitless: u32,
     damage: DamageWatch,
 }
 
-/// Decoders in turn that give no frame before the stream's parameters change again. Each costs two processes.
+/// How many decoders in a row may end without a frame because the parameters changed. Each costs two processes.
 const MOST_FRUITLESS: u32 = 5;
 
 impl RtspSource {
-    /// Finds out whether [`RtspSource::open`] would fail, without starting a program or connecting to a camera.
+    /// Checks whether [`RtspSource::open`] would fail, without starting a program or connecting to a camera.
     pub fn check(config: &RtspConfig) -> Vec<SourceFault> {
         let login = check_login(config.login.as_deref());
         let preview = config.preview_url.as_deref().and_then(|url| check_url("preview_url", url));
@@ -122,7 +122,7 @@ impl RtspSource {
     /// Waits for a key frame and starts a decoder for it.
     fn start_decoder(&mut self, stop: &Stop) -> Result<Box<dyn StreamDecoder>, ReadError> {
         let Stream { config, queue, camera, origin, .. } = self.stream.as_ref();
-        // While units arrive, the session does not time out; it does when the camera is silent.
+        // While units arrive, the session does not time out; when the camera is silent, it does.
         let wait: Duration = config.timeout.max(KEY_FRAME_WAIT);
         let mut deadline = Instant::now() + wait;
         loop {
@@ -137,7 +137,7 @@ impl RtspSource {
                     let decoder =
                         choose_decoder::start(&self.stream, &unit, self.prepared.take(), &mut self.session, stop)?;
                     let described = decoder.describe();
-                    // After a loss or another session, a decoder may begin that is the same.
+                    // After a loss or a reconnection, the next decoder may have the same parameters.
                     if described_cameras::is_news(camera, origin, &described) {
                         log::info!("camera {camera}: {described}");
                     }
@@ -155,7 +155,7 @@ impl RtspSource {
         }
     }
 
-    /// Waits for the next frame; starts a decoder where there is none.
+    /// Waits for the next frame; starts a decoder if there is none.
     fn decode_next(&mut self, stop: &Stop) -> Result<Next, DecoderEnd> {
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
@@ -169,7 +169,7 @@ impl RtspSource {
         decoder.next(&self.session, self.sequence, stop)
     }
 
-    /// Returns `next`, or an error if there was nothing but damage for as long as a frame may take.
+    /// Returns `next`, or an error if everything has been damaged for as long as a frame may take.
     fn watched(&mut self, next: Next) -> Result<Next, SourceError> {
         let Stream { clock, .. } = self.stream.as_ref();
         if !matches!(next, Next::Lost { cause: LossCause::Corrupt, .. }) {
@@ -181,7 +181,7 @@ impl RtspSource {
         Ok(next)
     }
 
-    /// Takes the decoder away, which has ended. Returns what comes of that, or `None` if another one is to be started.
+    /// Removes a decoder that has ended. Returns the result, or `None` if another decoder is to be started.
     fn end_decoder(&mut self, end: DecoderEnd) -> Result<Option<Next>, SourceError> {
         if let Some(decoder) = self.decoder.take() {
             self.fruitless = if decoder.decoded() > 0 { 0 } else { self.fruitless + 1 };

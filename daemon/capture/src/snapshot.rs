@@ -1,7 +1,8 @@
-//! Requests a camera's current picture at intervals over HTTP.
+//! Requests a camera's current image at intervals over HTTP.
 //!
-//! The requests have absolute deadlines, so that the interval does not drift. A camera that takes longer than an interval gets the next
-//! request after its answer, and none for the other deadlines that passed. A frame's time is the arrival of the answer's first byte.
+//! The requests have absolute deadlines, so the interval does not drift. A camera that takes longer than an interval gets the next
+//! request after its response; deadlines that passed meanwhile are skipped. A frame's time is the arrival of the response's first
+//! byte.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,13 +22,13 @@ use super::other_content::{EMPTY, HEAD_BYTES, STREAM, other_content};
 use super::pacer::SourcePacer;
 use super::source::{Next, Source, SourceError, SourceFault};
 
-/// The most bytes of an answer.
+/// The most bytes of a response.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The most JPEGs in the file of one picture.
+/// The most JPEGs in one image file.
 const MOST_JPEGS: u64 = 2;
 
-/// How much older than its answer a picture must be for its date to tell it from the next one: dates have whole seconds.
+/// How much older than its response an image must be for its date to distinguish it from the next one: dates have whole seconds.
 const LEAST_AGE: Duration = Duration::from_secs(2);
 
 pub struct SnapshotSource {
@@ -40,23 +41,23 @@ pub struct SnapshotSource {
     clock: Arc<dyn Clock>,
     /// The URL as errors and the log show it.
     origin: String,
-    /// The picture's file; its memory is reused.
+    /// The image file; its memory is reused.
     file: Vec<u8>,
-    /// The media type of the answer.
+    /// The media type of the response.
     kind: String,
-    /// A header by which the camera says that the picture is still the same.
+    /// The response header that identifies an unchanged image.
     validator: Option<(&'static str, Vec<u8>)>,
     sequence: u64,
-    /// When the camera answered last, on CLOCK_MONOTONIC; `None` before its first picture.
+    /// When the camera last responded, on CLOCK_MONOTONIC; `None` before its first image.
     answered_ns: Option<u64>,
-    /// Whether the last request failed, which was said.
+    /// Whether the last request failed and the failure was reported.
     is_failing: bool,
-    /// Failed requests that are still to be counted.
+    /// Failed requests that are not counted yet.
     lost: u64,
 }
 
 impl SnapshotSource {
-    /// Finds out whether [`SnapshotSource::open`] would fail, without connecting to the camera.
+    /// Checks whether [`SnapshotSource::open`] would fail, without connecting to the camera.
     pub fn check(config: &SnapshotConfig) -> Vec<SourceFault> {
         HttpCamera::from(config).check()
     }
@@ -66,7 +67,7 @@ impl SnapshotSource {
         Ok(Self {
             config: config.clone(),
             client: HttpClient::new(&HttpCamera::from(config), Arc::clone(&clock))?,
-            // Each buffer gets the size of its picture.
+            // Each buffer takes the size of its image.
             pool: buffers.pool(0)?,
             loader: Loader::new(buffers),
             most_bytes: usize::try_from(buffers.max_picture_bytes.min(MOST_BYTES)).unwrap_or(usize::MAX),
@@ -83,7 +84,7 @@ impl SnapshotSource {
         })
     }
 
-    /// Requests the picture into `file`; returns when the answer began, or `None` if the picture is the same as before.
+    /// Requests the image into `file`; returns when the response began, or `None` if the image is unchanged.
     fn request(&mut self, stop: &Stop) -> Result<Option<Timestamp>, Failure> {
         let deadline = Instant::now() + self.config.timeout;
         let headers: Vec<_> = self.validator.iter().map(|(name, value)| (*name, value.as_slice())).collect();
@@ -95,7 +96,7 @@ impl SnapshotSource {
         }
         let (file, most) = (&mut self.file, self.most_bytes);
         file.clear();
-        // Only an answer without a length can be a stream, whatever its type.
+        // Only a response without a length can be a stream, whatever its type.
         let mut pictures = (!answer.has_length()).then(JpegScanner::default);
         loop {
             stop.mark_progress();
@@ -103,12 +104,12 @@ impl SnapshotSource {
                 if let Some(pictures) = &mut pictures {
                     pictures.push(bytes, now);
                 }
-                // One byte more than is allowed shows that there are too many.
+                // One byte more than the limit shows that there are too many.
                 let room = (most + 1).saturating_sub(file.len());
                 file.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             })?;
             let found = pictures.as_ref().map_or(0, JpegScanner::found);
-            // Some pictures have smaller copies of themselves behind them (MPF), which are JPEG too.
+            // Some images are followed by smaller JPEG copies of themselves (MPF).
             if found > MOST_JPEGS {
                 self.client.close();
                 return Err(Failure::Refused(STREAM.to_owned()));
@@ -123,7 +124,7 @@ impl SnapshotSource {
             match progress {
                 Progress::Some => {}
                 Progress::End => break,
-                // Some cameras give a length that is too large.
+                // Some cameras state a length that is too large.
                 Progress::Closed if answer.ends_with_connection() || ends_as_jpeg(file) => break,
                 Progress::Closed => {
                     let reason = "the camera closed the connection in the middle of the picture";
@@ -134,7 +135,7 @@ impl SnapshotSource {
                     Wake::Stopped => return Err(Failure::Stopped),
                     Wake::TimedOut => {
                         self.client.close();
-                        // One picture may also be that of a camera that neither says its length nor ends it.
+                        // A single image may also come from a camera that neither states its length nor ends the response.
                         if found > 1 {
                             return Err(Failure::Refused(STREAM.to_owned()));
                         }
@@ -162,13 +163,13 @@ impl SnapshotSource {
         Ok(Some(answer.began))
     }
 
-    /// Handles a request that failed. The first after a success is said, and the source ends if there are only such for too long.
+    /// Handles a failed request. Reports the first after a success; the source ends if requests fail for too long.
     fn failed(&mut self, failure: Failure) -> Result<Next, SourceError> {
         let is_refused = matches!(failure, Failure::Refused(_));
         let Some(error) = failure.error(|reason| format!("cannot get a picture from {}: {reason}", self.origin)) else {
             return Ok(Next::Stopped);
         };
-        // The next picture must come whole, because it shows that the camera is back.
+        // Request the next image in full, because it shows that the camera is back.
         self.validator = None;
         let silence =
             Duration::from_nanos(self.clock.monotonic_ns().saturating_sub(self.answered_ns.unwrap_or_default()));
@@ -189,11 +190,11 @@ impl SnapshotSource {
         Next::Lost { frames, cause: LossCause::Driver }
     }
 
-    /// Decodes the picture in `file`.
+    /// Decodes the image in `file`.
     fn decode(&mut self, began: Timestamp) -> Result<Next, SourceError> {
         let sequence = self.sequence;
         let Some(buffer) = self.pool.take() else {
-            // The same picture is wanted again.
+            // Request the same image again.
             self.validator = None;
             self.sequence += 1;
             return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
@@ -220,7 +221,7 @@ impl Source for SnapshotSource {
         }
         loop {
             let now_ns = self.clock.monotonic_ns();
-            // Those that passed while the camera answered.
+            // Deadlines that passed while the camera responded.
             self.pacer.skip_missed(now_ns);
             let due_ns = self.pacer.due_ns(now_ns);
             if self.clock.sleep_until(due_ns, stop) {
@@ -244,9 +245,9 @@ impl Source for SnapshotSource {
     }
 }
 
-/// Returns the header that asks for the picture only if it is another one than that of `answer`.
+/// Returns the header that requests the image only if it differs from the one of `answer`.
 fn validator(answer: &Answer) -> Option<(&'static str, Vec<u8>)> {
-    // What a header cannot carry is sent to no camera.
+    // A value that a header cannot hold is not sent.
     let plain = |name| answer.header(name).filter(|value| !value.iter().any(u8::is_ascii_control));
     if let Some(etag) = plain("etag") {
         return Some(("If-None-Match", etag.to_vec()));
@@ -257,12 +258,12 @@ fn validator(answer: &Answer) -> Option<(&'static str, Vec<u8>)> {
     (age >= LEAST_AGE).then(|| ("If-Modified-Since", modified.to_vec()))
 }
 
-/// Whether a file begins and ends as a JPEG. The decoder sees whether it is whole.
+/// Whether a file begins and ends like a JPEG. The decoder checks whether it is complete.
 fn ends_as_jpeg(file: &[u8]) -> bool {
     file.starts_with(b"\xFF\xD8") && file.ends_with(b"\xFF\xD9")
 }
 
-/// Returns the bytes that show what a file is.
+/// Returns the leading bytes that identify a file.
 fn first(file: &[u8]) -> &[u8] {
     file.get(..HEAD_BYTES).unwrap_or(file)
 }

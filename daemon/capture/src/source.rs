@@ -1,4 +1,4 @@
-//! The interface of every source of frames.
+//! The interface that every frame source implements.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use visiond_system::stop::{Stop, Wake};
 /// The result of waiting for a frame.
 #[derive(Debug)]
 pub enum Next {
-    /// A frame.
+    /// The next frame.
     Frame(Frame),
-    /// Frames were lost on the way to visiond: they were damaged, or the driver had no buffer. Call again.
+    /// Frames were lost before they reached visiond: they were damaged, or the driver had no buffer. Call again.
     Lost {
-        /// How many frames.
+        /// The number of lost frames.
         frames: u64,
-        /// The cause.
+        /// Why they were lost.
         cause: LossCause,
     },
-    /// There is nothing to read, and the source waits by itself until there is. Returned at the start and when the reason
-    /// changes. Call again.
+    /// There is nothing to read, and the source keeps waiting until there is. Returned at the start and when the reason changes.
+    /// Call again.
     Waiting {
         /// A sentence: what is missing and what to check.
         reason: Arc<str>,
@@ -33,18 +33,49 @@ pub enum Next {
     Stopped,
 }
 
-/// What a source did on a thread that it shares with others: see [`Source::work`].
+/// The result of a source's work on a shared thread: see [`Source::work`].
 #[derive(Debug)]
 pub enum Worked {
-    /// As [`Source::next`] returns it. Call again.
+    /// The same result as of [`Source::next`]. Call again.
     Next(Next),
-    /// There is nothing to do until the source's socket can be read, or until this time.
+    /// Nothing to do until the source's socket is readable, or until this time.
     Idle(Instant),
-    /// What it does next takes long: call [`Source::next`], on a thread of its own.
+    /// The next step takes long: call [`Source::next`] on a dedicated thread.
     NeedsThread,
 }
 
 /// An open source: one camera, one file, one program.
+///
+/// # Examples
+/// Reads the test pattern to its end:
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use visiond_capture::Buffers;
+/// use visiond_capture::source::Next;
+/// use visiond_config::types::{BufferConfig, PatternConfig, SourceConfig};
+/// use visiond_system::stop::Stop;
+///
+/// let pattern = PatternConfig { width: 320, height: 240, max_frames: Some(3), ..PatternConfig::default() };
+/// let buffers = Buffers::new(&BufferConfig::default(), None)?;
+/// let mut source = visiond_capture::open(&SourceConfig::Pattern(pattern), "pattern", &buffers)?;
+///
+/// let (stop, mut taken, mut lost) = (Stop::new()?, 0, 0);
+/// loop {
+///     match source.next(&stop)? {
+///         Next::Frame(frame) => {
+///             assert_eq!((frame.layout.width(), frame.layout.height()), (320, 240));
+///             taken += 1;
+///         }
+///         Next::Lost { frames, .. } => lost += frames,
+///         Next::Waiting { reason } => eprintln!("{reason}"),
+///         Next::End | Next::Stopped => break,
+///     }
+/// }
+/// // A machine that is too slow for the pattern's frame rate loses frames.
+/// assert_eq!(taken + lost, 3);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Source: Send {
     /// Waits for the next frame. Returns within 100 ms of `stop`.
     ///
@@ -53,13 +84,13 @@ pub trait Source: Send {
     /// The source has failed: the supervisor drops it and opens it again after a back-off.
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError>;
 
-    /// Returns the socket that can be read when there is work, if the work is so little that many sources can share a thread:
-    /// then [`work`](Self::work) does it. `None` while the source needs a thread of its own, which most do always.
+    /// Returns the socket that is readable when there is work, if the work is so light that many sources can share a thread: then
+    /// [`work`](Self::work) does it. `None` while the source needs its own thread, as most sources always do.
     fn shares_thread(&mut self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Does what [`next`](Self::next) does, without waiting. `is_readable` says whether the source's socket can be read.
+    /// Does the work of [`next`](Self::next) without waiting. `is_readable` says whether the source's socket is readable.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -70,48 +101,48 @@ pub trait Source: Send {
     /// Returns one line for the log and `probe`: device, size, format, rate, I/O.
     fn describe(&self) -> String;
 
-    /// Whether an open source without frames is as it should be: a folder that is watched for new pictures.
+    /// Whether an open source may normally yield no frames: a folder that is watched for new images.
     fn may_idle(&self) -> bool {
         false
     }
 
-    /// Returns how frames come out of a driver, as the configuration calls it; `None` for other sources, and without a stream.
+    /// Returns the I/O method as the configuration names it; `None` for sources without a driver, and without a stream.
     fn io(&self) -> Option<&'static str> {
         None
     }
 
-    /// Returns what decodes a stream, as the configuration calls it; `None` for other sources, and before the first frame.
+    /// Returns the decoder as the configuration names it; `None` for other sources, and before the first frame.
     fn decoder(&self) -> Option<&'static str> {
         None
     }
 
-    /// Returns how many bytes of frames were copied so far from a driver's buffer or a decoder's picture into the frame's
-    /// buffer. Bytes that are read from a pipe or decoded straight into the buffer do not count.
+    /// Returns how many bytes of frames were copied so far, from a driver's buffer or a decoder's picture into the frame's buffer.
+    /// Bytes that are read from a pipe or decoded straight into the buffer do not count.
     fn copied_bytes(&self) -> u64 {
         0
     }
 }
 
-/// A source cannot be opened, or has failed.
+/// A source that cannot be opened, or has failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct SourceError {
-    /// A sentence: what visiond tried, what the system said, what to do.
+    /// A sentence: the attempted action, the system's error, the remedy.
     pub message: Arc<str>,
-    /// What can help.
+    /// Which kind of remedy can help.
     pub kind: SourceErrorKind,
 }
 
-/// What can help a source that cannot be opened, or has failed.
+/// Which kind of remedy can help a source that cannot be opened, or has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceErrorKind {
     /// Another attempt may help.
     Transient,
-    /// The camera is away and may be back at any moment: another attempt costs little and must not wait for long.
+    /// The camera is away and may be back at any moment: another attempt costs little and must not be delayed.
     Absent,
-    /// The user must change something: a file is not a video.
+    /// The user must change something, for example because the file is not a video.
     Permanent,
-    /// A new process, because this one has lost its GPU.
+    /// A new process, because this one lost its GPU.
     GpuLost,
     /// A new process, because the unit's device list is older than the driver.
     DeviceListOutdated,
@@ -148,7 +179,7 @@ impl SourceError {
         self.kind == SourceErrorKind::Absent
     }
 
-    /// Returns the status to end with, if only a new process can help.
+    /// Returns the exit status, if only a new process can help.
     pub fn restart(&self) -> Option<Exit> {
         match self.kind {
             SourceErrorKind::Transient | SourceErrorKind::Absent | SourceErrorKind::Permanent => None,
@@ -158,14 +189,14 @@ impl SourceError {
     }
 }
 
-/// Why a source cannot be opened as it is configured.
+/// Why a source cannot be opened with its configuration.
 #[derive(Debug)]
 pub struct SourceFault {
-    /// The key of its `[camera.source]` that is to blame.
+    /// The key of `[camera.source]` with the fault.
     pub key: &'static str,
-    /// The error that opening it has.
+    /// The error that opening the source would return.
     pub error: SourceError,
-    /// Whether the service would fail likewise.
+    /// Whether the service would fail as well.
     pub certainty: Certainty,
 }
 
@@ -179,7 +210,7 @@ impl SourceFault {
 /// Opens a camera's source.
 pub type Open = Box<dyn Opener>;
 
-/// Opens a source, again and again. A closure is enough where there is nothing to remember and no event to wait for.
+/// Opens a source any number of times. A closure suffices if there is no state to keep and no event to wait for.
 pub trait Opener: Send {
     /// Tries to open the source.
     fn open(&mut self) -> Result<Box<dyn Source>, SourceError>;

@@ -1,8 +1,8 @@
 //! The V4L2 source: cameras and capture cards.
 //!
-//! Frames come by the best I/O method that the driver and the GPU accept (see [`io_method`]), most often without a copy: the
-//! buffer that the driver filled goes through the pipeline, and back to the driver once it was read. JPEG is copied,
-//! because another process may write to the driver's buffer, and decoded into the kind of memory that the model reads.
+//! Frames come by the best I/O method that the driver and the GPU accept (see [`io_method`]), mostly without a copy: the buffer
+//! that the driver filled goes through the pipeline, and back to the driver once it was read. JPEG is copied, because another
+//! process may write to the driver's buffer, and decoded into the kind of memory that the model reads.
 //!
 //! While its input has no signal, the camera stays open and waits for one.
 
@@ -57,7 +57,7 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// How often to query the signal: while there is none, and while streaming if the driver sends no events.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long to wait before asking a driver again that reports a frame and has none.
+/// How long to wait before querying a driver again that reported a frame but has none.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The source of `type = "v4l2"`.
@@ -79,7 +79,7 @@ enum StreamState {
         streaming: Box<Streaming>,
         next_look: Moment,
     },
-    /// The signal is missing or has changed; what was reported of that.
+    /// The signal is missing or has changed; with the report about it.
     Waiting {
         reported: Option<NoSignal>,
     },
@@ -99,7 +99,7 @@ impl StreamState {
 }
 
 impl V4l2Source {
-    /// Opens the camera behind `node`, whatever device the configuration names, and starts its stream if there is a signal.
+    /// Opens the camera at `node`, ignoring the configured device, and starts its stream if there is a signal.
     pub fn open_node(
         node: &Path,
         config: &V4l2Config,
@@ -142,7 +142,7 @@ impl V4l2Source {
         let wake = stop.wait_events(node.file.as_fd(), libc::POLLPRI, Some(LOOK));
         match wake.map_err(|error| self.camera.broken(&error))? {
             Wake::Stopped => Ok(Some(Next::Stopped)),
-            // Not asked again at once, because the driver may wake without an event.
+            // Wait before the next query, because the driver may wake without an event.
             Wake::Ready if !self.camera.watch.take_change(node) && stop.sleep(LOOK) => Ok(Some(Next::Stopped)),
             Wake::Ready | Wake::TimedOut => Ok(None),
         }
@@ -160,7 +160,7 @@ impl V4l2Source {
         let mut until = Moment::now() + timeout;
         loop {
             if !streaming.stream.reclaim(STOP_CHECK).map_err(broken)? {
-                // The lane has every buffer, which is not the camera's fault.
+                // The lane holds every buffer, which is not the camera's fault.
                 stop.mark_progress();
                 damage.reset();
                 if stop.is_raised() {
@@ -191,14 +191,14 @@ impl V4l2Source {
             if wake == Wake::Stopped {
                 return Ok(Waited::Stopped);
             }
-            // After the deadline too: a late frame is better than none.
+            // Even after the deadline: a late frame is better than none.
             if watch.take_change(node) {
                 return Ok(Waited::SignalChanged);
             }
             if let Some(filled) = streaming.stream.take().map_err(broken)? {
                 return Ok(Waited::Filled(filled));
             }
-            // Not asked again at once, because the driver may wake without a frame.
+            // Wait before the next attempt, because the driver may wake without a frame.
             if wake == Wake::Ready && stop.sleep(PAUSE) {
                 return Ok(Waited::Stopped);
             }

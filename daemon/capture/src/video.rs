@@ -1,12 +1,12 @@
 //! Reads a video file or stream, which ffmpeg decodes in a child process straight into a unified buffer.
 //!
-//! By default a frame has the pixels that OpenCV's `VideoCapture` gives: ffmpeg's decoder uses arithmetic that is the same on every
-//! machine, honours tags for matrix, range and the place of chroma samples, and treats untagged video as BT.601 limited at any size.
-//! Planes of 4:2:0 come through the pipe and the preprocess converts them as ffmpeg would; other video comes as BGR. With `pixels =
-//! "native"` the file's own planes come and are converted by the formulas.
+//! By default a frame has the pixels that OpenCV's `VideoCapture` returns: ffmpeg's decoder uses arithmetic that is the same on
+//! every machine, honours tags for matrix, range and chroma siting, and treats untagged video as BT.601 limited at any size. 4:2:0
+//! planes pass through the pipe, and preprocessing converts them as ffmpeg would; other video arrives as BGR. With `pixels =
+//! "native"` the file's own planes arrive and are converted by the formulas.
 //!
 //! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace; over
-//! HTTP it may come in bursts, which are spread.
+//! HTTP it may arrive in bursts, which are spread.
 
 use std::error::Error;
 use std::process::ExitStatus;
@@ -31,24 +31,24 @@ use super::pacer::{BurstPacer, SourcePacer};
 use super::pipe::{PipeFrames, ReadError};
 use super::source::{Next, Source, SourceError, SourceFault};
 
-/// The rate of a file that has none.
+/// The rate of a file that states none.
 const USUAL_FPS: f64 = 25.0;
 
 /// A file that is late by more than this continues from now instead of catching up.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
-/// Options of a live stream's decoder. Frame threads hold back a frame each; those within a frame hold back none. The user's
-/// `-threads` changes nothing about that; `-thread_type frame` does.
+/// Options of a live stream's decoder. Frame threads delay output by a frame each; slice threads do not. The user's `-threads` does
+/// not change that; `-thread_type frame` does.
 const LIVE_DECODER: [&str; 2] = ["-thread_type", "slice"];
 
-/// Options of a live stream's demuxer. ffmpeg would look at up to 5 s of the stream and give them out late; ffprobe has found out
-/// what there is to know.
+/// Options of a live stream's demuxer. By itself, ffmpeg would analyse up to 5 s of the stream and output them late; ffprobe has
+/// already found the parameters.
 const LIVE_DEMUXER: [&str; 2] = ["-analyzeduration", "1"];
 
-/// Containers that do not say which streams they have: ffmpeg must look until it has seen the video.
+/// Containers that do not list their streams: ffmpeg must read until it has seen the video.
 const UNDECLARED: [&str; 3] = ["flv", "live_flv", "mpeg"];
 
-/// Options of a live stream's output: one thread, because two hold back a frame.
+/// Options of a live stream's output: one thread, because two delay it by a frame.
 const LIVE_OUTPUT: [&str; 2] = ["-threads", "1"];
 
 pub struct VideoSource {
@@ -67,18 +67,18 @@ pub struct VideoSource {
 struct OpenVideo {
     info: VideoInfo,
     frames: PipeFrames,
-    /// Whether it is a stream on the network without a length, as a camera's.
+    /// Whether it is a network stream without a length, like a camera's.
     is_live: bool,
     /// `None` if the file is read as fast as possible, or is live.
     pacer: Option<SourcePacer>,
-    /// `None` unless it is a live stream that may come in bursts.
+    /// `None` unless it is a live stream that may arrive in bursts.
     burst_pacer: Option<BurstPacer>,
     /// `None` between two rounds, and after the last.
     child: Option<Child>,
 }
 
 impl VideoSource {
-    /// Finds out whether [`VideoSource::open`] would fail, without starting a program or connecting to a camera.
+    /// Checks whether [`VideoSource::open`] would fail, without starting a program or connecting to a camera.
     pub fn check(config: &VideoConfig) -> Vec<SourceFault> {
         let login = check_login(config.login.as_deref());
         let file = ffprobe::check_file(config).err().map(|error| SourceFault {
@@ -104,7 +104,7 @@ impl VideoSource {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let mut config = config.clone();
-        // Read each time, because a file may have a new password when the camera is opened again. The shown URL has no login.
+        // Read each time, because a file may hold a new password when the camera is opened again. The shown URL has no login.
         if let Some(login) = read_login(config.login.as_deref())? {
             config.url = login.into_url(&config.url);
         }
@@ -297,8 +297,8 @@ fn output(config: &VideoConfig) -> FfmpegOutput {
     FfmpegOutput { pixels, color_matrix, color_range }
 }
 
-/// Whether the frames of this live stream may come in bursts: HTTP carries segments (HLS, DASH), and servers send what they have
-/// kept. JPEG and FLV over HTTP come frame by frame; what FLV begins with is old, and better dropped than worked off.
+/// Whether the frames of this live stream may arrive in bursts: HTTP carries segments (HLS, DASH), and servers send a backlog. JPEG
+/// and FLV over HTTP arrive frame by frame; FLV's backlog is old, and better dropped than played.
 fn may_burst(url: &str, info: &VideoInfo) -> bool {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let is_http = ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http));
@@ -311,7 +311,8 @@ fn spawn(config: &VideoConfig, info: &VideoInfo, is_live: bool, label: &str) -> 
 
 fn arguments(config: &VideoConfig, info: &VideoInfo, is_live: bool) -> Vec<String> {
     // `bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine. dav1d, ffmpeg's
-    // decoder of AV1, has frame threads of its own, which only `low_delay` ends. Other decoders would output B-frames in wrong order.
+    // decoder of AV1, has frame threads of its own, which only `low_delay` ends. Other decoders would output B-frames in wrong
+    // order.
     let flags = if is_live && info.codec == "av1" { "bitexact+low_delay" } else { "bitexact" };
     let mut args: Vec<String> =
         ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", flags].map(str::to_owned).into();

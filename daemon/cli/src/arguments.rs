@@ -36,7 +36,7 @@ pub struct Cli {
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = LOG)]
     pub quiet: u8,
 
-    // The help of `run` has another default.
+    // `run` has a different default, so its help differs.
     #[arg(
         long,
         global = true,
@@ -47,7 +47,7 @@ pub struct Cli {
     pub log_level: Option<LevelFilter>,
 }
 
-/// The heading of the options that every command has.
+/// The heading of the options that all commands share.
 const LOG: &str = "Log";
 const LEVELS: &str = "Set the log level: off, error, warn, info, debug or trace";
 
@@ -109,7 +109,7 @@ impl Command {
     }
 }
 
-/// Returns the command line. Below each help text is the table of exit statuses with which the command can end.
+/// Returns the command line. Each help text ends with the table of the command's possible exit statuses.
 pub fn command() -> clap::Command {
     let root = Cli::command();
     let log: Vec<_> = root.get_arguments().filter(|arg| arg.get_help_heading() == Some(LOG)).cloned().collect();
@@ -129,10 +129,10 @@ fn with_table(command: clap::Command, table: &str) -> clap::Command {
     command.after_help(format!("{examples}{table}"))
 }
 
-/// Commands that log nothing; they accept the options all the same.
+/// Commands that log nothing; they accept the log options anyway.
 const NO_LOG: [&str; 6] = ["reload", "trace", "top", "systemd-unit", "completions", "man"];
 
-/// Returns the rows of [`Exit::TABLE`] with which the command can end.
+/// Returns the rows of [`Exit::TABLE`] that the command can exit with.
 fn exit_table(command: &str) -> String {
     use Exit::{Config, Differs, Failure, GpuLost, Input, Model, Output, Success, Usage};
     let others: &[Exit] = match command {
@@ -152,7 +152,7 @@ fn exit_table(command: &str) -> String {
     Exit::TABLE.lines().filter(|row| applies(row)).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the most columns of a help text: without a terminal, clap alone would take 100.
+/// Returns the maximum width of help texts: without a terminal, clap would always use 100 columns.
 fn max_width() -> usize {
     let terminal = io::stdout().is_terminal() || io::stderr().is_terminal() || io::stdin().is_terminal();
     if terminal || env::var_os("COLUMNS").is_some() { 100 } else { 80 }

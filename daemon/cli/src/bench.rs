@@ -2,8 +2,8 @@
 //!
 //! It processes one frame at a time, as a lane does: preprocess, inference, postprocess, message. Frames are decoded
 //! beforehand, so that decoding and disks do not count. For a GPU they are written again each time, as a source does. There
-//! are several frames, so that neither caches nor one favourable picture improve the figures. A TensorRT engine is also
-//! measured alone: nothing can be faster than that.
+//! are several frames, so that neither caches nor one easy picture improve the figures. A TensorRT engine is also measured
+//! alone, as the lower bound of the time.
 
 mod engine;
 mod frames;
@@ -96,7 +96,7 @@ Examples:
   visiond bench --model yolo11n.engine --duration 10s --layers
   nsys profile --trace cuda,nvtx visiond bench --model yolo11n.engine";
 
-/// A kind of memory; `None` chooses the fastest. The alias keeps clap from taking the flag's type for an optional flag.
+/// A kind of memory; `None` chooses the fastest. The alias keeps clap from treating the type as an optional flag.
 type MemoryChoice = Option<MemoryKind>;
 
 /// Measures the stages and prints the report.
@@ -140,7 +140,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let engine = match loaded.engine.tensorrt() {
         Some(engine) => {
             let whole = WholeFrames::measure(&mut detector, &frames, &iterations, &buffers)?;
-            // In TensorRT 8 only one context can use a profile, and the measurement of the engine needs one.
+            // In TensorRT 8 only one context can use a profile, and the engine's measurement needs one.
             drop(detector);
             Some(EngineReport::measure(&loaded, engine, &iterations, args.layers, whole)?)
         }
@@ -179,11 +179,11 @@ type StageTimes = [Duration; STAGES.len()];
 fn stages(times: &[StageTimes]) -> BTreeMap<&'static str, Figures> {
     let took_place = |stage: &usize| times.iter().any(|time| time[*stage] > Duration::ZERO);
     let figures = |stage: usize| (STAGES[stage].0, Figures::of(times.iter().map(|time| time[stage])));
-    // The first two exist only for a GPU.
+    // The first two exist only on a GPU.
     (0..STAGES.len()).filter(|stage| *stage > 1 || took_place(stage)).map(figures).collect()
 }
 
-/// Runs one frame after the other through one detector.
+/// Runs one frame at a time through one detector.
 struct FrameBench {
     detector: visiond_engine::detector::Detector,
     facts: ModelFacts,

@@ -36,7 +36,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     print_report(args.json, &sidecar.to_json(), |_| summary(&built, &output, &sidecar.precision, began))
 }
 
-/// Returns the model card, if there is one. An error in it appears before the long build.
+/// Returns the model card, if there is one. Reads it first, so that an error in it appears before the long build.
 fn card(args: &Args, file: &OnnxFile) -> Result<Option<Card>, ExitError> {
     let found = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
     match found {
@@ -120,7 +120,7 @@ fn profiles(args: &Args) -> Result<Vec<ShapeProfile>, ExitError> {
     Ok(if profile.is_empty() { Vec::new() } else { vec![profile] })
 }
 
-/// Adds shapes of the inputs that the model leaves open, as the card fills them, where none was asked for.
+/// Adds shapes for the inputs whose dimensions the model leaves open, as the card fills them, unless the user gave some.
 fn complete(profiles: &mut Vec<ShapeProfile>, inputs: &[TensorInfo], card: &Card) {
     let asked = match &mut profiles[..] {
         [] => ShapeProfile::new(),

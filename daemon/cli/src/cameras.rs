@@ -34,7 +34,7 @@ const MODEST_RATE: f64 = 30.0;
 /// Minimum frames per second of a size that is preferred over a smaller one.
 const LEAST_RATE: f64 = 15.0;
 
-/// Maximum number of sizes in the line of a format.
+/// Maximum number of sizes to list on a format's line.
 const SIZES_IN_A_LINE: usize = 6;
 
 /// A V4L2 capture device, or a device that cannot be opened or queried.
@@ -42,17 +42,17 @@ const SIZES_IN_A_LINE: usize = 6;
 pub struct Camera {
     /// The device node, such as /dev/video0.
     pub device: PathBuf,
-    /// The other names that the configuration's `device` accepts.
+    /// The other names that the configuration's `device` accepts for it.
     pub names: CameraNames,
-    /// The best name, which stays the same when devices appear in another order.
+    /// The best name: it stays the same when devices appear in a different order.
     pub stable_name: Option<String>,
     /// The driver's name for the device.
     pub name: String,
     /// The driver's own name.
     pub driver: String,
-    /// The bus address where it is plugged in.
+    /// The bus address of its port.
     pub bus: String,
-    /// The V4L2 capture API that it has: single-planar or multi-planar.
+    /// The V4L2 capture API that it supports: single-planar or multi-planar.
     pub api: Option<&'static str>,
     pub formats: Vec<ListedFormat>,
     /// The inputs, such as those of a capture card; empty if the driver has none.
@@ -61,7 +61,7 @@ pub struct Camera {
     pub controls: Vec<Control>,
     /// The mode that visiond would choose with the proposed configuration.
     pub chosen: Option<ChosenMode>,
-    /// Where the bits of its samples are, from a captured frame.
+    /// The position of its samples in 16-bit words, from a captured frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<Samples>,
     /// The proposed configuration as TOML.
@@ -100,7 +100,7 @@ pub struct Io {
 pub struct CameraNames {
     /// Links by vendor, product and serial number.
     pub by_id: Vec<PathBuf>,
-    /// Links by the place where it is plugged in.
+    /// Links by port.
     pub by_path: Vec<PathBuf>,
     /// USB ID such as `046d:0825`, with the serial number if it has one.
     pub usb: Option<String>,
@@ -157,14 +157,14 @@ pub struct ChosenMode {
     pub io: Option<&'static str>,
 }
 
-/// Where samples of 10 or 12 bits, of Bayer or of grey, are in their 16-bit words.
+/// The position of 10- or 12-bit Bayer or grey samples in their 16-bit words.
 #[derive(Debug, Serialize)]
 pub struct Samples {
     /// Bits of a sample.
     pub bits: u32,
-    /// Where captured frames have them; `None` if the frames were too dark.
+    /// Their position in captured frames; `None` if the frames were too dark.
     pub found: Option<SampleAlignment>,
-    /// Where visiond expects them with this driver.
+    /// The position that visiond expects from this driver.
     pub read: SampleAlignment,
     /// Why no frame could be captured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,7 +208,7 @@ impl Camera {
             usb,
             card: identity.map(|identity| identity.card.clone()),
         };
-        // A link by serial number, else one by port.
+        // A link by serial number, otherwise one by port.
         let stable_name = names.by_id.first().or(names.by_path.first()).map(|link| link.display().to_string());
         let mut camera = Self { device: node.to_owned(), stable_name, names, ..Self::default() };
         let opened = match Node::open(node) {
@@ -291,7 +291,7 @@ impl Camera {
     }
 
     /// Returns the proposed configuration without a rate, for a test capture: some drivers keep a rate that was set. NVIDIA's
-    /// has the rate as a control, and `override_enable` with it.
+    /// driver has the rate as a control, together with `override_enable`.
     pub(super) fn config_without_rate(&self) -> V4l2Config {
         V4l2Config { fps: None, ..self.config() }
     }
@@ -337,7 +337,7 @@ impl Camera {
         Some(samples)
     }
 
-    /// Chooses the mode with the same code as `run`, and asks the driver what it would send. The error is a sentence for
+    /// Chooses the mode with the same code as `run`, and queries the format that the driver would send. The error is a sentence for
     /// [`Camera::error`].
     fn choose(&self, node: &Node, modes: IoSupport, buffers: &Buffers) -> Result<ChosenMode, String> {
         let config = sensor_modes::resolved(node, &self.config());
@@ -348,7 +348,7 @@ impl Camera {
         Ok(ChosenMode { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
     }
 
-    /// Returns the lines, each with its label. `whole` lists every size with every rate.
+    /// Returns the lines, each with its label. `whole` lists every size with all of its rates.
     pub fn lines(&self, whole: bool) -> Vec<(&'static str, String)> {
         let device = self.device.display();
         let mut lines = match (&self.error, self.api) {
@@ -369,7 +369,7 @@ impl Camera {
         if !unread.is_empty() {
             lines.push(("", format!("unsupported formats: {}", unread.join(", "))));
         }
-        // The only input of a webcam is of no interest.
+        // Do not list the only input of a webcam.
         if self.inputs.len() > 1 || self.inputs.iter().any(|input| input.signal.is_some()) {
             lines.extend(self.inputs.iter().map(|input| ("", input_text(input))));
         }
@@ -436,7 +436,7 @@ fn unasked(error: &NodeError) -> String {
     }
 }
 
-/// Returns the highest rate of the size up to [`MODEST_RATE`], else its lowest.
+/// Returns the size's highest rate up to [`MODEST_RATE`], otherwise its lowest rate.
 fn modest_rate(size: &ListedSize) -> Option<f64> {
     if size.fps_is_range {
         return size.fps.first().map(|fps| fps.min(MODEST_RATE));

@@ -124,7 +124,7 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
         }
     };
     if let SourceConfig::Rtsp(rtsp) = &mut source {
-        // Pictures are saved from the host's memory, and no model has a GPU here.
+        // Pictures are saved from host memory, and no model uses a GPU here.
         rtsp.decoder = StreamDecoding::Ffmpeg;
     }
     match &mut source {
@@ -172,7 +172,7 @@ fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig)
     }
 }
 
-/// Returns the start of the pictures' file names: the last part of a path, with other characters than letters, digits, `-`
+/// Returns the start of the pictures' file names: the last part of a path, with characters other than letters, digits, `-`
 /// and `_` replaced.
 fn stem(device: &str) -> String {
     let last = device.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -181,7 +181,7 @@ fn stem(device: &str) -> String {
     if stem.is_empty() { "camera".to_owned() } else { stem }
 }
 
-/// The camera and how many frames to take from it.
+/// The camera, and the number of frames to take from it.
 struct CaptureSession<'a> {
     name: &'a str,
     source: &'a SourceConfig,
@@ -202,7 +202,7 @@ impl CaptureSession<'_> {
             let writer = thread.spawn_scoped(scope, write).map_err(thread_error)?;
             let end = self.take(source.as_mut(), |next| queue(&sender, next));
             drop(sender);
-            // Writes what was taken, even if taking more has failed.
+            // Writes the frames taken so far, even if taking more has failed.
             writer.join().unwrap_or_else(|_| Err(ExitError { message: String::new(), exit: Exit::Failure }))?;
             end?.print(self.args.json)
         })
@@ -220,7 +220,7 @@ impl CaptureSession<'_> {
             }
             self.take(source.as_mut(), |_| true).map_err(failed)?;
             drop(source);
-            // After the first cycle, everything that is allocated once exists.
+            // After the first cycle, all one-time allocations have happened.
             if cycle == 1 || cycle == cycles {
                 footprint(cycle)?;
             }

@@ -25,14 +25,14 @@ const PREVIEW: Duration = Duration::from_secs(30);
 ///
 /// First checks the file itself, then, on this machine, what `visiond run` needs before the first frame: models, libraries,
 /// secrets, certificates, programs, files, folders, sockets and addresses. Problems that persist until you fix them are errors.
-/// Problems that the service may not have are warnings: a camera that is not plugged in, a folder that systemd makes, a
+/// Problems that the service may not have are warnings: a camera that is not plugged in, a folder that systemd creates, a
 /// credential that systemd passes, a file that another user may read or write, an address that the running daemon uses.
-/// Changes nothing: creates no file, connects to nothing, starts no program but itself, to try the models. The one exception: loading a TensorRT engine
-/// powers the GPU on, and may write compiled kernels into visiond's cache.
+/// Changes nothing: creates no file, connects to nothing, and starts no program except itself, to try the models. The one
+/// exception: loading a TensorRT engine powers the GPU on, and may write compiled kernels into visiond's cache.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Configuration files [default: /etc/visiond/visiond.toml, else visiond.toml in this folder]
+    /// Configuration files [default: /etc/visiond/visiond.toml, otherwise visiond.toml in this folder]
     #[arg(value_name = "CONFIG")]
     configs: Vec<PathBuf>,
 
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long)]
     file_only: bool,
 
-    /// Print a valid configuration with all defaults filled in and *** for what looks like a secret
+    /// Print a valid configuration with all defaults filled in and *** in place of values that look like secrets
     #[arg(long, conflicts_with = "json")]
     effective: bool,
 
@@ -102,7 +102,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     if args.against_running {
         for one in checked.iter_mut().filter(|one| one.valid) {
             let daemon = DaemonArgs { config: Some(one.file.clone()), url: args.url.clone() };
-            // Any daemon of this user: the file may be a draft that no daemon runs.
+            // Any daemon of this user counts: the file may be a draft that no daemon uses.
             let preview = preview(&Client::find(&daemon, None)?, &one.file)?;
             one.valid = preview.valid;
             one.against_running = Some(preview);
@@ -145,7 +145,7 @@ fn check(path: &Path, whole_machine: bool) -> CheckedFile {
     CheckedFile { file: path.to_owned(), valid, findings, against_running: None, config }
 }
 
-/// Warns of a valid configuration with which `run` has nothing to do, in `run`'s words: the file that the package installs.
+/// Warns about a valid configuration, such as the package's default, that gives `run` nothing to do, in the words of `run`.
 fn warn_of_nothing(config: &Config, report: &mut Diagnostics) {
     if !config.cameras.iter().any(|camera| camera.enabled) {
         report.warning(0..0, ServiceError::NoCamera.to_string());

@@ -1,8 +1,8 @@
 //! HTTP client for the running daemon.
 //!
-//! The address comes from the command line, else from `[http]` of the daemon's configuration, else it is the socket of the daemon
-//! that this user runs, with the named configuration if there is one, else the service's.
-//! The client reads only `[http]`, so that an error elsewhere in the configuration does not keep it from connecting.
+//! The address comes from the command line, otherwise from `[http]` of the daemon's configuration. Without both it is the socket
+//! of the daemon that this user runs (with the named configuration, if there is one), otherwise the service's. The client reads
+//! only `[http]`, so that an error elsewhere in the configuration does not keep it from connecting.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,13 +28,13 @@ use visiond_system::exit::{Exit, ExitError};
 
 use crate::config_path::config_path;
 
-/// The socket of the systemd unit.
+/// The HTTP socket of the systemd unit.
 const SOCKET: &str = "/run/visiond/http.sock";
-/// The environment variable with the token; it wins over the configuration's `token`.
+/// The environment variable with the token; it overrides the configuration's `token`.
 const TOKEN: &str = "VISIOND_TOKEN";
 /// Time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Time limit for an answer to a simple request.
+/// Time limit for the answer to a simple request.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Maximum size of an answer, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
@@ -42,11 +42,11 @@ const MAX_ANSWER: usize = 256 << 20;
 /// Flags that select the daemon to connect to.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct DaemonArgs {
-    /// Read the daemon's address from this configuration [default: /etc/visiond/visiond.toml, else ./visiond.toml]
+    /// Read the daemon's address from this configuration [default: /etc/visiond/visiond.toml, otherwise ./visiond.toml]
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Connect to ADDRESS: http://HOST:PORT or unix:/PATH [default: from CONFIG, else this user's daemon, else the service]
+    /// Connect to ADDRESS: http://HOST:PORT or unix:/PATH [default: from CONFIG, or this user's daemon, or the service]
     #[arg(long, value_name = "ADDRESS", value_parser = DaemonAddress::parse)]
     pub url: Option<DaemonAddress>,
 }
@@ -114,19 +114,19 @@ fn tcp(text: &str) -> Option<DaemonAddress> {
 /// A client for one daemon. Each request opens its own connection, so the daemon may restart between two requests.
 pub struct Client {
     pub address: DaemonAddress,
-    /// The token, else why there is none, if the configuration's cannot be read.
+    /// The token, or why the configuration's token cannot be read.
     token: Result<String, Option<String>>,
     runtime: Runtime,
 }
 
-/// An answer of the daemon.
+/// An HTTP response of the daemon.
 pub type Reply = Response<Bytes>;
 
 impl Client {
     /// Determines the daemon's address and token.
     ///
-    /// By default it is the daemon that this user runs by hand, if that accepts connections and its configuration is `runs`,
-    /// else the service.
+    /// By default it is the daemon that this user runs by hand, if it accepts connections and its configuration is `runs`,
+    /// otherwise the service.
     pub fn find(daemon: &DaemonArgs, runs: Option<&Path>) -> Result<Self, ExitError> {
         let http = HttpTable::of(daemon.config.clone());
         let of_config = || http.listen.into_iter().min_by_key(|address| matches!(address, DaemonAddress::Tcp(..)));
@@ -180,7 +180,7 @@ impl Client {
     /// Returns the reply if its status is a success.
     ///
     /// # Errors
-    /// With the problem that the daemon reports.
+    /// The problem that the daemon reports.
     pub fn success(&self, reply: Reply) -> Result<Reply, ExitError> {
         if reply.status().is_success() {
             return Ok(reply);
@@ -201,7 +201,8 @@ impl Client {
         Err(ExitError::new(Exit::Failure, message))
     }
 
-    /// Sends a request and waits at most `patience` for the whole answer. An HTTP error status is a reply as well, see [`Client::success`].
+    /// Sends a request and waits at most `patience` for the whole answer. An HTTP error status is a reply as well, see
+    /// [`Client::success`].
     pub fn ask(
         &self,
         method: Method,
@@ -297,7 +298,7 @@ struct HttpTable {
 }
 
 impl HttpTable {
-    /// Reads the named configuration, else the first default one that exists; empty if it cannot be read.
+    /// Reads the named configuration, otherwise the first default one that exists; empty if it cannot be read.
     fn of(config: Option<PathBuf>) -> Self {
         let read = |path: PathBuf| Some((fs::read_to_string(&path).ok()?, path));
         let Some((text, path)) = config_path(config).ok().and_then(read) else { return Self::default() };

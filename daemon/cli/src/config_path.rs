@@ -1,13 +1,13 @@
-//! Where a command finds the configuration when the command line names none.
+//! Finds the configuration when the command line names none.
 
 use std::path::PathBuf;
 
 use visiond_system::exit::{Exit, ExitError};
 
-/// The paths that a command tries in this order when the command line names no configuration.
+/// The paths to try, in this order, when the command line names no configuration.
 const DEFAULT_CONFIGS: [&str; 2] = ["/etc/visiond/visiond.toml", "visiond.toml"];
 
-/// Returns the configuration named on the command line, else the first of [`DEFAULT_CONFIGS`] that exists.
+/// Returns the configuration named on the command line, otherwise the first of [`DEFAULT_CONFIGS`] that exists.
 ///
 /// # Errors
 /// With [`Exit::Config`] when none is named and none exists.

@@ -99,7 +99,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let model = ModelConfig { score_threshold, classes, masks, max_batch: 1, ..args.model.config()? };
     let engine = args.trial.of(EngineConfig { backend: args.backend, ..EngineConfig::default() });
     let loaded = model_trial::load(&model, &engine, &Stop::new().map_err(ExitError::system)?)?;
-    // Before the buffers, so that the GPU's kernels are loaded when kinds of memory are compared.
+    // Load the GPU's kernels before the buffers compare kinds of memory.
     let detector = loaded.required_detector()?;
     let buffers = Buffers::new(&args.video.buffers(), loaded.device())
         .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), error))?;
@@ -175,7 +175,7 @@ impl DetectionRun {
         if let Some(pictures) = &mut self.pictures
             && let Err(reason) = pictures.store(file, is_video.then_some(frame.sequence), &view, &message)
         {
-            // Detections continue, but another picture would fail in the same way.
+            // Detection continues without annotated pictures, because the next one would fail in the same way.
             self.pictures = None;
             self.fail(Exit::Output, &format!("{reason}; no more pictures are written"));
         }
@@ -194,7 +194,7 @@ impl DetectionRun {
     }
 }
 
-/// Returns the values of a frame as labels and scores of rows.
+/// Returns the values of a whole frame as labels and scores of rows.
 fn value_rows(message: &Message) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     for (name, attribute) in &message.attributes.0 {
@@ -227,16 +227,16 @@ struct DetectionPrinter {
     name_width: usize,
     label_width: usize,
     header_printed: bool,
-    /// The name of the last column: the angle of a turned box, or the part of the frame that a class covers.
+    /// The name of the last column: the angle of an oriented box, or the part of the frame that a class covers.
     last: &'static str,
-    /// Whether rows and the live line share the terminal, so that the line must be cleared before a row.
+    /// Whether rows and the live line share the terminal, so that the line must be cleared before each row.
     out_is_terminal: bool,
     started: Instant,
     progress: Progress,
     files: usize,
     frames: usize,
     detections: usize,
-    /// Name, start and number of frames of the current file.
+    /// Name, start time and number of frames of the current file.
     current: (String, Instant, u64),
 }
 
@@ -315,7 +315,7 @@ impl DetectionPrinter {
         }
         let name = escape(message.frame.file.as_deref().unwrap_or("-"));
         let frame = message.sequence.to_string();
-        // A picture without detections gets a row as well, so that none seems forgotten; a video frame gets none.
+        // A picture without detections gets a row as well, so that none seems forgotten; a video frame does not.
         if message.is_empty() && !is_video {
             text += &self.row([&name, &frame, "-", "", "", "", "", "", ""]);
         }

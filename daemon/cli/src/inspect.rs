@@ -32,15 +32,16 @@ use proposals::{Answer, Better, Proposals, Rejected};
 /// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
 /// Reading an ONNX file or the header of a TensorRT engine needs no backend, so this also works for models that this machine
-/// cannot run. An ONNX model that it can run runs on test pictures in a process of its own: a card that contradicts the model is an
-/// error (exit status 3), and without a card, heads that contradict it are not proposed. The tensors, profiles and layers of an engine require TensorRT and a GPU that runs it.
+/// cannot run. An ONNX model that can run here runs on test pictures in a separate process: a card that contradicts the model is
+/// an error (exit status 3), and without a card, heads that contradict it are not proposed. The tensors, profiles and layers of
+/// an engine require TensorRT and a GPU that runs it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// Model file
     model: PathBuf,
 
-    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
+    /// Use this model card [default: MODEL with the extension .toml, otherwise the model's own metadata]
     #[arg(short, long)]
     card: Option<PathBuf>,
 
@@ -78,18 +79,18 @@ struct OnnxDescription<'a> {
     external_files: Vec<&'a PathBuf>,
     metadata: &'a BTreeMap<String, String>,
     operators: &'a BTreeMap<String, usize>,
-    /// Why the model cannot run here, if it cannot.
+    /// Why the model cannot run here.
     refused: Option<&'a str>,
     card: &'a CardDescription,
-    /// Whose export it is, if it is a known one without metadata that visiond reads.
+    /// The exporter that wrote it, if it is known and wrote no metadata that visiond reads.
     export: Option<Value>,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
-    /// Heads that fit by their shapes, and contradict the numbers of a run.
+    /// Heads that fit by their shapes, but contradict the numbers of a run.
     rejected: &'a [Rejected],
-    /// A preprocess with which the first head finds something, where it finds nothing with the card's.
+    /// A preprocess with which the first head finds something, if it finds nothing with the card's.
     better: Option<&'a Better>,
-    /// What a classifier answers with the card's preprocess and with others, where the answers differ.
+    /// A classifier's answers with the card's preprocess and with others, if they differ.
     answers: &'a [Answer],
 }
 
@@ -130,7 +131,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let description = description(&file, &card, export.as_ref(), &proposals, why);
     print_report(args.json, &description, |_| text(&file, &card, export.as_ref(), &proposals, why))?;
     card.outcome()?;
-    // With the status of `check`, `detect` and `run`.
+    // Exit with the status of `check`, `detect` and `run`.
     refused.map_or(Ok(Exit::Success), |(exit, error)| Err(ExitError::new(exit, error)))
 }
 
@@ -143,14 +144,14 @@ fn guesses(file: &OnnxFile) -> Vec<HeadGuess> {
     heads::guess_heads(facts(file))
 }
 
-/// Runs the model once, as `visiond run` does before its start: only its numbers show whether the card is right about them.
+/// Runs the model once, as `visiond run` does before it starts: only the numbers show whether the card fits them.
 fn try_model(args: &Args) -> Result<(), (Exit, String)> {
     let model = ModelConfig { path: args.model.clone(), card: args.card.clone(), ..ModelConfig::default() };
     let stop = Stop::new().map_err(|error| (Exit::Failure, error.to_string()))?;
     let tried = model_trial::try_model(&model, &args.trial.of(EngineConfig::default()), &stop);
     tried.map(drop).map_err(|error| {
         let exit = error.exit();
-        // The model has no name here but its path, which the error has.
+        // The model has no name here except its path, which the error already shows.
         let text = match error {
             ServiceError::Model { error, .. } => error.to_string(),
             other => other.to_string(),

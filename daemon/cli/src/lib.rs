@@ -1,4 +1,4 @@
-//! The commands of visiond: one file a command, and what several of them share.
+//! The commands of visiond: one file for each command, and their common parts.
 
 mod arguments;
 mod bench;
@@ -63,12 +63,12 @@ pub unsafe fn main() -> ExitCode {
                 print_usage_error(&error.render().to_string());
                 return Exit::Usage.into();
             }
-            // Help and versions, with colours. A closed pipe does not matter here.
+            // Help and versions, with colours. A closed pipe is not an error here.
             let _ = error.print();
             return Exit::Success.into();
         }
     };
-    // A program reads the output, and perhaps standard error with it.
+    // A program reads the output, and perhaps standard error as well.
     let errors_alone = cli.command.as_ref().is_some_and(Command::prints_json) && !logging::has_terminal();
     let level = if errors_alone { LevelFilter::Error } else { LevelFilter::Warn };
     logging::start(level, Verbosity { level: cli.log_level, steps: cli.verbose.min(9) as i8 - cli.quiet.min(9) as i8 });

@@ -9,11 +9,11 @@ use crate::value_parsers::{load_timeout, size};
 /// Flags that limit the process that tries an .onnx model.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LoadLimits {
-    /// Let the trial of an .onnx model use SIZE of memory, and six times the model's size [default: 512MiB]
+    /// Limit the memory of an .onnx model's trial to SIZE plus six times the model's size [default: 512MiB]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Trial of the model")]
     load_memory: Option<u64>,
 
-    /// Let the trial of an .onnx model take TIME, from 1s to 1h [default: 1min]
+    /// Limit the trial of an .onnx model to TIME, from 1s to 1h [default: 1min]
     #[arg(long, value_name = "TIME", value_parser = load_timeout, help_heading = "Trial of the model")]
     load_timeout: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! `visiond man`: the manual pages, generated from the command line's and the configuration's declarations.
+//! `visiond man`: the manual pages, generated from the declarations of the command line and the configuration.
 
 mod config_page;
 
@@ -77,7 +77,7 @@ fn title(command: &clap::Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-/// Returns a command's page. It refers to `others` of section 1 and to the configuration's page at its end.
+/// Returns a command's page. At its end it refers to `others` in section 1 and to the configuration's page.
 fn page_of(command: &clap::Command, date: &str, others: &[String]) -> io::Result<String> {
     let man = Man::new(command.clone()).date(date).source(SOURCE).manual(MANUAL);
     let mut out = Vec::new();

@@ -22,10 +22,10 @@ use crate::next_frame::next_frame;
 use crate::output::thread_error;
 use crate::value_parsers::size;
 
-/// Number of first bytes that identify a picture.
+/// Number of leading bytes that identify a picture.
 const HEAD_BYTES: u64 = 64;
 
-/// How many names of a temporary folder are tried.
+/// How many names to try for a temporary folder.
 const MAX_ATTEMPTS: usize = 100;
 
 /// Flags that select frames of videos.
@@ -39,11 +39,11 @@ pub struct VideoArgs {
     #[arg(long, value_name = "N")]
     max_frames: Option<u64>,
 
-    /// Let reading a picture or video, and ffmpeg, use SIZE of memory each
+    /// Limit the memory for reading a picture or video, and that of ffmpeg, to SIZE each
     #[arg(long, value_name = "SIZE", default_value = INPUT_MEMORY, value_parser = size)]
     input_memory: u64,
 
-    /// Do not confine ffmpeg, which then reads, writes and uses what visiond may: for an ffmpeg that requires more
+    /// Run ffmpeg without the sandbox, with all of visiond's permissions: for an ffmpeg that requires more
     #[arg(long)]
     unconfined: bool,
 }
@@ -52,7 +52,7 @@ pub struct VideoArgs {
 const INPUT_MEMORY: &str = "384MiB";
 
 impl VideoArgs {
-    /// Returns the limits of frames.
+    /// Returns the limits on frames.
     pub fn buffers(&self) -> BufferConfig {
         BufferConfig { max_picture_bytes: self.input_memory, ..BufferConfig::default() }
     }
@@ -102,7 +102,7 @@ pub fn decode<T>(
     })
 }
 
-/// Decodes files until all are done or the receiver is dropped, which its functions return as `None`.
+/// Decodes files until all are done or the receiver is dropped; the functions of the receiver then return `None`.
 struct MediaDecoder<'a> {
     video: &'a VideoArgs,
     buffers: &'a Buffers,
@@ -140,7 +140,7 @@ impl MediaDecoder<'_> {
     fn read_video(&self, file: usize, path: &Path) -> Option<Result<(), SourceError>> {
         let VideoArgs { every, max_frames, input_memory, unconfined } = *self.video;
         let name: Arc<str> = shown(path).into();
-        // ffmpeg gets its input as text, so a file whose name is not text needs another one.
+        // ffmpeg gets its input as UTF-8, so a file with another name needs an alias.
         let link = match path.to_str() {
             Some(_) => None,
             None => match NamedLink::to(path) {
@@ -170,7 +170,7 @@ impl MediaDecoder<'_> {
             Err(error) => return Some(Err(with_name(error))),
         };
         let lost = |_, cause| {
-            // If nobody receives, the next frame's send notices.
+            // If the receiver is gone, sending the next frame shows it.
             if cause == LossCause::Corrupt {
                 let _ = self.send(MediaItem::Damaged);
             }
@@ -195,7 +195,7 @@ impl MediaDecoder<'_> {
     }
 }
 
-/// A link to a file in a folder of its own, under a name that is text. Dropping it removes both.
+/// A link to a file in its own folder, under a UTF-8 name. Dropping it removes both.
 struct NamedLink {
     url: String,
     folder: PathBuf,
@@ -212,8 +212,8 @@ impl NamedLink {
     }
 }
 
-/// Creates a folder for this user alone, of which `number` gives the name. Takes another one if anything is there, such as what an
-/// earlier process left.
+/// Creates a folder that only this user can access; `number` determines its name. Uses another name if the path exists, for
+/// example from an earlier process.
 fn new_folder(parent: &Path, mut number: impl FnMut() -> u64) -> io::Result<PathBuf> {
     let mut attempts = 0;
     loop {
@@ -225,7 +225,7 @@ fn new_folder(parent: &Path, mut number: impl FnMut() -> u64) -> io::Result<Path
     }
 }
 
-/// A number that differs with each call and between processes.
+/// A number that differs between calls and between processes.
 fn clock_number() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (since.as_nanos() as u64).rotate_left(32) ^ u64::from(std::process::id())
@@ -233,18 +233,18 @@ fn clock_number() -> u64 {
 
 impl Drop for NamedLink {
     fn drop(&mut self) {
-        // A folder that stays in the temporary folder does no harm.
+        // A leftover temporary folder does no harm.
         let _ = (fs::remove_file(&self.url), fs::remove_dir(&self.folder));
     }
 }
 
-/// The name of a file in messages and tables: of a URL without its secrets.
+/// The name of a file in messages and tables; a URL without its secrets.
 pub fn shown(path: &Path) -> String {
     let name = path.to_string_lossy();
     if name.contains("://") { redact_line(&name) } else { name.into_owned() }
 }
 
-/// Returns whether the file is a picture from its first bytes, or the picture decoder has the better error for it: missing,
+/// Returns whether the file is a picture by its first bytes, or the picture decoder has the better error for it: missing,
 /// empty, a folder, a device or a pipe.
 fn is_image(path: &Path) -> bool {
     if !path.is_file() {

@@ -8,7 +8,7 @@ use visiond_system::stop::Stop;
 /// end the wait with an error.
 ///
 /// # Errors
-/// The source fails, or waits until it has something to read: the daemon would wait too, a command does not.
+/// The source fails, or has nothing to read yet: the daemon would wait, a command does not.
 pub fn next_frame(
     source: &mut dyn Source,
     stop: &Stop,
@@ -32,7 +32,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives what it holds, last first.
+    /// Yields its items, last first.
     struct Listed(Vec<Next>);
 
     impl Source for Listed {

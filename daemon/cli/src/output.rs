@@ -19,20 +19,20 @@ pub fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "{program}{}", escape_lines(&redact_urls(message)));
 }
 
-/// Writes `message` to standard error as [`complain`] does if it is no error, but progress or a summary: `-q` silences it, and so
-/// does `--json`, unless a person watches the terminal.
+/// Writes `message` to standard error as [`complain`] does, but for progress and summaries: `-q` silences it, and so does
+/// `--json`, unless standard error is a terminal.
 pub fn note(message: &str) {
     if has_terminal() || log::max_level() >= LevelFilter::Warn {
         complain(message);
     }
 }
 
-/// Writes clap's text about a wrong command line, which repeats arguments, to standard error.
+/// Writes clap's text about an invalid command line, which repeats arguments, to standard error.
 pub fn print_usage_error(text: &str) {
     let _ = write!(io::stderr(), "{}", escape_lines(&redact_urls(text)));
 }
 
-/// Writes `text` to standard output and flushes it. Names in it may come from strangers: escapes what a terminal would act on.
+/// Writes `text` to standard output and flushes it. Names in it may be hostile: escapes terminal control sequences.
 pub fn print(text: &str) -> Result<(), ExitError> {
     print_bytes(escape_lines(text).as_bytes())
 }
@@ -55,7 +55,7 @@ pub fn to_json(value: &impl serde::Serialize, indented: bool) -> Result<String, 
         .map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))
 }
 
-/// Escapes what a terminal would act on in JSON, which means the same then. serde_json leaves C1 codes and marks of direction.
+/// Escapes terminal control characters in JSON, which keeps its meaning. serde_json leaves C1 codes and bidirectional marks.
 pub fn escape_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -65,12 +65,12 @@ pub fn escape_json(json: &str) -> String {
     out
 }
 
-/// Formats a line of a report: what it is about, and the text.
+/// Formats a line of a report: its label and the text.
 pub fn labelled(head: &str, text: &str) -> String {
     format!("{head:12} {}\n", escape(text))
 }
 
-/// Writes `report` to standard output as JSON if `json`, else as the text that `text` makes of it.
+/// Writes `report` to standard output as JSON if `json`, otherwise as the text that `text` makes of it.
 pub fn print_report<T: serde::Serialize>(
     json: bool,
     report: &T,
@@ -90,13 +90,13 @@ pub fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), ExitError>
         .map_err(|error| ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))
 }
 
-/// Creates the folder at `path` and those above it where they do not exist.
+/// Creates the folder at `path` and its parents if they do not exist.
 pub fn create_folder(path: &Path) -> Result<(), ExitError> {
     let message = |error| format!("cannot create {}: {}", path.display(), explain(&error));
     fs::create_dir_all(path).map_err(|error| ExitError::new(Exit::Output, message(error)))
 }
 
-/// Returns the error of a thread that the system cannot start.
+/// Returns the error for a thread that the system cannot start.
 pub fn thread_error(error: io::Error) -> ExitError {
     ExitError::new(Exit::Failure, format!("cannot start a thread: {error}"))
 }

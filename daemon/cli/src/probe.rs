@@ -41,8 +41,8 @@ pub struct Args {
     #[command(flatten)]
     network: network::NetworkArgs,
 
-    /// Search the local networks for ONVIF cameras: asks by multicast, then each camera that answers for its streams, without a
-    /// password
+    /// Search the local networks for ONVIF cameras: asks by multicast, then queries the streams of each camera that answers,
+    /// without a password
     #[arg(long, conflicts_with_all = ["camera", "network"])]
     discover: bool,
 
@@ -67,7 +67,7 @@ Examples:
 
 Exit status: 0; with --camera, --rtsp or --http 5 if that camera cannot be used, with --discover 5 without a network.";
 
-/// The report, which is printed as JSON or as text.
+/// The report, printed as JSON or text.
 #[derive(Debug, Serialize)]
 struct ProbeReport {
     version: &'static str,
@@ -75,7 +75,7 @@ struct ProbeReport {
     engines: Vec<EngineFacts>,
     gpu: Gpus,
     programs: Vec<ExternalProgram>,
-    /// What confines ffmpeg.
+    /// The sandbox that confines ffmpeg.
     confinement: confinement::Available,
     systemd: bool,
     cameras: Vec<Camera>,
@@ -108,7 +108,7 @@ pub(super) struct EngineFacts {
 struct ExternalProgram {
     name: &'static str,
     path: Option<PathBuf>,
-    /// The first line that it prints about its version.
+    /// The first line of its version output.
     version: Option<String>,
     /// How to install it if it is missing.
     remedy: Option<&'static str>,
@@ -149,7 +149,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let root = board::root();
     let mut engines = engines();
     let gpu = Gpus::find(&root);
-    // Loading the plugins runs TensorRT's code, so do it only with an open GPU.
+    // Loading the plugins runs TensorRT's code, so do it only if a GPU is open.
     if gpu.available
         && let Some(found) = engines.iter_mut().find(|engine| engine.name == TENSORRT)
         && let Ok(library) = tensorrt::Library::get(None)
@@ -328,7 +328,7 @@ Without a V4L2 camera:
 
 Configuration that runs without a camera (`visiond run FILE`):";
 
-/// Returns a whole configuration with the test pattern as its camera.
+/// Returns a complete configuration with the test pattern as its camera.
 fn configuration_without_camera(model: Option<&Path>) -> String {
     let (path, comment) = match model {
         // A path in a configuration is relative to that file's folder.

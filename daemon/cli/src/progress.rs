@@ -1,4 +1,4 @@
-//! Progress of a long command: a live line on a terminal, otherwise a line now and then.
+//! Progress of a long command: a live line on a terminal, otherwise an occasional line.
 
 use std::time::{Duration, Instant};
 

@@ -43,7 +43,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         is_its_own(&client, named)?;
     }
     let reply = client.ask(Method::POST, "/api/v1/reload", None, PATIENCE)?;
-    // Status 409 carries the outcome of a rejected reload.
+    // Status 409 carries the result of a rejected reload.
     let reply = if reply.status() == StatusCode::CONFLICT { reply } else { client.success(reply)? };
     let outcome: ReloadOutcome = client.json(&reply)?;
     if args.json {
@@ -59,7 +59,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     Err(ExitError::new(exit, format!("configuration rejected; the running one stays in force:\n{why}")))
 }
 
-/// Fails if `named` is not the daemon's own configuration, because a reload reads only that one.
+/// Fails if `named` is not the daemon's own configuration, because a reload reads only that file.
 fn is_its_own(client: &Client, named: &Path) -> Result<(), ExitError> {
     let config = client.config()?;
     if is_same(&config, named) {

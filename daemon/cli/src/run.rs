@@ -2,7 +2,7 @@
 //!
 //! First it loads the configuration and the models and opens the sinks, so that errors appear before anything runs. Then the
 //! main thread waits for a signal, for the end of the pipeline or for the next status report. The first SIGTERM or SIGINT
-//! ends the daemon in order within two seconds, a second one at once. SIGHUP reloads the configuration, see
+//! shuts the daemon down cleanly within two seconds, a second one ends it at once. SIGHUP reloads the configuration, see
 //! [`service`](visiond_service). Rust's runtime ignores SIGPIPE.
 
 mod main_loop;
@@ -30,22 +30,22 @@ use crate::output::{to_json, write_file};
 use crate::value_parsers::duration;
 use main_loop::{End, MainLoop};
 
-/// Time from a signal to the end of the process, for writing out what is queued.
+/// Time limit from a signal to the end of the process, for flushing the queues.
 const END: Duration = Duration::from_millis(1_500);
-/// How much longer a reload may take to log what the sinks that it removed have lost.
+/// Extra time for a reload to log the losses of the sinks that it removed.
 const RELOAD_PATIENCE: Duration = Duration::from_millis(200);
-/// The same without a signal: the cameras have ended, or a limit is reached.
+/// Time limit without a signal: the cameras have ended, or a limit is reached.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// Run the daemon: detect objects in camera frames and publish them, until SIGTERM or SIGINT
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Configuration file [default: /etc/visiond/visiond.toml, else visiond.toml in this folder]
+    /// Configuration file [default: /etc/visiond/visiond.toml, otherwise visiond.toml in this folder]
     config: Option<PathBuf>,
 
     /// Exit after N messages [default: no limit]
-    // The alias is the name of the version before, which the next one forgets.
+    // The alias is the name in the previous version; remove it in the next one.
     #[arg(long, alias = "max-frames", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_messages: Option<u64>,
 
@@ -88,7 +88,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     outcome.failure.map_or(Ok(Exit::Success), Err)
 }
 
-/// The result of a run that has started.
+/// The result of a completed run.
 struct RunOutcome {
     summary: Summary,
     failure: Option<ExitError>,
@@ -173,7 +173,7 @@ fn serve(
     Ok(RunOutcome { summary, failure })
 }
 
-/// Runs `end_all`, and shortens it if a signal arrives meanwhile; returns its result, and the deadline that the signal has set.
+/// Runs `end_all`, and shortens it if a signal arrives meanwhile; returns its result, and the deadline that the signal set.
 fn hastened_by_signal<T>(
     signals: &Signals,
     service: &Service,
@@ -196,7 +196,7 @@ fn hastened_by_signal<T>(
         let watch = watch.map_err(ExitError::system)?;
         let result = end_all();
         ended.raise();
-        // The panic hook has logged a panic.
+        // The panic hook has logged the panic.
         Ok((result, watch.join().ok().flatten()))
     })
 }

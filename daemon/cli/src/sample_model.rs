@@ -1,4 +1,4 @@
-//! The model that a command runs: the one that the command line names, else the sample model.
+//! The model that a command runs: the one on the command line, otherwise the sample model.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct ModelArgs {
     #[arg(short, long)]
     model: Option<PathBuf>,
 
-    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
+    /// Use this model card [default: MODEL with the extension .toml, otherwise the model's own metadata]
     #[arg(short, long)]
     card: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
-//! `visiond selftest`: tests everything on this board that visiond needs, prints a table and writes a file to send.
+//! `visiond selftest`: tests everything that visiond needs on this board, prints a table and writes a report file to send.
 //!
-//! Everything that calls NVIDIA's libraries may crash or hang, so it runs in a child process. A crash is a row of the table
+//! Everything that calls NVIDIA's libraries may crash or hang, so it runs in a child process. A crash becomes a row of the table
 //! like any other failure.
 
 mod archive;
@@ -78,10 +78,10 @@ pub struct Args {
     compile_kernels: bool,
 }
 
-/// Time limit for all areas but heat, including their run in the sandbox. Tests without time left are skipped. Together with
-/// the minute under load and [`HEAT_TIME`] this is less than five minutes.
+/// Time limit for all areas but heat, including their repetition in the sandbox. Tests without time left are skipped. Together
+/// with the minute under load and [`HEAT_TIME`] this is less than five minutes.
 const TIME: Duration = Duration::from_secs(220);
-/// Time limit for an area in a child process, after which it counts as hanging.
+/// Time limit for an area in a child process, after which it counts as hung.
 const AREA_TIME: Duration = Duration::from_secs(90);
 /// Time limit for heat beyond its time under load.
 const HEAT_TIME: Duration = Duration::from_secs(15);
@@ -90,7 +90,7 @@ const HEAT_TIME: Duration = Duration::from_secs(15);
 const WHOLE: &str = "the test itself";
 const FINISHES: &str = "the test finishes";
 
-/// The areas in the order that disturbs later ones least.
+/// The areas, in the order that disturbs later ones least.
 const ORDER: [Area; 9] = {
     use Area::{Argus, Board, Cameras, Cuda, Heat, Memory, Nodes, Sandbox, Tensorrt};
     [Board, Cuda, Nodes, Memory, Tensorrt, Cameras, Argus, Sandbox, Heat]
@@ -117,7 +117,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         return Ok(exit(&report));
     }
     if let Some(path) = &args.report {
-        // Before minutes of tests, so that a path that cannot be written is an early error.
+        // Check the path before minutes of tests, so that an unwritable one is an early error.
         archive::make(path)?;
     }
     let mut report = test(&args);
@@ -153,7 +153,7 @@ fn exit(report: &Report) -> Exit {
     if report.counts()[1] == 0 { Exit::Success } else { Exit::Failure }
 }
 
-/// Prints the table, or JSON of the redacted report.
+/// Prints the redacted report as a table or JSON.
 fn show(report: &Report, redacted: &Report, json: bool) -> Result<(), ExitError> {
     if json { print_json(redacted) } else { print(&report.table()) }
 }
@@ -164,7 +164,7 @@ fn test(args: &Args) -> Report {
     let end = began + args.inner.unwrap_or(TIME);
     let mut only = args.only.clone();
     if only.contains(&Area::Sandbox) && !only.iter().any(|area| sandbox::AREAS.contains(area)) {
-        // The sandbox repeats the other areas, so it needs them.
+        // The sandbox repeats the other areas, so it needs their results.
         only.extend(sandbox::AREAS);
     }
     let wanted = |area: &Area| only.is_empty() || only.contains(area);

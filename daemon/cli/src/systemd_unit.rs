@@ -1,4 +1,4 @@
-//! `visiond systemd-unit`: the service's unit, the one that the packages install, for another program or configuration.
+//! `visiond systemd-unit`: prints the packages' service unit, adapted to another program or configuration.
 
 use std::path::{Path, PathBuf};
 use std::{env, path};

@@ -9,12 +9,12 @@ use visiond_system::logging::escape;
 pub struct TextTable {
     /// The name of each column, and whether it holds numbers, which are right-aligned.
     pub head: Vec<(&'static str, bool)>,
-    /// The rows, each with a cell for each column.
+    /// The rows, with one cell for each column.
     pub rows: Vec<Vec<String>>,
 }
 
 impl TextTable {
-    /// Makes a table without rows. The name of a column of numbers starts with `>`.
+    /// Creates an empty table. A `>` at the start of a column's name marks a column of numbers.
     pub fn new(names: &[&'static str]) -> Self {
         let head = names.iter().map(|name| name.strip_prefix('>').map_or((*name, false), |name| (name, true)));
         Self { head: head.collect(), rows: Vec::new() }

@@ -92,7 +92,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     screen.take(Ok((first, Tail::default())));
     // `show` sets the size.
     let options = TerminalOptions { viewport: Viewport::Fixed(Rect::ZERO) };
-    // Dropping the terminal restores the user's screen, also after a panic.
+    // Dropping the terminal restores the user's screen, even after a panic.
     let drawn = io::stdout().into_raw_mode().and_then(IntoAlternateScreen::into_alternate_screen);
     drawn
         .and_then(|stdout| Terminal::with_options(TermionBackend::new(stdout), options))
@@ -115,7 +115,7 @@ fn undrawable(error: io::Error) -> ExitError {
     ExitError::new(Exit::Output, message)
 }
 
-/// Polls the daemon on another thread, so that keys work while it does not answer. The error is a sentence for the screen.
+/// Polls the daemon on a separate thread, so that keys work while it does not answer. The error is a sentence for the screen.
 fn poll(client: Client, interval: Duration) -> io::Result<Receiver<Result<StatusAnswer, String>>> {
     let (sender, answers) = channel();
     let mut last = 0;
@@ -133,7 +133,7 @@ fn poll(client: Client, interval: Duration) -> io::Result<Receiver<Result<Status
     Ok(answers)
 }
 
-/// Reads keys on another thread. It ends with the process, because nothing interrupts a read from a terminal.
+/// Reads keys on a separate thread. It ends with the process, because nothing interrupts a read from a terminal.
 fn read_keys() -> io::Result<Receiver<Key>> {
     let (sender, keys) = channel();
     let read = move || io::stdin().keys().map_while(Result::ok).all(|key| sender.send(key).is_ok());

@@ -10,7 +10,7 @@ use visiond_telemetry::trace::MOST_SECONDS;
 use crate::client::{Client, DaemonArgs};
 use crate::output::{print, print_bytes, write_file};
 
-/// Time limit for the daemon to write the trace after it has recorded.
+/// Time limit for the daemon to write the trace after recording.
 const WRITING: Duration = Duration::from_secs(15);
 
 /// Record the path of every frame through the running daemon, for Perfetto or chrome://tracing

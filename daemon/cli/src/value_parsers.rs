@@ -18,7 +18,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "expected a time with a unit, such as 10s or 5min".to_owned())
 }
 
-/// Parses how long the trial of a model may take, as `load_timeout` in the configuration has it.
+/// Parses the time limit of a model's trial, as `load_timeout` in the configuration.
 pub fn load_timeout(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).ok().filter(|time| LOAD_TIMEOUT.contains(time));
     let [least, most] = [LOAD_TIMEOUT.start(), LOAD_TIMEOUT.end()].map(|limit| format_duration(*limit));

@@ -1,8 +1,8 @@
-//! `visiond verify`: compares two builds of a model on the same pictures, or a model with what another program detected.
+//! `visiond verify`: compares two builds of a model on the same pictures, or a model with another program's detections.
 //!
-//! Two builds run on the same pictures, one after the other, with the CPU's preprocess. The command accumulates the differences
-//! of their raw outputs and detections. A reference is a file of detections, with which those of the model are compared. The
-//! exit status says whether the differences are within the limits.
+//! Two builds run on the same pictures in turn, with the CPU's preprocess. The command accumulates the differences of their raw
+//! outputs and detections. A reference is a file of detections to compare the model's with. The exit status says whether the
+//! differences are within the limits.
 
 mod comparison;
 mod reference;
@@ -29,22 +29,22 @@ use report::{AgreementLimits, ComparisonReport, ReferenceReport};
 /// Minimum score of compared detections, because lower scores are noise.
 const LEAST_SCORE: f64 = 0.01;
 
-/// Limits of score differences: between two builds, and between a model and a reference.
+/// Limits on score differences: between two builds, and between a model and a reference.
 const SCORE_DIFFERENCES: [f64; 2] = [0.02, 0.01];
 
-/// The least cosine of the embeddings of two builds, without `--min-cosine`.
+/// The minimum cosine similarity of two builds' embeddings, without `--min-cosine`.
 const EMBEDDING_COSINE: f64 = 0.99;
 
-/// Limits of nearly equal detections, whose share the report of a reference has, too.
+/// Stricter limits: a reference's report also has the share of detections within them.
 const NEARLY_EQUAL: [f64; 2] = [0.99, 0.005];
 
-/// Compare two builds of a model, or a model with detections of another program
+/// Compare two builds of a model, or a model with another program's detections
 ///
-/// With two models, each may be an ONNX file or a TensorRT engine. Compare an engine with its ONNX file to see the accuracy that
-/// FP16 or INT8 cost.
+/// With two models, each may be an ONNX file or a TensorRT engine. Compare an engine with its ONNX file to see the accuracy
+/// lost to FP16 or INT8.
 ///
-/// With --reference, compare what the model detects in pictures with what another program, such as the training framework,
-/// detected in them.
+/// With --reference, compare the model's detections in pictures with those of another program, such as the training
+/// framework.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, override_usage = USAGE)]
 pub struct Args {
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["video", "backend_b"])]
     reference: Option<PathBuf>,
 
-    /// Read the category ids of COCO results like this
+    /// Interpret the category ids of COCO results like this
     #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryIds::Auto, requires = "reference")]
     category_ids: CategoryIds,
 
@@ -219,7 +219,7 @@ fn run_reference(args: &Args, reference: &Path, mut files: Vec<PathBuf>) -> Resu
     Ok(if report.agree { comparison.exit } else { Exit::Differs })
 }
 
-/// Returns the limits with their defaults, those of matching detections, and the least score to ask the models for.
+/// Returns the limits with their defaults, those of matching detections, and the minimum score to request from the models.
 fn limits(args: &Args, score_difference: f64, of_card: f32) -> (AgreementLimits, MatchLimits, f64) {
     let threshold = args.limits.score_threshold.unwrap_or((f64::from(of_card) * 1e6).round() / 1e6);
     let max_score_difference = args.limits.max_score_difference.unwrap_or(score_difference);
@@ -228,7 +228,7 @@ fn limits(args: &Args, score_difference: f64, of_card: f32) -> (AgreementLimits,
         max_score_difference: Some(max_score_difference),
         ..args.limits
     };
-    // Two models are both asked for lower scores; a reference may have been made with the threshold.
+    // Both models report lower scores on request; a reference may have been made with the threshold.
     let unmatched_margin = if args.reference.is_some() { max_score_difference } else { 0.0 };
     let matching = MatchLimits {
         min_iou: limits.min_iou,
@@ -237,12 +237,12 @@ fn limits(args: &Args, score_difference: f64, of_card: f32) -> (AgreementLimits,
         unmatched_margin,
         ..MatchLimits::default()
     };
-    // A detection at the threshold of one side may score less on the other, and still match.
+    // A detection at the threshold on one side may score less on the other and still match.
     let floor = (threshold - 2.0 * max_score_difference).max(LEAST_SCORE).min(threshold);
     (limits, matching, floor)
 }
 
-/// Refuses a comparison on no picture.
+/// Rejects a comparison without pictures.
 fn check_images(pictures: &[String]) -> Result<(), ExitError> {
     if pictures.is_empty() {
         let message = "no picture could be read, so nothing was compared; see the errors above";

@@ -129,7 +129,7 @@ pub(super) mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
     }
 
-    /// Compares with the stored text, or stores it when asked to.
+    /// Compares with the stored text, or stores it when `VISIOND_REGENERATE` asks for that.
     pub(crate) fn assert_stored(file: &str, expected: &str) {
         let path = in_repository(file);
         if std::env::var_os("VISIOND_REGENERATE").is_some() {

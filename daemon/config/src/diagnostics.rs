@@ -1,4 +1,4 @@
-//! Errors and warnings of a file, with place, line, caret and remedy.
+//! Errors and warnings about a file, with location, line, caret and remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,14 +20,14 @@ pub enum Severity {
     Warning,
 }
 
-/// Class of an error or warning. It decides which ones are only consequences of others.
+/// Class of an error or warning. It decides which ones are mere consequences of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Syntax,
     Content,
-    /// Something is missing or contradicts something else; this may follow from a syntax error.
+    /// Something is missing or contradicts another key; this may follow from a syntax error.
     Absence,
-    /// Likewise, but the daemon starts.
+    /// The same as a warning: the daemon starts.
     Warning,
 }
 
@@ -46,7 +46,7 @@ impl Problem {
     }
 }
 
-/// The errors and warnings found while a file is read.
+/// The errors and warnings found in a file so far.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     problems: Vec<Problem>,
@@ -68,7 +68,7 @@ impl Diagnostics {
         self.push(span, Class::Content, message, Some(note));
     }
 
-    /// Reports something that is missing or contradicts something else.
+    /// Reports something that is missing or contradicts another key.
     pub fn absence(&mut self, span: Range<usize>, message: impl Into<String>, note: Option<String>) {
         self.push(span, Class::Absence, message.into(), note);
     }
@@ -87,7 +87,8 @@ impl Diagnostics {
         self.problems.iter().filter(|problem| problem.class != Class::Warning).count()
     }
 
-    /// Returns everything found, in the order of the file, with lines and columns; without what may only follow from a syntax error.
+    /// Returns everything found, in the order of the file, with lines and columns; leaves out possible consequences of a syntax
+    /// error.
     pub fn into_findings(mut self, path: &Path, text: &str) -> Vec<Diagnostic> {
         let line_of = |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count();
         let broken: Vec<usize> =
@@ -98,9 +99,9 @@ impl Diagnostics {
             Class::Absence | Class::Warning => broken.is_empty(),
         });
         self.problems.sort_by_key(|problem| (problem.span.start, problem.severity()));
-        // What one key does to several cameras is one problem.
+        // A fault of one key that affects several cameras is one problem.
         self.problems.dedup_by(|a, b| a.span == b.span && a.message == b.message);
-        // The whole text: an option in one line may announce the secret in the next one.
+        // The whole text: an option on one line may announce the secret on the next one.
         let shown = redact_in_place(text);
         let shown: Vec<&str> = shown.split('\n').collect();
         self.problems.into_iter().map(|problem| Diagnostic::locate(problem, path, text, &shown)).collect()
@@ -137,10 +138,10 @@ impl Diagnostic {
         Self { file: path.to_owned(), message, ..Self::default() }
     }
 
-    /// `shown`: the lines of `text` without secrets.
+    /// `shown` holds the lines of `text` without secrets.
     fn locate(problem: Problem, path: &Path, text: &str, shown: &[&str]) -> Self {
         let mut start = text.floor_char_boundary(problem.span.start);
-        // Something missing at the end of the file is shown after its last line.
+        // Something that is missing at the end of the file is shown after its last line.
         if start == text.len() && problem.class == Class::Syntax {
             start = text.trim_end_matches(['\n', '\r']).len();
         }
@@ -176,7 +177,7 @@ impl fmt::Display for Diagnostic {
         let word = if self.severity == Severity::Warning { "warning: " } else { "" };
         write!(f, ": {word}{}", self.message)?;
         if let (Some(line), Some(column)) = (self.line, self.column) {
-            // A long line is shown from a little before the place.
+            // A long line is shown from shortly before the place.
             let skipped = if column > SHOWN - 20 { column - 20 } else { 0 };
             let shown: String = self.source.chars().skip(skipped).take(SHOWN).collect();
             let at = column - 1 - skipped.min(column - 1);
@@ -190,12 +191,12 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// The errors of a file. Displayed, it lists every error with its place; the last line has their number.
+/// The errors of a file. `Display` lists every error with its location; the last line has their number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// Path of the file.
     pub path: PathBuf,
-    /// At least one error, in the order of the file; warnings too.
+    /// At least one error, in the order of the file, and any warnings.
     pub findings: Vec<Diagnostic>,
 }
 
@@ -233,7 +234,7 @@ mod tests {
             (text, at("2")..at("2"), Class::Content, (2, 6), "\u{fc}b = 2", 1),
             (text, at("2")..text.len(), Class::Content, (2, 6), "\u{fc}b = 2", 1),
             (text, third..third + 9, Class::Content, (3, 1), "c", 1),
-            // At the end: something is missing behind the last line, or the place itself.
+            // At the end of the file: something is missing after the last line, or the place itself is there.
             ("a =\r\n\n", 6..6, Class::Syntax, (1, 4), "a =", 1),
             ("a =\r\n\n", 6..6, Class::Content, (3, 1), "", 1),
             ("a =\n\n", 0..1, Class::Syntax, (1, 1), "a =", 1),

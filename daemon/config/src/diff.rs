@@ -1,4 +1,4 @@
-//! The differences between two configurations: what a reload has to change.
+//! The differences between two configurations: the changes that a reload has to make.
 //!
 //! Models and cameras are matched by name, sinks by their output; order does not matter. Only running parts count: enabled cameras,
 //! and models that such a camera names.
@@ -20,7 +20,7 @@ pub enum Change {
     Added,
     /// The part is gone.
     Removed,
-    /// The part has other settings.
+    /// The part has different settings.
     Changed,
 }
 
@@ -53,13 +53,13 @@ pub struct Difference {
 }
 
 impl ConfigDiff {
-    /// Compares two configurations. The caller adds changes that the files do not show, such as a new file of a model.
+    /// Compares two configurations. The caller adds changes that the files do not show, such as a replaced model file.
     pub fn between(old: &Config, new: &Config) -> Self {
         // Without `..`, so that a new table does not compile until it is compared.
         // `[ffmpeg]` is part of each camera whose source uses it.
         let Config { log, device, engine, buffers, ffmpeg: _, status, http, models: _, cameras: _, sinks: _ } = old;
         let mut changes = Self::default();
-        // Settings that a model is loaded and run with: all but the limits of a trial.
+        // The settings that loading and running a model depends on: all but the limits of a trial.
         let EngineConfig { canary_timeout, load_timeout, load_memory_bytes, .. } = new.engine;
         let engine = EngineConfig { canary_timeout, load_timeout, load_memory_bytes, ..engine.clone() };
         let same_engine = engine == new.engine;
@@ -99,7 +99,7 @@ impl ConfigDiff {
         }
         let gone = |sink: &&SinkConfig| !new.sinks.iter().any(|after| same_output(after, sink));
         for sink in old.sinks.iter().filter(gone) {
-            // A sink of the same name with another output counts as changed.
+            // A sink of the same name with a different output counts as changed.
             let change = if changes.sinks.contains_key(&sink.name) { Change::Changed } else { Change::Removed };
             changes.sinks.insert(sink.name.clone(), change);
         }
@@ -153,7 +153,7 @@ impl fmt::Display for ConfigDiff {
     }
 }
 
-/// Copies the settings that only a restart changes from `old`, the running configuration, to `new`.
+/// Copies the settings that need a restart from `old`, the running configuration, to `new`.
 pub fn keep_until_restart(old: &Config, new: &mut Config) {
     new.device = old.device.clone();
 }
@@ -351,7 +351,7 @@ mod tests {
         ("max_rate", "1.0", "2.0"),
     ];
 
-    /// The keys that a broker's sink needs in addition.
+    /// The additional keys of a broker's sink.
     const EVERY_BROKER: TwoValues = &[
         ("durable", "true", "false"),
         ("spool_directory", "\"a\"", "\"b\""),

@@ -27,11 +27,11 @@ pub use plain::{
 };
 pub use text::{command_line, credential, is_url, location, name, path, program, text};
 
-/// Why a value is refused.
+/// Why a value is rejected.
 enum Refusal {
-    /// It is of another kind: `must be KIND, not VALUE`, followed by this text.
+    /// It is of the wrong kind: `must be KIND, not VALUE`, followed by this text.
     OtherKind(String),
-    /// This sentence, behind the path of the key.
+    /// This sentence, after the path of the key.
     Sentence(String),
     /// The errors were reported one by one.
     Reported,
@@ -43,7 +43,7 @@ impl<T: Into<String>> From<T> for Refusal {
     }
 }
 
-/// Returns a kind whose values stand after `=`. `description` follows "must be"; `text` returns a value as TOML.
+/// Returns a kind whose values follow `=`. `description` follows "must be"; `text` returns a value as TOML.
 fn value<T: 'static>(
     description: impl Into<String>,
     text: impl Fn(&T) -> String + 'static,

@@ -1,6 +1,6 @@
 //! The configuration: its keys, their defaults, and how a file is read.
 //!
-//! - [`types`]: the structs. Every key is declared there, and nowhere else.
+//! - [`types`]: the structs. Each key is declared there only.
 //! - `table_macros`, `schema`, `tables`, `kinds`, [`units`]: how declarations become readers and writers.
 //! - `validate`: checks across the keys and tables of a file.
 //! - [`diagnostics`]: all errors of a file at once, with place, line and remedy.
@@ -37,7 +37,7 @@ pub use schema::{Key, Presence, Shape, Variant, join};
 pub use tables::TYPE_DOC;
 pub use units::{format_size, parse_duration, parse_size};
 
-/// Maximum size of a configuration in bytes; a larger file is something else.
+/// Maximum size of a configuration in bytes; a larger file is probably not a configuration.
 const MAX_BYTES: u64 = 4 << 20;
 
 impl Config {
@@ -66,7 +66,7 @@ impl Config {
         }
     }
 
-    /// Returns the models of a camera, which is one. A camera that names none uses the only model, which the checks ensure.
+    /// Returns the models of a camera, which is one. A camera without `model` uses the only model; validation ensures that.
     pub fn models_of(&self, camera: &CameraConfig) -> impl Iterator<Item = &ModelConfig> {
         let model = match &camera.model {
             Some(name) => self.models.iter().find(|model| model.name == *name),
@@ -91,7 +91,7 @@ impl Config {
         schema::render(&self.write(), "").trim_start().to_owned()
     }
 
-    /// Returns the same with `***` in place of what looks like a secret.
+    /// Returns the configuration as TOML, with `***` in place of values that look like secrets.
     pub fn to_toml_without_secrets(&self) -> String {
         let mut entries = self.write();
         redact::mask(&mut entries);
@@ -99,7 +99,7 @@ impl Config {
     }
 }
 
-/// Returns every key of the file, for its reference.
+/// Returns every key of the file, for the reference.
 pub fn keys() -> Vec<Key> {
     Config::keys()
 }

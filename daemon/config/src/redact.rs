@@ -1,6 +1,6 @@
 //! Hides secrets in the configuration that `visiond check --effective` and `/api/v1/config` show.
 //!
-//! Secrets belong in credentials. Some users put them into a URL or an argument anyway, so this hides everything there that
+//! Secrets belong in credentials. Some users put them into a URL or an argument anyway, so this module hides everything there that
 //! looks like one.
 
 use toml::Value;
@@ -9,7 +9,7 @@ use visiond_system::redact::{MASK, redact, redact_arguments};
 use super::kinds::quote;
 use super::schema::{Entries, Written};
 
-/// Replaces what looks like a secret in `entries` with [`MASK`].
+/// Replaces values in `entries` that look like secrets with [`MASK`].
 pub fn mask(entries: &mut Entries) {
     // These keys name a credential or a certificate, not a secret, so they stay visible.
     for (_, written) in
@@ -25,7 +25,7 @@ pub fn mask(entries: &mut Entries) {
                         *text = masked.to_string();
                     }
                 }
-                // What cannot be read cannot be searched.
+                // Values that cannot be parsed cannot be searched.
                 Err(_) => *text = quote(MASK),
             },
         }

@@ -59,7 +59,7 @@ pub enum Presence {
     Default(String),
     /// The file is rejected. The text is an example.
     Required(String),
-    /// The doc comment says what applies. The text is an example.
+    /// The doc comment states the default. The text is an example.
     Optional(String),
     /// Each key of the table has its own presence.
     Parts,
@@ -71,7 +71,7 @@ pub struct KeyKind<T, R = T> {
     pub shape: Box<dyn Fn() -> Shape>,
     /// Reads a value; returns `None` after it reported an error. Of a list, it returns the valid items.
     pub read: Box<ReadFn<R>>,
-    /// Returns a value as it stands in the file.
+    /// Returns a value as the file holds it.
     pub write: Box<dyn Fn(&T) -> Written>,
 }
 
@@ -79,7 +79,7 @@ pub struct KeyKind<T, R = T> {
 pub type ReadFn<T> = dyn Fn(&Item<'_>, &mut Context<'_>) -> Option<T>;
 
 impl<T, R> KeyKind<T, R> {
-    /// Returns a value as TOML, to stand after `=`; empty for tables.
+    /// Returns a value as TOML, to follow `=`; empty for tables.
     pub fn inline(&self, value: &T) -> String {
         if let Written::Value(text) = (self.write)(value) { text } else { String::new() }
     }
@@ -87,7 +87,7 @@ impl<T, R> KeyKind<T, R> {
 
 /// The content of a key, as TOML.
 pub enum Written {
-    /// A value, to stand after `=`.
+    /// A value, to follow `=`.
     Value(String),
     /// A table.
     Table(Entries),

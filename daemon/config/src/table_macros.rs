@@ -11,7 +11,7 @@
 //! - `optional(EXAMPLE)`: `None`. Of a part `optional_part`.
 //! - `derived((EXAMPLE, VALUE))`: that value, which the reference does not show.
 //! - `flatten`: for a [`union!`] whose `type` and keys are in this table.
-//! - `inherited`: it is no key of this table. [`Document::config`](super::Document::config) copies it from another one.
+//! - `inherited`: not a key of this table. [`Document::config`](super::Document::config) copies it from another one.
 
 /// Declares a table of the file. See the module's documentation.
 macro_rules! section {
@@ -31,7 +31,7 @@ macro_rules! section {
         }
 
         impl Default for $name {
-            /// Every key absent; a required one is empty.
+            /// The value when every key is absent; a required one is empty.
             fn default() -> Self {
                 Self { $($field: section!(@absent $presence $($arg)?)),+ }
             }

@@ -14,7 +14,7 @@ use super::schema::{Context, Entries, Item, Key, KeyKind, Shape, Variant, Writte
 /// The description of the key `type`.
 pub const TYPE_DOC: &str = "The type, which decides the other keys.";
 
-/// Keys of the version before this one, and what to do about them. The next version forgets them.
+/// Keys of the previous version, with the remedy for each. Remove them in the next version.
 const REMOVED: [(&str, &str); 5] = [
     ("status.interval", "remove it, the status line comes each second; `log_interval` is the interval in the log"),
     ("sink.qos_state", "remove it, availability, state and snapshots have QoS 1"),
@@ -25,7 +25,7 @@ const REMOVED: [(&str, &str); 5] = [
 
 /// A part of the file: a table, a `type` with its keys, or any number of tables.
 pub trait Part: Default {
-    /// The same with the place of each key, as the checks across tables require it.
+    /// The same with the location of each key, for the checks across tables.
     type Read: Clone;
     /// Returns the value, with the default of each key that is absent or invalid.
     fn of(read: Self::Read) -> Self;
@@ -64,7 +64,7 @@ pub trait Section: Part {
 pub trait Union: Part {
     /// Returns every variant, in the order of the reference.
     fn variants() -> Vec<Variant>;
-    /// Returns what is meant by a word in small letters that is no variant's name, if that is known.
+    /// Returns the suggestion for a lower-case word that is not a variant's name, if there is one.
     fn hint(_other: &str) -> Option<&'static str> {
         None
     }
@@ -76,16 +76,16 @@ pub trait Union: Part {
     fn write(&self) -> Entries;
 }
 
-/// A key as a file has it.
+/// A key as it was read from a file.
 #[derive(Debug, Clone)]
 pub struct Field<T> {
     /// The value, or the default if the key is absent; `None` without a default, or if the value is invalid.
     pub value: Option<T>,
-    /// Where the key is.
+    /// The location of the key.
     pub place: Place,
 }
 
-/// The place of a key.
+/// The location of a key.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Path from the root of the file: `camera.source.device`.
@@ -140,7 +140,7 @@ impl<T> Field<Vec<T>> {
     }
 }
 
-/// A table that is being read. Keys that nothing asked for are unknown and reported at the end.
+/// A table that is being read. Keys that were not requested are unknown and reported at the end.
 pub struct TableReader<'a, 'i> {
     table: &'a DeTable<'i>,
     span: Range<usize>,
@@ -240,7 +240,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
     }
 }
 
-/// Returns the doc comment, and in brackets what applies if the key is absent.
+/// Returns the doc comment, followed in brackets by the rule that applies if the key is absent.
 fn note(doc: &str, absence: &str) -> String {
     let doc = plain(doc);
     format!("{} ({absence})", doc.trim_end_matches('.'))

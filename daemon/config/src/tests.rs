@@ -60,7 +60,7 @@ visiond.toml:5:11: `engine.threads` must be a whole number from 0 to 1024, not -
 visiond.toml:7:16: `status.log_interval` must be 0 or a duration from "1 s" to "1 d", not 5: write the unit, "5 s" or "5 ms"
      7 | log_interval = 5
        |                ^
-       = Interval of the status line in the log; 0: never. The terminal and systemd get one each second (default "1 min")
+       = Interval of the status line in the log; 0: never. The terminal and systemd get one every second (default "1 min")
 visiond.toml:9:8: `model.name` must be a name of 1 to 64 letters (a-z, A-Z), digits, - and _, not "nano det": write "nano-det"
      9 | name = "nano det"
        |        ^^^^^^^^^^

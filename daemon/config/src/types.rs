@@ -1,7 +1,7 @@
-//! The keys of the configuration.
+//! The keys of the configuration file.
 //!
-//! A key is declared here and nowhere else: its doc comment, name, type, kind of value, and default. The parser,
-//! `config/visiond.toml`, `docs/configuration.md` and the output of `check` come from these declarations.
+//! Each key is declared here only: its doc comment, name, type, kind of value, and default. The parser, `config/visiond.toml`,
+//! `docs/configuration.md` and the output of `check` come from these declarations.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -26,7 +26,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const MIB: u64 = 1 << 20;
 
-/// How long the trial of a model may be allowed to take.
+/// The valid time limits for the trial of a model.
 pub const LOAD_TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
 
 /// Declares the names of an enum's values in the file.
@@ -71,7 +71,7 @@ section! {
         ffmpeg: FfmpegConfig as table() => part,
         /// How often the daemon reports rates and latencies.
         status: StatusConfig as table() => part,
-        /// The live page, the API and the metrics.
+        /// The HTTP server: the live page, the API and the metrics.
         http: HttpConfig as table() => part,
         /// A model. There may be several; each camera names its own.
         models["model"]: Vec<ModelConfig> as tables() => part,
@@ -107,9 +107,10 @@ section! {
         gpu: u32 as whole(0..=63) => default(0),
         /// CPU threads of one inference; 0 uses every core. Fewer leave room for decoding and other programs.
         threads: usize as whole(0..=1024) => default(0),
-        /// Time limit for the trial of a model that a reload brings. After it, the reload is rejected.
+        /// Time limit for the trial of a model during a reload. A trial that takes longer makes the daemon reject the reload.
         canary_timeout: Duration as duration(MS..=HOUR) => default(10 * SECOND),
-        /// Time limit for the trial of an `.onnx` model in another process, so that a damaged or hostile one cannot end visiond.
+        /// Time limit for the trial of an `.onnx` model in a separate process, so that a damaged or hostile model cannot crash
+        /// visiond.
         load_timeout: Duration as duration(LOAD_TIMEOUT) => default(60 * SECOND),
         /// Maximum memory of this process, in addition to six times the size of the model's files.
         load_memory_bytes: u64 as size(64 * MIB..=1 << 40) => default(512 * MIB),
@@ -120,7 +121,7 @@ section! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackendChoice {
-    /// ONNX Runtime if found, else rten.
+    /// ONNX Runtime if found, otherwise rten.
     Auto,
     /// ONNX Runtime; an error if it is not found.
     OnnxRuntime,
@@ -129,7 +130,7 @@ pub enum BackendChoice {
 }
 
 impl EngineConfig {
-    /// Returns the options of an engine, for a model with these input shapes.
+    /// Returns the engine options for a model with these input shapes.
     pub fn options(&self, input_shapes: &BTreeMap<String, Vec<usize>>) -> EngineOptions {
         EngineOptions {
             backend: match self.backend {
@@ -159,8 +160,8 @@ section! {
         count: usize as whole(3..=32) => default(4),
         /// Maximum number of pixels of a frame (default 8192 x 8192). visiond refuses sources with larger frames.
         max_pixels: u64 as whole(1..=MAX_SIDE as u64 * MAX_SIDE as u64) => default(64 << 20),
-        /// Maximum memory for reading one image (file, decoder and frame), and for the `count` buffers of a video. visiond
-        /// judges by the header of the file, so a small file cannot use up the memory.
+        /// Maximum memory for reading one image (file, decoder and frame), and for the `count` buffers of a video. visiond checks
+        /// this by the header of the file, so a small file cannot use up the memory.
         max_picture_bytes: u64 as size(MIB..=1 << 40) => default(384 * MIB),
     }
 }
@@ -168,7 +169,7 @@ section! {
 section! {
     /// The table `[status]`.
     pub struct StatusConfig {
-        /// Interval of the status line in the log; 0: never. The terminal and systemd get one each second.
+        /// Interval of the status line in the log; 0: never. The terminal and systemd get one every second.
         log_interval: Duration as duration_or_zero(SECOND..=DAY) => default(60 * SECOND),
     }
 }
@@ -192,20 +193,20 @@ section! {
         iou_threshold: Option<f64> as fraction() => optional("0.6"),
         /// Maximum number of detections per frame. Without it, the model card's value.
         max_detections: Option<usize> as whole(1..=100_000) => optional("100"),
-        /// Report these classes only, by label; empty: all.
+        /// Report only these classes, by label; empty: all.
         classes: Vec<String> as list(text()) => default(Vec::new()),
         /// Input shapes that override the model's, by input name; for models with dynamic dimensions.
         input_shapes: BTreeMap<String, Vec<usize>> as by_name(list(whole(1..=1 << 24))) => default(BTreeMap::new()),
         /// Maximum number of frames per inference, for models that several cameras share and whose batch can be larger.
         max_batch: usize as whole(1..=1024) => default(1),
-        /// How long a frame waits for frames of other cameras, until there are `max_batch` or one of each camera. Larger
+        /// How long a frame waits for frames of other cameras, until there are `max_batch` of them or one from each camera. Larger
         /// batches cost less per frame. 0 runs an idle model on each frame at once; with a `max_batch` of 1 it must be 0.
         batch_wait: Duration as duration_or_zero(MS / 10..=SECOND) => default(Duration::ZERO),
         /// The form of masks in messages, for models with masks: "polygons"; "rle", COCO's run lengths; "both"; "none", which also
         /// saves the time to make masks. Pictures and the live page show polygons.
         masks: MaskForm as word() => default(MaskForm::Polygons),
-        /// How far a polygon may be from the mask's edge, in pixels of the frame; polygons of small objects keep closer to it. 0
-        /// keeps every corner of every pixel.
+        /// How far a polygon may deviate from the mask's edge, in pixels of the frame; polygons of small objects stay closer to
+        /// it. 0 keeps every corner of every pixel.
         mask_tolerance_pixels: u32 as whole(0..=100) => default(1),
     }
 }

@@ -34,7 +34,7 @@ const SIZES: [(&str, u128); 9] = [
 pub enum UnitError {
     /// The number has no unit.
     NoUnit,
-    /// The unit is unknown; with the unit that it resembles.
+    /// The unit is unknown; holds the unit that it resembles.
     Unknown(String, Option<&'static str>),
     /// The text has no number, or not a whole number of nanoseconds or bytes.
     Malformed,
@@ -113,7 +113,7 @@ fn times(number: &str, each: u128) -> Option<u128> {
     whole.checked_mul(each)?.checked_add(fraction / tenths)
 }
 
-/// Returns the unit that `word` probably stands for.
+/// Returns the unit that `word` probably means.
 fn similar(word: &str, units: &[(&'static str, u128)]) -> Option<&'static str> {
     let lower = word.to_lowercase();
     let begins = |unit: &str| unit.to_lowercase() == lower || lower.starts_with("sec") && unit == "s";

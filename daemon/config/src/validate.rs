@@ -1,7 +1,7 @@
 //! Checks across the keys and tables of a file: names, paths, addresses, paces.
 //!
-//! The checks get the tables with the place of each key, so that an error in one key of a camera does not hide an error in another.
-//! They skip what is absent or invalid, because reading the tables reported that already.
+//! The checks get the tables with the location of each key, so that an error in one key of a camera does not hide an error in
+//! another. They skip absent or invalid values, because reading the tables has reported those.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -95,7 +95,7 @@ impl Checks<'_> {
         all
     }
 
-    /// Reports `name`, at `span`, if no table has it.
+    /// Reports `name`, at `span`, if no table has this name.
     fn refer(&mut self, name: &str, span: Range<usize>, all: &Names<'_>) {
         if !all.complete || all.names.contains(&name) {
             return;
@@ -122,7 +122,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Checks that a frame that waits for others can share a run with them.
+    /// Checks that a frame that waits for other frames can share an inference with them.
     fn waits_for_a_batch(&mut self, model: &Read<ModelConfig>) {
         if model.max_batch.is(&1) && model.batch_wait.value.is_some_and(|wait| !wait.is_zero()) {
             let message =
@@ -194,7 +194,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Checks that the keys about a camera's certificate come with TLS, whose scheme is `secure`, in one of `urls`, and agree.
+    /// Checks that the certificate keys of a camera come with TLS, whose scheme is `secure`, in one of `urls`, and agree.
     fn certificate(
         &mut self,
         secure: &str,
@@ -257,7 +257,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Checks that levels come with a format, of this name, that has them, and alone say what is black and white.
+    /// Checks that levels come with a format, named here, that has them, and that no other key sets black and white.
     fn levels(&mut self, levels: &Field<GreyLevels>, format: Option<(&str, bool)>, color_range: &Field<ColorRange>) {
         let path = &levels.place.path;
         if let Some((format, false)) = format {
@@ -312,7 +312,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Warns of a login that the network sees; `secure` is the scheme with TLS.
+    /// Warns about a login that is sent unencrypted; `secure` is the scheme with TLS.
     fn login_in_clear(&mut self, login: &Field<PathBuf>, secure: &str) {
         if let Some(span) = login.place.span.clone() {
             self.0.warning(span, format!("user and password go over the network in clear: use {secure}:// in `url`"));
@@ -329,7 +329,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Checks that certificates come with TLS and with their key, and warns of a password without TLS.
+    /// Checks that certificates come with TLS and with their key, and warns about a password without TLS.
     fn mqtt(&mut self, mqtt: &Read<MqttSinkConfig>) {
         let (ca, certificate, key) = (&mqtt.ca.place, &mqtt.certificate.place, &mqtt.key.place);
         if mqtt.url.value.as_ref().is_some_and(|url| url.starts_with("mqtt://")) {
@@ -341,10 +341,10 @@ impl Checks<'_> {
         self.key_pair(certificate, key);
     }
 
-    /// Checks that certificates come with their key, a new stream with its name, and warns of a password without TLS.
+    /// Checks that certificates come with their key and a new stream with its name, and warns about a password without TLS.
     fn nats(&mut self, nats: &Read<NatsSinkConfig>) {
         let certificate = &nats.certificate.place;
-        // With one of these, the connection requires TLS whatever the URL says. Each server of a cluster gets the login.
+        // With one of these, the connection requires TLS regardless of the URL. Each server of a cluster gets the login.
         let requires_tls = nats.ca.place.is_set() || certificate.is_set();
         if !requires_tls && nats.url.items().any(|(url, _)| is_in_clear(url, "nats")) {
             self.login_in_clear(&nats.login, "tls");
@@ -474,13 +474,13 @@ fn waits(camera: &Read<CameraConfig>) -> Option<bool> {
     is_decided.then(|| SourceConfig::of(source.clone()).is_lossless())
 }
 
-/// Whether the network sees what is sent to this broker, whose scheme without TLS is `plain`.
+/// Whether traffic to this broker crosses the network unencrypted; `plain` is its scheme without TLS.
 fn is_in_clear(url: &str, plain: &str) -> bool {
     split_broker(url)
         .is_some_and(|(scheme, host, _)| scheme == plain && host != "localhost" && !host.parse().is_ok_and(is_loopback))
 }
 
-/// Returns the key that says where a sink's messages go; `None` if one that decides it is absent or invalid.
+/// Returns the key that sets the destination of a sink's messages; `None` if a key that decides it is absent or invalid.
 fn target_key(kind: &Field<SinkRead>) -> Option<&Place> {
     Some(match kind.value.as_ref()? {
         SinkRead::Stdout => &kind.place,
@@ -496,7 +496,7 @@ fn without_dots(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// Returns the path with its folder as the file system knows it, for comparison. One whose folder is missing stays as it is.
+/// Returns the path with its folder resolved by the file system, for comparison. A path whose folder is missing stays unchanged.
 fn in_full(path: &Path) -> PathBuf {
     match (folder_of(path).canonicalize(), path.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),

@@ -1,4 +1,4 @@
-//! Errors of loading and running a model, with what to do about each.
+//! Errors of loading and running a model, with remedies.
 
 use std::error::Error;
 use std::io;
@@ -27,13 +27,13 @@ pub enum EngineError {
     /// The file is empty.
     #[error("{0} is empty: the copy was cut off, copy or download it again")]
     Empty(PathBuf),
-    /// The file is not an ONNX model: what it looks like, and what to do.
+    /// The file is not an ONNX model: what it looks like, and the remedy.
     #[error("{0} is not an ONNX model: it is {1}")]
     NotOnnx(PathBuf, String),
     /// The file, of this size in bytes, is truncated.
     #[error("{0} is truncated: its {1} bytes end in the middle of the model; copy or download it again")]
     Truncated(PathBuf, u64),
-    /// The file is ONNX, but damaged: what is wrong.
+    /// The file is ONNX, but damaged: the fault.
     #[error("{0} is a broken ONNX model: {1}")]
     Malformed(PathBuf, String),
     /// The file that holds the weights is missing or too short.
@@ -59,7 +59,7 @@ pub enum EngineError {
         direction: &'static str,
         /// The name of the input or output.
         name: String,
-        /// The type that it has.
+        /// The unsupported type.
         found: String,
     },
     /// The backend does not support an operator.
@@ -78,7 +78,7 @@ pub enum EngineError {
         /// The backend.
         backend: Backend,
     },
-    /// The backend refuses the model for another reason, in its own words.
+    /// The backend rejects the model for another reason, in its own words.
     #[error("{0} cannot load {1}: {2}")]
     Load(Backend, PathBuf, String),
     /// A shape was given for an input that the model does not have.
@@ -86,7 +86,7 @@ pub enum EngineError {
     NoSuchInput {
         /// The model.
         path: PathBuf,
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The inputs that the model has.
         inputs: String,
@@ -96,9 +96,9 @@ pub enum EngineError {
     Shape {
         /// The input as the model declares it.
         input: TensorInfo,
-        /// The shape that was asked for, as text.
+        /// The requested shape, as text.
         asked: String,
-        /// Why it does not fit, and what to do.
+        /// Why it does not fit, and the remedy.
         reason: String,
     },
     /// The shape of an input was never set.
@@ -115,13 +115,13 @@ pub enum EngineError {
     OutputNotTensor {
         /// The name of the output.
         name: String,
-        /// The type that it has.
+        /// The unsupported type.
         found: String,
     },
     /// An output was read before the first run, or does not exist.
     #[error("cannot read output {index}: the model has {outputs} outputs, and must run first")]
     NoOutput {
-        /// The index that was asked for.
+        /// The requested index.
         index: usize,
         /// The number of outputs.
         outputs: usize,
@@ -129,7 +129,7 @@ pub enum EngineError {
     /// The backend panicked: what it was doing, and the panic's message.
     #[error("{0} crashed while it {1}: {2}; this is a bug in {0}: try another backend")]
     Panicked(Backend, &'static str, String),
-    /// ONNX Runtime was asked for and is in none of these directories.
+    /// ONNX Runtime was requested, but is in none of these directories.
     #[error(
         "ONNX Runtime's library is not installed: searched for libonnxruntime.so.1 and libonnxruntime.so in the loader's path and \
          in {}; install it with the commands of docs/operations.md (section \"ONNX Runtime\"), or name the file in \
@@ -145,10 +145,10 @@ pub enum EngineError {
     LibraryLoaded {
         /// The library that is loaded.
         loaded: PathBuf,
-        /// The library that was asked for.
+        /// The requested library.
         asked: PathBuf,
     },
-    /// An error of one backend alone, such as `TensorRtError` or `PlanError`.
+    /// An error specific to one backend, such as `TensorRtError` or `PlanError`.
     #[error(transparent)]
     Backend(Box<dyn Error + Send + Sync>),
     /// A CUDA call failed.
@@ -195,7 +195,7 @@ impl EngineError {
 }
 
 impl Backend {
-    /// Returns what to do about an operator that this backend does not support.
+    /// Returns the remedy for an operator that this backend does not support.
     fn other_may_know(self) -> &'static str {
         match self {
             Self::OnnxRuntime => {
@@ -207,7 +207,7 @@ impl Backend {
     }
 }
 
-/// Returns what to do about a file that the user may not read.
+/// Returns the remedy for a file that the user may not read.
 fn may_not_read(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::EngineError;
 
-/// Limits the files that are not the model: cards, class names, sidecars.
+/// The size limit of files other than the model: cards, class names, sidecars.
 const MOST_SMALL_BYTES: u64 = 16 << 20;
 
 /// The file of a model.
@@ -29,7 +29,7 @@ impl ModelFile {
         Self { path: path.to_owned(), size_bytes: bytes.len() as u64, sha256 }
     }
 
-    /// Refuses a file whose SHA-256 is not the configured one.
+    /// Rejects a file whose SHA-256 is not the configured one.
     pub(crate) fn check_sha256(&self, pinned: Option<&str>) -> Result<(), EngineError> {
         match pinned {
             Some(pinned) if !pinned.eq_ignore_ascii_case(&self.sha256) => Err(EngineError::OtherSha256 {
@@ -59,7 +59,7 @@ pub(crate) fn read_small_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read_small_file(path)?).map_err(not_text)
 }
 
-/// Reads a file that belongs to a model and is not the model: at most [`MOST_SMALL_BYTES`].
+/// Reads a file that belongs to a model but is not the model: at most [`MOST_SMALL_BYTES`].
 pub(crate) fn read_small_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_file(path)?.0.take(MOST_SMALL_BYTES + 1).read_to_end(&mut bytes)?;
@@ -70,7 +70,7 @@ pub(crate) fn read_small_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file and returns its size in bytes. Refuses devices and pipes: they may have no end, or wait for a writer.
+/// Opens a file and returns its size in bytes. Rejects devices and pipes: they may be endless or block.
 fn open_file(path: &Path) -> io::Result<(File, u64)> {
     let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(read(), Ok("a\nb\n".to_owned()));
         std::fs::write(&path, b"a\xff").unwrap();
         assert!(read().unwrap_err().contains("save it as UTF-8"));
-        // As large as it may be, then a byte more, of a file that takes no room on the disk.
+        // A sparse file at the size limit, then one byte more.
         for (bytes, is_read) in [(MOST_SMALL_BYTES, true), (MOST_SMALL_BYTES + 1, false), (1 << 40, false)] {
             File::create(&path).unwrap().set_len(bytes).unwrap();
             assert_eq!(read().is_ok(), is_read, "{bytes}");

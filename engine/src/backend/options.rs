@@ -1,4 +1,4 @@
-//! Which backend loads a model, and how.
+//! The backend that loads a model, and its options.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use visiond_kernels::cuda::{Device, DeviceError};
 
-/// Which backend runs a model.
+/// The backend that runs a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {

@@ -68,7 +68,7 @@ impl fmt::Display for TensorInfo {
     }
 }
 
-/// Returns the width and height of the first input that looks like a picture, if the model fixes them.
+/// Returns the width and height of the first input that looks like an image, if the model fixes them.
 pub(crate) fn picture_size(inputs: &[TensorInfo]) -> Option<(u32, u32)> {
     inputs.iter().find_map(|input| {
         let shape = input.shape.as_deref()?;

@@ -1,4 +1,4 @@
-//! Errors in a card: each with its position, the line, and a suggestion.
+//! Errors in a card: each with its location, the line, and a suggestion.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct CardProblem {
     text: String,
     /// How many characters to mark, at least 1.
     width: usize,
-    /// The problem, and what would be right.
+    /// The problem, and the correction.
     message: String,
 }
 
@@ -64,17 +64,17 @@ impl fmt::Display for CardProblem {
     }
 }
 
-/// Where a card's file has which key, for the errors of a card that is right by itself and contradicts its model.
+/// The locations of a card's keys, for the errors of a card that is valid by itself but contradicts its model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CardPlaces {
     path: PathBuf,
     text: String,
-    /// The values in bytes of the text, by `table.key`, and the tables by their names.
+    /// The byte ranges of the values by `table.key`, and of the tables by their names.
     spans: BTreeMap<String, Range<usize>>,
 }
 
 impl CardPlaces {
-    /// Notes the places of every table and key in the card.
+    /// Notes the locations of every table and key in the card.
     pub(super) fn of(path: &Path, text: &str, document: &DeTable<'_>) -> Self {
         let mut spans = BTreeMap::new();
         for (table, value) in document {
@@ -91,8 +91,8 @@ impl CardPlaces {
         self.spans.contains_key(key)
     }
 
-    /// Returns the problem at `key`, such as `head.sigmoid`, or at what stands for it: the family, whose default applies, or the
-    /// table. `classes` is whichever key names them. `None` if the card has nothing of it.
+    /// Returns the problem at `key`, such as `head.sigmoid`, or at its substitute: the family, whose default applies, or the table.
+    /// `classes` is whichever key names them. `None` if the card has none of them.
     pub(super) fn problem(&self, key: &str, message: &str) -> Option<CardProblem> {
         let (table, _) = key.split_once('.').unwrap_or((key, ""));
         let named = self.spans.keys().find(|other| key == "classes" && other.starts_with("classes."));
@@ -133,17 +133,17 @@ pub enum CardError {
         model: PathBuf,
         /// Where visiond searches for the card.
         beside: PathBuf,
-        /// Whose export the model is, as a sentence with a space after it, or empty.
+        /// The model's exporter, as a sentence with a space after it, or empty.
         about: String,
     },
-    /// There is no card, and no head to write into one.
+    /// There is no card, and no head fits that a card could name.
     #[error("{model} has no model card, and no head of visiond reads its outputs {outputs}: {remedy}")]
     NoHead {
         /// The model.
         model: PathBuf,
         /// Its outputs, with types and shapes.
         outputs: String,
-        /// Whose export the model is, or what to do.
+        /// The model's exporter, or the remedy.
         remedy: String,
     },
 }

@@ -10,7 +10,7 @@ use crate::heads::spec::{
     HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints, MAX_GRID, NEARER, NanodetSpec, RowsSpec, STYLES, UNITS, YoloxSpec,
 };
 
-/// A limit that no model comes near.
+/// A limit far above any real model.
 const MANY: u32 = 100_000;
 
 fn keypoints(head: &mut CardSection<'_>) -> Option<Keypoints> {
@@ -49,7 +49,7 @@ fn positives(head: &mut CardSection<'_>, key: &'static str, wanted: &str) -> Opt
     })
 }
 
-/// Reads the anchors of Darknet's grids and what belongs to them.
+/// Reads the anchors of Darknet's grids and the options that belong to them.
 fn darknet(head: &mut CardSection<'_>) -> DarknetSpec {
     const KEY: &str = "anchors";
     const WANTED: &str = "pairs of width and height in pixels, as in [10, 14, 23, 27, 37, 58]";
@@ -74,7 +74,7 @@ fn darknet(head: &mut CardSection<'_>) -> DarknetSpec {
     DarknetSpec { anchors, scale_x_y, activation, style }
 }
 
-/// Reads what the families of boxes and scores have in common.
+/// Reads the options that the families of boxes and scores share.
 fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
     BoxesSpec {
         boxes: name(head, "boxes"),
@@ -169,10 +169,10 @@ fn attribute(section: &mut CardSection<'_>) -> Option<AttributeSpec> {
     Some(AttributeSpec { name: name?, output: output?, column, kind })
 }
 
-/// The most numbers of a row.
+/// The most numbers per row.
 const MAX_COLUMNS: usize = 1000;
 
-/// Reads how the family of chosen rows finds them.
+/// Reads how the family of model-selected rows finds them.
 fn rows(head: &mut CardSection<'_>) -> RowsSpec {
     let columns = columns(head);
     let rows = RowsSpec {
@@ -226,7 +226,7 @@ fn columns(head: &mut CardSection<'_>) -> Option<Vec<Column>> {
             Column::Skipped => true,
             Column::Batch => count <= 1,
             Column::Class | Column::Score => count == 1,
-            // Of corners, or centre and size, one is there.
+            // Either corners, or centre and size, must be complete.
             _ => count == usize::from(is_centre(&column) == centred),
         };
         if !right {
@@ -266,7 +266,7 @@ fn faces(head: &mut CardSection<'_>) -> FacesSpec {
     FacesSpec { style, strides, min_sizes }
 }
 
-/// The most prior boxes of a cell.
+/// The most prior boxes per cell.
 const MAX_PRIORS: usize = 16;
 
 fn grid(head: &mut CardSection<'_>) -> Option<[u32; 2]> {
@@ -280,7 +280,7 @@ fn grid(head: &mut CardSection<'_>) -> Option<[u32; 2]> {
     }
 }
 
-/// Returns the option that contradicts rows with columns of the card's own.
+/// Returns the option that contradicts rows with their own columns.
 fn beside_columns(spec: &HeadSpec) -> Option<&'static str> {
     match spec {
         HeadSpec::YoloNms { rows: RowsSpec { columns: Some(_), .. }, oriented, keypoints, .. } => match keypoints {
@@ -291,7 +291,7 @@ fn beside_columns(spec: &HeadSpec) -> Option<&'static str> {
     }
 }
 
-/// Returns the option that contradicts turned boxes.
+/// Returns the option that contradicts oriented boxes.
 fn beside_oriented(spec: &HeadSpec) -> Option<&'static str> {
     match spec {
         HeadSpec::Yolov8 { oriented: true, masks: 1.., .. } => Some("`masks`"),
@@ -311,7 +311,7 @@ pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
         head.wrong_at("family", message);
         return None;
     }
-    // Without a family, it is unknown which other keys are valid.
+    // Without a family, the other valid keys are unknown.
     let family = head.choice("family", &Family::ALL)?;
     head.title = format!("the [head] of family `{}`", family.name());
     let spec = match family {

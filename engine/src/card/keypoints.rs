@@ -1,8 +1,8 @@
-//! What the keypoints of a model are called, and which of them lines connect.
+//! The names of a model's keypoints, and the lines between them.
 
 use crate::heads::{Family, HeadSpec};
 
-/// The `[keypoints]` of a card. What it does not say follows from the model: [`KeypointCard::settle`].
+/// The `[keypoints]` of a card. Missing parts follow from the model: [`KeypointCard::settle`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeypointCard {
     /// The name of each point, in the model's order.
@@ -11,7 +11,7 @@ pub struct KeypointCard {
     pub skeleton: Option<Vec<[u32; 2]>>,
 }
 
-/// The names of a model's keypoints, which may be none, and the lines between them.
+/// The names of a model's keypoints, which may be empty, and the lines between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SettledKeypoints {
     pub(crate) names: Vec<String>,
@@ -68,30 +68,31 @@ const COCO_SKELETON: [[u32; 2]; 19] = [
     [4, 6],
 ];
 
-/// The landmarks of faces in RetinaFace's annotations of WIDER FACE, with which CenterFace, YOLO-face, SCRFD and YuNet are trained. The
-/// first is the eye on the left of a picture, the person's right one: OpenCV's documentation of `FaceDetectorYN` names them so.
+/// The landmarks of faces in RetinaFace's annotations of WIDER FACE, with which CenterFace, YOLO-face, SCRFD and YuNet are
+/// trained. The first is the eye on the left of a picture, the person's right one: OpenCV's documentation of `FaceDetectorYN`
+/// names them so.
 const FACE_NAMES: [&str; 5] = ["right_eye", "left_eye", "nose", "right_mouth", "left_mouth"];
 
 /// The key points of MediaPipe's faces: `FaceKeyPoint` in `face_detection.py`.
 const BLAZEFACE_NAMES: [&str; 6] = ["right_eye", "left_eye", "nose", "mouth", "right_ear", "left_ear"];
 
 impl KeypointCard {
-    /// Makes it from the names in a model's own metadata. Numbers are no names: Ultralytics writes them for want of others.
+    /// Creates it from the names in a model's own metadata. Numbers do not count as names: Ultralytics writes them as placeholders.
     pub(crate) fn with_names(names: Vec<String>) -> Self {
         let numbered = names.iter().enumerate().all(|(index, name)| *name == index.to_string());
         Self { names: (!numbered).then_some(names), skeleton: None }
     }
 
-    /// COCO's names, for a body of 17 points that has no others.
+    /// COCO's names, for a body of 17 points without names.
     pub(crate) fn coco() -> Self {
         Self { names: Some(COCO_NAMES.map(str::to_owned).into()), skeleton: None }
     }
 
-    /// Returns names and lines for a head whose detections have `count` points, which may be unknown: the card's, else the usual
-    /// ones.
+    /// Returns names and lines for a head whose detections have `count` points, which may be unknown: the card's, otherwise the
+    /// usual ones.
     ///
     /// # Errors
-    /// The key that does not fit `count`, and why.
+    /// The key that contradicts `count`, and why.
     pub(crate) fn settle(
         &self,
         head: &HeadSpec,

@@ -34,7 +34,8 @@ impl Card {
         Self::from_toml(&text_of(path)?, path)
     }
 
-    /// Finds the card of a model: `explicit`, else the TOML file beside it with the same stem, else its Ultralytics metadata.
+    /// Finds the card of a model: `explicit`, otherwise the TOML file beside it with the same stem, otherwise its Ultralytics
+    /// metadata.
     ///
     /// Unless the card says otherwise, models that take bytes get bytes.
     pub fn for_model(
@@ -76,7 +77,7 @@ impl Card {
     }
 }
 
-/// Which of these a card gives.
+/// Which of these keys a card sets.
 #[derive(Clone, Copy, Default)]
 struct Given {
     scale: bool,
@@ -100,7 +101,7 @@ fn without_card(
         Some(Ok(card)) => Ok(Card { origin: format!("{}, {}", model.display(), card.origin), ..card }),
         Some(Err(error)) => Err(CardError::Metadata { model, beside, error }),
         None => {
-            // Only the graph shows what the outputs went through, and not every backend keeps it.
+            // Only the graph shows how the outputs were computed, and not every backend keeps it.
             let tails = OnnxFile::read(&model).map(|file| file.tails).unwrap_or_default();
             let facts = ModelFacts { inputs, outputs, metadata, tails: &tails };
             let guess = guess_heads(facts).into_iter().next();
@@ -116,7 +117,7 @@ fn without_card(
     }
 }
 
-/// Returns what to do about outputs that no head reads. Rows of six or seven numbers may be finished, in an order that only their
+/// Returns the remedy for outputs that no head reads. Rows of six or seven numbers may be finished, in an order that only their
 /// exporter knows.
 fn general_remedy(outputs: &[TensorInfo]) -> &'static str {
     let width = |output: &TensorInfo| output.shape.as_ref().and_then(|dims| dims.last()?.fixed());
@@ -136,7 +137,7 @@ fn capitalised(clause: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Reads the card, and returns what it says of how pixels are normalised.
+/// Reads the card, and returns its keys about pixel normalisation.
 fn parse(text: &str, origin: &Path) -> Result<(Card, Given), CardError> {
     let source = CardSource::new(origin, text);
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -178,7 +179,7 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, Given), CardError> {
     if found_head && problems.is_empty() { Ok((card, given)) } else { Err(CardError::Invalid(problems)) }
 }
 
-/// Replaces a default by what the card says.
+/// Replaces a default by the card's value.
 fn set<T>(default: &mut T, read: Option<T>) {
     if let Some(read) = read {
         *default = read;
@@ -212,7 +213,7 @@ fn channels(section: &mut CardSection<'_>, key: &'static str) -> Option<[f32; 3]
     }
 }
 
-/// Reads `[input]` over its defaults, and returns what it says of how pixels are normalised.
+/// Reads `[input]` over its defaults, and returns its keys about pixel normalisation.
 fn read_input(mut section: CardSection<'_>, input: &mut InputCard, oriented: bool) -> Given {
     set(input, section.choice("preprocess", &Way::ALL).map(Way::input));
     input.name = section.text("name").map(str::to_owned);
@@ -322,7 +323,7 @@ fn read_placement(section: &mut CardSection<'_>, input: &mut InputCard) {
     read_sampling(section, input);
 }
 
-/// Reports the keys of the card that have no effect with the others. What `preprocess` or the family sets is no key of the card.
+/// Reports the card's keys that have no effect together with the others. Values from `preprocess` or the family do not count.
 fn refuse_void_keys(section: &mut CardSection<'_>, placement: Placement) {
     let letterbox = matches!(placement.fit, Fit::Letterbox | Fit::LetterboxTopLeft);
     let from_fraction = matches!(placement.fit, Fit::ResizeCrop(Resize::Fraction(_)));
@@ -362,7 +363,7 @@ fn refuse_void_keys(section: &mut CardSection<'_>, placement: Placement) {
     }
 }
 
-/// Reads how pixels are sampled. A fit that warps has a sampling of its own.
+/// Reads how pixels are sampled. A fit that warps has its own samplings.
 fn read_sampling(section: &mut CardSection<'_>, input: &mut InputCard) {
     let warps = input.placement.fit.warps();
     match section.choice("sampling", &Sampling::ALL) {
@@ -385,7 +386,7 @@ fn read_size(section: &mut CardSection<'_>) -> Option<(u32, u32)> {
     read_sides(section, "size", "width and height, as in [640, 480], or one number for both")
 }
 
-/// Reads width and height, or one number, which stands for both.
+/// Reads width and height, or one number for both.
 fn read_sides(section: &mut CardSection<'_>, key: &'static str, wanted: &str) -> Option<(u32, u32)> {
     let (least, most) = SIDES;
     let value = section.value(key)?;

@@ -24,9 +24,9 @@ pub struct NumpyArray {
     pub values: Arc<[f64]>,
 }
 
-/// Reads the file of this name in `folder`, the card's. The error is a reason and what to do.
+/// Reads the file of this name in `folder`, the card's. The error is a reason and a remedy.
 pub(super) fn read(folder: &Path, name: &str) -> Result<NumpyArray, String> {
-    // A card may come from a stranger: it names files beside it and nothing else.
+    // A card may come from a stranger, so it may only name files beside it.
     let is_inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if !Path::new(name).components().all(is_inside) {
         return Err("it is not in the folder of the card; copy it there".to_owned());
@@ -79,7 +79,7 @@ fn parse(bytes: &[u8]) -> Result<NumpyArray, String> {
     Ok(NumpyArray { dims, values })
 }
 
-/// Returns what follows a key of the header, which is a dictionary as Python prints it.
+/// Returns the text after a key of the header, which is a dictionary as Python prints it.
 fn after<'t>(header: &'t str, key: &str) -> Option<&'t str> {
     let (_, rest) = header.split_once(&format!("'{key}':"))?;
     Some(rest.trim_start())

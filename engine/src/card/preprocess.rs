@@ -1,7 +1,7 @@
-//! How each training framework feeds a network, by name: the values of `preprocess` in a card's `[input]`.
+//! How each training framework prepares a model's input, by name: the values of `preprocess` in a card's `[input]`.
 //!
-//! docs/models.md has the sources and versions. A way is what the framework's own code does between a decoded picture and the
-//! network, and the way of the boxes back.
+//! docs/models.md has the sources and versions. A preprocess covers the framework's own code between a decoded image and the
+//! model, and the mapping of the boxes back.
 
 use visiond_kernels::placement::{Fit, Placement, Resize, Rounding, WayBack};
 use visiond_kernels::preprocess::{ChannelOrder, Sampling};
@@ -19,7 +19,7 @@ const IMAGENET_RGB_BYTES: ([f32; 3], [f32; 3]) = ([123.675, 116.28, 103.53], [58
 
 const BYTE: f32 = 1.0 / 255.0;
 
-/// How a framework feeds a network.
+/// How a framework prepares a model's input.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Way {
     placement: Placement,
@@ -52,7 +52,7 @@ impl Way {
     /// YOLOv5, YOLOv7, and Ultralytics up to 8.0.107.
     pub(crate) const YOLOV5: Self = Self::ULTRALYTICS.back(WayBack::RatioFromMiddle);
 
-    /// Ultralytics' classifiers: the shorter side to the input's, the centre of that.
+    /// Ultralytics' classifiers: the shorter side is resized to the input's, then the centre is cropped.
     pub(crate) const ULTRALYTICS_CLASSIFY: Self =
         Self::ULTRALYTICS.fit(Fit::ResizeCrop(Resize::Fraction(1.0))).sampled(Sampling::PillowBilinear);
 
@@ -95,13 +95,13 @@ impl Way {
     pub(crate) const CENTERNET: Self = Self { scale: BYTE, sampling: Sampling::OpencvWarpAffine, ..Self::NANODET }
         .normalised(([0.408, 0.447, 0.47], [0.289, 0.274, 0.278]));
 
-    /// TTFNet, which is OpenMMLab's of 2019: resized without its aspect ratio.
+    /// TTFNet, OpenMMLab's of 2019: resized without keeping the aspect ratio.
     pub(crate) const TTFNET: Self = Self { scale: 1.0, ..Self::STRETCH }.normalised(IMAGENET_RGB_BYTES);
 
     /// CenterFace.
     pub(crate) const CENTERFACE: Self = Self { scale: 1.0, ..Self::STRETCH };
 
-    /// The whole input, RGB of 0 to 1, by OpenCV: what most projects of their own do.
+    /// The whole input, RGB from 0 to 1, by OpenCV: the usual choice of custom code.
     pub(crate) const STRETCH: Self = Self::ULTRALYTICS.fit(Fit::Stretch);
 
     /// NudeNet, which pads before it resizes.
@@ -165,8 +165,8 @@ impl Way {
     /// PaddleDetection.
     pub(crate) const PADDLE: Self = Self::STRETCH.sampled(Sampling::OpencvCubic).normalised(IMAGENET);
 
-    /// PaddleOCR's text detection, which normalises blue by the mean of red: the picture is BGR, the numbers are RGB's. Its own code
-    /// resizes to the picture's aspect ratio; a fixed input pads on the right and at the bottom.
+    /// PaddleOCR's text detection, which normalises blue by the mean of red: the picture is BGR, the numbers are RGB's. Its own
+    /// code resizes to the picture's aspect ratio; a fixed input pads on the right and at the bottom.
     pub(crate) const PADDLE_OCR: Self = Self {
         placement: Placement::new(Fit::LetterboxTopLeft),
         pad: 0.0,
@@ -203,10 +203,10 @@ impl Way {
     pub(crate) const YUNET: Self =
         Self { order: ChannelOrder::Bgr, ..Self::SCRFD }.back(WayBack::Axes).normalised(([0.0; 3], [1.0; 3]));
 
-    /// biubug6's RetinaFace, which feeds frames of any size.
+    /// biubug6's RetinaFace, which accepts frames of any size.
     pub(crate) const RETINAFACE: Self = Self::YUNET.normalised(([104.0, 117.0, 123.0], [1.0; 3]));
 
-    /// Every way by its name in cards.
+    /// Every preprocess by its name in cards.
     pub(crate) const ALL: [(&'static str, Self); 31] = [
         ("ultralytics", Self::ULTRALYTICS),
         ("ultralytics-8.4", Self::ULTRALYTICS_8_4),
@@ -257,7 +257,7 @@ impl Way {
         Self { mean, std, ..self }
     }
 
-    /// Returns an input that is fed like this; its name, size and layout are the model's.
+    /// Returns an input that is prepared like this; its name, size and layout are the model's.
     pub(crate) fn input(self) -> InputCard {
         let Self { placement, sampling, pad, order, scale, mean, std } = self;
         InputCard { name: None, size: None, layout: None, placement, sampling, pad, order, scale, mean, std }

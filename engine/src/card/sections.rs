@@ -1,4 +1,4 @@
-//! Reads TOML with positions: takes keys out of tables one by one, and collects every problem instead of stopping at the first.
+//! Reads TOML with locations: takes keys out of tables one by one, and collects every problem instead of stopping at the first.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl<'a> CardSource<'a> {
     }
 }
 
-/// How many problems of a card are shown.
+/// How many problems of a card to show.
 const MAX_PROBLEMS: usize = 100;
 
 /// Returns "did you mean" for an unknown word, or the list of all known ones.
@@ -88,7 +88,7 @@ impl<'a> CardSection<'a> {
         self.table?.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
     }
 
-    /// Returns what `read` makes of a key's value; reports a value of another type.
+    /// Returns the result of `read` for a key's value; reports a value of the wrong type.
     fn typed<T>(&mut self, key: &'static str, wanted: &str, read: impl Fn(&'a DeValue<'a>) -> Option<T>) -> Option<T> {
         let value = self.value(key)?;
         let found = read(value.get_ref());
@@ -165,7 +165,7 @@ impl<'a> CardSection<'a> {
         self.within(key, value, number, least, most)
     }
 
-    /// Reads a whole number within bounds.
+    /// Reads an integer within bounds.
     pub(super) fn whole(&mut self, key: &'static str, least: u32, most: u32) -> Option<u32> {
         let value = self.value(key)?;
         self.whole_in(key, value, least, most)
@@ -199,12 +199,12 @@ impl<'a> CardSection<'a> {
         array.iter().map(|element| read(self, element)).collect()
     }
 
-    /// Reads a list of whole numbers within bounds.
+    /// Reads a list of integers within bounds.
     pub(super) fn wholes(&mut self, key: &'static str, least: u32, most: u32, wanted: &str) -> Option<Vec<u32>> {
         self.list(key, wanted, |section, element| section.whole_in(key, element, least, most))
     }
 
-    /// Reads a list of whole numbers within bounds that is an element of the list under `key`.
+    /// Reads a list of integers within bounds that is an element of the list under `key`.
     pub(super) fn wholes_in(
         &self,
         key: &str,
@@ -236,7 +236,7 @@ impl<'a> CardSection<'a> {
         })
     }
 
-    /// Returns where the table is, or the start of the card.
+    /// Returns the location of the table, or the start of the card.
     pub(super) fn span(&self) -> Range<usize> {
         let first = self.table.and_then(|table| table.iter().map(|(key, _)| key.span()).min_by_key(|s| s.start));
         first.unwrap_or(0..0)

@@ -1,12 +1,13 @@
-//! Compares what two models detect, object by object.
+//! Compares the detections of two models, object by object.
 //!
 //! Each detection of the first model, best first, is matched with the second model's detection of its class that overlaps it
-//! most, from an IoU of 0.5. The IoU of turned boxes is that of the rectangles. A detection counts if one of the two scores reaches the threshold. Ask both models for lower
-//! scores too: then a score that falls just below the threshold in one of them is a difference of scores, not a missing object.
+//! most, from an IoU of 0.5. The IoU of oriented boxes is that of the rectangles. A detection counts if one of the two scores
+//! reaches the threshold. Request lower scores from both models as well: then a score that falls just below the threshold in one
+//! of them is a score difference, not a missing object.
 //!
 //! If two boxes of one object have nearly the same score, NMS keeps one of them, and the smallest rounding may decide which.
-//! Such a pair overlaps little although nothing is wrong. So pairs outside the limits are counted, and their share is what to
-//! judge.
+//! Such a pair overlaps little although nothing is wrong. So pairs outside the limits are counted, and their share is the
+//! criterion.
 
 use std::collections::BTreeMap;
 
@@ -133,12 +134,12 @@ pub struct MatchLimits {
     pub has_coco_points: bool,
     /// The maximum difference of scores.
     pub max_score_difference: f64,
-    /// How far an object that only one detects must score above the threshold to count: the other may have rounded its score
-    /// to just below, and then left it out.
+    /// How far above the threshold an object that only one model detects must score to count: the other may have rounded its score
+    /// to just below it, and then left the object out.
     pub unmatched_margin: f64,
 }
 
-/// How far two models agree on what is in pictures.
+/// How far two models agree on the objects in images.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agreement {
     /// For all classes together.
@@ -197,7 +198,8 @@ impl Agreement {
     }
 }
 
-/// Returns the IoU of two detections: of their turned boxes if both have one, else of the upright ones; `None` without boxes.
+/// Returns the IoU of two detections: of their oriented boxes if both have one, otherwise of the upright ones; `None` without
+/// boxes.
 pub fn overlap(a: &Detection, b: &Detection) -> Option<f64> {
     match (a.oriented, b.oriented) {
         (Some(a), Some(b)) => Some(oriented_iou(&a, &b)),

@@ -4,8 +4,8 @@
 //! object's, and `sigma` how far apart people place that point, as a part of the object's size. Source: `computeOks` in pycocotools
 //! `cocoeval.py`.
 //!
-//! As Ultralytics does (`models/yolo/pose/val.py`, `utils/metrics.py`): COCO's sigmas for COCO's points, for others 1 divided by their
-//! number; and for the area, which COCO measures by the object's outline, 0.53 of its box.
+//! As Ultralytics does (`models/yolo/pose/val.py`, `utils/metrics.py`): COCO's sigmas for COCO's points, for others 1 divided by
+//! their number; and for the area, which COCO measures by the object's outline, 0.53 of its box.
 
 use crate::detector::{Detection, Keypoint};
 
@@ -18,7 +18,7 @@ const COCO_SIGMAS: [f64; 17] = [
 /// The part of a person's box that the person covers: xtcocotools `cocoeval.py`, which Ultralytics cites.
 const AREA_OF_BOX: f64 = 0.53;
 
-/// Points that score less are guesses, and not compared. COCO does not compare points that its annotators left out.
+/// Points that score less are guesses and are not compared. COCO does not compare points that its annotators left out.
 const VISIBLE: f32 = 0.3;
 
 /// Returns the similarity of `b`'s keypoints to `a`'s, 0 to 1; `None` without a box, or without a point to compare.

@@ -8,7 +8,7 @@ use crate::backend::{Dim, TensorInfo};
 /// Why two models cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// The two get different pictures.
+    /// The two get different input images.
     #[error(
         "cannot compare models that are fed differently: {what} is {first} in the first and {second} in the second; they do not see \
          the same picture; give both the card that is right (--card), or builds of one model"
@@ -46,10 +46,10 @@ pub enum CompareError {
     },
 }
 
-/// Checks that both models get the same picture.
+/// Checks that both models get the same image.
 ///
-/// Layout and element type may differ: they move or round numbers. The scaling of pixels may differ only if one of the two
-/// takes whole numbers, because then its scaling is inside the model.
+/// Layout and element type may differ: they move or round numbers. The scaling of pixels may differ only if one of the two takes
+/// integers, because then its scaling is inside the model.
 pub fn same_feed(first: &PreprocessSpec, second: &PreprocessSpec) -> Result<(), CompareError> {
     let check = |what, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
         // Written as in a card: lower case, without quotes.
@@ -79,7 +79,7 @@ pub fn same_feed(first: &PreprocessSpec, second: &PreprocessSpec) -> Result<(), 
 /// For each output of the first model, the index of the second model's output.
 pub type OutputPairs = Vec<usize>;
 
-/// Pairs the outputs of two models, by name or else by order.
+/// Pairs the outputs of two models, by name or otherwise by order.
 ///
 /// Declared shapes must have the same number of dimensions, and fixed dimensions must agree, except the first, the batch.
 pub fn pair_outputs(first: &[TensorInfo], second: &[TensorInfo]) -> Result<OutputPairs, CompareError> {
@@ -103,7 +103,7 @@ fn fits(a: &TensorInfo, b: &TensorInfo) -> bool {
     a.len() == b.len() && a.iter().zip(b).skip(1).all(agree)
 }
 
-/// How far an output of one model is from the other's, over all pictures.
+/// How far a model's output differs from the other's, over all images.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TensorDifference {
     /// The name of the output in the first model.

@@ -1,10 +1,10 @@
-//! Compares the values of whole frames that two models give: attributes, embeddings, depth.
+//! Compares the whole-frame values of two models: attributes, embeddings, depth.
 
 use super::detections::Worst;
 use crate::heads::{DepthGrid, FrameValues, Reading, ScoredLabel};
 
-/// The part of a depth grid's greatest number below which differences are relative to that part: a distance of almost 0 has no
-/// relative difference that means something.
+/// The part of a depth grid's greatest number below which differences are relative to that part: for a distance of almost 0, a
+/// relative difference means nothing.
 const SMALLEST_DEPTH: f64 = 0.05;
 
 /// Limits of the values of two models.
@@ -25,17 +25,17 @@ pub struct ValueDifference {
     pub name: String,
     /// Frames for which a model gives it.
     pub frames: u64,
-    /// Frames in which it differs by more than the limits, has another label, or is given by one model only.
+    /// Frames in which it exceeds the limits, has a different label, or comes from one model only.
     pub outside: u64,
-    /// Frames in which the label is another.
+    /// Frames with a different label.
     pub other_labels: u64,
-    /// Frames, or cells of depth, for which one model only gives it.
+    /// Frames, or cells of depth, for which only one model gives it.
     pub one_sided: u64,
     /// The greatest difference of scores, or relative difference of numbers and depths.
     pub max_difference: Option<Worst>,
     /// The least cosine of embeddings.
     pub min_cosine: Option<Worst>,
-    /// The first frame that is outside.
+    /// The first frame outside the limits.
     pub outside_picture: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ pub struct ValueAgreement {
     pub values: Vec<ValueDifference>,
 }
 
-/// What differs in one frame.
+/// The differences in one frame.
 #[derive(Default)]
 struct InFrame {
     difference: Option<f64>,

@@ -7,15 +7,15 @@
 //! candidates and the events exist once per run in flight.
 //!
 //! The first run of each index, batch size and kind is queued call by call; then the same calls are recorded as the graph that
-//! every later run launches. If CUDA or TensorRT refuses the recording, runs continue call by call, and it is tried again some
-//! times: CUDA refuses while another thread makes a video decoder. The very first run records nothing, so that its result is
+//! every later run launches. If CUDA or TensorRT rejects the recording, runs continue call by call, and it is tried again some
+//! times: CUDA rejects it while another thread creates a video decoder. The very first run records nothing, so that its result is
 //! there sooner. A model with an open batch has an execution context per batch size: changing the shapes of a context would
 //! invalidate the graphs that were recorded with it.
 //!
-//! Masks are no part of the graph: which objects have one is known after the suppression, on the host. One launch then makes those
-//! of a frame.
+//! Masks are not part of the graph: the objects that need one are known only after the suppression, on the host. One launch then
+//! computes those of a frame.
 //!
-//! Nothing is allocated after every index has run every batch size and frame size that occurs, but for the detections' masks.
+//! Once every index has run every batch size and frame size that occurs, nothing is allocated except the detections' masks.
 
 mod gpu_masks;
 mod gpu_model;

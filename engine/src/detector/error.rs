@@ -64,7 +64,7 @@ pub enum DetectorError {
     /// The run was not begun, or is finished already.
     #[error("the run is not in flight")]
     NotInFlight,
-    /// The card contradicts the model; with the place in the card.
+    /// The card contradicts the model; with the location in the card.
     #[error("{0}")]
     Card(String),
     /// The model does not have a wanted class; the hint starts with its punctuation.
@@ -89,7 +89,7 @@ pub enum DetectorError {
 }
 
 impl DetectorError {
-    /// Returns the error for what the card's `key` says, such as `input.size`, with its place in the file.
+    /// Returns the error for the card's `key`, such as `input.size`, with its location in the file.
     pub(super) fn at(card: &Card, key: &str, message: impl AsRef<str>) -> Self {
         Self::Card(card.problem_at(key, message.as_ref()))
     }

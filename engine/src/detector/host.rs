@@ -37,7 +37,7 @@ pub(super) struct HostRunner {
 /// The one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostRun {
-    /// There is nothing to read.
+    /// There are no results to read.
     Empty,
     /// The frames are preprocessed.
     Begun { frames: usize, preprocess_us: u64 },
@@ -48,7 +48,7 @@ enum HostRun {
 impl HostRunner {
     /// Fills the extra inputs.
     pub(super) fn new(mut session: Session, mut inputs: ModelInputs, card: &Card) -> Result<Self, DetectorError> {
-        // A session for another size than the model declares was rewritten, and its batch is fixed.
+        // A session for a size other than the declared one was rewritten, and its batch is fixed.
         inputs.open_batch.retain(|&index| {
             let dims = session.inputs()[index].shape.as_ref();
             dims.is_none_or(|dims| dims.first().is_some_and(|dim| dim.fixed().is_none()))

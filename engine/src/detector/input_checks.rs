@@ -1,7 +1,7 @@
 //! Contradictions between a card's `[input]` and `[extra_inputs]` and the inputs that the model declares.
 //!
-//! Each is one sentence: what the card says, what the model has, what to write. `model_inputs` decides how inputs are filled and
-//! asks here whether that can be right.
+//! Each is one sentence: the card's value, the model's, the correction. `model_inputs` decides how inputs are filled and asks here
+//! whether that can be right.
 
 use visiond_kernels::placement::{Fit, Resize};
 use visiond_kernels::preprocess::{ChannelOrder, TensorLayout};
@@ -12,19 +12,19 @@ use crate::backend::TensorInfo;
 use crate::card::{Card, ExtraInput};
 use crate::heads::HeadSpec;
 
-/// The numbers that a byte input must be able to tell apart: a card that scales pixels to 0 to 1 leaves two.
+/// The numbers that a byte input must be able to distinguish: a card that scales pixels to 0 to 1 leaves two.
 const LEAST_LEVELS: f32 = 16.0;
 
-/// A declared side below this may be that of the example with which the model was exported: a run shows whether it is more.
+/// A declared side below this may come from the example at export: a run shows whether it is fixed.
 pub(super) const LEAST_FIXED_SIDE: usize = 64;
 
-/// The backbones of detectors halve a picture five times, so what they add up again fits at multiples of this.
+/// The backbones of detectors halve the image five times, so their sums fit at multiples of this.
 const USUAL_STRIDE: usize = 32;
 
 /// The largest f16.
 const F16_MAX: f64 = 65_504.0;
 
-/// Checks the picture's size against the sides that the model fixes (width, height), and against the head's grid where it leaves
+/// Checks the image size against the sides that the model fixes (width, height), and against the head's grid where it leaves
 /// them open.
 pub(super) fn size(
     card: &Card,
@@ -56,13 +56,13 @@ pub(super) fn size(
     Ok(())
 }
 
-/// Returns the sides that are fixed, and of the others the nearest multiples of `stride`.
+/// Returns the fixed sides, and for the others the nearest multiples of `stride`.
 fn nearest_sides(sides: [usize; 2], fixed: [Option<usize>; 2], stride: usize) -> [usize; 2] {
     let nearest = |side: usize| ((side + stride / 2) / stride).max(1) * stride;
     [0, 1].map(|axis| fixed[axis].unwrap_or_else(|| nearest(sides[axis])))
 }
 
-/// Returns a size to try after a run at the card's has failed, and what to say if that one succeeds: the declared size, else the
+/// Returns a size to try after a run at the card's size failed, and the message if it succeeds: the declared size, otherwise the
 /// nearest multiples of 32. `None` if there is no other. `declared` has width and height.
 pub(super) fn other_size(
     card: &Card,
@@ -88,9 +88,9 @@ pub(super) fn other_size(
     (right != sides).then(|| (size, DetectorError::at(card, "input.size", text)))
 }
 
-/// Returns what the sides of an open input must be multiples of; `None` if that is unknown.
+/// Returns the number of which the sides of an open input must be multiples; `None` if it is unknown.
 ///
-/// The grids of YOLO are halved five times, whatever comes after them. NanoDet's fourth grid of stride 64 rounds up.
+/// The grids of YOLO are halved five times, regardless of later layers. NanoDet's fourth grid of stride 64 rounds up.
 fn grid_stride(head: &HeadSpec) -> Option<usize> {
     const USUAL: u32 = USUAL_STRIDE as u32;
     let coarsest = |strides: &[u32]| strides.iter().copied().max().filter(|stride| *stride > 0);
@@ -115,7 +115,7 @@ fn grid_stride(head: &HeadSpec) -> Option<usize> {
     Some(stride as usize)
 }
 
-/// Checks that the picture that is resized before the crop is large enough for the input.
+/// Checks that the image that is resized before the crop is large enough for the input.
 pub(super) fn resize(card: &Card, (width, height): (u32, u32)) -> Result<(), DetectorError> {
     let Fit::ResizeCrop(resize) = card.input.placement.fit else { return Ok(()) };
     let (resized, remedy) = match resize {
@@ -172,7 +172,7 @@ pub(super) fn channels(
     Err(DetectorError::at(card, "input.order", text))
 }
 
-/// Checks that the pixels of an input of whole numbers are not scaled until hardly any of them differ.
+/// Checks that the pixels of an integer input are not scaled until hardly any of them differ.
 pub(super) fn levels(card: &Card, info: &TensorInfo) -> Result<(), DetectorError> {
     let input = &card.input;
     let channels = input.order.channels();
@@ -192,7 +192,7 @@ pub(super) fn levels(card: &Card, info: &TensorInfo) -> Result<(), DetectorError
     Err(DetectorError::at(card, key, text))
 }
 
-/// Returns the error for an input that nothing fills.
+/// Returns the error for an input without values.
 pub(super) fn missing(card: &Card, info: &TensorInfo) -> DetectorError {
     let text = format!(
         "the model also needs the input `{info}`: write what fills it under [extra_inputs], as in {}",
@@ -204,10 +204,10 @@ pub(super) fn missing(card: &Card, info: &TensorInfo) -> DetectorError {
 /// More numbers than a card lists.
 const MOST_LISTED: usize = 64;
 
-/// A file of NumPy, for an example.
+/// A NumPy file, as an example.
 const FILE: &str = "numbers.npy";
 
-/// Returns what a card may say of an extra input.
+/// Returns the card's possible values for an extra input.
 pub(super) fn example(info: &TensorInfo) -> String {
     let dims = info.shape.as_deref().unwrap_or(&[]);
     // The first dimension is the batch.

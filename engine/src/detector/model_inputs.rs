@@ -1,5 +1,5 @@
-//! How the model's inputs are filled: which input takes the picture, at which size and in which layout, and what the others
-//! hold.
+//! How the model's inputs are filled: which input takes the image, at which size and in which layout, and the values of the
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const COLOURS: [usize; 2] = [3, 1];
 /// How the model's inputs are filled.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ModelInputs {
-    /// The index of the input that takes the picture.
+    /// The index of the input that takes the image.
     pub(super) picture: usize,
     /// How frames are preprocessed.
     pub(super) spec: PreprocessSpec,
@@ -36,12 +36,12 @@ pub(super) struct ModelInputs {
     pub(super) replaces_size: bool,
 }
 
-/// Which sizes of the inputs are settled, whatever the card says.
+/// Which input sizes are settled, regardless of the card.
 #[derive(Clone, Copy)]
 pub(super) struct SettledSizes<'a> {
     /// Whether the user asked for an input's declared size, which then overrides the card's.
     pub(super) asked: &'a dyn Fn(&str) -> bool,
-    /// Whether the model is an engine, which runs at the sizes of its profiles only.
+    /// Whether the model is an engine, which runs only at the sizes of its profiles.
     pub(super) is_engine: bool,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn plan(
     input_checks::levels(card, info)?;
     let max_batch = max_batch.max(1);
     let batch = match has_batch_dim.then(|| declared(0)) {
-        // A batch that was declared with such a size is also an example's.
+        // A batch that was declared with such a size also comes from an example.
         _ if replaces_size => 1,
         None => 1,
         Some(Some(fixed)) => fixed,
@@ -124,7 +124,7 @@ pub(super) fn plan(
     Ok(ModelInputs { picture, spec, batch, shapes, open_batch, has_batch_dim, replaces_size })
 }
 
-/// Does [`input_checks::other_size`] for the input that takes the picture.
+/// Does [`input_checks::other_size`] for the input that takes the image.
 pub(super) fn other_size(
     inputs: &[TensorInfo],
     card: &Card,
@@ -175,7 +175,7 @@ fn picture_input(inputs: &[TensorInfo], card: &Card) -> Result<usize, DetectorEr
     })
 }
 
-/// Returns the layout: the card's, or else the one that the position of 3 or 1 channels in the declared shape suggests.
+/// Returns the layout: the card's, otherwise the one that the position of 3 or 1 channels in the declared shape suggests.
 fn layout(info: &TensorInfo, card: &Card) -> TensorLayout {
     if let Some(layout) = card.input.layout {
         return layout;
@@ -195,7 +195,7 @@ fn layout(info: &TensorInfo, card: &Card) -> TensorLayout {
     TensorLayout::Nchw
 }
 
-/// Returns whether there is a batch dimension and the axes of width and height; refuses a shape that does not fit a picture.
+/// Returns whether there is a batch dimension and the axes of width and height; rejects a shape that does not fit an image.
 fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, usize, usize), DetectorError> {
     let rank = info.shape.as_ref().map_or(4, Vec::len);
     if !info.dtype.holds_pixels() || (rank != 4 && rank != 3) {
@@ -214,7 +214,7 @@ fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, u
     Ok((rank == 4, width, height))
 }
 
-/// The sides of the picture, which other inputs may share.
+/// The sides of the image, which other inputs may share.
 struct PictureSides<'a> {
     info: &'a TensorInfo,
     /// The axes of height and width.
@@ -238,7 +238,7 @@ impl PictureSides<'_> {
     }
 }
 
-/// The batch of the picture.
+/// The batch of the image.
 #[derive(Clone, Copy)]
 struct Batch {
     /// The maximum number of frames in a run.
@@ -291,7 +291,7 @@ fn extra_shape(
                 .product();
             shape[axis] = given.checked_div(others).filter(|n| n * others == given).ok_or_else(count_error)?;
         }
-        // No number of values shows how several open dimensions share them.
+        // The number of values does not show how several open dimensions share them.
         _ => {
             let text = format!("the input `{info}` has several open dimensions: export the model with fixed sizes");
             return Err(DetectorError::at(card, &format!("extra_inputs.{}", info.name), text));

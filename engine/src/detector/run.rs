@@ -12,20 +12,20 @@ pub struct Detection {
     pub score: f32,
     /// The box x1, y1, x2, y2, inside the frame; `None` from a classifier.
     pub box_in_source: Option<[f32; 4]>,
-    /// The turned box, which may reach out of the frame; `None` if the model does not turn its boxes.
+    /// The oriented box, which may extend beyond the frame; `None` if the model has no oriented boxes.
     pub oriented: Option<OrientedBox>,
     /// The keypoints in the source frame; empty if the model has none.
     pub keypoints: Vec<Keypoint>,
     /// The part of the frame that the class covers, 0 to 1; `None` unless the model gives a class for each pixel.
     pub fraction: Option<f32>,
-    /// The object's pixels; `None` if the model gives none, or the options do not ask for them.
+    /// The object's pixels; `None` if the model gives none, or the options do not request them.
     pub mask: Option<Mask>,
 }
 
 /// A keypoint of a detection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Keypoint {
-    /// In pixels of the source frame; may be outside it, if the model guesses what the frame cuts off.
+    /// In pixels of the source frame; may be outside it, if the model guesses a point that the frame cuts off.
     pub x: f32,
     /// In pixels of the source frame.
     pub y: f32,
@@ -33,17 +33,17 @@ pub struct Keypoint {
     pub score: Option<f32>,
 }
 
-/// The forms in which messages have the pixels of an object.
+/// The mask formats in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaskForm {
     /// Not at all.
     None,
-    /// As polygons.
+    /// Polygons.
     #[default]
     Polygons,
-    /// As COCO's run lengths.
+    /// COCO's run lengths.
     Rle,
-    /// As both.
+    /// Both.
     Both,
 }
 
@@ -106,7 +106,7 @@ pub struct RunCounts {
     pub single_runs: u64,
     /// Runs of either kind that were begun while another was in flight.
     pub overlapped_runs: u64,
-    /// Bytes of frames that were copied first, because the GPU cannot access their memory.
+    /// Bytes of frames that were copied because the GPU cannot access their memory.
     pub copied_bytes: u64,
     /// Candidates that did not fit into the GPU's filter.
     pub lost_candidates: u64,

@@ -1,4 +1,4 @@
-//! The interface of what runs frames through the model.
+//! The interface of the runners that pass frames through the model.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub(super) trait Runner: Send {
     /// Returns the batch size of the last run; a model with a fixed batch always runs all of it.
     fn frames_run(&self) -> usize;
 
-    /// Returns what was counted so far.
+    /// Returns the counters so far.
     fn counts(&self) -> RunCounts;
 }
 

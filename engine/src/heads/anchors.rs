@@ -1,4 +1,4 @@
-//! The anchors from which boxes are offsets, of networks whose exports leave the decoding to the program.
+//! The anchors from which boxes are offsets, for models whose exports leave the decoding to the program.
 //!
 //! EfficientDet: on each grid of strides 8 to 128 nine anchors a cell, of three sizes and three aspect ratios, around the cell's
 //! centre. The four numbers of a box are the offsets of its centre, y and x, in parts of the anchor's sides, and the logarithms of
@@ -32,7 +32,7 @@ impl Anchor {
     }
 }
 
-/// Returns how many anchors there are.
+/// Returns the number of anchors.
 pub(super) fn count(AnchorKind::EfficientDet: AnchorKind, (width, height): (u32, u32)) -> usize {
     let cells = |stride: u32| width.div_ceil(stride) as usize * height.div_ceil(stride) as usize;
     STRIDES.iter().map(|&stride| 3 * RATIOS.len() * cells(stride)).sum()

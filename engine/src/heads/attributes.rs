@@ -1,7 +1,7 @@
 //! Several classifiers and numbers of the whole frame in one model.
 //!
-//! Each attribute of the card reads one output that is a row of numbers (`[1, N]`, `[1, N, 1, 1]`), or a part of it from `column` on:
-//! a score for each label, one number for the second of two labels, or a number such as an age, times `scale` plus `offset`.
+//! Each attribute of the card reads one output that is a row of numbers (`[1, N]`, `[1, N, 1, 1]`), or a part of it from `column`
+//! on: a score for each label, one number for the second of two labels, or a number such as an age, times `scale` plus `offset`.
 //! An attribute with a number that is not finite is left out.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Attribute {
     labels: Vec<Arc<str>>,
 }
 
-/// Where an attribute's numbers are.
+/// The location of an attribute's numbers.
 struct Place {
     output: usize,
     column: usize,
@@ -105,7 +105,7 @@ fn place(attribute: &AttributeSpec, outputs: ModelOutputs<'_>) -> Result<Place, 
 }
 
 impl Attribute {
-    /// Returns what the numbers mean; `None` if one that counts is not finite.
+    /// Returns the attribute's value; `None` if one of its numbers is not finite.
     fn read(&self, numbers: &[f32], is_yes: bool, threshold: f32, scores: &mut Vec<f32>) -> Option<Reading> {
         let (activation, multi_label) = match self.spec.kind {
             AttributeKind::Number { scale, offset } => {
@@ -141,7 +141,7 @@ impl Attribute {
             found.sort_by(|a, b| b.score.total_cmp(&a.score));
             return Some(Reading::Labels(found));
         }
-        // The first of the best.
+        // The first of equal best ones.
         scored.rev().max_by(|a, b| a.1.total_cmp(b.1)).map(label).map(Reading::Label)
     }
 }
@@ -197,7 +197,7 @@ impl Decoder for Attributes {
         self.attributes.iter().find_map(doubt)
     }
 
-    /// Not worth it: the outputs are smaller than a list of candidates.
+    /// Not worth a filter: the outputs are smaller than a list of candidates.
     fn filter(&self, _: &(), _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }

@@ -218,7 +218,7 @@ impl Decoder for Blazeface {
     }
 
     fn keypoints(&self, layout: &BlazefaceLayout) -> Option<usize> {
-        // A width that is open counts as 4.
+        // An open width counts as 4.
         Some(layout.width.saturating_sub(4) / 2).filter(|count| *count > 0)
     }
 }

@@ -17,14 +17,15 @@
 //!   - `detr`: RT-DETR and D-FINE as exported for deployment. Boxes are in pixels of what was fed as `orig_target_sizes`: give
 //!     that as `"input-size"` under `[extra_inputs]`.
 //! - `ssd`, one output `[1, 4 + classes, N]` or `[1, N, 4 + classes]`: a box and its scores (LibreYOLO's YOLOv9).
-//! - `ssd` with `anchors`: boxes are offsets from these ([`super::anchors`]), and clipped to the input before NMS. Decoded on the CPU.
+//! - `ssd` with `anchors`: boxes are offsets from these ([`super::anchors`]), and clipped to the input before NMS. Decoded on the
+//!   CPU.
 //! - `detr`, one output `[1, N, 4 + classes]`: RT-DETR of Ultralytics: centre and size as fractions of the input, scores after
 //!   the sigmoid; a query stands for its best class.
 //!
 //! One more output may have masks: [`masks::of_own_planes`], logits beside logits and probabilities beside scores.
 //!
-//! Outputs are found by the card's names, else by their own (boxes, labels or classes, scores, num), else by shape. Only boxes and
-//! scores of `ssd` need NMS.
+//! Outputs are found by the card's names, otherwise by their own (boxes, labels or classes, scores, num), otherwise by shape. Only
+//! boxes and scores of `ssd` need NMS.
 //!
 //! Sources: torchvision `models/detection/ssd.py` and `transform.py`; tensorflow/models `object_detection/exporter_lib_v2.py`;
 //! Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB `vision/ssd/predictor.py`; `post_process_object_detection` of transformers
@@ -101,7 +102,7 @@ fn score_table(shape: OutputShape, rows: Option<usize>) -> Option<(Option<usize>
     if may_agree(lines, rows) {
         return Some((columns, false));
     }
-    // Two numbers that differ: which of them is the boxes' is known.
+    // The two numbers differ, and which of them is the number of boxes is known.
     (columns.is_some() && columns == rows).then_some((lines, true))
 }
 
@@ -132,7 +133,7 @@ impl BoxesAndScores {
         (self.spec.format.unwrap_or(format), self.spec.unit.unwrap_or(BoxUnit::Normalized))
     }
 
-    /// Returns why the numbers cannot be what the card says, whatever else the model gives.
+    /// Returns why the numbers contradict the card, regardless of the model's other outputs.
     fn doubt_of_numbers(&self, layout: &BoxesLayout, input: &HeadInput<'_>) -> Option<Misfit> {
         const UNIT: &str = "head.unit";
         let &Rows { boxes, scores, width, joint, transposed } = match layout {

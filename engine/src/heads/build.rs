@@ -1,4 +1,4 @@
-//! The head that a card asks for.
+//! Makes the head that a card names.
 
 use super::attributes::Attributes;
 use super::blazeface::Blazeface;
@@ -23,7 +23,7 @@ use super::yolov5::Yolov5;
 use super::yolov8::Yolov8;
 use crate::backend::TensorInfo;
 
-/// Makes the head that the card asks for and checks it against the outputs that the model declares.
+/// Makes the head that the card names and checks it against the outputs that the model declares.
 ///
 /// Dynamic dimensions fit anything. If an input's declared shape was replaced, the declared dimensions of the outputs are no
 /// longer valid: pass them as dynamic. `class_count` is the number of named classes; 0 uses what the shape says.

@@ -74,7 +74,7 @@ impl Decoder for Classifier {
         wrong_activation_of_row(&values, self.activation?)
     }
 
-    /// Not worth it: a row of classes is smaller than a list of candidates.
+    /// Not worth a filter: a row of classes is smaller than a list of candidates.
     fn filter(&self, _: &usize, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }

@@ -9,8 +9,8 @@ use super::frame_values::FrameValues;
 /// The candidates that a head found in one frame.
 #[derive(Debug, Clone, Default)]
 pub struct Decoded {
-    /// The candidates with boxes in pixels of the model's input, in no particular order. Turned boxes are here without their
-    /// turn: see [`Decoded::oriented`].
+    /// The candidates with boxes in pixels of the model's input, in no particular order. Oriented boxes are here without their
+    /// rotation: see [`Decoded::oriented`].
     pub candidates: Vec<Candidate>,
     /// Whether the candidates are classes of the whole frame, so that their boxes mean nothing.
     pub boxless: bool,
@@ -21,7 +21,7 @@ pub struct Decoded {
     /// Where the candidates' masks are in the outputs; `None` if there are none, and from
     /// [`Head::decode_filtered`](super::Head::decode_filtered).
     pub masks: Option<MaskSpec>,
-    /// The angles of the rows in `angle_rows` (ascending); empty if boxes are not turned.
+    /// The angles of the rows in `angle_rows` (ascending); empty if boxes are not oriented.
     angles: Vec<f32>,
     angle_rows: Vec<u32>,
     /// The values of the whole frame; empty unless the head gives some.
@@ -48,13 +48,13 @@ impl Decoded {
         self.keypoints.get(start..start + self.keypoints_per_row).unwrap_or(&[])
     }
 
-    /// Returns the turned box of a candidate in pixels of the model's input; `None` if the model does not turn its boxes.
+    /// Returns the oriented box of a candidate in pixels of the model's input; `None` if the model has no oriented boxes.
     pub fn oriented(&self, candidate: &Candidate) -> Option<OrientedBox> {
         let index = self.angle_rows.binary_search(&candidate.row).ok()?;
         Some(OrientedBox::from_upright(candidate.box_in_input, *self.angles.get(index)?))
     }
 
-    /// Leaves the best of the turned boxes that overlap; see [`Nms::run_oriented`].
+    /// Keeps the best of overlapping oriented boxes; see [`Nms::run_oriented`].
     pub(super) fn suppress_oriented(&mut self, nms: &mut Nms, options: &NmsOptions) {
         let mut candidates = std::mem::take(&mut self.candidates);
         nms.run_oriented(&mut candidates, |candidate| self.oriented(candidate), options);
@@ -129,7 +129,7 @@ impl Decoded {
         }
     }
 
-    /// Turns the box of the candidate that was just added at `row`, or removes that candidate if the angle is not finite. Rows
+    /// Rotates the box of the candidate that was just added at `row`, or removes that candidate if the angle is not finite. Rows
     /// come in ascending order.
     pub(super) fn push_angle(&mut self, row: usize, angle: f32) {
         let added = self.candidates.last();

@@ -59,7 +59,7 @@ impl Decoder for Depth {
         self.reducer.reduce(&values, [width, height], &self.spec, &input.mapping(), &mut out.values.depth);
     }
 
-    /// No number shows what it measures.
+    /// The numbers do not show what they measure.
     fn doubt(&self, _: &DepthLayout, _: &HeadInput<'_>) -> Option<Misfit> {
         None
     }

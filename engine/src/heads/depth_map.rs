@@ -1,9 +1,9 @@
 //! Reduces a depth map to a grid over the frame.
 //!
 //! A cell of the grid has the map's pixels whose centres lie in it; a cell so small that there are none has the pixel at its
-//! centre. Padding is in no cell, and what a crop cuts off is in no pixel. A pixel is read once, but where cells are smaller than
-//! pixels, and the median is found by selection: a frame takes time in proportion to the map and the grid. After the first frame
-//! nothing is allocated.
+//! centre. Padding belongs to no cell, and the part that a crop cuts off to no pixel. Each pixel is read once unless cells are
+//! smaller than pixels, and the median is found by selection, so the time is proportional to the map and the grid. After the first
+//! frame nothing is allocated.
 
 use std::ops::Range;
 

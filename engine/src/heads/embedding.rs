@@ -50,7 +50,7 @@ impl Decoder for Embedding {
         no_classes(self.class_count, "an embedding")?;
         outputs.named(self.output.as_deref(), "no output is one row of numbers", |index| {
             match outputs.shape(index).vector()? {
-                // One number is no vector, unless the card names it.
+                // One number is not a vector, unless the card names it.
                 Some(0..=1) => Some(Err("has too few numbers for an embedding".to_owned())),
                 Some(width) if width > MAX_LENGTH => {
                     Some(Err(format!("has {width} numbers, and an embedding has at most {MAX_LENGTH}")))
@@ -71,7 +71,7 @@ impl Decoder for Embedding {
         Some(Misfit::at(FAMILY, problem, "write `family = \"classifier\"` under [head], or name another `output`"))
     }
 
-    /// Not worth it: the vector is copied whole.
+    /// Not worth a filter: the vector is copied whole.
     fn filter(&self, _: &usize, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }
@@ -81,7 +81,7 @@ impl Decoder for Embedding {
     }
 }
 
-/// Refuses names of classes for a result that has none.
+/// Rejects class names for a result that has no classes.
 pub(super) fn no_classes(class_count: usize, what: &str) -> Result<(), Misfit> {
     if class_count == 0 {
         return Ok(());

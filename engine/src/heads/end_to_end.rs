@@ -52,11 +52,11 @@ impl OutputEncoding {
     }
 }
 
-/// What to write if the numbers of an output are not those of its role.
+/// The correction if the numbers of an output do not fit its role.
 pub(super) const ROLES: &str =
     "write the names of the right outputs as `boxes`, `scores` and `labels` under [head], or correct `family`";
 
-/// Refuses rows of all cells, since nothing has removed those of the same object.
+/// Rejects one row per cell, because then nothing has removed the duplicates.
 pub(super) fn not_all_cells(
     name: &str,
     rows: Option<usize>,
@@ -139,7 +139,7 @@ impl EndToEndOutputs {
         Ok(agree.then_some(Self { boxes, labels, scores: boxes, joint: true, count: None }))
     }
 
-    /// Returns the error for rows of which nothing has removed those of the same object.
+    /// Returns the error for rows whose duplicates were not removed.
     pub(super) fn check_chosen(
         &self,
         outputs: ModelOutputs<'_>,
@@ -216,7 +216,7 @@ impl EndToEndOutputs {
         let rows = self.rows(&boxes, &scores, &labels, valid);
         let first = u32::from(encoding.background == Background::First);
         let found = rows.clone().map(|(score, label, _)| (score, label));
-        // Whatever fills the boxes of unused rows, their scores are not above 0.
+        // Whatever the boxes of unused rows hold, their scores are not above 0.
         let boxes: Vec<[f32; 4]> = rows.filter(|(score, ..)| *score > 0.0).map(|(.., numbers)| numbers).collect();
         wrong_labels(found, first, encoding.class_count, input.score_threshold)
             .or_else(|| wrong_unit(&boxes, encoding.unit, unit_key))

@@ -1,19 +1,21 @@
-//! Recognises whose export a model is: by metadata that only its exporter writes, or by outputs whose names and shapes only its
+//! Recognises a model's exporter: by metadata that only this exporter writes, or by outputs whose names and shapes only this
 //! exporter gives.
 //!
-//! Names alone or shapes alone are no proof, so a rule takes both, or a key of metadata that is the exporter's own. An export
-//! whose boxes no head can read is refused even if a head of another family fits its shapes. The sources are the exporters' own code:
+//! Names alone or shapes alone prove nothing, so a rule needs both, or a metadata key of the exporter's own. An export whose boxes
+//! no head can read is rejected even if a head of another family fits its shapes. The sources are the exporters' own code:
 //!
 //! - LibreYOLO: `libreyolo/export/exporter.py`, `export/nms.py`, `models/yolo9/utils.py`, `models/yolox/utils.py`.
 //! - Azure Custom Vision and Windows ML: `Image.*` of onnx `docs/MetadataProps.md`; `predict.py` in Custom Vision's exports.
 //! - InsightFace `detection/scrfd/tools/scrfd2onnx.py`; opencv_zoo `face_detection_yunet`; biubug6/Pytorch_Retinaface
 //!   `convert_to_onnx.py`; deepcam-cn/yolov5-face `export.py`; WongKinYiu/yolov7 (branch pose) `models/export.py`.
-//! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/postprocess.py`, `generate_detections_from_nms_output`.
+//! - zylo117/Yet-Another-EfficientDet-Pytorch; google/automl `efficientdet/tf2/postprocess.py`,
+//!   `generate_detections_from_nms_output`.
 //! - Caffe SSD `src/caffe/layers/detection_output_layer.cpp`; OpenVINO `DetectionOutput-8`; deepstream_tao_apps
 //!   `nvdsinfer_custombboxparser_tao`, `NvDsInferParseCustomNMSTLT`.
 //! - Tianxiaomo/pytorch-YOLOv4 `tool/darknet2onnx.py`; ultralytics/yolov3 (archive) `models.py`, `ONNX_EXPORT`;
 //!   marcoslucianops/DeepStream-Yolo `utils`.
-//! - YOLOv5 `models/yolov5n.yaml`; YOLOv7 has other anchors in the same layers; jkjung-avt/tensorrt_demos `yolo/yolo_to_onnx.py`, whose
+//! - YOLOv5 `models/yolov5n.yaml`; YOLOv7 has other anchors in the same layers; jkjung-avt/tensorrt_demos `yolo/yolo_to_onnx.py`,
+//!   whose
 //!   outputs have the numbers of Darknet's layers.
 //! - KerasCV `models/object_detection/yolo_v8`; MultimediaTechLab/YOLO `yolo/model/module.py`,
 //!   `yolo/utils/deploy_utils.py`.
@@ -40,12 +42,12 @@ use super::spec::{
 };
 use crate::backend::{Dim, TensorInfo, one_line, picture_size};
 
-/// Whose export a model is, and what visiond makes of it.
+/// A model's exporter, and how visiond reads the export.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Export {
     /// The exporter, such as "LibreYOLO".
     pub exporter: &'static str,
-    /// What a user needs to know of it, as a clause: what the outputs are, and what to do if no head reads them.
+    /// The information for the user, as a clause: what the outputs are, and the remedy if no head reads them.
     pub note: String,
     pub(super) reading: Reading,
     /// Lines for `[input]` of a card that the export itself shows.
@@ -55,15 +57,15 @@ pub struct Export {
 /// How the outputs of an export are read.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Reading {
-    /// As their shapes show.
+    /// By their shapes.
     Guessed,
     /// By this head, with this number of classes.
     Head(HeadSpec, Option<usize>),
     /// By this head, if a run does not contradict it; other heads fit as well.
     Also(HeadSpec),
-    /// As their shapes show; if those show nothing, the exporter explains why.
+    /// By their shapes; if those show nothing, the exporter explains why.
     Hint,
-    /// By none, whatever the shapes look like.
+    /// By no head, whatever the shapes look like.
     Refused,
 }
 
@@ -76,7 +78,7 @@ impl Export {
         Some(Self::named(exporter, Reading::Refused, note))
     }
 
-    /// Whether it explains only why no head fits.
+    /// Whether it only explains why no head fits.
     pub fn is_hint(&self) -> bool {
         self.reading == Reading::Hint
     }
@@ -86,7 +88,7 @@ impl Export {
         self.reading == Reading::Refused
     }
 
-    /// Returns what a user needs to know, as a sentence without a full stop.
+    /// Returns the information for the user, as a sentence without a full stop.
     pub fn sentence(&self) -> String {
         format!("this is an export of {}: {}", self.exporter, self.note)
     }
@@ -95,7 +97,7 @@ impl Export {
 /// The strides of nearly all grids.
 const STRIDES: [u32; 3] = [8, 16, 32];
 
-/// A model's tensors, as the rules ask for them.
+/// A model's tensors, as the rules query them.
 struct Shapes<'a> {
     inputs: &'a [TensorInfo],
     outputs: &'a [TensorInfo],
@@ -207,7 +209,7 @@ fn by_windows_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
     (!input.is_empty()).then(|| Export { input, ..Export::named("a tool for Windows ML", Reading::Guessed, note) })
 }
 
-/// Metadata with names of classes, by a writer that is not known.
+/// Metadata with class names, by an unknown writer.
 fn by_other_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
     let keys: Vec<&str> = metadata.keys().map(String::as_str).filter(|key| key.len() <= 40).take(8).collect();
     metadata.contains_key("names").then(|| {
@@ -340,8 +342,8 @@ fn faces(shapes: &Shapes<'_>) -> Option<Export> {
     None
 }
 
-/// The anchors of public YOLOs, the grid of the smallest cells first: those that the `mask` of each grid in the .cfg of AlexeyAB/darknet
-/// names; YOLOv5's and YOLOv7-tiny's are YOLOv3's, YOLOv7's are YOLOv4's.
+/// The anchors of public YOLOs, the grid of the smallest cells first: those that the `mask` of each grid in the .cfg of
+/// AlexeyAB/darknet names; YOLOv5's and YOLOv7-tiny's are YOLOv3's, YOLOv7's are YOLOv4's.
 const YOLOV3: [[u16; 2]; 9] =
     [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119], [116, 90], [156, 198], [373, 326]];
 const YOLOV3_TINY: [[u16; 2]; 6] = [[10, 14], [23, 27], [37, 58], [81, 82], [135, 169], [344, 319]];

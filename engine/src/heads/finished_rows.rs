@@ -1,7 +1,7 @@
-//! Whether the rows that a model has chosen can be what the card says, frame by frame.
+//! Checks, frame by frame, whether model-selected rows are consistent with the card.
 //!
-//! The rows of one exporter have the class where those of another have the score, and a trial on a test picture may find none.
-//! So every frame is checked. A row that contradicts the card is an error, since all other rows are misread as well.
+//! The rows of one exporter have the class where those of another have the score, and a trial on a test image may find none. So
+//! every frame is checked. A row that contradicts the card is an error, because all other rows are misread as well.
 //!
 //! The GPU's filter keeps such rows with the class `visiond_kernels::filter::ODD`, so that both see the same.
 
@@ -21,7 +21,7 @@ const WHOLE: f32 = 0.01;
 /// The same below the next one.
 const NEXT: f32 = 0.99;
 
-/// Numbers from here on are no classes: f32 cannot represent every integer. The GPU's filter has the same number.
+/// Numbers from here on are not classes: f32 cannot represent every integer. The GPU's filter has the same number.
 const MOST_CLASS: f32 = 16_777_216.0;
 
 /// How far a box may end before it begins, in parts of the input's side: more than f16 rounds.
@@ -46,7 +46,7 @@ impl From<&Record> for FinishedRow {
     }
 }
 
-/// What rows are checked against.
+/// The expectations that rows are checked against.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowCheck {
     pub(super) score_threshold: f32,
@@ -56,7 +56,7 @@ pub(super) struct RowCheck {
     pub(super) input_size: (u32, u32),
 }
 
-/// What is wrong with a row.
+/// The fault of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum RowFault {
     Score,
@@ -67,7 +67,7 @@ pub(super) enum RowFault {
 }
 
 impl RowCheck {
-    /// Returns what is wrong with a row; unused rows, whose score is 0 or less, may hold any box.
+    /// Returns the fault of a row; unused rows, whose score is 0 or less, may hold any box.
     #[inline]
     pub(super) fn fault(&self, row: FinishedRow) -> Option<RowFault> {
         let FinishedRow { score, label, corners } = row;
@@ -97,7 +97,7 @@ impl RowCheck {
         (!is_box || !corners.iter().all(|corner| corner.is_finite())).then_some(RowFault::Box)
     }
 
-    /// Returns the first row at fault. A row is its score, its label, and what `corners` makes a box of.
+    /// Returns the first faulty row. A row is its score, its label, and the input of `corners`, which returns its box.
     ///
     /// It runs on every frame, so a single branch ends most rows.
     #[inline]
@@ -116,7 +116,7 @@ impl RowCheck {
         })
     }
 
-    /// Returns the first row at fault of those that the GPU's filter found.
+    /// Returns the first faulty row among those that the GPU's filter found.
     pub(super) fn fault_of_records(&self, records: &[Record]) -> Option<(usize, FinishedRow, RowFault)> {
         let faults = records.iter().filter_map(|record| {
             let row = FinishedRow::from(record);
@@ -125,7 +125,7 @@ impl RowCheck {
         faults.min_by_key(|(index, ..)| *index)
     }
 
-    /// Returns the error for a row at fault. `remedy` is what to write if its numbers are in another order.
+    /// Returns the error for a faulty row. `remedy` is the correction if its numbers are in a different order.
     pub(super) fn misfit(
         &self,
         output: &str,
@@ -138,7 +138,7 @@ impl RowCheck {
             RowFault::Score => ("a score is from 0 to 1", remedy),
             RowFault::Class => ("a class is a whole number from 0 on", remedy),
             RowFault::Box => ("a box is finite and ends after it begins", remedy),
-            // So many classes are a number of another kind.
+            // So many classes are a different kind of number.
             RowFault::Unnamed(class) if class >= 10_000 => (UNNAMED, remedy),
             RowFault::Unnamed(class) => {
                 let names = classes_text(class as usize + 1);
@@ -169,10 +169,10 @@ fn is_surely_whole(label: f32) -> bool {
     (label - ((label + TO_WHOLE) - TO_WHOLE)).abs() <= WHOLE
 }
 
-/// What is wrong with a class that has no name.
+/// The fault of a class without a name.
 const UNNAMED: &str = "the card names fewer classes";
 
-/// Where a row has which number.
+/// The position of each number in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowColumns {
     /// The four numbers of the format.
@@ -212,7 +212,7 @@ const OTHER_ORDERS: [&[Column]; 6] = {
 };
 
 impl RowColumns {
-    /// Returns the places of `columns`; `None` if one of the numbers is not there.
+    /// Returns the positions of `columns`; `None` if one of the numbers is missing.
     pub(super) fn of(columns: &[Column]) -> Option<Self> {
         let at = |wanted: Column| columns.iter().position(|column| *column == wanted);
         let all = |columns: [Column; 4]| {
@@ -243,7 +243,7 @@ pub(super) fn written_order(columns: &[Column]) -> Option<Vec<Column>> {
     (!USUAL_ORDERS.contains(&columns)).then(|| columns.to_vec())
 }
 
-/// Returns what to write for rows that contradict the card: their order, if it is the only known one that fits all of them.
+/// Returns the correction for rows that contradict the card: their order, if it is the only known one that fits all of them.
 pub(super) fn order_of(
     values: &[f32],
     width: usize,
@@ -273,13 +273,14 @@ pub(super) fn order_of(
     }
 }
 
-/// Returns what to write for rows whose order is not known.
+/// Returns the correction for rows whose order is unknown.
 pub(super) fn any_order(width: usize) -> String {
     let example = OTHER_ORDERS.iter().find(|columns| columns.len() == width).unwrap_or(&OTHER_ORDERS[0]);
     format!("write the order of the model's numbers as `columns` under [head], such as {}", Column::list(example))
 }
 
-/// Whether so many rows are those of every cell of grids with the usual strides, one or three each: then nothing has chosen among them.
+/// Whether so many rows are those of every cell of grids with the usual strides, one or three each: then nothing has chosen among
+/// them.
 pub(super) fn are_all_cells(rows: usize, (width, height): (u32, u32)) -> bool {
     let cells = |strides: &[u32]| -> usize {
         strides.iter().map(|&stride| width.div_ceil(stride) as usize * height.div_ceil(stride) as usize).sum()

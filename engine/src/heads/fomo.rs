@@ -1,9 +1,9 @@
 //! FOMO of Edge Impulse: a class for each cell of a grid, whose neighbours are one object.
 //!
-//! Reads one output `[1, h, w, classes + 1]` after the softmax, whose first class is the background. Every cell and class whose score
-//! passes joins the first object of its class that it touches, at a side or a corner; then objects that touch are one. An object is
-//! the box of its cells, in pixels, and its score is the best of them; the box's middle is the centroid that Edge Impulse shows. The
-//! box shows where an object is, not how large it is.
+//! Reads one output `[1, h, w, classes + 1]` after the softmax, whose first class is the background. Every cell and class whose
+//! score passes joins the first object of its class that it touches, at a side or a corner; then objects that touch are one. An
+//! object is the box of its cells, in pixels, and its score is the best of them; the box's middle is the centroid that Edge
+//! Impulse shows. The box shows where an object is, not how large it is.
 //!
 //! As in the project's code, a cell to the left of an object or above it moves the object there and does not widen it.
 //!
@@ -21,11 +21,11 @@ use super::outputs::{ModelOutputs, classes_with_background};
 use super::raw_numbers::{Numbers, not_probabilities};
 use super::spec::Background;
 
-/// The most cells: more would be a map of pixels.
+/// The most cells: a larger map would be one of pixels.
 const MAX_CELLS: usize = 1 << 14;
 
-/// The most scores, and the most objects of a frame: merging compares each score that passes with each object. Cells beyond them are
-/// left out, unless they touch one.
+/// The most scores, and the most objects of a frame: merging compares each score that passes with each object. Cells beyond them
+/// are left out, unless they touch one.
 const MAX_SCORES: usize = 1 << 18;
 const MAX_OBJECTS: usize = 1 << 10;
 
@@ -56,7 +56,7 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// Takes `other` in if it is of the same class and touches it. Returns whether it did.
+    /// Absorbs `other` if it is of the same class and touches it. Returns whether it did.
     fn absorb(&mut self, other: &Self) -> bool {
         let apart = self.class != other.class
             || self.column + self.width < other.column
@@ -75,7 +75,7 @@ impl Object {
     }
 }
 
-/// Adds an object to the first that takes it in, or to the end if there is room.
+/// Adds an object to the first that absorbs it, or to the end if there is room.
 fn add(objects: &mut Vec<Object>, object: Object) {
     if !objects.iter_mut().any(|other| other.absorb(&object)) && objects.len() < MAX_OBJECTS {
         objects.push(object);

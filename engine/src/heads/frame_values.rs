@@ -1,4 +1,4 @@
-//! What a model says about a frame as a whole: attributes, an embedding, depth.
+//! A model's results for a frame as a whole: attributes, an embedding, depth.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Guesses which heads fit a model, from the shapes of its outputs and its last operators: for `inspect`, for the error about a
-//! missing card, and for what to write into a card that does not fit.
+//! missing card, and for the correction of a card that does not fit.
 
 use visiond_kernels::tensor::DType;
 
@@ -64,7 +64,7 @@ fn rank_of(classes: usize, usual: u8, unusual: u8) -> u8 {
     if matches!(classes, 1 | 20 | 80 | 90 | 91 | 365) { usual } else { unusual }
 }
 
-/// Where a guess looks.
+/// The input of a guess.
 struct Evidence<'a> {
     facts: ModelFacts<'a>,
     size: Option<(u32, u32)>,
@@ -78,7 +78,7 @@ impl Evidence<'_> {
         self.proposals.push(HeadProposal { rank, spec, classes, reason: reason.into() });
     }
 
-    /// Returns the tail of an output; one that is not known if the graph is not.
+    /// Returns the tail of an output; an unknown tail if the graph is unknown.
     fn tail(&self, output: usize) -> OutputTail {
         self.facts.tails.get(&self.facts.outputs[output].name).cloned().unwrap_or_default()
     }
@@ -693,8 +693,8 @@ fn propose_classifier(evidence: &mut Evidence<'_>) {
     evidence.add(1, spec, Some(classes), format!("one row of {classes} scores"));
 }
 
-/// Whether the first output has a row for each object instead of one for each frame: rows of the width of box, score and class,
-/// whose number is open while the batch is not, or has another name.
+/// Whether the first output has one row per object instead of one per frame: rows as wide as box, score and class, whose number
+/// is open while the batch is not, or has a different name.
 fn is_rows(facts: ModelFacts<'_>) -> bool {
     let first = |info: Option<&TensorInfo>| info.and_then(|info| info.shape.as_ref()?.first().cloned());
     let width = facts.outputs.first().and_then(|output| output.shape.as_ref()?.last()?.fixed());

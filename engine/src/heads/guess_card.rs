@@ -1,4 +1,4 @@
-//! The card to start from that goes with a guessed head: what the file shows, and, as comments, what it does not.
+//! The starting card for a guessed head: the facts that the file shows, and, as comments, those that it does not.
 
 use visiond_kernels::preprocess::ChannelOrder;
 
@@ -104,14 +104,14 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
 /// More names than a card lists: they belong into a file.
 const MOST_NAMES: usize = 200;
 
-/// Returns the names of classes that the metadata has as a line of a card; `None` if TOML would need escapes for one.
+/// Returns the class names of the metadata as a line of a card; `None` if TOML would need escapes for one.
 fn names_text(names: &[String]) -> Option<String> {
     let is_plain = |name: &String| name.chars().all(|c| !c.is_control() && c != '"' && c != '\\');
     let names: Option<Vec<String>> = names.iter().map(|name| is_plain(name).then(|| format!("\"{name}\""))).collect();
     Some(format!("names = [{}]", names?.join(", ")))
 }
 
-/// Returns what a head's default says of pictures, as a comment: nothing in a file shows how the training scaled them.
+/// Returns the head's default assumption about pixel scaling, as a comment: the file does not show how the training scaled images.
 fn assumed(spec: &HeadSpec) -> String {
     let input = Card::with_head(spec.clone()).input;
     let white = 255.0 * input.scale;
@@ -130,7 +130,7 @@ fn assumed(spec: &HeadSpec) -> String {
         ChannelOrder::Grey => "grey",
     };
     let remedy = match spec.family() {
-        // Any pixels have an answer.
+        // A classifier answers for any pixels.
         family if family == Family::Classifier || family.gives_values() => {
             "Nothing shows it if\n\
              # that is wrong: compare with the code that it was trained with, and try `scale = 1` (0 to 255),\n\
@@ -144,7 +144,7 @@ fn assumed(spec: &HeadSpec) -> String {
     format!("# Assumed, since the file does not say it: {order} {range}. {remedy}")
 }
 
-/// Whether a head reads faces and nothing else.
+/// Whether a head detects only faces.
 fn is_of_faces(spec: &HeadSpec) -> bool {
     matches!(spec, HeadSpec::Faces(_) | HeadSpec::Yolov5 { keypoints: Some(FACE_POINTS), .. })
 }

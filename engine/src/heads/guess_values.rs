@@ -1,5 +1,5 @@
-//! Guesses of the heads that give values of the whole frame. Their shapes are those of many other networks, so the names or the
-//! last operators must speak for them.
+//! Guesses the heads with whole-frame values. Many other models have the same shapes, so the names or the last operators must
+//! indicate them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::backend::{Dim, TensorInfo};
 use crate::card::MAX_NAME_CHARS;
 use crate::onnx::OutputTail;
 
-/// Sides below this are no map of a picture.
+/// An image map is not smaller than this.
 const LEAST_SIDE: usize = 16;
 
 /// More labels than an attribute has that a card names one by one.
@@ -43,7 +43,7 @@ pub(super) fn guess_values(
     found.into_iter().flatten().collect()
 }
 
-/// Whether an output's name is that of landmarks or of an embedding: nothing else shows that these are no classes.
+/// Whether an output's name indicates landmarks or an embedding: only the name shows that these are not classes.
 pub(super) fn named_like_no_scores(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let parts = ["landmark", "keypoint", "kpt", "kps", "embed", "descriptor", "vertices"];

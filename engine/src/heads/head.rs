@@ -17,10 +17,10 @@ pub trait Head: Send {
     /// Decodes one frame's outputs into `out`, which is cleared first.
     ///
     /// # Errors
-    /// The outputs have other shapes, or a row that the model has chosen contradicts the card. Then `out` is empty.
+    /// The outputs have different shapes, or a row that the model has chosen contradicts the card. Then `out` is empty.
     fn decode(&mut self, input: &HeadInput<'_>, out: &mut Decoded) -> Result<(), HeadError>;
 
-    /// Checks the numbers of a run on a real picture: whether they can be what the card says.
+    /// Checks the numbers of a run on a real image: whether they are consistent with the card.
     fn check_numbers(&self, input: &HeadInput<'_>) -> Result<(), HeadError>;
 
     /// Describes to the GPU's filter how to find the candidates that [`Head::decode`] finds.
@@ -33,10 +33,10 @@ pub trait Head: Send {
     fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) -> Result<(), HeadError>;
 
     /// Returns where masks are in outputs of these shapes; `None` if the model has none, or a shape is unknown. [`Head::decode`]
-    /// tells it of real outputs in [`Decoded::masks`].
+    /// sets [`Decoded::masks`] for real outputs.
     fn masks(&self, outputs: &[TensorInfo], input_size: (u32, u32)) -> Option<MaskSpec>;
 
-    /// Returns what removes the candidates that show the same object.
+    /// Returns how to remove candidates of the same object.
     fn suppression(&self) -> Suppression;
 
     /// Returns the number of keypoints of each candidate; `None` if the model leaves it open until it runs.
@@ -46,7 +46,7 @@ pub trait Head: Send {
     fn reads(&self) -> &'static str;
 }
 
-/// What removes the candidates of a family that show the same object.
+/// How to remove candidates of the same object in a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suppression {
     /// Nothing: each object has one candidate.
@@ -60,8 +60,8 @@ pub enum Suppression {
 }
 
 impl Suppression {
-    /// Leaves the best candidate of each object, best first, at most `max_detections`. The overlap is measured as the family's
-    /// own code does, whatever `options` says.
+    /// Keeps the best candidate of each object, best first, at most `max_detections`. The overlap is measured as the family's own
+    /// code does, regardless of `options`.
     pub fn run(self, decoded: &mut Decoded, nms: &mut Nms, options: &NmsOptions) {
         let candidates = &mut decoded.candidates;
         match self {
@@ -108,20 +108,20 @@ pub struct HeadError {
     problem: String,
     /// The card's key that is wrong, such as `head.family`.
     pub(crate) key: &'static str,
-    /// What to do, as an imperative.
+    /// The remedy, as an imperative.
     remedy: String,
-    /// What is wrong with a row of one frame, in words that are the same for every such row.
+    /// The fault of one frame's row, in words that are the same for every such row.
     of_row: Option<&'static str>,
 }
 
 impl HeadError {
-    /// Returns what is wrong with a row of one frame, in words that are the same for every such row; `None` for an error of the
-    /// whole model.
+    /// Returns the fault of one frame's row, in words that are the same for every such row; `None` for an error of the whole
+    /// model.
     pub fn of_row(&self) -> Option<&'static str> {
         self.of_row
     }
 
-    /// Replaces what to do, and the key where to do it.
+    /// Replaces the remedy and its key.
     pub(super) fn remedied(self, key: &'static str, remedy: String) -> Self {
         Self { key, remedy, ..self }
     }
@@ -149,7 +149,8 @@ pub(super) trait Decoder: Send {
         None
     }
 
-    /// Does the same with what the GPU's filter found, with the minimum score and the input's size; `outputs` are the declared ones.
+    /// Does the same with what the GPU's filter found, with the minimum score and the input's size; `outputs` are the declared
+    /// ones.
     fn contradiction_of_records(
         &self,
         _layout: &Self::Layout,
@@ -167,12 +168,12 @@ pub(super) trait Decoder: Send {
         None
     }
 
-    /// Returns why the numbers of a run on a real picture cannot be what the card says: logits where it expects probabilities.
+    /// Returns why the numbers of a run on a real image contradict the card: logits where it expects probabilities, for example.
     ///
-    /// Certain of it, whatever the picture shows: a model that is read rightly never meets this.
+    /// It never fires on a model that is decoded correctly, whatever the image shows.
     fn doubt(&self, layout: &Self::Layout, input: &HeadInput<'_>) -> Option<Misfit>;
 
-    /// Returns what removes the candidates of such outputs that show the same object.
+    /// Returns how to remove candidates of the same object from such outputs.
     fn suppression(&self, _layout: &Self::Layout) -> Suppression {
         Suppression::Best(Overlap::Points)
     }

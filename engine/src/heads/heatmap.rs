@@ -5,20 +5,21 @@
 //! neighbourhood is a candidate: centre `(cell + offset) * stride`, size `size * stride`. The heat map still needs the
 //! sigmoid unless the card sets `sigmoid = false`. Needs no NMS.
 //!
-//! TTFNet (`style = "ttfnet"`) reads a heat map as CenterNet's and the distances from the corner of a peak's cell to the sides of the
-//! box, `[1, 4, h, w]` (left, top, right, bottom, in pixels).
+//! TTFNet (`style = "ttfnet"`) reads a heat map as CenterNet's and the distances from the corner of a peak's cell to the sides of
+//! the box, `[1, 4, h, w]` (left, top, right, bottom, in pixels).
 //!
 //! CenterFace (`style = "centerface"`) reads a heat map `[1, 1, h, w]` (after the sigmoid), scales `[1, 2, h, w]` (height,
 //! width, as `exp(x) * stride`), offsets `[1, 2, h, w]` (y, x) and landmarks `[1, 10, h, w]` (y, x of five points, in sizes of
 //! the box from its corner). Every cell whose score passes is a candidate with its corner at
 //! `(cell + offset + 0.5) * stride - size / 2`, moved into the input; NMS follows, which counts corners as pixels of the box.
 //!
-//! DetectNet_v2 of NVIDIA TAO (`style = "detectnet"`) reads a heat map `[1, classes, h, w]` (after the sigmoid) and the distances from a
-//! cell to the sides of the box, `[1, 4 * classes, h, w]` (left, top, right, bottom of the first class, then of the next). Distances
-//! are in 35 pixels and count from half a pixel after the cell's corner. Every cell whose score passes is a candidate, clipped to the
-//! input; NMS follows. The GPU's filter reads one box per cell, so these outputs are copied and decoded on the CPU: they are small.
+//! DetectNet_v2 of NVIDIA TAO (`style = "detectnet"`) reads a heat map `[1, classes, h, w]` (after the sigmoid) and the distances
+//! from a cell to the sides of the box, `[1, 4 * classes, h, w]` (left, top, right, bottom of the first class, then of the next).
+//! Distances are in 35 pixels and count from half a pixel after the cell's corner. Every cell whose score passes is a candidate,
+//! clipped to the input; NMS follows. The GPU's filter reads one box per cell, so these outputs are copied and decoded on the CPU:
+//! they are small.
 //!
-//! Outputs are found by the card's names, else by their own (hm or cov, wh or bbox, reg), else by their order and channels.
+//! Outputs are found by the card's names, otherwise by their own (hm or cov, wh or bbox, reg), otherwise by order and channels.
 //!
 //! Source: `ctdet_decode` in xingyizhou/CenterNet `src/lib/models/decode.py`; `get_bboxes` in ZJULearning/ttfnet
 //! `mmdet/models/anchor_heads/ttf_head.py`; `decode` in Star-Clouds/CenterFace

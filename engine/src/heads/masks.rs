@@ -1,4 +1,4 @@
-//! Finds what masks are made of.
+//! Finds the outputs that masks are computed from.
 //!
 //! - Prototypes: a mask is their sum, weighted by a candidate's coefficients. They are one output `[1, channels, height, width]`,
 //!   f32 or f16, with as many channels as a candidate has coefficients (32 in YOLACT and in Ultralytics' models; the planes have a
@@ -28,8 +28,8 @@ pub(super) fn of_prototypes(outputs: ModelOutputs<'_>, channels: usize, coeffici
     Some(MaskSpec { planes, height, width, parts: MaskParts::Prototypes { channels, coefficients } })
 }
 
-/// How much coarser than the input a plane may be: DETR and RF-DETR have a quarter of its sides. Smaller ones do not show the input:
-/// the 28 x 28 of a Mask R-CNN belong into each box, and tables of keypoints are no planes at all.
+/// How much coarser than the input a plane may be: DETR and RF-DETR have a quarter of its sides. Smaller ones do not show the
+/// input: the 28 x 28 of a Mask R-CNN belong into each box, and tables of keypoints are no planes at all.
 const COARSEST: usize = 4;
 
 /// Returns where the masks of candidates are that have a plane each, one for each of `rows`; `None` if no output has them, or its

@@ -1,4 +1,4 @@
-//! Why outputs do not fit a head, as heads say it.
+//! Why outputs do not fit a head, in the head's words.
 
 /// Why outputs do not fit, as a part of a [`HeadError`](super::HeadError).
 #[derive(Debug)]
@@ -6,14 +6,14 @@ pub(super) struct Misfit {
     /// The card's key that is wrong, such as `head.scores`.
     pub(super) key: &'static str,
     pub(super) problem: String,
-    /// What to write instead, if that is known.
+    /// The correction, if it is known.
     pub(super) remedy: Option<String>,
-    /// What is wrong with a row of one frame, in words that are the same for every such row.
+    /// The fault of one frame's row, in words that are the same for every such row.
     pub(super) of_row: Option<&'static str>,
 }
 
 impl Misfit {
-    /// Makes a misfit at a key with what to write there.
+    /// Makes a misfit at a key with the correction.
     pub(super) fn at(key: &'static str, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { key, problem: problem.into(), remedy: Some(remedy.into()), of_row: None }
     }

@@ -1,4 +1,4 @@
-//! What a model's file says about it, before any card.
+//! The facts in a model's file, without any card.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) fn picture(inputs: &[TensorInfo]) -> Option<&TensorInfo> {
     inputs.iter().find(|info| rank(info) == 4).or_else(|| inputs.iter().find(|info| rank(info) == 3))
 }
 
-/// Returns width and height of the picture where the model fixes them.
+/// Returns width and height of the image input if the model fixes them.
 pub(super) fn picture_sides(inputs: &[TensorInfo]) -> [Option<u32>; 2] {
     let dims: Vec<Option<usize>> =
         picture(inputs).iter().flat_map(|p| p.shape.iter().flatten()).map(Dim::fixed).collect();
@@ -36,7 +36,7 @@ pub(super) fn picture_sides(inputs: &[TensorInfo]) -> [Option<u32>; 2] {
     }
 }
 
-/// Returns the sides that the model fixes, and the usual ones of the head for those that it leaves open.
+/// Returns the sides that the model fixes, and the head's usual ones for those that it leaves open.
 pub(super) fn likely_size(spec: &HeadSpec, inputs: &[TensorInfo]) -> (u32, u32) {
     let ([width, height], usual) = (picture_sides(inputs), spec.usual_size());
     (width.unwrap_or(usual.0), height.unwrap_or(usual.1))

@@ -2,7 +2,8 @@
 //!
 //! Reads one of
 //! - `[1, 1, 17, 3]` (single pose): y, x and score of each point;
-//! - `[1, N, 56]` (multi pose, N is 6): the same for 17 points, then top, left, bottom and right of the box, and the person's score.
+//! - `[1, N, 56]` (multi pose, N is 6): the same for 17 points, then top, left, bottom and right of the box, and the person's
+//!   score.
 //!
 //! All but the scores are parts of the input's height and width. Single pose has neither box nor person: its score is the mean of
 //! the points' scores above 0.1, as in the project's code, and its box is that around these points. (The code takes the box around
@@ -27,7 +28,7 @@ pub(super) const POINTS: usize = 17;
 /// Numbers of a row of multi pose: 17 points, a box and a score.
 pub(super) const ROW: usize = 3 * POINTS + 5;
 
-/// Points that score no more are not counted: `keypoint_score_threshold`.
+/// Points with at most this score do not count: `keypoint_score_threshold`.
 const POINT_SCORE: f32 = 0.1;
 
 pub(super) struct Movenet {
@@ -97,7 +98,7 @@ impl Decoder for Movenet {
         not_probabilities(scores, FAMILY, "correct `family` under [head]")
     }
 
-    /// Not worth it: the outputs are smaller than a list of candidates.
+    /// Not worth a filter: the outputs are smaller than a list of candidates.
     fn filter(&self, _: &MovenetLayout, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }

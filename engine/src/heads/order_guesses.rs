@@ -1,5 +1,5 @@
-//! Guesses for finished rows whose graph does not show the order of their numbers: every documented order is one. A run on a
-//! picture in which the model finds something leaves those that its rows do not contradict.
+//! Guesses for finished rows whose graph does not show the order of their numbers: each documented order is one. A run on an image
+//! in which the model finds something keeps those that its rows do not contradict.
 
 use super::build::build;
 use super::exports::{Export, recognise};

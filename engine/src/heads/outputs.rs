@@ -224,7 +224,7 @@ fn key_of(part: &str) -> &'static str {
     }
 }
 
-/// Finds which output has which role if a model has several: by the card, else by name, else by shape.
+/// Finds which output has which role if a model has several: by the card, otherwise by name, otherwise by shape.
 pub(super) struct Roles<'a> {
     outputs: ModelOutputs<'a>,
     taken: Vec<usize>,
@@ -242,7 +242,7 @@ impl<'a> Roles<'a> {
         found
     }
 
-    /// Returns the output that the card names, else the first with a name that contains one of `hints` and a shape that fits.
+    /// Returns the output that the card names, otherwise the first whose name contains one of `hints` and whose shape fits.
     /// The error says that the output in the card is missing or has another shape.
     pub(super) fn by_name(
         &mut self,
@@ -274,7 +274,7 @@ impl<'a> Roles<'a> {
         Ok(Some(index))
     }
 
-    /// Does the same as [`Self::by_name`], else returns the first output that is free and fits.
+    /// Does the same as [`Self::by_name`]; otherwise returns the first output that is free and fits.
     pub(super) fn find(
         &mut self,
         part: &str,

@@ -1,4 +1,4 @@
-//! Poses of one person: the points of a body, a hand or a face in a picture of it.
+//! Poses of one person: the points of a body, a hand or a face in an image of it.
 //!
 //! Reads one of
 //! - two outputs `[1, points, W]` and `[1, points, H]` (RTMPose and other SimCC models): a score for each place on either axis,
@@ -22,7 +22,7 @@ use super::misfit::Misfit;
 use super::outputs::{ModelOutputs, OutputShape, classes_text, may_agree};
 use super::rows::max_of;
 
-/// Points that score no more are not counted: `keypoint_score_thr`.
+/// Points with at most this score do not count: `keypoint_score_thr`.
 const POINT_SCORE: f32 = 0.2;
 
 pub(super) struct Pose {
@@ -237,12 +237,12 @@ impl Decoder for Pose {
         }
     }
 
-    /// Nothing is certain: scores of the places are those of a softmax, of a training that rose to 1, or above it.
+    /// Nothing is certain: the scores may come from a softmax, or from a training that reaches 1 or exceeds it.
     fn doubt(&self, _layout: &PoseLayout, _input: &HeadInput<'_>) -> Option<Misfit> {
         None
     }
 
-    /// Not worth it: there is one candidate, and all numbers are compared once.
+    /// Not worth a filter: there is one candidate, and all numbers are compared once.
     fn filter(&self, _: &PoseLayout, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }

@@ -27,7 +27,7 @@ pub(super) struct PosedRows {
 /// The numbers of a row: a box and its score.
 const ROW: usize = 5;
 
-/// What to write if the rows are others.
+/// The correction for rows in another order.
 pub(super) const CORRECT_FAMILY: &str = "correct `family` under [head]";
 
 /// Returns N, the number of points and the numbers of each of an output `[1, N, points, 2 or 3]`.

@@ -1,7 +1,7 @@
-//! Whether the numbers of a run can be what a head reads: probabilities or logits, pixels or fractions, corners or sizes.
+//! Checks whether the numbers of a run fit the head: probabilities or logits, pixels or fractions, corners or sizes.
 //!
-//! A doubt is certain, whatever the picture shows: a model whose card is right never gives such numbers. So each rule leaves a wide
-//! margin, needs several numbers, and ignores those that are not finite or all the same, such as the zeros of unused rows.
+//! A doubt is certain, whatever the image shows: a model with a correct card never gives such numbers. So each rule leaves a wide
+//! margin, needs several numbers, and ignores those that are not finite or all equal, such as the zeros of unused rows.
 
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::classes_text;
@@ -25,7 +25,7 @@ const ENOUGH_CORNERS: usize = 20;
 /// How far boxes of which many are read rightly do not reach beyond the input, in parts of it.
 pub(super) const BEYOND: f32 = 0.1;
 
-/// A fraction of the input beyond this is none; a box in pixels within `SMALL` is none.
+/// A number beyond this is not a fraction of the input; a box within `SMALL` is not in pixels.
 const LARGE: f32 = 4.0;
 const SMALL: f32 = 1.5;
 
@@ -78,7 +78,7 @@ pub(super) fn not_probabilities(scores: Numbers, key: &'static str, remedy: &str
     scores.are_beyond().then(|| Misfit::at(key, problem(), remedy))
 }
 
-/// Doubts the angles of turned boxes, of which a quarter is beyond two turns: no model in radians comes near.
+/// Doubts the angles of oriented boxes if a quarter is beyond two turns: no model in radians comes near.
 pub(super) fn not_radians<'n>(angles: impl IntoIterator<Item = &'n f32>) -> Option<Misfit> {
     let (mut count, mut beyond) = (0_usize, 0_usize);
     for angle in angles.into_iter().filter(|angle| angle.is_finite()) {

@@ -1,4 +1,4 @@
-//! What to write into a card whose head does not fit the outputs: from the guess of which heads would fit.
+//! The correction for a card whose head does not fit the outputs, from the guess of which heads would fit.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const SHAPING: [(&str, &str); 10] = [
     ("background", "head.background"),
 ];
 
-/// Completes the error of a head that does not fit: the key that is wrong, and what to write.
+/// Completes the error of a head that does not fit: the wrong key, and the correction.
 ///
 /// `named` is the number of classes in the card.
 pub(crate) fn with_remedy(
@@ -40,7 +40,7 @@ pub(crate) fn with_remedy(
     outputs: &[TensorInfo],
     size: (u32, u32),
 ) -> HeadError {
-    // The head knows best about an output that the card names.
+    // For an output that the card names, the head knows best.
     if error.key != FAMILY {
         return error;
     }
@@ -55,7 +55,7 @@ pub(crate) fn with_remedy(
     let same = |other: &&HeadProposal| other.spec.family() == spec.family();
     // If a head reads several outputs and only its classes are others, another family would fit them by chance.
     let only_classes = outputs.len() > 1 && build(spec, outputs, size, 0).is_ok();
-    // Options or a family that fit the classes; classes that fit the options; else whatever heads fit.
+    // Options or a family that fit the classes; classes that fit the options; otherwise any heads that fit.
     let by_options =
         hinted.iter().find(same).or(hinted.first().filter(|_| !only_classes)).map(|other| changes(spec, &other.spec));
     let by_classes = free.iter().filter(same).find(|other| changes(spec, &other.spec).is_empty());
@@ -96,7 +96,7 @@ fn room_for(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32)) -> Option
     (1..=MOST_CLASSES).find(|&classes| fits(classes))
 }
 
-/// What to change in `[head]`.
+/// A change to `[head]`.
 struct Change {
     /// The key with its table.
     key: &'static str,
@@ -121,7 +121,7 @@ impl Change {
     }
 }
 
-/// Returns what makes a card's head read the shapes that `right` reads.
+/// Returns the changes that make a card's head read the shapes that `right` reads.
 fn changes(card: &HeadSpec, right: &HeadSpec) -> Vec<Change> {
     let (said, right_options) = (card.options(), right.options());
     let value = |options: &[(&'static str, String)], key: &str| {

@@ -1,8 +1,8 @@
-//! What the parts of a row can be: the box, the scores and the rest of a YOLO, or the scores and distances of NanoDet.
+//! The possible parts of a row: the box, the scores and the rest of a YOLO, or the scores and distances of NanoDet.
 
 use crate::onnx::{OutputTail, Part, PartKind};
 
-/// What a graph shows of the rows of an output.
+/// The parts of an output's rows, as the graph shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowParts {
     /// Nothing: there is no graph, as in an engine, or its operators do not show the parts.
@@ -37,7 +37,7 @@ pub(super) enum RowParts {
     },
     /// All numbers come straight from one layer.
     Raw,
-    /// What no YOLO gives: a softmax or sigmoid of the whole row, for one.
+    /// Not a YOLO: a softmax or sigmoid over the whole row, for example.
     Other,
 }
 

@@ -28,7 +28,7 @@ use super::spec::{Activation, Background};
 /// How many cells show what the numbers are.
 const SAMPLES: usize = 256;
 
-/// What data sets write where a pixel has no class.
+/// The number that data sets use for a pixel without a class.
 const IGNORED: f32 = 255.0;
 
 pub(super) struct Semantic {
@@ -46,7 +46,7 @@ pub(super) struct SemanticLayout {
     cells: Cells,
 }
 
-/// What a cell has.
+/// The content of a cell.
 #[derive(Clone, Copy)]
 enum Cells {
     /// A score for each class.
@@ -83,7 +83,7 @@ impl Semantic {
         })
     }
 
-    /// Returns what the cells of an output have; `None` if it is no map, `Err` with why it does not fit.
+    /// Returns the content of an output's cells; `None` if it is not a map, `Err` with the reason if it does not fit.
     fn cells(&self, shape: OutputShape, input_size: (u32, u32)) -> Option<Result<Cells, String>> {
         let whole = shape.last::<3>();
         let side = |dim: Option<usize>| dim.unwrap_or(0);

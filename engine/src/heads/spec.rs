@@ -202,7 +202,7 @@ impl Column {
     }
 }
 
-/// How [`Family::YoloNms`] finds what the model has chosen.
+/// How [`Family::YoloNms`] finds the model's final rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowsSpec {
     /// The numbers of a row; `None` is box, score, class, or for rows of seven the frame, box, class, score.
@@ -345,11 +345,11 @@ pub struct AttributeSpec {
     pub output: String,
     /// Where its numbers begin in the output; `None` if they are all that the output has.
     pub column: Option<usize>,
-    /// What its numbers mean.
+    /// The meaning of its numbers.
     pub kind: AttributeKind,
 }
 
-/// What the numbers of an attribute mean.
+/// The meaning of an attribute's numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttributeKind {
     /// One score per label; or the score of the second of two labels.
@@ -366,7 +366,7 @@ pub enum AttributeKind {
     Number {
         /// The factor.
         scale: f32,
-        /// What is added after `scale`.
+        /// The offset, added after `scale`.
         offset: f32,
     },
 }

@@ -58,10 +58,10 @@ pub(super) enum YoloNmsLayout {
     Posed(PosedRows),
 }
 
-/// What to write for turned boxes whose rows contradict the card: there is one order.
+/// The correction for oriented boxes whose rows contradict the card: there is only one order.
 const ORIENTED: &str = "remove `oriented` under [head], or correct `family`";
 
-/// What to write for rows of which nothing has removed those of the same object.
+/// The correction for rows whose duplicates were not removed.
 const NMS: &str = "write `nms = true` under [head]";
 
 /// The mask coefficients of Ultralytics' models, which an export may keep without the masks.

@@ -1,4 +1,4 @@
-//! Runs the model of a known fault, to see whether the workaround helps.
+//! Runs the model of a known fault, to check whether the workaround helps.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use super::load::load_parsed;
 use crate::backend::{EngineError, EngineOptions, ModelFile};
 use crate::session::Session;
 
-/// How far an output may be from the right number.
+/// How far an output may differ from the correct number.
 const TOLERANCE: f32 = 1e-4;
 
-/// Why the model of a fault gave no right numbers.
+/// Why the model of a fault did not give the correct numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum KnownFaultError {
     /// The model cannot be loaded or run.
@@ -26,7 +26,7 @@ pub enum KnownFaultError {
         backend: String,
         /// The numbers of the output.
         found: Vec<f32>,
-        /// The right ones.
+        /// The correct numbers.
         expected: &'static [f32],
     },
 }

@@ -1,6 +1,6 @@
-//! Reads what an `.onnx` file says about itself, without a backend.
+//! Reads the facts that an `.onnx` file states about itself, without a backend.
 //!
-//! Keeps only the graph's inputs and outputs, the operators' names and the metadata. Also visits everything else, and refuses
+//! Keeps only the graph's inputs and outputs, the operators' names and the metadata. Also visits everything else, and rejects
 //! tensors whose data does not fit their dimensions, and deep nesting: backends only see files that passed. The format:
 //! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
 
@@ -30,7 +30,7 @@ const MAX_NAME_BYTES: usize = 1000;
 /// a small file can become an endless graph.
 const MAX_EXPANDED: u64 = 100_000;
 
-/// A model's file, as it describes itself.
+/// The facts that a model's file states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnnxFile {
     /// Its path, size and SHA-256.
@@ -116,7 +116,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
     }
     let unknown = "in an unknown format: export the model to ONNX";
     let not_onnx = || EngineError::NotOnnx(path.clone(), unknown.to_owned());
-    // The first field shows whether this is a model at all; what does not parse after it is a damaged model.
+    // The first field shows whether this is a model at all; if a later one does not parse, the model is damaged.
     let first = fields(bytes).next().and_then(Result::ok).ok_or_else(not_onnx)?;
     if first.number > number::MODEL_LAST || (first.number == number::MODEL_IR_VERSION && first.number_value() == 0) {
         return Err(not_onnx());
@@ -174,7 +174,7 @@ fn malformed(path: &Path, reason: &str) -> EngineError {
 enum ParseError {
     Wire(WireError),
     Depth,
-    /// What is refused (empty: a tensor without a name), and why, as a phrase that follows the name.
+    /// The rejected object (empty: a tensor without a name), and why, as a phrase that follows the name.
     Refused {
         what: String,
         reason: String,
@@ -442,12 +442,12 @@ fn expanded<'a>(
     Ok(nodes)
 }
 
-/// Notes that a message occurred, and refuses its second occurrence: one reader would merge the two, another take the last.
+/// Notes that a message occurred, and rejects a second occurrence: one reader would merge the two, another use the last.
 fn once(found: &mut bool) -> Result<(), WireError> {
     if std::mem::replace(found, true) { Err(WireError::Malformed) } else { Ok(()) }
 }
 
-/// Refuses the name of `what` if no error could show it whole.
+/// Rejects the name of `what` if no error could show it whole.
 fn check_name(name: &[u8], what: &str) -> Result<(), ParseError> {
     if name.len() <= MAX_NAME_BYTES {
         return Ok(());
@@ -607,7 +607,7 @@ fn dims(message: &[u8]) -> Result<Vec<Dim>, WireError> {
     Ok(shape)
 }
 
-/// Returns what the file is and what to do, if it is a well-known format other than ONNX.
+/// Returns what the file is and the remedy, if it is a well-known format other than ONNX.
 pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     const MAGICS: [(&[u8], &str); 14] = [
         (b"\x89PNG", "a PNG picture: see whether the model and the picture are swapped"),

@@ -1,8 +1,8 @@
 //! Faults of backends that visiond works around, each with a tiny model that shows it.
 //!
-//! A fault that changes numbers without an error is worse than one that refuses a model: nothing else would report it. So
-//! `visiond selftest` runs every model here with the library of the board, and a test runs them with the one of the build.
-//! `tests/golden/known_faults.py` makes the models and computes their outputs.
+//! A fault that changes numbers without an error is worse than one that rejects a model, because nothing reports it. So
+//! `visiond selftest` runs every model here with the board's library, and a test runs them with the build's.
+//! `tests/golden/known_faults.py` generates the models and computes their outputs.
 
 use crate::backend::Backend;
 
@@ -17,7 +17,7 @@ pub struct KnownFault {
     fixed_in: Option<u32>,
     /// The wrong behaviour of the backend.
     pub behaviour: &'static str,
-    /// What visiond does about it.
+    /// The workaround in visiond.
     pub workaround: &'static str,
     /// The optimizer of ONNX Runtime that visiond turns off, by its name there.
     optimizer: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! Reads a model and hands it to a backend.
+//! Reads a model and passes it to a backend.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
@@ -12,14 +12,14 @@ use super::{reshape, rten};
 use crate::backend::{Backend, BackendModel, Dim, EngineError, EngineOptions};
 use crate::tensorrt::plan::build_command;
 
-/// Reads the model at `path` and loads it with the backend that `options` names, or else the fastest one installed.
+/// Reads the model at `path` and loads it with the backend that `options` names, otherwise with the fastest one installed.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel, EngineError> {
     let (read, bytes) = read_usable(path)?;
     read.file.check_sha256(options.sha256.as_deref())?;
     load_parsed(path, read, bytes, options)
 }
 
-/// Loads the model `bytes`, which are parsed in `read`.
+/// Loads the model `bytes`, which were parsed into `read`.
 pub(super) fn load_parsed(
     path: &Path,
     read: OnnxFile,
@@ -64,7 +64,7 @@ fn choose(path: &Path, options: &EngineOptions) -> Result<Option<&'static Runtim
     }
 }
 
-/// Reads the model at `path` and refuses what no backend can feed or read.
+/// Reads the model at `path` and rejects inputs and outputs that no backend supports.
 pub fn read_usable(path: &Path) -> Result<(OnnxFile, Vec<u8>), EngineError> {
     let (read, bytes) = read_with_bytes(path)?;
     refuse_foreign(path, &read)?;
@@ -79,7 +79,7 @@ fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     Err(EngineError::ValueType { path: path.to_owned(), direction, name, found })
 }
 
-/// Refuses a model whose weight files are missing, too short or outside its directory. Without this check a backend would report
+/// Rejects a model whose weight files are missing, too short or outside its directory. Without this check a backend would report
 /// a missing file in its own words, and a model could read files of the system and return them in its outputs.
 fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -122,7 +122,7 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Returns the model with the shapes that were asked for, and what it declares then.
+/// Returns the model with the requested shapes, and its declarations with them.
 pub fn reshaped(
     path: &Path,
     mut read: OnnxFile,

@@ -26,7 +26,7 @@ pub(super) fn with_input_shapes(
     rewritten(bytes, number::MODEL_GRAPH, |bytes| graph(bytes, shapes, params, sizes_changed))
 }
 
-/// Returns `message` with what `new` makes of each of its fields `wanted`.
+/// Returns `message` with each of its fields `wanted` replaced by the result of `new`.
 fn rewritten(
     message: &[u8],
     wanted: u64,
@@ -85,7 +85,7 @@ fn output_dim(dim: &[u8], params: &BTreeMap<String, usize>, sizes_changed: bool)
     })
 }
 
-/// Returns a `ValueInfoProto` with the dimensions that `new_dims` makes of its `TensorShapeProto` (empty if it has none).
+/// Returns a `ValueInfoProto` with its dimensions replaced by the result of `new_dims` for its `TensorShapeProto` (empty if none).
 fn with_dims(value: &[u8], new_dims: &dyn Fn(&[u8]) -> Option<Vec<NewDim>>) -> Result<Vec<u8>, WireError> {
     let tensor = |message: &[u8]| {
         let (mut tensor, mut shape) = (Vec::new(), None);

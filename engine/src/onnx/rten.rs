@@ -207,7 +207,7 @@ fn bytes_of<T: Plain>(data: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), std::mem::size_of_val(data)) }
 }
 
-/// Makes a tensor contiguous, so that its bytes can be borrowed; refuses anything else.
+/// Makes a tensor contiguous, so that its bytes can be borrowed; rejects other values.
 fn make_readable(value: &mut Value, name: &str) -> Result<(), EngineError> {
     match value {
         Value::FloatTensor(tensor) if tensor.data().is_none() => *tensor = tensor.to_tensor(),

@@ -1,12 +1,12 @@
-//! Writes the attributes of convolutions and poolings that rten reads otherwise than ONNX says.
+//! Writes attributes of convolutions and poolings that rten interprets differently from ONNX.
 //!
 //! - `kernel_shape`, which ONNX takes from the weights where it is missing. rten does not, and takes the number of `strides` and
 //!   `dilations` from it, so it fails to run such a convolution.
 //! - `strides` of a pooling, which are 1 where they are missing. rten fails to run it.
-//! - `auto_pad = SAME_LOWER`, which puts the odd pixel of padding first. rten puts it last, as `SAME_UPPER`, without a word. Where all
-//!   strides are 1, this writes `pads` instead; elsewhere they depend on the size of the input, and the model is refused.
+//! - `auto_pad = SAME_LOWER`, which puts the odd pixel of padding first. rten puts it last, as `SAME_UPPER`, without an error. If
+//!   all strides are 1, this writes `pads` instead; otherwise they depend on the size of the input, and the model is rejected.
 //!
-//! Only the graph's own nodes are rewritten, not those inside `If`, `Loop` and functions: there, `SAME_LOWER` is refused.
+//! Only the graph's own nodes are rewritten, not those inside `If`, `Loop` and functions: there, `SAME_LOWER` is rejected.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const MOST_STEPS: usize = 8;
 /// `AttributeProto.AttributeType.INTS`.
 const INTS: u64 = 7;
 
-/// Why rten cannot run a model rightly.
+/// Why rten cannot run a model correctly.
 #[derive(Debug)]
 pub(super) enum AttributeError {
     /// The bytes are not a model; rten also reports it.
@@ -41,7 +41,7 @@ impl From<WireError> for AttributeError {
     }
 }
 
-/// What to change in a node.
+/// A change to a node.
 #[derive(Debug, Default)]
 struct Change {
     /// The attributes to add, with their whole numbers.
@@ -106,7 +106,7 @@ fn changed(node: &[u8], change: &Change) -> Result<Vec<u8>, WireError> {
     Ok(new)
 }
 
-/// Returns what to change in which node, by its index.
+/// Returns the changes by node index.
 fn changes(graph: &[u8]) -> Result<BTreeMap<usize, Change>, AttributeError> {
     let mut nodes: Vec<(usize, &[u8], String)> = Vec::new();
     // The first input of each operator that keeps the shape, and the tensor of each constant, by name.
@@ -160,7 +160,7 @@ fn changes(graph: &[u8]) -> Result<BTreeMap<usize, Change>, AttributeError> {
     Ok(changes)
 }
 
-/// Returns what to change in a node; `weights` is the size of its kernel by its weights.
+/// Returns the change to a node; `weights` is its kernel size by its weights.
 fn change(node: &[u8], operator: String, weights: Option<Vec<u64>>) -> Result<Option<Change>, AttributeError> {
     let values = |name: &str| -> Result<Option<Vec<u64>>, WireError> {
         attribute(node, name)?.map(|attribute| numbers(attribute, number::ATTRIBUTE_INTS)).transpose()
@@ -195,7 +195,7 @@ fn is_same_lower(node: &[u8]) -> Result<bool, WireError> {
     Ok(auto_pad.is_some_and(|auto_pad| auto_pad == "SAME_LOWER"))
 }
 
-/// Refuses nodes with `SAME_LOWER` in the graphs inside `node`, which are not rewritten. Their depth was checked as the file was read.
+/// Rejects nodes with `SAME_LOWER` in the graphs inside `node`, which are not rewritten. Reading the file has checked their depth.
 fn check_inside(node: &[u8]) -> Result<(), AttributeError> {
     for attribute in fields(node) {
         let attribute = attribute?;

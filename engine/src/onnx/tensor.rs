@@ -17,10 +17,10 @@ const MAX_PATH_BYTES: usize = 4096;
 /// ONNX Runtime takes the offset of a tensor in this "file" for an address in memory.
 const IN_MEMORY: &str = "_ORT_MEM_ADDR_";
 
-/// Why a tensor is refused.
+/// Why a tensor is rejected.
 pub(super) enum TensorError {
     Wire(WireError),
-    /// What is wrong with it, as a phrase that follows its name.
+    /// The fault, as a phrase that follows its name.
     Refused(String),
 }
 

@@ -1,4 +1,4 @@
-//! Our objects that TensorRT calls: the parts of their virtual method tables.
+//! Our objects that TensorRT calls: the parts of their vtables.
 
 use std::ffi::{c_char, c_void};
 

@@ -95,7 +95,7 @@ fn inferred(engine: &Arc<TrtEngine>, inputs: &[TensorInfo]) -> Result<Vec<Tensor
     Ok(outputs.zip(few.into_iter().zip(many)).map(info).collect())
 }
 
-/// Refuses a shape that no profile allows.
+/// Rejects a shape that no profile allows.
 pub(super) fn check_shape(path: &Path, tensor: &TrtTensor, asked: &[usize]) -> Result<(), EngineError> {
     let info = open(tensor);
     if asked.len() != tensor.shape.len() {

@@ -290,7 +290,7 @@ impl fmt::Debug for TrtEngine {
     }
 }
 
-/// What TensorRT makes of a plan.
+/// The engine that TensorRT deserializes from a plan.
 pub(super) struct Deserialized {
     // Fields drop in order: the engine before its runtime, both before the recorder that they call.
     engine: Owned<EngineClass>,
@@ -345,7 +345,7 @@ pub(super) fn deserialize(
     })
 }
 
-/// Returns why TensorRT refused: the GPU is lost, or what it says itself.
+/// Returns why TensorRT failed: the GPU is lost, or TensorRT's own message.
 fn cause(device: &Device, refused: TensorRtError) -> EngineError {
     device.lost().map_or_else(|| refused.into(), EngineError::from)
 }

@@ -1,4 +1,4 @@
-//! Errors of TensorRT, with what to do about each.
+//! Errors of TensorRT, with remedies.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub enum TensorRtError {
         seen = also(.1)
     )]
     NotInstalled(String, Vec<PathBuf>),
-    /// A file cannot be opened (the loader's own message), or is another library.
+    /// A file cannot be opened (the loader's own message), or is a different library.
     #[error("cannot use {0} as TensorRT's library: {1}")]
     Unusable(PathBuf, String),
     /// The layout of this version's objects is unknown.
@@ -91,7 +91,7 @@ pub enum TensorRtError {
     Refused {
         /// The version.
         version: Version,
-        /// The task that it was given, as in "cannot load the engine".
+        /// The attempted task, as in "cannot load the engine".
         doing: String,
         /// The errors that it reported.
         reported: Vec<Reported>,

@@ -1,4 +1,4 @@
-//! Reads what the inspector's JSON says about each layer.
+//! Reads the inspector's JSON about each layer.
 //!
 //! The wording differs between TensorRT versions, and without detailed profiling verbosity there are only names: whatever is
 //! missing is left out.

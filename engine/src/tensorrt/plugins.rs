@@ -1,4 +1,4 @@
-//! TensorRT's own plugins: opens the library that contains them, and says what to do if one is missing.
+//! TensorRT's own plugins: opens the library that contains them, and returns the remedy if one is missing.
 //!
 //! Layers such as `EfficientNMS_TRT` are plugins: an engine names them, and loading it fails unless they were registered
 //! before. On TensorRT 8.5 the ONNX parser itself turns `InstanceNormalization` into one. NVIDIA's plugins are in

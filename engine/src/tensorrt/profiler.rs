@@ -38,7 +38,7 @@ impl Profiler {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Returns and clears what was collected, in the order of the layers.
+    /// Returns and clears the collected durations, in the order of the layers.
     pub(super) fn take(&self) -> Vec<LayerTime> {
         std::mem::take(&mut self.times.lock())
     }

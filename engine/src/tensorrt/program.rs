@@ -60,7 +60,7 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<(BackendModel
     Ok((model, engine))
 }
 
-/// Returns the library and the GPU for an engine, or what in the header rules them out before anything is loaded.
+/// Returns the library and the GPU for an engine, or the reason in the header that rules them out before anything is loaded.
 fn library_and_gpu(
     path: &Path,
     header: &PlanHeader,
@@ -112,7 +112,7 @@ fn may_run(installed: Version, header: &PlanHeader, has_gpu: bool) -> bool {
     has_gpu || (installed.major, installed.minor, installed.patch) >= (built.major, built.minor, built.patch)
 }
 
-/// Adds what header and sidecar show to TensorRT's own message about an engine that it refuses.
+/// Adds the facts of header and sidecar to TensorRT's own message about an engine that it rejects.
 fn explained(
     path: &Path,
     header: &PlanHeader,

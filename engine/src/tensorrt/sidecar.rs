@@ -1,4 +1,4 @@
-//! `MODEL.engine.json`, written beside an engine when it is built: what the engine file does not record.
+//! `MODEL.engine.json`, written beside an engine when it is built: the facts that the engine file does not record.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -5,7 +5,7 @@ use std::fmt;
 /// A version of TensorRT, as `getInferLibVersion` returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
-    /// Whether it is TensorRT for RTX, which has version numbers of its own.
+    /// Whether it is TensorRT for RTX, which has its own version numbers.
     pub rtx: bool,
     /// The major version.
     pub major: u32,

@@ -15,14 +15,14 @@ use super::driver::Driver;
 use super::error::{CudaError, DeviceError, code};
 use visiond_ground::gpu_lost::is_gpu_lost;
 
-/// The primary context of one GPU, which CUDA's runtime API, and therefore TensorRT, uses too.
+/// The primary context of one GPU, which CUDA's runtime API, and therefore TensorRT, shares.
 ///
 /// It is made with blocking synchronisation, so that a waiting thread sleeps. Everything made on a device keeps it alive.
 pub struct Device {
     driver: &'static Driver,
     ordinal: CUdevice,
     context: CUcontext,
-    /// Different for every device that was ever opened.
+    /// A number that is unique among all devices ever opened.
     number: u64,
     facts: DeviceFacts,
 }
@@ -157,7 +157,7 @@ impl Device {
         &self.facts
     }
 
-    /// Makes the context current on the calling thread. Everything made on this device does this itself. It is cheap if the
+    /// Makes the context current on the calling thread. Everything created on this device does this itself. It is cheap if the
     /// context is current already: nothing else in visiond changes a thread's context, and TensorRT stays in the primary one.
     pub fn bind(&self) -> Result<(), CudaError> {
         if BOUND.get() == self.number {
@@ -185,8 +185,8 @@ impl Device {
         }
     }
 
-    /// Returns the error that lost the GPU, if it is lost. A library that works on the GPU does not say so when it refuses a
-    /// call.
+    /// Returns the error that lost the GPU, if it is lost. A library that works on the GPU does not report the loss when it fails
+    /// a call.
     pub fn lost(&self) -> Option<CudaError> {
         self.memory_info().err().filter(|error| is_gpu_lost(error))
     }
@@ -202,7 +202,7 @@ impl Device {
         Ok(self.memory_info()?.0 as u64)
     }
 
-    /// Returns the free and the whole memory in bytes, as CUDA counts them.
+    /// Returns the free and the total memory in bytes, as CUDA counts them.
     fn memory_info(&self) -> Result<(usize, usize), CudaError> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both outlive the call; the context is current.
@@ -245,7 +245,7 @@ fn read_facts(driver: &Driver, index: u32, ordinal: CUdevice) -> Result<DeviceFa
         unsafe { driver.device_attribute(&mut value, which, ordinal) }?;
         Ok(value.max(0).unsigned_abs())
     };
-    // Later drivers may stop reporting these attributes: none of them decides anything.
+    // Later drivers may stop reporting these attributes: none of them affects a decision.
     let hint = |which: Attribute| attribute(which).unwrap_or(0);
     let mut name = [0; 256];
     // SAFETY: the buffer has the given length; the driver ends the name with a NUL within it.

@@ -1,8 +1,8 @@
 //! libcuda.so.1: the functions that we call, looked up by name when first needed.
 //!
-//! This is a table of our own and not cudarc's functions: results stay plain numbers, because newer drivers return some that no
+//! This table is our own instead of cudarc's functions: results stay plain numbers, because newer drivers return some that no
 //! enum knows today, and a missing symbol is an error instead of a panic. Handles, flags and results are cudarc's, generated
-//! from CUDA 11.4's cuda.h; the suffixes (`_v2`) are part of the names, as that header's macros have them.
+//! from CUDA 11.4's cuda.h; the suffixes (`_v2`) are part of the names, as in that header's macros.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::path::Path;
@@ -185,7 +185,7 @@ impl Driver {
     }
 }
 
-/// Calls `open`, and again if the driver finds no GPU and `power_on` then brings one.
+/// Calls `open`, and again if the driver finds no GPU and `power_on` then succeeds.
 ///
 /// The driver may be asked again: one that could not open its device nodes starts at the next `cuInit` of the same process
 /// (seen with driver 580 on an H200, with the nodes denied to the first call and libcuda never unloaded; not tried on a
@@ -197,7 +197,7 @@ fn powered<T>(open: impl Fn() -> Result<T, DeviceError>, power_on: impl Fn() -> 
     }
 }
 
-/// Returns the loader's own message, without what libloading puts around it.
+/// Returns the loader's own message, without libloading's wrapping.
 fn spelt_out(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |inner| inner.to_string())
 }

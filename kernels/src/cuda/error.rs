@@ -52,7 +52,7 @@ pub(super) mod code {
     pub const UNKNOWN: u32 = CUresult::CUDA_ERROR_UNKNOWN as u32;
 }
 
-/// Returns what to do about a result, if known.
+/// Returns the remedy for a result, if known.
 fn remedy(result: u32) -> &'static str {
     match result {
         code::OUT_OF_MEMORY => ": free memory on the GPU, or use a smaller model or batch",
@@ -67,7 +67,7 @@ fn remedy(result: u32) -> &'static str {
     }
 }
 
-/// Returns what to do if CUDA does not start; empty if unknown. Later, the same results mean other things.
+/// Returns the remedy if CUDA does not start; empty if unknown. After the start, the same results have other meanings.
 ///
 /// On a Jetson `cuInit` returns 999 for a user who may not open /dev/nvmap (NVIDIA/NemoClaw#5018), and 801 for one in the group
 /// `video` but not in `render` (NVIDIA/NemoClaw#7610, #7762). On a PC it returns 999 if /dev/nvidia-uvm cannot be opened, and
@@ -109,7 +109,7 @@ pub enum DeviceError {
     /// There is no GPU with this index.
     #[error("GPU {index} does not exist: this machine has {count}, counted from 0")]
     NoSuchDevice {
-        /// The index asked for.
+        /// The requested index.
         index: u32,
         /// The number of GPUs.
         count: u32,
@@ -197,7 +197,7 @@ mod tests {
         assert!(unknown(true).contains("/dev/nvmap") && unknown(true).contains("usermod -aG video,render"));
         assert!(unknown(false).contains("nvidia-modprobe -u") && !unknown(false).contains("nvmap"));
         assert_eq!(unsupported(false), "cannot use the GPU: cuInit failed: CUDA_ERROR_NOT_SUPPORTED (801)");
-        // Registering memory, too, can be unsupported: no group helps there.
+        // Registering memory can also be unsupported: adding the user to a group does not help there.
         assert_eq!(
             error(801, "CUDA_ERROR_NOT_SUPPORTED").to_string(),
             "cuEventSynchronize failed: CUDA_ERROR_NOT_SUPPORTED (801)"

@@ -76,7 +76,7 @@ impl Event {
         Ok(())
     }
 
-    /// Whether the recorded work is done. An error of that work is returned here too.
+    /// Whether the recorded work is done. Errors of that work are also returned here.
     pub fn is_done(&self) -> Result<bool, CudaError> {
         // SAFETY: the event is alive; the context is current.
         match unsafe { self.device.driver()?.event_query(self.handle) } {
@@ -96,13 +96,13 @@ impl Event {
 }
 
 impl CudaStream {
-    /// Makes work that is queued from now on wait for what `event` last recorded.
+    /// Makes work that is queued from now on wait for the last recording of `event`.
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
         // SAFETY: both are alive; the driver keeps what it needs of the event.
         unsafe { self.device().driver()?.stream_wait_event(self.handle, event.handle, 0) }
     }
 
-    /// Does the same as [`wait`](Self::wait) within a capture: every launch of the graph waits for what `event` last recorded
+    /// Does the same as [`wait`](Self::wait) within a capture: every launch of the graph waits for the last recording of `event`
     /// outside it, or in another graph by [`Event::record_external`].
     ///
     /// The event must outlive the graph; the caller of [`Graph::launch`](super::Graph::launch) promises that.

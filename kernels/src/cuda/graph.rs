@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUgraph, CUgraphExec, CUstreamCaptureMode};
 
 use super::{CudaError, CudaStream, Device};
 
-/// Recorded work: one call launches what took many calls.
+/// Recorded work: one call launches the work of many calls.
 #[derive(Debug)]
 pub struct Graph {
     device: Arc<Device>,
@@ -18,11 +18,11 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl CudaStream {
-    /// Records what `body` queues on this stream instead of running it.
+    /// Records the work that `body` queues on this stream instead of running it.
     ///
-    /// Other threads are not affected (capture mode thread-local), but one that makes a video decoder meanwhile spoils the recording;
-    /// `body` itself must not allocate, synchronise, or wait. CUDA then ends the recording with an error. If `body` fails, the recording
-    /// is dropped and nothing has run.
+    /// Other threads are not affected (capture mode thread-local), but a thread that creates a video decoder meanwhile invalidates
+    /// the recording; `body` itself must not allocate, synchronise, or wait. CUDA then ends the recording with an error. If `body`
+    /// fails, the recording is dropped and nothing has run.
     pub fn capture<T, E: From<CudaError>>(&self, body: impl FnOnce(&Self) -> Result<T, E>) -> Result<(Graph, T), E> {
         let device = self.device();
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;
@@ -46,8 +46,8 @@ impl Graph {
     /// Queues the recorded work on `stream` and returns without waiting. A launch waits on the GPU for the previous one.
     ///
     /// # Safety
-    /// Everything that was recorded still exists: buffers, modules, engine contexts, and external events. The promises given
-    /// for each recorded call hold again for this launch, until its work is done.
+    /// All recorded objects still exist: buffers, modules, engine contexts, and external events. The promises given for each
+    /// recorded call hold again for this launch, until its work is done.
     pub unsafe fn launch(&mut self, stream: &CudaStream) -> Result<(), CudaError> {
         // SAFETY: graph and stream are alive and of this context; the rest is the caller's promise.
         unsafe { self.device.driver()?.graph_launch(self.runnable, stream.handle) }
@@ -61,7 +61,7 @@ impl Drop for Graph {
     }
 }
 
-/// A capture in progress. Dropping it ends the capture, or the stream would stay unusable.
+/// A capture in progress. Dropping it ends the capture; otherwise the stream would stay unusable.
 struct OpenCapture<'a>(&'a CudaStream);
 
 impl OpenCapture<'_> {

@@ -55,7 +55,7 @@ impl Drop for DeviceBuffer {
     }
 }
 
-/// Where shared pages come from, and so how they are given back.
+/// The origin of shared pages, which determines how to free them.
 #[derive(Debug, Clone, Copy)]
 enum Origin {
     /// `cuMemHostAlloc`.
@@ -109,7 +109,7 @@ impl SharedPages {
         Ok(pages)
     }
 
-    /// Takes over pages that were just allocated or registered as mapped, and asks for their address on the GPU.
+    /// Takes ownership of pages that were just allocated or registered as mapped, and queries their address on the GPU.
     fn at_host_pointer(device: &Arc<Device>, start: NonNull<u8>, origin: Origin) -> Result<Self, CudaError> {
         let mut pages = Self { device: device.clone(), start, address: DeviceAddress(0), origin };
         // SAFETY: the address outlives the call; the pages are mapped in this context.

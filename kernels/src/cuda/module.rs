@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{CudaError, CudaStream, Device, ModuleError};
 
-/// The space for the log of the driver's compiler.
+/// The size of the buffer for the compiler's log.
 const LOG_BYTES: usize = 8 * 1024;
 
 /// Compiled kernels.
@@ -18,7 +18,7 @@ pub struct Module {
     loaded: Arc<LoadedModule>,
 }
 
-/// The loaded module; functions hold it too.
+/// The loaded module, which functions also hold.
 #[derive(Debug)]
 struct LoadedModule {
     device: Arc<Device>,

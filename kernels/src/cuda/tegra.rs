@@ -1,6 +1,6 @@
-//! Powers a Jetson's GPU on, which no other GPU needs.
+//! Powers on a Jetson's GPU. Other GPUs do not need this.
 //!
-//! Paths are relative to a root that stands for `/`, so that tests can use a system of their own.
+//! Paths are relative to a root in place of `/`, so that tests can use their own file tree.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -22,7 +22,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 const EPERM: i32 = 1;
 
 /// Powers on the GPU of a Jetson whose device nodes do not exist yet, and waits for them. Returns whether they exist now and
-/// did not before. `pause` sleeps between two checks.
+/// did not before. `pause` sleeps between checks.
 ///
 /// nvgpu creates one node, `power`, when it finds the GPU, and all others, under a second major number, when the GPU is powered
 /// on for the first time (`gk20a_power_node_init` in os/linux/ioctl.c, `gk20a_pm_finalize_poweron` in os/linux/module.c, in

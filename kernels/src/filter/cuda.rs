@@ -30,10 +30,10 @@ pub enum FilterError {
     /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// There are more frames, the first number, than the filter was made for, or than a launch takes.
+    /// There are more frames, the first number, than the filter was created for, or than a launch takes.
     #[error("the candidate filter takes {1} frames per launch, not {0}")]
     Frames(usize, usize),
-    /// The filter reads more outputs, the first number, than there are.
+    /// The filter needs more outputs, the first number, than there are.
     #[error("the candidate filter reads {0} outputs, not {1}")]
     Outputs(usize, usize),
 }
@@ -106,7 +106,7 @@ impl CudaFilter {
         Ok(())
     }
 
-    /// Returns what the last launch found in the frame `slot`, after its work is done. `None` for a slot beyond the batch.
+    /// Returns the candidates of the last launch in the frame `slot`, after its work is done. `None` for a slot beyond the batch.
     pub fn candidates(&self, slot: usize) -> Option<Filtered<'_>> {
         self.launch.found(self.results.as_slice(), slot)
     }

@@ -143,7 +143,7 @@ impl Launch {
                 PointCode::Anchor => (1, [1.0; 2]),
                 PointCode::Face => (2, [1.0; 2]),
                 PointCode::Cell => (3, [1.0; 2]),
-                // The x of a plain point that has nothing else.
+                // The x of a plain point that needs nothing else.
                 PointCode::Angle => (0, [1.0; 2]),
             };
         }
@@ -231,7 +231,7 @@ impl Launch {
         (&raw mut *self.argument).cast()
     }
 
-    /// Returns what a launch found in the frame `slot`, from the bytes of all results.
+    /// Returns the candidates of a launch in the frame `slot`, from the bytes of all results.
     ///
     /// `None` if there are fewer bytes than [`Launch::results_bytes`], or they are not aligned to 16 bytes.
     pub fn found<'a>(&self, results: &'a [u8], slot: usize) -> Option<Filtered<'a>> {

@@ -94,8 +94,8 @@ pub struct Table {
     pub rows: usize,
     /// `score_columns` scores per row.
     pub scores: Values,
-    /// A number per row that is multiplied with its scores and must pass the threshold itself. It is a score if they are plain, else
-    /// the logit of one.
+    /// A number per row that multiplies its scores and must pass the threshold itself. It is a score if they are plain, otherwise
+    /// a logit.
     pub objectness: Option<Values>,
     /// The class of a row, for end-to-end models.
     pub labels: Option<Values>,
@@ -116,7 +116,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns where all its numbers are, in the order in which the kernel's argument has them.
+    /// Returns the positions of all its numbers, in the order of the kernel's argument.
     pub(super) fn values(&self) -> [Option<Values>; 7] {
         let (scores, boxes) = (Some(self.scores), Some(self.boxes));
         [scores, self.objectness, self.labels, self.valid_rows, boxes, self.offsets, self.points]
@@ -126,9 +126,9 @@ impl Table {
 /// How a raw number becomes a score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ScoreCode {
-    /// It is a score.
+    /// It is already a score.
     Plain,
-    /// 1 / (1 + exp(-x)). No number below `floor` passes the threshold, which ends most rows.
+    /// 1 / (1 + exp(-x)). No number below `floor` passes the threshold, which rules out most rows.
     Sigmoid {
         /// The threshold for raw numbers.
         floor: f32,
@@ -205,8 +205,8 @@ pub enum BoxCode {
     Anchor,
     /// Width and height in strides, around the reference point plus `offsets` (x, y; half a cell without).
     Peak,
-    /// The centre at `(cell + sigmoid(x) * s - (s - 1) / 2)` cells of the input, `s` the table's `centre_scale`; width and height as
-    /// exp(x) times its `anchor`.
+    /// The centre at `(cell + sigmoid(x) * s - (s - 1) / 2)` cells of the input, `s` the table's `centre_scale`; width and height
+    /// as exp(x) times its `anchor`.
     AnchorExp,
     /// The same with a size of `(2 * sigmoid(x))^2` times the anchor.
     AnchorSquare,
@@ -247,7 +247,7 @@ pub enum PointCode {
     Cell,
     /// y and x in sizes of the box, from its corner, for [`BoxCode::Face`].
     Face,
-    /// One number, which is left as it is: the angle of a turned box.
+    /// A single number that is passed through: the angle of an oriented box.
     Angle,
 }
 
@@ -322,7 +322,7 @@ impl FilterSpec {
         used.max().unwrap_or(0)
     }
 
-    /// Checks that every number that it reads lies inside its output, and that its parts fit together.
+    /// Checks that every number it reads lies inside its output, and that its parts fit together.
     pub fn check(&self) -> Result<(), FilterSpecError> {
         let tables = self.tables.len();
         if tables > MAX_TABLES {

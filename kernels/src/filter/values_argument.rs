@@ -1,4 +1,4 @@
-//! Where a kernel finds numbers of an output: [`Values`] as a launch's argument has them.
+//! The location of numbers in an output for a kernel: [`Values`] as a launch's argument.
 
 use super::spec::Values;
 use crate::tensor::DType;
@@ -30,7 +30,7 @@ impl ValuesArgument {
     }
 }
 
-/// Returns a size as the kernels count it. Specs are checked to need no more.
+/// Returns a size as the kernels count it. Checked specs need no more.
 pub(crate) fn narrow(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

@@ -1,14 +1,14 @@
-//! Decodes a JPEG picture into a frame.
+//! Decodes a JPEG image into a frame.
 
 use turbojpeg::{Colorspace, DecompressHeader, Decompressor, Image};
 
 use crate::color::ColorDescription;
 use crate::frame::{FrameError, FrameLayout, PixelFormat};
 
-/// The maximum number of scans of a progressive picture; encoders write about ten, an attack thousands.
+/// The maximum number of scans of a progressive image; encoders write about ten, an attack thousands.
 const MAX_SCANS: u32 = 100;
 
-/// Why a JPEG picture cannot be decoded.
+/// Why a JPEG image cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JpegError {
     /// It does not begin like a JPEG.
@@ -17,37 +17,37 @@ pub enum JpegError {
     /// The data contradicts itself, is truncated, or is of a kind that libjpeg does not support.
     #[error("the JPEG data is damaged, truncated or of an unsupported kind: {0}")]
     Damaged(String),
-    /// The size of the picture is out of range.
+    /// The size of the image is out of range.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The picture has another size than the camera's frames.
+    /// The image differs in size from the camera's frames.
     #[error("its picture has {0}x{1} pixels")]
     OtherSize(u32, u32),
-    /// The buffer is too small for the picture.
+    /// The buffer is too small for the image.
     #[error("the picture needs {needed} bytes, but the buffer has {given}")]
     BufferTooSmall {
-        /// The bytes of the picture.
+        /// The size of the image in bytes.
         needed: usize,
-        /// The bytes of the buffer.
+        /// The size of the buffer in bytes.
         given: usize,
     },
 }
 
-/// The size of a picture, and what decoding it takes.
+/// The size of an image, and the memory to decode it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JpegHeader {
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// The most bytes that decoding allocates beside the file and the pixels.
+    /// The most bytes that decoding allocates in addition to the file and the pixels.
     pub working_bytes: u64,
 }
 
-/// Decodes JPEG images in turn.
+/// Decodes one JPEG image after another.
 #[derive(Debug, Default)]
 pub struct JpegDecoder {
-    /// A camera's picture, or one with the end marker added.
+    /// A copy of a camera's image, or an image with the end marker added.
     copy: Vec<u8>,
     /// The four components before the conversion to RGB.
     cmyk: Vec<u8>,
@@ -59,7 +59,7 @@ impl JpegDecoder {
         Self::default()
     }
 
-    /// Returns the size without decoding, and what decoding takes.
+    /// Returns the size and the memory to decode it, without decoding.
     pub fn header(&mut self, bytes: &[u8]) -> Result<JpegHeader, JpegError> {
         let header = read_header(&mut library()?, bytes)?;
         let layout = layout(&header)?;
@@ -84,11 +84,11 @@ impl JpegDecoder {
         Ok(layout)
     }
 
-    /// Decodes a camera's picture into `layout`, packed RGB, at the start of `out`. `shared` may change meanwhile.
+    /// Decodes a camera's image into `layout`, packed RGB, at the start of `out`. `shared` may change meanwhile.
     ///
     /// A driver's buffer is mapped memory that another process may write to (v4l2loopback). The library reads the header more
-    /// than once, and a size that grew in between would overflow `out`. So the picture is copied first: 0.2 to 0.5 MB at 1080p,
-    /// little beside decoding.
+    /// than once, and a size that grew in between would overflow `out`. So the image is copied first: 0.2 to 0.5 MB at 1080p,
+    /// which costs little compared with decoding.
     pub fn decode_shared(&mut self, shared: &[u8], layout: &FrameLayout, out: &mut [u8]) -> Result<(), JpegError> {
         let mut library = library()?;
         self.copy.clear();
@@ -135,8 +135,8 @@ fn decompress(
     Ok(())
 }
 
-/// Returns the most bytes that decoding allocates beside the file and the pixels: the copy of a file that lacks its end, the four
-/// inks, and the coefficients of a picture that comes in several scans, which are 16-bit numbers as many as there are samples.
+/// Returns the most bytes that decoding allocates in addition to the file and the pixels: the copy of a file that lacks its end
+/// marker, the four inks, and, for an image in several scans, its coefficients, one 16-bit number per sample.
 fn working_bytes(header: &DecompressHeader, bytes: &[u8]) -> u64 {
     // Sampling factors are at most 4, so a row or column of units has at most 32 pixels.
     let padded = |side: usize| side.next_multiple_of(32) as u64;
@@ -156,7 +156,7 @@ fn has_four_inks(header: &DecompressHeader) -> bool {
     matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK)
 }
 
-/// Returns the EXIF block (from its TIFF header on) of a JPEG picture, if it has one.
+/// Returns the EXIF block (from its TIFF header on) of a JPEG image, if it has one.
 pub fn exif(bytes: &[u8]) -> Option<&[u8]> {
     segments(bytes)
         .take_while(|(marker, _)| *marker != SOS)
@@ -164,8 +164,8 @@ pub fn exif(bytes: &[u8]) -> Option<&[u8]> {
         .map(|(_, payload)| &payload[6..])
 }
 
-/// Whether the components do not all come in the first scan, as in a progressive picture. Then the library keeps the
-/// coefficients of the whole picture. Also true if it cannot be said.
+/// Whether the first scan lacks components, as in a progressive image. Then the library keeps the coefficients of the whole
+/// image. Also true if it is unknown.
 fn has_several_scans(bytes: &[u8]) -> bool {
     let mut components = None;
     for (marker, payload) in segments(bytes) {
@@ -197,8 +197,8 @@ const END: [u8; 2] = [0xFF, 0xD9];
 const SOS: u8 = 0xDA;
 const APP1: u8 = 0xE1;
 
-/// Makes the library's object, which takes 0.2 us. Each picture has its own: one that lacks its tables would otherwise be decoded
-/// with those of the picture before it.
+/// Creates the library's object, which takes 0.2 us. Each image gets its own: otherwise an image without tables would be decoded
+/// with those of the previous one.
 fn library() -> Result<Decompressor, JpegError> {
     let mut library = Decompressor::new().map_err(damaged)?;
     library.set_scan_limit(MAX_SCANS).map_err(damaged)?;
@@ -217,7 +217,7 @@ fn layout(header: &DecompressHeader) -> Result<FrameLayout, JpegError> {
     Ok(FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?)
 }
 
-/// Whether the end marker must be added. A progressive picture may lack whole scans if the marker is missing.
+/// Whether the end marker must be added. A progressive image may lack whole scans if the marker is missing.
 fn lacks_end(header: &DecompressHeader, bytes: &[u8]) -> bool {
     // A camera may pad the frame with zeros.
     let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
@@ -233,7 +233,7 @@ fn cmyk_to_rgb(cmyk: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Returns the library's message without the name of its function.
+/// Returns the library's message without the function name.
 fn damaged(error: turbojpeg::Error) -> JpegError {
     let reason = match error {
         turbojpeg::Error::TurboJpegError(words) => words.rsplit("(): ").next().unwrap_or_default().to_owned(),

@@ -1,9 +1,9 @@
-//! Encodes a frame as a JPEG picture for people, with libjpeg-turbo like the decoder.
+//! Encodes a frame as a JPEG image for viewing, with libjpeg-turbo like the decoder.
 //!
 //! JPEG itself stores YUV in BT.601, so the planes of such a frame are used directly, stretched to full range if they are
 //! limited, without a conversion to RGB. That saves about half of the work. Any other frame is passed as RGB.
 //!
-//! A picture is encoded in stripes of some 65,000 pixels, a fifth of a millisecond on a fast core, so that more urgent work can
+//! An image is encoded in stripes of some 65,000 pixels, a fifth of a millisecond on a fast core, so that more urgent work can
 //! run in between.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use turbojpeg::{Compressor, Image, Subsamp, YuvPlanesImage};
 use crate::color::{ColorMatrix, ColorRange};
 use crate::frame::{FrameView, PixelFormat};
 
-/// A picture cannot be encoded.
+/// An image cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot encode the picture as JPEG: {0}")]
 pub struct EncodeError(String);
@@ -21,7 +21,7 @@ pub struct EncodeError(String);
 /// The approximate number of pixels in a stripe.
 const STRIPE_PIXELS: usize = 1 << 16;
 
-/// Encodes images in turn and reuses its memory.
+/// Encodes one image after another and reuses its memory.
 #[derive(Debug)]
 pub struct JpegEncoder {
     library: Compressor,
@@ -40,7 +40,7 @@ pub struct JpegEncoder {
 }
 
 impl JpegEncoder {
-    /// Makes an encoder for pictures of `quality`, 1 to 100.
+    /// Creates an encoder for images of `quality`, 1 to 100.
     pub fn new(quality: u8) -> Result<Self, EncodeError> {
         let mut library = Compressor::new().map_err(failed)?;
         library.set_quality(i32::from(quality.clamp(1, 100))).map_err(failed)?;
@@ -56,13 +56,13 @@ impl JpegEncoder {
         })
     }
 
-    /// Calls `pause` repeatedly while a frame is read or a picture encoded.
+    /// Calls `pause` repeatedly while a frame is read or an image encoded.
     pub fn pausing(self, pause: fn()) -> Self {
         Self { pause, ..self }
     }
 
     /// Reads the frame's planes for [`JpegEncoder::encode_read`]. Returns false if JPEG does not support its colours, or the frame
-    /// is in the GPU's memory alone; then convert it to RGB.
+    /// is only in the GPU's memory; then convert it to RGB.
     pub fn read(&mut self, frame: &FrameView<'_>) -> bool {
         if !frame.is_on_host() {
             return false;
@@ -186,7 +186,7 @@ impl JpegEncoder {
         })
     }
 
-    /// Encodes a whole picture in stripes. `compress` encodes some rows as a file and returns its length.
+    /// Encodes a whole image in stripes. `compress` encodes some rows as a file and returns its length.
     fn encode(
         &mut self,
         [width, height]: [usize; 2],
@@ -255,9 +255,9 @@ const EOI: [u8; 2] = [0xff, 0xd9];
 const SOS: u8 = 0xda;
 const DRI: u8 = 0xdd;
 
-/// Begins a picture of `height` pixels with the complete file `first`, whose stripe has `mcus`.
+/// Starts an image of `height` pixels with the complete file `first`, whose stripe has `mcus`.
 ///
-/// A decoder restarts at a restart marker as at the start of a picture. So the joined picture consists of the first stripe's
+/// A decoder restarts at a restart marker as at the start of an image. So the joined image consists of the first stripe's
 /// headers, with the whole height and a restart interval of one stripe, and then the data of all stripes with a marker between
 /// them (ITU-T T.81, B.2 and F.1.1.5.1). All stripes must have the same tables, and all but the last the same height, a multiple
 /// of the MCU's.

@@ -1,4 +1,4 @@
-//! Makes masks on the CPU.
+//! Computes masks on the CPU.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -8,14 +8,14 @@ use super::{Mask, MaskFrame, MaskJob, MaskParts, MaskSpec};
 use crate::filter::Values;
 use crate::tensor::{DType, TensorRef};
 
-/// Makes the masks of objects from the outputs of a model.
+/// Computes the masks of objects from a model's outputs.
 ///
 /// A pixel belongs to an object if the logit there is above 0. Logits are interpolated bilinearly from cells to pixels. Those of
 /// a cell are
 /// - the sum of the prototypes, each times its coefficient. Pixels outside the box do not count. This is Ultralytics'
 ///   `process_mask_native` (`retina_masks=True`). Only the cells that a box touches are computed, and only its pixels.
-/// - the object's own plane, less the threshold. This is the `PostProcess` of roboflow/rf-detr. Only the pixels around cells above
-///   0 are computed.
+/// - the object's own plane, minus the threshold. This is the `PostProcess` of roboflow/rf-detr. Only the pixels around cells
+///   above 0 are computed.
 ///
 /// The memory is reused, so that nothing is allocated once it has grown to the largest box.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ struct Line {
     /// Which line of cells it is.
     of: u32,
     logits: Vec<f32>,
-    /// What each 32 logits have in common.
+    /// The sign that a group of 32 logits shares.
     signs: Vec<Sign>,
 }
 
@@ -62,10 +62,10 @@ impl Line {
     }
 }
 
-/// What 32 logits have in common.
+/// The sign that 32 logits share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
-    /// All are above 0, so far that they stay so between two lines.
+    /// All are so far above 0 that they stay so between two lines.
     Positive,
     /// None is above 0.
     Negative,
@@ -100,9 +100,9 @@ impl MaskAssembler {
 
     /// Makes the mask of each job, in their order. `outputs` are the outputs of one frame.
     ///
-    /// `out` gets as many masks as there are jobs; the memory of those already there is reused. A mask is empty if its box has
-    /// no pixel in the frame or its row no coefficients, and if an output is missing or too short. Returns how many are empty
-    /// because there is no room for them: beyond 64 MiB of masks.
+    /// `out` gets one mask per job; the memory of existing masks is reused. A mask is empty if its box has no pixel in the frame or
+    /// its row no coefficients, and if an output is missing or too short. Returns how many are empty because there is no room for
+    /// them: beyond 64 MiB of masks.
     pub fn run(
         &mut self,
         spec: &MaskSpec,
@@ -327,12 +327,12 @@ fn positive(upper: &[f32; 32], lower: &[f32; 32], weight: [f32; 2]) -> u32 {
     word
 }
 
-/// Returns the output that has the values, if it has a whole frame.
+/// Returns the output with the values, if it has a complete frame.
 fn output<'a, 'b>(values: &Values, outputs: &'a [TensorRef<'b>]) -> Option<&'a TensorRef<'b>> {
     outputs.get(values.output).filter(|tensor| tensor.len() >= values.frame_len)
 }
 
-/// Returns a number of an output that has it.
+/// Returns a number of an output, if it is there.
 fn number(tensor: &TensorRef<'_>, index: usize) -> f32 {
     fn element<const N: usize>(bytes: &[u8], index: usize) -> [u8; N] {
         bytes.as_chunks::<N>().0[index]

@@ -1,7 +1,7 @@
 //! The class of each pixel of a frame, from the scores of cells: semantic segmentation.
 //!
-//! A pixel has the class whose score is the greatest where its middle lies, with the scores interpolated bilinearly between the
-//! middles of the cells. Interpolation is a weighted mean, so most pixels need none:
+//! A pixel has the class with the greatest score at its centre, with the scores interpolated bilinearly between the centres of the
+//! cells. Interpolation is a weighted mean, so most pixels need none:
 //! - where the four cells around have the same best class, it is the class of all pixels between them;
 //! - elsewhere only a class whose greatest of the four scores reaches every other class's least one can be the best;
 //! - along a line between two columns of cells the scores are linear, so the pixels of a class are one stretch, whose end is
@@ -14,15 +14,15 @@ use super::spec::{MAX_WORDS, MaskAxis, Tap};
 use super::{Mask, MaskFrame};
 use crate::placement::Mapping;
 
-/// The number of no class.
+/// The number that stands for no class.
 const NO_CLASS: u16 = u16::MAX;
 
-/// A group of pixels that must be looked at one by one.
+/// A group of pixels that must be examined one by one.
 const MIXED: u16 = u16::MAX - 1;
 
-/// The most comparisons of interpolated scores in a frame, about 0.2 s. A frame of 1920x1080 with 150 classes takes some millions, one
-/// of 3840x2160 up to 25 million, and noise 160 million and more. Beyond it, pixels that need more have the class of the nearest
-/// cell.
+/// The most comparisons of interpolated scores in a frame, about 0.2 s. A frame of 1920x1080 with 150 classes takes some millions,
+/// one of 3840x2160 up to 25 million, and noise 160 million and more. Beyond it, pixels that need more have the class of the
+/// nearest cell.
 const MOST_COMPARISONS: u64 = 1 << 27;
 
 /// Where the scores of the classes are in a tensor.
@@ -39,7 +39,7 @@ pub struct ClassPlanes {
 }
 
 impl ClassPlanes {
-    /// The most classes. LVIS, the largest set of data in use, has 1,203.
+    /// The most classes. LVIS, the largest data set in use, has 1,203.
     pub const MAX_CLASSES: usize = 4096;
 
     /// The greatest width or height in cells.
@@ -63,7 +63,7 @@ impl ClassPlanes {
 /// How the score of a cell's best class becomes a probability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClassScores {
-    /// It is one.
+    /// It is already one.
     Probabilities,
     /// By the softmax over the classes.
     Softmax,
@@ -74,7 +74,7 @@ pub enum ClassScores {
 /// The pixels of one class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClassRegion {
-    /// The class, as the model counts.
+    /// The class, in the model's numbering.
     pub class: u16,
     /// The number of pixels, at least 1.
     pub area: u64,
@@ -104,7 +104,7 @@ pub struct ClassMap {
     /// The number of runs up to the end of each line.
     ends: Vec<u32>,
     regions: Vec<ClassRegion>,
-    /// The place of each class in the list of masks that is made.
+    /// The index of each class in the list of masks being made.
     places: Vec<u32>,
 }
 
@@ -254,7 +254,7 @@ struct Slope {
     ends: [f32; 2],
 }
 
-/// What is counted of a class.
+/// The counters of a class.
 #[derive(Debug, Clone, Copy)]
 struct Count {
     area: u64,
@@ -295,7 +295,7 @@ impl ClassMapper {
         Self::default()
     }
 
-    /// Makes the map of a frame from scores. Of equal scores the first class wins; a score that is NaN never does.
+    /// Computes a frame's map from scores. Of equal scores the first class wins; a NaN score never wins.
     ///
     /// The map is empty if `values` are fewer than `planes` has, or `planes` has no sensible size.
     pub fn from_scores(
@@ -340,8 +340,8 @@ impl ClassMapper {
         });
     }
 
-    /// Makes the map of a frame from the numbers of classes: each pixel has that of the cell in which its middle lies. Numbers
-    /// are rounded; those that are negative, not finite or 65,534 and more are of no class.
+    /// Computes a frame's map from class numbers: each pixel has that of the cell in which its centre lies. Numbers are rounded;
+    /// those that are negative, not finite or 65,534 and more count as no class.
     ///
     /// The map is empty if `values` are fewer than the cells of `width` and `height`, or these are not sensible.
     pub fn from_numbers(
@@ -489,12 +489,12 @@ impl ClassMapper {
             };
             [at(0, 0), at(0, 1), at(1, 0), at(1, 1)]
         };
-        // Planes are read one after the other.
+        // Planes are read in order.
         for class in 0..planes.classes {
             for (index, floor) in &mut self.mixed {
                 let [a, b, c, d] = corners(&groups[*index as usize], class);
                 let least = a.min(b).min(c.min(d));
-                // A class with NaN wins nothing.
+                // A class with NaN never wins.
                 if least > *floor && !(a + b + c + d).is_nan() {
                     *floor = least;
                 }
@@ -651,7 +651,7 @@ fn probability_at(values: &[f32], planes: &ClassPlanes, scores: ClassScores, [x,
     probability(own, sum, scores)
 }
 
-/// Returns exp(x) of numbers up to 0 within 1e-6 of it; almost 0 below -87 and of NaN. The loop around it becomes vector instructions.
+/// Returns exp(x) of numbers up to 0 within 1e-6 of it; almost 0 below -87 and for NaN. The loop around it is vectorised.
 #[expect(clippy::manual_clamp, reason = "`max` and `min` turn NaN into a number, which `clamp` would keep")]
 fn exp(x: f32) -> f32 {
     /// 1.5 * 2^23: adding it rounds to a whole number, which is in the last bits.

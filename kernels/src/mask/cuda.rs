@@ -12,13 +12,13 @@ use crate::tensor::DType;
 /// Compiled from cuda/mask.cu; see kernels/examples/ptx.rs.
 const PTX: &str = include_str!("../../ptx/mask.ptx");
 
-/// The words that there is room for at first: 1 MiB, twenty objects of 600 x 600 pixels.
+/// The initial capacity in words: 1 MiB, twenty objects of 600 x 600 pixels.
 const FIRST_WORDS: usize = 256 * 1024;
 
-/// The pieces that there is room for at first: as many as fill those words.
+/// The initial capacity in pieces: as many as fill those words.
 const FIRST_PIECES: usize = 2048;
 
-/// Why masks cannot be made on the GPU.
+/// Why masks cannot be computed on the GPU.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MaskError {
     /// The spec is invalid.
@@ -33,15 +33,15 @@ pub enum MaskError {
     /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The masks are made of more outputs, the first number, than there are.
+    /// The masks need more outputs, the first number, than there are.
     #[error("masks are made of {0} outputs, not {1}: correct [head] in the model card")]
     Outputs(usize, usize),
 }
 
 /// Makes the masks of one frame's objects on the GPU, equal to [`MaskAssembler`](super::MaskAssembler)'s to the last bit.
 ///
-/// One launch a frame, for the objects that were kept. The CPU writes what is wanted into mapped host memory and reads the
-/// bits from there, so that no copy precedes or follows the launch. The kernel reads each cell of the prototypes that an object
+/// One launch per frame, for the objects that survived NMS. The CPU writes the jobs into mapped host memory and reads the bits
+/// from there, so that no copy precedes or follows the launch. The kernel reads each cell of the prototypes that an object
 /// touches about once for every 256 words of its mask. Only one launch may be in flight.
 #[derive(Debug)]
 pub struct CudaMasks {

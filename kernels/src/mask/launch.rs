@@ -77,7 +77,7 @@ pub struct MaskLaunch {
 }
 
 impl MaskLaunch {
-    /// Checks the spec and fills in what is the same for every frame.
+    /// Checks the spec and fills in the values that are the same for every frame.
     pub fn new(spec: &MaskSpec) -> Result<Self, MaskSpecError> {
         spec.check()?;
         let mut argument =

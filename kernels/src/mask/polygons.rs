@@ -4,7 +4,8 @@ use super::Mask;
 
 /// The maximum number of points of a mask.
 ///
-/// Beyond, the tolerance is doubled until they fit, and rings that it swallows are dropped. An object at 1080p has some hundred.
+/// Beyond this, the tolerance is doubled until they fit, and rings smaller than it are dropped. An object at 1080p has some
+/// hundred.
 pub const MAX_POINTS: usize = 10_000;
 
 /// The points at which a tolerance is doubled before all rings are found: this bounds the memory of a mask of noise.
@@ -46,12 +47,12 @@ pub struct Polygons {
     stack: Vec<(usize, usize, u32)>,
 }
 
-/// What a contour does at a point.
+/// The direction of a contour at a point.
 #[derive(Debug, Clone, Copy)]
 struct Corner {
     /// It turns to the right.
     right: bool,
-    /// It goes on for one pixel.
+    /// It continues for one pixel.
     pixel: bool,
 }
 
@@ -84,8 +85,8 @@ impl Polygons {
     ///
     /// Points are left out (Douglas and Peucker 1973) where the contour stays within `tolerance` pixels, or within less if the
     /// object is small: the area that may change is at most 2 % of the object's and of the ring's. From half a pixel on, steps
-    /// of one pixel become slopes through their middles, except around few pixels. With 0 only points on a straight line are left out. The number of
-    /// points is at most [`MAX_POINTS`].
+    /// of one pixel become slopes through their middles, except around few pixels. With 0 only points on a straight line are left
+    /// out. The number of points is at most [`MAX_POINTS`].
     pub fn trace(&mut self, mask: &Mask, tolerance: f32) {
         self.trace_counted(mask, tolerance, mask.edges_within(u64::MAX).unwrap_or(u64::MAX));
     }

@@ -9,10 +9,10 @@ use super::Mask;
 /// The most characters of a number: a difference of two runs has 33 bits and a sign.
 const MAX_CHARACTERS: u32 = 7;
 
-/// A string that is no mask of its frame.
+/// A string that is not a mask of its frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RleError {
-    /// A character that no run is written with.
+    /// A character that does not occur in runs.
     #[error(
         "cannot read the runs of a mask: character {0} is not one of `0` to `o`: write what pycocotools' encode returns"
     )]
@@ -25,7 +25,7 @@ pub enum RleError {
     /// A run would be negative.
     #[error("cannot read the runs of a mask: run {0} is negative: write what pycocotools' encode returns")]
     Negative(usize),
-    /// The runs fill another number of pixels than the frame has.
+    /// The runs do not fill exactly the frame's pixels.
     #[error(
         "cannot read the runs of a mask: they do not fill {width} x {height} pixels: give the height and width that it was encoded for"
     )]
@@ -156,7 +156,7 @@ fn transpose(square: &mut [u32; 32]) {
 /// It allocates a bit for each pixel of the frame, whatever the string is.
 ///
 /// # Errors
-/// If the string has another character, an endless number, a negative run, or does not fill the frame exactly.
+/// The string has an invalid character, an endless number or a negative run, or does not fill the frame exactly.
 pub fn rle_decode(text: &str, frame_width: u32, frame_height: u32) -> Result<Mask, RleError> {
     let wrong_size = || RleError::Size { width: frame_width, height: frame_height };
     let pixels = u64::from(frame_width) * u64::from(frame_height);

@@ -1,4 +1,4 @@
-//! Where a model gives its masks, and which part of its prototypes shows the frame.
+//! The location of a model's masks, and the part of its prototypes that shows the frame.
 
 use crate::filter::Values;
 use crate::placement::Mapping;
@@ -49,7 +49,7 @@ pub enum MaskParts {
     },
 }
 
-/// No masks can be made by a spec.
+/// Why no masks can be computed by a spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MaskSpecError(String);
@@ -109,7 +109,7 @@ fn last_index(values: &Values, row: usize, columns: usize) -> Option<usize> {
     row.checked_add(column)?.checked_add(values.offset).filter(|&last| last < values.frame_len)
 }
 
-/// An object whose mask is wanted.
+/// An object to compute the mask of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MaskJob {
     /// The row of the candidate in the model's outputs.
@@ -145,7 +145,8 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    /// Returns what the middle of element `index` is made of if `size` elements are resized, `step` of them to one.
+    /// Returns the two elements that contribute to the centre of element `index` when `size` elements are resized, `step` of them
+    /// to one.
     ///
     /// PyTorch's `area_pixel_compute_source_index` with `align_corners=False` and `guard_index_and_lambda`
     /// (aten/src/ATen/native/UpSample.h), in its order of operations; `origin` is ours and 0 but for crops and warps.

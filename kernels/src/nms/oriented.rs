@@ -1,17 +1,17 @@
-//! Non-maximum suppression of turned boxes, as Ultralytics does it.
+//! Non-maximum suppression of oriented boxes, as Ultralytics does it.
 
 use super::ranked_box::{RankedBox, most_apart};
 use super::{Candidate, Nms, NmsOptions, index_of};
 use crate::oriented::OrientedBox;
 
-/// The maximum number of candidates that are compared, best first.
+/// The maximum number of candidates to compare, best first.
 ///
 /// `max_nms` in ultralytics `utils/nms.py` is 30,000. That many take up to 56 s on one core of a server if all are smaller than a
-/// pixel, and a ninth with this limit; the best 300 survivors are the same unless thousands of boxes stand for each of them.
+/// pixel, and a ninth with this limit; the best 300 survivors are the same unless thousands of boxes show each of them.
 const MAX_ORIENTED: usize = 10_000;
 
 impl Nms {
-    /// Keeps the surviving turned boxes, best first: those that no better box of their class, **removed or not**, overlaps by a
+    /// Keeps the surviving oriented boxes, best first: those that no better box of their class, **removed or not**, overlaps by a
     /// probiou above the threshold. `oriented` returns a candidate's box; a candidate without one is removed.
     ///
     /// `TorchNMS.fast_nms` of ultralytics `utils/nms.py`. Because removed boxes remove others too, fewer stay than in

@@ -1,8 +1,8 @@
-//! Compares two turned boxes of a suppression.
+//! Compares two oriented boxes of a suppression.
 
 use crate::oriented::{Gaussian, OrientedBox};
 
-/// A turned box, ready for comparison.
+/// An oriented box, prepared for comparison.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RankedBox {
     gaussian: Gaussian,

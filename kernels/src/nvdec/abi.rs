@@ -1,7 +1,7 @@
 //! The structs and constants of NVIDIA's cuviddec.h and nvcuvid.h that are used here, field by field.
 //!
 //! Their sizes and offsets are the same in the headers of Video Codec SDK 11.1 and 12.1, compiled for 64-bit Linux, and asserted
-//! below. What a picture needs (`CUVIDPICPARAMS`, of 4280 bytes) goes from the parser to the decoder unread.
+//! below. The parameters of a picture (`CUVIDPICPARAMS`, 4280 bytes) go from the parser to the decoder unread.
 
 use std::ffi::{c_int, c_short, c_uint, c_ulong, c_ulonglong, c_void};
 

@@ -1,9 +1,9 @@
-//! How long the video engine takes for a picture. NVIDIA's library waits for it by short sleeps, each of which costs as much of the CPU
-//! as one sleep of the right length.
+//! Predicts how long the video engine takes for a picture. NVIDIA's library waits for it in short sleeps, each of which costs as
+//! much CPU time as one sleep of the right length.
 
 use std::time::{Duration, Instant};
 
-/// The longest sleep: an engine that was held up once is usually not again.
+/// The longest sleep: an engine that was delayed once is usually not delayed again.
 const LONGEST: Duration = Duration::from_millis(10);
 
 /// The usual time, learned from the pictures so far.
@@ -11,17 +11,18 @@ const LONGEST: Duration = Duration::from_millis(10);
 pub(super) struct DecodeTime(Duration);
 
 impl DecodeTime {
-    /// Returns when a picture is probably there that the engine got at `given`.
+    /// Returns when the picture that the engine received at `given` is probably ready.
     pub(super) fn due(&self, given: Instant) -> Instant {
         given + self.0
     }
 
-    /// Notes that the picture was there when it was due. The next one is due a little sooner, because the engine may have become faster.
+    /// Notes that the picture was ready when it was due. The next is due a little sooner, because the engine may have become
+    /// faster.
     pub(super) fn was_ready(&mut self) {
         self.0 -= self.0 / 32;
     }
 
-    /// Notes that it was not, and that the engine took so long in all.
+    /// Notes that it was not ready, and how long the engine took in total.
     pub(super) fn was_early(&mut self, took: Duration) {
         self.0 += took.min(LONGEST).saturating_sub(self.0) / 4;
     }
@@ -31,13 +32,13 @@ impl DecodeTime {
 mod tests {
     use super::*;
 
-    /// How long a thread would sleep that has just given the engine a picture.
+    /// How long a thread would sleep that has just passed a picture to the engine.
     fn sleep(time: &DecodeTime) -> Duration {
         let now = Instant::now();
         time.due(now) - now
     }
 
-    /// What a thread would do for pictures that take this long: sleep, look, and find out how long they took.
+    /// The behaviour of a thread for pictures that take this long: sleep, check, and measure how long they took.
     fn show(time: &mut DecodeTime, took: Duration) {
         if sleep(time) >= took {
             time.was_ready();

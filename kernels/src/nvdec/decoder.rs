@@ -1,15 +1,16 @@
 //! A parser and a decoder of NVDECODE, and the surfaces between them and the preprocess.
 //!
-//! The parser calls back while it is given data: with the stream's format, for which the decoder is made; with each picture to
-//! decode; with each picture to show. A picture to show is mapped: that waits until it is decoded, and has the GPU copy it into one
-//! of the decoder's output surfaces. So surfaces stay as they are while decoding goes on. Nothing waits for the copy but what reads
-//! the surface, on the GPU, and the next picture to decode, which may overwrite the copied one: by then the copy is long over.
+//! The parser calls back while it processes data: with the stream's format, for which the decoder is created; with each picture to
+//! decode; with each picture to show. A picture to show is mapped: this waits until it is decoded, and makes the GPU copy it into
+//! one of the decoder's output surfaces. So surfaces stay unchanged while decoding continues. Only two things wait for the copy,
+//! both on the GPU: readers of the surface, and the next picture to decode, which may overwrite the copied one: by then the copy
+//! is long over.
 //!
-//! The newest picture is still with the engine when it is to be shown. It is mapped by [`VideoDecoder::next_picture`], or before
+//! The newest picture is still in the engine when it is to be shown. It is mapped by [`VideoDecoder::next_picture`], or before
 //! the next picture is decoded; [`VideoDecoder::due`] says when that will not have to wait.
 //!
-//! Where a stream does not say how far its pictures are reordered, the parser shows a picture only when it needs the memory, up to
-//! two seconds late. With [`Showing::AtOnce`] each picture is to be shown when it is decoded.
+//! If a stream does not state how far its pictures are reordered, the parser shows a picture only when it needs the memory, up to
+//! two seconds late. With [`Showing::AtOnce`] each picture is shown when it is decoded.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -33,12 +34,12 @@ use crate::color::{ColorDescription, ColorMatrix, ColorRange};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, Event};
 use visiond_ground::gpu_lost::is_gpu_lost;
 
-/// Whether the process ends, so that decoders are left to that.
+/// Whether the process is ending, so that decoders need not be freed.
 static PROCESS_ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Leaves decoders that are dropped from now on to the end of the process, which frees everything at once.
 ///
-/// A decoder takes 20 ms to free, one after the other: with dozens of cameras longer than an end may take.
+/// Freeing a decoder takes 20 ms, one at a time: with dozens of cameras, longer than a shutdown may take.
 pub fn leave_decoders_to_the_end() {
     PROCESS_ENDS.store(true, Ordering::Relaxed);
 }
@@ -47,10 +48,10 @@ pub fn leave_decoders_to_the_end() {
 const SPARE_SURFACES: u32 = 2;
 
 /// The most pictures of one coded unit: two fields, and a few that a camera sends together. Each takes the engine's time, and
-/// nobody else gets the thread until all are decoded.
+/// the thread is busy until all are decoded.
 const MOST_PICTURES: u32 = 8;
 
-/// How long mapping usually takes, at most, where it need not wait for the engine.
+/// How long mapping usually takes, at most, when it need not wait for the engine.
 const MAPPING: Duration = Duration::from_micros(100);
 
 /// The most decode surfaces of any stream: H.264 and H.265 keep 16 pictures.
@@ -77,7 +78,7 @@ pub struct VideoFormat {
     pub height: u32,
     /// The colours that the stream declares, or the usual ones.
     pub color: ColorDescription,
-    /// Whether pictures may consist of two fields, which are then made into one picture.
+    /// Whether pictures may consist of two fields, which are combined into one picture.
     pub is_interlaced: bool,
     /// Where the picture to show begins in the coded one.
     origin: (u32, u32),
@@ -86,51 +87,51 @@ pub struct VideoFormat {
     surfaces: u32,
 }
 
-/// What comes out of a decoder, in the order of display.
+/// The output of a decoder, in display order.
 #[derive(Debug)]
 pub enum Picture {
     /// A picture.
     Shown {
         /// Its pixels.
         surface: Surface,
-        /// When it is presented: of the numbers that pictures were given to the decoder with, the smallest first. Its own, if the stream has
-        /// these in the order of display.
+        /// When it is presented: the smallest outstanding number of those that pictures were given to the decoder with. Its own,
+        /// if the stream has these in display order.
         presentation: i64,
         /// The number that its coded picture was given to the decoder with.
         given_with: i64,
     },
-    /// A picture that could not be decoded whole.
+    /// A picture that could not be decoded completely.
     Damaged {
-        /// As of one that is shown.
+        /// As for a shown picture.
         given_with: i64,
     },
     /// A picture for which no surface was free.
     Skipped {
-        /// As of one that is shown.
+        /// As for a shown picture.
         given_with: i64,
     },
 }
 
-/// When a picture comes out of the decoder.
+/// When a picture is returned by the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Showing {
-    /// In the order of display, when the parser knows its place.
+    /// In display order, when the parser knows its place.
     InOrder,
-    /// When it is decoded: for pictures that none is shown before.
+    /// When it is decoded: for pictures that no later picture is shown before.
     AtOnce,
 }
 
 /// A decoder for one stream.
 pub struct VideoDecoder {
     parser: ParserHandle,
-    /// What the parser's callbacks use. From `Box::into_raw`; freed after the parser.
+    /// The state of the parser's callbacks. From `Box::into_raw`; freed after the parser.
     state: NonNull<State>,
 }
 
 // SAFETY: the library allows a parser on any thread, one at a time; `State` is `Send`.
 unsafe impl Send for VideoDecoder {}
 
-/// What the callbacks use.
+/// The state of the callbacks.
 struct State {
     library: &'static Library,
     device: Arc<Device>,
@@ -141,16 +142,16 @@ struct State {
     hardware: Option<Arc<Hardware>>,
     format: Option<VideoFormat>,
     pictures: VecDeque<Picture>,
-    /// How the picture that is decoded now is shown, and the number it was given with.
+    /// How the picture that is being decoded is shown, and the number it was given with.
     showing: Showing,
     presentation: i64,
-    /// Whether the parser has a picture that does not exist, for the format alone.
+    /// Whether the parser holds a synthetic picture, made only to learn the format.
     is_preparing: bool,
-    /// Whether it has found the format in the stream itself.
+    /// Whether it found the format in the stream itself.
     has_begun: bool,
     /// The number that the last picture in each decode surface was given with.
     given_with: [i64; u64::BITS as usize],
-    /// How many pictures the current unit has had.
+    /// How many pictures the current unit contained.
     pictures_of_unit: u32,
     /// Bit n: the last picture in decode surface n could not be decoded.
     failed: u64,
@@ -158,13 +159,13 @@ struct State {
     shown: u64,
     /// The decode surface of the last picture, and when the engine got it.
     newest: Option<(c_int, Instant)>,
-    /// A picture to show that the engine has just got.
+    /// A picture to show that the engine has just received.
     unready: Option<(DisplayInfo, Instant)>,
     decode_time: DecodeTime,
     error: Option<NvdecError>,
 }
 
-/// Decides whether pictures of a width and height are wanted, whose surfaces take so many bytes of the GPU's memory in all.
+/// Decides whether to accept pictures of a width and height, whose surfaces take this many bytes of the GPU's memory in total.
 pub type Accept = Box<dyn Fn(u32, u32, u64) -> Result<(), String> + Send>;
 
 /// The decoder. It lives as long as one of its surfaces.
@@ -172,9 +173,9 @@ struct Hardware {
     library: &'static Library,
     device: Arc<Device>,
     handle: DecoderHandle,
-    /// Where surfaces are copied. Dropped after the decoder is destroyed.
+    /// The stream of surface copies. Dropped after the decoder is destroyed.
     stream: CudaStream,
-    /// Behind the last copy. As the stream is in order, all surfaces are there when it is done.
+    /// Recorded after the last copy. The stream runs in order, so all surfaces are complete when it is done.
     copied: Event,
     /// How many pictures were copied, and how many of these copies are known to be done: asking CUDA takes some 4 us.
     copies: AtomicU64,
@@ -186,7 +187,7 @@ struct Hardware {
 
 /// The output surfaces that are mapped.
 struct Surfaces {
-    /// Those that were dropped and are still to be unmapped, which the decoder's own thread does. It has room for all.
+    /// Surfaces that were dropped and await unmapping by the decoder's own thread. It has room for all.
     returned: Vec<u64>,
     mapped: usize,
     /// Whether the decoder's owner is gone, so that each surface is unmapped when it is dropped.
@@ -199,8 +200,9 @@ unsafe impl Send for Hardware {}
 // the lock of `surfaces`. Stream and event are `Sync`.
 unsafe impl Sync for Hardware {}
 
-/// A decoded picture in the GPU's memory, which work on a stream may read once [`FrameView::attach`](crate::frame::FrameView::attach)
-/// is queued there. Dropping it returns the memory to the decoder: wait for GPU work on it before.
+/// A decoded picture in the GPU's memory, which work on a stream may read once
+/// [`FrameView::attach`](crate::frame::FrameView::attach) is queued there. Dropping it returns the memory to the decoder: wait for
+/// GPU work on it first.
 pub struct Surface {
     /// `None` only inside `drop`.
     hardware: Option<Arc<Hardware>>,
@@ -220,7 +222,7 @@ impl VideoDecoder {
     /// is allocated for them.
     ///
     /// # Errors
-    /// NVIDIA's library is missing, too old or refuses.
+    /// NVIDIA's library is missing, too old or fails.
     pub fn new(
         device: &Arc<Device>,
         codec: VideoCodec,
@@ -292,8 +294,8 @@ impl VideoDecoder {
         unsafe { state.library.destroy_parser(parser) }
     }
 
-    /// Makes the decoder before the first picture comes, for a stream with these parameter sets in Annex B: that takes 50 ms and
-    /// more, for which pictures would have to wait. Does nothing if the parser takes no format from them.
+    /// Creates the decoder before the first picture arrives, for a stream with these parameter sets in Annex B. That takes 50 ms
+    /// and more, for which pictures would have to wait. Does nothing if the parser finds no format in them.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -314,16 +316,16 @@ impl VideoDecoder {
         Ok(self)
     }
 
-    /// Decodes one coded picture in Annex B, in the order of decoding. `presentation` comes back with it.
+    /// Decodes one coded picture in Annex B, in decoding order. `presentation` comes back with it.
     ///
     /// # Errors
-    /// The GPU cannot decode the stream, or the stream has other parameters than before. Pictures that cannot be decoded are no
-    /// error: they come out as [`Picture::Damaged`].
+    /// The GPU cannot decode the stream, or its parameters have changed. Pictures that cannot be decoded are not an error: they are
+    /// returned as [`Picture::Damaged`].
     pub fn decode(&mut self, unit: &[u8], presentation: i64, showing: Showing) -> Result<(), NvdecError> {
         self.parse(unit, abi::PACKET_TIMESTAMP | abi::PACKET_END_OF_PICTURE, presentation, showing)
     }
 
-    /// Has the pictures come out that wait for others, because none follow.
+    /// Flushes the pictures that wait for later ones, because none follow.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -389,7 +391,7 @@ impl VideoDecoder {
         Some(state.decode_time.due(given))
     }
 
-    /// Whether the stream's first key frame has come.
+    /// Whether the stream's first key frame has arrived.
     pub fn has_begun(&self) -> bool {
         // SAFETY: the parser is not called now.
         unsafe { self.state.as_ref() }.has_begun
@@ -418,8 +420,8 @@ impl Drop for VideoDecoder {
     }
 }
 
-/// Calls `call` for a callback's state: neither a panic nor an error may unwind into the library. Returns 0, which stops the parser,
-/// after both.
+/// Calls `call` for a callback's state: neither a panic nor an error may unwind into the library. Returns 0, which stops the
+/// parser, after both.
 ///
 /// # Safety
 /// `user` is a decoder's state, to which nothing else refers during the call.
@@ -564,7 +566,7 @@ impl State {
         Ok(1)
     }
 
-    /// Shows a picture in its order, unless it was shown already.
+    /// Shows a picture in display order, unless it was shown already.
     fn show_in_order(&mut self, picture: &DisplayInfo) -> Result<c_int, NvdecError> {
         if !self.is_preparing && self.shown & bit(picture.picture_index) == 0 {
             self.show(picture)?;
@@ -572,10 +574,10 @@ impl State {
         Ok(1)
     }
 
-    /// Shows a picture, or leaves that for later if the engine has just got it.
+    /// Shows a picture, or postpones that if the engine has just received it.
     fn show(&mut self, shown: &DisplayInfo) -> Result<(), NvdecError> {
         self.show_unready()?;
-        // Others are decoded by now.
+        // All others are decoded by now.
         match self.newest.take_if(|(index, _)| *index == shown.picture_index) {
             Some((_, given)) => self.unready = Some((*shown, given)),
             None => self.map(shown, None)?,
@@ -583,12 +585,12 @@ impl State {
         Ok(())
     }
 
-    /// Shows what the engine had just got when it was to be shown.
+    /// Shows the picture that the engine had just received when it was due to be shown.
     fn show_unready(&mut self) -> Result<(), NvdecError> {
         self.unready.take().map_or(Ok(()), |(shown, given)| self.map(&shown, Some(given)))
     }
 
-    /// Maps a picture, which the engine has got just now or, with `None`, long ago.
+    /// Maps a picture that the engine has received just now or, with `None`, long ago.
     fn map(&mut self, shown: &DisplayInfo, given: Option<Instant>) -> Result<(), NvdecError> {
         let Some(hardware) = &self.hardware else { return Ok(()) };
         hardware.unmap_returned(false);
@@ -607,13 +609,13 @@ impl State {
             let began = Instant::now();
             let surface = hardware.map(shown)?;
             match given {
-                // A status may lag behind: then mapping does not wait.
+                // A status may be stale: then mapping does not wait.
                 Some(given) if is_early && began.elapsed() > MAPPING => self.decode_time.was_early(given.elapsed()),
                 Some(_) => self.decode_time.was_ready(),
                 None => {}
             }
             if let Err(error) = hardware.copied.record(&hardware.stream) {
-                // The event is not behind this copy, which ends before the surface is given back.
+                // The event does not cover this copy, which ends before the surface is given back.
                 let _ = hardware.stream.synchronize();
                 return Err(error.into());
             }
@@ -667,7 +669,7 @@ impl VideoFormat {
         })
     }
 
-    /// Returns the offsets of the first bytes to show in a surface: luma's, and that of the interleaved chroma.
+    /// Returns the offsets of the first bytes to show in a surface: of luma, and of the interleaved chroma.
     pub fn plane_offsets(&self, surface: &Surface) -> [usize; 2] {
         let (x, y) = (self.origin.0 as usize * self.kind.sample_bytes(), self.origin.1 as usize);
         let pitch = surface.pitch_bytes;
@@ -705,8 +707,8 @@ impl Hardware {
         })
     }
 
-    /// Waits until all pictures that were mapped are in their surfaces. They are, but on a GPU that cannot keep up: waiting by the
-    /// stream alone would cost an interrupt each time.
+    /// Waits until all mapped pictures are in their surfaces. They usually are, except on a GPU that cannot keep up: always waiting
+    /// for the stream would cost an interrupt each time.
     fn await_copies(&self) -> Result<(), CudaError> {
         let copies = self.copies.load(Ordering::Relaxed);
         if self.copies_done.load(Ordering::Relaxed) < copies {
@@ -718,7 +720,7 @@ impl Hardware {
         Ok(())
     }
 
-    /// Returns how far the engine is with a picture; 0 if that is unknown.
+    /// Returns the engine's progress with a picture; 0 if it is unknown.
     fn status(&self, picture_index: c_int) -> c_int {
         let mut status = DecodeStatus { status: 0, reserved1: [0; 31], reserved2: [ptr::null_mut(); 8] };
         // SAFETY: the status outlives the call; the decoder is alive, the context current.
@@ -736,15 +738,15 @@ impl Hardware {
         matches!(status, abi::STATUS_ERROR | abi::STATUS_ERROR_CONCEALED)
     }
 
-    /// Unmaps what was dropped. With `is_over`, what is dropped later is unmapped soon after, by this function again.
+    /// Unmaps the dropped surfaces. With `is_over`, surfaces that are dropped later are unmapped soon after, by this function.
     fn unmap_returned(&self, is_over: bool) {
         loop {
             let mut surfaces = self.surfaces.lock();
             surfaces.is_over |= is_over;
             let Some(address) = surfaces.returned.pop() else { return };
             surfaces.mapped -= 1;
-            // Unmapping may wait for the decoder, and a lane drops surfaces. Behind the owner's end there is nothing to wait for, and
-            // others may unmap.
+            // Unmapping may wait for the decoder, and lanes drop surfaces. After the owner's end there is nothing to wait for, and
+            // other threads may unmap.
             if surfaces.is_over {
                 self.unmap(address);
             } else {
@@ -755,7 +757,7 @@ impl Hardware {
     }
 
     fn unmap(&self, address: u64) {
-        // Nothing writes to it any more.
+        // Nothing writes to it from here on.
         let ready = self.device.bind().and_then(|()| self.await_copies()).map_err(Into::into);
         // SAFETY: mapped once and unmapped once, here: a surface gives its address away in its drop.
         if let Err(error) = ready.and_then(|()| unsafe { self.library.unmap_frame(self.handle, address) }) {
@@ -786,10 +788,10 @@ impl Surface {
         self.pitch_bytes
     }
 
-    /// Has the work that is queued on `stream` from now on wait until the picture is in the surface.
+    /// Makes work that is queued on `stream` from now on wait until the picture is in the surface.
     ///
     /// # Errors
-    /// CUDA refuses.
+    /// The CUDA call failed.
     pub(crate) fn await_on(&self, stream: &CudaStream) -> Result<(), CudaError> {
         let Some(hardware) = &self.hardware else { return Ok(()) };
         stream.wait(&hardware.copied)?;
@@ -797,10 +799,10 @@ impl Surface {
         Ok(())
     }
 
-    /// Copies the whole surface into `bytes`, which gets its length, and waits for that.
+    /// Copies the whole surface into `bytes`, which is resized to it, and waits for the copy.
     ///
     /// # Errors
-    /// CUDA refuses.
+    /// The CUDA call failed.
     pub fn copy_to(&self, bytes: &mut Vec<u8>) -> Result<(), CudaError> {
         let Some(hardware) = &self.hardware else { return Ok(()) };
         bytes.resize(self.pitch_bytes * self.rows * 3 / 2, 0);
@@ -824,8 +826,8 @@ impl Drop for Surface {
             return;
         }
         drop(surfaces);
-        // Unmapping, and freeing the decoder behind its last surface, takes 20 ms that a lane does not have. Where the system has no
-        // thread left, the last surface's drop does it.
+        // Unmapping, and freeing the decoder after its last surface, takes 20 ms, too long for a lane. If the system cannot start a
+        // thread, dropping the last surface does it.
         let end = move || hardware.unmap_returned(true);
         let _ = thread::Builder::new().name("nvdec end".to_owned()).spawn(end);
     }

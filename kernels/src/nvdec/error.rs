@@ -21,7 +21,7 @@ pub enum NvdecError {
     /// The GPU does not decode this kind of video.
     #[error("the GPU's video engine does not decode {0}: set the camera to 8 bits of 4:2:0")]
     Kind(VideoKind),
-    /// The library reports a sampling of chroma that NVIDIA's headers do not have.
+    /// The library reports a chroma format that is not in NVIDIA's headers.
     #[error("the video has a sampling of chroma that is unknown here ({0}): set the camera to 4:2:0")]
     Chroma(i32),
     /// The picture is too small or too large.
@@ -41,16 +41,16 @@ pub enum NvdecError {
         /// The coded height.
         height: u32,
     },
-    /// The parser found no format in the data that a decoder begins with.
+    /// The parser found no format in the data at the decoder's start.
     #[error("NVDEC finds no picture in the stream's first key frame: restart the camera, or set it to another codec")]
     NoPicture,
-    /// A coded unit has more pictures than that.
+    /// A coded unit has more pictures than this.
     #[error("a unit of the stream has more than {0} pictures: restart the camera, or set `decoder` to \"ffmpeg\"")]
     ManyPictures(u32),
-    /// The caller refuses pictures of this size, and says why.
+    /// The caller rejects pictures of this size, with the reason.
     #[error("{0}")]
     Refused(String),
-    /// The stream has other parameters than the decoder was made for.
+    /// The stream's parameters differ from those that the decoder was created for.
     #[error("the stream has other parameters now: the decoder must be made again")]
     OtherParameters,
     /// A call of the library failed; the results are CUDA's.
@@ -64,7 +64,7 @@ pub enum NvdecError {
     Callback,
 }
 
-/// Returns what to do about a result, if known.
+/// Returns the remedy for a result, if known.
 fn remedy(code: u32) -> &'static str {
     match code {
         2 => ": the GPU has too little memory for another decoder",

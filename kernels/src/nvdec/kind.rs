@@ -1,4 +1,4 @@
-//! Kinds of video: codec, sampling of chroma, bits.
+//! Kinds of video: codec, chroma sampling, bit depth.
 
 use std::fmt;
 
@@ -31,10 +31,10 @@ impl fmt::Display for VideoCodec {
     }
 }
 
-/// How a picture's chroma was sampled.
+/// A picture's chroma sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chroma {
-    /// None: luma alone.
+    /// No chroma: luma only.
     Monochrome,
     /// Half the rows and columns.
     Yuv420,
@@ -76,7 +76,7 @@ impl fmt::Display for Chroma {
     }
 }
 
-/// A kind of video: what decides whether a decoder takes it.
+/// A kind of video: the properties that decide whether a decoder supports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VideoKind {
     /// H.264 or H.265.
@@ -88,7 +88,7 @@ pub struct VideoKind {
 }
 
 impl VideoKind {
-    /// Returns the bytes of a sample in a surface. More than 8 bits are in the upper bits of two bytes (P016).
+    /// Returns the bytes of a sample in a surface. Samples of more than 8 bits are in the upper bits of two bytes (P016).
     pub const fn sample_bytes(self) -> usize {
         if self.bits > 8 { 2 } else { 1 }
     }

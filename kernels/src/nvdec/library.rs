@@ -11,7 +11,7 @@ use super::abi::{
 use super::error::NvdecError;
 use crate::cuda::CudaError;
 
-/// The library's soname, the same on every Linux. The driver brings it.
+/// The library's soname, the same on every Linux. It is part of the driver.
 const LIBRARY: &str = "libnvcuvid.so.1";
 
 /// Declares the table: for each function, a field that is loaded by name and a method that turns its result into an error.

@@ -1,4 +1,4 @@
-//! What the GPU's video engines decode.
+//! The formats that the GPU's video engines decode.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::kind::{Chroma, VideoKind};
 use super::library::Library;
 use crate::cuda::Device;
 
-/// What a GPU's video engines decode of one kind of video.
+/// The limits of a GPU's video engines for one kind of video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VideoLimits {
     /// The least width and height of the coded picture.
@@ -21,10 +21,10 @@ pub struct VideoLimits {
     pub engines: u32,
 }
 
-/// Returns what the GPU decodes of this kind; `None` if it does not decode it into NV12, or P016 for more than 8 bits.
+/// Returns the GPU's limits for this kind; `None` if it does not decode it into NV12, or P016 for more than 8 bits.
 ///
 /// # Errors
-/// NVIDIA's library is missing, too old or refuses.
+/// NVIDIA's library is missing, too old or fails.
 pub fn limits(device: &Arc<Device>, kind: VideoKind) -> Result<Option<VideoLimits>, NvdecError> {
     let library = Library::get()?;
     device.bind()?;
@@ -36,7 +36,7 @@ pub fn limits(device: &Arc<Device>, kind: VideoKind) -> Result<Option<VideoLimit
     };
     // SAFETY: `caps` outlives the call; the context is current.
     unsafe { library.decoder_caps(&mut caps) }?;
-    // Surfaces without chroma would not be what NV12 is.
+    // Surfaces without chroma would not be NV12.
     let is_supported = kind.chroma != Chroma::Monochrome
         && caps.is_supported != 0
         && caps.output_formats & (1 << kind.surface_number()) != 0;

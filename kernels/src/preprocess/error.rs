@@ -11,7 +11,7 @@ pub enum PreprocessError {
     /// The spec is invalid, or the frames or the tensor do not fit it.
     #[error("{0}")]
     Invalid(String),
-    /// The frame is in the GPU's memory alone: see [`FrameView::on_host`](crate::frame::FrameView::on_host).
+    /// The frame is only in the GPU's memory: see [`FrameView::on_host`](crate::frame::FrameView::on_host).
     #[error("the frame is in the GPU's memory, and this preprocess runs on the CPU: copy the frame first")]
     NotOnHost,
     /// A frame in the GPU's memory cannot be copied to the host.

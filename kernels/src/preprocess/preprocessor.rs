@@ -129,8 +129,8 @@ impl<N: Number> Resampler<N> {
     }
 }
 
-/// Returns the plan that was `found`, or else a new one, which takes the place of the one that was not used for longest. It is
-/// then the last.
+/// Returns the plan that was `found`, otherwise a new one that replaces the least recently used one. It moves to the end of the
+/// list.
 fn latest<P>(plans: &mut Vec<P>, found: Option<usize>, make: impl FnOnce() -> P) -> &P {
     match found {
         Some(found) => plans[found..].rotate_left(1),
@@ -153,7 +153,7 @@ struct TapResampler {
     of_floats: Filter<OfFloats>,
 }
 
-/// The tables of a frame size, and what is read for them.
+/// The tables of a frame size, and the rows and columns to read for them.
 struct SizePlan {
     taps: TapPlan,
     read: Read,

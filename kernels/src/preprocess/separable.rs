@@ -426,7 +426,7 @@ impl<A: Arithmetic> Filter<A> {
         self.isa.run(Interleave::<A, C> { planes: &self.planes, row });
     }
 
-    /// Puts the rows that were read into lanes; repeats their edges, or pads them, as far as there are taps.
+    /// Puts the rows that were read into lanes; repeats their edges, or pads them, to the extent of the taps.
     fn gather<const C: usize>(&mut self, job: &Job<'_, A>, spec: &PreprocessSpec) {
         let FilterPlan { width, before, span, .. } = *job.plan;
         let pad = [A::Pixel::pad(spec.pad); LANES];

@@ -33,7 +33,7 @@ pub struct PreprocessSpec {
 }
 
 impl PreprocessSpec {
-    /// Returns what most YOLO models want: RGB divided by 255 in planes, letterboxed with grey (114) bars.
+    /// Returns the input of most YOLO models: RGB divided by 255 in planes, letterboxed with grey (114) bars.
     pub const fn yolo(width: u32, height: u32, dtype: DType) -> Self {
         Self {
             width,

@@ -220,7 +220,7 @@ impl TapAxis<f32> {
 impl<W: Weight> TapAxis<W> {
     fn new(along: Along, map: &AxisMap, filter: Filter) -> Self {
         let (source, lead) = (i64::from(map.source), i64::from(map.lead));
-        // A warp sees padding wherever it looks; else frame and padding end somewhere.
+        // A warp sees padding at any distance; otherwise frame and padding have edges.
         let far = 1 << 30;
         let edges = if map.warped { [-far, far] } else { [-lead, i64::from(map.canvas) - lead - 1] };
         let windows: Vec<(i64, Vec<f64>)> = (0..map.count)
@@ -284,7 +284,7 @@ impl Filter {
         let position = (index + shifted) * map.step - shifted + map.from;
         let canvas = f64::from(map.canvas);
         let two = |low: f64, weight: f64| (low as i64, vec![1.0 - weight, weight]);
-        // Beyond the canvas is padding if it is warped; else the edge is repeated.
+        // Beyond the canvas a warp sees padding; otherwise the edge is repeated.
         let within = |position: f64| if map.warped { position } else { position.clamp(0.0, canvas - 1.0) };
         match self {
             Self::Linear => {

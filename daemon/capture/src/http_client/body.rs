@@ -1,24 +1,24 @@
-//! The body of an answer: by length, in chunks, or until the connection ends.
+//! The body of a response: by length, chunked, or until the connection closes.
 
-/// The most bytes of a line of the chunked coding.
+/// The most bytes of a line in chunked coding.
 const MOST_LINE_BYTES: usize = 1024;
 
 /// The most lines after the last chunk.
 const MOST_TRAILERS: usize = 100;
 
-/// What remains of a body.
+/// The remaining part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Body {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     Chunked(Chunk),
     UntilClose,
 }
 
-/// Where in the chunked coding the next byte is: RFC 9112, 7.1.
+/// The position of the next byte in chunked coding: RFC 9112, 7.1.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Chunk {
-    /// In the line with the size, of which this has come.
+    /// In the size line, of which this part has arrived.
     Size(Vec<u8>),
     Data(u64),
     /// In the line end after the data.
@@ -40,7 +40,7 @@ impl Body {
         matches!(self, Self::Length(0) | Self::Chunked(Chunk::End))
     }
 
-    /// Decodes `bytes`, the next that came; `take` gets the content. What follows the end is ignored.
+    /// Decodes `bytes`, the next ones received; `take` gets the content. Bytes after the end are ignored.
     pub fn decode(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) -> Result<(), &'static str> {
         match self {
             Self::UntilClose => take(bytes),

@@ -1,4 +1,4 @@
-//! A connection with an HTTP camera whose every wait ends with [`Stop`] or a deadline.
+//! A connection with an HTTP camera; every wait ends with [`Stop`] or a deadline.
 
 use std::io;
 use std::net::TcpStream;
@@ -14,14 +14,14 @@ use super::failure::Failure;
 use crate::camera_connection::{CameraConnection, ConnectionError, Lookup, begin_connection, connection_result};
 use crate::camera_tls::CameraTls;
 
-/// How often a wait for a name looks whether it is there.
+/// How often a wait for name resolution checks the result.
 const STEP: Duration = Duration::from_millis(5);
 
-/// What the camera has sent.
+/// The result of a read.
 pub enum Received {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
-    /// Nothing more so far.
+    /// No data yet.
     Nothing,
     Closed,
 }
@@ -33,7 +33,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the host of `url`: to each of its addresses until one answers.
+    /// Connects to the host of `url`: tries its addresses in order until one answers.
     pub fn open(url: &Url, tls: Option<Arc<CameraTls>>, stop: &Stop, deadline: Instant) -> Result<Self, Failure> {
         let lookup = Lookup::of(url);
         let addresses = loop {
@@ -51,7 +51,7 @@ impl Connection {
         };
         let mut failure = Failure::Absent("its name has no address: correct the host in `url`".to_owned());
         for (tried, address) in addresses.iter().enumerate() {
-            // Each gets the same share of the time, so that one that is silent leaves some for the others.
+            // Each address gets the same share of the time, so that a silent one leaves some for the others.
             let left = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
             let share = deadline.saturating_duration_since(Instant::now()) / left;
             let connected = begin_connection(*address).and_then(|socket| connected(socket, stop, share));
@@ -71,12 +71,12 @@ impl Connection {
         Err(failure)
     }
 
-    /// Whether it goes where `url` is.
+    /// Whether the connection serves `url`.
     pub fn is_to(&self, url: &Url) -> bool {
         self.origin == url.origin()
     }
 
-    /// Sends all of `bytes`, after the handshake of TLS.
+    /// Sends all of `bytes`, after the TLS handshake.
     pub fn send(&mut self, bytes: &[u8], stop: &Stop, deadline: Instant) -> Result<(), Failure> {
         let mut output = bytes.to_vec();
         loop {
@@ -87,7 +87,7 @@ impl Connection {
                 return Ok(());
             }
             if shakes_hands {
-                // Nothing of HTTP comes before the handshake is over.
+                // No HTTP data arrives before the handshake is complete.
                 match self.inner.shake_hands() {
                     Ok(()) => {}
                     Err(ConnectionError::Closed) => {
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Reads into `chunk` what has come, without waiting. After [`Received::Nothing`] alone, [`wait`](Self::wait) waits for more.
+    /// Reads into `chunk` the bytes that have arrived, without waiting. Call [`wait`](Self::wait) only after [`Received::Nothing`].
     pub fn receive(&mut self, chunk: &mut [u8]) -> Result<Received, Failure> {
         match self.inner.receive(chunk) {
             Ok(0) => Ok(Received::Nothing),
@@ -145,7 +145,7 @@ fn failed(error: ConnectionError) -> Failure {
     }
 }
 
-/// Waits until a connection is there; `None` if the wait was stopped.
+/// Waits until a connection is established; `None` if the wait was stopped.
 fn connected(socket: TcpStream, stop: &Stop, share: Duration) -> io::Result<Option<TcpStream>> {
     match stop.wait_events(socket.as_fd(), libc::POLLOUT, Some(share))? {
         Wake::Stopped => Ok(None),

@@ -1,16 +1,16 @@
-//! The content coding of a body (RFC 9110, 8.4.1). Some cameras compress what they send although visiond does not ask for it.
+//! The content coding of a body (RFC 9110, 8.4.1). Some cameras compress their responses although visiond does not ask for it.
 
 use std::io::Write;
 
 use flate2::write::{GzDecoder, ZlibDecoder};
 
-/// How many compressed bytes are decoded at once. They may become a thousand times as many.
+/// How many compressed bytes to decode at once. They may expand a thousandfold.
 const PIECE_BYTES: usize = 512;
 
 const BROKEN: &str =
     "the camera's compressed answer (gzip or deflate) is damaged: switch HTTP compression off in the camera";
 
-/// The part of a compressed body that has arrived. The format is known from the first byte: some cameras write the other one's name.
+/// The part of a compressed body that has arrived. The first byte shows the format: some cameras state the wrong one.
 pub enum ContentCoding {
     Begin,
     Gzip(GzDecoder<Vec<u8>>),
@@ -23,7 +23,7 @@ impl ContentCoding {
         matches!(name.trim(), "gzip" | "x-gzip" | "deflate").then_some(Self::Begin)
     }
 
-    /// Decodes `bytes`, the next that came; `take` gets the content. What follows the end is ignored.
+    /// Decodes `bytes`, the next ones received; `take` gets the content. Bytes after the end are ignored.
     pub fn decode(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) -> Result<(), &'static str> {
         if let (Self::Begin, Some(&first)) = (&self, bytes.first()) {
             *self = match first {

@@ -1,19 +1,19 @@
-//! Why a camera gives no answer.
+//! Why a camera does not respond.
 
 use crate::source::SourceError;
 
-/// Why there is no answer.
+/// The reason for a missing response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     Stopped,
-    /// The camera is away, or starts: it may answer at any moment.
+    /// The camera is away or starting: it may respond at any moment.
     Absent(String),
-    /// Somebody has to act.
+    /// The user must act.
     Refused(String),
 }
 
 impl Failure {
-    /// Returns the error of a source, which `say` makes of the reason; `None` if visiond is stopping.
+    /// Returns the source's error, which `say` makes of the reason; `None` if visiond is stopping.
     pub fn error(self, say: impl FnOnce(&str) -> String) -> Option<SourceError> {
         match self {
             Self::Stopped => None,

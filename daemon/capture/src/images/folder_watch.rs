@@ -1,4 +1,4 @@
-//! Watches a folder, its subfolders or one file for pictures that are complete.
+//! Watches a folder, its subfolders or one file for complete images.
 //!
 //! ```text
 //!               closed, renamed, or unchanged for a while          read
@@ -7,14 +7,14 @@
 //!    +---------------- written or replaced <-------------------+------------+
 //! ```
 //!
-//! inotify reports a picture that is complete: its writer has closed it, or renamed it. Nothing is done between the events, however
-//! many files there are. Where inotify does not see every change (network file systems) or cannot be used (no instance or watch
-//! left), folders are scanned instead: a folder is listed when its time has changed, a file is looked at when its number in the
-//! folder has, and a bounded number of old files each time, because a file that is written in place changes nothing else. There, a
-//! picture is complete when two looks found the same size and time; on a network file system, which caches both, when they stayed
+//! inotify reports a complete image: its writer has closed it, or renamed it. Between the events there is no work, however many
+//! files exist. Where inotify does not see every change (network file systems) or cannot be used (no instance or watch left),
+//! folders are scanned instead: a folder is listed when its time has changed, a file is examined when its inode number in the
+//! folder has, and a bounded number of old files each time, because writing a file in place changes nothing else. There, an
+//! image is complete when two checks found the same size and time; on a network file system, which caches both, when they stayed
 //! the same for three seconds.
 //!
-//! A picture that is replaced or removed before it was read is lost, and counted.
+//! An image that is replaced or removed before it was read is lost, and counted.
 
 mod completeness;
 mod events;
@@ -35,26 +35,26 @@ use visiond_system::stop::Stop;
 
 use super::listing::{is_image_name, sort};
 
-/// The longest wait between two looks at files that are not complete.
+/// The longest wait between two checks of files that are not complete.
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Progress is recorded after this many files.
 const PROGRESS: usize = 64;
 
-/// How many files, and how many folders, that changed last each scan looks at, before its turn.
+/// How many of the most recently changed files, and folders, each scan examines before the others.
 const RECENT: usize = 64;
 
 pub(super) struct FolderWatch {
     root: PathBuf,
-    /// The one file of interest, instead of all pictures.
+    /// The only file to watch, instead of all images.
     only: Option<OsString>,
     recursive: bool,
     interval: Duration,
     label: String,
-    /// `None` if the user has no instance left.
+    /// `None` if the user has no inotify instance left.
     inotify: Option<OwnedFd>,
     init: InitInotify,
-    /// Whether it was logged that there is no instance.
+    /// Whether the missing instance was logged.
     lacks_inotify: bool,
     /// Ends long work.
     stop: Option<Stop>,
@@ -64,19 +64,19 @@ pub(super) struct FolderWatch {
     /// How many of them are scanned.
     scanned: usize,
     by_watch: HashMap<i32, PathBuf>,
-    /// Renames whose other half may follow, by cookie.
+    /// Renames whose second event may follow, by cookie.
     moves: HashMap<u32, (PathBuf, Moved)>,
-    /// When each of them is given up, oldest first.
+    /// When to give up each of them, oldest first.
     move_deadlines: VecDeque<(u64, u32)>,
     /// Files that may not be complete.
     growing: BTreeMap<PathBuf, Growing>,
-    /// Links to pictures: inotify does not report changes of the file that a link leads to.
+    /// Links to images: inotify does not report changes of a link's target.
     links: BTreeSet<PathBuf>,
-    /// Files of scanned folders that changed last.
+    /// The most recently changed files of scanned folders.
     recent: VecDeque<PathBuf>,
-    /// Scanned folders that changed last.
+    /// The most recently changed scanned folders.
     recent_folders: VecDeque<PathBuf>,
-    /// Where the next turn goes on.
+    /// Where the next scan continues.
     folder_turn: PathBuf,
     file_turn: PathBuf,
     growing_turn: PathBuf,
@@ -84,7 +84,7 @@ pub(super) struct FolderWatch {
     last_tick_ns: u64,
     /// The folder was not listed yet.
     is_new: bool,
-    /// The last look at the folder failed.
+    /// The last check of the folder failed.
     is_away: bool,
     /// Events were lost, or the folder was replaced.
     needs_resync: bool,
@@ -95,10 +95,10 @@ pub(super) struct FolderWatch {
     looks: usize,
     #[cfg(test)]
     opens: usize,
-    /// Treats all folders as those of a network file system.
+    /// Treats all folders like those of a network file system.
     #[cfg(test)]
     shares_all: bool,
-    /// By how much the numbers in folders differ from those of the files, as on FUSE.
+    /// The difference between the inode numbers of folder entries and of the files, as on FUSE.
     #[cfg(test)]
     inode_offset: u64,
 }
@@ -115,7 +115,7 @@ struct Folder {
     /// It is on a file system that caches attributes.
     is_shared: bool,
     modified_ns: i128,
-    /// When this time was seen first, and when the folder was listed last.
+    /// When this time was first seen, and when the folder was last listed.
     changed_ns: u64,
     listed_ns: u64,
     files: BTreeMap<OsString, File>,
@@ -127,7 +127,7 @@ struct File {
     phase: Phase,
     /// The event of its arrival may still follow.
     was_listed: bool,
-    /// Its number in the folder's list. On FUSE, it is another one than the file's.
+    /// Its inode number in the folder's list. On FUSE it differs from the file's.
     listed_inode: Option<u64>,
 }
 
@@ -145,7 +145,7 @@ impl FileState {
         Self { bytes: metadata.len(), modified_ns, inode: metadata.ino() }
     }
 
-    /// Whether nothing was written in between. Some file systems number inodes again: with each look, or when mounted again.
+    /// Whether the file is unchanged. Some file systems assign new inode numbers at each lookup or mount.
     fn is_same(&self, other: &Self, any_inode: bool) -> bool {
         self.bytes == other.bytes && self.modified_ns == other.modified_ns && (any_inode || self.inode == other.inode)
     }
@@ -153,9 +153,9 @@ impl FileState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Empty, or not complete.
+    /// Empty or incomplete.
     Growing,
-    /// Complete, and to be read.
+    /// Complete, waiting to be read.
     Waiting,
     Read,
 }
@@ -172,25 +172,25 @@ enum Moved {
     Folder((u64, u64)),
 }
 
-/// Why a file is looked at.
+/// Why a file is examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
-    /// It was there at the start, or came with a folder that was renamed.
+    /// It existed at the start, or came with a renamed folder.
     Present,
-    /// It was found in a list.
+    /// It was found in a listing.
     Listed,
-    /// It was created, perhaps to be written.
+    /// It was created, and may be written next.
     Created,
     /// Its writer has closed it.
     Closed,
     /// It was renamed into its place.
     Renamed,
-    /// Its turn has come.
+    /// Its turn in a scan has come.
     Checked,
 }
 
 impl FolderWatch {
-    /// Watches the folder `root`, or one file in it. The first [`refresh`](Self::refresh) lists it: all pictures that are there are
+    /// Watches the folder `root`, or one file in it. The first [`refresh`](Self::refresh) lists it: all images that exist then are
     /// complete.
     pub fn open(
         root: &Path,
@@ -264,7 +264,7 @@ impl FolderWatch {
         self.is_interrupted = false;
     }
 
-    /// Handles what has happened. Does not wait. Returns whether the folder is back. Fails once when it has gone away.
+    /// Handles the events so far, without waiting. Returns whether the folder is back. Fails once when the folder has disappeared.
     pub fn refresh(&mut self, now_ns: u64) -> io::Result<bool> {
         let listed = std::mem::take(&mut self.is_new).then(|| {
             let root = self.root.clone();
@@ -288,20 +288,20 @@ impl FolderWatch {
         }
     }
 
-    /// Takes the pictures that have become complete, in natural order.
+    /// Takes the images that have become complete, in natural order.
     pub fn take_complete(&mut self) -> Vec<PathBuf> {
         let mut complete = std::mem::take(&mut self.complete);
         sort(&mut complete, &mut || self.is_stopping());
         complete
     }
 
-    /// Takes the number of pictures that were replaced or removed before they were read.
+    /// Takes the number of images that were replaced or removed before they were read.
     pub fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
 
-    /// Returns whether a complete picture is to be read now, as which it counts from then on. It is not if it was removed, or is
-    /// written again.
+    /// Returns whether a complete image is to be read now; from then on it counts as read. False if it was removed or is being
+    /// rewritten.
     pub fn begin(&mut self, path: &Path, now_ns: u64) -> bool {
         self.drain(now_ns);
         if self.file(path).is_none_or(|file| file.phase != Phase::Waiting) {
@@ -313,14 +313,14 @@ impl FolderWatch {
         true
     }
 
-    /// Takes back [`begin`](Self::begin): the picture was gone. It may have been renamed, otherwise it is lost.
+    /// Undoes [`begin`](Self::begin) for an image that was gone. It may have been renamed, otherwise it is lost.
     pub fn vanished(&mut self, path: &Path, now_ns: u64) {
         if let Some(file) = self.file(path).filter(|file| file.phase == Phase::Read) {
             file.phase = Phase::Waiting;
         }
         self.drain(now_ns);
         self.look(path, Sign::Checked, now_ns);
-        // It was replaced meanwhile by one that looks the same.
+        // Meanwhile a file that looks the same has replaced it.
         if self.file(path).is_some_and(|file| file.phase == Phase::Waiting) {
             self.complete.push(path.to_owned());
         }
@@ -343,7 +343,7 @@ impl FolderWatch {
         self.last_tick_ns.saturating_add(interval.as_nanos() as u64)
     }
 
-    /// One step of long work. Returns whether to end it, after which everything is to be compared.
+    /// One step of long work. Returns whether to stop; then everything must be compared later.
     fn is_stopping(&mut self) -> bool {
         let Some(stop) = &self.stop else { return false };
         self.steps = self.steps.wrapping_add(1);

@@ -1,41 +1,42 @@
-//! Finds JPEG pictures in a stream of bytes by their own structure, whatever is between them.
+//! Finds JPEG images in a stream of bytes by their own structure, whatever is between them.
 //!
-//! Cameras disagree about the borders of parts: what separates them, whether they have a length, and whether it is right. A picture
-//! says itself where it ends: markers, segments with their lengths, and scans, in which 0xff comes with a 0 (ITU T.81, B.1). So its
-//! end is known when its last byte comes. Only for pictures without the end marker, a length in the lines before them counts.
+//! Cameras disagree about the boundaries of parts: the separator, whether parts have a length, and whether it is right. A JPEG
+//! image itself shows where it ends: markers, segments with their lengths, and scans, in which a 0 follows 0xff (ITU T.81, B.1).
+//! So its end is known when its last byte arrives. A length in the lines before an image counts only if the image lacks the end
+//! marker.
 
 use memchr::memchr;
 use visiond_frames::frame::LossCause;
 use visiond_frames::timestamp::Timestamp;
 
-/// The most bytes of a picture.
+/// The most bytes of an image.
 pub const MOST_JPEG_BYTES: usize = 16 << 20;
 
-/// The most bytes of a line between pictures that is read.
+/// The most bytes to read of a line between images.
 const MOST_LINE_BYTES: usize = 256;
 
-/// How many beginnings of pictures are tried in bytes that were looked at already, so that no bytes take long.
+/// How many image starts to try in bytes that were already scanned, so that hostile bytes do not take long.
 const MOST_TRIES: u32 = 8;
 
-/// How far before a picture the border of its part is looked for, where the picture before has no end marker.
+/// How far before an image to look for its part's boundary, if the previous image has no end marker.
 const MOST_BORDER_BYTES: usize = 1024;
 
 const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
 const SOS: u8 = 0xda;
 
-/// A complete picture.
+/// A complete image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundJpeg {
     pub data: Vec<u8>,
-    /// When its first byte came.
+    /// When its first byte arrived.
     pub began: Timestamp,
 }
 
-/// Where in a picture the next byte is.
+/// The position of the next byte in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Before a picture.
+    /// Before an image.
     Between,
     /// At a marker.
     Marker,
@@ -43,30 +44,30 @@ enum Place {
     Scan,
 }
 
-/// Finds pictures. Holds the bytes of one that is not complete yet, and the newest that is.
+/// Finds images. Holds the bytes of an incomplete one, and the newest complete one.
 #[derive(Debug)]
 pub struct JpegScanner {
-    /// What has come and is not done with.
+    /// The bytes that have arrived and are still needed.
     data: Vec<u8>,
     place: Place,
-    /// Where in `data` the picture begins.
+    /// Where the image begins in `data`.
     start: usize,
-    /// Where in `data` the next byte is that was not looked at.
+    /// Where the first byte that was not scanned is in `data`.
     at: usize,
     began: Option<Timestamp>,
-    /// Whether the picture has a scan, without which it is none.
+    /// Whether the image has a scan; without one it is not an image.
     has_scan: bool,
-    /// Up to here bytes were looked at as a picture that turned out to be none, and how many times.
+    /// The end of the bytes that were scanned as an image in vain, and how often that happened.
     tried: (usize, u32),
     line: Vec<u8>,
-    /// The length that the lines before the next picture state.
+    /// The length stated in the lines before the next image.
     length: Option<usize>,
-    /// The length of the picture, if it is stated.
+    /// The stated length of the image, if there is one.
     stated: Option<usize>,
-    /// Whether a picture has had another length than was stated, so that no length counts.
+    /// Whether an image differed from its stated length, so that lengths do not count.
     has_wrong_lengths: bool,
     newest: Option<FoundJpeg>,
-    /// The memory of a picture that was done with.
+    /// The memory of an image that is no longer needed.
     spare: Vec<u8>,
     overload: u64,
     corrupt: u64,
@@ -97,11 +98,11 @@ impl Default for JpegScanner {
 }
 
 impl JpegScanner {
-    /// Takes the next bytes, which came `now`. A complete picture replaces the one before, which is then lost by overload.
+    /// Takes the next bytes, received at `now`. A complete image replaces the previous one, which is then lost by overload.
     pub fn push(&mut self, bytes: &[u8], now: Timestamp) {
         self.data.extend_from_slice(bytes);
         while self.step(now) {}
-        // What is done with goes at once for all pictures of these bytes.
+        // Remove used bytes once for all images in these bytes.
         let done = if self.place == Place::Between { self.at } else { self.start };
         self.data.drain(..done);
         (self.start, self.at) = (self.start.saturating_sub(done), self.at - done);
@@ -114,7 +115,7 @@ impl JpegScanner {
         }
     }
 
-    /// Notes that nothing more has come yet. A picture without end marker is complete if it has the length that is stated.
+    /// Notes that no more bytes have arrived yet. An image without end marker is complete if it has the stated length.
     pub fn rest(&mut self) {
         let Some(length) = self.stated.filter(|_| self.place == Place::Scan && !self.has_wrong_lengths) else { return };
         let end = self.start.saturating_add(length);
@@ -125,17 +126,17 @@ impl JpegScanner {
         }
     }
 
-    /// Returns the newest complete picture.
+    /// Returns the newest complete image.
     pub fn take(&mut self) -> Option<FoundJpeg> {
         self.newest.take()
     }
 
-    /// Takes back the memory of a picture.
+    /// Takes back the memory of an image.
     pub fn reuse(&mut self, picture: FoundJpeg) {
         self.spare = picture.data;
     }
 
-    /// Returns how many pictures were lost since the last call, and by what.
+    /// Returns how many images were lost since the last call, with the cause.
     pub fn take_loss(&mut self) -> Option<(u64, LossCause)> {
         for (count, cause) in [(&mut self.corrupt, LossCause::Corrupt), (&mut self.overload, LossCause::Overload)] {
             let lost = std::mem::take(count);
@@ -146,12 +147,12 @@ impl JpegScanner {
         None
     }
 
-    /// Returns how many complete pictures have come.
+    /// Returns how many complete images have arrived.
     pub fn found(&self) -> u64 {
         self.found
     }
 
-    /// Looks at the next bytes; returns whether there may be more to do.
+    /// Scans the next bytes; returns whether there may be more to do.
     fn step(&mut self, now: Timestamp) -> bool {
         match self.place {
             Place::Between => self.between(now),
@@ -160,7 +161,7 @@ impl JpegScanner {
         }
     }
 
-    /// Reads lines up to the next beginning of a picture: SOI and the 0xff of the next marker.
+    /// Reads lines up to the start of the next image: SOI and the 0xff of the next marker.
     fn between(&mut self, now: Timestamp) -> bool {
         let Some(rest) = self.data.get(self.at..).filter(|rest| !rest.is_empty()) else { return false };
         let found = memchr::memmem::find(rest, &[0xff, SOI, 0xff]);
@@ -172,7 +173,7 @@ impl JpegScanner {
             (None, _) => rest.len(),
         };
         let lines = rest.get(..end).unwrap_or_default();
-        // Only the last few lines before a picture are of interest.
+        // Only the last few lines before an image matter.
         let recent = lines.get(lines.len().saturating_sub(16 << 10)..).unwrap_or_default();
         if recent.len() < lines.len() {
             (self.length, self.line) = (None, Vec::new());
@@ -189,7 +190,7 @@ impl JpegScanner {
         if found.is_none() {
             return false;
         }
-        // A length counts for what follows its lines directly.
+        // A length applies to the bytes that directly follow its lines.
         self.stated = self.length.take().filter(|_| self.line.is_empty());
         self.line.clear();
         self.start = self.at;
@@ -200,7 +201,7 @@ impl JpegScanner {
         true
     }
 
-    /// Passes the next segment.
+    /// Skips the next segment.
     fn marker(&mut self) -> bool {
         let Some(rest) = self.data.get(self.at..) else { return false };
         let [first, marker, ..] = *rest else { return false };
@@ -236,7 +237,7 @@ impl JpegScanner {
         true
     }
 
-    /// Passes the data of a scan, up to a marker that is no part of it.
+    /// Skips the data of a scan, up to a marker that is not part of it.
     fn scan(&mut self) -> bool {
         let Some(rest) = self.data.get(self.at..) else { return false };
         let Some(found) = memchr(0xff, rest) else {
@@ -253,7 +254,7 @@ impl JpegScanner {
                 self.at += 2;
                 self.end_at_marker();
             }
-            // The next picture, where this one has no end marker: also if a third byte is still to come.
+            // The next image, if this one has no end marker, even if its third byte has not arrived.
             SOI => {
                 let end = self.border_before(self.at);
                 self.finish(end);
@@ -266,7 +267,7 @@ impl JpegScanner {
         true
     }
 
-    /// Ends the picture whose end marker has just come.
+    /// Ends the image whose end marker has just arrived.
     fn end_at_marker(&mut self) {
         if self.stated.is_some_and(|stated| stated != self.at - self.start) {
             self.has_wrong_lengths = true;
@@ -275,7 +276,7 @@ impl JpegScanner {
         self.begin_between(self.at);
     }
 
-    /// Returns where a picture without end marker ends, if the next begins at `at`: before the lines between them.
+    /// Returns where an image without end marker ends, if the next begins at `at`: before the lines between them.
     fn border_before(&self, at: usize) -> usize {
         let from = self.start.max(at.saturating_sub(MOST_BORDER_BYTES));
         let near = self.data.get(from..at).unwrap_or_default();
@@ -288,7 +289,7 @@ impl JpegScanner {
         }
     }
 
-    /// Keeps the picture that ends before `end`.
+    /// Keeps the image that ends before `end`.
     fn finish(&mut self, end: usize) {
         let (Some(picture), Some(began)) = (self.data.get(self.start..end), self.began.take()) else { return };
         let mut data = match self.newest.take() {
@@ -311,12 +312,12 @@ impl JpegScanner {
         self.line.clear();
     }
 
-    /// Looks for another picture behind the beginning of one that is damaged at `at`.
+    /// Looks for another image after the start of one that is damaged at `at`.
     fn give_up(&mut self, at: usize) -> bool {
         let (until, tries) = self.tried;
         let tries = if self.start < until { tries + 1 } else { 0 };
         self.tried = (until.max(at), tries);
-        // What was found in the bytes of another picture may be none.
+        // An image found within the bytes of another one may be false.
         self.corrupt += u64::from(tries == 0);
         let next = if tries < MOST_TRIES { self.start + 2 } else { self.tried.0.max(self.start + 2) };
         self.begin_between(next);

@@ -1,4 +1,4 @@
-//! The network interfaces that a local search goes out by.
+//! The network interfaces for a local search.
 
 use std::ffi::CStr;
 use std::io;
@@ -22,7 +22,7 @@ impl LocalNetwork {
     }
 }
 
-/// Returns the IPv4 networks of interfaces that are up and can multicast, without tunnels: behind one is another network.
+/// Returns the IPv4 networks of interfaces that are up and can multicast, except tunnels, which lead to other networks.
 pub fn local_networks() -> io::Result<Vec<LocalNetwork>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `first` is a valid place for a pointer, which the call sets if it succeeds.

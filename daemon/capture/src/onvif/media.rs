@@ -1,4 +1,4 @@
-//! The video profiles of an ONVIF device, by its media service: version 2, which knows H.265, else version 1.
+//! The video profiles of an ONVIF device, by its media service: version 2, which supports H.265, otherwise version 1.
 
 use std::net::Ipv4Addr;
 
@@ -18,7 +18,7 @@ const SCHEMA: &str = "http://www.onvif.org/ver10/schema";
 /// The most profiles of one device.
 pub(super) const MOST_PROFILES: usize = 16;
 
-/// The longest name and token; ONVIF has 64 characters as the most.
+/// The longest name and token; ONVIF allows 64 characters.
 const MOST_CHARS: usize = 64;
 
 /// The longest URL.
@@ -27,30 +27,30 @@ const MOST_URL_CHARS: usize = 512;
 /// A profile: one stream of a camera.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// What the camera calls it.
+    /// The camera's own name for it.
     pub name: String,
     /// As ONVIF writes it: `H264`, `H265`, `JPEG`.
     pub codec: Option<String>,
     /// Width and height in pixels.
     pub size: Option<[u32; 2]>,
-    /// The most frames per second that the camera is set to: above 0, 1000 at most.
+    /// The configured maximum frames per second of the camera: above 0, 1000 at most.
     pub fps: Option<f32>,
-    /// The RTSP URL without a user and what looks like a secret; or why there is none.
+    /// The RTSP URL without its user and without parts that look like secrets; or why there is none.
     pub url: Result<StreamUrl, String>,
 }
 
 /// The URL of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamUrl {
-    /// Without a user and what looks like a secret.
+    /// Without its user and without parts that look like secrets.
     pub shown: String,
-    /// Whether that left out something.
+    /// Whether something was left out.
     pub has_secret: bool,
-    /// The host, if it is another one than the camera.
+    /// The host, if it differs from the camera's.
     pub other_host: Option<String>,
 }
 
-/// Why a device's profiles are not known.
+/// Why a device's profiles are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
     #[error(transparent)]
@@ -61,13 +61,13 @@ pub enum MediaError {
     NoMedia,
 }
 
-/// A version of the media service, and where it is.
+/// A version of the media service, and its URL.
 struct MediaService {
     is_second: bool,
     url: Url,
 }
 
-/// Asks the device behind `service` for its profiles and their URLs.
+/// Queries the device at `service` for its profiles and their URLs.
 pub async fn profiles(address: Ipv4Addr, service: &Url) -> Result<Vec<Profile>, MediaError> {
     let services = media_services(address, service).await?;
     let mut failure = None;
@@ -147,7 +147,7 @@ async fn profiles_of(address: Ipv4Addr, media: &MediaService) -> Result<Vec<Prof
         };
         profile.url = match soap::ask(address, &media.url, &request).await {
             Ok(answer) => stream_url(xml::text(xml::parse(&answer)?.root(), "Uri"), address),
-            // No profile has a URL then.
+            // Then no profile has a URL.
             Err(error @ SoapError::LoginRequired) => return Err(error),
             Err(error) => Err(error.to_string()),
         };

@@ -1,4 +1,4 @@
-//! WS-Discovery: a question by multicast to every local network, and the answers of devices.
+//! WS-Discovery: a multicast search on every local network, and the answers of devices.
 //!
 //! By OASIS' WS-Discovery of April 2005, which ONVIF's core specification names, and SOAP 1.2.
 
@@ -19,33 +19,33 @@ use super::xml;
 
 const GROUP: (Ipv4Addr, u16) = (Ipv4Addr::new(239, 255, 255, 250), 3702);
 
-/// The question is asked again after so long, because a datagram may be lost.
+/// The interval after which the search is repeated, because a datagram may be lost.
 const REPEAT_AFTER: Duration = Duration::from_millis(700);
 
-/// Interval at which a wait looks for the end.
+/// How often a wait checks whether to end.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The largest answer that is read. Devices send 1 to 4 KB.
+/// The largest answer to read. Devices send 1 to 4 KB.
 const MOST_BYTES: usize = 32 << 10;
 
-/// The most answers of one sender that are read, and of all.
+/// The most answers to read from one sender, and in total.
 const MOST_OF_SENDER: u32 = 32;
 const MOST_ANSWERS: u32 = 4096;
 
-/// The most devices of one address, and of all.
+/// The most devices at one address, and in total.
 const MOST_AT_ADDRESS: usize = 4;
 const MOST_DEVICES: usize = 256;
 
 /// The most characters of a device's name or model.
 const MOST_CHARS: usize = 64;
 
-/// What a question asks for. Older devices answer only to the first, newer ones that are no cameras only to the second.
+/// The types to search for. Older devices answer only to the first, newer ones that are not cameras only to the second.
 const TYPES: [&str; 2] = ["dn:NetworkVideoTransmitter", "tds:Device"];
 
 /// A device that answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Where its answer came from.
+    /// The source address of its answer.
     pub address: Ipv4Addr,
     pub name: Option<String>,
     pub model: Option<String>,
@@ -53,38 +53,38 @@ pub struct Device {
     pub service: Result<Url, ServiceError>,
 }
 
-/// Why a device cannot be asked.
+/// Why a device cannot be queried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
-    /// The answer names none.
+    /// The answer names no address.
     #[error("it names no address of its device service: switch ONVIF on in the camera")]
     Missing,
-    /// The answer names other hosts only.
+    /// The answer names only other hosts.
     #[error("it answers from {address} and names another host, {named}: correct the camera's network settings")]
     OtherHost {
         address: Ipv4Addr,
-        /// The host that it names.
+        /// The host in the answer.
         named: String,
     },
-    /// The answer names addresses with TLS only.
+    /// The answer names only addresses with TLS.
     #[error("its service needs HTTPS, which visiond does not speak: allow HTTP for ONVIF in the camera")]
     HttpsOnly,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Answers {
     pub devices: Vec<Device>,
-    /// Datagrams that were no answers of ONVIF devices in these networks, or too many.
+    /// Datagrams that were not answers of ONVIF devices on these networks, or exceeded the limits.
     pub ignored: u64,
-    /// Whether there were more devices or answers than are read.
+    /// Whether there were more devices or answers than the limit.
     pub are_too_many: bool,
 }
 
-/// Asks in every network, and reads answers for `wait`, or until `is_over` is set.
+/// Searches every network, and reads answers for `wait`, or until `is_over` is set.
 ///
 /// # Errors
-/// The question could be sent into no network.
+/// The search message could not be sent to any network.
 pub fn search(networks: &[LocalNetwork], wait: Duration, is_over: &AtomicBool) -> io::Result<Answers> {
     let mut failure = None;
     let sockets: Vec<_> = networks
@@ -131,7 +131,7 @@ pub fn search(networks: &[LocalNetwork], wait: Duration, is_over: &AtomicBool) -
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // One of each, so that a flood in one network does not hide the others.
+        // One from each, so that a flood on one network does not hide the others.
         for (network, socket) in &sockets {
             if let Ok((length, SocketAddr::V4(from))) = socket.recv_from(&mut buffer) {
                 match buffer.get(..length) {
@@ -182,7 +182,7 @@ fn question(id: &str, types: &str) -> String {
     )
 }
 
-/// Makes devices of answers.
+/// Turns answers into devices.
 struct Collector<'i> {
     ids: &'i [String; 2],
     answers: Answers,
@@ -225,7 +225,7 @@ impl<'i> Collector<'i> {
         for other in here {
             count += 1;
             if other.service == device.service || other.service.is_err() {
-                // The same one, or a better answer of it.
+                // The same device, or a better answer from it.
                 other.service = device.service;
                 other.name = other.name.take().or(device.name);
                 other.model = other.model.take().or(device.model);
@@ -243,7 +243,7 @@ impl<'i> Collector<'i> {
     }
 }
 
-/// Returns the ONVIF devices of an answer to one of the questions `ids`; none if it is anything else.
+/// Returns the ONVIF devices of an answer to one of the searches `ids`; none if it is anything else.
 pub(super) fn devices(datagram: &[u8], from: Ipv4Addr, ids: &[String; 2]) -> Vec<Device> {
     let Ok(text) = str::from_utf8(datagram) else { return Vec::new() };
     let Ok(document) = xml::parse(text) else { return Vec::new() };
@@ -269,7 +269,7 @@ pub(super) fn devices(datagram: &[u8], from: Ipv4Addr, ids: &[String; 2]) -> Vec
     matches.collect()
 }
 
-/// Returns the first of the device's addresses that is at `from`, where its answer came from.
+/// Returns the first of the device's addresses at `from`, the source of its answer.
 fn service(addresses: &str, from: Ipv4Addr) -> Result<Url, ServiceError> {
     let mut error = ServiceError::Missing;
     for text in addresses.split_whitespace().take(16) {
@@ -277,7 +277,7 @@ fn service(addresses: &str, from: Ipv4Addr) -> Result<Url, ServiceError> {
         match at(&url, from) {
             Ok(()) => return Ok(url),
             Err(ServiceError::Missing) => {}
-            // An address with TLS is its own at least.
+            // An address with TLS is at least its own.
             Err(_) if error == ServiceError::HttpsOnly => {}
             Err(why) => error = why,
         }
@@ -285,7 +285,7 @@ fn service(addresses: &str, from: Ipv4Addr) -> Result<Url, ServiceError> {
     Err(error)
 }
 
-/// Checks that `url` is of HTTP and at `address`, by number: no name is looked up.
+/// Checks that `url` is HTTP and at `address`, as an IP address: no name is resolved.
 pub fn at(url: &Url, address: Ipv4Addr) -> Result<(), ServiceError> {
     let host = match url.host() {
         Some(Host::Ipv4(host)) => IpAddr::V4(host).to_string(),

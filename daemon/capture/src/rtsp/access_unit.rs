@@ -1,13 +1,14 @@
-//! Assembles access units, each one coded picture, from the payloads of RTP packets: H.264 by RFC 6184, H.265 by RFC 7798. JPEG's
-//! are assembled elsewhere (`jpeg_payload`).
+//! Assembles access units, each one coded picture, from the payloads of RTP packets: H.264 by RFC 6184, H.265 by RFC 7798.
+//! `jpeg_payload` assembles JPEG.
 //!
 //! A unit ends where the timestamp changes, or earlier at a packet with the marker bit. Some cameras set that bit on every slice:
-//! once a picture goes on behind it, the bit counts no more in that session. The first key frame waits for the packet behind it, which
-//! shows whether it does. Some cameras give each slice a timestamp of its own: a slice that begins no picture continues the one before.
+//! once a picture continues after it, the bit no longer counts in that session. The first key frame waits for the next packet,
+//! which shows whether it does. Some cameras give each slice its own timestamp: a slice that starts no picture continues the
+//! previous one.
 //!
-//! Nothing is trusted. A unit has at most [`MAX_UNIT_BYTES`], and one that lost a packet or whose lengths lie is dropped and
-//! counted. The next one that is whole says whether it may refer to what was lost: it may not if the lost pictures are certain to be
-//! ones that no other refers to. H.264 numbers its reference pictures. In H.265, all lost packets must be of one picture.
+//! All input is untrusted. A unit has at most [`MAX_UNIT_BYTES`]; one that lost a packet or has wrong lengths is dropped and
+//! counted. The next complete one says whether it may refer to lost pictures: it may not if these are certain to be pictures that
+//! no other refers to. H.264 numbers its reference pictures. In H.265, all lost packets must belong to one picture.
 
 use std::mem;
 use std::ops::Range;
@@ -21,26 +22,26 @@ pub use visiond_rtsp::codec::Codec;
 /// The largest access unit. A key frame of a 4K camera has 1 to 4 MB.
 pub const MAX_UNIT_BYTES: usize = 16 << 20;
 
-/// The most bytes that are reserved for a unit before it comes.
+/// The most bytes to reserve for a unit in advance.
 const MOST_RESERVED_BYTES: usize = 64 << 10;
 
-/// The most bytes of parameter sets that are kept for key frames without them, and of anything before a picture.
+/// The most bytes of parameter sets to keep for key frames without them, and of any data before a picture.
 const MAX_SETS_BYTES: usize = 64 << 10;
 
-/// How often a unit may seem to be over before its picture comes: each parameter set may have a packet of its own with the marker bit.
+/// How often a unit may seem complete before its picture arrives: each parameter set may have its own packet with the marker bit.
 const MOST_LOOKS: u32 = 16;
 
-/// The most parameter sets of a unit that are looked at: H.264 has 32 and 256 of its two kinds. Each is compared with those before.
+/// The most parameter sets of a unit to examine: H.264 has 32 and 256 of its two kinds. Each is compared with the earlier ones.
 const MOST_SETS: usize = 512;
 
-/// So many pictures in turn must have counted up H.264's frame number before a leap of it counts as a loss. Some cameras write
+/// How many pictures in a row must have counted up H.264's frame number before a jump in it counts as a loss. Some cameras write
 /// nonsense there.
 const TRUSTED_NUMBERS: u32 = 8;
 
-/// What precedes every NAL unit in Annex B.
+/// The start code before every NAL unit in Annex B.
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
-/// A NAL unit, as far as it matters here.
+/// A NAL unit, reduced to the facts that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nal {
     Slice {
@@ -50,7 +51,7 @@ enum Nal {
     Sps,
     /// A picture or video parameter set.
     OtherSet,
-    /// Supplemental information about the picture behind it.
+    /// Supplemental information about the following picture.
     Information,
     /// The start of an access unit.
     Delimiter,
@@ -58,10 +59,10 @@ enum Nal {
 }
 
 impl Nal {
-    /// Looks at the first bytes of a NAL unit.
+    /// Examines the first bytes of a NAL unit.
     fn of(codec: Codec, nal: &[u8]) -> Self {
         let Some(&first) = nal.first() else { return Self::Other };
-        // The first bit behind the header of a slice: `first_mb_in_slice` is 0, or `first_slice_segment_in_pic_flag` is set.
+        // The first bit after the header of a slice: `first_mb_in_slice` is 0, or `first_slice_segment_in_pic_flag` is set.
         let begins_picture = |header: usize| nal.get(header).is_some_and(|byte| byte & 0x80 != 0);
         match codec {
             Codec::H264 => match first & 0x1F {
@@ -88,7 +89,7 @@ impl Nal {
         }
     }
 
-    /// Whether it is in front of a picture.
+    /// Whether it comes before a picture.
     fn precedes_picture(self) -> bool {
         match self {
             Self::Slice { is_first, .. } => is_first,
@@ -98,31 +99,31 @@ impl Nal {
     }
 }
 
-/// Which other pictures a decoder needs for a picture.
+/// The other pictures that a decoder needs for a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// None: decoding can begin here.
+    /// None: decoding can start here.
     Key,
-    /// Pictures before it. Decoding can begin here, and is right from that point on.
+    /// Earlier pictures. Decoding can start here, and is correct from that point on.
     Recovery(RecoveryPoint),
-    /// Pictures before it.
+    /// Earlier pictures.
     Inter,
-    /// Pictures before the key frame that it follows, ahead of which it is shown (H.265: RASL). Undecodable if decoding began
-    /// there.
+    /// Pictures before the key frame that it follows and that is shown after it (H.265: RASL). It cannot be decoded if decoding
+    /// started there.
     Leading,
-    /// The key frame that it follows, ahead of which it is shown (H.265: RADL).
+    /// The key frame that it follows and that is shown after it (H.265: RADL).
     LeadingAlone,
 }
 
-/// What becomes of the frame that a decoder makes of a unit.
+/// How to handle the frame that a decoder makes of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Published,
-    /// It is published with the mark that it may show damage.
+    /// Publish it with the mark that it may show damage.
     PublishedAsDamaged,
-    /// The same. The decoder has begun at a recovery point that this is shown before.
+    /// The same. The decoder started at a recovery point that is shown after this frame.
     PublishedAsRecovering,
-    /// As before, but it is no frame: it has been counted as lost.
+    /// The same, but it does not become a frame: it has been counted as lost.
     Discarded,
 }
 
@@ -140,32 +141,32 @@ pub struct AccessUnit {
     /// NAL units in Annex B, where a key frame begins with its parameter sets; or a JPEG file.
     pub data: Vec<u8>,
     pub access: Access,
-    /// Whether pictures that it may refer to were lost since the unit before it.
+    /// Whether pictures that it may refer to were lost since the previous unit.
     pub follows_loss: bool,
-    /// `None` where its headers do not tell.
+    /// `None` if its headers do not say.
     pub position: Option<Position>,
     pub fate: Fate,
-    /// When it is to be shown, in units of RTP: only the order matters.
+    /// When to show it, in RTP time units: only the order matters.
     pub presentation: i64,
-    /// When it was captured, or arrived.
+    /// When it was captured, or otherwise arrived.
     pub captured: Timestamp,
-    /// Counts changes of the parameters that a decoder is set up with.
+    /// Counts changes of the parameters for which a decoder is set up.
     pub generation: u64,
 }
 
 /// Whether the marker bit ends a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Markers {
-    /// The packet behind the first key frame will show it.
+    /// The packet after the first key frame will show it.
     Unknown,
     EndPictures,
     EndSlices,
 }
 
-/// What was lost since the last unit that was given away.
+/// The losses since the last unit that was delivered.
 #[derive(Debug, Default)]
 struct Loss {
-    /// At most so many pictures.
+    /// The maximum number of lost pictures.
     pictures: u64,
     /// Whether others may refer to one of them.
     is_of_references: bool,
@@ -177,7 +178,7 @@ pub struct Assembler {
     codec: Codec,
     /// The unit so far, in Annex B.
     unit: Vec<u8>,
-    /// How often it was looked through since it began.
+    /// How often it was scanned since it began.
     looks: u32,
     /// Its RTP timestamp, and when it was captured.
     time: Option<(i64, Timestamp)>,
@@ -185,21 +186,21 @@ pub struct Assembler {
     latest: i64,
     /// Whether it has a slice.
     has_picture: bool,
-    /// Whether it has a marker bit that may end it: the next packet will show.
+    /// Whether it has a marker bit that may end it: the next packet decides.
     is_ended: bool,
     in_fragment: bool,
-    /// Whether the camera ends fragments by the marker bit alone.
+    /// Whether the camera ends fragments only by the marker bit.
     ends_fragments_by_marker: bool,
     is_broken: bool,
     /// Whether all of its lost packets are certain to be its own.
     lost_inside: bool,
     markers: Markers,
-    /// The timestamp of the last unit that was given away, and what it has as its presentation.
+    /// The timestamp of the last unit that was delivered, and its presentation time.
     given: Option<(i64, i64)>,
     loss: Loss,
-    /// H.264's frame number of the last reference picture that was given away.
+    /// H.264's frame number of the last reference picture that was delivered.
     number: Option<u32>,
-    /// How many pictures in turn have counted it up as the standard says.
+    /// How many pictures in a row have counted it up as the standard requires.
     counted: u32,
     /// The latest parameter sets, in Annex B, the sequence parameter sets among them, and how they number pictures.
     sets: Vec<u8>,
@@ -244,7 +245,7 @@ impl Assembler {
         this
     }
 
-    /// Takes the payload of a packet; `lost` packets are missing before it. Calls `give` with each unit that it completes.
+    /// Takes the payload of a packet; `lost` packets are missing before it. Calls `give` with each complete unit.
     pub fn push(
         &mut self,
         payload: &[u8],
@@ -256,14 +257,14 @@ impl Assembler {
         if lost > 0 {
             self.lose(lost, time.0);
         }
-        // Some cameras keep a connection alive by those.
+        // Some cameras use these as keep-alive.
         if payload.is_empty() {
             return;
         }
         let payload = without_start_code(payload);
         self.begin(payload, time, lost > 0, &mut give);
         self.latest = time.0;
-        // The start of a unit may be among the lost packets; `finish` sees whether it is there.
+        // The start of a unit may be among the lost packets; `finish` checks that.
         let taken = match self.codec {
             Codec::H264 => self.take_h264(payload),
             Codec::H265 => self.take_h265(payload),
@@ -284,17 +285,17 @@ impl Assembler {
         mem::take(&mut self.damaged)
     }
 
-    /// Returns why units are dropped although no packet is lost, if that is known: what the camera sends, and what to do.
+    /// Returns why units are dropped although no packet is lost, if that is known: the camera's fault, and the remedy.
     pub fn reason(&self) -> Option<&'static str> {
         self.reason
     }
 
-    /// Takes note of lost packets before one with the timestamp `time`.
+    /// Notes lost packets before one with the timestamp `time`.
     fn lose(&mut self, lost: u16, time: i64) {
         self.in_fragment = false;
         self.loss.pictures += u64::from(lost);
         match self.time {
-            // Where timestamps tell pictures apart.
+            // If timestamps distinguish pictures.
             Some(_) if self.latest == time && !self.is_ended && self.given.is_some_and(|(given, _)| given != time) => {
                 self.lost_inside = true;
             }
@@ -303,7 +304,7 @@ impl Assembler {
         self.is_broken |= self.time.is_some();
     }
 
-    /// Ends the unit before a payload that does not belong to it, and begins another.
+    /// Ends the unit before a payload that does not belong to it, and starts another.
     fn begin(
         &mut self,
         payload: &[u8],
@@ -320,7 +321,7 @@ impl Assembler {
         let continues = matches!(next, Some(Nal::Slice { is_first: false, .. }));
         if self.is_ended && self.in_fragment {
             if next.is_none() && before == time.0 {
-                // The marker bit was on a piece in the middle.
+                // The marker bit was on a fragment in the middle.
                 self.is_ended = false;
                 return;
             }
@@ -358,9 +359,9 @@ impl Assembler {
         if self.is_ended {
             return;
         }
-        // Some cameras mark no piece as the last one, and others set the bit on each piece.
+        // Some cameras mark no fragment as the last one, and others set the bit on each fragment.
         let is_open = self.in_fragment && !self.ends_fragments_by_marker;
-        // Nothing is decoded before the first key frame. The unit is looked through, so only where that decides.
+        // Nothing is decoded before the first key frame. The unit is scanned, so only if that matters.
         if is_open || self.markers == Markers::Unknown && !self.is_broken && self.is_entry() {
             self.is_ended = true;
         } else {
@@ -369,7 +370,7 @@ impl Assembler {
         }
     }
 
-    /// Whether decoding may begin with the unit so far.
+    /// Whether decoding may start with the unit so far.
     fn is_entry(&self) -> bool {
         let picture = Contents::of(self.codec, &self.unit).picture;
         picture.is_some_and(|(access, _)| matches!(access, Access::Key | Access::Recovery(_)))
@@ -394,7 +395,7 @@ impl Assembler {
         }
     }
 
-    /// Takes an H.264 payload; `None` if it is damaged or of a mode that cameras do not use.
+    /// Takes an H.264 payload; `None` if it is damaged or in a mode that cameras do not use.
     fn take_h264(&mut self, payload: &[u8]) -> Option<()> {
         let (&header, rest) = payload.split_first()?;
         match header & 0x1F {
@@ -406,12 +407,12 @@ impl Assembler {
                 self.reason = Some(INTERLEAVED);
                 None
             }
-            // FU-A: a piece of one.
+            // FU-A: a fragment.
             28 => {
                 let (&fragment, data) = rest.split_first()?;
                 self.fragment(fragment, &[(header & 0xE0) | (fragment & 0x1F)], data)
             }
-            // Without a meaning, so no part of a picture.
+            // Undefined types, which are not part of a picture.
             _ => Some(()),
         }
     }
@@ -425,7 +426,7 @@ impl Assembler {
                 let (&fragment, data) = rest.split_first()?;
                 self.fragment(fragment, &[(first & 0x81) | ((fragment & 0x3F) << 1), second], data)
             }
-            // PACI has a picture's data behind a header of its own.
+            // In PACI, a picture's data follows its own header.
             50 => None,
             51.. => Some(()),
             _ => self.whole(payload),
@@ -444,8 +445,8 @@ impl Assembler {
         Some(())
     }
 
-    /// Takes units, each behind its length in two bytes. Some cameras have empty ones among them, or more bytes behind the last one: what
-    /// cannot be a slice is passed over there, as ffmpeg does.
+    /// Takes units, each after its length in two bytes. Some cameras insert empty ones, or bytes after the last one: like ffmpeg,
+    /// this skips everything there that cannot be a slice.
     fn aggregate(&mut self, mut rest: &[u8]) -> Option<()> {
         let mut has_unit = false;
         while let Some((length, behind)) = rest.split_first_chunk() {
@@ -461,7 +462,7 @@ impl Assembler {
         (has_unit || rest.is_empty()).then_some(())
     }
 
-    /// Takes a piece of a unit; `header` is the whole unit's.
+    /// Takes a fragment of a unit; `header` is the whole unit's.
     fn fragment(&mut self, fragment: u8, header: &[u8], data: &[u8]) -> Option<()> {
         let (is_start, is_end) = (fragment & 0x80 != 0, fragment & 0x40 != 0);
         self.has_room(data)?;
@@ -482,23 +483,23 @@ impl Assembler {
         Some(())
     }
 
-    /// A unit that is broken anyway need not grow.
+    /// A unit that is already broken need not grow.
     fn has_room(&self, data: &[u8]) -> Option<()> {
         (!self.is_broken && self.unit.len() + data.len() <= MAX_UNIT_BYTES).then_some(())
     }
 
-    /// Ends the unit and gives it away if it is a whole picture. Units without a picture wait for the one that they precede.
+    /// Ends the unit and delivers it if it is a complete picture. Units without a picture wait for the one that they precede.
     fn finish(&mut self, give: &mut impl FnMut(AccessUnit)) {
         let Some((time, captured)) = self.time else { return };
         let contents = Contents::of(self.codec, &self.unit);
-        // It is looked through again with each packet that ends a unit.
+        // It is scanned again with each packet that ends a unit.
         self.looks += 1;
         self.is_broken |= contents.picture.is_none() && (self.unit.len() > MAX_SETS_BYTES || self.looks > MOST_LOOKS);
         let picture = contents.picture.filter(|_| !self.is_broken);
         if picture.is_none() && !self.is_broken {
             return;
         }
-        // The next one is about as long, unless this is a key frame. Growing would copy it.
+        // The next one is about as long, unless this is a key frame. Growing the buffer would copy it.
         let likely = self.unit.len() + self.unit.len() / 2;
         let mut data = mem::replace(&mut self.unit, Vec::with_capacity(likely.min(MOST_RESERVED_BYTES)));
         let lost_inside = mem::take(&mut self.lost_inside);
@@ -520,7 +521,7 @@ impl Assembler {
         let position = self.numbering.and_then(|numbering| numbering.position(contents.slice(&data)));
         let follows_loss = self.judge_loss(access, position) || is_cut(self.codec, contents.slice(&data));
         let access = self.enter(access, &contents, &mut data);
-        // It may wait in the queue, whose bytes are bounded.
+        // It may wait in the queue, whose size in bytes is limited.
         if data.capacity() - data.len() > data.len().min(MOST_RESERVED_BYTES) {
             data.shrink_to_fit();
         }
@@ -535,12 +536,12 @@ impl Assembler {
         give(AccessUnit { codec, data, access, follows_loss, position, fate, presentation, captured, generation });
     }
 
-    /// Whether no other picture refers to that of this slice.
+    /// Whether no other picture refers to this slice's.
     fn is_discardable(&self, slice: &[u8]) -> bool {
         self.numbering.is_some_and(|numbering| numbering.is_discardable(slice))
     }
 
-    /// Decides whether a whole picture may refer to a lost one.
+    /// Decides whether a complete picture may refer to a lost one.
     fn judge_loss(&mut self, access: Access, position: Option<Position>) -> bool {
         let loss = mem::take(&mut self.loss);
         let counts = self.numbering.is_some_and(Numbering::counts_references);
@@ -558,8 +559,8 @@ impl Assembler {
         }
         let is_next = last.is_some_and(|last| last.wrapping_add(1) % modulo == number);
         if loss.pictures > 0 {
-            // A key frame among the lost ones would have begun to count again. It, and as many as this counts behind it, are more than
-            // were lost.
+            // A key frame among the lost ones would have restarted the count. It, and as many pictures as the count shows since,
+            // are more than were lost.
             let is_certain = is_next && self.counted >= TRUSTED_NUMBERS && loss.pictures < u64::from(number);
             return loss.is_of_references && !is_certain;
         }
@@ -569,7 +570,7 @@ impl Assembler {
         is_leap && is_trusted
     }
 
-    /// Makes a picture one that a decoder can begin with, if it is such. Returns what it needs then.
+    /// Turns a picture into one that a decoder can start with, if it is one. Returns the references that it then needs.
     fn enter(&mut self, access: Access, contents: &Contents, data: &mut Vec<u8>) -> Access {
         if !matches!(access, Access::Key | Access::Recovery(_)) {
             return access;
@@ -578,7 +579,7 @@ impl Assembler {
             data.splice(0..0, self.sets.iter().copied());
         }
         if self.sps.is_empty() {
-            // Without parameters, no decoder can begin here.
+            // Without parameters, no decoder can start here.
             return Access::Inter;
         }
         if self.used_sps != self.sps {
@@ -599,16 +600,16 @@ impl Assembler {
     }
 }
 
-/// Why a mode of H.264's payloads is not read.
+/// Why a payload mode of H.264 is not supported.
 const INTERLEAVED: &str = "the camera interleaves its packets (packetization-mode 2): set it to another mode";
 
-/// Why the pieces of a unit do not join although none is lost.
+/// Why the fragments of a unit do not fit together although none is lost.
 const ENDLESS_FRAGMENTS: &str = "fragments of a picture have no end: update the camera's firmware";
 
 /// The contents of a unit.
 #[derive(Debug, Default)]
 struct Contents {
-    /// The first slice: what its picture needs, and whether it is the picture's first.
+    /// The first slice: its picture's references, and whether it is the picture's first.
     picture: Option<(Access, bool)>,
     /// Where it is in the unit.
     slice: Range<usize>,
@@ -618,7 +619,7 @@ struct Contents {
 }
 
 impl Contents {
-    /// Looks through a unit in Annex B. It splits at every start code, because some cameras send several NAL units as one.
+    /// Scans a unit in Annex B. It splits at every start code, because some cameras send several NAL units as one.
     fn of(codec: Codec, unit: &[u8]) -> Self {
         let (mut this, mut looked_at, mut point) = (Self::default(), 0, None);
         for nal in nals(unit) {
@@ -654,18 +655,18 @@ impl Contents {
         this
     }
 
-    /// Returns the first slice, or nothing, of the unit that was looked through.
+    /// Returns the first slice of the scanned unit, if there is one.
     fn slice<'u>(&self, unit: &'u [u8]) -> &'u [u8] {
         unit.get(self.slice.clone()).unwrap_or_default()
     }
 }
 
-/// Whether a slice of H.265 is of a picture at which the stream was cut (BLA): leading pictures behind it refer to what is gone.
+/// Whether an H.265 slice belongs to a picture at which the stream was cut (BLA): its leading pictures refer to missing ones.
 fn is_cut(codec: Codec, slice: &[u8]) -> bool {
     codec == Codec::H265 && slice.first().is_some_and(|first| (16..=18).contains(&(first >> 1 & 0x3F)))
 }
 
-/// Returns a NAL unit or payload without the start code that some cameras put in front of it. None begins with zeros.
+/// Returns a NAL unit or payload without the start code that some cameras put before it. None begins with zeros.
 fn without_start_code(payload: &[u8]) -> &[u8] {
     payload.strip_prefix(&START_CODE).or_else(|| payload.strip_prefix(&START_CODE[1..])).unwrap_or(payload)
 }
@@ -680,7 +681,7 @@ pub(super) fn put(unit: &mut Vec<u8>, nal: &[u8]) {
 
 /// Returns the NAL units of a unit in Annex B.
 pub(super) fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
-    // A zero before it belongs to no unit, either.
+    // A zero before it belongs to no unit either.
     let start_code = Finder::new(&[0, 0, 1]);
     let mut rest = start_code.find(unit).map(|at| &unit[at + 3..]);
     std::iter::from_fn(move || {

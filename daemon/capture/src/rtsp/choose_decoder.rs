@@ -1,5 +1,5 @@
-//! Which decoder a stream gets. H.264 and H.265: the GPU's video engine where the model runs on a GPU and the engine takes the
-//! stream, else ffmpeg. JPEG: libjpeg-turbo in this process.
+//! Chooses the decoder of a stream. H.264 and H.265: the GPU's video engine if the model runs on a GPU and the engine supports the
+//! stream, otherwise ffmpeg. JPEG: libjpeg-turbo in this process.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use super::running_session::RunningSession;
 use super::stream_decoder::{Stream, StreamDecoder};
 use super::unit_queue::Description;
 
-/// Makes the GPU's decoder for a stream that will be as described, before it plays: so that no picture waits for that. `None` if
-/// another decodes it, or this is to be found out by the first picture.
+/// Creates the GPU's decoder for a stream with this description before it plays, so that no picture waits for that. `None` if
+/// a different decoder is used, or the first picture must decide.
 pub fn prepare(stream: &Stream, description: &Description) -> Option<VideoDecoder> {
     let codec = video_codec(description.codec)?;
     let device = stream.buffers.memory.device().filter(|_| stream.config.decoder != StreamDecoding::Ffmpeg)?;
@@ -35,7 +35,7 @@ fn video_codec(codec: Codec) -> Option<VideoCodec> {
     }
 }
 
-/// Starts a decoder for the stream that goes on with `first`, the next unit of the queue; `prepared` is one that was made before.
+/// Starts a decoder for the stream that continues with `first`, the next unit of the queue; uses `prepared` if there is one.
 pub fn start(
     stream: &Arc<Stream>,
     first: &AccessUnit,

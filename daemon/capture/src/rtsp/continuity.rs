@@ -1,54 +1,55 @@
-//! Which pictures of a stream are whole, that is, refer to no picture that was lost or damaged on its way.
+//! Decides which pictures of a stream are clean, that is, refer to no picture that was lost or damaged in transit.
 //!
-//! After a loss, that is so from the next clean entry point on: a key frame (H.264: IDR; H.265: IDR, CRA, BLA), or a recovery point.
-//! With gradual refresh, each picture renews a part of the frame, and a message in the stream says how many pictures that takes:
-//! until then they are decoded, and not whole. They are whole one refresh later than the message says: x264 says that it is exact, and
-//! at 1 of 11 recovery points of a film the first refresh left damage, which the second removed. Pictures that are shown before an
-//! entry point but arrive after it may refer to lost ones.
+//! After a loss, pictures are clean from the next clean entry point on: a key frame (H.264: IDR; H.265: IDR, CRA, BLA), or a
+//! recovery point. With gradual refresh, each picture renews a part of the frame, and a message in the stream says how many
+//! pictures that takes: until then they are decoded, but not clean. They are clean one refresh later than the message says: x264
+//! claims that it is exact, but at 1 of 11 recovery points of a film the first refresh left damage, which the second removed.
+//! Pictures that are shown before an entry point but arrive after it may refer to lost ones.
 //!
-//! The encoder may call the pictures of a recovery point only approximately right (`exact_match_flag`). They count as whole: such a
-//! stream has nothing better.
+//! The encoder may call the pictures of a recovery point only approximately right (`exact_match_flag`). They count as clean,
+//! because such a stream offers nothing better.
 
 use super::access_unit::{Access, AccessUnit};
 use super::numbering::{Position, RecoveryPoint};
 
-/// Once so many frames that are shown after an entry point have arrived, so are all later ones: H.264 and H.265 reorder 16 at most.
+/// Once this many frames that are shown after an entry point have arrived, all later frames are shown after it: H.264 and H.265
+/// reorder at most 16.
 const MOST_REORDERED: u8 = 16;
 
 /// Follows a stream from unit to unit.
 #[derive(Debug, Default)]
 pub struct Continuity(State);
 
-/// What a decoder has that got all units before.
+/// The references available to a decoder that got all units so far.
 #[derive(Debug, Default)]
 enum State {
-    /// It lacks pictures, or everything: before the first unit.
+    /// Pictures are missing, or all of them: before the first unit.
     #[default]
     Missing,
-    /// It has begun at the last key frame, so that pictures ahead of which that is shown cannot be decoded.
+    /// It started at the last key frame, so pictures that are shown before that one cannot be decoded.
     AtKey,
-    /// The last picture had this number (H.264), and the recovery point is so many reference pictures away.
+    /// The last picture had this number (H.264), and the recovery point is this many reference pictures away.
     Recovering { order: OutputOrder, number: u32, distance: u32 },
-    /// From the picture with this order count on, they are whole. So many of them have come.
+    /// From the picture with this order count on, pictures are clean. This many of them have arrived.
     Recovered { order: OutputOrder, from: i64, shown: u8 },
-    /// It has all pictures.
+    /// All pictures are available.
     Whole,
 }
 
-/// What a unit is worth.
+/// The value of a unit for a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Whole,
-    /// Others refer to it, but it is not whole.
+    /// Others refer to it, but it is not clean.
     Recovering,
-    /// It refers to pictures that are missing.
+    /// It refers to missing pictures.
     Damaged,
-    /// No decoder can make sense of it.
+    /// No decoder can use it.
     Undecodable,
 }
 
 impl Continuity {
-    /// Judges the next unit. The second value says whether a decoder must begin with it although it is no key frame.
+    /// Classifies the next unit. The second value says whether a decoder must start with it although it is not a key frame.
     pub fn next(&mut self, unit: &AccessUnit) -> (Verdict, bool) {
         let point = match unit.access {
             Access::Recovery(point) => Some(point),
@@ -86,12 +87,13 @@ impl Continuity {
         (verdict, false)
     }
 
-    /// Units that the decoder would have needed were dropped.
+    /// Notes that units were dropped that the decoder would have needed.
     pub fn lose(&mut self) {
         self.0 = State::Missing;
     }
 
-    /// Units between the last key frame, which the decoder will begin with, and the next unit were dropped, if any.
+    /// Notes that units between the last key frame, where the decoder will start, and the next unit were dropped, if there were
+    /// any.
     pub fn begin_at_last_key(&mut self) {
         if matches!(self.0, State::Whole) {
             self.0 = State::AtKey;
@@ -102,7 +104,7 @@ impl Continuity {
         matches!(self.0, State::Missing)
     }
 
-    /// Judges an access unit after a recovery point's message.
+    /// Classifies an access unit after a recovery point's message.
     fn recover(&mut self, position: Position) -> Verdict {
         let (is_whole, is_over) = match &mut self.0 {
             State::Recovering { order, number, distance } => {
@@ -134,7 +136,7 @@ impl Continuity {
 }
 
 impl State {
-    /// Begins at the picture that has a recovery point's message.
+    /// Starts at the picture that has a recovery point's message.
     fn at(point: RecoveryPoint, position: Position) -> Option<(Self, Verdict)> {
         let order = OutputOrder::from(position);
         match position.number {
@@ -156,12 +158,12 @@ impl State {
     }
 }
 
-/// Unwraps the order counts of pictures in the order of decoding (H.264: 8.2.1.1; H.265: 8.3.1).
+/// Unwraps the order counts of pictures in decoding order (H.264: 8.2.1.1; H.265: 8.3.1).
 #[derive(Debug, Clone, Copy)]
 struct OutputOrder {
-    /// That of the last reference picture.
+    /// The order count of the last reference picture.
     reference: i64,
-    /// That of the last picture where they are shown as they are decoded.
+    /// The order count of the last picture, in streams that are shown as they are decoded.
     decoded: i64,
 }
 

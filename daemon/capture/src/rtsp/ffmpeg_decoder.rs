@@ -1,9 +1,9 @@
-//! Decodes access units by ffmpeg in a child process, whose frames go straight into unified buffers.
+//! Decodes access units with ffmpeg in a child process, whose frames go straight into unified buffers.
 //!
-//! A thread of its own writes to ffmpeg, so that the camera's thread only reads. ffmpeg holds back no frame but what the stream's
-//! B-frames require: its decoder uses threads within a picture only, its output uses one thread, and every unit is followed by an
-//! access unit delimiter. It returns what it has decoded, right or not (`output_corrupt`, `showall`): what it left out would make the
-//! frames behind look like others.
+//! A separate thread writes to ffmpeg, so that the camera's thread only reads. ffmpeg holds back only the frames that the stream's
+//! B-frames require: its decoder uses slice threads only, its output uses one thread, and every unit is followed by an access unit
+//! delimiter. It returns every decoded frame, damaged or not (`output_corrupt`, `showall`): if it left one out, later frames
+//! would be mistaken for others.
 
 use std::io::Write;
 use std::process::ChildStdin;
@@ -33,39 +33,39 @@ pub struct FfmpegDecoder {
     stream: Arc<Stream>,
     info: VideoInfo,
     frames: PipeFrames,
-    /// `None` once it ended.
+    /// `None` once ffmpeg has ended.
     child: Option<Child>,
     feeder: Option<JoinHandle<FeedEnd>>,
     feed: Arc<Feed>,
-    /// Frames that it has returned.
+    /// The number of frames that it returned.
     decoded: u64,
 }
 
-/// What the thread that writes and the one that reads share.
+/// The state that the writing and the reading thread share.
 struct Feed {
     is_over: AtomicBool,
     times: Mutex<PendingTimes>,
 }
 
-/// Why the thread that writes to ffmpeg has ended.
+/// Why the writing thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FeedEnd {
     OtherParameters,
     SessionEnded,
     Cancelled,
-    /// ffmpeg reads no more.
+    /// ffmpeg stopped reading.
     Refused,
 }
 
 impl FfmpegDecoder {
-    /// Starts ffmpeg for the stream that goes on with `first`.
+    /// Starts ffmpeg for the stream that continues with `first`.
     pub fn start(
         stream: &Arc<Stream>,
         first: &AccessUnit,
         session: &mut RunningSession,
         stop: &Stop,
     ) -> Result<Self, ReadError> {
-        // This thread waits for ffmpeg alone.
+        // This thread waits only for ffmpeg.
         session.run_apart()?;
         let Stream { config, buffers, queue, camera, origin, .. } = stream.as_ref();
         let (demuxer, label) = (first.codec.demuxer(), format!("camera {camera}: ffmpeg"));
@@ -103,7 +103,7 @@ impl FfmpegDecoder {
         loop {
             let child = self.child.as_mut().ok_or(ReadError::Ended(0))?;
             let buffer = self.frames.read(child, stop, self.stream.frame_timeout(), || self.stream.origin.clone())?;
-            // Not within the match, which would hold the lock.
+            // Outside the match, which would hold the lock.
             let (time, fate) = {
                 let mut times = self.feed.times.lock();
                 let time = times.next();
@@ -133,7 +133,7 @@ impl FfmpegDecoder {
         }
     }
 
-    /// Finds out why ffmpeg's output has ended.
+    /// Finds out why ffmpeg's output ended.
     fn end(&mut self, stop: &Stop) -> DecoderEnd {
         let status = self.child.as_mut().and_then(|child| child.exit_status(stop));
         let lines = self.child.as_ref().map(Child::last_lines).unwrap_or_default();
@@ -156,7 +156,7 @@ impl FfmpegDecoder {
 
     fn close(&mut self) -> Option<FeedEnd> {
         self.feed.is_over.store(true, Ordering::SeqCst);
-        // The end of ffmpeg fails the thread's write, so it comes first.
+        // ffmpeg's end makes the thread's write fail, so check it first.
         self.child = None;
         self.feeder.take().and_then(|feeder| feeder.join().ok())
     }
@@ -198,8 +198,8 @@ struct Feeder {
     feed: Arc<Feed>,
     input: ChildStdin,
     generation: u64,
-    /// How often each unit is written again. A decoder that holds back frames returns one only when others have followed; where
-    /// only key frames are decoded, it would be late by seconds.
+    /// How often to repeat each unit. A decoder that holds back frames returns one only when others have followed; with key frames
+    /// only, it would be late by seconds.
     repetitions: usize,
 }
 
@@ -212,7 +212,7 @@ impl Feeder {
                 Taken::Ended => return FeedEnd::SessionEnded,
                 Taken::Cancelled | Taken::TimedOut => return FeedEnd::Cancelled,
             };
-            // A frame that its decoder returns is this one or another: only a new one gives frames that are certain to be clean.
+            // The next frame may be this one or another: only a new decoder yields frames that are certain to be clean.
             if unit.access == Access::Key && self.feed.times.lock().has_damage() {
                 self.queue.put_back(unit);
                 return FeedEnd::OtherParameters;
@@ -230,8 +230,8 @@ impl Feeder {
     }
 }
 
-/// Returns ffmpeg's arguments up to its input. `-flags bitexact` is explained in `video.rs`. ffmpeg would look at the first
-/// seconds of a stream before it decodes; ffprobe has found out what there is to know.
+/// Returns ffmpeg's arguments up to its input. `video.rs` explains `-flags bitexact`. By itself, ffmpeg would analyse the first
+/// seconds of a stream before it decodes; ffprobe has already found the parameters.
 fn arguments(demuxer: &str) -> Vec<String> {
     let args = ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact+output_corrupt"];
     let decoder = ["-flags2", "showall", "-thread_type", "slice"];

@@ -1,4 +1,4 @@
-//! When frames were captured: by the camera's sender reports where they can be right, else by the arrival of the packets.
+//! When frames were captured: by the camera's sender reports if they are plausible, otherwise by the arrival of the packets.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use visiond_frames::timestamp::{Instant, Timestamp};
 
 use super::access_unit::Fate;
 
-/// How long before its arrival a frame may have been captured for a sender report to be believed.
+/// How long before its arrival a frame may have been captured for a sender report to count.
 const MAX_UNDERWAY_NS: i128 = 1_000_000_000;
 
-/// The most frames that a decoder is expected to have taken and not returned.
+/// The most frames that a decoder may have taken and not returned.
 const MAX_PENDING: usize = 256;
 
-/// The most frames that a decoder of H.264 or H.265 keeps for later, and some that were lost.
+/// The most frames that an H.264 or H.265 decoder holds back, and some that were lost.
 const MAX_REORDERED: usize = 32;
 
-/// How many frames a decoder drops before it has found out how many it must hold back.
+/// How many frames a decoder drops before it knows how many it must hold back.
 const MOST_DROPPED_AT_START: usize = 4;
 
-/// After so many frames, too many pending times are noticed.
+/// Too many pending times are detected over this many frames.
 const WINDOW: usize = 100;
 
 /// Maps the RTP timestamps of one stream to the wall clock.
@@ -34,16 +34,16 @@ impl CameraClock {
         Self { rate_hz: rate_hz.max(1), report: None }
     }
 
-    /// Takes a sender report: `ntp` is its time in NTP's format, 32.32 bits of seconds since 1900.
+    /// Takes a sender report: `ntp` is its time in NTP format, 32.32 bits of seconds since 1900.
     pub fn report(&mut self, rtp: i64, ntp: u64) {
         /// Seconds from 1900 to 1970.
         const EPOCH_S: u64 = 2_208_988_800;
-        // Wraps in 2036, as NTP's era does.
+        // Wraps in 2036, like NTP's era.
         let since_1970 = ntp.wrapping_sub(EPOCH_S << 32);
         self.report = Some((rtp, (i128::from(since_1970) * 1_000_000_000) >> 32));
     }
 
-    /// Returns when the frame with the timestamp `rtp` was captured. Its first packet came at `arrival`.
+    /// Returns when the frame with the timestamp `rtp` was captured. Its first packet arrived at `arrival`.
     ///
     /// A camera's clock may be wrong by years. The report counts only if it puts the capture into the last second before the
     /// arrival.
@@ -66,34 +66,35 @@ impl CameraClock {
 
 /// The times of frames that a decoder has taken and not returned.
 ///
-/// A decoder takes frames in another order than it returns them (B-frames). It returns them in the order of their presentation,
-/// so the frame that comes out is the pending one with the smallest presentation time. A frame that is shown later was captured
-/// later: if it has arrived earlier, its time counts for both. So times never go back. Where the decoder returns fewer frames
-/// than it took, because some were damaged, times would lag from then on: if more are pending throughout [`WINDOW`] frames than
-/// the decoder holds back, the oldest are dropped.
+/// A decoder takes frames in a different order than it returns them (B-frames). It returns them in presentation order, so the next
+/// output is the pending frame with the smallest presentation time. A frame that is shown later was captured later: if it arrived
+/// earlier, its time counts for both. So times never go back. If the decoder returns fewer frames than it took, because some were
+/// damaged, times would lag from then on: if more frames are pending throughout [`WINDOW`] frames than the decoder holds back,
+/// the oldest are dropped.
 ///
-/// Which frames are published does not depend on these times, which cameras may write in the order of decoding. A decoder returns
-/// those before a recovery point first, because it begins with them and they are shown before the others. Once one may show damage, so may
-/// all that follow, and the last ones before it, which the decoder may return later: the next clean one comes of another decoder.
+/// Which frames are published does not depend on these times, which cameras may write in decoding order. A decoder returns the
+/// frames before a recovery point first, because it starts with them and they are shown before the others. Once one may show
+/// damage, so may all later ones, and the last ones before it, which the decoder may return later: the next clean one needs a new
+/// decoder.
 #[derive(Debug)]
 pub struct PendingTimes {
-    /// By presentation time. `None` is a repetition, which is no frame of its own.
+    /// By presentation time. `None` is a repetition, which does not count as a frame.
     pending: Vec<(i64, Option<Timestamp>)>,
     held_back: usize,
     /// The fewest pending times since `returned` was 0.
     fewest: usize,
     returned: usize,
-    /// Frames that are shown before a recovery point and were not returned yet, and what becomes of them.
+    /// Frames that are shown before a recovery point and were not returned yet, and how to handle them.
     recovering: (usize, Fate),
     /// How many frames the decoder has taken, and how many it has returned.
     frames_taken: u64,
     frames_returned: u64,
-    /// How many it had taken when the first came that may show damage.
+    /// How many it had taken when the first one that may show damage arrived.
     damaged_from: Option<u64>,
 }
 
 impl PendingTimes {
-    /// Creates it for a decoder that holds back so many frames.
+    /// Creates it for a decoder that holds back this many frames.
     pub fn new(held_back: usize) -> Self {
         Self {
             pending: Vec::with_capacity(MAX_PENDING),
@@ -107,7 +108,7 @@ impl PendingTimes {
         }
     }
 
-    /// Takes note of what becomes of a frame that the decoder takes.
+    /// Notes how to handle a frame that the decoder takes.
     pub fn add_fate(&mut self, fate: Fate) {
         match fate {
             Fate::Published => {}
@@ -119,12 +120,12 @@ impl PendingTimes {
         self.frames_taken += 1;
     }
 
-    /// Whether a frame that the decoder has taken may show damage.
+    /// Whether a frame that the decoder took may show damage.
     pub fn has_damage(&self) -> bool {
         self.damaged_from.is_some()
     }
 
-    /// Returns what becomes of the next frame of the decoder that is no repetition.
+    /// Returns how to handle the decoder's next frame that is not a repetition.
     pub fn next_fate(&mut self) -> Fate {
         let latest = self.frames_returned + (self.held_back + MOST_DROPPED_AT_START) as u64;
         self.frames_returned += 1;
@@ -136,7 +137,7 @@ impl PendingTimes {
         if may_be_damaged { Fate::PublishedAsDamaged } else { Fate::Published }
     }
 
-    /// Adds a frame that the decoder takes, behind others with the same presentation time.
+    /// Adds a frame that the decoder takes, after others with the same presentation time.
     pub fn add(&mut self, presentation: i64, captured: Option<Timestamp>) {
         if self.pending.len() == MAX_PENDING {
             self.pending.remove(0);
@@ -164,30 +165,30 @@ impl PendingTimes {
     }
 }
 
-/// The capture times of frames in a decoder that tells which frame it returns.
+/// The capture times of frames in a decoder that identifies the frames that it returns.
 ///
-/// As with [`PendingTimes`], a frame that is shown later and has arrived earlier lends its time, so that times never go back.
+/// As with [`PendingTimes`], a frame that is shown later and arrived earlier lends its time, so that times never go back.
 #[derive(Debug, Default)]
 pub struct ShownTimes {
-    /// In the order of decoding.
+    /// In decoding order.
     pending: VecDeque<(i64, Timestamp)>,
-    /// The last time that was returned.
+    /// The last time returned.
     last: Option<Timestamp>,
-    /// By the time that they were given with, frames that are not simply published.
+    /// Frames with special handling, by the time that they were given with.
     fates: VecDeque<(i64, Fate)>,
 }
 
 impl ShownTimes {
     /// Adds a frame that the decoder takes.
     pub fn add(&mut self, presentation: i64, captured: Timestamp) {
-        // Frames that never came out, as the damaged ones, must not stay.
+        // Frames that never came out, such as damaged ones, must not accumulate.
         if self.pending.len() == MAX_REORDERED {
             self.pending.pop_front();
         }
         self.pending.push_back((presentation, captured));
     }
 
-    /// Takes note of what becomes of a frame that the decoder is given with this time.
+    /// Notes how to handle a frame that the decoder is given with this time.
     pub fn add_fate(&mut self, given_with: i64, fate: Fate) {
         if fate == Fate::Published {
             return;
@@ -198,8 +199,8 @@ impl ShownTimes {
         self.fates.push_back((given_with, fate));
     }
 
-    /// Returns what becomes of the frame that was given with this time, whenever it is presented: a picture whose time another one
-    /// has, because the camera writes times in the order of decoding, keeps its fate.
+    /// Returns how to handle the frame that was given with this time, whenever it is presented: a picture keeps its handling even
+    /// if another one takes its time because the camera writes times in decoding order.
     pub fn take_fate(&mut self, given_with: i64) -> Fate {
         let at = self.fates.iter().position(|(other, _)| *other == given_with);
         at.and_then(|at| self.fates.remove(at)).map_or(Fate::Published, |(_, fate)| fate)
@@ -212,7 +213,7 @@ impl ShownTimes {
         self.pending.retain(|(other, _)| *other >= presentation);
         let first = self.pending.iter().map(|(_, captured)| *captured).min_by_key(|captured| captured.monotonic_ns);
         self.pending.retain(|(other, _)| *other > presentation);
-        // Later than its own where a picture was shown at once that belongs behind it.
+        // Later than its own time if a picture was shown at once that belongs after it.
         let latest = [first.filter(|_| is_known)?, self.last.unwrap_or(first?)];
         self.last = latest.into_iter().max_by_key(|captured| captured.monotonic_ns);
         self.last

@@ -1,4 +1,4 @@
-//! Decodes JPEG pictures of a camera in this process, on the camera's thread.
+//! Decodes a camera's JPEG images in this process, on the camera's thread.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::access_unit::AccessUnit;
 use super::running_session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 
-/// Makes frames of JPEG pictures.
+/// Decodes JPEG images to frames.
 pub struct JpegStreamDecoder {
     stream: Arc<Stream>,
     generation: u64,
@@ -20,7 +20,7 @@ pub struct JpegStreamDecoder {
 }
 
 impl JpegStreamDecoder {
-    /// Starts for the stream that goes on with `first`.
+    /// Starts for the stream that continues with `first`.
     pub fn start(stream: &Arc<Stream>, first: &AccessUnit) -> Self {
         let (stream, generation) = (Arc::clone(stream), first.generation);
         Self { stream, generation, frames: JpegFrames::new(), decoded: 0 }

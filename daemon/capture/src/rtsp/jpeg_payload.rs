@@ -1,11 +1,11 @@
-//! Assembles JPEG pictures from the payloads of RTP packets, by RFC 2435.
+//! Assembles JPEG images from the payloads of RTP packets, by RFC 2435.
 //!
-//! A packet has a piece of the picture's scan alone: its size, sampling and quantisation are in the payload's own header, and the
-//! Huffman tables are the standard ones. So the file around the scan is made here (appendices A and B). A side has 2040 pixels at
-//! most there. The size of a larger picture is in an extension of the RTP header, which has segments of the original file (ONVIF
+//! A packet holds only a fragment of the image's scan: its size, sampling and quantisation are in the payload's own header, and the
+//! Huffman tables are the standard ones. So the file around the scan is made here (appendices A and B). A side has at most 2040
+//! pixels there. The size of a larger image is in an extension of the RTP header, which has segments of the original file (ONVIF
 //! Streaming Specification, JPEG over RTP), or in the session's description.
 //!
-//! Nothing is trusted. A picture that lost a packet, whose pieces do not join or contradict each other is dropped and counted.
+//! All input is untrusted. An image that lost a packet, or whose fragments contradict each other, is dropped and counted.
 
 use std::mem;
 
@@ -13,31 +13,31 @@ use visiond_frames::timestamp::Timestamp;
 
 use super::access_unit::{Access, AccessUnit, Codec, Fate, MAX_UNIT_BYTES};
 
-/// Why no picture can be made, and what to do.
+/// Why no image can be assembled, and the remedy.
 const TOO_LARGE: &str =
     "JPEG pictures above 2040 pixels without ONVIF's header extension: set the camera to a smaller size or to H.264";
 
-/// Assembles the pictures of one stream.
+/// Assembles the images of one stream.
 #[derive(Debug, Default)]
 pub struct JpegAssembler {
-    /// The picture so far: the head of a file, and the scan.
+    /// The image so far: the head of a file, and the scan.
     picture: Vec<u8>,
-    /// What its first piece says.
+    /// The parameters of its first fragment.
     header: Option<Header>,
-    /// Bytes of `picture` in front of the scan.
+    /// Bytes of `picture` before the scan.
     head_bytes: usize,
     /// Its RTP timestamp, and when it was captured.
     time: Option<(i64, Timestamp)>,
     is_broken: bool,
-    /// The tables that came with a Q of 128 to 254, by that: later pictures may leave them out.
+    /// The tables that arrived with a Q of 128 to 254, by Q: later images may leave them out.
     tables: Vec<(u8, Tables)>,
-    /// Width and height by the session's description, for pictures that are too large to say it.
+    /// Width and height from the session's description, for images too large for the payload header.
     described: Option<(u16, u16)>,
     damaged: u64,
     reason: Option<&'static str>,
 }
 
-/// What all pieces of a picture have in common.
+/// The parameters that all fragments of an image share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Header {
     /// 0: chroma has half the width (4:2:2); 1: and half the height (4:2:0).
@@ -54,14 +54,14 @@ struct Header {
 type Tables = [[u8; 64]; 2];
 
 impl JpegAssembler {
-    /// Creates an assembler; `described` is the width and height that the session's description gives, if it does (`x-dimensions`,
+    /// Creates an assembler; `described` is the width and height in the session's description, if there are any (`x-dimensions`,
     /// `framesize`).
     pub fn new(described: Option<(u16, u16)>) -> Self {
         Self { described, ..Self::default() }
     }
 
     /// Takes the payload of a packet; `lost` packets are missing before it. `extension` is its RTP header's, if it has one: the
-    /// profile's number, and the data. Calls `give` with a picture that it completes.
+    /// profile's number, and the data. Calls `give` with a complete image.
     pub fn push(
         &mut self,
         payload: &[u8],
@@ -72,7 +72,7 @@ impl JpegAssembler {
         give: impl FnOnce(AccessUnit),
     ) {
         if self.time.is_none_or(|(before, _)| before != time.0) {
-            // The end of the picture before was lost.
+            // The end of the previous image was lost.
             self.damaged += u64::from(self.time.is_some());
             self.begin(time);
         } else if lost > 0 {
@@ -84,12 +84,12 @@ impl JpegAssembler {
         }
     }
 
-    /// Returns how many pictures were dropped since the last call because they were damaged.
+    /// Returns how many images were dropped since the last call because they were damaged.
     pub fn take_damaged(&mut self) -> u64 {
         mem::take(&mut self.damaged)
     }
 
-    /// Returns why pictures are dropped although no packet is lost, if that is known: what the camera sends, and what to do.
+    /// Returns why images are dropped although no packet is lost, if that is known: the camera's fault, and the remedy.
     pub fn reason(&self) -> Option<&'static str> {
         self.reason
     }
@@ -101,14 +101,14 @@ impl JpegAssembler {
         self.time = Some(time);
     }
 
-    /// Takes a piece; `None` if it is damaged or does not join the one before.
+    /// Takes a fragment; `None` if it is damaged or does not follow the previous one.
     fn take(&mut self, payload: &[u8], extension: Option<(u16, &[u8])>) -> Option<()> {
-        // The type-specific byte says which field of an interlaced picture this is; each is decoded as a picture.
+        // The type-specific byte says which field of an interlaced image this is; each is decoded as an image.
         let (&[_, high, middle, low, kind, q, width, height], mut rest) = payload.split_first_chunk()?;
         let offset = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         let restart_interval = match kind {
             0 | 1 => None,
-            // Which restart markers a piece begins and ends with matters only to those who decode parts of pictures.
+            // The restart markers of a fragment matter only to decoders of partial images.
             64 | 65 => {
                 let (&[high, low, _, _], behind) = rest.split_first_chunk()?;
                 rest = behind;
@@ -143,7 +143,7 @@ impl JpegAssembler {
         Some(())
     }
 
-    /// Returns the quantisers of the picture that begins with `payload`, and what is behind them (section 3.1.8).
+    /// Returns the quantisers of the image that begins with `payload`, and the data after them (section 3.1.8).
     fn tables<'p>(&mut self, q: u8, payload: &'p [u8]) -> Option<(Tables, &'p [u8])> {
         match q {
             1..=99 => return Some((standard_tables(q), payload)),
@@ -164,7 +164,7 @@ impl JpegAssembler {
             _ => return None,
         };
         match known {
-            // With 255 they may change with every picture, so each has them.
+            // With 255 they may change with every image, so each image has them.
             _ if q == 255 => {}
             Some(at) => self.tables[at].1 = tables,
             None => self.tables.push((q, tables)),
@@ -210,8 +210,8 @@ impl Header {
         segments.size().filter(is_size).or(Some(own).filter(is_size)).or(described.filter(is_size))
     }
 
-    /// Makes the head of a JFIF file, up to the scan (appendix B). What the extension has of the original file comes first. `None` if
-    /// that is no picture that can be read.
+    /// Makes the head of a JFIF file, up to the scan (appendix B). Values from the extension take precedence. `None` if no readable
+    /// image results.
     fn file_head(self, size: (u16, u16), tables: &Tables, segments: &Segments<'_>) -> Option<Vec<u8>> {
         // Start of image, and JFIF 1.1 with square pixels, so that the colours are YCbCr.
         let mut out = vec![0xFF, 0xD8, 0xFF, 0xE0, 0, 16, b'J', b'F', b'I', b'F', 0, 1, 1, 0, 0, 1, 0, 1, 0, 0];
@@ -285,7 +285,7 @@ struct Segments<'e> {
 }
 
 impl<'e> Segments<'e> {
-    /// Reads an extension's data as far as it is right; it may be filled with 0xFF.
+    /// Reads an extension's data up to the first invalid segment; it may be filled with 0xFF.
     fn of(mut data: &'e [u8]) -> Self {
         let mut this = Self::default();
         loop {
@@ -293,7 +293,7 @@ impl<'e> Segments<'e> {
             let Some((&marker, rest)) = data.get(at..).and_then(<[u8]>::split_first).filter(|_| at > 0) else {
                 return this;
             };
-            // Start of image stands alone.
+            // Start of image has no length.
             if marker == 0xD8 {
                 data = rest;
                 continue;

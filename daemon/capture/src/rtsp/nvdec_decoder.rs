@@ -26,7 +26,7 @@ use super::running_session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 use super::unit_queue::Taken;
 
-/// How many units a decoder may hold back until it shows one: H.264 and H.265 keep 16 pictures.
+/// How many units a decoder may hold back before it shows one: H.264 and H.265 keep 16 pictures.
 const MOST_HELD_BACK: u32 = 16;
 
 pub struct NvdecDecoder {
@@ -37,44 +37,44 @@ pub struct NvdecDecoder {
     times: ShownTimes,
     order: PictureOrder,
     generation: u64,
-    /// The presentation of the unit that [`NvdecDecoder::start`] has decoded, until the queue gives it once more.
+    /// The presentation time of the unit that [`NvdecDecoder::start`] decoded, until the queue delivers it again.
     started_with: Option<i64>,
-    /// The same, if the queue has dropped that unit and counted it: its picture is no frame.
+    /// The same, if the queue has dropped that unit and counted it: its picture does not become a frame.
     unwanted: Option<i64>,
-    /// How the stream has ended; its last pictures come out before.
+    /// How the stream ended; its last pictures are returned first.
     end: Option<DecoderEnd>,
     damage: Damage,
-    /// Whether decoding began at a recovery point that is right at once. Pictures that are shown before it and come behind it are not
-    /// decoded then: where a camera's times are in the order of decoding, they would be taken for others.
+    /// Whether decoding started at a recovery point that is correct at once. Pictures shown before it and decoded after it are
+    /// skipped then: if a camera writes times in decoding order, they would be mistaken for others.
     skips_leading: bool,
-    /// How many units the decoder got since its last picture.
+    /// How many units the decoder has received since its last picture.
     fed: u32,
-    /// When the next picture is due at the latest.
+    /// The deadline of the next picture.
     deadline: Instant,
     decoded: u64,
 }
 
-/// Pictures that the engine could not decode, although nothing was lost on the way. Those behind may refer to them, up to the next key
-/// frame.
+/// Pictures that the engine could not decode, although nothing was lost in transit. Later ones may refer to them, up to the next
+/// key frame.
 #[derive(Debug, Default)]
 struct Damage {
     may_show: bool,
-    /// The times that the first key frame after it and the pictures behind that were given with. Each of them that comes out is clean: a
-    /// key frame itself may be skipped.
+    /// The times of the first key frame after it and of the pictures after that. Each of them that is returned is clean: the key
+    /// frame itself may be skipped.
     clean: VecDeque<i64>,
 }
 
 impl Damage {
-    /// Begins with a picture that the engine could not decode.
+    /// Starts with a picture that the engine could not decode.
     fn begin(&mut self, given_with: i64) {
-        // One from before the key frame does not spoil what is behind that.
+        // A picture from before the key frame does not damage those after it.
         if self.clean.contains(&given_with) {
             self.clean.clear();
         }
         self.may_show = true;
     }
 
-    /// Takes note of a picture that the decoder is given.
+    /// Notes a picture that the decoder is given.
     fn feed(&mut self, given_with: i64, is_key: bool) {
         if self.may_show && (is_key || !self.clean.is_empty()) {
             if self.clean.len() == MOST_HELD_BACK as usize {
@@ -84,7 +84,7 @@ impl Damage {
         }
     }
 
-    /// Returns whether a picture that comes out may show it; ends it with the first that does not.
+    /// Returns whether a returned picture may show the damage; the first that does not ends it.
     fn shows(&mut self, given_with: i64) -> bool {
         if self.clean.contains(&given_with) {
             *self = Self::default();
@@ -93,7 +93,7 @@ impl Damage {
     }
 }
 
-/// Makes a decoder for a stream with these parameter sets before its first unit comes.
+/// Creates a decoder for a stream with these parameter sets before its first unit arrives.
 pub fn prepare(
     stream: &Stream,
     codec: VideoCodec,
@@ -113,8 +113,8 @@ fn make(stream: &Stream, codec: VideoCodec, device: &Arc<Device>) -> Result<Vide
 }
 
 impl NvdecDecoder {
-    /// Decodes `first`, the next unit of the queue, to find out whether the engine takes the stream. By `prepared`, if it is there
-    /// and the stream is as it was described.
+    /// Decodes `first`, the next unit of the queue, to find out whether the engine supports the stream. Uses `prepared` if there is
+    /// one and the stream matches its description.
     pub fn start(
         stream: &Arc<Stream>,
         first: &AccessUnit,
@@ -129,7 +129,7 @@ impl NvdecDecoder {
         let showing = order.next(first);
         let decode = |mut decoder: VideoDecoder| {
             decoder.decode(&first.data, first.presentation, showing)?;
-            // The engine may refuse it as late as now.
+            // The engine may reject it only at this point.
             decoder.await_picture()?;
             Ok(decoder)
         };
@@ -139,7 +139,7 @@ impl NvdecDecoder {
             decoded => decoded?,
         };
         let format = decoder.format().filter(|_| decoder.has_begun()).ok_or(NvdecError::NoPicture)?;
-        // With dozens of cameras, seconds have passed.
+        // With dozens of cameras, this may have taken seconds.
         stream.queue.catch_up();
         let color = ColorDescription {
             matrix: stream.config.color_matrix.unwrap_or(format.color.matrix),
@@ -151,7 +151,7 @@ impl NvdecDecoder {
             levels: None,
         };
         let (generation, started_with) = (first.generation, Some(first.presentation));
-        // This thread sleeps several times for a picture.
+        // This thread sleeps several times per picture.
         wake_together();
         Ok(Self {
             stream: Arc::clone(stream),
@@ -172,7 +172,7 @@ impl NvdecDecoder {
         })
     }
 
-    /// Gives the decoder the stream's next unit.
+    /// Passes the stream's next unit to the decoder.
     fn feed(&mut self, unit: AccessUnit) -> Result<(), DecoderEnd> {
         if let Some(first) = self.started_with.take() {
             if first == unit.presentation {
@@ -196,7 +196,7 @@ impl NvdecDecoder {
         }
     }
 
-    /// Gives the decoder the next unit, or has it give its last pictures if there is none.
+    /// Passes the next unit to the decoder, or requests its last pictures if there is none.
     fn feed_or_end(&mut self, unit: Result<AccessUnit, DecoderEnd>) -> Result<(), DecoderEnd> {
         self.fed += 1;
         match unit.and_then(|unit| self.feed(unit)) {
@@ -208,14 +208,14 @@ impl NvdecDecoder {
         }
     }
 
-    /// Returns the next frame of those that the decoder has, or its loss.
+    /// Returns the decoder's next available frame, or its loss.
     fn take_frame(&mut self, sequence: u64) -> Result<Option<Next>, DecoderEnd> {
         loop {
             let picture = self.decoder.next_picture();
             let Some(picture) = picture.map_err(|error| DecoderEnd::Failed(failed(&self.stream, &error)))? else {
                 return Ok(None);
             };
-            // The queue has counted it.
+            // The queue has already counted it.
             if matches!(picture, Picture::Shown { given_with, .. } if self.unwanted == Some(given_with)) {
                 continue;
             }
@@ -247,12 +247,12 @@ impl NvdecDecoder {
         }
     }
 
-    /// Begins to wait for a frame.
+    /// Starts to wait for a frame.
     fn begin_wait(&mut self) {
         (self.fed, self.deadline) = (0, Instant::now() + self.stream.frame_timeout());
     }
 
-    /// Returns how the decoder ends, if it does now: nothing comes after its last pictures, or it takes units and shows nothing.
+    /// Returns how the decoder ends, if it does now: its last pictures are out, or it takes units without showing any.
     fn take_end(&mut self) -> Result<(), DecoderEnd> {
         if let Some(end) = self.end.take() {
             return Err(end);
@@ -263,7 +263,7 @@ impl NvdecDecoder {
         Ok(())
     }
 
-    /// Makes a frame of a picture, whose unit has the time `given_with`; `None` if it is none of its own.
+    /// Makes a frame of a picture whose unit has the time `given_with`; `None` if it does not become a frame.
     fn frame(
         &mut self,
         surface: Surface,
@@ -299,7 +299,7 @@ impl NvdecDecoder {
     }
 }
 
-/// Returns the error of a stream that NVDEC does not decode on.
+/// Returns the error for a stream that NVDEC cannot continue to decode.
 pub fn failed(stream: &Stream, error: &NvdecError) -> SourceError {
     let failed = stream.undecodable(error);
     if is_gpu_lost(error) { SourceError::gpu_lost(failed.message) } else { failed }

@@ -1,4 +1,4 @@
-//! What a camera offers over RTSP, and how the stream that visiond would play comes: for `visiond probe --rtsp`.
+//! Lists a camera's RTSP streams, and samples the one that visiond would play: for `visiond probe --rtsp`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,36 +20,36 @@ use super::session::Session;
 use super::session_target::SessionTarget;
 use super::unit_queue::STEP;
 
-/// The report names so many streams at most, and the one that visiond plays.
+/// How many streams the report lists at most, in addition to the one that visiond plays.
 const MOST_STREAMS: usize = 16;
 
-/// What a camera offers.
+/// The streams that a camera offers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RtspOffer {
-    /// The URL without a user and what looks like a secret.
+    /// The URL without its user and without parts that look like secrets.
     pub url: String,
-    /// Whether that left out something behind the host.
+    /// Whether `url` leaves out something after the host.
     pub has_secret: bool,
-    /// The SHA-256 of the certificate that a camera with TLS showed.
+    /// SHA-256 of the certificate of a camera with TLS.
     pub certificate: Option<String>,
     /// The streams, in the camera's order: up to 16, and the one that visiond plays.
     pub streams: Vec<OfferedStream>,
-    /// What came of the stream that visiond plays.
+    /// The reception of the stream that visiond plays.
     pub watched: Watched,
-    /// Why the video ended before the time was over.
+    /// Why the video ended early.
     pub ended: Option<String>,
 }
 
 /// One stream of a camera, by its session description.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferedStream {
-    /// `video`, `audio`, `application` or what the camera says.
+    /// `video`, `audio`, `application` or the camera's own word.
     pub media: String,
     /// Name of the encoding, such as `h264` or `pcma`.
     pub encoding: String,
-    /// Width and height in pixels, if the description tells.
+    /// Width and height in pixels, if the description has them.
     pub size: Option<[u32; 2]>,
-    /// Frames per second, if the description tells: above 0, 1000 at most.
+    /// Frames per second, if the description has them: above 0, 1000 at most.
     pub announced_fps: Option<f32>,
     /// Whether visiond can read it.
     pub is_readable: bool,
@@ -57,29 +57,29 @@ pub struct OfferedStream {
     pub is_played: bool,
 }
 
-/// What came of a stream.
+/// The reception of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Watched {
-    /// Whole pictures that came.
+    /// Complete pictures received.
     pub pictures: u32,
-    /// How many of them decoding can begin with.
+    /// How many of them decoding can start with.
     pub key_frames: u32,
-    /// Pictures that were damaged or lost on their way.
+    /// Pictures that were damaged or lost in transit.
     pub damaged: u64,
-    /// Pictures whose time is that of a sender report.
+    /// Pictures that are timed by a sender report.
     pub timed_by_reports: u32,
     /// Bytes of the pictures.
     pub bytes: u64,
-    /// Seconds from the first to the last picture, by the camera's clock; by their arrival where that clock leaps.
+    /// Seconds from the first to the last picture, by the camera's clock; by their arrival if that clock jumps.
     pub seconds: f64,
-    /// Seconds from one key frame to the next; `None` if fewer than two came.
+    /// Seconds from one key frame to the next; `None` if fewer than two arrived.
     pub key_frame_interval_s: Option<f64>,
 }
 
 impl RtspOffer {
     /// Connects to the camera, and plays the stream for a while.
     ///
-    /// The error is that of the source: no connection, a wrong password, no stream that can be read, no video.
+    /// The error is the source's: no connection, a wrong password, no readable stream, no video.
     pub fn ask(config: &RtspConfig, watch: Duration, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
         let target = SessionTarget::new(config)?;
         let mut session = Session::new(target.clone(), clock);
@@ -135,21 +135,21 @@ impl OfferedStream {
     }
 }
 
-/// How many seconds of video a camera may send at once, such as what it has kept of the last minute. With more, its clock leaps.
+/// How many seconds of video a camera may send at once, such as a buffered last minute. With more, its clock has jumped.
 const MOST_AHEAD_S: f64 = 30.0;
 
-/// What is known of a stream while it plays. Times are in units of RTP.
+/// The statistics of a stream while it plays. Times are in RTP time units.
 #[derive(Debug, Default)]
 struct Watch {
     watched: Watched,
-    /// The first and the last picture that is shown.
+    /// The first and the last picture in display order.
     shown: Option<(i64, i64)>,
-    /// The first and the last key frame that is shown.
+    /// The first and the last key frame in display order.
     keys: Option<(i64, i64)>,
-    /// When the first and the last of them came, and of the key frames.
+    /// When the first and the last of them arrived, and of the key frames.
     shown_arrived: Option<(Instant, Instant)>,
     keys_arrived: Option<(Instant, Instant)>,
-    /// Why pictures cannot be read, if that is known.
+    /// Why the stream cannot be read, if that is known.
     reason: Option<&'static str>,
 }
 
@@ -174,7 +174,7 @@ impl Watch {
         watched.pictures += 1;
         watched.bytes += unit.data.len() as u64;
         let at = unit.presentation;
-        // Pictures may come in another order than they are shown.
+        // Pictures may arrive in a different order than they are shown.
         let (first, last) = self.shown.unwrap_or((at, at));
         self.shown = Some((first.min(at), last.max(at)));
         self.shown_arrived = Some((self.shown_arrived.map_or(now, |(first, _)| first), now));
@@ -209,12 +209,12 @@ impl Watch {
 }
 
 impl Watched {
-    /// Returns the frames per second; `None` if fewer than two pictures came.
+    /// Returns the frames per second; `None` if fewer than two pictures arrived.
     pub fn fps(&self) -> Option<f64> {
         (self.pictures > 1 && self.seconds > 0.0).then(|| f64::from(self.pictures - 1) / self.seconds)
     }
 
-    /// Returns bits per second; `None` likewise.
+    /// Returns bits per second; `None` if fewer than two pictures arrived.
     pub fn bits_per_s(&self) -> Option<f64> {
         self.fps().map(|fps| 8.0 * self.bytes as f64 / f64::from(self.pictures) * fps)
     }

@@ -1,8 +1,8 @@
-//! Which pictures of a stream may be shown as soon as they are decoded.
+//! Decides which pictures of a stream may be shown as soon as they are decoded.
 //!
-//! H.265 says in every stream how far pictures are reordered. H.264 need not (annex E.2.1, `bitstream_restriction_flag`), and many
-//! cameras do not, although they reorder nothing. A decoder that goes by the standard then waits until its memory is full. As
-//! ffmpeg does, pictures of such a stream are shown at once until one is predicted from a later one (a B slice).
+//! Every H.265 stream states how far pictures are reordered. H.264 need not (annex E.2.1, `bitstream_restriction_flag`), and many
+//! cameras do not, although they reorder nothing. A decoder that follows the standard then waits until its memory is full. Like
+//! ffmpeg, visiond shows pictures of such a stream at once until one is predicted from a later one (a B slice).
 
 use h264_reader::nal::sps::{PicOrderCntType, SeqParameterSet};
 use h264_reader::rbsp::{BitReader, decode_nal};
@@ -15,7 +15,7 @@ use super::access_unit::{AccessUnit, Codec, nals};
 pub struct PictureOrder(Showing);
 
 impl PictureOrder {
-    /// Decides for the stream that begins with `first`. Key frames alone are shown at once.
+    /// Decides for the stream that begins with `first`. Streams of key frames only are shown at once.
     pub fn of(first: &AccessUnit, key_frames_only: bool) -> Self {
         let is_unknown = || first.codec == Codec::H264 && nals(&first.data).any(is_without_order);
         Self(if key_frames_only || is_unknown() { Showing::AtOnce } else { Showing::InOrder })
@@ -30,7 +30,7 @@ impl PictureOrder {
     }
 }
 
-/// Whether a NAL unit is a sequence parameter set that leaves open how far pictures are reordered.
+/// Whether a NAL unit is a sequence parameter set that does not state how far pictures are reordered.
 fn is_without_order(nal: &[u8]) -> bool {
     if nal.first().is_none_or(|header| header & 0x1F != 7) {
         return false;
@@ -38,7 +38,7 @@ fn is_without_order(nal: &[u8]) -> bool {
     let Ok(payload) = decode_nal(nal) else { return false };
     let Ok(set) = SeqParameterSet::from_bits(BitReader::new(&payload[..])) else { return false };
     let is_told = set.vui_parameters.is_some_and(|usability| usability.bitstream_restrictions.is_some());
-    // Order counts of type 2 are those of decoding.
+    // Order counts of type 2 equal the decoding order.
     !is_told && !matches!(set.pic_order_cnt, PicOrderCntType::TypeTwo)
 }
 

@@ -1,4 +1,4 @@
-//! From a stream's packets to its access units, with their times.
+//! Turns a stream's packets into access units with their times.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -16,30 +16,30 @@ use super::failure::Failure;
 use super::frame_times::CameraClock;
 use super::jpeg_payload::JpegAssembler;
 
-/// What comes while a stream plays.
+/// An event while a stream plays.
 pub(super) enum Received {
     Unit {
         unit: AccessUnit,
-        /// Whether a sender report gives its time, at least that of its last packet.
+        /// Whether a sender report determines its time, at least that of its last packet.
         is_timed_by_report: bool,
     },
-    /// So many units were damaged on their way, or, for this reason, could not be read.
+    /// This many units were damaged in transit, or could not be read for this reason.
     Damaged { units: u64, reason: Option<&'static str> },
-    /// So many units were lost whole.
+    /// This many units were lost completely.
     Vanished { units: u64 },
 }
 
 /// The stream to play.
 #[derive(Debug, Clone)]
 pub(super) struct ChosenStream {
-    /// Its place among the streams that the camera offers.
+    /// Its index among the camera's streams.
     pub index: usize,
     pub codec: Codec,
-    /// Units of RTP's timestamps per second.
+    /// RTP time units per second.
     pub rate_hz: u32,
     /// Parameter sets of the session's description, in Annex B.
     pub sets: Vec<u8>,
-    /// Width and height of JPEG pictures, if the description has them.
+    /// Width and height of JPEG images, if the description has them.
     pub size: Option<(u16, u16)>,
 }
 
@@ -74,16 +74,16 @@ impl ChosenStream {
     }
 }
 
-/// Assembles a stream's packets and gives its units away.
+/// Assembles a stream's packets and delivers its units.
 pub(super) struct Reception {
     assembler: StreamAssembler,
     camera_clock: CameraClock,
     cadence: Cadence,
-    /// How many units came since they were last counted.
+    /// How many units arrived since they were last counted.
     units: u32,
-    /// When the last damaged one came, if none was whole since.
+    /// When the last damaged one arrived, if none was complete since.
     pub damaged: Option<Instant>,
-    /// When the last units came, and how long one takes to come on average.
+    /// When the last units arrived, and the average time that one takes.
     pub last_units: Option<Instant>,
     pub interval: Duration,
 }
@@ -101,12 +101,12 @@ impl Reception {
         }
     }
 
-    /// Returns why pictures cannot be read, if that is known.
+    /// Returns why the stream cannot be read, if that is known.
     pub fn reason(&self) -> Option<&'static str> {
         self.assembler.reason()
     }
 
-    /// Takes what came at `arrival`.
+    /// Takes the data that arrived at `arrival`.
     pub fn take(&mut self, media: &Media<'_>, arrival: Timestamp, receive: &mut dyn FnMut(Received)) {
         let packet = match media {
             Media::Packet(packet) => packet,
@@ -119,7 +119,7 @@ impl Reception {
             receive(Received::Unit { unit, is_timed_by_report });
         });
         let damaged = self.assembler.take_damaged();
-        // Each of the damaged ones lacks a packet.
+        // Each damaged unit lacks a packet.
         match self.cadence.next(packet.timestamp, u64::from(packet.lost), damaged) {
             0 => {}
             units => receive(Received::Vanished { units }),
@@ -133,7 +133,7 @@ impl Reception {
         }
     }
 
-    /// Returns whether units came since the last call.
+    /// Returns whether units arrived since the last call.
     pub fn count_units(&mut self, now: Instant) -> bool {
         let units = mem::take(&mut self.units);
         if units == 0 {

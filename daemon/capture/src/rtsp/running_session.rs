@@ -1,4 +1,4 @@
-//! A session that works on the thread that waits for its units, or on one of its own, and puts them into a queue.
+//! A session that runs on the thread that waits for its units, or on its own thread, and puts them into a queue.
 
 use std::mem;
 use std::os::fd::BorrowedFd;
@@ -23,15 +23,15 @@ use super::session::Session;
 use super::session_target::SessionTarget;
 use super::unit_queue::{Description, First, STEP, Taken, UnitQueue};
 
-/// How long a session that is set up waits for a decoder: less than any camera keeps one that does not play.
+/// How long a session waits for a decoder after its set-up: shorter than any camera's timeout before PLAY.
 const DECODER_WAIT: Duration = Duration::from_secs(20);
 
-/// How long what has come may take to be read before a unit is taken. Packets may come without end.
+/// The longest time to read data before a unit is taken. Packets may arrive without pause.
 const LONGEST_READING: Duration = Duration::from_millis(20);
 
-/// A running session. It works while somebody waits for what it gives, on the thread that waits: so no other thread is woken for a
-/// picture, and what was read is still in the core's cache when it is decoded. For those who do not wait often, it can have a thread
-/// of its own. It ends when it is dropped, which takes half a second at most.
+/// A running session. It runs while a thread waits for its units, on that thread: so no other thread is woken for a frame, and
+/// the data is still in the core's cache when it is decoded. A caller that waits rarely can give it its own thread. Dropping
+/// it ends the session, which takes half a second at most.
 pub struct RunningSession {
     queue: Arc<UnitQueue>,
     /// `None` once it has a thread.
@@ -41,7 +41,7 @@ pub struct RunningSession {
 }
 
 impl RunningSession {
-    /// Makes a session that connects while it is waited for. It puts units into `queue`, and its end, which is always an error.
+    /// Creates a session that connects while it is waited for. It puts units into `queue`, and finally its end, always an error.
     pub fn start(
         target: SessionTarget,
         camera: &str,
@@ -64,13 +64,13 @@ impl RunningSession {
         let mut session = Self { queue, worker: Some(Mutex::new(worker)), thread: None };
         match transport {
             RtspTransport::Tcp => {}
-            // The kernel keeps some 200 KiB of datagrams, and drops what comes then.
+            // The kernel buffers about 200 KiB of datagrams and drops any further ones.
             RtspTransport::Udp => session.run_apart()?,
         }
         Ok(session)
     }
 
-    /// Gives the session a thread of its own, if it has none.
+    /// Gives the session its own thread, if it has none.
     pub fn run_apart(&mut self) -> Result<(), SourceError> {
         let Some(worker) = self.worker.take() else { return Ok(()) };
         let ends = Arc::new(AtomicBool::new(false));
@@ -84,7 +84,7 @@ impl RunningSession {
         Ok(())
     }
 
-    /// Calls `work`, which takes long: the session has a thread of its own meanwhile.
+    /// Calls `work`, which takes long; meanwhile the session has its own thread.
     pub fn work_beside<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(worker) = &self.worker else { return work() };
         let ends = AtomicBool::new(false);
@@ -109,24 +109,24 @@ impl RunningSession {
     pub fn take(&self, generation: u64, deadline: Instant, is_over: impl Fn() -> bool) -> Taken {
         let Some(worker) = &self.worker else { return self.queue.take(generation, Some(deadline), is_over, None) };
         if self.queue.is_behind() {
-            // So that the queue can drop what gets old.
+            // So that the queue can drop old units.
             worker.lock().read_all();
         }
         self.queue.take(generation, Some(deadline), is_over, Some(&|| worker.lock().give_something()))
     }
 
-    /// Returns the socket that can be read when there is something to do; `None` if more than this socket is to be waited for.
+    /// Returns the socket that is readable when there is work; `None` if that socket alone is not enough to wait for.
     pub fn socket(&mut self) -> Option<BorrowedFd<'_>> {
         self.worker.as_mut()?.get_mut().session.socket()
     }
 
-    /// Reads what has come, without waiting for anything, if the socket can be read or something else is due. Returns when it is due
-    /// again, even if the socket has nothing.
+    /// Reads the data that has arrived, without waiting, if the socket is readable or a task is due. Returns when the next task is
+    /// due, even if the socket stays silent.
     pub fn read(&self, is_readable: bool) -> Instant {
         self.worker.as_ref().map_or_else(|| Instant::now() + STEP, |worker| worker.lock().read(is_readable))
     }
 
-    /// Takes the next unit if there is one, as [`take`](Self::take) does; else it is [`Taken::TimedOut`].
+    /// Takes the next unit if there is one, like [`take`](Self::take); otherwise returns [`Taken::TimedOut`].
     pub fn take_ready(&self, generation: u64) -> Taken {
         self.queue.take(generation, Some(Instant::now()), || false, None)
     }
@@ -141,7 +141,7 @@ impl Drop for RunningSession {
     }
 }
 
-/// Has a session work, and puts what it gives into the queue.
+/// Runs a session, and puts its units into the queue.
 struct Worker {
     session: Session,
     camera: String,
@@ -149,19 +149,19 @@ struct Worker {
     key_frames_only: bool,
     /// When the stream was described to the queue.
     ready_since: Option<Instant>,
-    /// When it is to work again if nothing comes, for those who do not wait.
+    /// When to run again if nothing arrives, for callers that do not wait.
     due: Instant,
-    /// How often it has given something.
+    /// How many units it has delivered.
     given: u64,
     is_over: bool,
-    /// Whether dropping the worker tells the camera that the session is over, and waits for its answer.
+    /// Whether dropping the worker sends the end of the session to the camera and waits for the answer.
     owes_teardown: bool,
-    /// Whether it has warned that the camera does not answer what keeps the session.
+    /// Whether it has warned that the camera does not answer keep-alive requests.
     has_warned: bool,
 }
 
 impl Worker {
-    /// Has the session work once: until something has come, up to `until`.
+    /// Runs the session once: until something has arrived, or up to `until`.
     fn turn(&mut self, until: Instant) {
         if self.is_over {
             return;
@@ -176,7 +176,7 @@ impl Worker {
             }
             *given += 1;
         };
-        // The code that reads what a camera sends is ours; if it has a bug, one camera is lost, not the process.
+        // The code that reads a camera's data is ours; if it has a bug, one camera is lost, not the process.
         let worked = catch_panic(|| session.turn(until, receive)).unwrap_or_else(|place| Err(Failure::Panic(place)));
         if let Err(failure) = worked {
             self.end(&failure);
@@ -196,8 +196,7 @@ impl Worker {
         }
     }
 
-    /// Plays the stream once there is a decoder for it, or after [`DECODER_WAIT`]. The camera sends nothing before, so that nothing is
-    /// lost.
+    /// Plays the stream once it has a decoder, or after [`DECODER_WAIT`]. The camera sends nothing before that, so nothing is lost.
     fn wait_for_decoder(&mut self) {
         let Some(since) = self.ready_since else {
             if let Some(stream) = self.session.chosen() {
@@ -225,7 +224,7 @@ impl Worker {
             !matches!(failure, Failure::Absent(_) | Failure::Client(ClientError::Message(_)) | Failure::Panic(_));
     }
 
-    /// Has the session work until it has given something, for [`STEP`] at most.
+    /// Runs the session until it has delivered something, for [`STEP`] at most.
     fn give_something(&mut self) {
         let (until, before) = (Instant::now() + STEP, self.given);
         while self.given == before && !self.is_over && Instant::now() < until {
@@ -233,7 +232,7 @@ impl Worker {
         }
     }
 
-    /// Has the session read once if there is something, or something else is due; returns when that is the next time.
+    /// Lets the session read once if there is data or a task is due; returns when the next task is due.
     fn read(&mut self, is_readable: bool) -> Instant {
         let now = Instant::now();
         if is_readable || self.due <= now || self.session.has_more() {
@@ -244,7 +243,7 @@ impl Worker {
         self.due
     }
 
-    /// Has the session read what has come, for [`LONGEST_READING`] at most.
+    /// Lets the session read the data that has arrived, for [`LONGEST_READING`] at most.
     fn read_all(&mut self) {
         let now = Instant::now();
         while !self.is_over && self.session.has_news() && now.elapsed() < LONGEST_READING {
@@ -267,7 +266,7 @@ impl Drop for Worker {
     }
 }
 
-/// Returns the error of a session that has ended without one of its own.
+/// Returns the error of a session that ended without its own.
 pub fn session_ended() -> SourceError {
     SourceError::transient("the RTSP session has ended by a bug: see the error above it in the log")
 }

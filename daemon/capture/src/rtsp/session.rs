@@ -1,6 +1,6 @@
-//! One session with a camera: connects, logs in, plays, and gives access units.
+//! One session with a camera: connects, logs in, plays, and delivers access units.
 //!
-//! RTSP itself is the crate `visiond-rtsp`, which does no I/O. Here are the sockets' waits, the timeouts, and the end.
+//! The crate `visiond-rtsp` implements RTSP itself, without I/O. This module has the socket waits, the timeouts, and the end.
 
 use std::array;
 use std::io;
@@ -30,29 +30,28 @@ use super::reachability::{self, Absence, Reachability};
 use super::reception::{ChosenStream, Received, Reception};
 use super::session_target::SessionTarget;
 
-/// How long the camera may take to answer that the session is over.
+/// How long the camera may take to answer TEARDOWN.
 const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 
-/// How much is read until then. Packets that are under way come before the answer.
+/// How much to read until then. Packets in flight arrive before the answer.
 const MOST_TEARDOWN_BYTES: usize = 4 << 20;
 
-/// How long packets gather before they are read. Frames are late by that.
+/// How long to collect packets before reading them. Frames are late by that.
 const GATHERING: Duration = Duration::from_micros(500);
 
-/// How long a camera that plays may send nothing before visiond looks whether it can still be reached; three frame intervals, if they
-/// are longer.
+/// How long a playing camera may be silent before visiond checks whether it is still reachable; at least three frame intervals.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The most that is read at once, before other things are looked at.
+/// The most bytes to read at once, before other tasks.
 const MOST_READ: usize = 1 << 20;
 
-/// How often a name that is being resolved is looked at.
+/// How often to check a name that is being resolved.
 const LOOKUP_STEP: Duration = Duration::from_millis(5);
 
-/// How often in turn a server may name another URL.
+/// How many redirects in a row to follow.
 const MOST_REDIRECTS: u32 = 5;
 
-/// What a datagram counts for at least.
+/// The minimum size that a datagram counts with.
 const LEAST_DATAGRAM_BYTES: usize = 64;
 
 /// The largest datagram.
@@ -63,22 +62,22 @@ pub(super) struct Session {
     pub(super) target: SessionTarget,
     clock: Arc<dyn Clock>,
     stage: Stage,
-    /// Until when the camera must answer, or send a picture; `None` while nothing is asked of it.
+    /// The deadline for the camera's answer or next picture; `None` while none is expected.
     deadline: Option<Instant>,
-    /// Where the session is played, which differs from the target's URL after a redirect.
+    /// The URL of the session, which differs from the target's after a redirect.
     url: Url,
     redirects: u32,
-    /// The login as a connection has learnt to send it that was closed then.
+    /// The login in the form that a closed connection learned.
     challenged: Option<Authenticator>,
-    /// Whether a connection was closed in place of an answer to the login.
+    /// Whether a connection was closed instead of answering the login.
     was_closed_at_login: bool,
     /// The address of the server before any redirect.
     camera: Option<IpAddr>,
     reachability: Option<Reachability>,
     next_try: Instant,
-    /// Whether a try has found the camera absent while the session begins.
+    /// Whether a connection attempt has found the camera absent while the session starts.
     was_absent: bool,
-    /// Whether the camera accepts a connection beside the session's. One that does not would look absent at each pause.
+    /// Whether the camera accepts a second connection. One that does not would look absent at each pause.
     accepts_others: bool,
     chosen: Option<ChosenStream>,
     reception: Option<Reception>,
@@ -93,7 +92,7 @@ enum Stage {
         others: Vec<SocketAddr>,
     },
     Talking(Box<Talk>),
-    /// It has failed.
+    /// The connection failed.
     Over,
 }
 
@@ -103,11 +102,11 @@ struct Talk {
     tls: Option<Arc<CameraTls>>,
     ports: Option<DatagramPorts>,
     client: Client,
-    /// Whether the login is meant for this server.
+    /// Whether this server may have the login.
     may_have_login: bool,
-    /// Whether it was looked at whether the login goes over the network in clear.
+    /// Whether an unencrypted login was checked for.
     has_warned: bool,
-    /// When bytes came last.
+    /// When the last bytes arrived.
     last_bytes: Instant,
 }
 
@@ -155,12 +154,12 @@ impl Session {
         }
     }
 
-    /// Whether the stream is set up, and [`play`](Self::play) begins it.
+    /// Whether the stream is set up, and [`play`](Self::play) starts it.
     pub(super) fn is_ready(&self) -> bool {
         matches!(&self.stage, Stage::Talking(talk) if *talk.client.phase() == Phase::Ready)
     }
 
-    /// Begins the stream.
+    /// Starts the stream.
     pub(super) fn play(&mut self) {
         let now = Instant::now();
         if let Stage::Talking(talk) = &mut self.stage {
@@ -181,7 +180,7 @@ impl Session {
         }
     }
 
-    /// Returns what the camera did that it should not, in words.
+    /// Returns the camera's protocol violations, in words.
     pub(super) fn oddities(&self) -> Option<String> {
         let Stage::Talking(talk) = &self.stage else { return None };
         let counts = talk.client.counts();
@@ -204,12 +203,12 @@ impl Session {
         self.has_more() || poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether the connection has something that its socket does not show.
+    /// Whether the connection holds data that its socket does not show.
     pub(super) fn has_more(&self) -> bool {
         matches!(&self.stage, Stage::Talking(talk) if talk.connection.has_more())
     }
 
-    /// Returns the socket that can be read when there is something to do, while the stream plays over it and all is sent.
+    /// Returns the socket that is readable when there is work, while the stream plays over it and all output is sent.
     pub(super) fn socket(&mut self) -> Option<BorrowedFd<'_>> {
         let Stage::Talking(talk) = &mut self.stage else { return None };
         let has_sent = talk.client.output().is_empty() && !talk.connection.wants_write();
@@ -217,13 +216,13 @@ impl Session {
         (*talk.client.phase() == Phase::Playing && has_sent && is_alone).then(|| talk.connection.as_fd())
     }
 
-    /// Returns when there is something to do although nothing comes.
+    /// Returns when there is work even if nothing arrives.
     pub(super) fn due(&self) -> Option<Instant> {
         let Stage::Talking(talk) = &self.stage else { return None };
         talk.client.due()
     }
 
-    /// Works once: goes on with what is there, or waits for something, up to `until`.
+    /// Runs once: handles what is there, or waits for something, up to `until`.
     pub(super) fn turn(&mut self, until: Instant, mut receive: impl FnMut(Received)) -> Result<(), Failure> {
         self.look_for_camera(Instant::now())?;
         let until = self.deadline.map_or(until, |deadline| deadline.min(until));
@@ -242,7 +241,7 @@ impl Session {
             reachability.session_ended(Instant::now());
         }
         if is_ended || matches!(worked, Err(Failure::Connect(_) | Failure::Tls(_))) {
-            // No connection is left for a TEARDOWN.
+            // There is no connection left for a TEARDOWN.
             self.stage = Stage::Over;
         }
         worked?;
@@ -252,7 +251,7 @@ impl Session {
         }
     }
 
-    /// Returns the failure of a session in which nothing came for too long.
+    /// Returns the failure of a session that timed out.
     pub(super) fn silence(&self) -> Failure {
         let Stage::Talking(talk) = &self.stage else { return Failure::NoAnswer };
         if talk.connection.is_handshaking() {
@@ -262,7 +261,7 @@ impl Session {
             return Failure::NoAnswer;
         }
         let counts = talk.client.counts().rtp;
-        // A camera that fell silent after some damage is silent.
+        // A camera that fell silent after some damage counts as silent.
         let is_recent = |last: Instant| last.elapsed() < self.target.timeout / 2;
         let reception = self.reception.as_ref();
         if reception.and_then(|reception| reception.damaged).is_some_and(is_recent) {
@@ -279,8 +278,8 @@ impl Session {
         Failure::NoVideo(what.map(str::to_owned))
     }
 
-    /// Tries now and then whether the camera can be reached: while the session begins, because a connection that was begun before may
-    /// wait for long; once while video comes; and while none comes.
+    /// Checks now and then whether the camera is reachable: repeatedly while the session starts, because an earlier connection may
+    /// hang; once while video arrives; and repeatedly while none arrives.
     fn look_for_camera(&mut self, now: Instant) -> Result<(), Failure> {
         let (is_playing, is_quiet) = match &self.stage {
             Stage::Talking(talk) => {
@@ -301,7 +300,7 @@ impl Session {
                 return Ok(());
             }
             reachability.begin();
-            // From one begin to the next, because a try of an address that is gone takes as long as that.
+            // Measured from start to start, because connecting to an absent address takes as long as that.
             self.next_try = now + reachability::INTERVAL;
         }
         let Some(absence) = reachability.outcome(now) else { return Ok(()) };
@@ -318,7 +317,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the failure of a connection that ended, as that of a server that has sent nothing of RTSP, if it is.
+    /// Returns the failure of a connection that ended; if the server has sent no RTSP, the failure says so.
     fn unanswered(&self, failure: Failure) -> Failure {
         let is_closed = match &failure {
             Failure::Broken(error) => error.kind() == io::ErrorKind::ConnectionReset,
@@ -332,7 +331,7 @@ impl Session {
         }
     }
 
-    /// Connects again, once, to a camera that has closed the connection after its 401; `None` if it has not.
+    /// Reconnects once to a camera that closed the connection after its 401; `None` if it did not.
     fn log_in_again(&mut self) -> Option<Result<(), Failure>> {
         let Stage::Talking(talk) = &mut self.stage else { return None };
         if self.was_closed_at_login && *talk.client.phase() == Phase::Describing {
@@ -346,7 +345,7 @@ impl Session {
         Some(Ok(()))
     }
 
-    /// Connects again, to a camera that is back.
+    /// Reconnects to a camera that is back.
     fn begin_again(&mut self) {
         log::debug!("{} can be reached again: connecting again", self.target.shown);
         self.connect_to(self.url.clone());
@@ -371,7 +370,7 @@ impl Session {
         self.begin_connection(addresses)
     }
 
-    /// Begins a connection with the first address that takes one.
+    /// Starts a connection to the first address that accepts one.
     fn begin_connection(&mut self, mut addresses: Vec<SocketAddr>) -> Result<(), Failure> {
         let mut failure = io::Error::other("its name has no address");
         while !addresses.is_empty() {
@@ -432,8 +431,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the server at this address may have the login. It is for the host that it was given for, which a redirect may name by
-    /// its address; and what was meant for TLS goes nowhere without.
+    /// Whether the server at this address may have the login. The login belongs to one host, which a redirect may name by its
+    /// address; and a login meant for TLS is never sent without it.
     fn may_have_login(&self, address: Option<IpAddr>) -> bool {
         let (host, meant) = (self.url.host_str(), self.target.url.host_str());
         let is_same = host.zip(meant).is_some_and(|(host, meant)| host.eq_ignore_ascii_case(meant));
@@ -454,7 +453,7 @@ impl Session {
         let began = Instant::now();
         let ready = talk.wait(probe, until);
         let now = Instant::now();
-        // Those that come while packets gather belong to the first.
+        // Packets that arrive during the collection belong to the first one.
         let arrival = clock::now(self.clock.as_ref());
         if ready.has_any() && is_playing && until > began && now - began > GATHERING / 8 {
             thread::sleep(GATHERING);
@@ -474,7 +473,7 @@ impl Session {
         {
             self.deadline = Some(now + self.target.timeout);
         }
-        // What came before the end has been given.
+        // The data that came before the end was delivered.
         let is_elsewhere = !talk.may_have_login;
         let worked = ended.map_err(Failure::Client).and(read).and(ticked.map_err(Failure::Client));
         worked.map_err(|failure| match failure {
@@ -493,7 +492,7 @@ impl Session {
         self.go_on()
     }
 
-    /// Goes on after an answer.
+    /// Continues after an answer.
     fn go_on(&mut self) -> Result<(), Failure> {
         let Stage::Talking(talk) = &mut self.stage else { return Ok(()) };
         match talk.client.phase() {
@@ -514,14 +513,14 @@ impl Session {
                 self.connect_to(url);
                 return Ok(());
             }
-            // The decoder is waited for, not the camera.
+            // The session waits for the decoder, not for the camera.
             Phase::Ready => self.deadline = None,
             _ => {}
         }
         talk.send()
     }
 
-    /// Tells the camera that the session is over, and waits for its answer for a while.
+    /// Sends TEARDOWN, and waits a while for the camera's answer.
     pub(super) fn tear_down(&mut self) {
         let Stage::Talking(mut talk) = mem::replace(&mut self.stage, Stage::Over) else { return };
         talk.client.tear_down();
@@ -540,7 +539,7 @@ impl Session {
     }
 }
 
-/// What can be read.
+/// The sockets that are readable.
 #[derive(Debug, Clone, Copy)]
 struct ReadySockets {
     connection: bool,
@@ -559,10 +558,10 @@ impl Talk {
         Ok(self.connection.send(self.client.output())?)
     }
 
-    /// Waits until something can be read, or sent if something is to be, up to `until`; or until `probe` is connected.
+    /// Waits until a socket is readable, or writable if there is output, up to `until`; or until `probe` is connected.
     fn wait(&mut self, probe: Option<&TcpStream>, until: Instant) -> ReadySockets {
         let wants_write = !self.client.output().is_empty() || self.connection.wants_write();
-        // Reading a socket tells as much as asking whether it can be read.
+        // Reading a socket shows as much as polling it.
         if until <= Instant::now() && self.ports.is_none() && probe.is_none() && !wants_write {
             return ReadySockets { connection: true, rtp: false, rtcp: false };
         }
@@ -570,7 +569,7 @@ impl Talk {
         let ports = self.ports.iter().flat_map(|ports| [&ports.rtp, &ports.rtcp]);
         let ports = ports.map(|socket| PollFd::new(socket, PollFlags::IN));
         let all = iter::once(PollFd::new(&self.connection, interest)).chain(ports).chain(probe.map(writable));
-        // On the stack, because every wake passes here.
+        // On the stack, because every wake-up passes here.
         let mut sockets: [_; MOST_SOCKETS] = array::from_fn(|_| PollFd::new(&self.connection, PollFlags::empty()));
         let used = sockets.iter_mut().zip(all).map(|(place, socket)| *place = socket).count();
         let has_more = self.connection.has_more();
@@ -584,7 +583,7 @@ impl Talk {
         }
     }
 
-    /// Reads what has come, and returns how many bytes.
+    /// Reads the data that has arrived, and returns how many bytes.
     fn read(
         &mut self,
         ready: ReadySockets,
@@ -595,13 +594,13 @@ impl Talk {
         let mut read = 0;
         if let Some(ports) = self.ports.as_ref().filter(|_| ready.rtp || ready.rtcp) {
             buffer.resize(DATAGRAM_BYTES, 0);
-            // Reports first: they time the pictures.
+            // Reports first: they set the times of the pictures.
             for (is_ready, socket) in [(ready.rtcp, &ports.rtcp), (ready.rtp, &ports.rtp)] {
                 while is_ready
                     && read < MOST_READ
                     && let Some(datagram) = ports.receive(socket, buffer)
                 {
-                    // Empty ones, too, come to an end.
+                    // Empty datagrams count as well, so that the loop ends.
                     read += datagram.len().max(LEAST_DATAGRAM_BYTES);
                     self.client.datagram(datagram, now, &mut *give);
                 }
@@ -626,7 +625,7 @@ impl Talk {
         Ok(read)
     }
 
-    /// Opens ports, if datagrams are asked for.
+    /// Opens ports, if the transport is UDP.
     fn open_ports(&mut self, transport: RtspTransport) -> Result<Transport, Failure> {
         match transport {
             RtspTransport::Tcp => Ok(Transport::Tcp),
@@ -641,7 +640,7 @@ impl Talk {
     }
 }
 
-/// The most sockets of one wait: the connection, RTP, RTCP, and the one that tries whether the camera is there.
+/// The most sockets in one wait: the connection, RTP, RTCP, and the reachability check.
 const MOST_SOCKETS: usize = 4;
 
 fn writable(stream: &TcpStream) -> PollFd<'_> {

@@ -1,4 +1,4 @@
-//! What a session with an RTSP camera needs to know of it.
+//! The parameters of a session with an RTSP camera.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use visiond_system::credentials::Login;
 
 use super::super::camera_tls::TlsKeys;
 
-/// What a session needs.
+/// The parameters of a session.
 #[derive(Clone)]
 pub struct SessionTarget {
-    /// Without a user.
+    /// The URL without a user.
     pub url: Url,
     /// The URL as errors and the log show it.
     pub shown: String,
     pub login: Option<Login>,
     pub tls: TlsKeys,
-    /// Whether the login may not be sent as it is.
+    /// Whether basic authentication is forbidden.
     pub require_digest: bool,
     pub transport: RtspTransport,
     pub key_frames_only: bool,

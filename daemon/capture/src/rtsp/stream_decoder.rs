@@ -1,4 +1,4 @@
-//! What the decoders of streams have in common.
+//! The common parts of the stream decoders.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use super::failure;
 use super::running_session::RunningSession;
 use super::unit_queue::{Taken, UnitQueue};
 
-/// How long the next key frame may take where frames wait for one.
+/// How long the next key frame may take if frames wait for one.
 pub const KEY_FRAME_WAIT: Duration = Duration::from_secs(60);
 
-/// A camera's stream, as its decoders see it.
+/// A camera's stream, from the decoder's side.
 pub struct Stream {
     pub config: RtspConfig,
     pub buffers: Buffers,
@@ -36,8 +36,8 @@ impl Stream {
         self.config.timeout.max(waits)
     }
 
-    /// Takes the next unit for a decoder with the parameters of `generation`, on the camera's thread, until the frame that is waited
-    /// for is due. The camera may send units that no decoder can use, if it never sends another key frame.
+    /// Takes the next unit for a decoder with the parameters of `generation`, on the camera's thread, until the awaited frame is
+    /// due. The camera may send units that no decoder can use, if it never sends another key frame.
     pub fn take_unit(
         &self,
         session: &RunningSession,
@@ -58,7 +58,7 @@ impl Stream {
         }
     }
 
-    /// Returns the error of a stream of which no frame comes.
+    /// Returns the error for a stream that yields no frame.
     pub fn no_frame(&self) -> SourceError {
         let seconds = self.frame_timeout().as_secs_f64();
         if self.queue.awaits_entry() {
@@ -74,12 +74,12 @@ impl Stream {
         SourceError::transient(format!("no frame from {} for {seconds} s", self.origin))
     }
 
-    /// Returns the error of a stream of which every picture is damaged.
+    /// Returns the error for a stream whose frames are all damaged.
     pub fn damaged(&self) -> SourceError {
         SourceError::transient(failure::damaged(&self.origin, self.frame_timeout(), self.config.transport, None))
     }
 
-    /// Returns the error of a stream that cannot be decoded.
+    /// Returns the error for a stream that cannot be decoded.
     pub fn undecodable(&self, reason: impl std::fmt::Display) -> SourceError {
         SourceError::transient(format!("cannot decode the video of {}: {reason}", self.origin))
     }
@@ -87,21 +87,21 @@ impl Stream {
 
 /// Makes frames of a stream's access units.
 pub trait StreamDecoder: Send {
-    /// Waits for the next frame of `session`, which gets the number `sequence`, or for the loss of one.
+    /// Waits for the next frame of `session`, which gets the number `sequence`, or for a loss.
     fn next(&mut self, session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd>;
 
-    /// Whether [`work`](Self::work) does what [`next`](Self::next) does.
+    /// Whether [`work`](Self::work) can replace [`next`](Self::next).
     fn shares_thread(&self) -> bool {
         false
     }
 
-    /// As [`next`](Self::next), without waiting. `is_readable` says whether the session has something to read. How the decoder ends
-    /// is for [`next`](Self::next).
+    /// The same as [`next`](Self::next), without waiting. `is_readable` says whether the session has data to read. Only
+    /// [`next`](Self::next) handles the decoder's end.
     fn work(&mut self, _session: &RunningSession, _sequence: u64, _is_readable: bool) -> Result<Worked, SourceError> {
         Ok(Worked::NeedsThread)
     }
 
-    /// Returns what decodes, as the configuration calls it.
+    /// Returns the decoder as the configuration names it.
     fn name(&self) -> &'static str;
 
     /// Returns codec, size and formats, for the log.
@@ -114,7 +114,7 @@ pub trait StreamDecoder: Send {
 /// How a decoder ended.
 #[derive(Debug)]
 pub enum DecoderEnd {
-    /// The stream goes on with other parameters.
+    /// The stream continues with different parameters.
     OtherParameters,
     SessionEnded,
     Stopped,

@@ -1,10 +1,11 @@
-//! The access units between a session and a decoder: few, and never old. Before them comes the stream's description, and the
-//! session asks for units once there is a decoder for it.
+//! The queue of access units between a session and a decoder: short, and never old. It first holds the stream's description, and
+//! the session requests units once there is a decoder.
 //!
 //! When the decoder does not keep up, the queue drops everything up to its newest key frame. If it has none, it drops everything
-//! and waits for the next one, because a decoder can begin only there.
+//! and waits for the next one, because a decoder can start only there.
 //!
-//! After a loss on the way, it drops what refers to lost pictures, up to the next clean entry point (`continuity`), or marks it.
+//! After a loss in transit, it drops units that refer to lost pictures, up to the next clean entry point (`continuity`), or marks
+//! them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,19 +21,19 @@ use super::super::source::SourceError;
 use super::access_unit::{Access, AccessUnit, Codec, Fate};
 use super::continuity::{Continuity, Verdict};
 
-/// How old a waiting unit may get: frames are late by no more than that.
+/// How old a waiting unit may get: frames are late by at most that.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// How old a unit may be where a decoder begins, if a younger key frame is there.
+/// How old a unit may be at a decoder's start, if there is a younger key frame.
 const MAX_AGE_AT_START: Duration = Duration::from_millis(500);
 
-/// The most bytes that wait.
+/// The most bytes in the queue.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Interval at which a wait looks whether it is to end.
+/// How often a wait checks whether to end.
 pub const STEP: Duration = Duration::from_millis(50);
 
-/// What a session writes to and a decoder reads from.
+/// The queue that a session writes to and a decoder reads from.
 pub struct UnitQueue {
     state: Mutex<State>,
     changed: Condvar,
@@ -40,11 +41,11 @@ pub struct UnitQueue {
     damaged: DamagedFrames,
 }
 
-/// What a camera says about its stream before the stream plays.
+/// The stream's description by the camera, before it plays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     pub codec: Codec,
-    /// The parameter sets in Annex B; empty if they come with the pictures alone.
+    /// The parameter sets in Annex B; empty if they arrive only with the pictures.
     pub sets: Vec<u8>,
 }
 
@@ -54,24 +55,24 @@ struct State {
     accepts_units: bool,
     units: VecDeque<(u64, AccessUnit)>,
     bytes: usize,
-    /// What the decoder has that gets all units.
+    /// The references available to a decoder that gets all units.
     continuity: Continuity,
-    /// Why it lacks pictures, or did before the last entry point. `None` at the start of the stream, where that is no loss.
+    /// Why pictures are missing, or were before the last entry point. `None` at the start of the stream, where that is not a loss.
     cause: Option<LossCause>,
-    /// Whether a whole picture has come: units before the first are no loss.
+    /// Whether a complete picture has arrived: units before the first are not a loss.
     has_begun: bool,
-    /// How often a decoder had to begin at a recovery point. Each is another generation.
+    /// How often a decoder had to start at a recovery point. Each start is a new generation.
     restarts: u64,
     overload: u64,
     corrupt: u64,
     end: Option<SourceError>,
 }
 
-/// What a decoder gets.
+/// The result of taking a unit.
 #[derive(Debug)]
 pub enum Taken {
     Unit(AccessUnit),
-    /// The next unit is for a decoder with other parameters.
+    /// The next unit needs a decoder with different parameters.
     OtherParameters,
     /// The session has ended, and no unit is left.
     Ended,
@@ -81,7 +82,7 @@ pub enum Taken {
     TimedOut,
 }
 
-/// What waits at the front of the queue.
+/// The state at the front of the queue.
 #[derive(Debug)]
 pub enum First {
     /// Before any unit. The session waits for [`UnitQueue::accept_units`].
@@ -98,13 +99,13 @@ impl UnitQueue {
         Self { state, changed, clock, damaged }
     }
 
-    /// Tells what the units will be. They are to come once [`accepts_units`](Self::accepts_units) says so.
+    /// Sets the stream's description. Units may follow once [`accepts_units`](Self::accepts_units) returns true.
     pub fn describe(&self, description: Description) {
         self.state.lock().description = Some(description);
         self.changed.notify_all();
     }
 
-    /// Lets units come: there is a decoder for them, or none is made before the first.
+    /// Allows units: there is a decoder, or none is created before the first unit.
     pub fn accept_units(&self) {
         self.state.lock().accepts_units = true;
     }
@@ -114,7 +115,7 @@ impl UnitQueue {
         self.state.lock().accepts_units
     }
 
-    /// Adds a unit, or drops it if no decoder could use it.
+    /// Adds a unit, or drops it if a decoder could not use it.
     pub fn push(&self, mut unit: AccessUnit) {
         let now_ns = self.clock.monotonic_ns();
         let mut state = self.state.lock();
@@ -131,7 +132,7 @@ impl UnitQueue {
         }
         state.restarts += u64::from(begins);
         unit.generation += state.restarts;
-        // An overload has ended the decoding of what refers to lost pictures.
+        // An overload has ended the decoding of units that refer to lost pictures.
         let is_marked = self.damaged == DamagedFrames::Mark && state.cause == Some(LossCause::Corrupt);
         unit.fate = match verdict {
             Verdict::Whole => Fate::Published,
@@ -153,13 +154,13 @@ impl UnitQueue {
         self.changed.notify_all();
     }
 
-    /// Whether a decoder has units to take, and others may come.
+    /// Whether a decoder has units to take, and more may arrive.
     pub fn is_behind(&self) -> bool {
         let state = self.state.lock();
         state.end.is_none() && !state.units.is_empty()
     }
 
-    /// Waits for something new, up to [`STEP`]: while `session` works on this thread, if it does.
+    /// Waits for a change, up to [`STEP`]: if `session` runs on this thread, by running it.
     fn wait(&self, state: &mut MutexGuard<'_, State>, session: Option<&dyn Fn()>) {
         match session {
             Some(work) => MutexGuard::unlocked(state, work),
@@ -169,7 +170,7 @@ impl UnitQueue {
         }
     }
 
-    /// Counts units that were damaged on their way.
+    /// Counts units that were damaged in transit.
     pub fn count_corrupt(&self, units: u64) {
         let mut state = self.state.lock();
         if state.has_begun {
@@ -177,18 +178,18 @@ impl UnitQueue {
         }
     }
 
-    /// Ends the session, for this reason.
+    /// Ends the session for this reason.
     pub fn end(&self, error: SourceError) {
         self.state.lock().end.get_or_insert(error);
         self.changed.notify_all();
     }
 
-    /// Returns why the session has ended.
+    /// Returns why the session ended.
     pub fn ended(&self) -> Option<SourceError> {
         self.state.lock().end.clone()
     }
 
-    /// Returns losses that were not returned yet.
+    /// Returns losses that were not reported yet.
     pub fn take_loss(&self) -> Option<(u64, LossCause)> {
         let mut state = self.state.lock();
         let overload = Some(std::mem::take(&mut state.overload)).filter(|&units| units > 0);
@@ -198,8 +199,8 @@ impl UnitQueue {
         Some(std::mem::take(&mut state.corrupt)).filter(|&units| units > 0).map(|units| (units, LossCause::Corrupt))
     }
 
-    /// Waits for the stream's description, which is returned once, or for a unit, of which this returns a copy; the unit stays.
-    /// `session` has the session work for a while, if it works on this thread.
+    /// Waits for the stream's description, which is returned once, or for a unit; returns a copy of the unit, which stays.
+    /// `session` runs the session for a while, if it runs on this thread.
     pub fn first(&self, stop: &Stop, deadline: Instant, session: Option<&dyn Fn()>) -> First {
         let mut state = self.state.lock();
         loop {
@@ -223,7 +224,7 @@ impl UnitQueue {
         }
     }
 
-    /// Takes back a unit that requires another decoder. If it is no key frame, decoding goes on at the next one.
+    /// Puts back a unit that needs a different decoder. If it is not a key frame, decoding continues at the next one.
     pub fn put_back(&self, unit: AccessUnit) {
         let now_ns = self.clock.monotonic_ns();
         let mut state = self.state.lock();
@@ -245,7 +246,7 @@ impl UnitQueue {
         state.has_begun && state.continuity.is_missing()
     }
 
-    /// Drops everything up to the newest key frame if a decoder took long to make: frames would be late otherwise.
+    /// Drops everything up to the newest key frame if creating a decoder took long: frames would be late otherwise.
     pub fn catch_up(&self) {
         let now_ns = self.clock.monotonic_ns();
         let mut state = self.state.lock();
@@ -255,8 +256,8 @@ impl UnitQueue {
         }
     }
 
-    /// Takes the next unit for a decoder with the parameters of `generation`. Waits for it, until the session has ended, `is_over`
-    /// returns true, or `deadline` is over, if there is one. `session` as for [`first`](Self::first).
+    /// Takes the next unit for a decoder with the parameters of `generation`. Waits until the session has ended, `is_over` returns
+    /// true, or `deadline`, if there is one, has passed. For `session` see [`first`](Self::first).
     pub fn take(
         &self,
         generation: u64,
@@ -294,7 +295,7 @@ impl State {
     }
 
     fn drop_to_newest_key(&mut self) {
-        // A key frame at the front would drop nothing.
+        // If the front is a key frame, this would drop nothing.
         match self.units.iter().rposition(|(_, unit)| unit.access == Access::Key).filter(|&at| at > 0) {
             Some(newest) => self.go_on_at(newest),
             None => self.drop_all(),
@@ -303,7 +304,7 @@ impl State {
 
     /// Drops everything up to a key frame.
     fn go_on_at(&mut self, key: usize) {
-        // Without what was in front of it, its leading pictures cannot be decoded.
+        // Without the pictures before it, its leading pictures cannot be decoded.
         let is_leading = |unit: &&(u64, AccessUnit)| unit.1.access == Access::Leading;
         let behind = self.units.iter().skip(key + 1).take_while(is_leading).count();
         let dropped = self.units.drain(key + 1..=key + behind).map(is_frame).sum::<u64>();
@@ -322,7 +323,7 @@ impl State {
         self.cause = self.has_begun.then_some(LossCause::Overload);
     }
 
-    /// Counts units that are no frames because others are missing.
+    /// Counts units that yield no frames because others are missing.
     fn count_lost(&mut self, units: u64) {
         match self.cause {
             Some(LossCause::Overload) => self.overload += units,
@@ -332,12 +333,12 @@ impl State {
     }
 }
 
-/// Whether a unit that is dropped was to become a frame: the others have been counted as lost.
+/// Whether a dropped unit was to become a frame: the others are already counted as lost.
 fn is_frame((_, unit): (u64, AccessUnit)) -> u64 {
     u64::from(unit.fate != Fate::Discarded)
 }
 
-/// Returns the bytes that a waiting unit takes.
+/// Returns the size of a waiting unit in bytes.
 fn size(unit: &AccessUnit) -> usize {
     unit.data.capacity() + size_of::<(u64, AccessUnit)>()
 }

@@ -1,5 +1,5 @@
-//! Receives buffers from the driver together with every clock at their arrival, for `selftest`, which checks what the driver
-//! says before visiond converts it.
+//! Receives buffers from the driver together with every clock at their arrival, for `selftest`, which checks the driver's values
+//! before visiond converts them.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -61,7 +61,7 @@ impl Clocks {
 }
 
 impl Arrivals {
-    /// Opens the camera behind `path` and starts its stream.
+    /// Opens the camera at `path` and starts its stream.
     pub fn open(path: &Path, config: &V4l2Config, buffers: &Buffers) -> Result<Result<Self, NoSignal>, SourceError> {
         let camera = OpenCamera::open(path, config, &format!("camera {}", path.display()), buffers)?;
         Ok(camera.begin()?.map(|streaming| Self { streaming, camera }))
@@ -114,7 +114,7 @@ impl Arrivals {
             if wake == Wake::Stopped {
                 return Err(SourceError::transient("stopped"));
             }
-            // Not asked again at once, because the driver may wake without a frame.
+            // Wait before the next query, because the driver may wake without a frame.
             empty_wakes += u32::from(wake == Wake::Ready);
             if empty_wakes > 1 && stop.sleep(super::PAUSE) {
                 return Err(SourceError::transient("stopped"));

@@ -29,15 +29,15 @@ pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(Strin
     resolve(&controls, wanted).1
 }
 
-/// Keeps the settings of the capture unit and of the sensor's mode, which such drivers store from program to program, and of other
-/// controls: they are as before when this is dropped.
+/// Saves the settings of the capture unit, of the sensor's mode and of other controls, which such drivers keep from program to
+/// program, and restores them when dropped.
 pub struct KeptControls<'a> {
     node: &'a Node,
     kept: Vec<Control>,
 }
 
 impl<'a> KeptControls<'a> {
-    /// Reads the settings of `node`, and of its controls with the names `others`. A driver without such controls has none to keep.
+    /// Reads the settings of `node`, and of its controls named in `others`. A driver without such controls has none to save.
     pub fn new(node: &'a Node, others: &[&str]) -> Self {
         let mut kept = list(node).unwrap_or_default();
         kept.retain(|control| control.is_captures() || others.contains(&control.name.as_str()));
@@ -45,10 +45,10 @@ impl<'a> KeptControls<'a> {
         Self { node, kept }
     }
 
-    /// Sets the control `name`, if it is one of those that are kept.
+    /// Sets the control `name`, if it is one of the saved ones.
     pub(super) fn set(&self, name: &str, value: i64) {
         if let Some(control) = self.kept.iter().find(|control| control.name == name) {
-            // What the driver then says of its formats shows whether it has worked.
+            // The formats that the driver then lists show whether it worked.
             let _ = ioctl::set(self.node, control, &Value::Number(value));
         }
     }

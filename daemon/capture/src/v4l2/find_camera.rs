@@ -71,7 +71,7 @@ pub(super) struct SystemFolders {
     pub ask: fn(&Path) -> Answer,
 }
 
-/// The answer of a node to the question what it is.
+/// The result of querying a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It captures pictures; the card's name.

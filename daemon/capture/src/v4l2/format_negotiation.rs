@@ -112,7 +112,7 @@ fn request(choice: &FormatRequest) -> PixFormat {
     }
 }
 
-/// Sets the chosen format. Logs, as `label`, in what it differs from the configured one.
+/// Sets the chosen format. Logs, as `label`, how it differs from the configured one.
 pub fn set(
     node: &Node,
     config: &V4l2Config,
@@ -289,7 +289,7 @@ mod tests {
         let FrameData::Raw(planes) = raw else { panic!("{raw:?}") };
         let color = planes.layout(&[0; 3]).unwrap().color();
         assert_eq!(color, ColorDescription::new(ColorMatrix::Bt709, ColorRange::Limited));
-        // The range is the configured one, else the driver's, in raw formats of every kind.
+        // The range is the configured one, otherwise the driver's, in raw formats of every kind.
         let range = |pix: &PixFormat, color_range| {
             let config = V4l2Config { color_range, ..V4l2Config::default() };
             let raw = frame_data(pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
@@ -394,13 +394,13 @@ mod tests {
         assert_eq!(of(FULL_HD, Some(5.0)), ("YUYV".to_owned(), FULL_HD));
         assert_eq!(of(FULL_HD, None), ("YUYV".to_owned(), FULL_HD));
         assert_eq!(of(VGA, Some(30.0)), ("YUYV".to_owned(), VGA));
-        // What the driver has now, where nothing is configured; the cheapest, where none has it.
+        // Without a configured value, the driver's current one; the cheapest, if none has it.
         assert_eq!(chosen(&V4l2Config::default()), ("YUYV".to_owned(), VGA));
         assert_eq!(of((1000, 1000), None), ("YUYV".to_owned(), (1000, 1000)));
         assert_eq!(of(VGA, Some(90.0)), ("YUYV".to_owned(), VGA));
         let mjpeg = V4l2Config { format: Some(CameraFormat::Mjpeg), ..wanted(VGA, None) };
         assert_eq!(chosen(&mjpeg), ("MJPG".to_owned(), VGA));
-        // `probe` says what would come, of a size that no format has, too.
+        // `probe` reports the format that would result, even for a size that no format has.
         let FormatRequest { width, height, .. } = expected(&node, &wanted((1000, 1000), None), true).unwrap();
         assert_eq!((width, height), VGA);
         assert!(changes(&node).is_empty(), "nothing was set");

@@ -85,7 +85,7 @@ pub fn arrangement(fourcc: FourCc) -> Arrangement {
     Arrangement { memory_plane_count, is_cr_first: matches!(&fourcc, b"YV12" | b"YM21") }
 }
 
-/// Returns the configuration's word for a format.
+/// Returns the configuration's name of a format.
 pub fn word(format: CameraFormat) -> &'static str {
     match format {
         Raw(format) => format.name(),
@@ -93,7 +93,7 @@ pub fn word(format: CameraFormat) -> &'static str {
     }
 }
 
-/// Returns the supported ones of `offered`, cheapest first; only those of the format `wanted`, if there is one.
+/// Returns the supported formats of `offered`, cheapest first; if `wanted` is set, only those of that format.
 pub fn by_cost(offered: &[FourCc], wanted: Option<CameraFormat>) -> Vec<(FourCc, CameraFormat)> {
     let fits = |&&(code, format): &&(FourCc, CameraFormat)| {
         offered.contains(&code) && wanted.is_none_or(|wanted| wanted == format)

@@ -49,7 +49,7 @@ impl HotplugWatch {
         Ok(watch)
     }
 
-    /// Watches new folders too. A missing folder will appear in one that is watched. A folder that is watched already keeps its
+    /// Also watches new folders. A missing folder will appear in a watched one. A folder that is already watched keeps its
     /// descriptor.
     fn refresh(&mut self) {
         self.dev_number = inotify::add_watch(&self.inotify, &self.dev, EVENTS).unwrap_or(-1);
@@ -68,7 +68,7 @@ impl HotplugWatch {
                     if stop.sleep(BURST) {
                         return Wake::Stopped;
                     }
-                    // What came meanwhile belongs to the same event; what comes from now on is a new one.
+                    // Events that arrived meanwhile belong to the same hotplug; later ones are a new one.
                     self.take();
                     self.refresh();
                     return Wake::Ready;

@@ -25,7 +25,7 @@ pub struct V4l2Opener {
     buffers: Buffers,
     remembered: Option<Identity>,
     claim: CameraClaim,
-    /// Since when another camera is at its node.
+    /// When another camera appeared at its node.
     replaced_since: Option<Instant>,
     /// Present only while the camera is away.
     watch: Option<HotplugWatch>,

@@ -1,4 +1,4 @@
-//! Measures a TensorRT engine alone, without camera, detector and message.
+//! Measures a TensorRT engine alone, without camera, postprocess and message.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -24,19 +24,19 @@ use crate::output::thread_error;
 /// Number of runs that the layer times are averaged over.
 const LAYER_RUNS: u64 = 50;
 
-/// Each way of running gets this fraction (1/4) of a benchmark's duration.
+/// Each launch method gets this fraction (1/4) of a benchmark's duration.
 const SHARE_OF_TIME: u32 = 4;
 
-/// The measurements of an engine alone.
+/// The measurements of a bare engine.
 #[derive(Debug, Serialize)]
 pub struct EngineReport {
-    /// Runs by `enqueueV3`.
+    /// Runs launched by `enqueueV3`.
     by_calls: LaunchReport,
-    /// Runs as one CUDA graph.
+    /// Runs launched as one CUDA graph.
     as_graph: Option<LaunchReport>,
     /// Why a CUDA graph is not possible.
     graph_refused: Option<String>,
-    /// Size of the inputs, and of the outputs, in bytes.
+    /// Size of all inputs, and of all outputs, in bytes.
     input_bytes: usize,
     output_bytes: usize,
     /// The mean time of each layer, in order.
@@ -79,18 +79,18 @@ impl WholeFrames {
     }
 }
 
-/// The measurements of one way to launch a run.
+/// The measurements of one launch method.
 #[derive(Debug, Serialize)]
 struct LaunchReport {
     /// CPU time to enqueue a run.
     enqueue_us: Figures,
     /// GPU time of a run.
     gpu_us: Figures,
-    /// Time from the enqueue until the CPU knows that the run is done.
+    /// Time from the enqueue until the CPU sees that the run is done.
     done_us: Figures,
     /// The same, including copies of the inputs to the GPU and of the outputs back.
     host_us: Figures,
-    /// Runs per second, each enqueued while another one runs.
+    /// Runs per second, with each enqueued while the previous one runs.
     runs_per_second: f64,
 }
 
@@ -176,7 +176,7 @@ impl EngineReport {
         )
     }
 
-    /// Returns the median time of a run alone, in microseconds; as a graph if that is possible.
+    /// Returns the median time of a single run in microseconds; as a graph if possible.
     pub fn floor_us(&self) -> f64 {
         self.as_graph.as_ref().unwrap_or(&self.by_calls).done_us.median
     }
@@ -203,7 +203,7 @@ fn measure_launch(
     })
 }
 
-/// Returns the mean times over several runs. A layer is identified by its index because names may repeat.
+/// Returns the mean times over several runs. Layers are identified by index, because names may repeat.
 fn layers(bare: &mut EngineBenchmark) -> Result<Vec<LayerReport>, EngineError> {
     let mut sums: Vec<(String, f64)> = Vec::new();
     for run in 0..LAYER_RUNS {
@@ -229,7 +229,7 @@ fn shares(means: Vec<(String, f64)>) -> Vec<LayerReport> {
     means.into_iter().map(layer).collect()
 }
 
-/// Returns whole frames per second with `flights` runs in flight. Another thread writes the frames, as a source's does.
+/// Returns whole frames per second with `flights` runs in flight. A separate thread writes the frames, as a source's thread does.
 fn throughput(
     detector: &mut Detector,
     writer: FrameWriter<'_>,

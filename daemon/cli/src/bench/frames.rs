@@ -12,7 +12,7 @@ use visiond_system::stop::Stop;
 
 use crate::next_frame::next_frame;
 
-/// Maximum number of distinct frames; after them the first one follows.
+/// Maximum number of distinct frames; then they repeat.
 const FRAMES: u64 = 100;
 /// Maximum size of all frames in bytes; the first frame may exceed it.
 const BYTES: usize = 256 << 20;
@@ -56,11 +56,11 @@ fn copied(frame: &Frame, mut buffer: PooledBuffer) -> Option<Frame> {
 
 /// Provides frames as a source does.
 ///
-/// For a GPU the CPU writes each frame into a source's buffer again. Otherwise managed memory would stay on the GPU, which
+/// For a GPU, the CPU writes each frame into a source's buffer again. Otherwise managed memory would stay on the GPU, which
 /// never happens with a camera.
 pub struct FrameWriter<'a> {
     frames: &'a [Frame],
-    /// The source's buffers; `None` without a GPU, or if it does not see the memory.
+    /// The source's buffers; `None` without a GPU, or if the GPU does not see the memory.
     pool: Option<FramePool>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> FrameWriter<'a> {
         self.pool.is_some()
     }
 
-    /// Returns frame `n`; the first one follows the last.
+    /// Returns frame `n`; the frames repeat.
     pub fn frame(&self, n: u64) -> Result<ProvidedFrame<'a>, ExitError> {
         let frame = &self.frames[(n % self.frames.len() as u64) as usize];
         let Some(pool) = &self.pool else { return Ok(ProvidedFrame::Kept(frame)) };
@@ -125,7 +125,7 @@ fn source(name: &str, frames: u64) -> SourceConfig {
 /// Returns whether the file is a picture, from its first bytes.
 fn is_image(path: &Path) -> bool {
     let reader = image::ImageReader::open(path).and_then(|reader| reader.with_guessed_format());
-    // An animated GIF is a video too, and a still GIF works as one.
+    // An animated GIF counts as a video; a still GIF works as one.
     reader.is_ok_and(|reader| reader.format().is_some_and(|format| format != image::ImageFormat::Gif))
 }
 

@@ -1,4 +1,4 @@
-//! How long a benchmark measures, and the figures of what it measured.
+//! The length of a benchmark, and the statistics of its measurements.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub struct Iterations {
 }
 
 impl Iterations {
-    /// Returns the share of one of `parts` measurements, which divide the duration among them.
+    /// Returns the share of one of `parts` measurements, which split the duration evenly.
     pub fn part(&self, parts: u32) -> Self {
         Self { duration: self.duration.map(|duration| duration / parts), ..*self }
     }
@@ -60,7 +60,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Computes the exact figures of at least one duration. A percentile is the smallest value that this share of the
+    /// Computes the exact statistics of at least one duration. A percentile is the smallest value that this share of the
     /// durations does not exceed.
     pub fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut us: Vec<f64> = times.map(|time| (time.as_nanos() as f64 / 100.0).round() / 10.0).collect();

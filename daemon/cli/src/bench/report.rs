@@ -31,7 +31,7 @@ pub const STAGES: [(&str, &str); 8] = [
 /// Index of the whole frame in [`STAGES`].
 pub const TOTAL: usize = 6;
 
-/// The machine of the benchmark.
+/// The machine that ran the benchmark.
 #[derive(Debug, Serialize)]
 pub struct BenchMachine {
     /// Name of the board or processor.
@@ -65,7 +65,7 @@ fn processor(cpuinfo: &str) -> Option<String> {
 pub struct MemoryUse {
     resident_bytes: u64,
     peak_resident_bytes: u64,
-    /// Size of the decoded frames in it, which a daemon does not keep.
+    /// The size of the decoded frames in memory, which a daemon would not keep.
     frames_bytes: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct BenchReport {
     pub sha256: String,
     /// The backend with its version.
     pub backend: String,
-    /// Number of threads as given; 0 is every core.
+    /// The `--threads` value; 0 is every core.
     pub threads: usize,
     pub source: String,
     /// Size and format of the frames.
@@ -97,13 +97,13 @@ pub struct BenchReport {
     pub frames: u64,
     pub warmup: u64,
     pub stages_us: BTreeMap<&'static str, Figures>,
-    /// Frames per second, one frame after the other, without decoding.
+    /// Frames per second, one frame at a time, without decoding.
     pub frames_per_second: f64,
     pub detections_per_frame: f64,
     /// Time from the start of the process to the first frame's detections, with a resolution of 10 ms.
     pub first_detection_s: Option<f64>,
     pub memory: Option<MemoryUse>,
-    /// The engine alone, if TensorRT runs the model.
+    /// The measurements of the bare engine, if TensorRT runs the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineReport>,
 }

@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
+    /// Use this model card [default: MODEL with the extension .toml, otherwise the model's own metadata]
     #[arg(short, long, value_name = "FILE")]
     pub card: Option<PathBuf>,
 
@@ -58,11 +58,11 @@ pub struct Args {
     #[arg(long, value_name = "LAYER=P", help_heading = "Precision")]
     pub precision: Vec<Rule>,
 
-    /// Use half precision for inputs and outputs too
+    /// Use half precision for inputs and outputs as well
     #[arg(long, requires = "fp16", help_heading = "Precision")]
     pub half_io: bool,
 
-    /// Calibrate --int8 with the pictures in FOLDER (TensorRT 8 and 10); use some hundred pictures from the camera
+    /// Calibrate --int8 with the pictures in FOLDER (TensorRT 8 and 10); use a few hundred pictures from the camera
     #[arg(long, value_name = "FOLDER", requires = "int8", help_heading = "Precision")]
     pub calibrate: Option<PathBuf>,
 
@@ -130,7 +130,7 @@ pub struct Args {
     #[arg(long, requires = "dla", help_heading = "Builder")]
     pub gpu_fallback: bool,
 
-    /// Build for these compute capabilities, as in 86,89; TensorRT for RTX only [default: this GPU, else any]
+    /// Build for these compute capabilities, as in 86,89; TensorRT for RTX only [default: this GPU, otherwise any]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Builder")]
     pub sm: Vec<ComputeCapability>,
 
@@ -138,7 +138,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Builder")]
     pub device: u32,
 
-    /// Load TensorRT from FILE [default: VISIOND_TENSORRT_LIBRARY, else the newest one found]
+    /// Load TensorRT from FILE [default: VISIOND_TENSORRT_LIBRARY, otherwise the newest one found]
     #[arg(long, value_name = "FILE", help_heading = "Builder")]
     pub tensorrt_library: Option<PathBuf>,
 
@@ -163,7 +163,7 @@ Examples:
   visiond verify yolo11n.onnx yolo11n.engine --images pictures";
 
 impl Args {
-    /// Returns the flags that shape the engine, as on the command line.
+    /// Returns the flags that shape the engine, in command-line form.
     pub fn engine_flags(&self) -> Vec<String> {
         let switches = [
             (self.fp16, "--fp16"),

@@ -92,7 +92,7 @@ impl CalibrationFeed for CalibrationImages {
         self.files.len().div_ceil(self.batch)
     }
 
-    /// Returns the next batch; the last one is filled up with the first pictures.
+    /// Returns the next batch; the first pictures fill up the last one.
     fn next(&mut self) -> Result<Option<Vec<u8>>, CalibrationError> {
         if self.next >= self.files.len() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Writes the engine, its sidecar and a copy of the model card, so that the engine can replace the model everywhere.
+//! Writes the engine, its sidecar and a copy of the model card, so that the engine can replace the model in any configuration.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -91,7 +91,7 @@ fn same(a: &Path, b: &Path) -> bool {
     a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
-/// Copies the card and the files that it names, of class names and of inputs, and adds them to `made`. Never replaces an existing
+/// Copies the card and the files of class names and inputs that it refers to, and adds them to `made`. Never replaces an existing
 /// file, because it is the user's.
 fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<(), ExitError> {
     let text = fs::read_to_string(source)
@@ -109,7 +109,7 @@ fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<()
     let card = toml::from_str::<toml::Table>(&text).unwrap_or_default();
     let names = card.get("classes").and_then(|classes| classes.get("file")?.as_str());
     let inputs = card.get("extra_inputs").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values);
-    // Reading the card refuses a file past its folder.
+    // Reading the card rejects a file outside its folder.
     let is_beside = |file: &&str| file.ends_with(".npy") && !file.contains("..");
     let inputs = inputs.filter_map(toml::Value::as_str).filter(is_beside);
     let parent = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();

@@ -14,7 +14,7 @@ use visiond_system::logging;
 use crate::output::{complain, thread_error};
 use crate::progress::Progress;
 
-/// Time between two checks for signals.
+/// Interval between checks for signals.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Time for the builder to react to a cancellation, which it checks between its steps.
@@ -41,7 +41,7 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
     let built = loop {
         match result.recv_timeout(TICK) {
             Ok(built) => break built,
-            // The thread panicked, which the panic hook has printed.
+            // The thread panicked, and the panic hook has printed the panic.
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(ExitError { message: String::new(), exit: Exit::Failure });
             }

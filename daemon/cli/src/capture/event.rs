@@ -1,4 +1,4 @@
-//! The lines that `visiond capture` prints, as text or as JSON.
+//! The lines that `visiond capture` prints, as text or JSON.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use visiond_system::process::ProcessFacts;
 
 use crate::output::{print, to_json};
 
-/// An event, which is one line of text or of JSON.
+/// An event: one line of text or JSON.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum CaptureEvent<'a> {
-    /// The camera is open. The description is the one that the daemon logs.
+    /// The camera is open. The description equals the daemon's log line.
     Opened {
         camera: &'a str,
         description: String,
-        /// How frames leave the driver; absent without a driver.
+        /// How frames leave the driver; absent if there is no driver.
         #[serde(skip_serializing_if = "Option::is_none")]
         io: Option<&'static str>,
     },
@@ -31,13 +31,13 @@ pub enum CaptureEvent<'a> {
         captured_at: String,
         /// The same time on CLOCK_MONOTONIC.
         monotonic_ns: u64,
-        /// The instant that the time marks.
+        /// The instant that the timestamp marks.
         instant: &'static str,
         /// Time from that instant until this process had the frame.
         age_us: u64,
         width: u32,
         height: u32,
-        /// Pixel format as a model would get it; a decoded JPEG is rgb.
+        /// Pixel format of the frame that a model would get; a decoded JPEG is rgb.
         format: &'static str,
         file: PathBuf,
     },
@@ -46,7 +46,7 @@ pub enum CaptureEvent<'a> {
     /// All frames have been taken.
     End {
         frames: u64,
-        /// The time for all of them, from the first one that was not skipped.
+        /// The time for all frames, from the first one that was not skipped.
         seconds: f64,
         /// Frames that the driver lost.
         driver: u64,
@@ -54,7 +54,7 @@ pub enum CaptureEvent<'a> {
         corrupt: u64,
         /// Frames for which no buffer was free.
         overload: u64,
-        /// Bytes that had to be copied between the driver and this process.
+        /// Bytes copied between the driver and this process.
         copied_bytes: u64,
     },
     /// The resources of this process after a number of cycles.
@@ -65,7 +65,7 @@ pub enum CaptureEvent<'a> {
     },
 }
 
-/// The resources of this process, read from /proc; 0 where it has no value.
+/// The resources of this process, read from /proc; 0 if a value is missing.
 #[derive(Debug, Serialize)]
 pub struct Footprint {
     resident_bytes: u64,

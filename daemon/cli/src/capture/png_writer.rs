@@ -17,10 +17,10 @@ use visiond_system::outage::explain;
 use super::event::CaptureEvent;
 use crate::output::create_folder;
 
-/// Maximum number of queued frames, so that a short burst is not lost while the writer is slower than the camera.
+/// Maximum number of queued frames, so that a short burst is not lost when the writer is slower than the camera.
 pub const QUEUE: usize = 32;
 
-/// What a camera gives.
+/// An item from a camera.
 #[derive(Debug)]
 pub enum Captured {
     Frame(Frame),

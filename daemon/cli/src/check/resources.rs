@@ -1,9 +1,9 @@
-//! Checks whether `visiond run` could start a configuration on this machine and write all of its outputs, with the functions that
-//! `run` itself calls first.
+//! Checks whether `visiond run` could start with a configuration on this machine and write all of its outputs, using the functions
+//! that `run` itself calls first.
 //!
-//! What persists until the user fixes it is an error. What may be gone when the service starts is a warning: a camera may be
-//! plugged in, systemd creates /run/visiond and passes credentials, and the service's user may read and write where this user
-//! may not.
+//! A problem that persists until the user fixes it is an error. One that may be gone when the service starts is a warning: a
+//! camera may be plugged in, systemd creates /run/visiond and passes credentials, and the service's user may have permissions that
+//! this user lacks.
 
 use std::ops::Range;
 use std::path::Path;
@@ -27,7 +27,7 @@ use visiond_system::stop::Stop;
 
 use super::user::{User, describe_user};
 
-/// Reports why `run` would refuse the configuration in the file `path`. `root` is the parsed file of `config`.
+/// Reports why `run` would reject the configuration in the file `path`. `root` is the parsed file of `config`.
 pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
     let mut report = Report { path, report };
     let entry = |name, index| root.get(name).and_then(|item| item.get_ref().as_array()?.get(index));
@@ -59,7 +59,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     }
 }
 
-/// Loads the model and makes its detector and buffers as `run` does; returns the names of its classes.
+/// Loads the model and creates its detector and buffers like `run`; returns the names of its classes.
 fn check_model(model: &ModelConfig, config: &Config) -> Result<Vec<String>, ServiceError> {
     let loaded = model_trial::load(model, &config.engine, &Stop::new().map_err(ServiceError::System)?)?;
     let detector = loaded.required_detector()?;
@@ -67,7 +67,7 @@ fn check_model(model: &ModelConfig, config: &Config) -> Result<Vec<String>, Serv
     Ok(detector.labels().iter().map(|label| label.to_string()).collect())
 }
 
-/// Warns of labels that no model gives: their count stays 0.
+/// Warns about labels that no model reports: their count stays 0.
 fn check_labels(wanted: &[String], labels: &[String], entry: TableEntry<'_, '_>, report: &mut Diagnostics) {
     for label in wanted.iter().filter(|label| !labels.contains(label)) {
         let hint = class_hint(label, labels);
@@ -82,13 +82,13 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Reports the sentence with which `run` refuses the configuration.
+    /// Reports the sentence with which `run` rejects the configuration.
     fn refusal(&mut self, span: Range<usize>, sentence: String, certainty: &Certainty) {
         match certainty {
             Certainty::Certain => self.report.error(span, sentence),
             Certainty::OnlyHere => self.report.warning(span, format!("{sentence}; {ONLY_HERE}")),
             Certainty::InUse(resource) => match describe_user(resource.user(), self.path) {
-                // The remedy in the sentence, to stop the other process, would be wrong.
+                // The sentence's remedy, to stop the other process, would be wrong.
                 User::This(user) => {
                     self.report
                         .warning(span, format!("{resource} is in use: {user}, visiond, runs this configuration"));
@@ -100,13 +100,13 @@ impl Report<'_> {
     }
 }
 
-/// What follows a refusal that may not meet the service.
+/// The text that follows an error that the service may not have.
 const ONLY_HERE: &str = "visiond.service may not have this problem";
 
 /// The `[[camera]]`, `[[model]]`, `[[sink]]`, `[ffmpeg]` or `[http]` in the file that a message is about.
 type TableEntry<'a, 'i> = Option<&'a Spanned<DeValue<'i>>>;
 
-/// Returns the range of the value at `path` in the file, else that of the table above it.
+/// Returns the range of the value at `path` in the file, otherwise that of the table above it.
 fn span(entry: TableEntry<'_, '_>, path: &[&str]) -> Range<usize> {
     let Some(mut item) = entry else { return 0..0 };
     for key in path {

@@ -1,4 +1,4 @@
-//! The process that uses an address, a socket or a folder: perhaps the daemon that runs the configuration at hand.
+//! Finds the process that uses an address, a socket or a folder: it may be the daemon that runs the checked configuration.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use visiond_system::logging::escape;
 
-/// The process that uses a resource of a configuration, in words.
+/// The process that uses a resource of a configuration.
 pub enum User {
-    /// The daemon that runs this very configuration: its process.
+    /// The daemon that runs this very configuration, with its process id.
     This(String),
     /// Perhaps that daemon.
     Unknown(String),
@@ -17,7 +17,7 @@ pub enum User {
     Other(String),
 }
 
-/// Describes the process `number`, which uses a resource of the configuration at `config`.
+/// Describes the process with the id `number`, which uses a resource of the configuration at `config`.
 pub fn describe_user(number: Option<u32>, config: &Path) -> User {
     let Some(number) = number else {
         let user = "this user may not see which one; it may be the visiond that runs this configuration";
@@ -37,7 +37,7 @@ pub fn describe_user(number: Option<u32>, config: &Path) -> User {
     }
 }
 
-/// Returns the configurations that the command line of the process names.
+/// Returns the configurations on the command line of the process.
 fn configurations(number: u32) -> Vec<PathBuf> {
     let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
     let folder = PathBuf::from(format!("/proc/{number}/cwd"));

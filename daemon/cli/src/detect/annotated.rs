@@ -1,4 +1,4 @@
-//! Annotated pictures, named after their source files, which they never replace.
+//! Annotated pictures, named after their source files, which they never overwrite.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl AnnotatedPictures {
     }
 
     /// Draws the detections of a frame and writes the picture; `sequence` is the frame's number in a video. The error is a
-    /// sentence, which the command prints and then goes on without pictures.
+    /// sentence; the command prints it and continues without pictures.
     pub fn store(
         &mut self,
         file: usize,
@@ -64,7 +64,7 @@ impl AnnotatedPictures {
         let number = sequence.map(|sequence| format!("-{sequence:08}")).unwrap_or_default();
         let mut path = self.folder.join(format!("{stem}-annotated{number}.{}", extension(FORMAT)));
         let mut attempt = 1;
-        // Replaces a picture of an earlier run, but never a source file.
+        // Replaces a picture from an earlier run, but never a source file.
         while path.canonicalize().is_ok_and(|real| self.sources.contains(&real)) {
             attempt += 1;
             path = self.folder.join(format!("{stem}-annotated{number}-{attempt}.{}", extension(FORMAT)));
@@ -77,7 +77,7 @@ impl AnnotatedPictures {
 fn different_stems(files: &[PathBuf]) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let named = |file: &PathBuf| {
-        // Of a URL without its secrets.
+        // The stem of a URL comes without its secrets.
         let stem = stem(Path::new(&shown(file))).replace('*', "_");
         let numbered = (2..).map(|n| format!("{stem}-{n}"));
         let free = std::iter::once(stem.clone()).chain(numbered).find(|name| taken.insert(name.clone()));

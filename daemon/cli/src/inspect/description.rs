@@ -1,4 +1,4 @@
-//! The parts that the descriptions of an ONNX file and of a TensorRT engine share.
+//! The common parts of the descriptions of an ONNX file and a TensorRT engine.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -23,13 +23,13 @@ pub struct CardDescription {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keypoints: Vec<String>,
     pub error: Option<String>,
-    /// Whether there is a card and it is wrong, which ends the command with an error.
+    /// Whether the card is wrong, which makes the command fail.
     #[serde(skip)]
     wrong: bool,
 }
 
 impl CardDescription {
-    /// Describes `card`, which `check` compares with the model to return the names of the keypoints.
+    /// Describes `card`; `check` compares it with the model and returns the names of the keypoints.
     pub fn of(card: Result<Card, CardError>, check: impl FnOnce(&Card) -> Result<Vec<String>, String>) -> Self {
         match card {
             Ok(card) => {
@@ -41,7 +41,7 @@ impl CardDescription {
                 let (origin, classes) = (Some(card.origin), card.classes.len());
                 Self { found: true, origin, head, classes, keypoints, wrong: error.is_some(), error }
             }
-            // The heads that fit follow, and a card to start from.
+            // The output continues with the heads that fit, and a card to start from.
             Err(CardError::Missing { beside, .. }) => {
                 let error = Some(format!("none: {} does not exist", beside.display()));
                 Self { error, ..Self::default() }
@@ -53,12 +53,12 @@ impl CardDescription {
         }
     }
 
-    /// Says that there is no card because of `error`.
+    /// Describes a missing card, with the reason `error`.
     pub fn unknown(error: impl Into<String>) -> Self {
         Self { error: Some(error.into()), ..Self::default() }
     }
 
-    /// Returns the error that ends the command after its description is printed.
+    /// Returns the error to exit with after the description is printed.
     pub fn outcome(&self) -> Result<(), ExitError> {
         match &self.error {
             Some(error) if self.wrong => Err(ExitError::new(Exit::Config, error)),
@@ -119,7 +119,7 @@ pub fn card_lines(card: &CardDescription) -> String {
         // The error follows on standard error.
         _ if card.wrong => line("card", "wrong, as the error says"),
         _ => {
-            // The message may have several lines, each of them an error.
+            // The message may have several lines, one per error.
             let lines = card.error.as_deref().unwrap_or("none").lines().enumerate();
             lines.map(|(index, part)| line(if index == 0 { "card" } else { "" }, part)).collect()
         }

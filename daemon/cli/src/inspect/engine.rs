@@ -21,7 +21,7 @@ use super::description::{
     CardDescription, card_lines, file_lines, fit_lines, guess_json, line, metadata_lines, tensor_json,
 };
 
-/// The description of an engine, which is printed as JSON or as text.
+/// The description of an engine, printed as JSON or text.
 #[derive(Debug, Serialize)]
 pub struct EngineDescription {
     #[serde(rename = "file")]
@@ -41,7 +41,7 @@ pub struct EngineDescription {
     pub card: CardDescription,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
-    /// The sources of `sidecar` and `heads`, for the text.
+    /// The values behind `sidecar` and `heads`, for the text.
     #[serde(skip)]
     sidecar_file: Option<Sidecar>,
     #[serde(skip)]
@@ -75,11 +75,11 @@ struct EngineTensor {
     name: String,
     direction: &'static str,
     dtype: &'static str,
-    /// The shape; `null` is a dynamic dimension.
+    /// The shape; `null` means a dynamic dimension.
     shape: Vec<Option<usize>>,
     location: &'static str,
     format: String,
-    /// The shapes that each profile allows, for inputs.
+    /// For inputs, the shapes that each profile allows.
     profiles: Vec<Value>,
 }
 

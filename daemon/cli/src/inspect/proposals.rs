@@ -1,4 +1,4 @@
-//! The trial of the heads that fit a model without a card: what contradicts itself is not proposed.
+//! Tries the heads that fit a model without a card, and drops those that contradict themselves.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use visiond_system::stop::Stop;
 
 use crate::load_limits::LoadLimits;
 
-/// More objects in a picture of noise than any model finds whose outputs are read rightly.
+/// More objects in an image of noise than any model finds if its outputs are decoded correctly.
 const MOST_IN_NOISE: usize = 1_000;
 
-/// A score above 1, after rounding in f16 or INT8.
+/// A score above 1, with a margin for rounding in f16 or INT8.
 const TOO_HIGH: f32 = 1.05;
 
-/// A head that fits by its shapes, and not by its numbers.
+/// A head that fits by its shapes, but not by its numbers.
 #[derive(Debug, Serialize)]
 pub struct Rejected {
     pub family: &'static str,
@@ -31,35 +31,35 @@ pub struct Proposals {
     pub rejected: Vec<Rejected>,
     /// Why the cards could not be tried.
     pub untried: Option<String>,
-    /// Another preprocess than the first card's, with which the model finds something.
+    /// A preprocess other than the first card's with which the model finds something.
     pub better: Option<Better>,
-    /// What a classifier answers with the preprocess that its card assumes and with others, where the answers differ.
+    /// A classifier's answers with the preprocess that its card assumes and with others, if they differ.
     pub answers: Vec<Answer>,
 }
 
-/// A preprocess with which a model finds what it does not find with the one that its card assumes.
+/// A preprocess with which a model finds more than with the one that its card assumes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Better {
     /// The lines of `[input]`.
     pub lines: Vec<&'static str>,
-    /// The detections in a picture of a person.
+    /// The number of detections in an image of a person.
     pub count: usize,
     /// Their highest score.
     pub highest: f32,
 }
 
-/// What a classifier answers to a picture of a person.
+/// A classifier's answer for an image of a person.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// The lines of `[input]`; none for those of the card.
+    /// The lines of `[input]`; empty for the card's own.
     pub lines: Vec<&'static str>,
-    /// The class of the highest score.
+    /// The class with the highest score.
     pub class_id: u32,
     /// That score.
     pub score: f32,
 }
 
-/// How networks are fed that are not fed as their head's usual ones, as lines of `[input]`.
+/// Preprocesses other than a head's usual one, as lines of `[input]`.
 const WAYS: [&[&str]; 5] = [
     &["scale = 1", "mean = 0", "std = 1"],
     &["scale = \"1/255\"", "mean = 0", "std = 1"],
@@ -71,21 +71,21 @@ const WAYS: [&[&str]; 5] = [
 /// One more for classifiers: Caffe's.
 const CAFFE: &[&str] = &["preprocess = \"caffe\""];
 
-/// Boxes whose sides are all shorter than this in pixels are none: they are read in another unit.
+/// Boxes whose sides are all shorter than this many pixels are invalid: their unit is wrong.
 const LEAST_SIDE: f32 = 2.0;
 
-/// How far the scores of one answer may be apart.
+/// The largest difference between the scores of equal answers.
 const SAME: f32 = 0.05;
 
-/// A score that shows that a model sees what it was trained for.
+/// A score that proves that a model sees what it was trained for.
 const SURE: f32 = 0.5;
 
-/// More detections in noise than such a model gives.
+/// More detections in noise than such a model yields.
 const FEW: usize = 20;
 
 impl Proposals {
-    /// Runs the model with the card of each guess, and keeps those that do not contradict it. If none is left, `orders` are tried:
-    /// guesses that a run must speak for.
+    /// Runs the model with the card of each guess, and keeps those that do not contradict themselves. If none is left, tries
+    /// `orders`: guesses that count only if a run confirms them.
     pub fn tried(path: &Path, limits: &LoadLimits, guesses: Vec<HeadGuess>, orders: Vec<HeadGuess>) -> Self {
         let mut found = Self::of_guesses(path, limits, guesses);
         if found.guesses.is_empty() && found.untried.is_none() && !orders.is_empty() {
@@ -126,8 +126,8 @@ impl Proposals {
         found
     }
 
-    /// Keeps the orders of finished rows that a run shows: those with which the model finds something, and nothing contradicts
-    /// itself. Where the assumed preprocess finds nothing, others are tried.
+    /// Keeps the orders of finished rows that a run confirms: the model finds something, and nothing contradicts itself. If the
+    /// assumed preprocess finds nothing, tries others.
     fn try_orders(&mut self, path: &Path, limits: &LoadLimits, orders: &[HeadGuess]) {
         let mut problem = None;
         for lines in [&[][..]].into_iter().chain(WAYS) {
@@ -147,7 +147,7 @@ impl Proposals {
             for ((guess, card), trial) in orders.iter().zip(cards).zip(tried) {
                 match objection_to_order(&trial) {
                     None => fitting.push((HeadGuess { card, ..guess.clone() }, trial)),
-                    // What another preprocess makes of the numbers says nothing of their order.
+                    // The result of a different preprocess does not show the order of the numbers.
                     Some(reason) if lines.is_empty() => problem = problem.or(reason),
                     Some(_) => {}
                 }
@@ -182,7 +182,7 @@ fn trials(path: &Path, limits: &LoadLimits, cards: &[String]) -> Result<Option<V
     })
 }
 
-/// Returns the preprocess with which a model finds most, if it does with another than the one that its card assumes.
+/// Returns the preprocess with which a model finds most, if it is not the one that its card assumes.
 fn better(path: &Path, limits: &LoadLimits, card: &str) -> Option<Better> {
     let mut found = other_ways(path, limits, card, &WAYS)?.into_iter().filter_map(|(lines, trial)| match trial {
         CardTrial::Ran { scene, noise, .. } if scene.highest >= SURE && noise.count <= FEW => {
@@ -190,18 +190,18 @@ fn better(path: &Path, limits: &LoadLimits, card: &str) -> Option<Better> {
         }
         _ => None,
     });
-    // Of those that are alike, the first.
+    // Of equal ones, the first.
     let first = found.next()?;
     Some(found.fold(first, |best, other| if other.highest > best.highest { other } else { best }))
 }
 
-/// Returns a card with other lines of `[input]`; `None` for one that assumes none.
+/// Returns a card with different lines of `[input]`; `None` for a card that assumes none.
 fn fed_like(card: &str, lines: &[&str]) -> Option<String> {
     let (before, after) = card.split_once("[input]\n# Assumed")?;
     Some(format!("{before}[input]\n{}\n# Assumed{after}", lines.join("\n")))
 }
 
-/// Returns why an order of rows is not proposed: `Some(None)` if no picture has shown a row.
+/// Returns why an order of rows is not proposed: `Some(None)` if no image yielded a row.
 fn objection_to_order(trial: &CardTrial) -> Option<Option<String>> {
     if let Some(reason) = objection(trial) {
         return Some(Some(reason));
@@ -218,16 +218,16 @@ fn objection_to_order(trial: &CardTrial) -> Option<Option<String>> {
     (side < LEAST_SIDE).then(|| Some(format!("no side of its boxes is longer than {side:.1} pixels")))
 }
 
-/// Returns the orders that put the best box where the person is in the lower right of a picture; all, if none does.
+/// Returns the orders that put the best box at the person in the lower right of an image; all orders if none does.
 ///
-/// Corners that are read as centre and size contradict nothing, but such a box begins in the other half.
+/// Corners that are read as centre and size contradict nothing, but such a box starts in the other half.
 fn best_placed(fitting: Vec<(HeadGuess, CardTrial)>) -> Vec<HeadGuess> {
     let is_placed = |trial: &CardTrial| matches!(trial, CardTrial::Ran { corner, .. } if corner.is_lower_right);
     let some = fitting.iter().any(|(_, trial)| is_placed(trial));
     fitting.into_iter().filter(|(_, trial)| !some || is_placed(trial)).map(|(guess, _)| guess).collect()
 }
 
-/// Runs the model with each of `ways` in place of what its card assumes; `None` if the card assumes nothing.
+/// Runs the model with each of `ways` instead of the preprocess that its card assumes; `None` if the card assumes nothing.
 fn other_ways(
     path: &Path,
     limits: &LoadLimits,
@@ -239,8 +239,8 @@ fn other_ways(
     Some(ways.iter().copied().zip(tried).collect())
 }
 
-/// Returns what a classifier answers with what its card assumes and with other ways, if one of these differs: any of them may be
-/// right, as it answers to any pixels.
+/// Returns a classifier's answers with the preprocess that its card assumes and with others, if any of them differs: each may be
+/// right, because a classifier answers for any pixels.
 fn answers(path: &Path, limits: &LoadLimits, card: &str, assumed: &CardTrial) -> Vec<Answer> {
     let answer = |lines: &[&'static str], trial: &CardTrial| match trial {
         CardTrial::Ran { scene, .. } => {
@@ -255,7 +255,7 @@ fn answers(path: &Path, limits: &LoadLimits, card: &str, assumed: &CardTrial) ->
     differing(first.into_iter().chain(others).collect())
 }
 
-/// Returns the answers without those that are like one before them; none if all are alike.
+/// Returns the answers without those that equal an earlier one; none if all are equal.
 fn differing(answers: Vec<Answer>) -> Vec<Answer> {
     let alike = |a: &Answer, b: &Answer| a.class_id == b.class_id && (a.score - b.score).abs() <= SAME;
     let mut kept: Vec<Answer> = Vec::new();
@@ -287,8 +287,8 @@ fn objection(trial: &CardTrial) -> Option<String> {
     None
 }
 
-/// Returns the problem that an error about a card names: without the place in the card, which is not written yet, the shapes,
-/// which are above, and the remedy.
+/// Returns the problem that an error about a card states: without the location in the card, which does not exist yet, the shapes,
+/// which are printed above, and the remedy.
 fn problem(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let after = line.split_once(", but ").map_or(line, |(_, problem)| problem);

@@ -41,7 +41,7 @@ pub fn text(date: &str) -> String {
     roff.render()
 }
 
-/// Writes a table of the file: a section of the page for a top-level one, else a subsection.
+/// Writes a table of the file: a section of the page for a top-level table, otherwise a subsection.
 fn table(roff: &mut Roff, key: &Key, parent: &str) {
     let path = join(parent, key.name);
     let title = match &key.shape {

@@ -1,4 +1,4 @@
-//! `visiond probe --discover`: the ONVIF cameras of the local networks, with their streams.
+//! `visiond probe --discover`: the ONVIF cameras on the local networks, with their streams.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -19,16 +19,16 @@ use crate::output::{labelled, note, print_report};
 /// The codecs that `type = "rtsp"` reads, as ONVIF writes them.
 const READABLE: [&str; 3] = ["H264", "H265", "JPEG"];
 
-/// The report, which is printed as JSON or as text.
+/// The report, printed as JSON or text.
 #[derive(Debug, Serialize)]
 struct DiscoverReport {
     /// The interfaces that were searched.
     networks: Vec<String>,
     waited_s: f64,
     cameras: Vec<CameraReport>,
-    /// Answers that were none of ONVIF devices of these networks, or too many of one sender.
+    /// Answers that did not come from ONVIF devices on these networks, or that exceed the limit of one sender.
     ignored: u64,
-    /// Whether there were more devices or answers than are read.
+    /// Whether there were more devices or answers than the limit.
     too_many: bool,
 }
 
@@ -43,11 +43,11 @@ struct CameraReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<String>,
     requires_login: bool,
-    /// Why its streams are not known.
+    /// Why its streams are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     profiles: Vec<ProfileReport>,
-    /// Configuration of this camera, with its first profile that can be read.
+    /// Configuration of this camera, with its first readable profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     toml: Option<String>,
 }
@@ -55,7 +55,7 @@ struct CameraReport {
 #[derive(Debug, Serialize)]
 struct ProfileReport {
     name: String,
-    /// As ONVIF writes it, if the camera tells.
+    /// As ONVIF writes it, if the camera states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     codec: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,12 +67,12 @@ struct ProfileReport {
     /// Without user and password.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
-    /// Why there is no URL, or what is odd about it.
+    /// Why there is no URL, or what is unusual about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
-/// Searches, and prints what was found.
+/// Searches, and prints the result.
 pub(super) fn run(wait: Duration, json: bool) -> Result<Exit, ExitError> {
     let is_over = Arc::new(AtomicBool::new(false));
     flag::register(SIGINT, Arc::clone(&is_over)).map_err(ExitError::system)?;
@@ -95,7 +95,7 @@ impl DiscoverReport {
 }
 
 impl CameraReport {
-    /// `names` are those of the cameras before: no two have one.
+    /// `names` holds the names of earlier cameras: each camera gets a unique one.
     fn new(camera: &NetworkCamera, names: &mut BTreeSet<String>) -> Self {
         let NetworkCamera { address, name, model, service, profiles, requires_login, error } = camera;
         let readable = |profile: &&Profile| {
@@ -104,7 +104,7 @@ impl CameraReport {
         let toml = profiles.iter().find(readable).and_then(|profile| {
             let url = profile.url.as_ref().ok()?;
             let hidden = |url: &StreamUrl| if url.has_secret { "   # replace *** by what is there" } else { "" };
-            // The smallest of the smaller ones.
+            // The smallest of the smaller profiles.
             let pixels = |profile: &Profile| profile.size.map(|[width, height]| u64::from(width) * u64::from(height));
             let smaller = profiles
                 .iter()
@@ -194,7 +194,7 @@ impl ProfileReport {
     }
 }
 
-/// Makes a name of the configuration of a camera's own: lower case letters, digits and `-`.
+/// Makes a configuration name from the camera's own: lower-case letters, digits and `-`.
 fn config_name(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let joined = words.collect::<Vec<_>>().join("-").to_ascii_lowercase();

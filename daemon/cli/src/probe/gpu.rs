@@ -1,4 +1,4 @@
-//! The GPUs that the CUDA driver finds, or why there is none.
+//! The GPUs that the CUDA driver finds, or why it finds none.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub struct Gpus {
     pub available: bool,
     /// Why none can be used, in one line.
     pub reason: Option<String>,
-    /// Version of NVIDIA's kernel module; on a Jetson whose module reports none, `L4T` and the system's version.
+    /// Version of NVIDIA's kernel module; on a Jetson whose module reports none, `L4T` and its version.
     pub driver: Option<String>,
     /// Newest CUDA version that the driver supports.
     pub cuda: Option<String>,
@@ -40,7 +40,7 @@ pub struct ProbedGpu {
     multiprocessors: u32,
     /// The memory kind that `buffers.memory = "auto"` chooses.
     pub frames: &'static str,
-    /// The measurements behind that choice; empty with only one kind.
+    /// The measurements that led to that choice; empty if only one kind is available.
     frames_measured: Vec<MemoryCost>,
     /// The kinds of video that its video engine decodes.
     decodes: Vec<DecodedVideo>,
@@ -55,7 +55,7 @@ pub struct ProbedGpu {
 /// A kind of video that a video engine decodes.
 #[derive(Debug, Serialize)]
 struct DecodedVideo {
-    /// Codec, bits of a sample, sampling of chroma.
+    /// Codec, bit depth, chroma sampling.
     kind: String,
     max_width: u32,
     max_height: u32,
@@ -174,14 +174,14 @@ fn decoded_videos(device: &Arc<Device>) -> Result<Vec<DecodedVideo>, NvdecError>
     Ok(decodes)
 }
 
-/// Returns the version of NVIDIA's kernel module. On a Jetson whose module has none, returns the L4T version, which the
-/// driver is part of.
+/// Returns the version of NVIDIA's kernel module. On a Jetson whose module has none, returns the L4T version, because the
+/// driver is part of L4T.
 fn driver(root: &Path) -> Option<String> {
     let module = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok();
     module.as_deref().and_then(module_version).or_else(|| Some(format!("L4T {}", Board::read(root).l4t?)))
 }
 
-/// Returns the first word of numbers with dots: `580.65.06` of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06
+/// Returns the first version number: `580.65.06` of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06
 /// Sun ...".
 fn module_version(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
@@ -238,7 +238,7 @@ mod tests {
         let boards = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/boards");
         let driver = |name: &str| driver(&boards.join(name)).unwrap();
         assert_eq!(driver("orin-nano-36.4.3"), "540.4.0");
-        // Its module gives a word instead of a number.
+        // Its module states a word instead of a number.
         assert_eq!(driver("thor-38.4.0"), "L4T 38.4.0");
         assert_eq!(driver("xavier-nx-35.4.1"), "L4T 35.4.1");
     }

@@ -1,4 +1,4 @@
-//! `visiond probe --http`: what a camera sends over HTTP, and which source reads it.
+//! `visiond probe --http`: shows a camera's content over HTTP, and which source reads it.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use visiond_system::exit::{Exit, ExitError};
 use super::network::{CertificateReport, NetworkArgs, advice_and_snippet, cannot_ask, source_toml};
 use crate::output::{labelled, print_report};
 
-/// The report, which is printed as JSON or as text.
+/// The report, printed as JSON or text.
 #[derive(Debug, Serialize)]
 struct HttpReport {
     /// Without user and password.
     url: String,
-    /// What a camera with TLS showed.
+    /// The certificate of a camera with TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate: Option<CertificateReport>,
-    /// What the camera says that it sends.
+    /// The media type that the camera states.
     media_type: String,
-    /// What it sends, in words.
+    /// The content, in words.
     content: String,
     /// The `type` of the source that reads it.
     source: &'static str,
@@ -31,10 +31,10 @@ struct HttpReport {
     width: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     height: Option<u32>,
-    /// Of a stream of JPEGs.
+    /// Present for a stream of JPEGs.
     #[serde(skip_serializing_if = "Option::is_none")]
     watched: Option<WatchedReport>,
-    /// What to know or to change, as sentences.
+    /// Advice, as sentences.
     advice: Vec<String>,
     /// Configuration of this camera.
     toml: String,
@@ -45,12 +45,12 @@ struct WatchedReport {
     pictures: u64,
     damaged: u64,
     seconds: f64,
-    /// `null` if fewer than two pictures came.
+    /// `null` if fewer than two images arrived.
     fps: Option<f64>,
     bits_per_s: Option<u64>,
 }
 
-/// Asks the camera, and prints what it sends.
+/// Queries the camera, and prints its content.
 pub(super) fn run(url: &str, args: &NetworkArgs, json: bool) -> Result<Exit, ExitError> {
     args.check_scheme(url, ["http://", "https://"], "http://192.168.1.30/video.mjpg")?;
     let config = MjpegConfig {
@@ -79,7 +79,7 @@ impl HttpReport {
         let mut notes = Vec::new();
         match (&offer.content, &certificate) {
             (HttpContent::Video(_), Some(_)) => {
-                // `video` has no keys for this: ffmpeg checks certificates only if it is told to.
+                // `video` has no keys for this: ffmpeg checks certificates only with extra arguments.
                 match args.ca_toml() {
                     Some(ca) => {
                         let _ = writeln!(toml, "input_args = [\"-tls_verify\", \"1\", \"-ca_file\", {ca}]");

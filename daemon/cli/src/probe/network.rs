@@ -1,4 +1,4 @@
-//! Which network camera `visiond probe` asks, and what the reports of RTSP and HTTP cameras share.
+//! The network camera that `visiond probe` queries, and the common parts of the reports on RTSP and HTTP cameras.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,19 +12,20 @@ use visiond_system::exit::{Exit, ExitError};
 use crate::output::labelled;
 use crate::value_parsers::duration;
 
-/// Which network camera to ask, and how.
+/// The network camera to query, and its options.
 #[derive(Debug, clap::Args)]
 pub(super) struct NetworkArgs {
-    /// Show only what this network camera offers, and watch its video for a while: rtsp://HOST/PATH, or rtsps:// with TLS
+    /// Show only what this network camera offers, and sample its video: rtsp://HOST/PATH, or rtsps:// with TLS
     #[arg(long, value_name = "URL", group = "network", conflicts_with = "camera")]
     pub(super) rtsp: Option<String>,
 
-    /// Find out what this URL of a camera sends (MJPEG, a snapshot, or other video) and which `type` reads it: http:// or https://
+    /// Identify the content of this camera URL (MJPEG, a snapshot, or other video) and the `type` that reads it: http:// or
+    /// https://
     #[arg(long, value_name = "URL", group = "network", conflicts_with = "camera")]
     pub(super) http: Option<String>,
 
-    /// File with user and password for --rtsp or --http: one line, user:password. They need not stand in the URL, which every user
-    /// sees
+    /// File with user and password for --rtsp or --http: one line, user:password. This keeps them out of the URL, which every user
+    /// can see
     #[arg(long, value_name = "FILE", requires = "network", value_hint = clap::ValueHint::FilePath)]
     login: Option<PathBuf>,
 
@@ -40,11 +41,11 @@ pub(super) struct NetworkArgs {
     #[arg(long, requires = "network", conflicts_with_all = ["ca", "fingerprint"])]
     pub(super) insecure: bool,
 
-    /// How the video of --rtsp comes
+    /// Transport of the video of --rtsp
     #[arg(long, value_name = "tcp|udp", default_value = "tcp", requires = "rtsp", conflicts_with = "http", value_parser = parse_word::<RtspTransport>)]
     pub(super) transport: RtspTransport,
 
-    /// How long to watch the video of --rtsp or --http: at least two key frames tell their interval
+    /// How long to sample the video of --rtsp or --http: measuring the key-frame interval takes at least two key frames
     #[arg(long, value_name = "TIME", default_value = "6s", requires = "network", value_parser = duration)]
     pub(super) watch: Duration,
 }
@@ -55,7 +56,7 @@ fn fingerprint(text: &str) -> Result<Fingerprint, String> {
 }
 
 impl NetworkArgs {
-    /// Checks that `url` has the first of `schemes`, or the second, which is that with TLS.
+    /// Checks that `url` has one of `schemes`; the second is the one with TLS.
     pub(super) fn check_scheme(&self, url: &str, schemes: [&str; 2], example: &str) -> Result<(), ExitError> {
         let [plain, secure] = schemes;
         let usage = |error: String| ExitError::new(Exit::Usage, error);
@@ -74,14 +75,14 @@ impl NetworkArgs {
         Err(usage(format!("cannot ask the camera: {remedy}")))
     }
 
-    /// Returns the whole path of the file of --ca as TOML. A relative one would begin at the configuration's folder.
+    /// Returns the absolute path of the file of --ca as TOML. A relative path would start at the configuration's folder.
     pub(super) fn ca_toml(&self) -> Option<String> {
         let ca = self.ca.as_ref()?;
         let whole = std::path::absolute(ca).unwrap_or_else(|_| ca.clone());
         Some(quote(&whole.display().to_string()))
     }
 
-    /// Returns the whole path of the file of --login.
+    /// Returns the absolute path of the file of --login.
     pub(super) fn login_file(&self) -> Result<Option<PathBuf>, ExitError> {
         let Some(file) = &self.login else { return Ok(None) };
         let first = file.to_string_lossy().split('/').next().unwrap_or_default().to_owned();
@@ -90,7 +91,7 @@ impl NetworkArgs {
                          line `user:password`";
             return Err(ExitError::new(Exit::Usage, error.to_owned()));
         }
-        // A name without a slash would be a systemd credential's.
+        // A name without a slash would be that of a systemd credential.
         let file = std::path::absolute(file).map_err(|error| {
             let error = format!("cannot find the file of --login: {error}: write its whole path");
             ExitError::new(Exit::Input, error)
@@ -114,7 +115,7 @@ fn has_user(url: &str) -> bool {
     url.split_once("://").is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|host| host.contains('@')))
 }
 
-/// Returns a source's error with the options that stand for the keys that it names.
+/// Returns a source's error with the configuration keys in it replaced by the corresponding options.
 pub(super) fn cannot_ask(error: &SourceError) -> ExitError {
     let error = error.to_string();
     let here = match error.as_str() {
@@ -125,7 +126,7 @@ pub(super) fn cannot_ask(error: &SourceError) -> ExitError {
     ExitError::new(Exit::Input, error + here)
 }
 
-/// Returns the beginning of a camera's configuration: its source, as far as the URL goes.
+/// Returns the start of a camera's configuration: its source, up to the URL.
 pub(super) fn source_toml(kind: &str, url: &str, has_secret: bool, has_login: bool) -> String {
     let hidden = if has_secret { "   # replace *** by what is there" } else { "" };
     let mut toml = format!(
@@ -159,11 +160,11 @@ impl CertificateReport {
         Self { sha256: seen.to_owned(), accepted_by }
     }
 
-    /// Returns the lines of the configuration that accept it.
+    /// Returns the configuration lines that accept it.
     pub(super) fn toml(&self, args: &NetworkArgs) -> String {
         match args.ca_toml() {
             Some(ca) => format!("ca = {ca}\n"),
-            // The pin of what was accepted here is safer than accepting anything.
+            // Pinning the certificate seen here is safer than accepting any.
             None if args.insecure || args.fingerprint.is_some() => format!("fingerprint = {}\n", quote(&self.sha256)),
             None => String::new(),
         }
@@ -184,7 +185,7 @@ pub(super) mod tests {
 
     #[derive(Parser)]
     struct Command {
-        /// As in `probe`'s own arguments.
+        /// As in the arguments of `probe` itself.
         #[arg(long)]
         camera: Option<String>,
         #[command(flatten)]

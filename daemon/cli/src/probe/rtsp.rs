@@ -1,4 +1,4 @@
-//! `visiond probe --rtsp`: what a network camera offers, and how its video comes.
+//! `visiond probe --rtsp`: shows a network camera's streams, and samples its video.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use visiond_system::exit::{Exit, ExitError};
 use super::network::{CertificateReport, NetworkArgs, advice_and_snippet, cannot_ask, source_toml};
 use crate::output::{labelled, print_report};
 
-/// A key frame is needed to begin, and again after every loss.
+/// The key-frame interval above which to advise a shorter one: decoding needs a key frame to start, and after every loss.
 const LONG_KEY_INTERVAL_S: f64 = 4.0;
 
-/// The report, which is printed as JSON or as text.
+/// The report, printed as JSON or text.
 #[derive(Debug, Serialize)]
 struct CameraReport {
     /// Without user and password.
     url: String,
-    /// What a camera with TLS showed.
+    /// The certificate of a camera with TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate: Option<CertificateReport>,
     transport: &'static str,
     streams: Vec<StreamReport>,
     watched: WatchedReport,
-    /// Why the video ended before the time was over.
+    /// Why the video ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<String>,
-    /// What to change in the camera, as sentences.
+    /// Advice on the camera's settings, as sentences.
     advice: Vec<String>,
     /// Configuration of this camera.
     toml: String,
@@ -40,12 +40,12 @@ struct CameraReport {
 struct StreamReport {
     media: String,
     encoding: String,
-    /// In pixels, if the camera tells.
+    /// In pixels, if the camera states them.
     #[serde(skip_serializing_if = "Option::is_none")]
     width: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     height: Option<u32>,
-    /// Frames per second, if the camera tells.
+    /// Frames per second, if the camera states them.
     #[serde(skip_serializing_if = "Option::is_none")]
     announced_fps: Option<f32>,
     readable: bool,
@@ -57,16 +57,16 @@ struct WatchedReport {
     pictures: u32,
     damaged: u64,
     seconds: f64,
-    /// `null` if fewer than two pictures came.
+    /// `null` if fewer than two frames arrived.
     fps: Option<f64>,
     bits_per_s: Option<u64>,
-    /// Seconds; `null` if fewer than two key frames came.
+    /// Seconds; `null` if fewer than two key frames arrived.
     key_frame_interval_s: Option<f64>,
-    /// Where the frames' times are from: `"sender reports"` or `"arrival"`.
+    /// The origin of the frames' times: `"sender reports"` or `"arrival"`.
     times: &'static str,
 }
 
-/// Asks the camera, and prints what it offers.
+/// Queries the camera, and prints its streams.
 pub(super) fn run(url: &str, args: &NetworkArgs, json: bool) -> Result<Exit, ExitError> {
     args.check_scheme(url, ["rtsp://", "rtsps://"], "rtsp://192.168.1.20/stream1")?;
     let config = RtspConfig {
@@ -178,7 +178,7 @@ impl WatchedReport {
     }
 }
 
-/// Whether most pictures have their time from a sender report; the first report comes after some.
+/// Whether most frames are timed by a sender report; the first report arrives after some frames.
 fn by_reports(watched: &Watched) -> bool {
     2 * watched.timed_by_reports > watched.pictures
 }
@@ -300,7 +300,7 @@ transport = \"udp\"
         assert_eq!(count(Watched { key_frame_interval_s: None, ..watched() }), 1);
         assert_eq!(count(Watched { damaged: 2, ..watched() }), 1);
         assert_eq!(count(Watched { timed_by_reports: 3, ..watched() }), 1);
-        // Too short to know.
+        // Too short to measure.
         assert_eq!(count(Watched { seconds: 1.0, key_frame_interval_s: None, timed_by_reports: 0, ..watched() }), 0);
     }
 }

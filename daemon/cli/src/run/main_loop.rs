@@ -21,12 +21,12 @@ const READY_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval of the status line on the terminal and in systemd.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The reason why the loop ended.
+/// Why the loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// SIGTERM or SIGINT.
     Signal,
-    /// The time of `--duration` is over.
+    /// The time of `--duration` has elapsed.
     Duration,
     /// The pipeline stopped by itself: every camera ended, `--max-messages` is reached, or no sink is left.
     Inside,
@@ -97,7 +97,7 @@ impl Tasks {
 }
 
 impl MainLoop<'_> {
-    /// Loops until the daemon is to end, at `until` at the latest.
+    /// Loops until the daemon must end, at `until` at the latest.
     pub fn run(&mut self, until: Option<Instant>) -> End {
         let mut tasks = Tasks::new(self.service, self.notifier);
         loop {

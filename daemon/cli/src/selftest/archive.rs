@@ -18,14 +18,14 @@ use super::report::Report;
 /// The report in the archive.
 const JSON: &str = "report.json";
 
-/// Number of lines of the kernel's log that are kept, the last ones.
+/// How many of the last lines of the kernel's log to keep.
 const LOG_LINES: usize = 3000;
 
-/// The kernel's log is about the whole machine: lines that match are about cameras, GPU, memory and heat.
+/// The kernel's log covers the whole machine: keep only lines about cameras, GPU, memory and heat.
 const RELEVANT: &str = "(?i)nvidia|nvgpu|nvmap|nvhost|host1x|tegra|nvcsi|vi5|rtcpu|capture|v4l|video|uvc|camera|media|imx|ov5|\
                         ov9|max9|gpu|iommu|smmu|thermal|throttl|out of memory|oom|regulator";
 
-/// Creates the file if it does not exist, so that a path that cannot be written is an error before the test.
+/// Creates the file if it does not exist, so that an unwritable path is an error before the tests.
 pub fn make(path: &Path) -> Result<(), ExitError> {
     let made = File::options().write(true).create(true).truncate(false).open(path);
     made.map(drop).map_err(|error| {
@@ -75,7 +75,7 @@ pub fn read(path: &Path) -> Result<Report, ExitError> {
 
 /// The report in an archive.
 fn unpack(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    /// Far more than a report has.
+    /// Far more than a report needs.
     const MOST: u64 = 64 << 20;
     let mut archive = tar::Archive::new(GzDecoder::new(bytes).take(MOST));
     for entry in archive.entries()? {
@@ -89,10 +89,10 @@ fn unpack(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Returns the files about the system that help to understand a report, without those that cannot be read.
+/// Returns the system's files that help to understand a report; leaves out unreadable ones.
 fn texts() -> impl Iterator<Item = (&'static str, String)> {
     let read = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', "\n"));
-    // The name shows which board and memory it is made for.
+    // The name shows the board and memory that it is made for.
     let nvpmodel = || fs::canonicalize("/etc/nvpmodel.conf").ok().map(|path| format!("{}\n", path.display()));
     [
         ("kernel.log", kernel_log()),

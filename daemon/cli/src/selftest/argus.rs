@@ -1,6 +1,6 @@
 //! NVIDIA's camera stack, Argus: 100 frames of `nvarguscamerasrc` through a pipe, as a `command` source gets them.
 //!
-//! The element prints to standard output, where such a pipeline writes its frames too, and every extra byte shifts the picture.
+//! The element prints to standard output, where such a pipeline also writes its frames, and every extra byte shifts the image.
 //! So one run sends the frames through descriptor 3, where nothing else may arrive, and another through standard output, which
 //! shows what this release prints.
 
@@ -73,11 +73,11 @@ fn pipeline(launch: &Path, script: &str) -> Command {
     command
 }
 
-/// Counts frames of so many bytes. Returns a sentence, and whether exactly [`FRAMES`] frames and nothing else arrived.
+/// Counts frames of this many bytes. Returns a sentence, and whether exactly [`FRAMES`] frames and nothing else arrived.
 fn count(bytes: &[u8], frame_bytes: usize, last_line: &str) -> (String, bool) {
     let (frames, foreign) = (bytes.len() / frame_bytes, bytes.len() % frame_bytes);
     let mut seen = format!("{frames} frames and {foreign} bytes");
-    // How lines of Argus and of nvarguscamerasrc start.
+    // The prefixes of lines from Argus and nvarguscamerasrc.
     let marks = ["GST_ARGUS", "CONSUMER", "Setting pipeline"].map(str::as_bytes);
     let marks = marks.iter().filter(|_| foreign > 0);
     let starts = marks.filter_map(|mark| bytes.windows(mark.len()).position(|window| window == *mark));
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_program_that_prints_does_not_disturb_descriptor_3() {
-        // A shell stands for the pipeline: it prints, then writes to the descriptor that it is given.
+        // A shell replaces the pipeline: it prints, then writes to the given descriptor.
         let print = r#"echo "GST_ARGUS: chatter"; printf frame >&"${1#fd=}""#;
         let written = |script| {
             let mut command = Command::new("/bin/sh");

@@ -10,7 +10,7 @@ use super::checks::{AreaTest, gib};
 use crate::probe;
 use crate::probe::gpu::Gpus;
 
-/// Adds a row for each. Opens GPU and libraries.
+/// Adds a row for each. Opens the GPU and the libraries.
 pub fn run(test: &mut AreaTest) {
     let root = board::root();
     let Board { name, system, kernel, l4t, jetpack, memory_bytes } = Board::read(&root);

@@ -1,4 +1,4 @@
-//! V4L2 cameras: what each driver reports, idle and streaming, before visiond converts anything.
+//! V4L2 cameras: what each driver reports, idle and streaming, before visiond converts it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,20 +26,20 @@ use super::color_bar::{self, Colors};
 use crate::cameras::{self, Camera};
 use crate::next_frame::next_frame;
 
-/// Frames of a camera.
+/// Number of frames to take from a camera.
 const FRAMES: usize = 200;
 /// Time limit for the frames of a slow camera.
 const FRAMES_TIME: Duration = Duration::from_secs(20);
-/// Frame numbers that may be missing among them.
+/// How many frame numbers may be missing among them.
 const MISSING_ALLOWED: u64 = 2;
 
-/// The control by which a sensor sends a pattern of its own (V4L2_CID_TEST_PATTERN).
+/// The control that makes a sensor send its own test pattern (V4L2_CID_TEST_PATTERN).
 const TEST_PATTERN: &str = "test_pattern";
-/// Which frame is looked at, and how long it may take.
+/// Which frame to examine, and how long it may take.
 const PATTERN_FRAME: usize = 10;
 const COLOR_BAR_TIME: Duration = Duration::from_secs(10);
 
-/// Tests the cameras of these names, or all.
+/// Tests the cameras with these names, or all cameras.
 pub fn run(names: &[CameraName], test: &mut AreaTest) {
     let buffers = Buffers::default();
     if names.is_empty() {
@@ -77,7 +77,7 @@ fn test_camera(label: &str, camera: &Camera, buffers: &Buffers, test: &mut AreaT
     }
     let node = Node::open(&camera.device).and_then(|node| {
         idle(label, &Arc::new(node), test);
-        // Another one, because the driver may have tied its buffers to the first.
+        // A new descriptor, because the driver may have tied its buffers to the first.
         Node::open(&camera.device)
     });
     let node = match node {
@@ -110,7 +110,7 @@ fn test_camera(label: &str, camera: &Camera, buffers: &Buffers, test: &mut AreaT
     }
 }
 
-/// Returns the item of the test pattern that has bars of colours.
+/// Returns the menu item of the test pattern that has colour bars.
 fn color_bar_item(controls: &[Control]) -> Option<&MenuItem> {
     let pattern = controls.iter().find(|control| control.name == TEST_PATTERN && control.kind == ControlKind::Menu)?;
     pattern.items.iter().find(|item| {
@@ -122,7 +122,7 @@ fn color_bar_item(controls: &[Control]) -> Option<&MenuItem> {
     })
 }
 
-/// Captures a frame of the test pattern, and looks at its colours as `run` would convert them.
+/// Captures a frame of the test pattern, and checks its colours as `run` would convert them.
 fn color_bar(camera: &Camera, item: &MenuItem, buffers: &Buffers, time: Duration) -> Result<Colors, Failed> {
     let mut config = camera.config_without_rate();
     config.controls.insert(TEST_PATTERN.to_owned(), ControlValue::Number(item.index));
@@ -136,7 +136,7 @@ fn color_bar(camera: &Camera, item: &MenuItem, buffers: &Buffers, time: Duration
     };
     loop {
         let frame = next_frame(&mut source, &stop, lost)?.ok_or("the camera ended its stream")?;
-        // A sensor may show its pattern some frames later.
+        // A sensor may need some frames before it shows its pattern.
         if number >= PATTERN_FRAME || began.elapsed() >= time {
             return Ok(Colors::of(&RgbConverter::default().make(&frame.view()?)?));
         }
@@ -167,8 +167,8 @@ fn idle(label: &str, node: &Arc<Node>, test: &mut AreaTest) {
     test.verdict(format!("{label}: I/O"), "mmap or userptr", seen, tried.mmap.is_ok() || tried.userptr.is_ok());
 }
 
-/// Formats a control's value. Of a text only its length: NVIDIA's sensor drivers have `Fuse ID`, `EEPROM Data` and `OTP Data` as
-/// texts (tegracam_ctrls.c), which identify the camera module.
+/// Formats a control's value; for a text only its length: NVIDIA's sensor drivers have the texts `Fuse ID`, `EEPROM Data` and
+/// `OTP Data` (tegracam_ctrls.c), which identify the camera module.
 fn shown(value: &Value, show: impl FnOnce(&Value) -> String) -> String {
     match value {
         Value::Text(text) => format!("<text of {} bytes>", text.len()),
@@ -205,7 +205,7 @@ fn stream(label: &str, mut arrivals: Arrivals, test: &mut AreaTest, time: Durati
             break;
         }
         let look = |bytes: &[u8]| {
-            // A tenth of the frames is enough, and the camera waits for a buffer meanwhile.
+            // A tenth of the frames is enough, because the camera waits for a buffer meanwhile.
             if depth.is_some() && number % 10 == 0 {
                 bits.add(bytes);
             }
@@ -213,7 +213,7 @@ fn stream(label: &str, mut arrivals: Arrivals, test: &mut AreaTest, time: Durati
         frames.push(arrivals.next(&stop, look).map_err(|error| format!("after {} frames: {error}", number - 1))?);
         test.say(&format!("{label}: {number} of {FRAMES} frames"));
     }
-    // By a second descriptor, as another program would ask.
+    // Query through a second descriptor, as another program would.
     let streaming = Node::open(arrivals.node().path()).ok().and_then(|node| signal::current(&node));
     test.info(format!("{label}: input streaming"), input(streaming));
     drop(arrivals);
@@ -242,7 +242,7 @@ fn stream(label: &str, mut arrivals: Arrivals, test: &mut AreaTest, time: Durati
     Ok(())
 }
 
-/// Returns the depth of the samples of a mosaic or of grey that do not fill their words.
+/// Returns the bit depth of Bayer or grey samples that do not fill their words.
 fn depth_of(format: CameraFormat) -> Option<BayerDepth> {
     let CameraFormat::Raw(format) = format else { return None };
     format.sample_depth().filter(|depth| matches!(depth, BayerDepth::Bits10 | BayerDepth::Bits12))
@@ -261,7 +261,7 @@ fn bits_text(bits: SampleBits, depth: BayerDepth) -> String {
     format!("{width} bits in 16: {meaning} (bits ever set {set:#06x})")
 }
 
-/// Least, median and greatest of some milliseconds; zeros of none.
+/// Minimum, median and maximum in milliseconds; zeros without values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Spread {
     least: f64,
@@ -290,16 +290,16 @@ fn ms_between(earlier_ns: u64, later_ns: u64) -> f64 {
 /// Returns the intervals between timestamps, and how many frames are missing and damaged.
 fn intervals(frames: &[Arrival]) -> (Spread, u64, usize) {
     let ms = frames.windows(2).map(|pair| ms_between(pair[0].timestamp_ns, pair[1].timestamp_ns));
-    // A driver that does not count leaves 0; one that starts again is not missing four thousand million.
+    // A driver that does not count leaves 0; one that restarts its count has not lost four billion frames.
     let steps = frames.windows(2).map(|pair| u64::from(pair[1].sequence.saturating_sub(pair[0].sequence)));
     let damaged = frames.iter().filter(|frame| frame.flags & sys::V4L2_BUF_FLAG_ERROR != 0).count();
     (Spread::of(ms), steps.map(|step| step.saturating_sub(1)).sum(), damaged)
 }
 
-/// How old timestamps are when their frames arrive.
+/// The age of timestamps when their frames arrive.
 #[derive(Debug)]
 struct Stamps {
-    /// The meaning of the flags.
+    /// The meaning of the timestamp flags.
     flags: String,
     /// The age by each clock of this machine.
     ages: Vec<(&'static str, Spread)>,
@@ -331,8 +331,8 @@ impl Stamps {
         Self { flags: format!("{clock}, {instant}"), ages }
     }
 
-    /// The clock of the timestamps: by it they are not from the future and at most a second old. Where two clocks run alike, the
-    /// first.
+    /// The clock of the timestamps: on it they are not in the future and at most a second old. If two clocks agree, the first
+    /// counts.
     fn clock(&self) -> Option<&'static str> {
         let fits = |age: &Spread| age.least >= -100.0 && age.most <= 1000.0;
         self.ages.iter().find(|(_, age)| fits(age)).map(|(name, _)| *name)

@@ -1,4 +1,4 @@
-//! Areas, the checks in them, and an area while it is tested.
+//! Areas, their checks, and the state of an area under test.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::Progress;
 
-/// Minimum time left to begin a test. A camera that opens but delivers no frame takes this long.
+/// Minimum time left to start a test. A camera that opens but delivers no frame takes this long.
 pub const LEAST_TIME: Duration = Duration::from_secs(15);
 /// Why an area or a camera is skipped after the time limit.
 pub const NO_TIME: &str = "no time left: test it alone with --only or --camera";
 
-/// Why a check cannot go on.
+/// Why a check cannot continue.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 /// The result of a check: its text, whether it passed, and the numbers in it.
 pub type Seen = (String, bool, Vec<(&'static str, f64)>);
@@ -38,7 +38,7 @@ pub enum Area {
     Cameras,
     /// NVIDIA's camera stack through a pipe
     Argus,
-    /// Differences of the areas above in the sandbox of visiond.service; alone, of all of them
+    /// Repeat the selected areas inside the sandbox of visiond.service and report differences
     Sandbox,
     /// Temperatures under load
     Heat,
@@ -68,7 +68,7 @@ pub struct Row {
     /// The name of the check, unique within its area.
     pub check: String,
     pub outcome: Outcome,
-    /// The wanted result; empty for a fact.
+    /// The expected result; empty for a fact.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wanted: String,
     /// The actual result, or why the check was skipped.
@@ -78,13 +78,13 @@ pub struct Row {
     pub figures: BTreeMap<String, f64>,
 }
 
-/// An area while it is tested: its rows, its progress and its time limit.
+/// An area under test: its rows, its progress and its time limit.
 #[derive(Debug)]
 pub struct AreaTest {
     pub area: Area,
     /// The rows so far.
     pub rows: Vec<Row>,
-    /// When all tests but heat must be over.
+    /// The deadline of all tests but heat.
     end: Instant,
     /// Whether progress goes to the parent process, by lines on standard error.
     by_lines: bool,
@@ -97,12 +97,12 @@ impl AreaTest {
         Self { area, rows: Vec::new(), end, by_lines, last_line: None, progress: Progress::new() }
     }
 
-    /// Returns the time left, if it is enough to begin a test.
+    /// Returns the time left, if it is enough to start a test.
     pub fn time_left(&self) -> Option<Duration> {
         Some(self.end.saturating_duration_since(Instant::now())).filter(|left| *left >= LEAST_TIME)
     }
 
-    /// Reports that the area begins.
+    /// Reports that the area starts.
     pub fn begin(&mut self) {
         if !self.by_lines {
             self.progress.tell_now(&format!("testing {}", self.area));
@@ -111,7 +111,7 @@ impl AreaTest {
 
     /// Reports a step of the area, at a limited rate.
     pub fn say(&mut self, words: &str) {
-        /// Time between two lines, because the parent updates its line no more often.
+        /// Interval between lines, because the parent updates its line no more often.
         const EVERY: Duration = Duration::from_millis(200);
         if !self.by_lines {
             let separator = if words.is_empty() { "" } else { ": " };

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use visiond_system::child_process::{Signal, die_with_parent, isolate, signal_group};
 
-/// Time limit for the pipes of a program that has exited: programs that it left behind may still hold them.
+/// Time limit for the pipes of a program that has exited: its children may still hold them.
 const PIPES_TIME: Duration = Duration::from_secs(3);
 
-/// How much of a program's standard error is kept: its end.
+/// How much of a program's standard error to keep, from its end.
 const ERRORS_BYTES: usize = 64 << 10;
 
 /// A program that has exited.
@@ -51,8 +51,8 @@ pub enum SuperviseError {
     TimedOut { program: String, patience: Duration, last_line: String },
 }
 
-/// Runs a program until it exits, and kills it with everything that it started after `patience`. Meanwhile passes the last
-/// line of its standard error to `report`.
+/// Runs a program until it exits, and kills it with all of its children after `patience`. Meanwhile passes the last line of its
+/// standard error to `report`.
 ///
 /// The program leads its own process group, which Ctrl-C at the terminal does not reach; the kernel kills it when this
 /// process ends.
@@ -96,7 +96,7 @@ fn last_line(text: &str) -> &str {
     text.lines().rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// Reads a pipe on a thread of its own, and drops `open` at its end. Of more than `limit` bytes, keeps the last whole lines.
+/// Reads a pipe on its own thread, and drops `open` at its end. Keeps the last whole lines if there are more than `limit` bytes.
 fn read(mut pipe: impl Read + Send + 'static, open: Sender<()>, limit: usize) -> Arc<Mutex<Vec<u8>>> {
     let bytes = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&bytes);
@@ -111,7 +111,7 @@ fn read(mut pipe: impl Read + Send + 'static, open: Sender<()>, limit: usize) ->
                     all.extend_from_slice(&chunk[..count]);
                     let excess = all.len().saturating_sub(limit);
                     if excess > 0 {
-                        // A cut line could show a secret without the word that it is masked by.
+                        // A cut line could show a secret without the word by which it is masked.
                         let cut = all[excess..]
                             .iter()
                             .position(|byte| *byte == b'\n')

@@ -1,8 +1,8 @@
-//! Judges colours by the test pattern of a sensor: a driver may write other bytes than the format that it names.
+//! Checks colours with a sensor's test pattern: a driver may write bytes in a different order than its format says.
 
 use image::RgbImage;
 
-/// The bars from left to right, as sensors, vivid and broadcast patterns (SMPTE ECR 1-1978) have them, or the other way round.
+/// The bars from left to right, as in sensors, vivid and broadcast patterns (SMPTE ECR 1-1978), or mirrored.
 pub const WANTED: &str = "white, yellow, cyan, green, magenta, red, blue, black";
 
 /// Red, green and blue of the bars: on or off.
@@ -17,27 +17,27 @@ const BARS: [Bar; 8] = [
     [false, false, false],
 ];
 
-/// The least difference between the largest and the smallest value of a channel that is not the same everywhere.
+/// The least difference between the maximum and minimum of a channel that varies.
 const LEAST_CONTRAST: u8 = 40;
 
 type Bar = [bool; 3];
 
-/// What is read of red, green and blue, if the driver writes them in another order.
+/// The channels read as red, green and blue if the driver swaps them.
 type Order = fn(Bar) -> Bar;
 
-/// What a picture of the bars shows.
+/// The content of an image of the bars.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Colors {
-    /// The bars as they should be.
+    /// The bars in the right colours.
     Right,
-    /// The bars, if the bytes of a pixel had another order: which.
+    /// The bars with channels swapped in this way.
     Wrong(&'static str),
-    /// Other colours, or another pattern: the names from left to right.
+    /// Other colours, or a different pattern: the names from left to right.
     Unknown(String),
 }
 
 impl Colors {
-    /// Looks at the middle of each bar of a picture.
+    /// Samples the middle of each bar of an image.
     pub fn of(picture: &RgbImage) -> Self {
         let bars = bars(picture);
         let is = |convert: Order| {
@@ -62,8 +62,8 @@ impl Colors {
     }
 }
 
-/// Returns which channels are on in the middle of eight bars: above the middle between the channel's extremes. A channel that is
-/// the same everywhere is on if it is bright.
+/// Returns which channels are on in the middle of eight bars: above the midpoint of the channel's extremes. A constant channel is
+/// on if it is bright.
 fn bars(picture: &RgbImage) -> [Bar; 8] {
     let (width, height) = picture.dimensions();
     let pixels: [[u8; 3]; 8] =

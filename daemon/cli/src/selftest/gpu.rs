@@ -1,4 +1,4 @@
-//! The GPU through CUDA: its attributes, the time of its driver's compiler, and each kind of memory for frames.
+//! The GPU through CUDA: its attributes, the time to compile kernels, and each kind of memory for frames.
 
 use std::fs;
 use std::io;
@@ -33,11 +33,11 @@ const FORMATS: [(&str, PixelFormat); 3] = [
 ];
 /// Measured runs of the preprocess.
 const RUNS: usize = 30;
-/// Runs before those, to fill tables and raise clocks.
+/// Warm-up runs, to fill tables and raise clocks.
 const WARM_RUNS: usize = 5;
 /// Rounds of the coherence test.
 const ROUNDS: u32 = 10_000;
-/// Time limit for the rounds: those made by then count.
+/// Time limit for the rounds: those completed by then count.
 const ROUNDS_TIME: Duration = Duration::from_secs(10);
 
 /// Tests the GPU itself and its compiler.
@@ -73,7 +73,7 @@ pub fn cuda(test: &mut AreaTest) -> Result<(), Failed> {
     compile(test)
 }
 
-/// Opens the GPU. Otherwise `check` is skipped where there is no GPU, and fails where there is one. Every Jetson has one.
+/// Opens the GPU. Otherwise `check` is skipped if there is no GPU, and fails if there is one. Every Jetson has one.
 fn open(test: &mut AreaTest, check: &str) -> Option<Arc<Device>> {
     let has_node = || ["/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"].iter().any(|node| Path::new(node).exists());
     match Device::open(0) {
@@ -88,8 +88,8 @@ fn open(test: &mut AreaTest, check: &str) -> Option<Arc<Device>> {
     None
 }
 
-/// Measures the time from an open GPU to kernels that can run, in processes of their own, because CUDA's driver reads the path
-/// of its cache when it starts.
+/// Measures the time from an open GPU to runnable kernels, in separate processes, because CUDA's driver reads the path of its
+/// cache when it starts.
 fn compile(test: &mut AreaTest) -> Result<(), Failed> {
     let folder = std::env::temp_dir().join(format!("visiond-selftest-{}", std::process::id()));
     fs::create_dir(&folder)?;
@@ -102,7 +102,7 @@ fn compile(test: &mut AreaTest) -> Result<(), Failed> {
     let seen = format!("{cold:.0} ms with an empty cache, {warm:.0} ms after that{empty}");
     test.verdict("kernels", "compiled, and kept in CUDA's cache", seen, kept);
     test.figures([("cold_ms", cold), ("warm_ms", warm)]);
-    // The folder that the daemon would use as this user.
+    // The folder that the daemon would use for this user.
     let Some(cache) = std::env::var_os("CUDA_CACHE_PATH") else {
         test.skip("kernel cache", "this user has no cache folder: set HOME or XDG_CACHE_HOME");
         return Ok(());
@@ -252,7 +252,7 @@ pub fn memory(test: &mut AreaTest) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Tests the tensor of one pixel format in one kind of memory, and measures the GPU's time and the CPU's reading speed.
+/// Tests the tensor of one pixel format in one kind of memory, and measures GPU time and the CPU's read speed.
 fn preprocess(device: &Arc<Device>, memory: FrameMemory, format: PixelFormat) -> Result<Seen, Failed> {
     let layout = layout(format, WIDTH, HEIGHT)?;
     let frame = picture(&layout);
@@ -304,7 +304,7 @@ fn preprocess(device: &Arc<Device>, memory: FrameMemory, format: PixelFormat) ->
     Ok((text, differing == 0, figures))
 }
 
-/// Queues work on the stream by `queue`, and waits for all of it, also when `queue` failed half-way: everything that the work
+/// Queues work on the stream by `queue`, and waits for all of it, even if `queue` failed half-way: everything that the work
 /// uses may be dropped when this returns.
 fn finish<T>(stream: &CudaStream, queue: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
     let queued = queue();
@@ -324,7 +324,7 @@ unsafe fn copy(block: &Block, stream: &CudaStream) -> Result<(), CudaError> {
     }
 }
 
-/// Returns a frame of slopes with noise; samples of a mosaic stay within their bits.
+/// Returns a frame of gradients with noise; Bayer samples stay within their bit depth.
 fn picture(layout: &FrameLayout) -> Vec<u8> {
     let mut state = 7_u32;
     let mut frame = vec![0; layout.size_bytes()];
@@ -350,7 +350,7 @@ fn on_the_cpu(layout: &FrameLayout, frame: &[u8]) -> Result<Vec<u8>, Failed> {
     Ok(bytes)
 }
 
-/// Returns the speed at which the CPU reads the whole block, the best of five.
+/// Returns the speed at which the CPU reads the whole block, the best of five runs.
 fn read_gb_per_s(bytes: &[u8]) -> f64 {
     let mut least = f64::INFINITY;
     for _ in 0..5 {
@@ -368,8 +368,8 @@ fn read_gb_per_s(bytes: &[u8]) -> f64 {
 const ROUND_WIDTH: u32 = 64;
 const ROUND_HEIGHT: u32 = 48;
 
-/// In every round the CPU writes another pattern, the GPU reads it by the preprocess and writes it into memory of the same kind,
-/// and the CPU must read it there: a cache that keeps old bytes on either side shows.
+/// In each round the CPU writes a new pattern, the GPU reads it by the preprocess and writes it into memory of the same kind,
+/// and the CPU must read it there: a cache that keeps stale bytes on either side shows.
 fn coherence(device: &Arc<Device>, memory: FrameMemory, test: &mut AreaTest) -> Result<Seen, Failed> {
     let layout = layout(PixelFormat::Rgb, ROUND_WIDTH, ROUND_HEIGHT)?;
     let stream = CudaStream::new(device)?;
@@ -425,7 +425,7 @@ fn coherence(device: &Arc<Device>, memory: FrameMemory, test: &mut AreaTest) -> 
     Ok((format!("{rounds} rounds, {seen}"), stale == 0, vec![("rounds", rounds.into()), ("stale", stale.into())]))
 }
 
-/// Fills `bytes` with a pattern that differs from those of the neighbouring rounds at every place.
+/// Fills `bytes` with a pattern that differs from the neighbouring rounds at every position.
 fn pattern(round: u32, bytes: &mut [u8]) {
     for (index, word) in bytes.chunks_mut(4).enumerate() {
         let value = (round ^ ((index as u32) << 16)).wrapping_mul(0x9e37_79b9);
@@ -458,7 +458,7 @@ fn registered(device: &Arc<Device>, is_shared: bool) -> Result<Seen, Failed> {
     Ok((if right { "read in place" } else { "other bytes" }.to_owned(), right, Vec::new()))
 }
 
-/// A mapping of a file in memory, which other processes could map, too.
+/// A mapping of an in-memory file, which other processes could map as well.
 struct SharedMapping {
     start: NonNull<u8>,
     length: usize,

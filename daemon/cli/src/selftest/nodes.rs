@@ -1,10 +1,10 @@
-//! Device nodes of GPU and cameras: who owns them, and whether this process may open them.
+//! Device nodes of GPUs and cameras: who owns them, and whether this process can open them.
 //!
-//! The nodes are those that the unit of the service allows, by its `DeviceAllow=` lines, and others of the same families, which it
+//! The nodes are those that the service's unit allows by its `DeviceAllow=` lines, and others of the same families, which the unit
 //! may lack.
 //!
-//! A Jetson's GPU driver makes its nodes when the GPU is first powered on, under a major number that it did not have before, so
-//! they are listed before the GPU's first use and after it.
+//! A Jetson's GPU driver creates its nodes when the GPU is first powered on, under a new major number, so they are listed before
+//! and after the GPU's first use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -26,10 +26,10 @@ use super::child::supervise;
 /// Names of nodes of GPUs and cameras, in /dev or in a folder of it.
 const FAMILIES: &str = "^(nvmap|nvsci|nvhost|nvgpu|nvidia|video|media|v4l-|capture-|host1x|dma_heap|udmabuf)";
 
-/// How deep in /dev nodes may be. Those of nvgpu are in /dev/nvgpu/igpu0.
+/// The maximum depth of nodes in /dev. Those of nvgpu are in /dev/nvgpu/igpu0.
 const MAX_DEPTH: usize = 3;
 
-/// Folders of /dev without devices of GPUs or cameras, and with many others.
+/// Folders of /dev that hold many devices, but no GPUs or cameras.
 const SKIPPED: [&str; 8] = ["block", "bus", "char", "disk", "fd", "input", "pts", "shm"];
 
 /// The devices that a unit allows.
@@ -42,7 +42,7 @@ pub struct DeviceList {
 }
 
 impl DeviceList {
-    /// Reads the `DeviceAllow=` lines of a unit and its drop-ins. An empty one takes back those before it.
+    /// Reads the `DeviceAllow=` lines of a unit and its drop-ins. An empty one resets the list.
     pub fn of_unit(unit: &str) -> Self {
         let mut list = Self::default();
         for line in unit.lines() {
@@ -66,7 +66,7 @@ impl DeviceList {
     }
 }
 
-/// Returns the expression of a pattern as fnmatch(3) reads it.
+/// Returns the regular expression of a pattern of fnmatch(3).
 fn glob(pattern: &str) -> Option<Regex> {
     let mut expression = String::from("^");
     let mut in_class = false;
@@ -93,7 +93,7 @@ pub struct DeviceNode {
     pub path: PathBuf,
     /// Its state before the GPU was used; `None` if it did not exist.
     pub before: Option<NodeState>,
-    /// Its state after that.
+    /// Its state after the GPU was used.
     pub after: Option<NodeState>,
 }
 
@@ -127,8 +127,8 @@ impl NodeState {
 /// The states of all nodes, by path.
 pub type NodeStates = BTreeMap<PathBuf, NodeState>;
 
-/// Returns the state of every node below `dev` that `allowed` names or that is of a family of it. Opens each for a moment, which on
-/// a Jetson may power on the GPU; everything else is read before that.
+/// Returns the state of every node below `dev` that `allowed` names or that belongs to one of its families. Opens each briefly,
+/// which may power on a Jetson's GPU; everything else is read before that.
 pub fn list(dev: &Path, allowed: &DeviceList) -> NodeStates {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (users, groups, drivers) = (read("/etc/passwd"), read("/etc/group"), drivers(&read("/proc/devices")));
@@ -173,7 +173,7 @@ pub fn merge(mut before: NodeStates, mut after: NodeStates) -> Vec<DeviceNode> {
     paths.into_iter().map(node).collect()
 }
 
-/// Adds a row for each driver, and one for each node that does not open or has changed.
+/// Adds a row for each driver, and one for each node that cannot be opened or has changed.
 pub fn rows(nodes: &[DeviceNode], test: &mut AreaTest) {
     if nodes.is_empty() {
         return test.skip("device nodes", "there is no node of a GPU or camera in /dev");
@@ -202,11 +202,11 @@ pub fn rows(nodes: &[DeviceNode], test: &mut AreaTest) {
     }
 }
 
-/// Tests that a program that another program starts, as a `command` source may, has the same access to the nodes as visiond.
+/// Tests that a program started by another program, as a `command` source may do, has the same access to the nodes as visiond.
 pub fn grandchildren(nodes: &[DeviceNode], test: &mut AreaTest) {
     const CHECK: &str = "programs of programs";
     const PATIENCE: Duration = Duration::from_secs(10);
-    /// Prints each argument that may be read and written.
+    /// Prints each argument that is readable and writable.
     const SCRIPT: &str = r#"for node; do [ -r "$node" ] && [ -w "$node" ] && echo "$node"; done; true"#;
     let paths: Vec<_> = nodes.iter().filter(|node| node.after.is_some()).map(|node| node.path.as_path()).collect();
     if paths.is_empty() {
@@ -230,7 +230,7 @@ pub fn grandchildren(nodes: &[DeviceNode], test: &mut AreaTest) {
     test.verdict(CHECK, "the same access to device nodes", seen, differing.is_empty());
 }
 
-/// Returns each node that opens differently in the sandbox than in the shell, with a sentence.
+/// Returns a sentence for each node whose access differs between the sandbox and the shell.
 pub fn differences(shell: &[DeviceNode], sandbox: &[DeviceNode]) -> Vec<(PathBuf, String)> {
     let mut differences = Vec::new();
     for node in shell {
@@ -245,14 +245,14 @@ pub fn differences(shell: &[DeviceNode], sandbox: &[DeviceNode]) -> Vec<(PathBuf
     differences
 }
 
-/// Returns what is in `dev` and its folders.
+/// Returns the nodes in `dev` and its folders.
 fn paths(dev: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let mut folders = vec![(dev.to_owned(), 1)];
     while let Some((folder, depth)) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let is_skipped = || entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name));
-            // Not of a link, which may lead back.
+            // Do not follow links: one may lead back.
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && depth < MAX_DEPTH && !is_skipped() => {
                     folders.push((entry.path(), depth + 1))
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_node_that_opens_has_its_numbers_and_owner() {
-        // /dev/null stands for a camera: a link of a camera's name leads to it.
+        // /dev/null replaces a camera: a link with a camera's name leads to it.
         let dev = tempfile::tempdir().unwrap();
         for name in ["video0", "other"] {
             std::os::unix::fs::symlink("/dev/null", dev.path().join(name)).unwrap();

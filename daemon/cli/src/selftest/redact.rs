@@ -1,8 +1,8 @@
 //! Removes what identifies a machine or a person from texts: serial numbers, addresses, names, credentials.
 //!
-//! Values that this machine knows of itself (host name, accounts, serial numbers) are replaced wherever they stand. Anything in
-//! the form of an address or such a number is replaced in any case. In a report, only the texts are changed: the name of an area
-//! stays readable on a machine of that name.
+//! Values that this machine knows about itself (host name, accounts, serial numbers) are replaced wherever they occur. Anything
+//! that looks like an address or a serial number is replaced in any case. In a report, only the texts are changed: the name of an
+//! area stays readable on a machine with that name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,16 +15,16 @@ use super::checks::Row;
 use super::nodes::{DeviceNode, accounts};
 use super::report::{Report, Sandbox};
 
-/// Forms and their replacements, after [`redact_line`]. The order matters: a URL's credentials and query go before its host, and a long
-/// form before the shorter one that is a part of it. `$1` is what stands before; there is no other way to look back.
+/// Patterns and their replacements, after [`redact_line`]. The order matters: a URL's credentials and query go before its host,
+/// and a long pattern before a shorter one that it contains. `$1` is the text before the match; there is no look-behind.
 const FORMS: &[(&str, &str)] = &[
     (r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@?#]*@", "$1<credentials>@"),
     (r"([A-Za-z][A-Za-z0-9+.-]*://[^\s?#]*)\?[^\s#]*", "$1?<query>"),
-    // Satellites' sentences hold the place as a whole.
+    // NMEA sentences are replaced as a whole.
     (r"\$G[A-Z](?:GGA|GLL|GNS|RMC),[^\s]*", "<coordinates>"),
-    // The kernel prints a USB device's own text to the end of the line, whatever is in it.
+    // The kernel prints a USB device's own text to the end of the line, whatever it contains.
     (r"(?m)(\bSerialNumber:\s*)\S.*$", "$1<serial>"),
-    // Some have several words. `.` before it: the name of a serial port.
+    // Some have several words. A `.` before it: the name of a serial port.
     (
         r"(?im)(^|[^\w.])((?:serial(?:[ _-]?(?:number|no|num|nr))?|s/n|sn|serno|ecid|imei|iccid)\s*[=:#]\s*)[^\s,;<][^,;\r\n]*",
         "$1$2<serial>",
@@ -36,18 +36,18 @@ const FORMS: &[(&str, &str)] = &[
     (r"(?i)\b((?:e|b)?ssid\s+)[^\s,;<=:]+", "$1<ssid>"),
     (r"(?i)\b((?:lat(?:itude)?|lon(?:gitude)?|lng)\s*[=:]?\s*)[-+]?\d{1,3}\.\d+", "$1<coordinates>"),
     (r"(?i)\b\d{1,2}\.\d+\s*°?\s*[NS],?\s*\d{1,3}\.\d+\s*°?\s*[EW]\b", "<coordinates>"),
-    // Four places behind the point are ten metres.
+    // Four decimal places are ten metres.
     (r"(^|[^\d.])[-+]?\d{1,2}\.\d{4,}\s*[,;]\s*[-+]?\d{1,3}\.\d{4,}\b", "$1<coordinates>"),
-    // Any name, because an account may be of a directory service and not of this machine.
+    // Any name, because an account may come from a directory service instead of this machine.
     (r"(/home/)[^/\s:;,()`\x22']+", "$1<user>"),
-    // Sources of the kernel are in drivers/media.
+    // The kernel has sources in drivers/media.
     (r"(^|[^\w./-])(/(?:run/)?media/|/Users/)[^/\s:;,()`\x22']+", "$1$2<user>"),
     (r"(?i)\b[a-z0-9][a-z0-9._%+-]*@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}\b", "<e-mail>"),
     // The builder of the kernel, in /proc/version.
     (r"\([^\s()@]+@[^\s()@]+\)", "(<user>@<host>)"),
     (r"(?i)\b((?:user(?:_?name)?|account|logname|sudo_user)\s*[=:]\s*)[^\s,;:()<]+", "$1<user>"),
     (r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
-    // EUI-64, then EUI-48, with separators and without. A number after 0x is no word of its own.
+    // EUI-64, then EUI-48, with and without separators. A number after 0x is not a separate word.
     (r"(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){7}\b", "<mac>"),
     (r"(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\b", "<mac>"),
     (r"(?i)\b[0-9a-f]{4}(?:\.[0-9a-f]{4}){2,3}\b", "<mac>"),
@@ -64,7 +64,7 @@ const FORMS: &[(&str, &str)] = &[
         r"(?i)(^|[^0-9a-z:.])(?:(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){1,6}(?::[0-9a-f]{1,4}){1,6}|::(?:[0-9a-f]{1,4}:){0,6}[0-9a-f]{1,4})\b|(?:[0-9a-f]{1,4}:){1,7}:\B)",
         "$1<ip>",
     ),
-    // Names of other machines: in URLs, after a word that announces one, and by their last part.
+    // Names of other machines: in URLs, after a word that introduces one, and by their last part.
     (r"([A-Za-z][A-Za-z0-9+.-]*://(?:<credentials>@)?)[A-Za-z0-9][A-Za-z0-9_.-]*", "$1<host>"),
     (r"(?i)\b((?:host(?:_?name)?|server|nodename)\s*[=:]\s*)[a-z0-9][a-z0-9_.-]*", "$1<host>"),
     (r"(?i)\b(host(?:name)?\s+)[a-z0-9_-]*(?:[a-z][0-9_-]|[0-9_-][a-z]|[a-z]\.[a-z])[a-z0-9_.-]*", "$1<host>"),
@@ -74,14 +74,14 @@ const FORMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A host's name of fewer characters is a part of other words: it is replaced only where a name of a host stands.
+/// A shorter host name is part of other words: it is replaced only where a host name is expected.
 const SHORTEST_HOST: usize = 4;
-/// An account's.
+/// The same for account names.
 const SHORTEST_USER: usize = 3;
 const SHORTEST_SERIAL: usize = 5;
 
-/// Names of hosts and accounts that are words of every report and identify no person: NVIDIA's own account on a Jetson is
-/// `nvidia`, which is in the names of its drivers and nodes, too. The form of /home finds such an account in paths.
+/// Names of hosts and accounts that occur in every report and identify no person: NVIDIA's own account on a Jetson is
+/// `nvidia`, which also occurs in the names of its drivers and nodes. The /home pattern finds such an account in paths.
 const WORDS: &str = "nvidia tegra jetson orin xavier nano thor agx ubuntu debian linux localhost root visiond video render \
                      camera cameras gpu cuda tensorrt argus board nodes memory sandbox heat kernel driver media host user \
                      home test device model power pass fail skipped usb pci csi dma isp i2c arm imx nvme";
@@ -90,23 +90,23 @@ const WORDS: &str = "nvidia tegra jetson orin xavier nano thor agx ubuntu debian
 const NO_SERIAL: &str =
     "default string|to be filled by o.e.m.|not specified|system serial number|none|unknown|00000|123456789";
 
-/// Replaces what must not leave the machine.
+/// Replaces everything that must not leave the machine.
 pub struct Redaction {
-    /// Patterns and their replacements, the forms first, then this machine's values, the longest first.
+    /// Patterns and their replacements: first the general ones, then this machine's values, longest first.
     patterns: Vec<(Regex, String)>,
-    /// Names of people's accounts, which are their groups' names too.
+    /// Names of people's accounts, and of their groups.
     people: BTreeSet<String>,
 }
 
 impl Redaction {
-    /// Creates it for this machine and the user who runs this.
+    /// Creates it for this machine and the current user.
     pub fn here() -> Self {
         let logins = ["USER", "LOGNAME", "SUDO_USER"].into_iter().filter_map(|name| std::env::var(name).ok());
         Self::new(Path::new("/"), logins)
     }
 
-    /// Creates it for the machine whose files are below `root`. `logins`: accounts that /etc/passwd may not have, because a
-    /// directory service or systemd-homed has them.
+    /// Creates it for the machine whose files are below `root`. `logins`: accounts that /etc/passwd may lack, because they come
+    /// from a directory service or systemd-homed.
     pub fn new(root: &Path, logins: impl IntoIterator<Item = String>) -> Self {
         let mut known: BTreeMap<String, &'static str> = BTreeMap::new();
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
@@ -120,7 +120,7 @@ impl Redaction {
         };
         let hosts = ["proc/sys/kernel/hostname", "etc/hostname"].map(read);
         for name in &hosts {
-            // The machine's own part of a full name, too.
+            // The machine's own part of a full name as well.
             for part in [name.trim(), name.trim().split('.').next().unwrap_or_default()] {
                 add(part, SHORTEST_HOST, "<host>");
             }
@@ -138,7 +138,7 @@ impl Redaction {
             add(&by_id(&serial), SHORTEST_SERIAL, "<serial>");
         }
         let mut patterns: Vec<_> = FORMS.iter().map(|(form, with)| ((*form).to_owned(), (*with).to_owned())).collect();
-        // A short name, where `uname -a` and syslog have it.
+        // A short name, in the places where `uname -a` and syslog print it.
         for name in hosts.iter().filter_map(|name| name.trim().split('.').next()).filter(|name| !name.is_empty()) {
             let name = regex_lite::escape(name);
             patterns.push((format!(r"(?i)(\bLinux ){name}( \d)"), "$1<host>$2".to_owned()));
@@ -147,7 +147,7 @@ impl Redaction {
         let mut known: Vec<_> = known.into_iter().collect();
         known.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         for (text, mark) in known {
-            // As a word of its own. Twice: of two values with one character between, that character belongs to the first.
+            // Only as a separate word. Twice: if one character separates two values, it belongs to the first match.
             let word = format!("(?i)(^|[^A-Za-z0-9]){}([^A-Za-z0-9]|$)", regex_lite::escape(&text));
             patterns.extend([(word.clone(), format!("$1{mark}$2")), (word, format!("$1{mark}$2"))]);
         }
@@ -161,7 +161,7 @@ impl Redaction {
         self.patterns.iter().fold(redact_line(text), redact)
     }
 
-    /// Redacts every text of a report, the sandbox's too.
+    /// Redacts every text of a report, including the sandbox's.
     pub fn report(&self, report: &mut Report) {
         let Report { rows, nodes, sandbox, .. } = report;
         self.rows(rows);
@@ -190,7 +190,7 @@ impl Redaction {
     }
 }
 
-/// Files with numbers that only this machine has.
+/// Files with numbers that are unique to this machine.
 const SERIALS: [&str; 10] = [
     "proc/device-tree/serial-number",
     "sys/firmware/devicetree/base/serial-number",
@@ -204,8 +204,8 @@ const SERIALS: [&str; 10] = [
     "proc/sys/kernel/random/boot_id",
 ];
 
-/// A USB serial number as udev writes it into names in /dev/v4l/by-id: `_` replaces each run of blanks and each character that a
-/// name cannot have (systemd, device-nodes.c: `allow_listed_char_for_devnode`).
+/// A USB serial number as udev writes it into names in /dev/v4l/by-id: `_` replaces each run of blanks and each invalid
+/// character (systemd, device-nodes.c: `allow_listed_char_for_devnode`).
 fn by_id(serial: &str) -> String {
     let joined = serial.split_whitespace().collect::<Vec<_>>().join("_");
     let is_kept = |c: char| c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) || !c.is_ascii();
@@ -213,7 +213,7 @@ fn by_id(serial: &str) -> String {
 }
 
 /// The accounts of people: those of /etc/passwd, which Debian and Ubuntu number from 1000 on (65534 is `nobody`), and `logins`
-/// except the system's own.
+/// except system accounts.
 fn people(passwd: &str, logins: impl IntoIterator<Item = String>) -> BTreeSet<String> {
     let is_person = |id: u32| id >= 1000 && id != 65_534;
     let system: BTreeSet<_> = accounts(passwd).filter(|(_, id)| !is_person(*id)).map(|(name, _)| name).collect();

@@ -16,9 +16,9 @@ pub struct Report {
     pub format: u32,
     pub visiond: String,
     pub arch: String,
-    /// When it started, UTC.
+    /// The start time, in UTC.
     pub at: String,
-    /// How long it took.
+    /// The duration.
     pub seconds: f64,
     pub rows: Vec<Row>,
     #[serde(default)]
@@ -37,13 +37,13 @@ pub struct Sandbox {
 }
 
 impl Report {
-    /// Returns the numbers of rows that passed, failed, were skipped.
+    /// Returns how many rows passed, failed and were skipped.
     pub fn counts(&self) -> [usize; 3] {
         [Outcome::Pass, Outcome::Fail, Outcome::Skipped]
             .map(|outcome| self.rows.iter().filter(|row| row.outcome == outcome).count())
     }
 
-    /// Formats the table, with the sums at its end.
+    /// Formats the table, followed by the sums.
     pub fn table(&self) -> String {
         let mut cells = vec![["", "area", "check", "seen"].map(str::to_owned)];
         cells.extend(self.rows.iter().map(|Row { area, check, outcome, wanted, seen, .. }| {

@@ -1,4 +1,4 @@
-//! The same tests in the sandbox of visiond.service, by systemd-run with the unit's properties.
+//! Repeats the tests inside the sandbox of visiond.service, by systemd-run with the unit's properties.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,27 +15,27 @@ use super::child::supervise;
 use super::nodes;
 use super::report::{Report, Sandbox};
 
-/// The unit of this version.
+/// This version's unit.
 const PACKAGED: &str = include_str!("../../../../systemd/visiond.service");
 const UNIT: &str = "visiond.service";
-/// Properties that start, watch and end a service, or pass it secrets, and are not part of its sandbox.
+/// Properties that start, monitor and stop a service, or pass secrets to it, and are not part of its sandbox.
 const LEFT_OUT: &str = "Type NotifyAccess PIDFile BusName GuessMainPID RemainAfterExit WatchdogSec WatchdogSignal \
                         SuccessExitStatus Sockets FileDescriptorStoreMax FileDescriptorStorePreserve KillMode SetCredential \
                         SetCredentialEncrypted OOMPolicy NonBlocking";
-/// The same, by the start of their names.
+/// Further such properties, by prefix.
 const LEFT_OUT_FAMILIES: [&str; 4] = ["Exec", "Restart", "Timeout", "Standard"];
 
-/// The areas that run there. Temperatures would be the same.
+/// The areas to repeat there. Temperatures would be the same.
 pub const AREAS: [Area; 7] =
     [Area::Board, Area::Nodes, Area::Cuda, Area::Memory, Area::Tensorrt, Area::Cameras, Area::Argus];
 
-/// The row that says whether all of it ran.
+/// The row that says whether everything ran.
 pub const CHECK: &str = "the unit's sandbox";
 
 /// The row about system calls that visiond never makes.
 const SYSTEM_CALLS: &str = "system calls";
 
-/// Replaces the rows of an area that cannot pass there.
+/// Replaces the rows of an area that cannot pass in the sandbox.
 const NO_ARGUS: &str = "not tested there: the unit's own /tmp (PrivateTmp=) hides /tmp/argus_socket; sources that use Argus need the \
                         drop-in systemd/argus.conf, see docs/jetson.md";
 
@@ -50,7 +50,7 @@ pub fn run(test: &mut AreaTest, shell: &Report, mut areas: Vec<Area>, cameras: &
     }
 }
 
-/// Returns the command and its time limit; the error is why it cannot run. Removes areas that cannot pass there.
+/// Returns the command and its time limit; the error says why it cannot run. Removes areas that cannot pass in the sandbox.
 fn prepare(
     test: &mut AreaTest,
     shell: &Report,
@@ -102,10 +102,10 @@ fn command(
     let mut command = vec![systemd_run.display().to_string()];
     command.extend(["--quiet", "--pipe", "--wait", "--collect", "--service-type=exec"].map(str::to_owned));
     command.extend(properties.iter().map(|property| format!("--property={property}")));
-    // Killing systemd-run does not end the unit.
+    // Killing systemd-run does not stop the unit.
     command.push(format!("--property=RuntimeMaxSec={}", patience.as_secs()));
     command.extend([program.display().to_string(), "selftest".to_owned()]);
-    // Not redacted, like the shell's report that it is compared to; and done some time before the unit would be ended.
+    // Not redacted, like the shell's report that it is compared with; and finished some time before the unit's time limit.
     command.push(format!("--inner={}ms", patience.saturating_sub(LEAST_TIME).as_millis()));
     command.push(format!("--only={}", areas.iter().map(Area::to_string).collect::<Vec<_>>().join(",")));
     command.extend(cameras.iter().map(|camera| format!("--camera={camera}")));
@@ -140,8 +140,8 @@ fn rerun(
 
 /// Returns the report that the command prints.
 ///
-/// A unit file with a property that this systemd does not know works without it, but systemd-run refuses it, and names the first
-/// (bus-unit-util.c: `bus_append_unit_property_assignment`): it runs again without that.
+/// If this systemd does not know a property, a unit file works without it, but systemd-run fails and names the first such one
+/// (bus-unit-util.c: `bus_append_unit_property_assignment`): run it again without that property.
 fn printed_report(test: &mut AreaTest, command: &mut Vec<String>, patience: Duration) -> Result<Report, Failed> {
     loop {
         let exited = supervise(Command::new(&command[0]).args(&command[1..]), patience, |words| test.say(words))?;
@@ -162,7 +162,7 @@ fn printed_report(test: &mut AreaTest, command: &mut Vec<String>, patience: Dura
     }
 }
 
-/// Tests that the unit refuses system calls that visiond never makes. Only in the sandbox: a shell refuses few of them.
+/// Tests that the unit blocks system calls that visiond never makes. Only in the sandbox: a shell blocks few of them.
 pub fn system_calls(test: &mut AreaTest) {
     const CALLS: [(&str, libc::c_long); 7] = [
         ("io_uring_setup", libc::SYS_io_uring_setup),
@@ -174,7 +174,8 @@ pub fn system_calls(test: &mut AreaTest) {
         ("userfaultfd", libc::SYS_userfaultfd),
     ];
     let is_refused = |call: libc::c_long| {
-        // SAFETY: the arguments are no valid request of any of these calls, which therefore fails without reading or writing memory.
+        // SAFETY: the arguments are no valid request of any of these calls, which therefore fails without reading or writing
+        // memory.
         let result = unsafe { libc::syscall(call, -1_i64, 0_usize, 0_usize, 0_usize, 0_usize, -1_i64) };
         result == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
     };
@@ -184,7 +185,7 @@ pub fn system_calls(test: &mut AreaTest) {
     test.verdict(SYSTEM_CALLS, "refused", format!("{word}: {}", names.join(", ")), word == "refused");
 }
 
-/// Whether the unit has a /tmp of its own, without the socket of NVIDIA's camera daemon.
+/// Whether the unit has its own /tmp, without the socket of NVIDIA's camera daemon.
 fn hides_argus(properties: &[String]) -> bool {
     let (mut is_private, mut is_bound) = (false, false);
     for (key, value) in properties.iter().filter_map(|property| property.split_once('=')) {
@@ -199,7 +200,7 @@ fn hides_argus(properties: &[String]) -> bool {
     is_private && !is_bound
 }
 
-/// The unit as it is installed here, with its drop-ins, else this version's.
+/// The unit as installed here, with its drop-ins, otherwise this version's.
 pub fn unit() -> String {
     installed().unwrap_or_else(|| PACKAGED.to_owned())
 }
@@ -233,17 +234,17 @@ fn properties(unit: &str) -> Vec<String> {
             }
         }
     }
-    // Otherwise the folder with the sockets of a running daemon would disappear together with this unit.
+    // Otherwise this unit's end would remove the folder with a running daemon's sockets.
     let preserves = properties.iter().any(|property| property == "RuntimeDirectoryPreserve=yes");
     properties.retain(|property| preserves || !property.starts_with("RuntimeDirectory"));
     properties
 }
 
-/// Returns the program that runs in the sandbox, with a sentence on it: this one if the sandbox can see it, else the unit's own
-/// if it has this version.
+/// Returns the program to run in the sandbox, with a sentence about it: this one if the sandbox can see it, otherwise the unit's
+/// own if it has this version.
 fn program_there(program: &Path, unit: &str) -> Result<(PathBuf, String), Failed> {
     const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
-    /// `--version` searches for libraries, too.
+    /// `--version` searches for libraries as well.
     const PATIENCE: Duration = Duration::from_secs(20);
     let ours = env!("CARGO_PKG_VERSION");
     let here = program.display();
@@ -265,7 +266,7 @@ fn program_there(program: &Path, unit: &str) -> Result<(PathBuf, String), Failed
     Ok((installed.clone(), format!("{there}, {version}: the sandbox hides {here}")))
 }
 
-/// Adds a row for each check and node that the shell and the sandbox do not have in common.
+/// Adds a row for each check and node that differs between the shell and the sandbox.
 fn differences(test: &mut AreaTest, shell: &Report, sandbox: &Report, areas: &[Area]) {
     const WANTED: &str = "as in the shell";
     let words = |row: &Row| {
@@ -281,7 +282,7 @@ fn differences(test: &mut AreaTest, shell: &Report, sandbox: &Report, areas: &[A
     let is_late = |row: &Row| row.outcome == Outcome::Skipped && row.seen == NO_TIME;
     let late: BTreeSet<_> = sandbox.rows.iter().filter(|row| is_late(row)).map(|row| row.area).collect();
     let (mut compared, mut differing) = (0_u32, 0_u32);
-    // Of the nodes only the check is compared here; they themselves are, one by one, below.
+    // For nodes, only the check is compared here; the nodes themselves are compared below.
     let is_compared = |row: &&Row| row.area != Area::Nodes || row.outcome == Outcome::Pass;
     for row in shell.rows.iter().filter(|row| areas.contains(&row.area)).filter(is_compared) {
         let other = sandbox.rows.iter().find(|other| is_same(other, row));

@@ -1,4 +1,4 @@
-//! The screen: what is shown, and the selection of the user.
+//! The screen: its content, and the user's selection.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -17,7 +17,7 @@ use crate::text_table::TextTable;
 const LINES: usize = 500;
 /// Minimum number of rows for the log.
 const LOG_ROWS: u16 = 4;
-/// What keys and columns mean; fits 70 x 20 with the key line.
+/// The help on keys and columns; fits 70 x 20 with the key line.
 const HELP: &str = "\
 q, Esc         quit
 up, down       select a camera to show its stages (also k, j)
@@ -39,7 +39,7 @@ WAITING        messages in the sink's queue and, with a spool, on disk
 WRITTEN        messages written; acknowledged, where a broker does
 LOST           messages that the sink lost";
 
-/// The daemon's report at one instant: its status, and the log's lines since the answer before.
+/// The daemon's report at one instant: its status, and the log lines since the previous answer.
 pub type StatusAnswer = (StatusReport, Tail);
 
 /// The state of the screen.
@@ -65,7 +65,7 @@ impl Screen {
         Self { address, sort, reversed: false, help: false, chosen: None, seen, load: 0.0, log: Vec::new(), away: None }
     }
 
-    /// Takes an answer, or the error of a failed request.
+    /// Applies an answer, or the error of a failed request.
     pub fn take(&mut self, answer: Result<StatusAnswer, String>) {
         let (seen, tail) = match answer {
             Ok(answer) => answer,
@@ -86,7 +86,7 @@ impl Screen {
         (self.seen, self.away) = (seen, None);
     }
 
-    /// Selects the camera `rows` below.
+    /// Selects the camera `rows` further down.
     pub fn choose(&mut self, rows: isize) {
         let cameras = self.cameras();
         let last = cameras.len() as isize - 1;

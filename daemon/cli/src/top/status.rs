@@ -25,7 +25,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// Returns the column `by` to the right.
+    /// Returns the column `by` places to the right, wrapping around.
     pub fn turned(self, by: isize) -> Self {
         let all = Self::value_variants();
         let at = all.iter().position(|sort| *sort == self).unwrap_or(0) as isize;
@@ -153,7 +153,7 @@ pub fn sinks(seen: &StatusReport) -> TextTable {
     table
 }
 
-/// Returns the sink's state in the words of the live page.
+/// Returns the sink's state as the live page words it.
 fn state(sink: &SinkCounts) -> &'static str {
     let works = sink.outage.is_none() && sink.connected != Some(false);
     match (works, sink.connected, &sink.spool) {

@@ -25,13 +25,13 @@ use crate::output::complain;
 use crate::progress::Progress;
 use crate::sample_model::stem;
 
-/// The two models, and their differences so far.
+/// The two models, and their accumulated differences.
 pub struct Comparison {
     pub runners: [FrameRunner; 2],
     pairs: OutputPairs,
     pub tensors: Vec<TensorDifference>,
     pub agreement: Agreement,
-    /// The differences of the values of whole frames.
+    /// The differences of whole-frame values.
     pub values: ValueAgreement,
     /// The name of each compared picture.
     pub pictures: Vec<String>,
@@ -169,7 +169,7 @@ fn load_engine(
     let card_file = card.map(Path::to_owned);
     let model = ModelConfig { name: stem(path), path: path.to_owned(), card: card_file, ..ModelConfig::default() };
     let sha256 = match model_trial::try_model(&model, &config, &stop) {
-        // Loading it was no problem, and the card of the other model may do.
+        // The model loads without it, and the other model's card may fit.
         Err(error) if error.exit() == Exit::Config => None,
         Err(error) => {
             let exit = error.exit();
@@ -199,7 +199,7 @@ fn own_or_other(card: Result<Card, CardError>, other: Option<&Card>, engine: &En
     }
 }
 
-/// A model as the report names it.
+/// A model as the report lists it.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedModel {
     pub file: PathBuf,

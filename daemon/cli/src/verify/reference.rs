@@ -1,7 +1,7 @@
-//! A reference for `visiond verify --reference`: what another program detects in the pictures, as JSON.
+//! A reference for `visiond verify --reference`: another program's detections in the pictures, as JSON.
 //!
-//! One JSON array, or one object a line, of one of three forms: COCO results, messages of visiond, or scores of a classifier.
-//! The file may come from anywhere. Its size is limited, numbers and names are checked, and each error says where it is.
+//! One JSON array, or one object per line, in one of three formats: COCO results, messages of visiond, or scores of a classifier.
+//! The file may come from anywhere. Its size is limited, numbers and names are checked, and each error has its location.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,16 +19,16 @@ use visiond_kernels::oriented::OrientedBox;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
-/// The most bytes of a reference. COCO's 5000 validation pictures with 300 boxes each take 200 MB.
+/// The size limit of a reference. COCO's 5000 validation pictures with 300 boxes each take 200 MB.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A limit for the masks of a file, a bit for each pixel of the rectangle around each.
+/// The limit for a file's masks: one bit for each pixel of the rectangle around each mask.
 const MAX_MASK_BYTES: usize = 1 << 30;
 
 /// The largest coordinate of a box.
 const MAX_COORDINATE: f64 = 1e6;
 
-/// How the category ids of COCO results count the classes.
+/// How the category ids of COCO results map to classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum CategoryIds {
@@ -56,8 +56,8 @@ impl CategoryIds {
         }
     }
 
-    /// Returns the numbering, beside this one, that makes most of these pairs of a category id and a class equal, for a model with
-    /// these classes.
+    /// Returns the numbering, other than this one, that maps most of these category ids to the paired class, for a model with these
+    /// classes.
     pub fn better(self, pairs: &BTreeMap<(u32, u32), u64>, labels: &[impl AsRef<str>]) -> Option<Self> {
         let equal = |ids: Self| {
             let fits = pairs.iter().filter(|((id, class), _)| ids.class(*id) == Some(*class));
@@ -81,11 +81,11 @@ impl fmt::Display for CategoryIds {
     }
 }
 
-/// What an entry of a reference is.
+/// The format of an entry of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// A box of COCO's result format.
+    /// A box in COCO's result format.
     Coco,
     /// A message `visiond/1`.
     Messages,
@@ -103,24 +103,24 @@ impl fmt::Display for Form {
     }
 }
 
-/// What the reference has of a picture, best first.
+/// The reference's data on a picture, best first.
 #[derive(Debug, Default)]
 pub struct ReferencePicture {
     pub detections: Vec<Detection>,
-    /// The category id of each detection, as the file has it.
+    /// The category id of each detection, as in the file.
     pub ids: Vec<u32>,
 }
 
-/// A reference that was read.
+/// A parsed reference.
 #[derive(Debug)]
 pub struct Reference {
     pub file: PathBuf,
     pub form: Form,
-    /// How the category ids are read: never [`CategoryIds::Auto`].
+    /// How category ids are mapped: never [`CategoryIds::Auto`].
     pub category_ids: CategoryIds,
-    /// Whether it has boxes, not scores alone.
+    /// Whether it has boxes, not only scores.
     pub has_boxes: bool,
-    /// One for each of the pictures that it was read for.
+    /// One for each of the requested pictures.
     pub pictures: Vec<ReferencePicture>,
 }
 
@@ -141,7 +141,7 @@ impl Reference {
         parse(&text, pictures, &labels, ids).map(|parsed| Self { file: file.to_owned(), ..parsed }).map_err(refuse)
     }
 
-    /// Returns whether it has no detection at all.
+    /// Returns whether it has no detections.
     pub fn is_empty(&self) -> bool {
         self.pictures.iter().all(|picture| picture.detections.is_empty())
     }
@@ -171,14 +171,14 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// An object of the file: the keys of all forms.
+/// An object of the file: the keys of all formats.
 #[derive(Deserialize)]
 #[serde(expecting = "an object like {\"image_id\": ..., \"category_id\": ..., \"bbox\": ..., \"score\": ...}")]
 struct Entry {
     image_id: Option<PictureId>,
     category_id: Option<u32>,
     bbox: Option<[f64; 4]>,
-    /// COCO's x, y and visibility of each point, the last of which programs fill with a score.
+    /// COCO's x, y and visibility of each point; some programs put a score in place of the visibility.
     keypoints: Option<Vec<f64>>,
     /// COCO's run lengths; polygons are not compared.
     segmentation: Option<serde_json::Value>,
@@ -191,7 +191,7 @@ struct Entry {
     image: Option<PictureId>,
     scores: Option<Scores>,
 
-    /// Of COCO's annotations, which are no results.
+    /// Keys of COCO annotations, which are not results.
     annotations: Option<serde::de::IgnoredAny>,
 }
 
@@ -285,27 +285,27 @@ impl<'de> Deserialize<'de> for Scores {
     }
 }
 
-/// A detection of the file, and where it is.
+/// A detection of the file, and its location.
 struct Placed {
     place: String,
     picture: usize,
     detection: Detection,
 }
 
-/// Reads entries one after the other.
+/// Reads one entry after another.
 struct EntryReader<'a> {
     names: PictureNames<'a>,
     labels: &'a [&'a str],
     form: Option<Form>,
     placed: Vec<Placed>,
-    /// The pictures that a message or scores were read for.
+    /// The pictures for which a message or scores were read.
     seen: Vec<bool>,
-    /// The bytes of all masks.
+    /// The size of all masks.
     mask_bytes: usize,
 }
 
 fn parse(text: &[u8], pictures: &[PathBuf], labels: &[&str], ids: CategoryIds) -> Result<Reference, ReferenceError> {
-    // Some editors begin a file in UTF-8 with this mark.
+    // Some editors put a byte-order mark at the start of a UTF-8 file.
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let at_all = |reason: &str| ReferenceError { place: String::new(), reason: reason.to_owned() };
     let seen = vec![false; pictures.len()];
@@ -343,7 +343,7 @@ fn parse(text: &[u8], pictures: &[PathBuf], labels: &[&str], ids: CategoryIds) -
     Ok(Reference { file: PathBuf::new(), form, category_ids, has_boxes, pictures })
 }
 
-/// Returns how the category ids are to be read.
+/// Returns how to map the category ids.
 fn numbering(placed: &[Placed], labels: &[&str], ids: CategoryIds) -> Result<CategoryIds, ReferenceError> {
     let has_coco = has_coco_classes(labels);
     match ids {
@@ -509,7 +509,7 @@ impl EntryReader<'_> {
         self.placed.push(Placed { place: place.to_owned(), picture, detection });
     }
 
-    /// Returns the picture of an entry that has all of a picture's detections.
+    /// Returns the picture of an entry that holds all detections of a picture.
     fn first_of(&mut self, id: &PictureId) -> Result<usize, String> {
         let picture = self.names.find(id)?;
         if std::mem::replace(&mut self.seen[picture], true) {
@@ -526,7 +526,7 @@ impl EntryReader<'_> {
     }
 }
 
-/// Returns the form of an entry from its keys.
+/// Returns the format of an entry by its keys.
 fn form_of(entry: &Entry) -> Result<Form, String> {
     if entry.annotations.is_some() {
         return Err(
@@ -546,7 +546,7 @@ fn form_of(entry: &Entry) -> Result<Form, String> {
     }
 }
 
-/// Reads the entries of an array without keeping them.
+/// Reads the entries of an array one by one, without storing them.
 struct EntryArray<'a, 'b> {
     reader: &'a mut EntryReader<'b>,
     failed: &'a mut Option<ReferenceError>,
@@ -581,7 +581,7 @@ impl<'de> Visitor<'de> for EntryArray<'_, '_> {
     }
 }
 
-/// Returns the words of an error in a line, with its column. Python's `json` writes numbers that JSON does not have.
+/// Returns the text of an error in a line, with its column. Python's `json` writes numbers that are not valid JSON.
 fn words(error: &serde_json::Error, line: &[u8]) -> String {
     let text = error.to_string();
     let words = escape(text.rsplit_once(" at line ").map_or(text.as_str(), |(words, _)| words));
@@ -620,10 +620,10 @@ fn keypoints(numbers: &[f64]) -> Result<Vec<Keypoint>, String> {
     Ok(points.iter().map(point).collect())
 }
 
-/// Returns a turned box.
+/// Returns an oriented box.
 fn turned(found: MessageOriented) -> Result<OrientedBox, String> {
     let MessageOriented { x, y, width, height, angle } = found;
-    // The same limits.
+    // The limits of a box apply.
     corners(x, y, width, height)?;
     Ok(OrientedBox { center: [x as f32, y as f32], size: [width as f32, height as f32], angle })
 }
@@ -635,7 +635,7 @@ struct PictureNames<'a> {
     by_path: HashMap<String, Vec<usize>>,
     by_name: HashMap<String, Vec<usize>>,
     by_stem: HashMap<String, Vec<usize>>,
-    /// The pictures whose stems are numbers, as in COCO: `000000000139.jpg`.
+    /// The pictures with numeric stems, as in COCO: `000000000139.jpg`.
     by_number: HashMap<u64, Vec<usize>>,
 }
 

@@ -16,14 +16,14 @@ use crate::media_decoder::MediaItem;
 use crate::output::complain;
 use crate::progress::Progress;
 
-/// Boxes that overlap so much show the same object, whatever their classes are.
+/// Boxes that overlap by this IoU show the same object, whatever their classes are.
 const SAME_OBJECT_IOU: f64 = 0.9;
 
-/// A model and a reference, and their differences so far.
+/// A model and a reference, and their accumulated differences.
 pub struct ReferenceComparison {
     pub runner: FrameRunner,
     pub reference: Reference,
-    /// By the limits of the user, and by stricter ones.
+    /// By the user's limits, and by stricter ones.
     pub agreements: [(MatchLimits, Agreement); 2],
     /// The name of each compared picture.
     pub pictures: Vec<String>,
@@ -32,7 +32,7 @@ pub struct ReferenceComparison {
     threshold: f32,
     /// The lowest score of the reference.
     lowest: Option<f32>,
-    /// How often a category id stands where the model sees this class.
+    /// How often a category id occurs where the model sees this class.
     other_classes: BTreeMap<(u32, u32), u64>,
     progress: Progress,
     /// The exit status of the first picture that could not be read.
@@ -128,7 +128,7 @@ impl ReferenceComparison {
         Ok(())
     }
 
-    /// Counts boxes of the reference where the model sees another class.
+    /// Counts boxes of the reference where the model sees a different class.
     fn find_other_classes(&mut self, detections: &[Detection], ids: &[u32]) {
         for (detection, id) in detections.iter().zip(ids).filter(|(detection, _)| detection.score >= self.threshold) {
             let overlap = |found: &Detection| overlap(found, detection).unwrap_or(0.0);
@@ -142,7 +142,7 @@ impl ReferenceComparison {
         }
     }
 
-    /// Returns the mistakes in the reference or in the options that would explain the differences.
+    /// Returns mistakes in the reference or the options that would explain the differences.
     pub fn likely_causes(&self) -> Vec<String> {
         let mut causes = Vec::new();
         let others: u64 = self.other_classes.values().sum();
@@ -173,7 +173,7 @@ impl ReferenceComparison {
     }
 }
 
-/// Cuts a box at the edges of the picture, as visiond does with its own; programs differ in this.
+/// Clips a box to the picture, as visiond does with its own; programs differ in this.
 fn inside([left, top, right, bottom]: [f32; 4], [width, height]: [f32; 2]) -> [f32; 4] {
     [left.clamp(0.0, width), top.clamp(0.0, height), right.clamp(0.0, width), bottom.clamp(0.0, height)]
 }

@@ -15,7 +15,7 @@ use super::reference_comparison::ReferenceComparison;
 use crate::text_table::TextTable;
 use crate::value_parsers::fraction;
 
-/// The limits within which two models agree, or a model and a reference.
+/// The limits within which two models, or a model and a reference, agree.
 #[derive(Debug, Clone, Copy, Serialize, clap::Args)]
 pub struct AgreementLimits {
     /// Compare detections with at least this score on one of the sides, 0 to 1 [default: the first model's card]
@@ -34,13 +34,13 @@ pub struct AgreementLimits {
     #[arg(long, alias = "score-error", value_name = "SCORE", value_parser = fraction, help_heading = "Allowed")]
     pub max_score_difference: Option<f64>,
 
-    /// Allow this share of detections to differ by more, or to be found on one side only, 0 to 1
+    /// Allow this share of detections, 0 to 1, to exceed the limits or to be found on one side only
     ///
     /// The default is not 0, because rounding may decide which of two boxes with nearly the same score NMS removes.
     #[arg(long, value_name = "SHARE", default_value_t = 0.002, value_parser = fraction, help_heading = "Allowed")]
     pub max_outside: f64,
 
-    /// Require this cosine similarity of each raw output and embedding [default: 0.99 for embeddings, else shown]
+    /// Require this cosine similarity of each raw output and embedding [default: 0.99 for embeddings, otherwise shown]
     #[arg(long, value_name = "COSINE", value_parser = fraction, help_heading = "Allowed", conflicts_with = "reference")]
     pub min_cosine: Option<f64>,
 }
@@ -60,17 +60,17 @@ struct OutputDifference {
     worst_picture: Option<String>,
 }
 
-/// The differences of one value of whole frames.
+/// The differences of one whole-frame value.
 #[derive(Debug, Serialize)]
 struct FrameValueDifference {
     /// The attribute's name, `embedding` or `depth`.
     name: String,
     frames: u64,
-    /// Number of frames in which it differs by more than the limits, has another label, or one model only gives it.
+    /// Number of frames in which it exceeds the limits, has a different label, or comes from one model only.
     outside: u64,
     other_labels: u64,
     one_sided: u64,
-    /// Of scores, or relative, of numbers and depths.
+    /// Absolute for scores; relative for numbers and depths.
     max_difference: Option<WorstPicture>,
     min_cosine: Option<WorstPicture>,
     outside_picture: Option<String>,
@@ -83,7 +83,7 @@ struct WorstPicture {
     picture: String,
 }
 
-/// The differences of one class, or of all.
+/// The differences of one class, or of all classes.
 #[derive(Debug, Serialize)]
 struct ClassDifference {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +109,7 @@ struct ClassDifference {
     unmatched_picture: Option<String>,
 }
 
-/// The whole report.
+/// The complete report.
 #[derive(Debug, Serialize)]
 pub struct ComparisonReport {
     visiond: &'static str,
@@ -118,7 +118,7 @@ pub struct ComparisonReport {
     /// Whether no limit is exceeded only because neither model detects anything.
     #[serde(skip)]
     pub shows_nothing: bool,
-    /// The values that exceed the limits, or why agreement is not shown, as sentences.
+    /// The values that exceed the limits, or why agreement is not proven, as sentences.
     reasons: Vec<String>,
     first: ComparedModel,
     second: ComparedModel,
@@ -238,7 +238,7 @@ impl ComparisonReport {
 struct ReferenceFile {
     file: PathBuf,
     form: Form,
-    /// How the category ids of COCO results were read.
+    /// How the category ids of COCO results were mapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     category_ids: Option<CategoryIds>,
     /// Number of its detections whose score reaches the threshold.
@@ -264,7 +264,7 @@ pub struct ReferenceReport {
     /// Whether no limit is exceeded only because neither side detects anything.
     #[serde(skip)]
     pub shows_nothing: bool,
-    /// The limits that are exceeded and the likely causes, or why agreement is not shown, as sentences.
+    /// The limits that are exceeded and the likely causes, or why agreement is not proven, as sentences.
     reasons: Vec<String>,
     reference: ReferenceFile,
     model: ComparedModel,
@@ -435,7 +435,7 @@ fn class_table(classes: &[ClassDifference], all: &ClassDifference) -> String {
     out
 }
 
-/// Returns whether `what` agree, and why not.
+/// Returns whether `what` agrees, and why not.
 fn verdict(what: &str, agree: bool, shows_nothing: bool, reasons: &[String]) -> String {
     let verdict = match (agree, shows_nothing) {
         (true, _) => format!("{what} agree"),
@@ -450,7 +450,7 @@ fn short(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") }
 }
 
-/// Returns why the detections do not agree, if they do not. `sides` says what is wrong with those of one side only.
+/// Returns why the detections do not agree. `sides` describes the detections on one side only.
 fn outside(all: &ClassAgreement, limits: &AgreementLimits, sides: [&str; 2]) -> Option<String> {
     let share = all.outside_share();
     if share <= limits.max_outside {

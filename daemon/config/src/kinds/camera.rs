@@ -1,4 +1,4 @@
-//! Names of V4L2 cameras, for the key `device`, values of their controls, whose type only the camera knows, and levels of grey.
+//! V4L2 camera names for the key `device`, control values, whose type only the camera knows, and grey levels.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ fn usb(text: &str) -> Option<CameraName> {
     Some(CameraName::Usb { vendor, product, serial })
 }
 
-/// Returns the node that `video0` or `dev/video0` probably stands for.
+/// Returns the node that `video0` or `dev/video0` probably means.
 fn meant_node(text: &str) -> Option<String> {
     let number = text.strip_prefix("video").filter(|rest| !rest.is_empty());
     if number.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -137,7 +137,7 @@ pub enum ControlValue {
 }
 
 impl ControlValue {
-    /// Parses a value from a command line: true, 0x10, -3; else text. Quotes make text of a number.
+    /// Parses a value from a command line: true, 0x10, -3, otherwise text. A quoted number is text.
     pub fn parse(text: &str) -> Self {
         let hex = text.strip_prefix("0x").and_then(|digits| i64::from_str_radix(digits, 16).ok());
         match (text, hex.or_else(|| text.parse().ok())) {

@@ -63,7 +63,7 @@ pub fn host() -> KeyKind<String> {
     })
 }
 
-/// Returns the kind of URLs with one of these schemes, a host and a port, and nothing else.
+/// Returns the kind of URLs that consist of one of these schemes, a host and a port only.
 pub fn broker(schemes: &'static [&'static str]) -> KeyKind<String> {
     let urls: Vec<_> = schemes.iter().map(|scheme| format!("{scheme}://HOST:PORT")).collect();
     string(format!("a URL {}", urls.join(" or ")), |item, _| {
@@ -138,7 +138,7 @@ impl Fingerprint {
         hexadecimal(text)?.try_into().ok().map(Self)
     }
 
-    /// Returns what to do about a text that is another kind of fingerprint.
+    /// Returns the remedy for a text that is a different kind of fingerprint.
     pub fn remedy(text: &str) -> Option<&'static str> {
         hexadecimal(text).filter(|bytes| bytes.len() == 20).map(|_| {
             "that is a SHA-1, which anyone may forge: get the SHA-256 by `openssl s_client -connect HOST:PORT </dev/null | openssl \
@@ -184,7 +184,7 @@ pub fn topic() -> KeyKind<String> {
     })
 }
 
-/// Returns the kind of NATS subjects: words separated by dots; {device} and {camera} stand for names.
+/// Returns the kind of NATS subjects: words separated by dots; {device} and {camera} are placeholders for names.
 pub fn subject() -> KeyKind<String> {
     let description =
         "a subject: words with dots between them, without spaces, * and >; {device} and {camera} stand for names";

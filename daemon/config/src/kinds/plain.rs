@@ -19,7 +19,7 @@ pub fn flag() -> KeyKind<bool> {
     })
 }
 
-/// Returns the kind of whole numbers in `range`.
+/// Returns the kind of integers in `range`.
 pub fn whole<T>(range: RangeInclusive<T>) -> KeyKind<T>
 where
     T: Copy + PartialOrd + Display + TryFrom<i128> + TryInto<i64> + 'static,
@@ -38,7 +38,7 @@ pub fn choice(numbers: &'static [u32]) -> KeyKind<u32> {
     value(names.join(" or "), u32::to_string, |item, _| number(item, |number| numbers.contains(number)))
 }
 
-/// Reads a whole number that `fits`.
+/// Reads an integer that `fits`.
 fn number<T: TryFrom<i128>>(item: &Item<'_>, fits: impl Fn(&T) -> bool) -> Result<T, Refusal> {
     let number = item.get_ref().as_integer().and_then(integer).and_then(|number| T::try_from(number).ok());
     let is_quoted = item.get_ref().as_str().is_some_and(|text| text.parse::<i64>().is_ok());
@@ -105,7 +105,7 @@ fn parse_bytes<T: TryFrom<u64>>(text: &str) -> Result<T, UnitError> {
 pub trait Quantity: Copy + PartialOrd + Default + 'static {}
 impl<T: Copy + PartialOrd + Default + 'static> Quantity for T {}
 
-/// Two likely units, and the list of all.
+/// Two likely units, and the list of all units.
 type Units = (&'static str, &'static str, &'static str);
 const DURATION_UNITS: Units = ("s", "ms", "ns, us, ms, s, min, h and d");
 const SIZE_UNITS: Units = ("MiB", "MB", "B, kB, KiB, MB, MiB, GB, GiB, TB and TiB");
@@ -122,7 +122,7 @@ fn quantity<T: Quantity>(
     let zero = if or_zero { "0 or " } else { "" };
     let description = format!("{zero}{noun} from {} to {}", text(range.start()), text(range.end()));
     value(description, text, move |item, _| {
-        // A bare number is parsed too, so that the error says that the unit is missing.
+        // Parse a bare number as well, so that the error says that the unit is missing.
         let given = match item.get_ref() {
             DeValue::String(text) => text.to_string(),
             DeValue::Integer(number) => number.to_string(),
@@ -192,7 +192,7 @@ fn one_of<T: Copy + PartialEq + 'static>(words: Vec<(&'static str, T)>) -> KeyKi
     one_of_with_hints(words, |_| None)
 }
 
-/// Returns the kind of a choice among `words`. For another word, `hint` may know what is meant.
+/// Returns the kind of a choice among `words`. For another word, `hint` may suggest the intended one.
 pub fn one_of_with_hints<T: Copy + PartialEq + 'static>(
     words: Vec<(&'static str, T)>,
     hint: fn(&str) -> Option<&'static str>,

@@ -34,12 +34,12 @@ pub fn path() -> KeyKind<PathBuf> {
     file_path("a path", false)
 }
 
-/// Returns the kind of programs: a path if it has a slash, else searched in PATH.
+/// Returns the kind of programs: a path if it has a slash, otherwise a name to search for in PATH.
 pub fn program() -> KeyKind<PathBuf> {
     file_path("a program's name or path", true)
 }
 
-/// Returns the kind of secrets: a file if it has a slash, else a systemd credential.
+/// Returns the kind of secrets: a file if it has a slash, otherwise a systemd credential.
 pub fn credential() -> KeyKind<PathBuf> {
     let text = |path: &PathBuf| quote(&path.to_string_lossy());
     value("a credential's name or a file's path", text, |item, context| match filled(item)? {
@@ -63,7 +63,7 @@ fn file_path(description: &str, or_word: bool) -> KeyKind<PathBuf> {
     })
 }
 
-/// Resolves the path `text` against the folder `base`; refuses `~`.
+/// Resolves the path `text` against the folder `base`; rejects `~`.
 pub(super) fn resolve_without_home(base: &Path, text: &str) -> Result<PathBuf, Refusal> {
     if text == "~" || text.starts_with("~/") {
         let sentence = "begins with `~`, which visiond does not expand: write the full path";
@@ -78,12 +78,12 @@ pub(super) fn resolve_without_home(base: &Path, text: &str) -> Result<PathBuf, R
 pub fn location() -> KeyKind<String> {
     string("a path or a URL", |item, context| match filled(item)? {
         url if is_url(url) => no_variable(url).map(|()| url.to_owned()),
-        // TOML is UTF-8. A folder that is not becomes U+FFFD here and is not found, which the error of the source says.
+        // TOML is UTF-8. A folder name that is not becomes U+FFFD here and is not found; the source's error says so.
         path => Ok(resolve_without_home(context.base, path)?.to_string_lossy().into_owned()),
     })
 }
 
-/// Refuses `${NAME}`, which other programs replace by a variable of the environment.
+/// Rejects `${NAME}`, which other programs replace by an environment variable.
 pub fn no_variable(text: &str) -> Result<(), Refusal> {
     let variable = text.split_once("${").and_then(|(_, rest)| Some(rest.split_once('}')?.0));
     match variable {
@@ -94,7 +94,7 @@ pub fn no_variable(text: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Returns whether ffmpeg treats `text` as a URL: a scheme stands before the first colon.
+/// Returns whether ffmpeg treats `text` as a URL: it starts with a scheme and a colon.
 pub fn is_url(text: &str) -> bool {
     let scheme = |scheme: &str| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -39,13 +39,13 @@ section! {
 union! {
     /// The source of a camera's frames, by `type`.
     pub enum SourceConfig {
-        /// A V4L2 camera: USB, or CSI with a driver of its own.
+        /// A V4L2 camera: USB, or CSI with its own V4L2 driver.
         V4l2(V4l2Config) = "v4l2",
         /// A network camera over RTSP.
         Rtsp(RtspConfig) = "rtsp",
-        /// A network camera over HTTP, with one JPEG after another (MJPEG).
+        /// A network camera that sends a series of JPEGs over HTTP (MJPEG).
         Mjpeg(MjpegConfig) = "mjpeg",
-        /// A network camera whose current picture visiond requests at intervals.
+        /// A network camera that serves snapshots over HTTP; visiond requests one at intervals.
         Snapshot(SnapshotConfig) = "snapshot",
         /// A video file or a URL, decoded by ffmpeg.
         Video(VideoConfig) = "video",
@@ -53,13 +53,13 @@ union! {
         Command(CommandConfig) = "command",
         /// A folder of pictures.
         Images(ImagesConfig) = "images",
-        /// A moving test picture that visiond generates.
+        /// A moving test pattern that visiond generates.
         Pattern(PatternConfig) = "pattern",
     }
     hint: other_type
 }
 
-/// Returns which types are meant by a word, in small letters, that is none.
+/// Returns the types that a lower-case word probably means, if it names no type.
 fn other_type(word: &str) -> Option<&'static str> {
     Some(match word {
         "http" | "https" => "did you mean \"mjpeg\", \"snapshot\" or \"video\"? `visiond probe --http URL` finds out",
@@ -81,7 +81,7 @@ impl Default for SourceConfig {
 }
 
 impl SourceConfig {
-    /// Whether the source waits for the lane, so that no frame of it may be dropped.
+    /// Whether the source waits for the lane, so that none of its frames may be dropped.
     pub fn is_lossless(&self) -> bool {
         match self {
             Self::Video(video) => video.pace == Pace::Fastest,
@@ -91,7 +91,7 @@ impl SourceConfig {
         }
     }
 
-    /// Returns the stream that people watch, if it is another one than the model's.
+    /// Returns the stream for viewers, if it differs from the model's.
     pub fn preview(&self) -> Option<Self> {
         match self {
             Self::Rtsp(rtsp) => rtsp.preview().map(Self::Rtsp),
@@ -120,8 +120,8 @@ section! {
         /// YUV range. Without it, the one that the driver reports.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
         /// Grey of 10, 12 or 16 bits, from monochrome and thermal cameras: the samples that become black and white. Without it, 0
-        /// and the largest of the depth. They are values of the 16-bit words that the driver delivers. NVIDIA's CSI driver puts 10
-        /// and 12 bits at the top of these: multiply by 64 or 16.
+        /// and the largest value of the depth. They are values of the 16-bit words that the driver delivers. NVIDIA's CSI driver
+        /// puts 10 and 12 bits at the top of these words: multiply by 64 or 16.
         levels: Option<GreyLevels> as levels() => optional("[28815, 31315]"),
         /// Controls such as exposure, by the names that `visiond probe` shows; visiond sets them each time it opens the
         /// camera. Set a menu to the number or text of an item; `true` presses a button. Example: `{ auto_exposure = "Manual
@@ -165,27 +165,28 @@ impl IoMode {
     }
 }
 
-/// Declares a network camera: some keys, those about its login and its certificate, and the others.
+/// Declares a network camera: some keys, then those about its login and certificate, then the others.
 macro_rules! network_camera {
     ($(#[$($doc:tt)*])+ pub struct $name:ident { $($before:tt)* } login { $($after:tt)* }) => {
         section! {
             $(#[$($doc)*])+
             pub struct $name {
                 $($before)*
-                /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file path
-                /// that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic authentication,
-                /// as the camera requests.
+                /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file
+                /// path that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic
+                /// authentication, as the camera requests.
                 login: Option<PathBuf> as credential() => optional(r#""gate""#),
-                /// Log in by digest authentication alone. Otherwise visiond answers basic authentication too, which without TLS sends
-                /// the password in clear, and warns in the log. Someone on the way to the camera can ask for it in the camera's place.
+                /// Log in with digest authentication only. Otherwise visiond also answers basic authentication, which without TLS
+                /// sends the password in clear text, and warns in the log. An attacker on the network path can request it in the
+                /// camera's place.
                 require_digest: bool as flag() => default(false),
-                /// With TLS: the certificate of the CA that signed the camera's, or the camera's own, as a PEM file. The camera's own may have
-                /// any name and date. Without it, the system's CAs.
+                /// With TLS: a PEM file with the certificate of the CA that signed the camera's, or with the camera's own, which
+                /// may then have any name and date. Without it, the system's CAs.
                 ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/camera.pem""#),
-                /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and issuer. The
-                /// error for a camera that is not trusted yet shows it.
+                /// With TLS: SHA-256 of the camera's certificate. Only that certificate is accepted, whatever its name, dates and
+                /// issuer. The error for an untrusted camera shows the value.
                 fingerprint: Option<Fingerprint> as fingerprint() => optional(r#""12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0:12:34:56:78:9A:BC:DE:F0""#),
-                /// With TLS: accept any certificate. Anyone on the way to the camera can then read the login and replace the video.
+                /// With TLS: accept any certificate. An attacker on the network path can then read the login and replace the video.
                 insecure: bool as flag() => default(false),
                 $($after)*
             }
@@ -194,36 +195,37 @@ macro_rules! network_camera {
 }
 
 network_camera! {
-    /// A network camera over RTSP, with H.264, H.265 or JPEG. visiond holds the session; ffmpeg decodes H.264 and H.265.
+    /// A network camera over RTSP, with H.264, H.265 or JPEG. visiond runs the RTSP session; ffmpeg or NVDEC decodes H.264 and
+    /// H.265.
     pub struct RtspConfig {
-        /// The stream: rtsp://HOST:PORT/PATH, or rtsps:// with TLS. The port is 554 if there is none, with TLS 322.
+        /// The stream: rtsp://HOST:PORT/PATH, or rtsps:// with TLS. The default port is 554, with TLS 322.
         url: String as rtsp_url() => required(r#""rtsp://192.168.1.20:554/stream1""#),
         /// Another stream of the same camera and view, usually a smaller one, for people: the live page, snapshots and MJPEG
-        /// show it with the boxes from `url`. visiond plays it only while somebody watches, and shows the model's frames if
+        /// show it with the boxes from `url`. visiond plays it only while someone watches, and falls back to the model's frames if
         /// it cannot. The other keys apply to both streams, except `key_frames_only` and `pixels`.
         preview_url: Option<String> as rtsp_url() => optional(r#""rtsp://192.168.1.20:554/stream2""#),
     }
     login {
-        /// How the video comes. "tcp" loses no packet; "udp" is for cameras and networks that require it.
+        /// Transport of the video. "tcp" loses no packets; "udp" is for cameras and networks that require it.
         transport: RtspTransport as word() => default(RtspTransport::Tcp),
         /// Decode only key frames, usually one every 1 to 4 s, which takes a fraction of the CPU time.
         key_frames_only: bool as flag() => default(false),
-        /// Frames that refer to a lost or damaged one, up to the next clean frame: "drop" counts them as corrupt; "mark"
-        /// passes them to the model, and their messages have `frame.damaged`.
+        /// Handling of frames that refer to a lost or damaged one, up to the next clean frame: "drop" counts them as corrupt;
+        /// "mark" passes them to the model, and their messages have `frame.damaged`.
         damaged: DamagedFrames as word() => default(DamagedFrames::Drop),
         /// Decoder of H.264 and H.265. "nvdec" is the GPU's video engine; the model must run on that GPU. "ffmpeg" decodes
         /// on the CPU. "auto" uses NVDEC where it decodes the stream, otherwise ffmpeg; the log says which, and why.
         decoder: StreamDecoding as word() => default(StreamDecoding::Auto),
-        /// How the stream becomes BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes, by ffmpeg and by
-        /// NVDEC (8 bits). "native" follows the formulas of BT.601 and BT.709 exactly: colours are about 1 level of 255 off
-        /// OpenCV's, and about one box in 14 differs.
+        /// Conversion of the stream to BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes, by ffmpeg and by
+        /// NVDEC (8 bits). "native" follows the formulas of BT.601 and BT.709 exactly: colours differ from OpenCV's by about 1
+        /// level of 255, and about one box in 14 differs.
         pixels: VideoPixels as word() => default(VideoPixels::Bgr),
         /// YUV matrix. Without it, the stream's.
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
         /// YUV range. Without it, the stream's.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
-        /// visiond connects again if the camera does not answer, or sends no frame, for this long. A camera that cannot be
-        /// reached any more, or whose name has another address, is noticed within 2 s.
+        /// visiond reconnects if the camera does not answer, or sends no frame, for this long. It notices within 2 s that a camera
+        /// has become unreachable or that its name has another address.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
         /// The table `[ffmpeg]`.
         ffmpeg: FfmpegConfig as table() => inherited,
@@ -231,41 +233,41 @@ network_camera! {
 }
 
 impl RtspConfig {
-    /// Returns the stream of `preview_url`, if there is one.
+    /// Returns the configuration of the `preview_url` stream, if there is one.
     ///
-    /// It decodes every frame, because people want motion, and leaves the pixels as they are, because a JPEG has YUV, too.
+    /// It decodes every frame, because people want motion, and leaves the pixels as they are, because a JPEG is YUV as well.
     pub fn preview(&self) -> Option<Self> {
         let (url, preview_url) = (self.preview_url.clone()?, None);
         Some(Self { url, preview_url, key_frames_only: false, pixels: VideoPixels::Native, ..self.clone() })
     }
 }
 
-/// What becomes of a network camera's pictures that refer to a lost one.
+/// How to handle a network camera's frames that refer to a lost one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DamagedFrames {
-    /// They are counted as lost.
+    /// Count them as lost.
     Drop,
-    /// Their frames have a mark.
+    /// Mark their frames as damaged.
     Mark,
 }
 
-/// How RTP packets come from a camera.
+/// The transport of RTP packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RtspTransport {
-    /// In the connection of RTSP.
+    /// Interleaved in the RTSP connection.
     Tcp,
     /// As UDP datagrams.
     Udp,
 }
 
-/// What decodes a network camera's stream.
+/// The decoder of a network camera's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamDecoding {
     /// The first that works.
     Auto,
-    /// The GPU's video engine.
+    /// NVDEC, the GPU's video engine.
     Nvdec,
-    /// A program on the CPU.
+    /// ffmpeg on the CPU.
     Ffmpeg,
 }
 
@@ -277,28 +279,30 @@ impl RtspTransport {
 }
 
 network_camera! {
-    /// A network camera over HTTP, with one JPEG after another (MJPEG, multipart/x-mixed-replace). visiond finds the pictures by
-    /// their own structure, whatever the camera says about their borders, and decodes them in its own process.
+    /// A network camera that sends a series of JPEGs over HTTP (MJPEG, multipart/x-mixed-replace). visiond finds the images by
+    /// their own structure, whatever the camera states about their boundaries, and decodes them in its own process.
     pub struct MjpegConfig {
-        /// The stream: http:// or https://. visiond sends `login` to no other host.
+        /// The stream: http:// or https://. visiond sends `login` only to this host.
         url: String as http_url() => required(r#""http://192.168.1.20/video.mjpg""#),
     }
     login {
-        /// visiond connects again if the camera does not answer, or sends no picture, for this long.
+        /// visiond reconnects if the camera does not answer, or sends no image, for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }
 }
 
 network_camera! {
-    /// A network camera whose current picture visiond requests at intervals over HTTP: JPEG, PNG, BMP, WebP, GIF, TIFF or PNM.
+    /// A network camera that serves snapshots over HTTP, as JPEG, PNG, BMP, WebP, GIF, TIFF or PNM. visiond requests one at
+    /// intervals.
     pub struct SnapshotConfig {
-        /// The picture: http:// or https://. visiond sends `login` to no other host.
+        /// The snapshot: http:// or https://. visiond sends `login` only to this host.
         url: String as http_url() => required(r#""http://192.168.1.20/snapshot.jpg""#),
-        /// Time from one request to the next. While the camera takes longer to answer, visiond sends no other request.
+        /// Interval between requests. If the camera takes longer to answer, visiond waits for the answer before it sends the next
+        /// one.
         interval: Duration as duration(20 * MS..=HOUR) => default(SECOND),
     }
     login {
-        /// How long an answer may take. visiond opens the source again if requests fail for this long and for two intervals.
+        /// Time limit for an answer. visiond reopens the source if requests fail for this long and for two intervals.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }
 }
@@ -306,25 +310,25 @@ network_camera! {
 section! {
     /// A video file or URL, decoded by ffmpeg.
     pub struct VideoConfig {
-        /// Path or URL: anything that ffmpeg reads. visiond opens it twice, first with ffprobe, so a sender that connects once needs
-        /// `type = "command"`. With https://, ffmpeg accepts any certificate, so anyone on the way can read the login and replace the
-        /// video: `input_args = ["-tls_verify", "1", "-ca_file", "FILE"]` prevents that.
+        /// Path or URL: anything that ffmpeg reads. visiond opens it twice, first with ffprobe, so a sender that connects once
+        /// needs `type = "command"`. With https://, ffmpeg accepts any certificate, so an attacker on the network path can read
+        /// the login and replace the video: `input_args = ["-tls_verify", "1", "-ca_file", "FILE"]` prevents that.
         url: String as location() => required(r#""https://192.168.1.20/stream1.m3u8""#),
-        /// User and password for the URL, so that they need not stand in it: the name of a systemd credential
+        /// User and password for the URL, so that the URL need not contain them: the name of a systemd credential
         /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
         /// "realtime" follows the clock of the file, spreads the bursts of a live stream over HTTP, and drops late frames;
         /// "fastest" processes every frame.
         pace: Pace as word() => default(Pace::Realtime),
-        /// Start again at the end.
+        /// Start again at the end of the video.
         repeat: bool as flag() => default(false),
         /// Stop after this number of frames. Without it, at the end.
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
         /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`. Live streams are decoded without
-        /// frame threads, which delay frames, unless `["-thread_type", "frame"]` is here.
+        /// frame threads, which delay frames; `["-thread_type", "frame"]` enables them.
         input_args: Vec<String> as list(text()) => default(Vec::new()),
-        /// How the video becomes BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" follows the
-        /// formulas of BT.601 and BT.709 exactly: colours are about 1 level of 255 off OpenCV's, and about one box in 14
+        /// Conversion of the video to BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes. "native" follows
+        /// the formulas of BT.601 and BT.709 exactly: colours differ from OpenCV's by about 1 level of 255, and about one box in 14
         /// differs.
         pixels: VideoPixels as word() => default(VideoPixels::Bgr),
         /// YUV matrix. Without it, the file's.
@@ -338,28 +342,28 @@ section! {
     }
 }
 
-/// How a video becomes BGR.
+/// The conversion of a video to BGR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VideoPixels {
     /// As ffmpeg and OpenCV convert it.
     Bgr,
-    /// From its own planes, by the formulas.
+    /// From the video's own planes, by the formulas.
     Native,
 }
 
-/// How fast a file is read.
+/// How fast to read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// By its clock; late frames are dropped.
     Realtime,
-    /// As fast as the frames are processed; none is dropped.
+    /// As fast as the frames are processed; no frame is dropped.
     Fastest,
 }
 
 section! {
     /// A program that writes frames to standard output or to descriptor 3.
     pub struct CommandConfig {
-        /// Program and arguments, without a shell. A program name without a slash is searched in PATH.
+        /// Program and arguments, without a shell. A program name without a slash is searched for in PATH.
         command: Vec<String> as command_line() => required(r#"["gst-launch-1.0", "-q", "videotestsrc", "!", "video/x-raw,format=NV12,width=1280,height=720", "!", "fdsink"]"#),
         /// Format of the output. "y4m" (YUV4MPEG2) carries size and pixel format; "raw" is frames back to back and requires
         /// `format`, `width` and `height`. Without it, "y4m".
@@ -385,7 +389,7 @@ section! {
         color_matrix: ColorMatrix as word() => default(ColorMatrix::Bt601),
         /// YUV range. Without it, Y4M's, otherwise limited; full for grey10, grey12 and grey16.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
-        /// Raw grey frames of 10, 12 or 16 bits: the samples that become black and white. Without it, 0 and the largest.
+        /// Raw grey frames of 10, 12 or 16 bits: the samples that become black and white. Without it, 0 and the largest value.
         levels: Option<GreyLevels> as levels() => optional("[28815, 31315]"),
         /// visiond restarts the program if no frame arrives for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
@@ -404,24 +408,24 @@ pub enum CommandContainer {
 section! {
     /// A folder of pictures.
     pub struct ImagesConfig {
-        /// A folder, whose pictures are read in the order of their names, or one picture.
+        /// A folder, whose pictures are read in the order of their names, or one picture file.
         path: PathBuf as path() => required(r#""pictures""#),
         /// Also read the pictures of subfolders, at most 16 levels deep. Links to folders are not followed.
         recursive: bool as flag() => default(false),
         /// Keep reading new and replaced pictures. A picture is read when its writer closes it or renames it into the folder.
         watch: bool as flag() => default(false),
         /// Interval at which visiond scans a watched folder that inotify cannot watch, such as a network share. Set it to less than
-        /// half of the time after which a camera replaces its picture. A longer interval spares the server of a share.
+        /// half the time after which a camera replaces its picture. A longer interval reduces the load on the file server.
         watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
-        /// Start again at the end.
+        /// Start again after the last picture.
         repeat: bool as flag() => default(false),
-        /// Pictures per second. Without it, as fast as they are processed, and none is dropped.
+        /// Pictures per second. Without it, pictures are processed as fast as possible, and none is dropped.
         fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
     }
 }
 
 section! {
-    /// A moving test picture.
+    /// A moving test pattern.
     pub struct PatternConfig {
         /// Width in pixels.
         width: u32 as whole(1..=MAX_SIDE) => default(1280),

@@ -12,13 +12,13 @@ section! {
 }
 
 impl DeviceConfig {
-    /// Returns the configured name, else the host name.
+    /// Returns the configured name, otherwise the host name.
     pub fn resolved(&self) -> String {
         self.name.clone().unwrap_or_else(|| as_name(&rustix::system::uname().nodename().to_string_lossy()))
     }
 }
 
-/// Returns `text` with `-` in place of each character that a name cannot hold; "visiond" if nothing is left.
+/// Returns `text` with `-` in place of each invalid character; "visiond" if nothing is left.
 fn as_name(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     let text: String = text.trim_matches('-').chars().take(64).collect();

@@ -16,7 +16,7 @@ section! {
         protocol: MqttProtocol as word() => default(MqttProtocol::V5),
         /// User and password, as one line `user:password`: the name of a systemd credential, or a file path with a slash.
         login: Option<PathBuf> as credential() => optional(r#""mqtt""#),
-        /// CA certificates (PEM) that verify the broker's certificate. Without it, those that the system trusts.
+        /// CA certificates (PEM) that verify the broker's certificate. Without it, the system's CAs.
         ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/ca.pem""#),
         /// This device's client certificate (PEM), for brokers that ask for one; requires `key`.
         certificate: Option<PathBuf> as path() => optional(r#""/etc/visiond/device.pem""#),
@@ -29,23 +29,23 @@ section! {
         /// Prefix of every topic: PREFIX/DEVICE/...
         topic_prefix: String as topic() => default("visiond".to_owned()),
         /// QoS of detections: 0 at most once, 1 at least once, 2 exactly once while the connection lasts. With 0, `durable`
-        /// sinks lose messages in flight when the connection breaks. Availability, state and snapshots have QoS 1.
+        /// sinks lose messages in flight when the connection breaks. Availability, state and snapshots always use QoS 1.
         qos_detections: u32 as whole(0..=2) => default(1),
-        /// Whether the broker retains the last detections of each camera, as it does availability, state and snapshots.
+        /// Whether the broker retains the last detections of each camera, as it retains availability, state and snapshots.
         retain: bool as flag() => default(false),
         /// With MQTT 5: how long the broker keeps detections for a subscriber that is offline; 0: no limit.
         message_expiry: Duration as duration_or_zero(SECOND..=24 * HOUR) => default(Duration::ZERO),
-        /// Minimum interval of a camera's state messages; one is published when something in it has changed.
+        /// Minimum interval between a camera's state messages; they are published only when the state has changed.
         state_interval: Duration as duration(250 * MS..=HOUR) => default(SECOND),
         /// How long a camera counts as occupied after the last detection.
         occupancy_hold: Duration as duration_or_zero(MS..=HOUR) => default(5 * SECOND),
-        /// Interval at which a camera's picture is published as JPEG; 0: never.
+        /// Interval at which a JPEG snapshot of each camera is published; 0: never.
         snapshot_interval: Duration as duration_or_zero(SECOND..=24 * HOUR) => default(Duration::ZERO),
         /// Whether boxes are drawn on snapshots.
         snapshot_overlay: bool as flag() => default(true),
         /// Whether to announce the cameras to Home Assistant, which then shows each as a device.
         home_assistant: bool as flag() => default(false),
-        /// The discovery prefix that is set in Home Assistant.
+        /// The discovery prefix configured in Home Assistant.
         discovery_prefix: String as topic() => default("homeassistant".to_owned()),
         /// Labels for which Home Assistant gets a sensor with the number of detections.
         count_labels: Vec<String> as list(text()) => default(Vec::new()),

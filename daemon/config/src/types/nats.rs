@@ -7,11 +7,11 @@ use super::{DAY, HOUR, MIB, SECOND};
 use crate::kinds::{broker, credential, duration, duration_or_zero, flag, list, name, path, size_or_zero, subject};
 use crate::table_macros::section;
 
-/// The longest age of a message: users may want to keep months.
+/// The largest age limit of a message: users may want to keep months.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 section! {
-    /// A NATS JetStream stream, which many devices may share. Subjects, streams and permissions: docs/nats.md.
+    /// A NATS JetStream stream, which many devices can share. Subjects, streams and permissions: docs/nats.md.
     pub struct NatsSinkConfig {
         /// The servers of one cluster: `nats://HOST:PORT` (port 4222), or with TLS `tls://`. Set the user with `login`.
         url: Vec<String> as list(broker(&["nats", "tls"])) => required(r#"["nats://localhost:4222"]"#),
@@ -19,7 +19,7 @@ section! {
         login: Option<PathBuf> as credential() => optional(r#""nats""#),
         /// A NATS credentials file (.creds), in place of `login`: a systemd credential, or a file path with a slash.
         credentials: Option<PathBuf> as credential() => optional(r#""/etc/visiond/device.creds""#),
-        /// CA certificates (PEM) that verify the server's certificate. Without it, those that the system trusts.
+        /// CA certificates (PEM) that verify the server's certificate. Without it, the system's CAs.
         ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/ca.pem""#),
         /// This device's client certificate (PEM), for servers that ask for one; requires `key`.
         certificate: Option<PathBuf> as path() => optional(r#""/etc/visiond/device.pem""#),
@@ -34,7 +34,7 @@ section! {
         /// Maximum bytes in a stream that visiond creates, before its oldest messages are deleted; 0: no limit. The server
         /// refuses a stream that is larger than its account may store; many hosted servers refuse one without a limit.
         stream_max_bytes: u64 as size_or_zero(MIB..=1 << 50) => default(1024 * MIB),
-        /// Subject of a message: words separated by dots, in which {device} and {camera} stand for those names.
+        /// Subject of a message: words separated by dots; {device} and {camera} are replaced by those names.
         subject: String as subject() => default("visiond.{device}.{camera}.detections".to_owned()),
         /// How long to wait for the acknowledgement of a message before visiond disconnects and sends it again. Raise it for a slow
         /// uplink, or a stream whose replicas are far apart.

@@ -17,27 +17,27 @@ section! {
         name: String as name() => derived((r#""events""#, String::new())),
         /// The type of the sink.
         kind: SinkKind as text() => flatten,
-        /// Send messages of these cameras only; empty: all.
+        /// Send only messages from these cameras; empty: all.
         cameras: Vec<String> as list(name()) => default(Vec::new()),
         /// Send only frames with a detection or with values of the frame, such as attributes.
         only_detections: bool as flag() => default(false),
         /// Maximum number of waiting messages.
         queue: usize as whole(1..=1_000_000) => default(256),
-        /// Maximum bytes of waiting messages. When they are full, the camera with the most of them loses its oldest; a
-        /// larger message is dropped. Masks make messages of several MiB.
+        /// Maximum bytes of waiting messages. When the queue is full, the camera with the most of them loses its oldest message; a
+        /// message larger than the limit is dropped. Masks make messages of several MiB.
         queue_bytes: u64 as size(MIB..=1 << 40) => default(32 * MIB),
-        /// What to do when the queue is full. "block" stops the lane. It requires cameras whose source can wait: pace
+        /// Behaviour when the queue is full. "block" stops the lane. It requires cameras whose source can wait: pace
         /// "fastest", or images without `fps`.
         when_full: WhenFull as word() => default(WhenFull::DropOldest),
-        /// Maximum messages per second and camera; in between, only the newest one is sent. Without it, no limit.
+        /// Maximum messages per second for each camera; if there are more, only the newest one is sent. Without it, no limit.
         max_rate: Option<f64> as real(0.001..=1000.0) => optional("2.0"),
         /// For brokers: keep messages on disk until the broker acknowledges them, and send them in order.
         durable: bool as flag() => default(false),
-        /// Folder for the messages on disk, one for each sink. Without it, `spool/NAME` in $STATE_DIRECTORY.
+        /// Folder for the messages on disk; each sink needs its own. Without it, `spool/NAME` in $STATE_DIRECTORY.
         spool_directory: Option<PathBuf> as path() => optional(r#""/var/lib/visiond/spool/mqtt""#),
         /// Maximum bytes on disk; when they are full, the oldest messages are deleted.
         spool_bytes: u64 as size(MIB..=1 << 40) => default(256 * MIB),
-        /// Time after which a written message must survive a power cut; 0: each message before it is sent.
+        /// Time after which a written message must survive a power cut; 0: each message is synced before it is sent.
         spool_sync: Duration as duration_or_zero(10 * MS..=HOUR) => default(SECOND),
     }
 }
@@ -71,7 +71,7 @@ union! {
         Unix(UnixSinkConfig) = "unix",
         /// Messages to an MQTT broker, with the state of the cameras, also for Home Assistant.
         Mqtt(MqttSinkConfig) = "mqtt",
-        /// Messages to a NATS JetStream stream, which many devices may share.
+        /// Messages to a NATS JetStream stream, which many devices can share.
         Nats(NatsSinkConfig) = "nats",
     }
 }
@@ -91,7 +91,7 @@ impl Default for SinkKind {
     }
 }
 
-/// Where a sink's messages go; two sinks must not share one.
+/// The destination of a sink's messages; two sinks must not share one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SinkTarget {
     /// Standard output.
@@ -115,7 +115,7 @@ pub enum SinkTarget {
 }
 
 impl SinkTarget {
-    /// Returns the target of a sink that was read.
+    /// Returns the target of a sink in a parsed file.
     pub fn of(kind: &SinkKind) -> Self {
         match kind {
             SinkKind::Stdout => Self::Stdout,
@@ -140,7 +140,7 @@ section! {
 }
 
 section! {
-    /// A Unix socket with JSON lines.
+    /// A Unix socket that sends JSON lines.
     pub struct UnixSinkConfig {
         /// The socket; visiond replaces a stale one.
         path: PathBuf as path() => required(r#""/run/visiond/detections.sock""#),
@@ -148,8 +148,8 @@ section! {
         mode: u32 as mode() => default(0o660),
         /// Maximum number of readers.
         max_readers: usize as whole(1..=4096) => default(64),
-        /// Maximum bytes that wait for one reader; a slower reader loses messages, which are counted. Messages with masks have
-        /// several MiB: raise it so that more than one can wait. The memory of the sink is up to `max_readers` times this.
+        /// Maximum bytes that wait for one reader; a slower reader loses messages, which are counted. A message with masks can have
+        /// several MiB: raise the limit so that more than one can wait. The sink uses up to `max_readers` times this much memory.
         reader_buffer_bytes: usize as size(4096..=1 << 30) => default(1 << 20),
     }
 }

@@ -1,4 +1,4 @@
-//! Makes the masks of a finished run's objects on the GPU, where prototypes and coefficients are.
+//! Computes the masks of a finished run's objects on the GPU, where prototypes and coefficients are.
 
 use visiond_kernels::cuda::{CudaError, CudaStream, DeviceAddress, Event};
 use visiond_kernels::mask::{CudaMasks, Mask, MaskFrame, MaskJob, MaskSpec};
@@ -7,13 +7,13 @@ use visiond_kernels::tensor::DType;
 
 use crate::detector::error::DetectorError;
 
-/// Makes masks after the suppression, for the objects that stay: their bits alone leave the GPU.
+/// Computes masks after the suppression, for the surviving objects: only their bits leave the GPU.
 ///
-/// It has a stream of its own, so that it need not wait for the inference of another run. A frame costs one launch and one
-/// wake-up of the host.
+/// It has its own stream, so that it need not wait for the inference of another run. A frame costs one launch and one wake-up of
+/// the host.
 pub(super) struct GpuMasks {
     spec: MaskSpec,
-    /// Made with the first mask, so that `masks = "none"` needs no memory.
+    /// Created with the first mask, so that `masks = "none"` needs no memory.
     masks: Option<CudaMasks>,
     stream: CudaStream,
     end: Event,
@@ -48,7 +48,7 @@ impl GpuMasks {
         let frame = MaskFrame::new(mapping, (self.spec.width, self.spec.height));
         let (mut lost, mut words) = (0, 0);
         out.clear();
-        // One part, but where masks are as large as the frame.
+        // One part, unless masks are as large as the frame.
         for jobs in jobs.chunks(masks.most_at_once(&frame)) {
             // SAFETY: the outputs are the caller's promise; the last launch was waited for, or the stream failed and its error
             // ends this run too.
@@ -56,14 +56,14 @@ impl GpuMasks {
             self.end.record(&self.stream)?;
             self.end.wait()?;
             masks.masks(&mut self.part);
-            // The most that all masks of a frame may take holds for all parts.
+            // The limit for all masks of a frame applies to all parts together.
             lost += self.part.iter_mut().filter_map(|mask| (!mask.fits(&mut words)).then_some(())).count();
             out.append(&mut self.part);
         }
         Ok(lost)
     }
 
-    /// Waits for what is queued.
+    /// Waits for the queued work.
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         self.stream.synchronize()
     }

@@ -44,12 +44,12 @@ struct GpuInput {
     whole: Vec<usize>,
     /// Whether the first dimension is the number of frames in a run.
     has_frames: bool,
-    /// `None` for the picture, which is in `pictures`.
+    /// `None` for the image, which is in `pictures`.
     buffer: Option<DeviceBuffer>,
 }
 
 impl GpuInput {
-    /// Returns the shape in a run of so many frames, which fits the memory for any number.
+    /// Returns the shape in a run of this many frames; the memory fits any number.
     fn shape(&self, frames: usize) -> Vec<usize> {
         let mut shape = self.whole.clone();
         if self.has_frames

@@ -1,17 +1,17 @@
-//! When a refused recording of a CUDA graph is tried again: CUDA refuses while another thread makes a video decoder.
+//! When to retry a rejected recording of a CUDA graph: CUDA rejects it while another thread creates a video decoder.
 
-/// How many tries in a row may fail. Then the model cannot be recorded.
+/// How many attempts in a row may fail. Then the model cannot be recorded.
 const MOST_REFUSALS: u32 = 8;
 
-/// The runs without a graph from the first failure to the next try. After each further failure there are twice as many.
+/// The runs without a graph from the first failure to the next attempt. The number doubles after each further failure.
 const FIRST_PAUSE: u32 = 16;
 
-/// Counts a model's tries.
+/// Counts a model's attempts.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// Failures in a row.
     refusals: u32,
-    /// Runs without a graph until the next try.
+    /// Runs without a graph until the next attempt.
     pause: u32,
 }
 
@@ -30,7 +30,7 @@ impl Recording {
         *self = Self::default();
     }
 
-    /// Returns the runs without a graph until the next try; `None` if there is none.
+    /// Returns the runs without a graph until the next attempt; `None` if there is none.
     pub(super) fn was_refused(&mut self) -> Option<u32> {
         self.pause = FIRST_PAUSE << self.refusals;
         self.refusals += 1;
@@ -42,7 +42,7 @@ impl Recording {
 mod tests {
     use super::*;
 
-    /// Returns the runs before the next try.
+    /// Returns the runs before the next attempt.
     fn runs_to_the_next_try(recording: &mut Recording) -> usize {
         (0..100_000).take_while(|_| !recording.is_due()).count()
     }

@@ -17,11 +17,11 @@ use crate::detector::run::RunTimings;
 const LONG_RUN_US: u64 = 200;
 /// How long to poll the event after the preprocess of a short run before sleeping.
 const SPIN: Duration = Duration::from_micros(25);
-/// How long the preprocess takes with the start of the run on the GPU, at most.
+/// How long the preprocess takes, including the run's start on the GPU, at most.
 const PREPROCESS: Duration = Duration::from_micros(60);
-/// How long before the usual end of a run to look for it first, at least.
+/// How long before the usual end of a run to check for it first, at least.
 const EARLY: Duration = Duration::from_micros(40);
-/// The shortest pause between two looks at whether a run is over.
+/// The shortest pause between checks whether a run is over.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(15);
 /// The longest one, which costs a thread 2 % of its core.
 const LONGEST_PAUSE: Duration = Duration::from_micros(150);
@@ -78,8 +78,8 @@ impl RunState {
 
     /// Waits until the frames were read.
     ///
-    /// Blocking on an event costs several times the CPU time of a short sleep, most of it inside the driver. If the run takes longer
-    /// anyway, a sleep is no loss; for a shorter run, this polls the event for a moment first.
+    /// Blocking on an event costs several times the CPU time of a short sleep, most of it inside the driver. If the run takes
+    /// longer anyway, a sleep is no loss; for a shorter run, this polls the event for a moment first.
     pub(super) fn wait_for_preprocess(&mut self, last: &RunTimings) -> Result<(), CudaError> {
         if last.infer_us >= LONG_RUN_US {
             thread::sleep(PREPROCESS);
@@ -93,10 +93,10 @@ impl RunState {
     }
 
     /// Waits until the run is over, which began at about `started` and usually takes `usual`, or longer. Returns when it was over,
-    /// or the latest time at which that can have been.
+    /// or the latest possible time of that.
     ///
-    /// Sleeps for the most of a run, and looks again after short pauses: one look and one pause cost an eighth of a wait that the
-    /// GPU interrupts. Sleeping for all of it would be late, and so would the next run.
+    /// Sleeps for most of a run, then checks after short pauses: one check and one pause cost an eighth of a wait that the GPU
+    /// interrupts. Sleeping for all of it would be late, and would delay the next run.
     pub(super) fn wait_for_end(&self, started: Instant, usual: Duration) -> Result<Instant, CudaError> {
         let started = started.max(self.read);
         if self.end.is_done()? {

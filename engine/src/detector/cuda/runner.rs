@@ -35,7 +35,7 @@ pub(crate) const MAX_IN_FLIGHT: usize = 2;
 pub(crate) struct CudaRunner {
     // Fields drop in order: graphs before the contexts and buffers that they were recorded with. `drop` has waited for the
     // streams by then.
-    /// The first is made at the start, the others when they are needed.
+    /// The first is created at the start, the others on demand.
     runs: Vec<RunState>,
     model: GpuModel,
     /// For inference.
@@ -57,7 +57,7 @@ pub(crate) struct CudaRunner {
     last: RunTimings,
     /// When it was over.
     ended: Instant,
-    /// About the shortest inference of a run with so many frames, from 1 on.
+    /// About the shortest inference of a run by its number of frames, from 1 on.
     usual: Vec<Duration>,
     recording: Recording,
     counts: RunCounts,
@@ -257,7 +257,7 @@ impl Runner for CudaRunner {
             false => run.end.elapsed_us(&run.preprocess_end)?,
         };
         let inference = Duration::from_nanos((inference_us * 1e3) as u64);
-        // A run that another process has delayed must not delay the next.
+        // A run that another process has delayed must not delay the next one.
         *usual = inference.min(*usual + (inference.saturating_sub(*usual)) / 8);
         self.last = RunTimings {
             launch_us: run.launch_us,

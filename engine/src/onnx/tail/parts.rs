@@ -44,7 +44,7 @@ const MAX_DEPTH: usize = 64;
 /// The most parts that a row has.
 const MAX_PARTS: usize = 256;
 
-/// What may still be visited.
+/// The remaining budget of visits.
 struct Steps(usize);
 
 impl Steps {

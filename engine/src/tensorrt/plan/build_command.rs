@@ -8,7 +8,7 @@ use crate::tensorrt::sidecar::Sidecar;
 pub fn rebuild_command(path: &Path) -> String {
     let sidecar = Sidecar::of(path).ok().flatten();
     let by_name = || match path.extension() {
-        // An engine that is named like an ONNX model: where its model is, is unknown.
+        // An engine that is named like an ONNX model: the location of its model is unknown.
         Some(extension) if extension == "onnx" => PathBuf::from("MODEL.onnx"),
         _ => path.with_extension("onnx"),
     };

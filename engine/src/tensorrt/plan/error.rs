@@ -60,7 +60,7 @@ pub enum PlanError {
         /// The command that builds it.
         command: String,
     },
-    /// TensorRT refuses it.
+    /// TensorRT rejects it.
     #[error("{installed} cannot load {path}, which was built by {built}: {reason}; rebuild it here with `{command}`")]
     Refused {
         /// The file.

@@ -75,7 +75,7 @@ pub fn is_plan_file(path: &Path) -> bool {
     is_plan(&bytes)
 }
 
-/// Refuses a file that is shorter than its header says.
+/// Rejects a file that is shorter than its header states.
 pub(crate) fn check_length(path: &Path, bytes: &[u8]) -> Result<(), PlanError> {
     let truncated = |expected: String| PlanError::Truncated {
         path: path.to_owned(),

@@ -122,7 +122,7 @@ pub(super) struct Frame {
     tiles: TileRules,
 }
 
-/// What is done with the sums of any number of taps.
+/// How to finish the sums of any number of taps.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SumRules {
@@ -131,7 +131,7 @@ pub(super) struct SumRules {
     factor: f32,
 }
 
-/// What the kernel for tiles needs besides the axes' tables.
+/// The parameters of the tile kernel in addition to the axes' tables.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TileRules {
@@ -340,7 +340,7 @@ impl Job {
                 DType::F16 => 1,
                 DType::U8 => 2,
                 DType::I8 => 3,
-                // Of i32, too: its values are rounded in their place afterwards.
+                // I32 as well: its values are rounded in place afterwards.
                 _ => 0,
             },
             planar: u32::from(spec.layout == TensorLayout::Nchw),

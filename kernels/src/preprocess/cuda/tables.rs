@@ -13,16 +13,16 @@ use crate::preprocess::taps::{Sums, TapAxis, TapPlan, TapTables};
 /// The position of a pixel of padding: `PAD` of the kernel.
 const PAD: u32 = u32::MAX;
 
-/// What the weights of a position of a warp add up to in the kernel: they are 32nds.
+/// The sum of the weights of a warp's position in the kernel: they are 32nds.
 const WARP_WEIGHTS: f32 = 32.0;
 
 /// How the kernel reads the tables of one frame size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameTables {
     pub(super) mapping: Mapping,
-    /// What is done with the sums, if there is any number of taps.
+    /// How to finish the sums, for any number of taps.
     pub(super) rules: SumRules,
-    /// What tiles need besides.
+    /// The additional parameters of tiles.
     pub(super) tiles: TileRules,
     /// The taps of a column and of a row. Of two, 1 if the upper ones of all columns have no weight.
     taps: [u32; 2],

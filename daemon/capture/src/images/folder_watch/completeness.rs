@@ -1,4 +1,4 @@
-//! Looks at one file of a watched folder, and decides whether its picture is complete.
+//! Examines one file of a watched folder, and decides whether its image is complete.
 
 use std::fs;
 use std::io;
@@ -11,10 +11,10 @@ use rustix::fs::{Mode, OFlags, open};
 use super::super::listing::leads_into;
 use super::{File, FileState, FolderWatch, Growing, Phase, RECENT, Sign};
 
-/// A file whose writer does not close it counts as complete when it has not changed for this long.
+/// A file whose writer does not close it is complete when it has not changed for this long.
 pub(super) const OPEN_QUIET: Duration = Duration::from_secs(10);
 
-/// A file whose closing may have been missed, or whose attributes are cached, counts as complete when it has not changed for this
+/// A file whose close event may have been missed, or whose attributes are cached, is complete when it has not changed for this
 /// long. NFS caches attributes for three seconds.
 pub(super) const SETTLE: Duration = Duration::from_secs(3);
 
@@ -32,13 +32,13 @@ impl FolderWatch {
         self.folders.get_mut(path.parent()?)?.files.remove(path.file_name()?)
     }
 
-    /// Forgets a file that is gone. If it was to be read, it is lost.
+    /// Forgets a file that no longer exists. If it was waiting to be read, it is lost.
     pub(super) fn forget(&mut self, path: &Path) {
         let file = self.take_file(path);
         self.lost += u64::from(file.is_some_and(|file| file.phase == Phase::Waiting));
     }
 
-    /// Looks at a file and decides whether it is complete.
+    /// Examines a file and decides whether it is complete.
     pub(super) fn look(&mut self, path: &Path, sign: Sign, now_ns: u64) {
         #[cfg(test)]
         {
@@ -53,7 +53,7 @@ impl FolderWatch {
             {
                 self.opens += 1;
             }
-            // Opening makes a network file system ask the server. A file that cannot be opened keeps its cached attributes.
+            // Opening the file makes a network file system query the server. If it cannot be opened, its cached attributes remain.
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
             if let Ok(opened) = open(path, flags, Mode::empty()) {
                 found = fs::File::from(opened).metadata();
@@ -61,18 +61,18 @@ impl FolderWatch {
         }
         let metadata = match found {
             Ok(metadata) if metadata.is_file() => metadata,
-            // It may be back at once: a network file system that is away for a moment must not make all pictures new.
+            // It may be back at once: a short outage of a network file system must not make all images new.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return,
             Err(_) if is_link(path) => {
-                // The picture that it leads to may come.
+                // The target image may appear later.
                 self.forget(path);
                 self.links.insert(path.to_owned());
                 return;
             }
-            // Its folder has another name, under which it is listed, or has left the tree.
+            // Its folder was renamed and is listed under the new name, or has left the tree.
             Err(_) if is_event && self.is_in_moved_folder(path) => return,
             Err(_) if is_event => {
-                // It was complete and is gone. The next event shows whether it was removed or renamed.
+                // It was complete and no longer exists. The next event shows whether it was removed or renamed.
                 let state = FileState { bytes: 0, modified_ns: 0, inode: 0 };
                 self.forget(path);
                 return self.insert(path, File { state, phase: Phase::Waiting, was_listed: false, listed_inode: None });
@@ -106,7 +106,7 @@ impl FolderWatch {
                 self.note_recent(path, is_scanned);
             }
             Some(before) if is_same && before.phase != Phase::Growing => {
-                // Several files were renamed to this name in turn, and this is the last one.
+                // Several files were renamed to this name in turn; this is the last one.
                 self.lost += u64::from(is_waiting && sign == Sign::Renamed && !before.was_listed);
                 file.phase = before.phase;
                 file.was_listed = before.was_listed && !is_event;
@@ -118,13 +118,13 @@ impl FolderWatch {
                 self.growing.remove(path);
                 self.insert(path, file);
                 self.note_recent(path, is_scanned);
-                // A picture that waits already has its place.
+                // A waiting image already has its place in the queue.
                 if !is_waiting {
                     self.complete.push(path.to_owned());
                 }
             }
             _ => {
-                // The picture that was here was not read, and another file took its place.
+                // The previous image was not read, and another file replaced it.
                 let is_replaced = before.is_some_and(|before| {
                     before.phase == Phase::Growing && before.state.bytes > 0 && before.state.inode != state.inode
                 });
@@ -133,7 +133,7 @@ impl FolderWatch {
                 let quiet = match sign {
                     Sign::Created if !is_linked => OPEN_QUIET,
                     Sign::Checked if !is_scanned && !is_link => OPEN_QUIET,
-                    // Its writer may still have it open. If so, its closing is reported, or the server has more of it.
+                    // Its writer may still have it open. If so, a close event follows, or the server has more data.
                     _ if (is_shared || (sign == Sign::Listed && !is_scanned)) && !is_settled(&metadata) => SETTLE,
                     _ => Duration::ZERO,
                 };
@@ -164,7 +164,7 @@ impl FolderWatch {
     }
 }
 
-/// Whether the file has not been written for a while, by its time.
+/// Whether the file has not been written for a while, by its modification time.
 fn is_settled(metadata: &fs::Metadata) -> bool {
     metadata.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age >= SETTLE))
 }

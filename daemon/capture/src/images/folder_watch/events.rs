@@ -1,4 +1,4 @@
-//! What inotify reports of a watched folder: files that are created, closed, renamed and removed.
+//! Handles inotify's events of a watched folder: files that are created, closed, renamed and removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) const MOVE_PAIR: Duration = Duration::from_millis(20);
 /// The most renames whose second event is awaited.
 pub(super) const MAX_MOVES: usize = 8192;
 
-/// The most events that are read at once.
+/// The most events to read at once.
 const MAX_EVENTS: usize = 8192;
 
 pub(super) struct Event {
@@ -32,7 +32,7 @@ pub(super) struct Event {
 impl FolderWatch {
     pub(super) fn drain(&mut self, now_ns: u64) {
         let events = self.read_events();
-        // The rest comes next time, with the other halves of renames.
+        // The rest is read next time, including the second events of renames.
         let is_all = events.len() < MAX_EVENTS;
         for event in events {
             if self.is_stopping() {
@@ -48,7 +48,7 @@ impl FolderWatch {
         }
     }
 
-    /// Notes the first half of a rename.
+    /// Notes the first event of a rename.
     pub(super) fn note_move(&mut self, cookie: u32, path: PathBuf, moved: Moved, now_ns: u64) {
         while self.moves.len() >= MAX_MOVES
             && let Some((_, oldest)) = self.move_deadlines.pop_front()
@@ -64,7 +64,7 @@ impl FolderWatch {
         moves.any(|(before, moved)| matches!(moved, Moved::Folder(_)) && path.starts_with(before))
     }
 
-    /// The other half of a rename did not come: the file or folder has left the tree.
+    /// The second event of a rename did not come: the file or folder has left the tree.
     fn give_up(&mut self, cookie: u32) {
         match self.moves.remove(&cookie) {
             Some((_, Moved::File(file))) => self.lost += u64::from(file.phase == Phase::Waiting),
@@ -80,7 +80,7 @@ impl FolderWatch {
         let Some(inotify) = &self.inotify else { return events };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
-        // The reader takes as many from the kernel as fit into the buffer.
+        // The reader takes as many events from the kernel as fit into the buffer.
         while (events.len() < MAX_EVENTS || !reader.is_buffer_empty())
             && let Ok(event) = reader.next()
         {
@@ -148,7 +148,7 @@ impl FolderWatch {
         } else if !is_hidden(&event.name) {
             let depth = self.depth(&path);
             let moved = self.moves.remove(&event.cookie);
-            // Another folder with the name of one that has gone.
+            // A different folder with the name of one that no longer exists.
             let gone =
                 self.moves.iter().find(|(_, (before, moved))| *before == path && matches!(moved, Moved::Folder(_)));
             if let Some(cookie) = gone.map(|(cookie, _)| *cookie) {
@@ -167,7 +167,7 @@ impl FolderWatch {
         }
     }
 
-    /// A known file got another name within the folder. One that was read is not read again.
+    /// A known file was renamed within the folder. If it was read, it is not read again.
     fn renamed(&mut self, path: &Path, moved: File, now_ns: u64) {
         let is_same = fs::metadata(path).is_ok_and(|metadata| FileState::of(&metadata).is_same(&moved.state, false));
         let is_link = is_link(path);
@@ -175,7 +175,7 @@ impl FolderWatch {
         if !is_same || leads_out || moved.phase == Phase::Growing {
             return self.look(path, Sign::Renamed, now_ns);
         }
-        // What had this name before is replaced.
+        // The file that had this name before is replaced.
         self.forget(path);
         if is_link {
             self.links.insert(path.to_owned());

@@ -1,4 +1,4 @@
-//! Turns through a watched folder where events do not show every change.
+//! Scans a watched folder where events do not show every change.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,10 +14,10 @@ use rustix::fs::fstat;
 use super::tree::{modified_ns, open_folder};
 use super::{FolderWatch, RECENT, Sign};
 
-/// A folder is listed again until its time has been the same for this long. Some servers keep whole seconds, FAT two.
+/// A folder is listed again until its time has been the same for this long. Some servers round to whole seconds, FAT to two.
 const COARSE_TIME: Duration = Duration::from_secs(3);
 
-/// How many folders, and how many files, a scan looks at, in turn.
+/// How many folders, and how many files, each scan examines in turn.
 pub(super) const SCAN_BUDGET: usize = 256;
 
 impl FolderWatch {
@@ -25,7 +25,7 @@ impl FolderWatch {
         let found = fs::metadata(&self.root).inspect_err(|_| self.needs_resync = true)?;
         let id = (found.dev(), found.ino());
         if self.inotify.is_none() {
-            // One may be free by now.
+            // An instance may be free by now.
             self.inotify = self.new_inotify();
             self.needs_resync |= self.inotify.is_some();
         }
@@ -66,7 +66,7 @@ impl FolderWatch {
             if self.is_stopping() {
                 return;
             }
-            // One that is growing was looked at in this turn.
+            // A growing file was already examined in this scan.
             if !self.growing.contains_key(&path) && self.file(&path).is_some() {
                 self.look(&path, Sign::Checked, now_ns);
             }
@@ -82,7 +82,7 @@ impl FolderWatch {
         if self.only.is_some() {
             return self.list_again(path, now_ns);
         }
-        // Opening makes a network file system ask the server.
+        // Opening the folder makes a network file system query the server.
         let is_root = folder.depth == 0;
         let opened = open_folder(path, is_root, true).and_then(|fd| Ok((fstat(&fd)?, fd)));
         let (stat, fd) = match opened {
@@ -101,7 +101,7 @@ impl FolderWatch {
             return;
         }
         folder.listed_ns = now_ns;
-        // A list that breaks off is taken again next time.
+        // A listing that broke off is repeated next time.
         if self.list(path, fd, Sign::Checked, now_ns).is_err()
             && let Some(folder) = self.folders.get_mut(path)
         {
@@ -117,7 +117,7 @@ impl FolderWatch {
         }
     }
 
-    /// The files of scanned folders whose turn it is.
+    /// The files of scanned folders whose turn has come.
     fn next_files(&mut self) -> Vec<PathBuf> {
         let mut paths = Vec::with_capacity(SCAN_BUDGET);
         let turn = std::mem::take(&mut self.file_turn);
@@ -137,11 +137,11 @@ impl FolderWatch {
         paths
     }
 
-    /// Compares everything with what is known, because events were lost or the folder is another one.
+    /// Compares everything with the known state, because events were lost or the folder was replaced.
     fn resync(&mut self, now_ns: u64) -> io::Result<()> {
         self.needs_resync = true;
-        // Watches follow their folders, which may have other names by now.
-        // The old instance goes first: it may be the user's last one.
+        // Watches follow their folders, which may have been renamed.
+        // Drop the old instance first: it may be the user's last one.
         self.inotify = None;
         self.inotify = self.new_inotify();
         self.by_watch.clear();
@@ -167,7 +167,7 @@ fn after(path: &Path) -> (Bound<&Path>, Bound<&Path>) {
     (Bound::Excluded(path), Bound::Unbounded)
 }
 
-/// The next `count` paths, and where the turn after this one goes on: at the start when none is left.
+/// Returns the next `count` paths, and where the next scan continues: at the start when none is left.
 fn take_turn<'a>(paths: impl Iterator<Item = &'a PathBuf>, count: usize) -> (Vec<PathBuf>, PathBuf) {
     let taken: Vec<_> = paths.take(count).cloned().collect();
     let last = if taken.len() == count { taken.last().cloned() } else { None };

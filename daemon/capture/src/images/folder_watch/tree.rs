@@ -24,14 +24,14 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::ONLYDIR);
 
-/// The most folders that are watched.
+/// The most folders to watch.
 const MAX_FOLDERS: usize = 65_536;
 
-/// The most left-out folders that are remembered, so that each is logged once.
+/// The most left-out folders to remember, so that each is logged once.
 const MAX_LEFT_OUT: usize = 1000;
 
-/// File systems that others change without an event here, by the numbers in linux/magic.h and the file systems' sources: NFS, SMB,
-/// CIFS, SMB2, FUSE and virtiofs, 9P, Ceph, AFS, Coda, Lustre, GPFS, VirtualBox, VMware, OCFS2, GFS2, BeeGFS, OrangeFS.
+/// File systems that other machines change without an event here, by the numbers in linux/magic.h and the file systems' sources:
+/// NFS, SMB, CIFS, SMB2, FUSE, virtiofs, 9P, Ceph, AFS, Coda, Lustre, GPFS, VirtualBox, VMware, OCFS2, GFS2, BeeGFS, OrangeFS.
 const SHARED: [u32; 17] = [
     0x6969,
     0x517b,
@@ -76,7 +76,7 @@ impl FolderWatch {
         }
     }
 
-    /// Logs once that something is left out.
+    /// Logs once that an entry is left out.
     pub(super) fn leave_out(&mut self, path: &Path, text: impl FnOnce() -> String) {
         if self.left_out.len() < MAX_LEFT_OUT && self.left_out.insert(path.to_owned()) {
             log::warn!("{}: {}", self.label, text());
@@ -87,14 +87,14 @@ impl FolderWatch {
     pub(super) fn add_folder(&mut self, path: &Path, depth: usize, sign: Sign, now_ns: u64) -> io::Result<()> {
         let Some(fd) = self.watch_folder(path, depth, now_ns)? else { return Ok(()) };
         self.list(path, fd, sign, now_ns)?;
-        // The root stands for the folders without a watch.
+        // The root represents the folders without a watch.
         if depth > 0 {
             self.left_out.remove(path);
         }
         Ok(())
     }
 
-    /// Returns the folder to list, or `None` if it is one that is watched already.
+    /// Returns the folder to list, or `None` if it is watched already.
     pub(super) fn watch_folder(&mut self, path: &Path, depth: usize, now_ns: u64) -> io::Result<Option<OwnedFd>> {
         let fd = open_folder(path, depth == 0, self.only.is_none())?;
         let stat = fstat(&fd)?;
@@ -103,7 +103,7 @@ impl FolderWatch {
             let watch = self.add_watch(path, depth == 0);
             if let Some(other) = watch.and_then(|watch| self.by_watch.get(&watch)).filter(|other| *other != path) {
                 let other = other.clone();
-                // A folder that is mounted below itself would have no end.
+                // A folder that is mounted below itself would never end.
                 if fs::metadata(&other).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == id) {
                     return Ok(None);
                 }
@@ -162,7 +162,7 @@ impl FolderWatch {
         }
     }
 
-    /// Compares a folder's list with what is known.
+    /// Compares a folder's list with the known state.
     pub(super) fn list(&mut self, path: &Path, fd: OwnedFd, sign: Sign, now_ns: u64) -> io::Result<()> {
         if let Some(only) = self.only.clone() {
             self.look(&path.join(only), sign, now_ns);
@@ -188,7 +188,7 @@ impl FolderWatch {
                 }
             } else if is_image_name(name) {
                 let known = self.folders.get(path).and_then(|folder| folder.files.get(name));
-                // The number in the folder shows a file that took the place of another; its size and time take a look.
+                // The inode number in the folder shows a replaced file; its size and time need a lookup.
                 let inode = entry.ino();
                 #[cfg(test)]
                 let inode = inode + self.inode_offset;
@@ -245,7 +245,7 @@ impl FolderWatch {
             self.scanned -= usize::from(folder.is_scanned);
             if let Some((watch, inotify)) = folder.watch.zip(self.inotify.as_ref()) {
                 self.by_watch.remove(&watch);
-                // It is gone already with a folder that was removed.
+                // It was already removed together with its folder.
                 let _ = inotify::remove_watch(inotify, watch);
             }
             for (name, file) in folder.files {
@@ -256,7 +256,7 @@ impl FolderWatch {
         }
     }
 
-    /// A folder got another name within the tree: what was read stays read.
+    /// A folder was renamed within the tree: images that were read stay read.
     pub(super) fn move_folder(&mut self, before: &Path, path: &Path) {
         if !self.folders.contains_key(before) {
             return;
@@ -292,8 +292,8 @@ impl FolderWatch {
     }
 }
 
-/// Opens a folder, to list it or only to identify it, for which it need not be readable. Of the path to the pictures, links are
-/// followed; below it, they are not.
+/// Opens a folder to list it, or only to identify it, which needs no read permission. Links are followed in the configured path,
+/// but not below it.
 pub(super) fn open_folder(path: &Path, is_root: bool, is_listed: bool) -> io::Result<OwnedFd> {
     let mut flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     flags |= if is_listed { OFlags::RDONLY } else { OFlags::PATH };
@@ -307,7 +307,7 @@ pub(super) fn modified_ns(stat: &rustix::fs::Stat) -> i128 {
     i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
 }
 
-/// The folder `path` and those below it.
+/// Returns the folder `path` and those below it.
 fn subtree<'a>(folders: &'a BTreeMap<PathBuf, Folder>, path: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
     let from = folders.range::<Path, _>((Bound::Included(path), Bound::Unbounded));
     from.map(|(path, _)| path).take_while(move |other| other.starts_with(path))

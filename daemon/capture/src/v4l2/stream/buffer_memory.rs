@@ -17,7 +17,7 @@ use crate::v4l2::device::{MAX_MEMORY_PLANES, Node};
 /// How often to look for room for the memory planes of a buffer.
 const ATTEMPTS: usize = 8;
 
-/// Where a buffer's memory planes are in its range: one after the other, each at the start of a page.
+/// The positions of a buffer's memory planes in its range: consecutive, each at the start of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPlanes {
     count: usize,
