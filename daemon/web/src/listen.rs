@@ -523,6 +523,37 @@ mod tests {
     }
 
     #[test]
+    fn the_users_socket_is_opened_in_a_folder_of_the_users_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
+        let open = |name: &str| open_for_user(&folder.path().join(name).join("http.sock"), 0o600).map(drop);
+        assert_eq!((open("new"), mode("new")), (Ok(()), 0o700));
+        fs::create_dir(folder.path().join("wide")).unwrap();
+        fs::set_permissions(folder.path().join("wide"), fs::Permissions::from_mode(0o755)).unwrap();
+        let held = open_for_user(&folder.path().join("wide/http.sock"), 0o600).unwrap();
+        assert_eq!((mode("wide"), mode("wide/http.sock")), (0o700, 0o600));
+        drop(held);
+
+        // Through a link, the mode of another folder would change.
+        fs::create_dir(folder.path().join("other")).unwrap();
+        fs::set_permissions(folder.path().join("other"), fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink("other", folder.path().join("link")).unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        for name in ["link", "file"] {
+            let refused = open(name).unwrap_err();
+            assert!(refused.ends_with(&format!("/{name} is a file or a link: remove it")), "{refused}");
+        }
+        assert_eq!(mode("other"), 0o755);
+
+        let lock = fs::File::open(folder.path().join("wide")).unwrap();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let refused = open("wide").unwrap_err();
+        assert!(refused.starts_with("another daemon of this user is starting"), "{refused}");
+        drop(lock);
+        assert_eq!(open("wide"), Ok(()));
+    }
+
+    #[test]
     fn the_process_may_open_what_its_connections_need() {
         let before = getrlimit(Resource::Nofile);
         let current = before.current.unwrap_or(u64::MAX);
