@@ -362,6 +362,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::source::SourceErrorKind;
 
     fn answer(stream: &str) -> Result<VideoInfo, String> {
         let text = format!(
@@ -375,7 +376,7 @@ mod tests {
         let config = VideoConfig { url: "/films/a.mp4".into(), ..VideoConfig::default() };
         let said = |kind: io::ErrorKind| {
             let error = cannot_open(&config, &kind.into());
-            assert!(!error.retry);
+            assert_eq!(error.kind, SourceErrorKind::Permanent);
             error.to_string()
         };
         assert_eq!(said(io::ErrorKind::NotFound), "cannot open the video /films/a.mp4: there is no such file");

@@ -657,6 +657,19 @@ mod tests {
     }
 
     #[test]
+    fn a_format_is_a_line_with_its_first_sizes_or_a_line_for_each_of_all() {
+        let few = [size(1280, 720, &[30.0, 15.0]), size(640, 480, &[])];
+        let lines = |name, sizes: &[ListedSize], whole| format_lines(&camera(&[(name, sizes)]).formats[0], whole);
+        assert_eq!(lines("yuyv", &few, false), ["yuyv (yuyv): 1280x720 at 30, 640x480"]);
+        assert_eq!(lines("h264", &few[1..], false), [" (h264): 640x480"]);
+        assert_eq!(lines("yuyv", &few, true), ["yuyv (yuyv, yuyv)", "  1280x720 at 30, 15", "  640x480"]);
+        let many: Vec<_> = (1..=7).map(|n| size(n, n, &[])).collect();
+        assert_eq!(lines("yuyv", &many[..6], false), ["yuyv (yuyv): 1x1, 2x2, 3x3, 4x4, 5x5, 6x6"]);
+        assert_eq!(lines("yuyv", &many, false), ["yuyv (yuyv): 1x1, 2x2, 3x3, 4x4, 5x5, 6x6, ..."]);
+        assert_eq!(lines("yuyv", &many, true).len(), 8);
+    }
+
+    #[test]
     fn a_camera_that_cannot_be_opened_is_listed_with_its_names() {
         let names = CameraNames { usb: Some("046d:0825".to_owned()), ..CameraNames::default() };
         let error = Some("may not be opened".to_owned());

@@ -347,3 +347,46 @@ impl DetectionPrinter {
         row.trim_end().to_owned() + "\n"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use visiond_message::testing::message;
+    use visiond_message::{AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage};
+
+    use super::*;
+
+    #[test]
+    fn values_of_a_whole_frame_are_rows_of_their_own() {
+        let label = |label: &str, score| LabelMessage { label: label.into(), score };
+        let depth = |median: &[Option<f32>]| {
+            let median = median.to_vec();
+            DepthMessage { columns: 3, rows: 1, nearest: Vec::new(), median }
+        };
+        let attributes = AttributesMessage(vec![
+            ("hair".into(), AttributeMessage::Label(label("dark", 0.875))),
+            ("wears".into(), AttributeMessage::Labels { labels: vec![label("hat", 0.75), label("coat", 0.5)] }),
+            ("carries".into(), AttributeMessage::Labels { labels: Vec::new() }),
+            ("age".into(), AttributeMessage::Number { value: 31.5 }),
+        ]);
+        let embedding = Some(EmbeddingMessage { length: 512, f16: String::new() });
+        let depths = Some(depth(&[Some(2.5), None, Some(0.5)]));
+        let all = Message { attributes, embedding, depth: depths, ..message("door", &[]) };
+        let rows = value_rows(&all);
+        let rows: Vec<_> = rows.iter().map(|(label, score)| (label.as_str(), score.as_str())).collect();
+        assert_eq!(
+            rows,
+            [
+                ("hair: dark", "0.88"),
+                ("wears: hat", "0.75"),
+                ("wears: coat", "0.50"),
+                ("carries: none", ""),
+                ("age: 31.5", ""),
+                ("embedding of 512 numbers", ""),
+                ("depth in 3x1 cells, medians from 0.5 to 2.5", ""),
+            ]
+        );
+        let dark = value_rows(&Message { depth: Some(depth(&[None; 3])), ..message("door", &[]) });
+        assert_eq!(dark, [("depth in 3x1 cells, no number is finite".to_owned(), String::new())]);
+        assert!(value_rows(&message("door", &["person"])).is_empty());
+    }
+}

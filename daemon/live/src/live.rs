@@ -73,3 +73,16 @@ impl Live {
         self.views.lock().values().for_each(|view| view.close());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pictures_of_every_camera_follow_the_limit() {
+        let live = Live::new();
+        let before = live.queue.interval_ns();
+        live.set_max_fps(25.0);
+        assert_eq!((before, live.queue.interval_ns()), (100_000_000, 40_000_000));
+    }
+}

@@ -672,9 +672,10 @@ mod tests {
             one(2, 0.9, Some([51.0, 31.0, 51.0, 40.0])),
             one(3, 0.2, Some([0.0, 5.0, 20.0, 5.0])),
             one(4, 0.1, None),
+            one(5, 0.1, Some([60.0, 40.0, 65.0, 50.0])),
         ];
         let expected =
-            Findings { count: 4, highest: 0.9, empty: 2, longest_side: 20.0, best: Some(2), is_lower_right: true };
+            Findings { count: 5, highest: 0.9, empty: 2, longest_side: 20.0, best: Some(2), is_lower_right: true };
         assert_eq!(Findings::of(&found, size), expected);
         // A tall box, and a wide one, away from the edges.
         for (corners, longest) in [([40.0, 20.0, 44.0, 50.0], 30.0), ([40.0, 20.0, 90.0, 24.0], 50.0)] {

@@ -525,6 +525,22 @@ mod tests {
     }
 
     #[test]
+    fn the_status_has_the_rate_in_tenths() {
+        let (metrics, message) = (CameraMetrics::new("door".into()), message("door", &[]));
+        // Until the rate is the same before and after, so that it is the status's.
+        let seen = (0..6_000).find_map(|_| {
+            (0..1_000).for_each(|_| metrics.count_published(&message));
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let before = metrics.fps();
+            let status = metrics.status().fps;
+            (before > 100.0 && before.to_bits() == metrics.fps().to_bits()).then_some((before, status))
+        });
+        let (fps, status) = seen.expect("the same rate twice");
+        assert!((status - fps).abs() <= 0.05 + 1e-6, "{status} of {fps}");
+        assert!((status * 10.0).fract().abs() < 1e-6 || (status * 10.0).fract().abs() > 1.0 - 1e-6, "{status}");
+    }
+
+    #[test]
     fn what_a_camera_uses_and_why_it_is_away_is_in_its_snapshot() {
         let metrics = CameraMetrics::new("door".into());
         let facts = |snapshot: CameraSnapshot| {

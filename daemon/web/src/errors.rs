@@ -92,3 +92,44 @@ pub async fn as_problem(answer: Response) -> Response {
     }
     problem
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::from_slice;
+
+    use super::*;
+
+    /// The media type and the body of what becomes of an answer.
+    fn answered(answer: impl IntoResponse) -> (String, Vec<u8>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let answer = as_problem(answer.into_response()).await;
+            let kind = answer.headers().get(CONTENT_TYPE).map_or("", |kind| kind.to_str().unwrap()).to_owned();
+            (kind, to_bytes(answer.into_body(), 1 << 20).await.unwrap().to_vec())
+        })
+    }
+
+    #[test]
+    fn plain_errors_become_problems_and_everything_else_stays() {
+        for status in [StatusCode::BAD_REQUEST, StatusCode::BAD_GATEWAY] {
+            let (kind, body) = answered((status, "why"));
+            assert_eq!(kind, "application/problem+json");
+            let problem: Value = from_slice(&body).unwrap();
+            assert_eq!((&problem["status"], &problem["detail"]), (&json!(status.as_u16()), &json!("why")));
+        }
+        let detail = |status: StatusCode| from_slice::<Value>(&answered(status).1).unwrap()["detail"].clone();
+        assert_eq!(
+            detail(StatusCode::INTERNAL_SERVER_ERROR),
+            "internal error, see the log of visiond: please report it"
+        );
+        assert_eq!(detail(StatusCode::NOT_FOUND), "no such path: see /api/v1/openapi.json");
+        assert_eq!(detail(StatusCode::GONE), "Gone");
+        for kind in ["text/html; charset=utf-8", "application/json"] {
+            let stays = answered((StatusCode::UNAUTHORIZED, [(CONTENT_TYPE, kind)], "own"));
+            assert_eq!(stays, (kind.to_owned(), b"own".to_vec()));
+        }
+        assert_eq!(answered("ok").1, b"ok");
+    }
+}

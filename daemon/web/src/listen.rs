@@ -481,7 +481,77 @@ fn all_taken() -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
     use super::*;
+
+    /// Not a test: prints the default sockets in the environment that the next test gives it.
+    #[test]
+    fn default_sockets() {
+        print!("<{:?}|{:?}>", addresses(&HttpConfig::default()), user_socket());
+    }
+
+    #[test]
+    fn the_default_sockets_are_in_the_services_folder_or_in_the_users_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let found = |runtime: &str, user: &Path| {
+            let mut alone = Command::new(env::current_exe().unwrap());
+            let alone = alone.args(["--exact", "listen::tests::default_sockets", "--nocapture"]);
+            let output = alone.env("RUNTIME_DIRECTORY", runtime).env("XDG_RUNTIME_DIR", user).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let said = said.split_once('<').and_then(|(_, rest)| rest.split_once('>')).unwrap().0;
+            said.split_once('|').map(|(service, user)| (service.to_owned(), user.to_owned())).unwrap()
+        };
+        let service = Address::Unix("/run/visiond/http.sock".into());
+        let mine = Some(path.join("visiond/http.sock"));
+        assert_eq!(found("/run/visiond:/run/other", path), (format!("{:?}", [service]), format!("{mine:?}")));
+        fs::write(path.join("file"), "").unwrap();
+        fs::create_dir(path.join("open")).unwrap();
+        for mode in [0o720, 0o702] {
+            fs::set_permissions(path.join("open"), fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(found("run/visiond", &path.join("open")), ("[]".to_owned(), "None".to_owned()), "{mode:o}");
+        }
+        fs::set_permissions(path.join("open"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_ne!(found("", &path.join("open")).1, "None");
+        for none in ["file", "nothing"] {
+            assert_eq!(found("", &path.join(none)), ("[]".to_owned(), "None".to_owned()));
+        }
+    }
+
+    #[test]
+    fn the_users_socket_is_opened_in_a_folder_of_the_users_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
+        let open = |name: &str| open_for_user(&folder.path().join(name).join("http.sock"), 0o600).map(drop);
+        assert_eq!((open("new"), mode("new")), (Ok(()), 0o700));
+        fs::create_dir(folder.path().join("wide")).unwrap();
+        fs::set_permissions(folder.path().join("wide"), fs::Permissions::from_mode(0o755)).unwrap();
+        let held = open_for_user(&folder.path().join("wide/http.sock"), 0o600).unwrap();
+        assert_eq!((mode("wide"), mode("wide/http.sock")), (0o700, 0o600));
+        drop(held);
+
+        // Through a link, the mode of another folder would change.
+        fs::create_dir(folder.path().join("other")).unwrap();
+        fs::set_permissions(folder.path().join("other"), fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink("other", folder.path().join("link")).unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        for name in ["link", "file"] {
+            let refused = open(name).unwrap_err();
+            assert!(refused.ends_with(&format!("/{name} is a file or a link: remove it")), "{refused}");
+        }
+        assert_eq!(mode("other"), 0o755);
+
+        let lock = fs::File::open(folder.path().join("wide")).unwrap();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let refused = open("wide").unwrap_err();
+        assert!(refused.starts_with("another daemon of this user is starting"), "{refused}");
+        drop(lock);
+        assert_eq!(open("wide"), Ok(()));
+    }
 
     #[test]
     fn the_process_may_open_what_its_connections_need() {

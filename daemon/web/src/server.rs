@@ -98,3 +98,6 @@ async fn serve(prepared: PreparedListeners, mut to_do: UnboundedReceiver<Order>,
     }
     acceptors.end(GRACE).await;
 }
+
+#[cfg(test)]
+mod tests;

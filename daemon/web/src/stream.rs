@@ -204,3 +204,19 @@ fn text(delivered: &Delivered) -> Utf8Bytes {
     // JSON is UTF-8, and without its line end still is.
     Utf8Bytes::try_from(line).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use visiond_message::Published;
+    use visiond_message::testing::door_message;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_is_told_of_lost_messages_before_the_next_one() {
+        let message = Arc::new(Published::new(door_message(7, 1)));
+        let events = |lost| events_of(&Delivered { message: Arc::clone(&message), lost }).count();
+        assert_eq!((events(0), events(1), events(2)), (1, 2, 2));
+        assert_eq!(lost_text(2), "{\"lost\":2}");
+    }
+}

@@ -81,3 +81,68 @@ impl DatagramPorts {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::net::Ipv4Addr;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn pair() -> DatagramPorts {
+        DatagramPorts::open(HERE, HERE).unwrap()
+    }
+
+    /// Reads the next datagram of RTP, which may be on its way.
+    fn receive(ports: &DatagramPorts) -> Vec<u8> {
+        let until = Instant::now() + Duration::from_secs(120);
+        let mut buffer = [0; 64];
+        loop {
+            if let Some(datagram) = ports.receive(&ports.rtp, &mut buffer) {
+                return datagram.to_vec();
+            }
+            assert!(Instant::now() < until, "no datagram came");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn a_pair_begins_with_an_even_port() {
+        let pairs: Vec<_> = (0..8).map(|_| pair()).collect();
+        for ports in &pairs {
+            let port = ports.port().unwrap();
+            assert_eq!((port % 2, ports.rtcp.local_addr().unwrap().port()), (0, port + 1));
+        }
+    }
+
+    #[test]
+    fn only_datagrams_of_the_camera_are_read() {
+        let ports = pair();
+        let to = ports.rtp.local_addr().unwrap();
+        let other = UdpSocket::bind("127.0.0.2:0").unwrap();
+        let camera = UdpSocket::bind((HERE, 0)).unwrap();
+        assert_eq!(ports.receive(&ports.rtp, &mut [0; 64]), None);
+        other.send_to(b"foreign", to).unwrap();
+        camera.send_to(b"own", to).unwrap();
+        assert_eq!(receive(&ports), b"own");
+        assert_eq!(ports.receive(&ports.rtp, &mut [0; 64]), None);
+    }
+
+    #[test]
+    fn the_way_is_opened_on_both_ports_of_the_camera() {
+        let (ports, camera) = (pair(), pair());
+        let port = camera.port().unwrap();
+        ports.open_way((port, port + 1), b"report");
+        assert_eq!(receive(&camera), [&[0x80][..], &[0; 11]].concat());
+        let mut buffer = [0; 64];
+        camera.rtcp.set_nonblocking(false).unwrap();
+        camera.rtcp.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        let (length, from) = camera.rtcp.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..length], from), (&b"report"[..], ports.rtcp.local_addr().unwrap()));
+    }
+}

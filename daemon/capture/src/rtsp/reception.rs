@@ -244,4 +244,20 @@ mod tests {
         assert!(reception.count_units(Instant::now()) && !reception.count_units(Instant::now()));
         assert!(reception.damaged.is_none(), "whole ones have come since");
     }
+
+    #[test]
+    fn the_time_between_units_is_their_mean_and_follows_slowly() {
+        let stream = ChosenStream { index: 0, codec: Codec::H264, rate_hz: 90_000, sets: Vec::new(), size: None };
+        let mut reception = Reception::new(&stream);
+        let start = Instant::now();
+        let mut count = |units, ms| {
+            reception.units = units;
+            (reception.count_units(start + Duration::from_millis(ms)), reception.interval.as_micros())
+        };
+        assert_eq!(count(3, 0), (true, 0), "one time is no interval");
+        assert_eq!(count(0, 400), (false, 0));
+        // 20 in 800 ms are 40 ms each; an eighth of it counts.
+        assert_eq!(count(20, 800), (true, 5_000));
+        assert_eq!(count(1, 840), (true, 9_375));
+    }
 }

@@ -161,6 +161,8 @@ impl BenchReport {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -168,5 +170,68 @@ mod tests {
         let text = "processor\t: 0\nmodel name\t: Cortex: A78\n";
         assert_eq!(processor(text).as_deref(), Some("Cortex: A78"));
         assert_eq!(processor(""), None);
+    }
+
+    #[test]
+    fn the_table_has_the_stages_the_rate_and_the_memory_in_their_units() {
+        let times = |us: &[u64]| Figures::of(us.iter().copied().map(Duration::from_micros));
+        let mut report = BenchReport {
+            visiond: "1.2.3",
+            machine: BenchMachine { name: "Orin".to_owned(), cores: 6, kernel: "6.8".to_owned() },
+            model: "net.onnx".to_owned(),
+            sha256: String::new(),
+            backend: "rten".to_owned(),
+            threads: 0,
+            source: "film.mp4".to_owned(),
+            frame: "1280x720 bgr".to_owned(),
+            input: (640, 384),
+            distinct_frames: 20,
+            frames: 300,
+            warmup: 3,
+            stages_us: BTreeMap::from([
+                ("infer", times(&[100, 200, 300])),
+                ("total", times(&[150, 250, 350])),
+                ("all_but_infer", times(&[50, 50, 50])),
+            ]),
+            frames_per_second: 40.04,
+            detections_per_frame: 2.25,
+            first_detection_s: Some(0.256),
+            memory: Some(MemoryUse {
+                resident_bytes: 123_456_789,
+                peak_resident_bytes: 200_000_000,
+                frames_bytes: 45_000_000,
+            }),
+            engine: None,
+        };
+        let table = report.table();
+        let lines: Vec<_> = table.lines().collect();
+        assert_eq!(
+            lines[..3],
+            [
+                "net.onnx on rten, every core",
+                "Orin, 6 cores, Linux 6.8; visiond 1.2.3",
+                "300 frames (20 distinct) of film.mp4, 1280x720 bgr, into 640x384",
+            ]
+        );
+        let rows: Vec<Vec<_>> = lines[4..8].iter().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["microseconds", "median", "p90", "p99", "min", "max"]);
+        assert_eq!(rows[1], ["inference", "200.0", "300.0", "300.0", "100.0", "300.0"]);
+        assert_eq!((rows[2][1], rows[2][2], rows[3][0], rows[3][1]), ("frame", "250.0", "rest", "50.0"));
+        assert_eq!(
+            lines[9..],
+            [
+                "40.0 frames/s; the rest takes 25.0 % of the inference time; 2.2 detections per frame",
+                "first detection 0.26 s after the start",
+                "123 MB resident, 45 MB of it decoded frames",
+            ]
+        );
+        report.stages_us.clear();
+        (report.first_detection_s, report.memory) = (None, None);
+        for (threads, text) in [(1, "1 thread"), (8, "8 threads")] {
+            report.threads = threads;
+            let table = report.table();
+            assert_eq!(table.lines().next(), Some(&*format!("net.onnx on rten, {text}")));
+            assert!(table.ends_with("\n40.0 frames/s; 2.2 detections per frame\n"), "{table}");
+        }
     }
 }

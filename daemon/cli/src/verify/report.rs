@@ -490,3 +490,155 @@ fn output_reasons(output: &OutputDifference, limits: &AgreementLimits) -> Vec<St
     }
     reasons
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: AgreementLimits = AgreementLimits {
+        score_threshold: None,
+        min_iou: 0.98,
+        min_oks: None,
+        max_score_difference: Some(0.02),
+        max_outside: 0.1,
+        min_cosine: Some(0.99),
+    };
+
+    fn worst(value: f64) -> Option<WorstPicture> {
+        Some(WorstPicture { value, picture: format!("{value}.jpg") })
+    }
+
+    fn class(label: &str) -> ClassDifference {
+        ClassDifference {
+            class_id: None,
+            label: label.to_owned(),
+            matched: 8,
+            outside: 2,
+            missing: 1,
+            extra: 3,
+            min_iou: worst(0.5),
+            mean_iou: Some(0.75),
+            max_score_difference: worst(0.25),
+            min_mask_iou: None,
+            max_keypoint_distance: None,
+            min_oks: None,
+            mean_oks: None,
+            unmatched_picture: None,
+        }
+    }
+
+    /// The lines of a table, with one space between words.
+    fn lines(text: &str) -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn a_class_has_its_counts_its_worst_values_and_the_picture_to_look_at() {
+        let bare = ClassDifference { min_iou: None, mean_iou: None, max_score_difference: None, ..class("dog") };
+        let all = ClassDifference {
+            min_mask_iou: worst(0.625),
+            max_keypoint_distance: worst(1.5),
+            min_oks: worst(0.9),
+            mean_oks: Some(0.95),
+            unmatched_picture: Some("lost.jpg".to_owned()),
+            ..class("all")
+        };
+        assert_eq!(
+            lines(&class_table(&[class("person"), bare], &all))[1..],
+            [
+                "CLASS MATCHED OUTSIDE MISSING EXTRA MIN IOU MEAN IOU MAX SCORE WORST PICTURE",
+                "person 8 2 1 3 0.5000 0.7500 0.2500 0.5.jpg",
+                "dog 8 2 1 3 - - - -",
+                "all 8 2 1 3 0.5000 0.7500 0.2500 lost.jpg",
+                "masks overlap with an IoU of at least 0.6250 (0.625.jpg)",
+                "keypoints at most 1.50 pixels apart (1.5.jpg)",
+                "keypoints with an OKS of 0.9000 at least (0.9.jpg), 0.9500 on average",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_value_of_whole_frames_has_a_row() {
+        let value = |max_difference, min_cosine, outside: Option<&str>| FrameValueDifference {
+            name: "age".to_owned(),
+            frames: 5,
+            outside: 1,
+            other_labels: 2,
+            one_sided: 3,
+            max_difference,
+            min_cosine,
+            outside_picture: outside.map(str::to_owned),
+        };
+        let table = value_table(&[
+            value(worst(0.5), None, Some("out.jpg")),
+            value(worst(0.5), worst(0.25), None),
+            value(None, worst(0.25), None),
+            value(None, None, None),
+        ]);
+        assert_eq!(
+            lines(&table)[2..],
+            [
+                "age 5 1 2 3 0.5000 - out.jpg",
+                "age 5 1 2 3 0.5000 0.2500 0.5.jpg",
+                "age 5 1 2 3 - 0.2500 0.25.jpg",
+                "age 5 1 2 3 - - -",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_verdict_has_its_reasons() {
+        let reasons = ["too few".to_owned(), "too many".to_owned()];
+        assert_eq!(verdict("the models", true, false, &[]), "\nthe models agree\n");
+        assert_eq!(verdict("the models", false, true, &reasons[..1]), "\nagreement is not shown:\n  too few\n");
+        let not = verdict("the detections", false, false, &reasons);
+        assert_eq!(not, "\nthe detections do not agree:\n  too few\n  too many\n");
+        assert_eq!((short(0.0), short(0.001_234)), ("0".to_owned(), "1.23e-3".to_owned()));
+    }
+
+    #[test]
+    fn more_outside_the_limits_than_allowed_is_a_reason() {
+        let sides = ["are the first's", "are the second's"];
+        let agreement = |outside, missing, extra| {
+            let mut agreement = ClassAgreement::default();
+            (agreement.matched, agreement.outside) = (10, outside);
+            (agreement.missing, agreement.extra) = (missing, extra);
+            agreement.min_iou = Some(Worst { value: 0.5, picture: 0 });
+            agreement
+        };
+        assert_eq!(outside(&agreement(1, 0, 0), &LIMITS, sides), None, "the limit is allowed");
+        assert_eq!(
+            outside(&agreement(0, 2, 3), &LIMITS, sides).as_deref(),
+            Some("of 15 detections 2 are the first's, 3 are the second's: 0.3333 of all, the limit is 0.1")
+        );
+        let strict = AgreementLimits { min_oks: Some(0.9), ..LIMITS };
+        assert_eq!(
+            outside(&agreement(2, 0, 0), &strict, sides).as_deref(),
+            Some(
+                "of 10 detections 2 exceed IoU 0.98 or score difference 0.02 (worst IoU 0.5000, worst score difference -) or \
+                 OKS 0.9 (worst -): 0.2000 of all, the limit is 0.1"
+            )
+        );
+    }
+
+    #[test]
+    fn an_output_that_is_not_finite_or_points_elsewhere_is_a_reason() {
+        let output = |cosine, not_finite| OutputDifference {
+            name: "boxes".to_owned(),
+            shape: vec![1],
+            min: None,
+            max: None,
+            max_abs: 0.0,
+            mean_abs: 0.0,
+            rms: 0.0,
+            cosine,
+            not_finite,
+            worst_picture: None,
+        };
+        assert!(output_reasons(&output(0.99, 0), &LIMITS).is_empty());
+        assert!(output_reasons(&output(0.5, 0), &AgreementLimits { min_cosine: None, ..LIMITS }).is_empty());
+        let reasons = output_reasons(&output(0.98, 7), &LIMITS);
+        assert!(reasons[0].starts_with("output boxes has 7 values that are infinite or NaN"), "{reasons:?}");
+        assert_eq!(reasons[1..], ["output boxes has a cosine of 0.980000, the limit is 0.99"]);
+    }
+}

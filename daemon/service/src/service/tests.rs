@@ -203,7 +203,8 @@ fn a_change_touches_what_differs_and_nothing_else() {
     assert_eq!((names(&service.lanes()), names(&service.live().lanes())), (names(&after.lanes), names(&after.lanes)));
     assert_eq!(service.config(), next);
     let sinks = service.sinks();
-    assert_eq!(sinks.len(), 1);
+    assert_eq!((sinks.len(), &*sinks[0].kind), (1, "file"));
+    assert!(sinks[0].queued > 0 && sinks[0].to.ends_with("out.jsonl"), "{:?}", sinks[0]);
 
     // Pictures that are no longer wanted end, and the camera goes on.
     let plain = DRAWN.replace("annotate", "# annotate");

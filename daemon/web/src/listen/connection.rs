@@ -172,6 +172,23 @@ mod tests {
     }
 
     #[test]
+    fn an_address_is_shown_with_the_port_that_the_system_chose() {
+        let folder = tempfile::tempdir().unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let unix = std::os::unix::net::UnixListener::bind(folder.path().join("a.sock")).unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        tcp.set_nonblocking(true).unwrap();
+        unix.set_nonblocking(true).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let shown = |socket, address: &Address| Listener::new(socket).unwrap().0.shown(address);
+        let any = Address::Tcp("127.0.0.1:0".parse().unwrap());
+        assert_eq!(shown(ListeningSocket::Tcp(tcp), &any), format!("http://127.0.0.1:{port}"));
+        let path = Address::Unix("/run/visiond/http.sock".into());
+        assert_eq!(shown(ListeningSocket::Unix(unix, None), &path), path.to_string());
+    }
+
+    #[test]
     fn little_is_held_for_a_client_that_does_not_read() {
         let held = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -152,6 +152,55 @@ fn equal_scores_are_of_the_first_class_and_nan_of_none() {
 }
 
 #[test]
+fn a_model_has_at_least_a_cell_and_a_class_and_no_more_than_the_limits() {
+    let fit = |classes, height, width, len| ClassPlanes { classes, height, width, interleaved: false }.fit(len);
+    assert!(fit(3, 2, 4, 24) && fit(1, 1, 1, 1) && fit(3, 2, 4, usize::MAX));
+    assert!(!fit(3, 2, 4, 23));
+    let (side, classes) = (ClassPlanes::MAX_SIDE, ClassPlanes::MAX_CLASSES);
+    assert!(fit(classes, 1, side, usize::MAX) && fit(1, side, side, usize::MAX));
+    for (classes, height, width) in
+        [(0, 2, 4), (3, 0, 4), (3, 2, 0), (classes + 1, 1, 1), (1, side + 1, 1), (1, 1, side + 1)]
+    {
+        assert!(!fit(classes, height, width, usize::MAX), "{classes} {height} {width}");
+    }
+}
+
+#[test]
+fn classes_that_can_be_the_best_nowhere_between_cells_cost_nothing_there() {
+    let mapping = Mapping::new(Fit::Stretch, (40, 2), (2, 1));
+    let compared = |hopeless: usize| {
+        let values = [&[4.0, 0.0, 0.0, 4.0][..], &vec![-1.0; 2 * hopeless]].concat();
+        let planes = ClassPlanes { classes: 2 + hopeless, height: 1, width: 2, interleaved: false };
+        let (mut mapper, mut map) = (ClassMapper::new(), ClassMap::default());
+        mapper.from_scores(&values, &planes, ClassScores::Softmax, &mapping, &mut map);
+        assert_eq!(map.regions().len(), 2);
+        mapper.compared
+    };
+    assert!(compared(0) > 0);
+    assert_eq!(compared(50), compared(0));
+}
+
+#[test]
+fn the_score_of_a_class_is_its_probability() {
+    let planes = ClassPlanes { classes: 2, height: 1, width: 1, interleaved: false };
+    let mapping = Mapping::new(Fit::Stretch, (3, 3), (1, 1));
+    let score = |values: [f32; 2], scores| {
+        let mut map = ClassMap::default();
+        ClassMapper::new().from_scores(&values, &planes, scores, &mapping, &mut map);
+        map.regions()[0].score
+    };
+    for (values, scores, wanted) in [
+        ([0.25, 0.125], ClassScores::Probabilities, 0.25),
+        ([2.0, 1.0], ClassScores::Sigmoid, 0.880_797),
+        ([-2.0, -3.0], ClassScores::Sigmoid, 0.119_203),
+        ([3.0_f32.ln(), 0.0], ClassScores::Softmax, 0.75),
+    ] {
+        let score = score(values, scores);
+        assert!((score - wanted).abs() < 1e-5, "{values:?} {scores:?}: {score}");
+    }
+}
+
+#[test]
 fn class_numbers_are_those_of_the_nearest_cell() {
     let mapping = Mapping::new(Fit::Letterbox, (60, 30), (6, 6));
     let (mut mapper, mut map) = (ClassMapper::new(), ClassMap::default());

@@ -505,6 +505,21 @@ fn on_a_network_file_system_a_picture_is_complete_after_its_attributes_were_aske
 }
 
 #[test]
+fn on_a_network_file_system_a_picture_that_is_written_again_settles_again() {
+    let mut inbox = Inbox::scanned();
+    inbox.watch.shares_all = true;
+    inbox.watch.folders.values_mut().for_each(|folder| folder.is_shared = true);
+    inbox.write("new.tmp", "half");
+    set_age(&inbox.path("new.tmp"), SETTLE);
+    inbox.rename("new.tmp", "a.png");
+    // Found, though not yet a second time.
+    assert_eq!(inbox.read_for(1), [""; 0]);
+    inbox.write("a.png", "half and half");
+    assert_eq!(inbox.read_for(4), [""; 0], "its writer may have more");
+    assert_eq!(inbox.read_for(5), ["a.png"]);
+}
+
+#[test]
 fn an_empty_picture_stays_in_sight_where_inotify_does_not_work() {
     let fill = |folder: &Path| (0..2000).for_each(|n| fs::write(folder.join(format!("{n}.png")), "x").unwrap());
     let mut inbox = Inbox::with(false, fill, false);
