@@ -46,11 +46,3 @@ pub struct MaskFacts {
     /// How far a polygon may be from the edge of its mask, in pixels.
     pub tolerance_pixels: u32,
 }
-
-impl ModelFacts {
-    /// Returns the name of a class; its index if it has no name.
-    pub fn label(&self, class_id: u32) -> Arc<str> {
-        let named = self.labels.get(class_id as usize).cloned();
-        named.unwrap_or_else(|| class_id.to_string().into())
-    }
-}
