@@ -205,6 +205,8 @@ fn a_camera_that_is_opened_anew_goes_on_counting_and_the_other_is_not_touched() 
     }
     drop(hold);
     assert_eq!(warnings(&bench), before, "its warnings stay limited");
+    let mut cameras = bench.pipeline.cameras.iter();
+    assert!(cameras.all(|camera| Arc::strong_count(&camera.record.mask_warnings) > 1), "by its collector");
     let snapshots: Vec<_> = bench.pipeline.lanes()[0].cameras.iter().map(|camera| camera.snapshot()).collect();
     assert_eq!((snapshots[0].restarts, snapshots[0].dropped_in_all()), (0, 0));
     assert!(snapshots[1].published > b / 2, "its counters go on");
