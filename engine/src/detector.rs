@@ -325,8 +325,7 @@ impl Detector {
 
     /// Returns the name of a class, or its number as text.
     pub fn label(&self, class_id: u32) -> Arc<str> {
-        let named = self.labels.get(class_id as usize).cloned();
-        named.unwrap_or_else(|| class_id.to_string().into())
+        class_label(&self.labels, class_id)
     }
 
     /// Returns the name of each keypoint in the model's order; empty if they have none.
@@ -567,6 +566,12 @@ pub fn class_hint(name: &str, names: &[String]) -> String {
             format!(": did you mean {}?", near.join(" or "))
         }
     }
+}
+
+/// Returns the name of a class among the names of all classes; its number as text if it has no name.
+pub fn class_label(labels: &[Arc<str>], class_id: u32) -> Arc<str> {
+    let named = labels.get(class_id as usize).cloned();
+    named.unwrap_or_else(|| class_id.to_string().into())
 }
 
 #[cfg(test)]

@@ -107,6 +107,11 @@ impl Memory {
         self.device.as_ref()
     }
 
+    /// Whether its buffers need attaching: [`UnifiedBuffer::needs_attaching`].
+    pub fn needs_attaching(&self) -> bool {
+        self.lent
+    }
+
     /// Allocates a zeroed buffer of `len_bytes` bytes, which may be 0.
     pub fn allocate(&self, len_bytes: usize) -> Result<UnifiedBuffer, BufferError> {
         let shared = match (self.kind, &self.device) {

@@ -10,6 +10,13 @@ use visiond_kernels::cuda::Device;
 
 use super::source::SourceError;
 
+/// The number of a camera's buffers for one lane, unless the configuration sets it.
+const USUAL_COUNT: usize = 4;
+/// Each further lane has one more waiting and one more in the lane.
+const COUNT_PER_LANE: usize = 2;
+/// The most buffers of a camera, as in the configuration.
+const MOST: usize = 32;
+
 /// The memory that a source allocates its buffers from, and its limits.
 #[derive(Debug, Clone)]
 pub struct Buffers {
@@ -17,6 +24,8 @@ pub struct Buffers {
     pub memory: Memory,
     /// The number of buffers.
     pub count: usize,
+    /// Whether the configuration sets the number.
+    pub is_count_set: bool,
     /// The most pixels of a frame.
     pub max_pixels: u64,
     /// The most bytes that reading a picture, or all frames of a video, may take.
@@ -63,14 +72,16 @@ impl Buffers {
 
     fn of(config: &BufferConfig, memory: Memory) -> Self {
         let BufferConfig { memory: _, count, max_pixels, max_picture_bytes } = *config;
-        Self { memory, count, max_pixels, max_picture_bytes }
+        let (count, is_count_set) = (count.unwrap_or(USUAL_COUNT), count.is_some());
+        Self { memory, count, is_count_set, max_pixels, max_picture_bytes }
     }
 
-    /// Returns buffers for a camera whose frames so many lanes look at. Each further lane has one more waiting and one more in the lane,
-    /// unless the configuration sets the number.
+    /// Returns buffers for a camera whose frames this many lanes look at: more for each further one, unless the configuration
+    /// sets the number.
     pub fn for_lanes(&self, lanes: usize) -> Self {
-        let more = if self.count == BufferConfig::default().count { 2 * lanes.saturating_sub(1) } else { 0 };
-        Self { count: self.count + more, ..self.clone() }
+        let more = COUNT_PER_LANE.saturating_mul(lanes.saturating_sub(1));
+        let count = if self.is_count_set { self.count } else { self.count.saturating_add(more).min(MOST) };
+        Self { count, ..self.clone() }
     }
 
     /// Checks the size of frames that a driver, a program or a file states, before memory is allocated for them.
@@ -93,8 +104,8 @@ impl Buffers {
     /// Whether a source that has `other` could use these buffers instead.
     pub fn are_like(&self, other: &Self) -> bool {
         let parts = |buffers: &Self| {
-            let Self { memory, count, max_pixels, max_picture_bytes } = buffers;
-            (memory.device().map(Arc::as_ptr), memory.kind(), *count, *max_pixels, *max_picture_bytes)
+            let Self { memory, count, is_count_set, max_pixels, max_picture_bytes } = buffers;
+            (memory.device().map(Arc::as_ptr), memory.kind(), *count, *is_count_set, *max_pixels, *max_picture_bytes)
         };
         parts(self) == parts(other)
     }
@@ -112,7 +123,7 @@ impl Buffers {
 
     /// Returns buffers in host memory.
     pub fn host(count: usize) -> Self {
-        Self::of(&BufferConfig { count, ..BufferConfig::default() }, Memory::host())
+        Self::of(&BufferConfig { count: Some(count), ..BufferConfig::default() }, Memory::host())
     }
 
     /// Allocates the buffers of a source whose frames have `bytes` bytes.
@@ -123,7 +134,7 @@ impl Buffers {
 
 impl Default for Buffers {
     fn default() -> Self {
-        Self::host(BufferConfig::default().count)
+        Self::of(&BufferConfig::default(), Memory::host())
     }
 }
 
@@ -136,7 +147,8 @@ mod tests {
     #[test]
     fn a_model_on_the_cpu_has_host_memory_whatever_is_configured() {
         for memory in [None, Some(MemoryKind::Host), Some(MemoryKind::Mapped), Some(MemoryKind::Managed)] {
-            let buffers = Buffers::new(&BufferConfig { memory, count: 5, ..BufferConfig::default() }, None).unwrap();
+            let buffers =
+                Buffers::new(&BufferConfig { memory, count: Some(5), ..BufferConfig::default() }, None).unwrap();
             assert_eq!((buffers.memory.kind(), buffers.count), (MemoryKind::Host, 5));
         }
     }
@@ -147,9 +159,21 @@ mod tests {
         let usual = buffers(BufferConfig::default());
         assert!(usual.are_like(&Buffers::default()));
         assert!(!usual.are_like(&buffers(BufferConfig { max_pixels: 1, ..BufferConfig::default() })));
-        assert_eq!([1, 2, 3].map(|lanes| usual.for_lanes(lanes).count), [4, 6, 8]);
-        assert_eq!(buffers(BufferConfig { count: 3, ..BufferConfig::default() }).for_lanes(2).count, 3);
         assert!(!usual.are_like(&buffers(BufferConfig { max_picture_bytes: 1, ..BufferConfig::default() })));
+        assert!(!usual.are_like(&buffers(BufferConfig { count: Some(5), ..BufferConfig::default() })));
+        // Not the same for a camera with two models.
+        assert!(!usual.are_like(&buffers(BufferConfig { count: Some(4), ..BufferConfig::default() })));
+    }
+
+    #[test]
+    fn the_number_of_buffers_follows_the_lanes_unless_it_is_set() {
+        let counts = |count| {
+            let buffers = Buffers::new(&BufferConfig { count, ..BufferConfig::default() }, None).unwrap();
+            [1, 2, 3, 15, 16, usize::MAX].map(|lanes| buffers.for_lanes(lanes).count)
+        };
+        assert_eq!(counts(None), [4, 6, 8, 32, 32, 32]);
+        assert_eq!(counts(Some(3)), [3; 6]);
+        assert_eq!(counts(Some(4)), [4; 6], "the usual number");
     }
 
     #[test]

@@ -217,7 +217,6 @@ impl FrameBench {
         let _range = nvtx::range(c"publish");
         let result = LaneResult {
             frame: frame.facts(),
-            view: None,
             model: &self.facts,
             detections: &self.found,
             values: self.detector.values(),

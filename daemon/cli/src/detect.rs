@@ -169,7 +169,7 @@ impl DetectionRun {
             total: age(SystemClock.monotonic_ns()),
         };
         let (detections, values) = (&*self.found, self.detector.values());
-        let result = LaneResult { frame: frame.facts(), view: None, model: &self.model, detections, values, timings };
+        let result = LaneResult { frame: frame.facts(), model: &self.model, detections, values, timings };
         let message = message_of(&self.camera, &result);
         self.printer.frame(&message, is_video)?;
         if let Some(pictures) = &mut self.pictures

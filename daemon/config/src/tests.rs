@@ -725,7 +725,7 @@ fn columns_count_characters_and_long_lines_are_cut() {
 #[test]
 fn every_number_that_toml_can_write_is_read() {
     let config = Config::parse("[engine]\nthreads = 0x1_0\n[buffers]\ncount = +4\n", Path::new("x")).unwrap();
-    assert_eq!((config.engine.threads, config.buffers.count), (16, 4));
+    assert_eq!((config.engine.threads, config.buffers.count), (16, Some(4)));
     assert_eq!(
         sentences(
             "[engine]\nthreads = 99999999999999999999999999\n[[model]]\nname = \"n\"\npath = \"n\"\nscore_threshold = nan\n"

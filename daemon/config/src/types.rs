@@ -156,8 +156,9 @@ section! {
         /// measures "mapped" and "managed" at the start, which takes some milliseconds, and uses the faster one; the log has
         /// the figures. Models on the CPU always use "host".
         memory: Option<MemoryKind> as word() => default(None),
-        /// Buffers per camera: one being filled, one waiting, one in the lane, one being drawn.
-        count: usize as whole(3..=32) => default(4),
+        /// Buffers per camera. Without it 4: one being filled, one waiting, one in the lane, one being drawn; and two more for
+        /// each further model of the camera, up to 32.
+        count: Option<usize> as whole(3..=32) => optional("4"),
         /// Maximum number of pixels of a frame (default 8192 x 8192). visiond refuses sources with larger frames.
         max_pixels: u64 as whole(1..=MAX_SIDE as u64 * MAX_SIDE as u64) => default(64 << 20),
         /// Maximum memory for reading one image (file, decoder and frame), and for the `count` buffers of a video. visiond checks

@@ -1,11 +1,12 @@
 //! A camera's collector: joins the results of its lanes into messages, and hands these to the publisher, the live view and the
 //! annotator.
 //!
-//! What is said of a camera over several frames or models belongs here, between [`message_of`] and [`Collector::publish`]: a detection
-//! that has a track gets it here.
+//! Facts about a camera over several frames or models belong here, between [`Collector::join`] and [`Collector::publish`]: a
+//! detection that has a track gets it here.
 //!
-//! It has no thread: a lane calls it. A frame costs what its message holds: one allocation for the list of detections, one for each
-//! string and for the message itself, none for a label. A lock is taken only for a message that lost masks.
+//! It has no thread: a lane calls it. A frame costs the allocations of its message: the id, the time, the lists and the message
+//! itself. Labels and the names of camera, model and keypoints are shared; only a class without a name allocates its label. A lock
+//! is taken only for a message that lost masks.
 
 mod masks;
 mod message;
@@ -25,7 +26,7 @@ use visiond_live::CameraView;
 use visiond_message::Message;
 use visiond_system::backoff::RateLimit;
 use visiond_system::stop::Stop;
-use visiond_telemetry::metrics::CameraMetrics;
+use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 use visiond_telemetry::trace;
 
 pub use self::message::message_of;
@@ -49,8 +50,16 @@ pub struct Collector {
     /// Whether frames and pictures may be dropped.
     pub delivery: Delivery,
     outlet: Arc<Outlet>,
-    /// Limits the lines about masks that are too much for their message.
-    truncated: Mutex<RateLimit>,
+    mask_warnings: Arc<MaskWarnings>,
+}
+
+/// Limits the warnings about masks of a camera that are too large for their message. Outlives the camera's collector.
+pub struct MaskWarnings(Mutex<RateLimit>);
+
+impl Default for MaskWarnings {
+    fn default() -> Self {
+        Self(Mutex::new(RateLimit::new(QUIET)))
+    }
 }
 
 /// Where the messages of all cameras go.
@@ -100,9 +109,9 @@ impl Collector {
         view: Arc<CameraView>,
         delivery: Delivery,
         outlet: Arc<Outlet>,
+        mask_warnings: Arc<MaskWarnings>,
     ) -> Self {
-        let truncated = Mutex::new(RateLimit::new(QUIET));
-        Self { metrics, annotator, view, delivery, outlet, truncated }
+        Self { metrics, annotator, view, delivery, outlet, mask_warnings }
     }
 
     /// Whether results need the pixels of their frames, because pictures are drawn or a client watches.
@@ -110,21 +119,20 @@ impl Collector {
         self.annotator.is_some() || self.view.wanted()
     }
 
-    /// Publishes a result, unless the limit of messages is reached; returns whether it was published. Waits only for a sink or an
-    /// annotator that must lose nothing.
-    pub fn collect(&self, result: LaneResult<'_>) -> bool {
-        let start = Instant::now();
-        let mut message = message_of(&self.metrics.name, &result);
-        message.timings_us.postprocess += start.elapsed().as_micros() as u64;
+    /// Returns the message of a result, whose postprocessing began at `start`. Waits for nothing.
+    pub fn join(&self, result: &LaneResult<'_>, start: Instant) -> Message {
+        let mut message = message_of(&self.metrics.name, result);
+        message.timings_us.postprocess = start.elapsed().as_micros() as u64;
         self.report_truncated(&message);
-        self.outlet.message_limit.spend() && {
-            self.publish(message, result.view);
-            true
-        }
+        message
     }
 
-    /// Publishes a message, and hands the frame to the live view and the annotator.
-    fn publish(&self, mut message: Message, view: Option<Arc<Frame>>) {
+    /// Publishes a message that `lane` has made, unless the limit of messages is reached, and hands the frame's pixels to the live
+    /// view and the annotator. Waits only for a sink or an annotator that must lose nothing.
+    pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, lane: &LaneMetrics) {
+        if !self.outlet.message_limit.spend() {
+            return;
+        }
         let _range = nvtx::range(c"publish");
         let _trace = trace::work_on("publish", &message.camera, message.sequence);
         let now_ns = self.outlet.clock.monotonic_ns();
@@ -133,6 +141,8 @@ impl Collector {
         trace::frame(&message, now_ns);
         (self.outlet.publish)(&message);
         self.metrics.count_published(&message);
+        // Before the annotator, so that a disk that hangs does not keep the daemon from being ready.
+        lane.note_frame();
         let Some(frame) = view else { return };
         self.view.offer(&frame, &message);
         if let Some(annotator) = &self.annotator {
@@ -149,7 +159,7 @@ impl Collector {
         if masks == 0 {
             return;
         }
-        let Some(held_back) = self.truncated.lock().pass(Instant::now()) else { return };
+        let Some(held_back) = self.mask_warnings.0.lock().pass(Instant::now()) else { return };
         let more = if held_back > 0 { format!(" (and {held_back} more frames)") } else { String::new() };
         let Message { camera, sequence, model, .. } = message;
         log::warn!(
@@ -160,3 +170,6 @@ impl Collector {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

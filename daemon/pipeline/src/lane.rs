@@ -470,19 +470,14 @@ impl Lane {
                 fail(&work);
                 continue;
             }
-            drop(trace);
-            let PendingFrame { camera, facts, frame, timings: so_far } = work;
-            let timings = Timings {
-                preprocess: timings.preprocess_us,
-                infer: timings.infer_us,
-                postprocess: start.elapsed().as_micros() as u64,
-                ..so_far
-            };
-            self.metrics.enter(Activity::Publishing);
+            let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
+            let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
             let (detections, values) = (&*state.found, runner.values());
-            if camera.collect(LaneResult { frame: facts, view: frame, model, detections, values, timings }) {
-                self.metrics.note_frame();
-            }
+            // Tracing masks may take long or hang: the watchdog watches a lane that looks.
+            let message = camera.join(&LaneResult { frame: facts, model, detections, values, timings }, start);
+            drop(trace);
+            self.metrics.enter(Activity::Publishing);
+            camera.publish(message, view, &self.metrics);
             self.metrics.enter(Activity::Looking);
         }
     }

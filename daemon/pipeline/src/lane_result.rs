@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use visiond_engine::detector::{Detection, MaskForm};
 use visiond_engine::heads::FrameValues;
-use visiond_frames::frame::{Frame, FrameFacts};
+use visiond_frames::frame::FrameFacts;
 use visiond_message::{MessageModel, Timings};
 use visiond_telemetry::metrics::ModelValues;
 
@@ -13,8 +13,6 @@ use visiond_telemetry::metrics::ModelValues;
 pub struct LaneResult<'a> {
     /// The frame.
     pub frame: FrameFacts,
-    /// Its pixels, if the camera's [`Collector`](crate::collector::Collector) wants them.
-    pub view: Option<Arc<Frame>>,
     /// The model that ran.
     pub model: &'a ModelFacts,
     /// Detections, best first.
@@ -47,12 +45,4 @@ pub struct MaskFacts {
     pub form: MaskForm,
     /// How far a polygon may be from the edge of its mask, in pixels.
     pub tolerance_pixels: u32,
-}
-
-impl ModelFacts {
-    /// Returns the name of a class; its index if it has no name.
-    pub fn label(&self, class_id: u32) -> Arc<str> {
-        let named = self.labels.get(class_id as usize).cloned();
-        named.unwrap_or_else(|| class_id.to_string().into())
-    }
 }

@@ -27,7 +27,7 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
-use super::collector::{Collector, MessageLimit, Outlet, PublishFn};
+use super::collector::{Collector, MaskWarnings, MessageLimit, Outlet, PublishFn};
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
@@ -119,11 +119,13 @@ struct RunningCamera {
 struct CameraRecord {
     metrics: Arc<CameraMetrics>,
     sequence: Arc<AtomicU64>,
+    mask_warnings: Arc<MaskWarnings>,
 }
 
 impl CameraRecord {
     fn new(name: &Arc<str>) -> Self {
-        Self { metrics: Arc::new(CameraMetrics::new(Arc::clone(name))), sequence: Arc::default() }
+        let metrics = Arc::new(CameraMetrics::new(Arc::clone(name)));
+        Self { metrics, sequence: Arc::default(), mask_warnings: Arc::default() }
     }
 }
 
@@ -297,7 +299,8 @@ impl Pipeline {
                 self.leaving.push(thread);
                 // The old thread still uses the old metrics and sequence.
                 let sequence = AtomicU64::new(record.sequence.load(Ordering::Relaxed));
-                record = CameraRecord { sequence: Arc::new(sequence), ..CameraRecord::new(&name) };
+                let mask_warnings = record.mask_warnings;
+                record = CameraRecord { sequence: Arc::new(sequence), mask_warnings, ..CameraRecord::new(&name) };
             }
             records.insert(name, record);
         }
@@ -343,16 +346,17 @@ impl Pipeline {
         let mut before = std::mem::take(&mut self.cameras);
         let mut result = Ok(());
         for camera in specs {
-            let collector = |metrics: &Arc<CameraMetrics>| {
+            let collector = |record: &CameraRecord| {
+                let CameraRecord { metrics, mask_warnings, .. } = record.clone();
                 let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
                 let outlet = Arc::clone(&self.outlet);
-                Arc::new(Collector::new(Arc::clone(metrics), annotator, view, camera.delivery, outlet))
+                Arc::new(Collector::new(metrics, annotator, view, camera.delivery, outlet, mask_warnings))
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {
                 (Some(open), _) => {
                     let record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
-                    let collector = collector(&record.metrics);
+                    let collector = collector(&record);
                     let models = camera.models;
                     match self.start_camera(models, &collector, record, open, camera.preview, camera.max_fps) {
                         Ok(running) => self.cameras.push(running),
@@ -361,7 +365,7 @@ impl Pipeline {
                 }
                 (None, Some(at)) => {
                     let running = before.remove(at);
-                    let collector = collector(&running.record.metrics);
+                    let collector = collector(&running.record);
                     for LaneSlot { mailbox, number } in &running.slots {
                         mailbox.relabel(*number, Arc::clone(&collector));
                     }

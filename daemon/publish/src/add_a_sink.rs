@@ -89,7 +89,11 @@ impl Sink for UdpSink {
             }
             let (line, now) = (message.line(), Instant::now());
             let line = line.strip_suffix(b"\n").unwrap_or(line);
-            if line.len() > self.max_bytes || !self.outage.may_try(now) {
+            if line.len() > self.max_bytes {
+                Counters::add(&queue.counters.failed, 1);
+                continue;
+            }
+            if !self.outage.may_try(now) {
                 self.outage.lost(1);
                 Counters::add(&queue.counters.failed, 1);
                 continue;

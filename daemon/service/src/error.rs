@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_annotate::annotator::AnnotateError;
@@ -39,6 +40,11 @@ pub enum ServiceError {
     /// The memory for frames is not available.
     #[error("buffers.memory: {0}")]
     Buffers(#[source] BufferError),
+    /// The models of a camera cannot share its frames.
+    #[error(
+        "camera {0}: several models cannot read one frame in managed memory on this GPU: set `memory` in `[buffers]` to \"mapped\""
+    )]
+    SharedFrames(Arc<str>),
     /// Annotated pictures cannot be stored.
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
@@ -79,7 +85,7 @@ impl ServiceError {
     /// Returns the exit status of a daemon that cannot start for this reason.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) | Self::NoCamera | Self::Buffers(_) => Exit::Config,
+            Self::Config(_) | Self::NoCamera | Self::Buffers(_) | Self::SharedFrames(_) => Exit::Config,
             Self::Model { error, .. } => match &**error {
                 ModelError::Engine(_) => Exit::Model,
                 ModelError::Card(_) => Exit::Config,

@@ -116,9 +116,32 @@ fn values_of(head: &HeadSpec) -> ModelValues {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_config::types::BackendChoice;
     use visiond_engine::heads::spec::Background;
 
     use super::*;
+
+    #[test]
+    fn messages_get_the_names_of_the_card() {
+        // The outputs of the eight colours read as two classes and two keypoints of three numbers.
+        const CARD: &str = "[input]\nfit = \"stretch\"\n[head]\nfamily = \"yolov8\"\nkeypoints = [2, 3]\n\
+                            [classes]\nnames = [\"hand\", \"face\"]\n[keypoints]\nnames = [\"wrist\", \"thumb\"]\nskeleton = [[0, 1]]\n";
+        let folder = tempfile::tempdir().unwrap();
+        let card = folder.path().join("card.toml");
+        std::fs::write(&card, CARD).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vm/tiny.onnx").into();
+        let config = ModelConfig { name: "hands".to_owned(), path, card: Some(card), ..ModelConfig::default() };
+        let engine = EngineConfig { backend: BackendChoice::Rten, ..EngineConfig::default() };
+        let loaded = LoadedModel::load(&config, &engine).unwrap();
+        let facts = loaded.facts(&loaded.detector().unwrap());
+        let names = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(&facts.labels), ["hand", "face"]);
+        assert_eq!(names(&facts.keypoint_names), ["wrist", "thumb"]);
+        assert_eq!((&*facts.message.name, facts.message.skeleton.as_slice()), ("hands", [[0, 1]].as_slice()));
+        assert_eq!(facts.message.sha256, loaded.engine.file().sha256);
+    }
 
     #[test]
     fn a_model_gives_the_attributes_of_its_card_and_the_fractions_of_its_classes() {

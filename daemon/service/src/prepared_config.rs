@@ -112,15 +112,20 @@ impl PreparedConfig {
             keep_until_restart(&before.config, &mut config);
         }
         let mut prepared = Self { changes, pipeline: PipelineSpec::default(), running: RunningConfig::default() };
+        if config.used_models().next().is_none() {
+            return Err(ServiceError::NoCamera);
+        }
+        let cameras = || config.cameras.iter().filter(|camera| camera.enabled);
+        // Before the models, which may take minutes to load.
+        let if_unusable = if trial_frames.is_some() { IfUnusable::Refuse } else { IfUnusable::Retry };
+        for camera in cameras() {
+            prepared.open_pictures(camera, before, if_unusable)?;
+        }
         for model in config.used_models() {
             prepared.add_lane(&config, model, before, &has_lane, trial_frames, stop)?;
         }
-        if prepared.pipeline.lanes.is_empty() {
-            return Err(ServiceError::NoCamera);
-        }
-        let if_unusable = if trial_frames.is_some() { IfUnusable::Refuse } else { IfUnusable::Retry };
-        for camera in config.cameras.iter().filter(|camera| camera.enabled) {
-            prepared.add_camera(&config, camera, before, if_unusable)?;
+        for camera in cameras() {
+            prepared.add_camera(&config, camera)?;
         }
         prepared.running.config = config;
         Ok(prepared)
@@ -160,24 +165,14 @@ impl PreparedConfig {
         Ok(())
     }
 
-    /// Adds a camera. Its frames are in the memory of its first model, so that the others may have to copy them.
-    fn add_camera(
+    /// Opens the folder for a camera's pictures, if it has one.
+    fn open_pictures(
         &mut self,
-        config: &Config,
         camera: &CameraConfig,
         before: &RunningConfig,
         if_unusable: IfUnusable,
     ) -> Result<(), ServiceError> {
         let name: Arc<str> = camera.name.as_str().into();
-        let models: Vec<Arc<str>> = config.models_of(camera).map(|model| model.name.as_str().into()).collect();
-        let first = self.running.models.iter().find(|model| models.first() == Some(&model.name));
-        let Some(first) = first else { return Ok(()) };
-        let buffers = first.buffers.for_lanes(models.len());
-        let opens = self.changes.cameras.contains_key(&*name);
-        let open = opens.then(|| visiond_capture::opener(&camera.source, &name, &buffers));
-        let preview = camera.source.preview().filter(|_| opens);
-        let preview =
-            preview.map(|source| visiond_capture::opener(&source, &format!("{name}, preview").into(), &buffers));
         let pictures = match (&camera.annotate, self.changes.pictures.get(&*name)) {
             (None, _) => None,
             (Some(_), None) => before.pictures.iter().find(|pictures| pictures.camera == name).cloned(),
@@ -187,8 +182,31 @@ impl PreparedConfig {
                 Some(Pictures { camera, directory, annotator: Arc::new(annotator) })
             }
         };
-        let annotator = pictures.as_ref().map(|pictures| Arc::clone(&pictures.annotator));
         self.running.pictures.extend(pictures);
+        Ok(())
+    }
+
+    /// Adds a camera. Its frames are in the memory of its first model, so that the others may have to copy them.
+    ///
+    /// Several models share a frame only if its memory needs no attaching: attached to the stream of one lane, it is out of reach
+    /// for the others and for the CPU.
+    fn add_camera(&mut self, config: &Config, camera: &CameraConfig) -> Result<(), ServiceError> {
+        let name: Arc<str> = camera.name.as_str().into();
+        let models: Vec<Arc<str>> = config.models_of(camera).map(|model| model.name.as_str().into()).collect();
+        let first = self.running.models.iter().find(|model| models.first() == Some(&model.name));
+        let Some(first) = first else { return Ok(()) };
+        if models.len() > 1 && first.buffers.memory.needs_attaching() {
+            return Err(ServiceError::SharedFrames(name));
+        }
+        let buffers = first.buffers.for_lanes(models.len());
+        let opens = self.changes.cameras.contains_key(&*name);
+        let open = opens.then(|| visiond_capture::opener(&camera.source, &name, &buffers));
+        let preview = camera.source.preview().filter(|_| opens);
+        // No lane looks at the preview.
+        let preview =
+            preview.map(|source| visiond_capture::opener(&source, &format!("{name}, preview").into(), &first.buffers));
+        let pictures = self.running.pictures.iter().find(|pictures| pictures.camera == name);
+        let annotator = pictures.map(|pictures| Arc::clone(&pictures.annotator));
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
         let max_fps = camera.max_fps;
         self.pipeline.cameras.push(CameraSpec { name, open, preview, max_fps, delivery, annotator, models });

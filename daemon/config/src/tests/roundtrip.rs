@@ -340,7 +340,7 @@ prop_compose! {
         device in of(select(vec!["gate-7".to_owned(), "x".to_owned()])).prop_map(|name| DeviceConfig { name }),
         log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
         engine in engine(),
-        buffers in (word(), 3..=32_usize, 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),
+        buffers in (word(), of(3..=32_usize), 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),
         ffmpeg in (prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], any::<bool>(), (16_u64 << 20)..=1 << 40)
             .prop_map(|(program, confined, max_memory_bytes)| FfmpegConfig { program, confined, max_memory_bytes }),
         status in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)]

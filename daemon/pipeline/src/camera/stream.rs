@@ -79,6 +79,8 @@ impl CameraStream {
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
         let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
+        // Several lanes may read a frame at once only if its memory needs no attaching, which the service checks: attached to the
+        // stream of one lane, it is out of reach for the others.
         let (frame, mut is_wanted) = (Arc::new(frame), false);
         for LaneSlot { mailbox, number } in &self.slots {
             match mailbox.put(*number, QueuedFrame { frame: Arc::clone(&frame), queued_ns }) {

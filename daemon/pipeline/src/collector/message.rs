@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use visiond_engine::detector::{Detection, Keypoint};
+use visiond_engine::detector::{Detection, Keypoint, class_label};
 use visiond_engine::heads::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLabel};
 use visiond_kernels::oriented::OrientedBox;
 use visiond_message::{
@@ -55,7 +55,8 @@ fn next_id() -> Box<str> {
 fn detections_of(detections: &[Detection], model: &ModelFacts, frame: [u32; 2]) -> Vec<DetectionMessage> {
     let mut masks = MaskWriter::new(model.masks, frame);
     let message_of = |detection: &Detection| {
-        let mut message = detection_of(detection, model.label(detection.class_id), &model.keypoint_names)?;
+        let mut message =
+            detection_of(detection, class_label(&model.labels, detection.class_id), &model.keypoint_names)?;
         if let Some(mask) = &detection.mask {
             message.area = Some(mask.area());
             let written = masks.write(mask);

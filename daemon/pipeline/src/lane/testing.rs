@@ -24,7 +24,7 @@ pub fn outlet(publish: PublishFn, messages: Option<u64>, clock: Arc<dyn Clock>, 
 /// The collector of a camera whose messages go to `outlet`.
 pub fn camera_to(outlet: &Arc<Outlet>, metrics: &Arc<CameraMetrics>) -> Arc<Collector> {
     let view = visiond_live::Live::new().view(&metrics.name);
-    Arc::new(Collector::new(Arc::clone(metrics), None, view, Delivery::Lossless, Arc::clone(outlet)))
+    Arc::new(Collector::new(Arc::clone(metrics), None, view, Delivery::Lossless, Arc::clone(outlet), Arc::default()))
 }
 
 /// The collector of a camera whose messages go nowhere.

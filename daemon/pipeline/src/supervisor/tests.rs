@@ -191,6 +191,11 @@ fn a_camera_that_is_opened_anew_goes_on_counting_and_the_other_is_not_touched() 
     let mut bench = Bench::new();
     let hold = bench.pipeline.hold().unwrap();
     bench.pipeline.change(lane(false, vec![stays("a"), starts("b", &Arc::default())])).unwrap();
+    let warnings = |bench: &Bench| {
+        let cameras = bench.pipeline.cameras.iter();
+        cameras.map(|camera| Arc::as_ptr(&camera.record.mask_warnings)).collect::<Vec<_>>()
+    };
+    let before = warnings(&bench);
     let (mut a, mut b) = (bench.see("a"), bench.see("b"));
     for _ in 0..5 {
         bench.pipeline.change(lane(false, vec![stays("a"), starts("b", &Arc::default())])).unwrap();
@@ -199,6 +204,9 @@ fn a_camera_that_is_opened_anew_goes_on_counting_and_the_other_is_not_touched() 
         (a, b) = (next_a, next_b);
     }
     drop(hold);
+    assert_eq!(warnings(&bench), before, "its warnings stay limited");
+    let mut cameras = bench.pipeline.cameras.iter();
+    assert!(cameras.all(|camera| Arc::strong_count(&camera.record.mask_warnings) > 1), "by its collector");
     let snapshots: Vec<_> = bench.pipeline.lanes()[0].cameras.iter().map(|camera| camera.snapshot()).collect();
     assert_eq!((snapshots[0].restarts, snapshots[0].dropped_in_all()), (0, 0));
     assert!(snapshots[1].published > b / 2, "its counters go on");

@@ -28,8 +28,8 @@ const MOST_BYTES: usize = 8 << 20;
 const MOST_CLEARED: usize = 16 << 10;
 /// How many bytes they may have.
 const MOST_CLEARED_BYTES: usize = 2 << 20;
-/// How many topics with ids of the first form visiond remembers of a camera.
-const MOST_FIRST: usize = 1024;
+/// How many discovery topics that the broker retained visiond remembers of a camera.
+const MOST_DISCOVERY: usize = 1024;
 /// Longer topics are not visiond's, in bytes.
 const LONGEST_TOPIC: usize = 1024;
 /// How long to receive what the broker retained earlier, after the last of it.
@@ -73,8 +73,8 @@ struct Known {
     values: Vec<Arc<ModelValues>>,
     /// The form of its ids in Home Assistant; `None` until the search for what the broker retains has ended, if that decides.
     ids: Option<Ids>,
-    /// Discovery topics with ids of the first form that the broker retained.
-    first_topics: BTreeSet<String>,
+    /// Discovery topics that the broker retained: with ids of the first form, or with distinct ids while `ids` is undecided.
+    discovery_topics: BTreeSet<String>,
     tracker: StateTracker,
 }
 
@@ -207,7 +207,7 @@ impl RetainedCameras {
                     }
                 }
             }
-            None if self.keep_first_ids(message) => {}
+            None if self.keep_first_ids(message) || self.keep_undecided(topic) => {}
             None if !self.announced.contains_key(topic) && discovery::is_ours(&message.payload) => {
                 self.clear_later(topic.clone());
             }
@@ -253,10 +253,30 @@ impl RetainedCameras {
         let Some((_, known)) = found else { return false };
         known.ids = Some(Ids::First);
         self.stale = true;
-        if known.first_topics.len() < MOST_FIRST {
-            known.first_topics.insert(message.topic.clone());
+        if known.discovery_topics.len() < MOST_DISCOVERY {
+            known.discovery_topics.insert(message.topic.clone());
         }
         true
+    }
+
+    /// Whether this would be a topic of one of the cameras whose ids are undecided, if these became distinct. It stays until then.
+    fn keep_undecided(&mut self, topic: &str) -> bool {
+        let Some(discovery) = &self.discovery else { return false };
+        if matches!(self.retained_scan, RetainedScan::Done) {
+            return false;
+        }
+        let mut open =
+            self.known.iter_mut().filter(|(camera, known)| known.ids.is_none() && discovery.is_ambiguous(camera));
+        let found = open.find(|(camera, known)| {
+            let announced = || discovery.camera(camera, Ids::Distinct, &known.models, &known.values);
+            discovery.may_be_of(camera, Ids::Distinct, topic) && announced().iter().any(|(wanted, _)| wanted == topic)
+        });
+        let Some((_, known)) = found else { return false };
+        let has_room = known.discovery_topics.len() < MOST_DISCOVERY;
+        if has_room {
+            known.discovery_topics.insert(topic.to_owned());
+        }
+        has_room
     }
 
     /// Subscribes to what the broker retained earlier, once a session, when what this session retains has gone out.
@@ -354,9 +374,10 @@ impl RetainedCameras {
             }
             None => BTreeMap::new(),
         };
-        let known = self.known.values_mut();
-        let first_topics: BTreeSet<String> = known.flat_map(|known| std::mem::take(&mut known.first_topics)).collect();
-        let gone = self.announced.keys().chain(&first_topics).filter(|topic| !wanted.contains_key(*topic));
+        let decided = self.known.values_mut().filter(|known| is_decided || known.ids.is_some());
+        let retained: BTreeSet<String> =
+            decided.flat_map(|known| std::mem::take(&mut known.discovery_topics)).collect();
+        let gone = self.announced.keys().chain(&retained).filter(|topic| !wanted.contains_key(*topic));
         gone.for_each(|topic| session.publish(self.retained(topic.clone(), Bytes::new(), JSON)));
         for (topic, entity) in wanted.iter().filter(|(topic, entity)| self.announced.get(*topic) != Some(*entity)) {
             session.publish(self.retained(topic.clone(), entity.to_string().into(), JSON));
@@ -663,6 +684,45 @@ mod tests {
             let said = bench.tick(later).await;
             assert_eq!(ids(&said), ["visiond/gate/south_door/fps"]);
             assert!(said.iter().all(|(topic, payload)| !topic.ends_with("/config") || !payload.is_empty()), "{said:?}");
+        });
+    }
+
+    #[test]
+    fn distinct_ids_that_the_broker_retained_stay_until_the_search_decides() {
+        run(async {
+            // With and without a message of an earlier version.
+            for is_old in [false, true] {
+                let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
+                let (door, lane) =
+                    (Arc::new(CameraMetrics::new("north_door".into())), Arc::new(LaneMetrics::new("objects".into())));
+                lane.set_values(&Arc::new(ModelValues { attributes: vec![("age".into(), true)], fractions: false }));
+                let values = [lane.values()];
+                bench.context.live.set_lanes(vec![LaneView { lane, cameras: vec![door] }]);
+                let start = Instant::now();
+                bench.tick(start).await;
+                let discovery = bench.cameras.discovery.clone().unwrap();
+                let of = |ids| discovery.camera("north_door", ids, "objects", &values);
+                let mut retained = of(Ids::Distinct);
+                let another = retained[0].0.replace("door", "door__gone");
+                retained.push((another.clone(), retained[0].1.clone()));
+                let first = of(Ids::First);
+                retained.extend(first.iter().filter(|_| is_old).cloned());
+                for (topic, entity) in retained {
+                    let payload = entity.to_string().into();
+                    bench.cameras.incoming(&Incoming { topic, payload, retained: true });
+                }
+                let cleared = |said: &[(String, String)]| -> Vec<String> {
+                    let configs = said.iter().filter(|(topic, json)| topic.ends_with("/config") && json.is_empty());
+                    configs.map(|(topic, _)| topic.clone()).collect()
+                };
+                let mut said = bench.tick(start).await;
+                let later = Instant::now() + LONGEST_SCAN;
+                said.extend(bench.tick(later).await);
+                said.extend(bench.tick(later).await);
+                let distinct = of(Ids::Distinct).into_iter().map(|(topic, _)| topic).filter(|_| is_old);
+                let wanted: BTreeSet<_> = distinct.chain([another]).collect();
+                assert_eq!(cleared(&said).into_iter().collect::<BTreeSet<_>>(), wanted, "{said:?}");
+            }
         });
     }
 

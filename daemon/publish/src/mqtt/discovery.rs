@@ -92,6 +92,13 @@ impl Discovery {
         format!("{}/+/visiond_{}/+/config", self.prefix, self.device)
     }
 
+    /// Whether a topic begins like those of this camera; cheaper than [`Self::camera`].
+    pub fn may_be_of(&self, camera: &str, ids: Ids, topic: &str) -> bool {
+        let below = topic.strip_prefix(&self.prefix).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
+        let start = format!("visiond_{}/{}_", self.device, object(camera, ids));
+        below.is_some_and(|(_, rest)| rest.starts_with(&start))
+    }
+
     /// Whether another device and camera, or another entity, could have the same ids of the first form.
     pub fn is_ambiguous(&self, camera: &str) -> bool {
         self.device.contains('_') || camera.contains('_')

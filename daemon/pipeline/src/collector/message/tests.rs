@@ -47,7 +47,7 @@ fn frame_of(width: u32, height: u32) -> FrameFacts {
 /// The message for these in a frame.
 fn joined(frame: FrameFacts, model: &ModelFacts, detections: &[Detection], values: &FrameValues) -> Message {
     let timings = Timings::default();
-    message_of(&"door".into(), &LaneResult { frame, view: None, model, detections, values, timings })
+    message_of(&"door".into(), &LaneResult { frame, model, detections, values, timings })
 }
 
 /// A model whose classes have this name, and whose masks have this form.
@@ -65,7 +65,7 @@ fn detection(width: u32, height: u32) -> impl Strategy<Value = Detection> {
     let turned = [any_number(), any_number(), any_number(), any_number(), any_number()]
         .prop_map(|[x, y, w, h, angle]| OrientedBox { center: [x, y], size: [w, h], angle });
     let turned = proptest::option::of(turned);
-    (0..3_u32, any_number(), proptest::option::of(bounds), turned, proptest::collection::vec(keypoint(), 0..4))
+    (any::<u32>(), any_number(), proptest::option::of(bounds), turned, proptest::collection::vec(keypoint(), 0..4))
         .prop_map(|(class_id, score, box_in_source, oriented, keypoints)| Detection {
             class_id,
             score,
@@ -123,7 +123,6 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                 let (damaged, name) = (sequence % 2 == 0, file.map(Into::into));
                 let result = LaneResult {
                     frame: FrameFacts { width, height, format: format.name(), sequence, timestamp, damaged, name },
-                    view: None,
                     model: &model,
                     detections: &seen,
                     values: &values,
