@@ -248,6 +248,7 @@ impl CaptureSession<'_> {
         let (mut driver, mut corrupt, mut overload) = (0, 0, 0);
         while frames < self.args.frames {
             let mut is_read = true;
+            // No error of this wait is shown once the frames are no longer read.
             let lost = |frames, cause| {
                 match cause {
                     LossCause::Driver => driver += frames,
@@ -255,7 +256,7 @@ impl CaptureSession<'_> {
                     LossCause::Overload => overload += frames,
                 }
                 is_read = out(Captured::Lost { frames, cause });
-                if is_read { Ok(()) } else { Err(SourceError::permanent("the frames are no longer read")) }
+                if is_read { Ok(()) } else { Err(SourceError::permanent(String::new())) }
             };
             let next = next_frame(source, self.stop, lost);
             if !is_read {
