@@ -98,11 +98,15 @@ fn people_get_the_preview_and_what_belongs_to_detections_is_of_the_models_frames
         assert_eq!(origin(&bench.next(&mut people, Bench::offer_both)), PREVIEW);
     }
     // The trial of a model, too.
-    let copies = thread::spawn({
+    let copies = loop {
         let view = Arc::clone(&view);
-        move || view.frame(HANG).unwrap().buffer.as_slice()[0]
-    });
-    wait_until("its request", || view.wanted());
+        let copies = thread::spawn(move || view.frame(HANG).unwrap().buffer.as_slice()[0]);
+        // It may get a frame that already waits at the encoder.
+        wait_until("its request", || bench.view.wanted() || copies.is_finished());
+        if !copies.is_finished() {
+            break copies;
+        }
+    };
     for _ in 0..2 {
         // The lane may go first, but not for ever.
         let picture = bench.next(&mut people, |bench| bench.offer_preview(door_result));
@@ -129,7 +133,8 @@ fn without_a_preview_that_plays_people_get_the_models_frames() {
             bench.view.offer(&Arc::new(frame), &Arc::new(message("door", &[])));
         }
     };
-    assert_eq!(origin(&bench.next(&mut people, only_lane)), LANE);
+    // A frame of the preview may still wait at the encoder.
+    while origin(&bench.next(&mut people, only_lane)) != LANE {}
     let status = view.preview().unwrap();
     assert_eq!((status.phase, status.reason.as_deref()), (PreviewPhase::Waiting, Some("it is gone")));
     // It comes back.
