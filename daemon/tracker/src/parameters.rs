@@ -24,7 +24,7 @@ pub struct Parameters {
     pub least_similarity: f64,
     /// Similarity above which one with a low score fits, and one of a class that the track never had [0.5].
     pub least_similarity_doubtful: f64,
-    /// The power of the vertical IoU by which the IoU is multiplied [2].
+    /// The power of the vertical IoU by which the IoU is multiplied [3].
     pub height_power: i32,
     /// How much an embedding counts: a similarity is multiplied by 1 at equal embeddings, by 1 less this at a right angle [0.5].
     pub embedding_weight: f64,
@@ -50,7 +50,7 @@ impl Default for Parameters {
             margin_to_confirm: 0.2,
             least_similarity: 0.1,
             least_similarity_doubtful: 0.5,
-            height_power: 2,
+            height_power: 3,
             embedding_weight: 0.5,
             duplicate_iou: 0.85,
             measurement_deviation: 0.1,
