@@ -24,7 +24,7 @@ pub struct Parameters {
     pub least_similarity: f64,
     /// Similarity above which one with a low score fits, and one of a class that the track never had [0.5].
     pub least_similarity_doubtful: f64,
-    /// The power of the vertical IoU by which the IoU is multiplied [3].
+    /// The power of the vertical IoU by which the IoU is multiplied [2].
     pub height_power: i32,
     /// How much an embedding counts: a similarity is multiplied by 1 at equal embeddings, by 1 less this at a right angle [0.5].
     pub embedding_weight: f64,
@@ -32,9 +32,9 @@ pub struct Parameters {
     pub duplicate_iou: f64,
     /// Standard deviation of a detected box's centre and size, in sides [0.1].
     pub measurement_deviation: f64,
-    /// Variance of the position that the velocity does not explain, in sides squared per second [0.15].
+    /// Variance of the position that the velocity does not explain, in sides squared per second [0.3].
     pub position_noise: f64,
-    /// Variance of the velocity, in (sides per second) squared per second [4].
+    /// Variance of the velocity, in (sides per second) squared per second [3].
     pub velocity_noise: f64,
     /// Standard deviation of the velocity of a new object, in sides per second [3].
     pub first_velocity: f64,
@@ -50,12 +50,12 @@ impl Default for Parameters {
             margin_to_confirm: 0.2,
             least_similarity: 0.1,
             least_similarity_doubtful: 0.5,
-            height_power: 3,
+            height_power: 2,
             embedding_weight: 0.5,
             duplicate_iou: 0.85,
             measurement_deviation: 0.1,
-            position_noise: 0.15,
-            velocity_noise: 4.0,
+            position_noise: 0.3,
+            velocity_noise: 3.0,
             first_velocity: 3.0,
         }
     }
