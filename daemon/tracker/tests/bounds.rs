@@ -64,13 +64,19 @@ fn more_detections_than_a_tracker_takes_are_those_with_the_lowest_scores() {
         let seen: Vec<_> = (0..MOST_OBSERVATIONS).map(|_| plain([offset, 0.0, offset + 100.0, 100.0], 0.9)).collect();
         check(&tracker.step(Duration::from_millis(frame), &seen), seen.len(), &mut over);
     }
-    let far: Vec<_> = (0..2 * MOST_TRACKS)
-        .map(|place| plain([place as f32 * 30.0, 9e4, place as f32 * 30.0 + 20.0, 9.1e4], 0.9))
-        .collect();
-    for frame in 4..8_u64 {
-        check(&tracker.step(Duration::from_millis(frame), &far), far.len(), &mut over);
-        assert!(tracker.lost().count() <= MOST_TRACKS);
+    // New ones in each frame, as long as there is room.
+    for frame in 4..9_u64 {
+        let one = |place: usize| {
+            let (x, y) = (place as f32 * 30.0, 1e4 * frame as f32);
+            plain([x, y, x + 20.0, y + 20.0], 0.9)
+        };
+        let seen: Vec<_> = (0..MOST_OBSERVATIONS).map(one).collect();
+        let step = tracker.step(Duration::from_millis(frame), &seen);
+        check(&step, seen.len(), &mut over);
+        let in_sight = step.tracks.iter().flatten().count();
+        assert!(in_sight + tracker.lost().count() <= MOST_TRACKS);
     }
+    assert_eq!(tracker.lost().count(), MOST_TRACKS);
 }
 
 #[test]
