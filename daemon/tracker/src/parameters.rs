@@ -9,8 +9,8 @@ use std::time::Duration;
 /// not matter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// How long an object may be unseen before its track ends; 2.5 s. Of a span without any frame, one second at most counts: that
-    /// nobody looked is no sign that the object left.
+    /// How long an object may be unseen before its track ends; 2.5 s. Of a span without any frame, one second at most counts: without
+    /// frames there is no sign that the object left.
     pub unseen: Duration,
     /// The score from which a detection keeps a track by itself, 0 to 1; 0.6.
     pub score: f64,
