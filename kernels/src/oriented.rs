@@ -159,43 +159,63 @@ pub fn probiou(a: &OrientedBox, b: &OrientedBox) -> f64 {
 /// Returns the intersection over union of two oriented boxes; 0 if they do not overlap, either is empty, or a number is not
 /// finite.
 ///
-/// Clips the corners of `a`, as seen from `b`, to the sides of `b` (Sutherland and Hodgman). Allocates.
+/// Clips the corners of `a`, as seen from `b`, to the sides of `b` (Sutherland and Hodgman).
 pub fn oriented_iou(a: &OrientedBox, b: &OrientedBox) -> f64 {
     let (sin, cos) = f64::from(b.angle).sin_cos();
     let [x, y] = b.center.map(f64::from);
     let seen = |[px, py]: [f64; 2]| [(px - x) * cos + (py - y) * sin, (py - y) * cos - (px - x) * sin];
-    let mut polygon: Vec<[f64; 2]> = a.exact_corners().into_iter().map(seen).collect();
+    let mut polygon = Polygon::default();
+    a.exact_corners().into_iter().map(seen).for_each(|corner| polygon.push(corner));
     for axis in 0..2 {
         let half = f64::from(b.size[axis]).abs() / 2.0;
         for sign in [1.0, -1.0] {
-            polygon = clipped(&polygon, |point| half - sign * point[axis]);
+            polygon = polygon.clipped(|point| half - sign * point[axis]);
         }
     }
-    let area = |polygon: &[[f64; 2]]| {
-        let pairs = polygon.iter().zip(polygon.iter().cycle().skip(1));
-        pairs.map(|(p, q)| p[0] * q[1] - q[0] * p[1]).sum::<f64>().abs() / 2.0
-    };
-    let shared = area(&polygon);
+    let shared = polygon.sides().map(|(p, q)| p[0] * q[1] - q[0] * p[1]).sum::<f64>().abs() / 2.0;
     let union = a.area() + b.area() - shared;
     let iou = if union > 0.0 { shared / union } else { 0.0 };
     // Also true for infinity and NaN.
     if iou >= 0.0 { iou.min(1.0) } else { 0.0 }
 }
 
-/// Returns the part of a convex polygon where `inside` is at least 0; `inside` is a distance from a line.
-fn clipped(polygon: &[[f64; 2]], inside: impl Fn(&[f64; 2]) -> f64) -> Vec<[f64; 2]> {
-    let mut part = Vec::with_capacity(polygon.len() + 1);
-    for (p, q) in polygon.iter().zip(polygon.iter().cycle().skip(1)) {
-        let (at_p, at_q) = (inside(p), inside(q));
-        if at_p >= 0.0 {
-            part.push(*p);
-        }
-        if (at_p < 0.0) != (at_q < 0.0) {
-            let t = at_p / (at_p - at_q);
-            part.push([p[0] + t * (q[0] - p[0]), p[1] + t * (q[1] - p[1])]);
+/// A convex polygon: four corners, of which each of four cuts makes one more at most.
+#[derive(Default)]
+struct Polygon {
+    corners: [[f64; 2]; 8],
+    count: usize,
+}
+
+impl Polygon {
+    /// Adds a corner. Beyond eight there are some by rounding alone, which add no area.
+    fn push(&mut self, corner: [f64; 2]) {
+        if let Some(place) = self.corners.get_mut(self.count) {
+            *place = corner;
+            self.count += 1;
         }
     }
-    part
+
+    /// The ends of each side.
+    fn sides(&self) -> impl Iterator<Item = (&[f64; 2], &[f64; 2])> {
+        let corners = &self.corners[..self.count];
+        corners.iter().zip(corners.iter().cycle().skip(1))
+    }
+
+    /// Returns the part where `inside` is at least 0; `inside` is a distance from a line.
+    fn clipped(&self, inside: impl Fn(&[f64; 2]) -> f64) -> Self {
+        let mut part = Self::default();
+        for (p, q) in self.sides() {
+            let (at_p, at_q) = (inside(p), inside(q));
+            if at_p >= 0.0 {
+                part.push(*p);
+            }
+            if (at_p < 0.0) != (at_q < 0.0) {
+                let t = at_p / (at_p - at_q);
+                part.push([p[0] + t * (q[0] - p[0]), p[1] + t * (q[1] - p[1])]);
+            }
+        }
+        part
+    }
 }
 
 #[cfg(test)]

@@ -274,6 +274,17 @@ def onvif():
     return [text.encode() for text in (found, *profiles, "rtsp://u:p@10.0.0.7:554/1?token=a")]
 
 
+def tracker():
+    """Two people who meet, turned boxes that turn, and a clock that jumps, as frames of the target."""
+    detection = lambda numbers, score, flags: struct.pack("<6fB2f", *numbers, score, flags, 1.0, 0.5)
+    frame = lambda nanoseconds, *detections: struct.pack("<qB", nanoseconds, len(detections)) + b"".join(detections)
+    person = lambda x, score, flags: detection([x, 50, x + 40, 150, 0], score, flags)
+    meet = [frame(33_000_000, person(5 * n, 0.9, 0x0A), person(200 - 5 * n, 0.3 if 15 < n < 25 else 0.9, 0x1A)) for n in range(40)]
+    turn = [frame(200_000_000, detection([100 + 9 * n, 80, 60, 12, 0.3 * n], 0.95, 1)) for n in range(20)]
+    jumps = [frame(span, person(100 + n, 0.75, 0)) for n, span in enumerate([0, 10**10, -(10**10), 0, 3600 * 10**9, 10**7])]
+    return [b"".join(frames) for frames in (meet, turn, jumps)]
+
+
 SEEDS = {
     "backend": onnx,
     "card": lambda: files("config/models/*.toml"),
@@ -295,6 +306,7 @@ SEEDS = {
     "rtsp_client": rtsp_client,
     "sdp": sdp,
     "spool": spool,
+    "tracker": tracker,
     "ultralytics": ultralytics,
     "websocket": websocket,
     "y4m": y4m,
